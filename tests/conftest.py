@@ -32,7 +32,8 @@ from tests.support.server import Server, serve
 # these were imported above.
 install_import_hook("poskernel_core", "tests.support.typecheck.checked")
 
-settings.register_profile("steady", deadline=None, derandomize=True)
+EXAMPLES = 100 if os.environ.get("POSKERNEL_EVERY_FAMILY") else 40
+settings.register_profile("steady", deadline=None, derandomize=True, max_examples=EXAMPLES)
 settings.load_profile("steady")
 
 torch.set_num_threads(1)  # the models are tiny: a second thread costs more than it helps

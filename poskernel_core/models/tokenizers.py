@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -37,7 +38,7 @@ class Tokenizer:
     """A model's tokenizer and the token that starts its texts."""
 
     model: str
-    backend: tokenizers.Tokenizer
+    backend: tokenizers.Tokenizer = dataclasses.field(repr=False)
     start_token: str | None
 
     def encode(self, text: str) -> list[int]:

@@ -19,7 +19,8 @@ SMALL = {
     "text": "And the king said to the people of the land.",
     "own_texts": "A text of the reader's own.",
     "word": " the", "words": "king", "samples": 11, "first_windows": 5, "passage_length": 16,
-    "shifts": 3, "tokens": 7, "equalise_norms": True, "change": "remove",
+    "shifts": 3, "tokens": 7, "passages": 10, "loss_windows": 3, "equalise_norms": True,
+    "change": "remove",
 }  # fmt: skip
 FOUND = {method.name: method for method in methods()}
 
@@ -39,7 +40,7 @@ def test_values_are_those_of_a_result(engine, name, rotary, training_dir):
     training = isinstance(ANALYSES[name], OfCheckpoints)
     model, context = (str(training_dir), 37) if training else (model, context)
 
-    found = pk.show(name, model, context=context, windows=20, engine=engine, params=params, **cell)
+    found = pk.show(name, model, context=context, windows=10, engine=engine, params=params, **cell)
 
     listed = " ".join(FOUND[name].values)
     axes = dict(re.findall(r"`([a-z]\w+)(?: \[([\w, ]+)\])?`", listed))

@@ -92,7 +92,7 @@ def three_digits():
 
 
 TOKENIZERS = {
-    **{name: bundled(name) for name in catalog.BUNDLED_MODELS},
+    **{name: bundled(name) for name in ("demo-gpt2", "gpt2-small-layer0")},
     "SentencePiece BPE": sentence_piece_bpe,
     "SentencePiece Unigram": sentence_piece_unigram,
     "Unigram without a split": unigram_without_a_split,

@@ -9,8 +9,9 @@ from poskernel_core.forward.edits import Edit
 from tests.support import builders
 from tests.support.truth import Recorder
 
-ALL = pytest.mark.parametrize("name", builders.ARCHITECTURES)
-
+EACH = pytest.mark.parametrize(
+    ("name", "layer"), [("gpt_neo", 0), *((name, 1) for name in builders.ARCHITECTURES)]
+)
 STAGES = pytest.mark.parametrize("stage", ["scores", "pattern"])
 
 LENGTH = 23
@@ -21,9 +22,8 @@ def ids():
     return builders.random_ids(2, LENGTH, seed=3)
 
 
-@ALL
 @STAGES
-@pytest.mark.parametrize("layer", [0, 1])
+@EACH
 def test_attention_edits_take_effect(loaded, ids, name, stage, layer):
     before, after = Recorder(patterns=True), Recorder(patterns=True)
     edit = interventions.PredecessorKnockout(7, (layer,), stage)
@@ -41,8 +41,7 @@ def test_attention_edits_take_effect(loaded, ids, name, stage, layer):
         np.testing.assert_allclose(cut[:, :, n], rest, atol=1e-5)
 
 
-@ALL
-@pytest.mark.parametrize("layer", [0, 1])
+@EACH
 def test_a_head_without_attention_is_silent(loaded, ids, name, layer):
     class Blank(Edit):
         def pattern(self, at, pattern):

@@ -10,7 +10,6 @@ from tests.support import oracles_positions as op
 from tests.support.builders.architectures import SHAPES
 
 LEARNED = pytest.mark.parametrize("name", ["gpt2", "gpt_neo", "opt", "attn_only"])
-ALL = pytest.mark.parametrize("name", builders.ARCHITECTURES)
 LENGTH = 23
 POSITIONS = {"opt": ("model.decoder.embed_positions", 2)}
 PROJECTIONS = {
@@ -45,7 +44,7 @@ def logits(model, ids):
 
 
 @LEARNED
-@pytest.mark.parametrize("group", [1, 5, 10, 100])
+@pytest.mark.parametrize("group", [1, 10, 100])
 def test_averaged_weight(model_dirs, loaded, name, group):
     ids = builders.random_ids(2, SHAPES[name][2], seed=5)
     expected = logits(with_averaged_weight(model_dirs[name], name, group), ids)
@@ -59,7 +58,7 @@ def test_averaged_weight(model_dirs, loaded, name, group):
 
 
 @LEARNED
-@pytest.mark.parametrize(("length", "group"), [(20, 5), (23, 5), (23, 10), (7, 100)])
+@pytest.mark.parametrize(("length", "group"), [(23, 5), (7, 100)])
 def test_averaged_weight_on_a_short_prompt(model_dirs, loaded, name, length, group):
     """`W_pos` does not know how long a prompt is: its last group is averaged whole all the same."""
     ids = builders.random_ids(1, length, seed=5)
@@ -70,8 +69,7 @@ def test_averaged_weight_on_a_short_prompt(model_dirs, loaded, name, length, gro
     np.testing.assert_allclose(found, expected, atol=1e-4, rtol=1e-4)
 
 
-@ALL
-@pytest.mark.parametrize("layer", [0, 1])
+@pytest.mark.parametrize(("name", "layer"), [("gpt_neo", 0), *((n, 1) for n in SHAPES)])
 def test_ablated_head_is_a_projection_without_its_rows(model_dirs, loaded, ids, name, layer):
     head, model = 2, builders.hf_eager_model(model_dirs[name])
     place = PROJECTIONS.get(name, "model.layers.{}.self_attn.o_proj").format(layer)

@@ -91,7 +91,7 @@ def test_every_road_is_the_loops(monkeypatch, name, block):
         np.testing.assert_allclose(found, out, atol=2e-6)
 
 
-@pytest.mark.parametrize("block", [1, 4, 11, 64])
+@pytest.mark.parametrize("block", [1, 11, 64])
 @pytest.mark.parametrize("name", RULES)
 def test_diagonals_of_blocks(monkeypatch, name, block):
     monkeypatch.setattr(attention, "BLOCK", block)
@@ -137,7 +137,7 @@ def test_a_hidden_score_may_be_infinite():
 
 
 @pytest.mark.parametrize("order", ["heads first", "positions first"])
-@pytest.mark.parametrize("rows", [1, 4, 11, 23, 32])
+@pytest.mark.parametrize("rows", [1, 11, 32])
 @pytest.mark.parametrize(
     "rule",
     [{}, {"cap": 1.1}, {"slopes": Slopes((0.5, 0.11, 0.0, 0.2), factor=0.7)}],

@@ -447,7 +447,7 @@ def plain(made, tmp_path_factory):
     return data, end, folder
 
 
-TRIALS = settings(max_examples=150, deadline=None)
+TRIALS = settings(max_examples=60, deadline=None)
 
 
 def loads_or_is_refused(folder, content, whole=False):
@@ -488,7 +488,7 @@ def test_any_byte_of_the_header_changed(plain, bytes_):
     loads_or_is_refused(folder, changed)
 
 
-@settings(TRIALS, max_examples=25)
+@settings(TRIALS, max_examples=10)
 @given(place=st.integers(0, 2**20), bit=st.integers(0, 7))
 def test_whatever_passes_the_header_is_loaded_or_refused(plain, place, bit):
     whole, end, folder = plain

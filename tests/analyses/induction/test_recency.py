@@ -11,7 +11,7 @@ from tests.analyses.interventions.test_switches import agree, perform, subject_o
 from tests.support import builders, oracles
 from tests.support import oracles_random as oracle
 
-SAMPLES, LENGTH = 5, 9
+SAMPLES, LENGTH = 3, 9
 FLATTENING = 1_000_000
 RISES = {"probability": "probability_rise", "candidate_attention": "attention_rise"}
 CELLS = [(0, 1), (1, 4)]
