@@ -55,21 +55,21 @@ def made(model_dirs, tmp_path_factory):
     return one
 
 
-def compare(found, at, numbers, exactly, value, *, turns=False):
+def compare(found, at, numbers, exactly, value):
     """A value, its error and its bias: to a thousandth of the error, and as kept to 1e-6.
 
     `numbers` of all texts and without each group; `exactly` the same of means as they are kept.
     """
-    scale = math.pi if turns else np.nanmax(np.abs(numbers[0]))
+    scale = np.nanmax(np.abs(numbers[0]))
     have = found.values[value][at], found.errors[value][at], found.biases[value][at]
-    error, bias = groups.error_and_bias(numbers, turns=turns)
+    error, bias = groups.error_and_bias(numbers)
     same = {"rtol": 0, "err_msg": value}
     np.testing.assert_allclose(have[0], numbers[0], atol=2e-6 * scale, **same)
     least = 1e-3 * np.nanmax(error) + 2e-5 * scale
     np.testing.assert_allclose(have[1], error, atol=least, **same)
     np.testing.assert_allclose(have[2], bias, atol=10 * least, **same)
     if exactly is not None:
-        error, bias = groups.error_and_bias(exactly, turns=turns)
+        error, bias = groups.error_and_bias(exactly)
         np.testing.assert_allclose(have[1], error, atol=2e-6 * scale, **same)
         np.testing.assert_allclose(have[2], bias, atol=2e-5 * scale, **same)
 

@@ -31,11 +31,9 @@ def choices(groups):
     return [groups, *[groups[:g] + groups[g + 1 :] for g in range(len(groups))]]
 
 
-def error_and_bias(numbers, *, turns=False):
-    """Error and bias of `[x, x_0, x_1, ...]`; `turns`: angles, each as near to `x` as it gets."""
+def error_and_bias(numbers):
+    """Error and bias of `[x, x_0, x_1, ...]`."""
     whole, *without = [np.asarray(number, dtype=float) for number in numbers]
-    if turns:
-        without = [whole + (x - whole + math.pi) % (2 * math.pi) - math.pi for x in without]
     count, middle = len(without), sum(without) / len(without)
     spread = sum((x - middle) ** 2 for x in without)
     return np.sqrt((count - 1) / count * spread), (count - 1) * (middle - whole)
