@@ -155,18 +155,18 @@ def _shuffled(path: Path, lengths: np.ndarray, seed: int) -> Iterator[str]:
 
 
 def _lengths(path: Path) -> np.ndarray:
-    return np.fromiter((len(text) for text in _texts(path)), np.int64)
+    return np.fromiter((len(text) for text in read_texts(path)), np.int64)
 
 
 def _chosen(path: Path, indices: list[int]) -> list[str]:
     wanted = set(indices)
-    found = {index: text for index, text in enumerate(_texts(path)) if index in wanted}
+    found = {index: text for index, text in enumerate(read_texts(path)) if index in wanted}
     if len(found) < len(wanted):
         raise ValueError("it was changed while it was read")
     return [found[index] for index in indices]
 
 
-def _texts(path: Path) -> Iterator[str]:
+def read_texts(path: Path) -> Iterator[str]:
     """Yield the texts of a file one after the other."""
     for index, text in enumerate(_READERS[_suffix(path)](path)):
         if index == MOST_TEXTS:
