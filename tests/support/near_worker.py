@@ -42,7 +42,6 @@ class NearWorker(subprocess.Popen):
         return SimpleNamespace(Popen=cls, PIPE=subprocess.PIPE)
 
     def poll(self) -> int | None:
-        """Return an exit code once it was stopped."""
         return None if self._thread.is_alive() else 0
 
     def terminate(self) -> None:
@@ -53,7 +52,6 @@ class NearWorker(subprocess.Popen):
         self._mouth.close()
 
     def wait(self) -> int:
-        """Return the exit code: it has ended when it was told to."""
         return 0
 
 

@@ -25,7 +25,6 @@ def mean_row(rows: Sequence[Row]) -> list[float]:
 
 
 def dot(a: Row, b: Row) -> float:
-    """Dot product."""
     return math.fsum(x * y for x, y in zip(a, b, strict=True))
 
 

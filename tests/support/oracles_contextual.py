@@ -209,7 +209,6 @@ def _rotated(key: list[float], position: int, theta: float) -> list[float]:
 
 
 def _apart(a: Sequence[float], b: Sequence[float]) -> float:
-    """Squared distance."""
     return math.fsum((x - y) ** 2 for x, y in zip(a, b, strict=True))
 
 
@@ -250,7 +249,6 @@ def cosines(keys: Keys) -> list[float]:
 
 
 def numbers(keys: Keys) -> list[float]:
-    """The three shares, and the cosines."""
     return [*shares(keys), *cosines(keys)]
 
 

@@ -93,11 +93,9 @@ class Head:
     kept: bool = False
 
     def mean(self, reading, choice):
-        """The mean of a reading over a choice of texts."""
         return mean_of(reading, choice, self.groups if self.kept else None)
 
     def visible(self, n, skip):
-        """The keys that a query sees."""
         low = skip if self.call.window is None else max(skip, n - self.call.window + 1)
         return list(range(low, n + 1))
 

@@ -19,7 +19,8 @@ from poskernel_core.common.jackknife import jackknife
 from tests.support import oracles_bag as oracle
 from tests.support.builders import START, VOCABULARY
 from tests.support.builders import bag as made
-from tests.support.builders.bag import perform, some_windows, study
+from tests.support.builders.bag import study
+from tests.support.builders.contextual import perform, some_windows
 from tests.support.oracles_first_layer import inside
 
 LENGTH, QUERY, CONTEXTS = 17, 13, 5

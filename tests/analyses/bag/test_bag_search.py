@@ -21,7 +21,8 @@ from tests.support import oracles
 from tests.support import oracles_bag as oracle
 from tests.support.builders import VOCABULARY
 from tests.support.builders import bag as made
-from tests.support.builders.bag import perform, some_windows, study
+from tests.support.builders.bag import study
+from tests.support.builders.contextual import perform, some_windows
 
 SEA, LAND = (" sea", " shells", " she", " se"), (" head", " position", " and", " pos")
 

@@ -15,7 +15,7 @@ from poskernel_core.forward.first_layer import LinearNorm, see, take_apart
 from poskernel_core.models import catalog
 from tests.support import builders
 from tests.support.builders import bag as made
-from tests.support.builders.bag import some_windows
+from tests.support.builders.contextual import some_windows
 from tests.support.oracles_first_layer import inside, layer_of
 
 READ = [name for name in builders.ARCHITECTURES if name not in ("attn_only", "gpt_neox")]

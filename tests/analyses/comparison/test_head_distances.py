@@ -14,7 +14,7 @@ from poskernel_core.engine.engine import describe_run
 from tests.support import oracles
 from tests.support.builders import VOCABULARY
 from tests.support.builders import bag as made
-from tests.support.builders.bag import some_windows
+from tests.support.builders.contextual import some_windows
 from tests.support.truth import truth_of
 
 N = 13

@@ -36,7 +36,7 @@ from tests.analyses.comparison.test_head_distances import mean_kernels
 from tests.support import oracles
 from tests.support.builders import VOCABULARY
 from tests.support.builders import bag as made
-from tests.support.builders.bag import some_windows
+from tests.support.builders.contextual import some_windows
 from tests.support.truth import truth_of
 
 N, SKIP = 13, 2

@@ -22,7 +22,8 @@ from tests.support import builders
 from tests.support import oracles_random as oracle
 from tests.support.builders import START
 from tests.support.builders import bag as made
-from tests.support.builders.bag import perform, some_windows, study
+from tests.support.builders.bag import study
+from tests.support.builders.contextual import perform, some_windows
 
 QUERY, SAMPLES = 45, 19
 

@@ -1,27 +1,20 @@
 """Ablations in every architecture; and how experiments are run here."""
 
-import functools
-
 import numpy as np
 import pytest
 import torch
 
 from poskernel_core.analyses.base import Subject
 from poskernel_core.data.layouts import TokenPool
-from poskernel_core.forward import interventions, loading
+from poskernel_core.forward import interventions
 from poskernel_core.forward.edits import Chain, Edit
-from poskernel_core.models import catalog
 from tests.support import builders, plain_gpt2
 from tests.support import oracles_random as oracle
+from tests.support.passes import loaded
 from tests.support.truth import Recorder
 
 ROTARY = ("llama", "mistral", "qwen2", "qwen3", "gpt_neox")
 LENGTH = 11
-
-
-@functools.cache
-def loaded(path):
-    return loading.load(catalog.locate(str(path)), "cpu")
 
 
 def subject_of(path, seed=3, batch=None, start=True):

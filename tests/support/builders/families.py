@@ -46,7 +46,6 @@ class FamilyModel:
 
     @property
     def layers(self) -> int:
-        """How many layers there are."""
         return len(self.windows)
 
     def build(self, path: Path) -> Path:
