@@ -14,7 +14,7 @@ from poskernel_core.analyses.induction.spec import (
 from poskernel_core.analyses.position_vs_token.spec import PositionZero
 from poskernel_core.data.layouts import TokenPool, sequences, twice_layout
 from tests.analyses.interventions.test_switches import agree, perform, subject_of
-from tests.support import builders, oracles, plain_gpt2
+from tests.support import builders, oracles
 from tests.support import oracles_random as oracle
 from tests.support.builders import LOOK_BACK_SCORE
 
@@ -81,20 +81,6 @@ def test_scores_elsewhere(model_dirs, name):
             for text in range(SAMPLES)
         ]
         agree(result, part, each, atol=1e-5)
-
-
-@pytest.mark.parametrize("slope", [0.0, SLOPE])
-def test_the_circuit_is_what_it_says(circuits, slope):
-    ids = [0, 7, 5, 11, 5, 13, 17, 5, 5, 7]
-    run = plain_gpt2.run(circuits[slope], ids)
-
-    for n in range(len(ids)):
-        attention, chances = builders.induction_truth(ids[: n + 1], slope=slope)
-        found = run.patterns[1, 0, n, : n + 1]
-        assert attention == pytest.approx(found.tolist(), abs=2e-5)
-        powers = np.exp(run.logits[n] - run.logits[n].max())
-        np.testing.assert_allclose(powers / powers.sum(), chances, rtol=1e-3)
-    np.testing.assert_allclose(np.diagonal(run.patterns[0, 0], -1), 1, atol=2e-6)
 
 
 def uniform_mean(queries):
