@@ -223,7 +223,7 @@ def test_listed_tokens(known):
 
 def test_pieces_of_the_vocabulary(case, monkeypatch):
     subject, main, whole, _ = case
-    for place in ("bag.run.bag", "contextual_heads.run.content_weights"):
+    for place in ("bag.experiment.bag", "contextual_heads.experiment.content_weights"):
         monkeypatch.setattr(f"poskernel_core.analyses.{place}.ROWS", 97)
     subject.model.notes.clear()
     cut = build_bag(subject, main, whole.heads, BagParams(query=QUERY, first_windows=CONTEXTS))
