@@ -40,7 +40,7 @@ def test_values_are_those_of_a_result(engine, name, rotary, training_dir):
     training = isinstance(ANALYSES[name], OfCheckpoints)
     model, context = (str(training_dir), 37) if training else (model, context)
 
-    found = pk.show(name, model, context=context, windows=10, engine=engine, params=params, **cell)
+    found = pk.show(name, model, context=context, windows=20, engine=engine, params=params, **cell)
 
     listed = " ".join(FOUND[name].values)
     axes = dict(re.findall(r"`([a-z]\w+)(?: \[([\w, ]+)\])?`", listed))
