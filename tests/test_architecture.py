@@ -1,7 +1,6 @@
-"""ARCHITECTURE.md tells the truth: its tree is the one on disk, and its program runs."""
+"""The program in ARCHITECTURE.md runs."""
 
 import re
-from pathlib import Path
 
 import plotly.graph_objects as go
 
@@ -17,31 +16,11 @@ from poskernel_core.models.tokenizers import load_tokenizer
 from poskernel_core.storage.store import Store
 from tests.support import ROOT
 
-CORE = ROOT / "poskernel_core"
 TEXT = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-INDENT = "  "
-
-
-def tree(folder: Path = CORE, depth: int = 1) -> list[str]:
-    """A line for each folder: its name, and the modules in it."""
-    lines = []
-    for inner in sorted(each for each in folder.iterdir() if (each / "__init__.py").is_file()):
-        modules = sorted(file.stem for file in inner.glob("*.py") if file.stem != "__init__")
-        lines.append(f"{INDENT * depth}{inner.name + '/':20} {' '.join(modules)}".rstrip())
-        lines += tree(inner, depth + 1)
-    return lines
-
-
-def test_the_tree_is_that_of_the_disk() -> None:
-    """Every folder and every module of the core, and none that is no longer there."""
-    (told,) = (body for _, body in BLOCK.findall(TEXT) if body.startswith("poskernel_core/\n"))
-
-    assert [*told.splitlines()] == ["poskernel_core/", *tree()], "\n".join(tree())
 
 
 def test_the_program_in_one_piece_runs(tmp_path) -> None:
-    """The lines of the first picture, as they stand there."""
     program = next(body for language, body in BLOCK.findall(TEXT) if language == "python")
     store = Store(tmp_path)
     names = {

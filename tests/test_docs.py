@@ -1,4 +1,4 @@
-"""The documentation: it tells of what is declared, its links lead somewhere, its commands run."""
+"""The documentation: settings are told of, links lead somewhere, its commands run."""
 
 import os
 import re
@@ -9,10 +9,7 @@ from collections import Counter
 
 import pytest
 
-from pages import FIRST, SECTIONS, module_of
-from pages.shared.grid.measures import MEASURES
 from tests.support.server import ROOT, environment
-from tools.screenshots import SCHEMES, shots
 
 README = ROOT / "README.md"
 FILES = [
@@ -25,66 +22,15 @@ RUN = [README, ROOT / "docs" / "tutorial.md", ROOT / "docs" / "how-to" / "notebo
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def text_of(*path):
-    """The text of a file of the documentation."""
-    return ROOT.joinpath(*path).read_text("utf-8")
-
-
 def rows(text):
-    """The cells of all tables, without their heads."""
     lines = re.findall(r"^\|(.*)\|$(?!\n\|-)", text, re.MULTILINE)
     return [[each.strip() for each in line.split("|")] for line in lines if "---" not in line]
 
 
-def pages():
-    """Section, title and address of every page, in the order of the navigation."""
-    return [
-        (section, module_of(name).PLACE.title, f"/{'' if name == FIRST else name}")
-        for section, names in SECTIONS.items()
-        for name in names
-    ]
-
-
-def test_the_readme_is_short():
-    """It leads to what is longer."""
-    assert len(README.read_text("utf-8").splitlines()) <= 150
-
-
-def test_every_page_is_told_of():
-    """In a row of the README, and in a part of its own; both in the order of the navigation."""
-    table = [row for row in rows(README.read_text("utf-8")) if row[2:3] and row[2][:2] == "`/"]
-    told, section = [], ""
-    for level, name in re.findall(
-        r"^(##|###) (.*)$", text_of("docs", "concepts", "pages.md"), re.MULTILINE
-    ):
-        section = name if level == "##" else section
-        told += [(section, name)] if level == "###" else []
-
-    assert [(section, title, f"`{address}`") for section, title, address in pages()] == [
-        tuple(row[:3]) for row in table
-    ]
-    assert [page[:2] for page in pages()] == told
-
-
-def test_every_measure_is_told_of():
-    """With the question that knows it, in the order of the list on the page."""
-    table = rows(text_of("docs", "concepts", "measures.md"))
-
-    assert [[title, f"`{one.question.name}`"] for title, one in MEASURES.items()] == [
-        row[:2] for row in table if len(row) == 3
-    ]
-
-
-def test_pictures_are_those_of_pages():
-    """One of each page in either scheme lies there, no other."""
-    declared = {f"{shot.name}-{scheme}.png" for shot in shots() for scheme in SCHEMES}
-
-    assert declared == {file.name for file in (ROOT / "docs" / "screenshots").iterdir()}
-
-
 def test_every_setting_is_told_of():
-    """Each variable that the code, compose or a proxy's file reads is in a table."""
-    table = "".join(row[0] for row in rows(text_of("docs", "reference", "environment.md")))
+    table = "".join(
+        row[0] for row in rows((ROOT / "docs/reference/environment.md").read_text("utf-8"))
+    )
     folders = ("poskernel_core", "pages", "serving")
     code = "".join(
         file.read_text("utf-8")
@@ -112,7 +58,6 @@ def anchors(text):
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
 def test_links_lead_somewhere(file):
-    """To a file of the project, with the heading that is named; pictures are such files too."""
     text = file.read_text("utf-8")
     plain = re.sub(r"`[^`]*`", "", BLOCK.sub("", text))
     lost = []

@@ -61,7 +61,6 @@ class Installed:
 
 
 def call(*command):
-    """Run a command that must succeed; returns what it prints."""
     return subprocess.run(
         [str(each) for each in command], capture_output=True, text=True, check=True
     ).stdout
@@ -107,18 +106,15 @@ def installed(source, tmp_path_factory):
 
 
 def test_all_files_come_with_it(installed):
-    """All of the package, models and results too, and the dashboard as one folder in it."""
     package = files_of(PACKAGE) - {f"{PACKAGE}/demo/pyproject.toml"}
     dashboard = {f"{PACKAGE}/dashboard/{file}" for name in DASHBOARD for file in files_of(name)}
     with zipfile.ZipFile(installed.wheel) as archive:
         found = set(archive.namelist())
-
     assert package | dashboard == {name for name in found if ".dist-info/" not in name}
     assert f"{PACKAGE}/ledger/published.json" in package
 
 
 def test_published_in_two(source, tmp_path):
-    """What is published has the demos in a wheel of its own, of which the first one knows."""
     demos = source / PACKAGE / "demo"
     build = (sys.executable, "-m", "build", "--no-isolation", "--outdir", tmp_path)
     call(*build, source)
@@ -145,7 +141,6 @@ def test_published_in_two(source, tmp_path):
 
 
 def test_ranges_hold_the_pins():
-    """The app's exact versions lie in the ranges of an installation, package by package."""
     lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
     pinned = dict(line.split("==") for line in lines if not line.startswith("#"))
     ranges = [Requirement(each) for each in PROJECT["project"]["dependencies"]]
@@ -158,7 +153,6 @@ def test_ranges_hold_the_pins():
 
 
 def test_an_editable_installation(source, tmp_path):
-    """It serves from the checkout, whose other folders stay off everybody's path."""
     python = environment_at(tmp_path / "venv")
     call(*PIP, "--python", python, "install", *OFFLINE, "--no-build-isolation", "-e", source)
     code = (
@@ -172,7 +166,6 @@ def test_an_editable_installation(source, tmp_path):
 
 @pytest.mark.browser
 def test_the_dashboard(installed, tmp_path, page):
-    """Served from an empty folder: the landing page with all heads, and nothing is left there."""
     port, log = free_port(), tmp_path / "log"
     empty = tmp_path / "elsewhere"
     empty.mkdir()

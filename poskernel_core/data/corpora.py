@@ -164,7 +164,7 @@ def token_windows(
     rows: list[list[int]] = []
     if not single and (count is None or count >= groups):
         each = wanted // groups
-        rows = _deal(texts, tokenizer, body, groups, each, _share(count, groups, each))
+        rows = _deal(texts, tokenizer, body, groups, each, largest_share(count, groups, each))
     one = not rows
     if one:
         texts = documents(spec, seed)
@@ -183,7 +183,7 @@ def in_stretches(rows: Tokens) -> Cut:
     return Cut(rows[order], "stretches")
 
 
-def _share(documents: int | None, groups: int, each: int) -> int:
+def largest_share(documents: int | None, groups: int, each: int) -> int:
     """Return the most windows per document: 1.2 times the even share, rounded up.
 
     It is larger if the group with the fewest documents needs more to reach ``each`` windows, and 1

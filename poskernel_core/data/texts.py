@@ -132,7 +132,7 @@ def counted_documents(spec: CorpusSpec, seed: int = 0) -> tuple[Iterator[str], i
         named = next(r["text"] for r in _bundled(spec.name) if r.get("title") == spec.item)
         return iter([named]), 1
     if spec.name in HUB:
-        return _stream_hub(spec, seed), None
+        return stream_hub(spec, seed), None
     if spec.name in BUNDLED:
         texts = _bundled(spec.name)
         order = np.random.default_rng(seed).permutation(len(texts))
@@ -155,18 +155,18 @@ def _shuffled(path: Path, lengths: np.ndarray, seed: int) -> Iterator[str]:
 
 
 def _lengths(path: Path) -> np.ndarray:
-    return np.fromiter((len(text) for text in _texts(path)), np.int64)
+    return np.fromiter((len(text) for text in read_texts(path)), np.int64)
 
 
 def _chosen(path: Path, indices: list[int]) -> list[str]:
     wanted = set(indices)
-    found = {index: text for index, text in enumerate(_texts(path)) if index in wanted}
+    found = {index: text for index, text in enumerate(read_texts(path)) if index in wanted}
     if len(found) < len(wanted):
         raise ValueError("it was changed while it was read")
     return [found[index] for index in indices]
 
 
-def _texts(path: Path) -> Iterator[str]:
+def read_texts(path: Path) -> Iterator[str]:
     """Yield the texts of a file in order."""
     for index, text in enumerate(_READERS[_suffix(path)](path)):
         if index == MOST_TEXTS:
@@ -344,7 +344,8 @@ def _no_network(name: str) -> str:
     )
 
 
-def _stream_hub(spec: CorpusSpec, seed: int) -> Iterator[str]:
+def stream_hub(spec: CorpusSpec, seed: int) -> Iterator[str]:
+    """Yield the documents of a data set of the hub, in an order of the seed."""
     from datasets import load_dataset
 
     source = HUB[spec.name]

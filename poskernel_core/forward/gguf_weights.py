@@ -87,7 +87,7 @@ def convert(located: Located, make_skeleton: Callable[[Path], nn.Module]) -> Non
         paired = _paired(header, located.config, shapes)
         try:
             with unfinished.open("xb") as stream:
-                _write(stream, shapes, _read(file, paired, located.config))
+                write_weights(stream, shapes, _read(file, paired, located.config))
             check_same(name, file, located.spec.fingerprint)
             os.replace(unfinished, directory / WEIGHTS)
         finally:
@@ -176,7 +176,7 @@ def _undone(name: str, numbers: np.ndarray, config: dict[str, Any]) -> np.ndarra
     return numbers
 
 
-def _write(
+def write_weights(
     stream: BinaryIO,
     shapes: dict[str, tuple[int, ...]],
     tensors: Iterator[tuple[str, np.ndarray]],

@@ -48,7 +48,7 @@ class LoadedModel:
     """
 
     located: Located
-    module: PreTrainedModel
+    module: PreTrainedModel = field(repr=False)
     device: torch.device
     _hooks: Hooks = field(repr=False)
     lies_on: tuple[str, ...] = ()

@@ -77,7 +77,7 @@ class Pieces:
                 them too much.
         """
         size, taken = PIECE, 0
-        run = self._run(text, 0, size)
+        run = self.run(text, 0, size)
         while run.begin + size < len(text):
             seam = self._seam(text, run, size, taken)
             if seam is not None:
@@ -86,7 +86,7 @@ class Pieces:
                 run, taken = following, joined
             elif size < MOST:
                 size = min(8 * size, MOST)
-                run = self._run(text, run.begin, size)
+                run = self.run(text, run.begin, size)
             else:
                 raise ValueError(
                     f"it is encoded piece by piece, and {MOST:,} characters are one piece; break "
@@ -94,7 +94,8 @@ class Pieces:
                 )
         yield run.ids[taken:]
 
-    def _run(self, text: str, begin: int, size: int) -> _Run:
+    def run(self, text: str, begin: int, size: int) -> _Run:
+        """Encode one piece of a text."""
         piece = text[begin : begin + size]
         normal = piece
         for step in self._steps:
@@ -112,7 +113,7 @@ class Pieces:
         earlier = None if cut is None else self._last_break(run, 0, run.starts[cut] - MARGIN)
         if cut is None or earlier is None:
             return None
-        following = self._run(text, run.starts[earlier], size)
+        following = self.run(text, run.starts[earlier], size)
         expected = run.labels(cut, end - MARGIN)
         for at, start in enumerate(following.starts):
             same = start == run.starts[cut] and self._breaks(following, at)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ class Tokenizer:
     """A model's tokenizer and the token that starts its texts."""
 
     model: str
-    backend: tokenizers.Tokenizer
+    backend: tokenizers.Tokenizer = field(repr=False)
     start_token: str | None
 
     def encode(self, text: str) -> list[int]:
@@ -207,8 +207,8 @@ def _start_token(located: Located, file: Path, backend: tokenizers.Tokenizer) ->
     """Return the beginning-of-text token, or the end-of-text token if there is none."""
     beside = file.with_name("tokenizer_config.json")
     settings = _settings(located.spec.name, beside) if beside.is_file() else {}
-    for field in ("bos_token", "eos_token"):
-        token = settings.get(field)
+    for name in ("bos_token", "eos_token"):
+        token = settings.get(name)
         token = token.get("content") if isinstance(token, dict) else token
         if isinstance(token, str):
             return token

@@ -43,7 +43,7 @@ class AttentionEntropy(Statistic):
         if high > low:
             rows = [positions[p] - block.first_row for p in range(low, high)]
             wide = widened(block.pattern[:, :, rows], self.sums["entropy_sum"])
-            found = _entropies(wide, block.first_key).sum(dim=0)
+            found = entropies(wide, block.first_key).sum(dim=0)
             self.add("entropy_sum", block.layer, found, slice(None), slice(low, high))
 
     @classmethod
@@ -53,7 +53,7 @@ class AttentionEntropy(Statistic):
         return super().average(name, np.where(nothing, np.nan, means), plan)
 
 
-def _entropies(rows: Tensor, first_key: int) -> Tensor:
+def entropies(rows: Tensor, first_key: int) -> Tensor:
     """Return the entropies ``[text, head, row, skip]`` of ``rows [text, head, row, key]``."""
     rows = torch.nn.functional.pad(rows, (first_key, 0))
     rows = torch.nn.functional.pad(rows, (0, max(0, MAX_SKIP + 1 - rows.shape[-1])))

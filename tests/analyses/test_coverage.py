@@ -10,7 +10,6 @@ SAMPLES = 24
 
 @pytest.fixture(scope="module")
 def found():
-    """A quarter of the samples that the tool takes, of the small model."""
     return coverage("demo-attn-2l", SAMPLES)
 
 
@@ -19,14 +18,12 @@ def found():
     "measure", ["ETC", "half-mass distance", "attention to the previous token"]
 )
 def test_intervals_hold_the_truth(found, measure):
-    """Over heads together and for each; neither too narrow nor so wide that they say nothing."""
     assert 0.90 < found[measure].held.mean() < 0.99
     assert found[measure].held.min() >= 0.75
 
 
 @pytest.mark.slow
 def test_biases_are_told(found):
-    """ETC comes out too small, and distances too large, by about what the jackknife says."""
     etc, distance = found["ETC"], found["distance to observed attention"]
     assert -0.8 < np.median(etc.bias) < -0.2
     assert abs(np.median(etc.told - etc.bias)) < 0.25
@@ -34,10 +31,6 @@ def test_biases_are_told(found):
 
 
 def test_documents_are_short():
-    """Enough of them for a hundred samples of eleven, in an order that is always the same.
-
-    Only a single line is longer than the rest.
-    """
     texts = short_documents()
     assert len(texts) >= 1100
     assert all(len(text) >= 700 for text in texts)

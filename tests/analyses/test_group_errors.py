@@ -7,15 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import poskernel_core as pk
 from poskernel_core.analyses import find
-from poskernel_core.analyses.comparison.formulas import distance_error
 from poskernel_core.analyses.kernels.etc import EtcHeatMap
 from poskernel_core.common.errors import BadRequest, Cancelled
-from tests.support import builders, oracles, oracles_headvis, oracles_rotary
+from tests.support import builders, oracles
 from tests.support import oracles_groups as groups
 from tests.support import oracles_positions as op
 from tests.support.builders.families import FAMILY_MODELS
@@ -58,21 +55,21 @@ def made(model_dirs, tmp_path_factory):
     return one
 
 
-def compare(found, at, numbers, exactly, value, *, turns=False):
+def compare(found, at, numbers, exactly, value):
     """A value, its error and its bias: to a thousandth of the error, and as kept to 1e-6.
 
     `numbers` of all texts and without each group; `exactly` the same of means as they are kept.
     """
-    scale = math.pi if turns else np.nanmax(np.abs(numbers[0]))
+    scale = np.nanmax(np.abs(numbers[0]))
     have = found.values[value][at], found.errors[value][at], found.biases[value][at]
-    error, bias = groups.error_and_bias(numbers, turns=turns)
+    error, bias = groups.error_and_bias(numbers)
     same = {"rtol": 0, "err_msg": value}
     np.testing.assert_allclose(have[0], numbers[0], atol=2e-6 * scale, **same)
     least = 1e-3 * np.nanmax(error) + 2e-5 * scale
     np.testing.assert_allclose(have[1], error, atol=least, **same)
     np.testing.assert_allclose(have[2], bias, atol=10 * least, **same)
     if exactly is not None:
-        error, bias = groups.error_and_bias(exactly, turns=turns)
+        error, bias = groups.error_and_bias(exactly)
         np.testing.assert_allclose(have[1], error, atol=2e-6 * scale, **same)
         np.testing.assert_allclose(have[2], bias, atol=2e-5 * scale, **same)
 
@@ -85,7 +82,6 @@ def both(head, number):
 
 @EACH
 def test_heat_map(made, name, size):
-    """Every number of the effective token count, of capped, biased, windowed and shared heads."""
     gathered, heads = made(name, size)
     found = pk.analyse("etc", gathered, skip=SKIP, local_tokens=3)
 
@@ -105,7 +101,6 @@ def test_heat_map(made, name, size):
 
 @EACH
 def test_kernel(made, name, size):
-    """The kernel, key by key, and the observed attention."""
     gathered, heads = made(name, size)
     found = pk.analyse("kernel", gathered, skip=SKIP, query=N)
     by_offset = pk.analyse("kernel-replicates", gathered, skip=SKIP, query=N)
@@ -128,7 +123,6 @@ def test_kernel(made, name, size):
 
 @EACH
 def test_means(made, name, size):
-    """Profile, sinks, entropy: the error of a mean over groups, and no bias."""
     gathered, heads = made(name, size)
     profile = pk.analyse("profile", gathered)
     sinks, entropy = (pk.analyse(each, gathered, **more) for each, more in
@@ -152,7 +146,6 @@ def test_means(made, name, size):
 
 @pytest.mark.parametrize("size", SIZES)
 def test_previous_token(made, size):
-    """Diagonals, their ratio, contrasts, and the parts of the score, pairs of one text left out."""
     gathered, heads = made("gpt2", size)
     question = find("previous-token")
     views = {"main": gathered, "doubled": gathered}
@@ -187,97 +180,7 @@ def test_previous_token(made, size):
             compare(found, at, [each[value] for each in exact], None, value)
 
 
-def test_metrics_of_headvis(made):
-    """Quotients and a variance of means of sums."""
-    gathered, heads = made("gpt2", "groups of two")
-    tokens = builders.random_ids(23, CONTEXT, seed=17).numpy() % 31 + 1
-    found = pk.analyse("headvis", gathered)
-
-    for at in MODELS["gpt2"]:
-        head = heads[at]
-        rows = head.rows.astype(float).tolist()
-        exact = [
-            oracles_headvis.metrics(
-                [rows[text] for group in one for text in group],
-                [tokens[text].tolist() for group in one for text in group],
-            )
-            for one in groups.choices(head.groups)
-        ]
-        for place, value in enumerate(oracles_headvis.METRICS):
-            compare(found, at, [each[place] for each in exact], None, value)
-
-
-def test_distances_between_kernels(made):
-    """Of two heads of a layer, the same texts left out of both."""
-    gathered, heads = made("gpt2", "groups of three")
-    found = pk.analyse("kernel-distances", gathered, query=N, skip=SKIP)
-    folds = pk.analyse("kernel-replicates", gathered, query=N, skip=SKIP)
-    a, b = heads[2, 0], heads[2, 3]
-
-    exact, kept = (
-        [
-            oracles.total_variation(*(replace(head, kept=as_kept).mean_kernel(one, N, SKIP)
-                                      for head in (a, b)))
-            for one in groups.choices(a.groups)
-        ]
-        for as_kept in (False, True)
-    )  # fmt: skip
-
-    compare(found, (2, 0, 3), exact, kept, "distance")
-    kernel, without = folds.values["kernel"][2], folds.values["replicate"][:, 2].astype(float)
-    error = distance_error(kernel[0], kernel[3], without[:, 0], without[:, 3], together=True)
-    assert error == pytest.approx(float(groups.error_and_bias(exact)[0]), rel=1e-3)
-
-
-def test_rotary_spectrum(model_dirs):
-    """Amplitudes, phases that go round, swings' shares and mean shares of queries and keys."""
-    windows = builders.random_ids(23, CONTEXT, seed=19).numpy()
-    model = pk.load(str(model_dirs["llama"]), device="cpu")
-    gathered = pk.run_pass(model, windows, gather=("rotary",), start_token=False)
-    found = pk.analyse("rotary-spectrum", gathered, skip=SKIP)
-    truth = oracles_rotary.turned_of(model_dirs["llama"], windows[:20])
-    layer, head = 1, 3
-    scale = gathered.header.scales[layer]
-
-    def number(one, pair):
-        texts = [text for group in one for text in group]
-        query, key = (
-            oracles_rotary.mean_pair(side[layer][texts], head, pair, SKIP)
-            for side in (truth.queries, truth.keys)
-        )
-        product = scale * query[0] * key[0].conjugate()
-        return {
-            "amplitude": abs(product), "phase": np.angle(product),
-            "query_share": abs(query[0]) ** 2 / query[1], "key_share": abs(key[0]) ** 2 / key[1],
-        }  # fmt: skip
-
-    for pair in range(len(truth.speed)):
-        exact = [number(one, pair) for one in groups.choices(groups.groups_of(20))]
-        for value in exact[0]:
-            compare(found, (layer, head, pair), [each[value] for each in exact], None, value,
-                    turns=value == "phase")  # fmt: skip
-
-    def share(one):
-        texts = [text for group in one for text in group]
-        pairs = [oracles_rotary.mean_pair(truth.queries[layer][texts], head, pair, SKIP)
-                 for pair in range(len(truth.speed))]  # fmt: skip
-        return math.fsum(abs(p[0]) ** 2 for p in pairs) / math.fsum(p[1] for p in pairs)
-
-    exact = [share(one) for one in groups.choices(groups.groups_of(20))]
-    compare(found, (layer, head), exact, None, "mean_share_queries")
-
-
-def test_a_phase_goes_round():
-    """3.1 and -3.1 are 0.08 apart, and so is the error of what lies on both sides of pi."""
-    near = [math.pi, 3.1, -3.1, 3.1, -3.1]
-    error, bias = groups.error_and_bias(near, turns=True)
-
-    assert math.sqrt(3) * (math.pi - 3.1) == pytest.approx(error)
-    assert abs(bias) < 1e-12
-
-
 def test_one_text_has_no_errors(model_dirs):
-    """They are NaN, and count nothing."""
     model = pk.load(str(model_dirs["gpt2"]), device="cpu")
     one = builders.random_ids(1, CONTEXT, seed=3).numpy()
     gathered = pk.run_pass(model, one, positions=(N,), gather=GATHER)
@@ -318,7 +221,6 @@ def views_of(made):
 
 
 def test_what_is_left_out(made):
-    """A group in every pass that has as many: of others nothing; groups and windows are told."""
     slow = Slow(1)
     told = []
     found = slow.answer(views_of(made), slow.params(), lambda *steps: told.append(steps))
@@ -333,7 +235,6 @@ def test_what_is_left_out(made):
 
 
 def test_a_cancel_ends_it_soon(made):
-    """In the middle of a layer's work, and no thread runs on."""
     slow, began = Slow(10_000), time.monotonic()
 
     def cancel(done, total):
@@ -349,25 +250,19 @@ def test_a_cancel_ends_it_soon(made):
 
 
 def test_what_an_analysis_refuses_reaches_the_caller(made):
-    """As itself, from whatever thread, and no thread runs on."""
     slow = Slow(1, fails="Expected another number.")
-
     with pytest.raises(BadRequest, match=r"^Expected another number\.$"):
         slow.answer(views_of(made), slow.params(), lambda *_: None)
-
     assert not any(thread.is_alive() for thread in slow.threads)
 
 
 def test_nothing_is_computed_again_where_nothing_has_errors(made):
-    """A map of one head has none."""
     result = pk.analyse("kernel-map", made("gpt2", "groups of two")[0], skip=SKIP)
-
     assert {} == result.errors == result.biases
     assert "errors" not in result.provenance
 
 
 def test_layers_without_heads(made):
-    """Their numbers, errors and biases are NaN; those of the others are not."""
     result = pk.analyse("etc", made("lfm2", "groups of two")[0], skip=SKIP)
     bare = list(FAMILY_MODELS["lfm2"].bare)
 
@@ -377,13 +272,3 @@ def test_layers_without_heads(made):
         assert np.isfinite(np.delete(numbers["etc"], bare, axis=0)[..., 1:]).all()
     sinks = pk.analyse("sinks", made("lfm2", "groups of two")[0], threshold=1e-6)
     assert 1 == sinks.values["sink_rate"]  # of the heads that there are
-
-
-@given(st.lists(st.floats(-100, 100), min_size=2, max_size=11))
-def test_a_mean_has_no_bias(numbers):
-    """And its error is that of the mean of the groups' means."""
-    left = [np.mean(numbers[:g] + numbers[g + 1 :]) for g in range(len(numbers))]
-    error, bias = groups.error_and_bias([np.mean(numbers), *left])
-
-    assert 0 == pytest.approx(bias, abs=1e-9)
-    assert np.std(numbers, ddof=1) / math.sqrt(len(numbers)) == pytest.approx(error, abs=1e-9)

@@ -8,13 +8,7 @@ import pytest
 import poskernel_core as pk
 from poskernel_core.analyses import ANALYSES
 from poskernel_core.analyses.base import Analysis, Composition, Params
-from poskernel_core.analyses.definitions import (
-    SECTIONS,
-    as_markdown,
-    errors_of,
-    methods,
-    values_of,
-)
+from poskernel_core.analyses.definitions import SECTIONS, as_markdown, errors_of, methods
 from poskernel_core.analyses.training.spec import OfCheckpoints
 from poskernel_core.common.result import Result, each
 
@@ -25,7 +19,8 @@ SMALL = {
     "text": "And the king said to the people of the land.",
     "own_texts": "A text of the reader's own.",
     "word": " the", "words": "king", "samples": 11, "first_windows": 5, "passage_length": 16,
-    "shifts": 3, "tokens": 7, "equalise_norms": True, "change": "remove",
+    "shifts": 3, "tokens": 7, "passages": 10, "loss_windows": 3, "equalise_norms": True,
+    "change": "remove",
 }  # fmt: skip
 FOUND = {method.name: method for method in methods()}
 
@@ -58,7 +53,6 @@ def test_values_are_those_of_a_result(engine, name, rotary, training_dir):
 
 @pytest.mark.parametrize("name", ANALYSES)
 def test_every_question_is_defined(name):
-    """Formula, choices, limits and source; values; parameters with their meaning."""
     method = FOUND[name]
 
     for part in SECTIONS:
@@ -70,30 +64,6 @@ def test_every_question_is_defined(name):
     assert 0 == method.formula.count("$") % 2
     assert set(ANALYSES[name].params.model_fields) == {each[0] for each in method.params}
     assert all(meaning for *_, meaning in method.params)
-
-
-def test_bounds():
-    """By hand: both ends, one, an open one, lengths of texts; nothing for choices."""
-    bounds = {(name, each[0]): each[2] for name, method in FOUND.items() for each in method.params}
-
-    assert ("skip", "4", "0 to 32", "first key positions left out") in FOUND["etc"].params
-    assert "at least 0" == bounds["kernel", "query"]
-    assert "above 0, up to 10" == bounds["helix", "far"]
-    assert "1 to 64 characters" == bounds["kernel", "token"]
-    assert "up to 100,000 characters" == bounds["kernel", "text"]
-    assert "" == bounds["kernel", "source"]
-
-
-@pytest.mark.parametrize("name", ANALYSES)
-def test_no_mark_of_restructured_text_is_left(name):
-    """No double backticks, no roles; no word of a document that readers do not have."""
-    method = FOUND[name]
-    text = " ".join([method.summary, method.about, *method.values, method.formula, method.choices,
-                     method.limits, method.source])  # fmt: skip
-
-    assert "``" not in text
-    assert not re.search(r":[a-z]+:`", text)
-    assert not re.search(r"definitions|section \d", text)
 
 
 class _Example(Analysis):
@@ -123,7 +93,6 @@ class _Example(Analysis):
 
 
 def test_reading_a_docstring(monkeypatch):
-    """By hand: paragraphs, declared values, parts, references."""
     monkeypatch.setattr("poskernel_core.analyses.definitions.ANALYSES", {"example": _Example()})
 
     (method,) = methods()
@@ -137,19 +106,7 @@ def test_reading_a_docstring(monkeypatch):
     assert ((), False) == (method.params, method.runs_model)
 
 
-def test_some_values(monkeypatch):
-    """In the order asked for, what is shared once; a name that is not declared is an error."""
-    monkeypatch.setattr("poskernel_core.analyses.definitions.find", {"example": _Example()}.get)
-
-    assert ["`c`, nats: last", "`b` `[layer]`, tokens: `the first`"] == values_of(
-        "example", "c", "b"
-    )
-    with pytest.raises(KeyError):
-        values_of("example", "d")
-
-
 def test_markdown():
-    """Code marks and references."""
     assert "`a` and `Helix`, `log`" == as_markdown(
         "``a`` and :class:`~poskernel_core.analyses.Helix`, :func:`log`"
     )
@@ -198,21 +155,16 @@ NORMAL = "; a 95 % interval is 1.96 errors wide on either side."
     ],
 )  # fmt: skip
 def test_what_errors_count_in_a_sentence(question, told, sentence):
-    """As the result says it, else as its question does."""
     assert f"Errors count {sentence}" == errors_of(with_errors(question, **told))
 
 
 def test_nothing_is_said_of_errors_that_are_none():
-    """Neither of a result without any, nor of one that nobody knows anything of."""
     without = Result("etc", {}, {}, {}, {}, provenance={"errors": "documents", "groups": 10})
-
     assert "" == errors_of(without) == errors_of(with_errors("no question"))
 
 
 @pytest.mark.parametrize("name", ANALYSES)
 def test_every_question_says_what_its_errors_count(name):
-    """Where it has errors of its own; what is put together says it of its parts."""
     question = ANALYSES[name]
     own = any(value.has_error for value in question.values)
-
     assert (own and not isinstance(question, Composition)) == bool(question.error_counts)

@@ -40,11 +40,9 @@ def unset(text: str) -> list[str]:
 
 @pytest.mark.parametrize(("name", "text"), explanations().items())
 def test_formulas_can_be_set(name, text):
-    """Dollar signs come in pairs, those of display formulas alone on their lines."""
     assert [] == unset(text), name
 
 
 @pytest.mark.parametrize("broken", ["$$a +\nb$$", "Text $$a$$", "one $a and no more", "$$\na"])
 def test_formulas_that_cannot_be_set_are_found(broken):
-    """Those that a page would show in red, or as they are."""
     assert unset(broken)

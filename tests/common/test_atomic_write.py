@@ -17,13 +17,11 @@ from poskernel_core.common.errors import BadRequest
 
 
 def write(path):
-    """Write a word."""
     path.write_text("new")
 
 
 @pytest.mark.parametrize("kind", ["pipe", "socket", "link to a pipe"])
 def test_what_is_no_file_is_refused(tmp_path, monkeypatch, kind):
-    """One sentence, before anything is written; it is there afterwards as before."""
     monkeypatch.chdir(tmp_path)  # the name of a socket must be short
     target = tmp_path / "target"
     if kind == "socket":
@@ -45,7 +43,6 @@ def test_what_is_no_file_is_refused(tmp_path, monkeypatch, kind):
 
 @pytest.mark.parametrize("there", [True, False])
 def test_a_link_has_its_target_written(tmp_path, there):
-    """Whether the target is there or not; nothing else is left in either folder."""
     folder, link = tmp_path / "folder", tmp_path / "link.html"
     folder.mkdir()
     if there:
@@ -61,7 +58,6 @@ def test_a_link_has_its_target_written(tmp_path, there):
 
 
 def test_two_who_write_one_file(tmp_path):
-    """Each has an unfinished file of its own; the last to end leaves it whole, and nothing else."""
     target = tmp_path / "results.zip"
 
     def slow(path):
@@ -77,7 +73,6 @@ def test_two_who_write_one_file(tmp_path):
 
 
 def test_a_folder_of_others(tmp_path):
-    """Only one that is empty, or not there yet, or has our mark, is written into."""
     (tmp_path / "site").mkdir()
     for place in ("site", "none"):
         check_ours(tmp_path / place, "index.html", b"by us")

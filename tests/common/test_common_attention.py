@@ -10,24 +10,20 @@ LENGTH = 9
 
 
 def sees(query, key, window):
-    """Whether a query sees a key."""
     return key <= query and (window is None or query - key < window)
 
 
 @pytest.mark.parametrize("window", [None, 1, 4, LENGTH, 20])
 @pytest.mark.parametrize("kind", [np.arange, torch.arange])
 def test_hidden_keys(kind, window):
-    """Later keys are hidden, and those before the window; of arrays and of tensors alike."""
     queries, keys = kind(LENGTH), kind(LENGTH)
     found = is_hidden(queries[:, None], keys[None, :], window)
-
     expected = [[not sees(n, i, window) for i in range(LENGTH)] for n in range(LENGTH)]
     assert expected == found.tolist()
 
 
 @pytest.mark.parametrize("window", [None, 1, 4, 20])
 def test_only_visible(window):
-    """What is seen stays, the rest is NaN, in every pattern of a stack."""
     values = np.random.default_rng(3).normal(size=(2, LENGTH, LENGTH))
     found = only_visible(values, window)
 
@@ -42,8 +38,6 @@ def test_only_visible(window):
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("kind", [np.asarray, torch.tensor])
 def test_heads_that_share_keys(kind, axis):
-    """Neighbouring query heads read the same key head; of arrays and of tensors alike."""
     found = repeat_kv(kind([[1, 2], [3, 4]]), 6, axis)
-
     rows = [[1, 2]] * 3 + [[3, 4]] * 3
     assert (rows if axis == 0 else [[1, 1, 1, 2, 2, 2], [3, 3, 3, 4, 4, 4]]) == found.tolist()

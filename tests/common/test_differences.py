@@ -25,7 +25,6 @@ def kept(means):
     st.data(),
 )
 def test_the_mean_of_some_groups(means, data):
-    """Half a step for each difference that is added, and single precision."""
     count = len(means)
     some = sorted(data.draw(st.sets(st.integers(0, count - 1), min_size=1, max_size=count)))
     arrays, wide = kept(means), means.astype(float)
@@ -59,10 +58,8 @@ def test_by_hand():
 
 @pytest.mark.parametrize("length", [3, 53])
 def test_groups_that_are_alike(length):
-    """Where groups do not differ, all left-out means are the mean."""
     means = np.full((7, 2, length), 0.1, np.float32)
     arrays = kept(means)
-
     assert not arrays["m.groups"].any()
     for some in itertools.combinations(range(7), 3):
         np.testing.assert_array_equal(arrays["m"], of_groups(arrays, "m", some))
@@ -70,7 +67,6 @@ def test_groups_that_are_alike(length):
 
 @pytest.mark.parametrize("length", [5, 53])
 def test_what_is_no_number(length):
-    """It stays none, and takes nothing from its neighbours in the row."""
     means = np.random.default_rng(0).normal(size=(7, 2, length)).astype(np.float32)
     holed, clean = means.copy(), means.copy()
     holed[:, 1, 2], clean[:, 1, 2] = np.nan, 0
@@ -82,29 +78,22 @@ def test_what_is_no_number(length):
 
 
 def test_one_group_has_no_differences():
-    """The mean of one window is kept alone, and is what is left of any view of it."""
     arrays = kept(np.ones((1, 3, 5), np.float32))
-
     assert ["m"] == list(arrays)
     np.testing.assert_array_equal(np.ones((3, 5)), of_groups(arrays, "m", (0,)))
 
 
 def test_single_numbers():
-    """A layer may have one number alone, and is an array still."""
     arrays = kept(np.array([[1.0], [2.0], [6.0]], np.float32))
     one = {name: array[..., 0] for name, array in arrays.items()}
-
     found = of_groups(one, "m", (0, 1))
-
     assert isinstance(found, np.ndarray)
     np.testing.assert_allclose(found, 1.5, rtol=1e-4)
 
 
 def test_the_groups_may_be_the_second_axis():
-    """As statistics have them, behind the layer."""
     means = np.random.default_rng(1).normal(size=(3, 7, 2, 17)).astype(np.float32)
     found = average("m", means, axis=1)
-
     assert [(3, 2, 17), (3, 7, 2, 17), (3, 1, 2, 1)] == [array.shape for array in found.values()]
     for layer in range(3):
         for name, array in kept(means[layer]).items():

@@ -52,13 +52,11 @@ def test_holes_go_back():
 
 
 def test_where_the_library_cannot(monkeypatch):
-    """Nothing happens, as on a Mac."""
     monkeypatch.setattr(heap.ctypes, "CDLL", lambda _: object())
     assert not heap.give_back()
 
 
 def test_the_worker_gives_back_after_a_burst(tmp_path, monkeypatch):
-    """For all that ended meanwhile, and again after the next; never while nothing is done."""
     gave, ended, times = threading.Event(), threading.Event(), []
 
     def give_back():
@@ -108,7 +106,6 @@ def test_the_worker_gives_back_after_a_burst(tmp_path, monkeypatch):
 @glibc
 @pytest.mark.parametrize(("given", "heaps"), [(None, "2"), ("5", "5")])
 def test_a_worker_has_few_heaps(tmp_path, monkeypatch, given, heaps):
-    """Two, unless the host has said otherwise."""
     monkeypatch.delenv("MALLOC_ARENA_MAX", raising=False)
     if given:
         monkeypatch.setenv("MALLOC_ARENA_MAX", given)

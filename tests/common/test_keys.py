@@ -26,33 +26,20 @@ REQUEST = Request(analysis="etc", run=RUN, params={"skip": 4})
 
 MODELS = {"name": "gpt3", "revision": "main", "fingerprint": "abd"}
 CORPORA = {
-    "name": "bible",
-    "item": "Genesis 24",
-    "text": "In the beginning",
-    "whole": True,
-    "revision": "main",
-    "fingerprint": "deg",
-}
+    "name": "bible", "item": "Genesis 24", "text": "In the beginning", "whole": True,
+    "revision": "main", "fingerprint": "deg",
+}  # fmt: skip
 RUNS = {
     "model": ModelSpec(name="gpt2", fingerprint="abd"),
     "corpus": CorpusSpec(name="sample", fingerprint="deg"),
-    "context": 43,
-    "windows": 499,
-    "start_token": False,
-    "dtype": "bfloat16",
-    "seed": 1,
-    "positions": (3, 13),
-    "queries_per_position": 63,
-    "gather": ("keys", "queries"),
-    "destination": " the",
-    "repeat_every": 8,
-    "pattern_windows": 64,
-}
+    "context": 43, "windows": 499, "start_token": False, "dtype": "bfloat16", "seed": 1,
+    "positions": (3, 13), "queries_per_position": 63, "gather": ("keys", "queries"),
+    "destination": " the", "repeat_every": 8, "pattern_windows": 64,
+}  # fmt: skip
 REQUESTS = {"analysis": "kernel", "run": RUN.model_copy(update={"seed": 1}), "params": {"skip": 5}}
 
 
 def changed(spec, field, value):
-    """The same description with one field changed, checked anew."""
     return type(spec).model_validate({**dict(spec), field: value})
 
 
@@ -62,26 +49,17 @@ def changed(spec, field, value):
     ids=["model", "corpus", "run", "request"],
 )
 def test_every_field_is_tried(spec, changes):
-    """A new field of a description must be added to these tests, with a value that differs."""
     assert set(type(spec).model_fields) == set(changes)
     assert all(getattr(spec, field) != value for field, value in changes.items())
 
 
 def keys_of(run):
-    """All keys that stand on a run."""
     request = REQUEST.model_copy(update={"run": run})
-    return {
-        run.key(),
-        part_key(run, "keys", "manifest"),
-        part_key(run, "keys", "0"),
-        request.key,
-    }
+    return {run.key(), part_key(run, "keys", "manifest"), part_key(run, "keys", "0"), request.key}
 
 
 def test_order_of_parameters():
-    """Parameters in another order are the same request."""
     one, other = ({"skip": 4, "query": 11}, {"query": 11, "skip": 4})
-
     assert 1 == len({Request(analysis="kernel", run=RUN, params=p).key for p in (one, other)})
 
 
@@ -94,68 +72,39 @@ def test_each_field_of_a_run(field):
     """
     other = changed(RUN, field, RUNS[field])
     same = {part_key(RUN, "keys", part) for part in ("manifest", "0")}
-
     alike = same if field in ("gather", "pattern_windows") else set()
     assert alike == keys_of(RUN) & keys_of(other)
     assert (field == "gather") == (windows_of(RUN).digest() == windows_of(other).digest())
 
 
-@pytest.mark.parametrize("field", MODELS)
-def test_each_field_of_a_model(field):
-    """Another name, revision or weights: other keys."""
-    other = changed(RUN, "model", changed(MODEL, field, MODELS[field]))
-
-    assert not keys_of(RUN) & keys_of(other)
-
-
-@pytest.mark.parametrize("field", CORPORA)
-def test_each_field_of_a_corpus(field):
-    """Another corpus, text of it, or content: other keys."""
-    other = changed(RUN, "corpus", changed(CORPUS, field, CORPORA[field]))
-
+@pytest.mark.parametrize(
+    ("part", "spec", "field", "value"),
+    [("model", MODEL, *each) for each in MODELS.items()]
+    + [("corpus", CORPUS, *each) for each in CORPORA.items()],
+)
+def test_each_field_of_a_model_and_of_a_corpus(part, spec, field, value):
+    other = changed(RUN, part, changed(spec, field, value))
     assert not keys_of(RUN) & keys_of(other)
 
 
 @pytest.mark.parametrize("field", REQUESTS)
 def test_each_field_of_a_request(field):
-    """Another analysis, run or parameter: another result."""
     assert REQUEST.key != changed(REQUEST, field, REQUESTS[field]).key
+
+
+SOURCE = {"source": "text", "text": "a", "text_corpus": "sample", "text_item": "b", "token": " a"}
 
 
 @pytest.mark.parametrize(
     ("analysis", "params"),
     [
         ("etc", {"skip": 5, "local_tokens": 11, "local_share": 0.6, "uniform_share": 0.6}),
-        (
-            "kernel",
-            {
-                "skip": 5,
-                "query": 11,
-                "source": "text",
-                "text": "a",
-                "text_corpus": "sample",
-                "text_item": "b",
-                "token": " a",
-            },
-        ),
-        (
-            "kernel-map",
-            {
-                "skip": 5,
-                "head": "L1H1",
-                "source": "text",
-                "text": "a",
-                "text_corpus": "sample",
-                "text_item": "b",
-                "token": " a",
-            },
-        ),
+        ("kernel", {"skip": 5, "query": 11, **SOURCE}),
+        ("kernel-map", {"skip": 5, "head": "L1H1", **SOURCE}),
     ],
 )
 def test_each_parameter(analysis, params):
-    """Each parameter of each analysis is part of its key."""
     plain = canonical(Request(analysis=analysis, run=RUN))
-
     assert set(plain.wire.params) == set(params)
     for name, value in params.items():
         other = canonical(Request(analysis=analysis, run=RUN, params={name: value}))
@@ -163,46 +112,36 @@ def test_each_parameter(analysis, params):
 
 
 def test_parts_have_their_own_keys():
-    """Layers, manifest, checkpoint and result of one run do not share a key."""
     parts = [
         part_key(RUN, statistic, part)
         for statistic in ("keys", "queries")
         for part in ("0", "1", "manifest", "checkpoint")
     ]
-
     assert 9 == len({*parts, REQUEST.key})
 
 
 def test_equal_descriptions_have_equal_keys():
-    """A copy that went through JSON has the same key, fields in whatever order."""
     copy = Request.model_validate_json(REQUEST.model_dump_json())
     turned = RunSpec.model_validate(dict(reversed(list(RUN.model_dump().items()))))
-
     assert (REQUEST.key, REQUEST) == (copy.key, copy)
     assert RUN.key() == turned.key()
 
 
 @pytest.mark.parametrize("params", [{}, {"skip": 4}, {"skip": np.int64(4)}, {"local_share": 0.5}])
 def test_defaults_spelt_out(params):
-    """A default, left out or given, be it as NumPy's number, is one request."""
     plain = canonical(Request(analysis="etc", run=RUN))
-
     assert plain.key == canonical(Request(analysis="etc", run=RUN, params=params)).key
 
 
 def test_keys_begin_with_the_model(monkeypatch):
-    """All that stands on one model's weights shares a prefix, and no other model has it."""
     prefix = specs.model_prefix("abc")
-
     assert all(key.startswith(prefix) for key in keys_of(RUN))
     assert prefix != specs.model_prefix("abd")
 
 
 def test_another_layout_is_a_miss(monkeypatch):
-    """Raising the schema version changes every key, and how they begin."""
     before, prefix = keys_of(RUN), specs.model_prefix("abc")
     monkeypatch.setattr(specs, "SCHEMA", specs.SCHEMA + 1)
-
     assert not before & keys_of(RUN)
     assert prefix != specs.model_prefix("abc")
 
@@ -220,7 +159,6 @@ def asked(name, training_dir):
 
 @pytest.mark.parametrize("name", analyses.ANALYSES)
 def test_what_a_question_ignores(name, training_dir):
-    """A field that a question declares to ignore does not change its key; every other one does."""
     request = asked(name, training_dir)
     key = canonical(request).key
     training = {"model": ModelSpec(name="demo-training")}
@@ -238,18 +176,14 @@ def test_what_a_question_ignores(name, training_dir):
     "name", [name for name, each in analyses.ANALYSES.items() if not isinstance(each, Composition)]
 )
 def test_who_stands_on_attention(name, training_dir):
-    """How much attention is formed matters to those alone whose passes gather of it."""
     needs = canonical(asked(name, training_dir)).needs.values()
     attention = any(set(OF_PATTERNS) & set(run.gather) for run in needs)
-
     assert attention == ("pattern_windows" not in analyses.find(name).ignores)
 
 
 @pytest.mark.parametrize("name", analyses.ANALYSES)
 def test_canonical_is_canonical(name, training_dir):
-    """A canonical request is its own canonical form, also where another process takes it up."""
     once = canonical(asked(name, training_dir))
-
     sent = Request.model_validate_json(once.wire.model_dump_json())
     for again in (canonical(sent), received(sent)):
         assert (once.key, once.params, once.needs) == (again.key, again.params, again.needs)
@@ -257,14 +191,12 @@ def test_canonical_is_canonical(name, training_dir):
 
 @pytest.mark.parametrize("positions", [(), (3, 3), (11, 3), (-1, 3)])
 def test_positions_are_ascending(positions):
-    """Positions that are not ascending would make two keys of one run."""
     with pytest.raises(InvalidField):
         changed(RUN, "positions", positions)
 
 
 @pytest.mark.parametrize("spec", [MODEL, CORPUS, RUN, REQUEST, Execution()])
 def test_descriptions_are_frozen(spec):
-    """A description neither changes nor takes a field that it does not know."""
     with pytest.raises(ValueError, match="frozen"):
         setattr(spec, next(iter(type(spec).model_fields)), "other")
     with pytest.raises(InvalidField):

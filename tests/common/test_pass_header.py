@@ -30,9 +30,7 @@ STORED = {
 
 
 def test_written_as_it_was_read():
-    """Every field, in its place."""
     header = PassHeader.read(STORED)
-
     assert ((0.125, 1.0), (5, None), (3, 6), (" a", "b")) == (
         header.scales, header.sliding_windows, header.positions, header.tokens,
     )  # fmt: skip
@@ -42,34 +40,28 @@ def test_written_as_it_was_read():
 @pytest.mark.parametrize("model", ["demo-attn-2l", "demo-gpt2"])
 @pytest.mark.parametrize("statistic", ALL_GATHERED)
 def test_manifests_that_come_with_the_project(model, statistic):
-    """They are read, and would be written today as they are, but that they name no groups."""
     stored, _ = Shipped([*RESULTS.glob("*.zip")]).get(
         part_key(describe_run(model), statistic, "manifest")
     )
     written = PassHeader.read(stored["pass"]).as_json()
-
     assert 0 == written["groups"]
     assert json.dumps(stored["pass"]) == json.dumps(written)
 
 
 def test_some_of_its_groups():
-    """Windows, samples and groups are fewer; all else is as it was."""
     header = PassHeader.read(STORED | {"windows": 70, "samples": 20, "groups": 10})
     few = header.of_groups(9)
-
     assert (63, 18, 9) == (few.windows, few.samples, few.groups)
     assert header == few.model_copy(update={"windows": 70, "samples": 20, "groups": 10})
 
 
 def test_it_cannot_be_changed():
-    """Analyses share it."""
     with pytest.raises(ValidationError):
         PassHeader.read(STORED).context = 5
 
 
 @pytest.mark.parametrize("change", [{"n_layers": None}, {"scales": "none"}, {"windows": [7]}])
 def test_a_manifest_of_another_layout_is_a_miss(tmp_path, change):
-    """It is gathered again, not half understood."""
     store, run = Store(tmp_path), describe_run("demo-attn-2l", windows=1, context=7)
     run = run.model_copy(update={"gather": ("keys",)})
     layers = [{"mean_keys": np.zeros((4, 7, 3), np.float32)}] * 2
@@ -82,6 +74,5 @@ def test_a_manifest_of_another_layout_is_a_miss(tmp_path, change):
 
 
 def test_statistics_without_their_run():
-    """Those of a store are asked for with show; a sentence says what is expected here."""
     with pytest.raises(BadRequest, match=r"what pk\.run_pass returned"):
         pk.analyse("etc", Gathered(PassHeader.read(STORED), {}))

@@ -1,10 +1,11 @@
 """Old names: each leads to a name that there is, and whoever uses one is told the new one."""
 
-import json
 import re
 import shutil
 
 import numpy as np
+import json
+
 import pytest
 
 import poskernel_core as pk
@@ -46,7 +47,6 @@ MEASURES = {declared.title for each in ANALYSES.values() for declared in each.me
     ],
 )
 def test_every_new_name_exists(table, known):
-    """And no old name is a new one of its kind, so that nothing is forwarded twice."""
     assert set(table.values()) <= known
     assert not table.keys() & set(table.values())
 
@@ -85,7 +85,6 @@ def test_questions(old, capsys):
     ],
 )
 def test_parameters(name, given, sentence):
-    """In `params` and in `analyse`; where the new name has no use, it is not named."""
     with pytest.raises(BadRequest) as error:
         check_params(find(name), given)
     assert str(error.value).startswith(sentence)
@@ -99,7 +98,6 @@ def test_parameters(name, given, sentence):
     ],
 )
 def test_words_of_a_run(given, sentence):
-    """What stands beside a question's own parameters."""
     with pytest.raises(BadRequest) as error:
         pk.show("induction-recency", MODEL, **given)
     assert str(error.value).startswith(sentence)
@@ -114,13 +112,11 @@ def test_words_of_a_run(given, sentence):
     ],
 )
 def test_options(capsys, given, sentence):
-    """With their dashes, as they are typed."""
     assert 2 == main(["show", *given])
     assert capsys.readouterr().err.startswith(sentence)
 
 
 def test_values():
-    """Whoever looks one up, or selects it; other names are unknown as they were."""
     question = find("kernel")
     shape = {"layer": 1, "head": 1, "key": 2}
     arrays = {
@@ -142,15 +138,8 @@ def test_values():
     assert found.values.get("fidelity") is None
 
 
-def test_measures():
-    """By their titles."""
-    with pytest.raises(BadRequest, match="'fidelity' is called 'distance to observed attention'"):
-        pk.show("depth", MODEL, params={"measure": "fidelity"})
-
-
 @pytest.mark.parametrize("old", renamed.MODELS)
 def test_models(old, capsys, tmp_path, monkeypatch, near_worker):
-    """In Python, pins, requests of before and on the command line; a folder may be called so."""
     sentence = f"'{old}' is called '{renamed.MODELS[old]}' now."
     run = describe_run(MODEL, windows=50, context=64)
     before = run.model_copy(update={"model": ModelSpec(name=old, fingerprint="0" * 64)})

@@ -30,7 +30,6 @@ def of(seed=0, heads=3, positions=5, **more):
 
 @given(st.lists(st.integers(0, 99), min_size=1, max_size=5, unique=True))
 def test_what_was_joined_can_be_selected(seeds):
-    """Each place of the axis holds its result, with errors, units and texts."""
     results = [of(seed) for seed in seeds]
     joined = Result.join(results, "seed", seeds)
 
@@ -46,7 +45,6 @@ def test_what_was_joined_can_be_selected(seeds):
 
 
 def test_names_and_what_differs():
-    """Names become a text; of parameters and provenance what differs is listed, in order."""
     joined = Result.join([of(0), of(1)], "run", ["clean", "flat"])
 
     assert (["clean", "flat"], ("run",)) == (joined.words("run"), joined.axes["run"])
@@ -70,13 +68,11 @@ def test_names_and_what_differs():
     ],
 )
 def test_unlike_results(second, sentence):
-    """One sentence says what differs, and of which."""
     with pytest.raises(BadRequest, match=f"Only like results can be joined: expected {sentence}"):
         Result.join([of(), second], "run", ["a", "b"])
 
 
 def test_no_axis_to_join_along():
-    """An axis that is there, or was selected; no results; places that are not as many."""
     for axis in ("query", "layer"):
         with pytest.raises(BadRequest, match=f"have an axis {axis!r} already"):
             Result.join([of()], axis, ["a"])
@@ -86,7 +82,6 @@ def test_no_axis_to_join_along():
 
 
 def test_biases_go_where_values_go():
-    """They are selected, chosen by name, emptied with the heads that are none, and told."""
     one = of(heads=2).with_text(Value("layer", (), "name", ""), "a")
     named = replace(
         one, axes={name: ("layer", *axes) for name, axes in one.axes.items() if name == "etc"},
@@ -103,7 +98,6 @@ def test_biases_go_where_values_go():
 
 
 def test_a_bias_of_another_shape_or_name():
-    """It is refused, like a value that is called like a bias."""
     with pytest.raises(ValueError, match=r"etc: bias of shape \(2,\)"):
         of(biases={"etc": np.zeros(2)})
     one = of()
@@ -124,18 +118,14 @@ def test_a_bias_of_another_shape_or_name():
     ],
 )
 def test_what_errors_count(told, counts, groups, width):
-    """As the provenance says, of several answers as of one; few groups make intervals wide."""
     one = of(provenance=told)
-
     assert (counts, groups) == (one.error_counts, one.groups)
     assert width == pytest.approx(one.interval, abs=1e-6)
 
 
 def test_what_errors_of_several_count():
-    """Each kind once, however many answers say so, and those of answers that are made of others."""
     documents, windows = {"errors": "documents", "groups": 10}, {"errors": "windows"}
     both = {"errors": ["documents", "windows"], "groups": [10, 0]}
-
     assert documents == errors_together([documents, documents | {"model": "b"}])
     assert both == errors_together([documents, windows]) == errors_together([both, windows])
     assert {} == errors_together([])

@@ -26,13 +26,11 @@ def result():
 def test_bytes_of_the_store(result):
     """Texts come back as they were, a NUL at their end included."""
     again = from_entry(decode(encode("key", *to_entry(result)), "key"))
-
     assert WORDS == again.texts["words"].tolist() == again.as_json()["texts"]["words"]
     assert (GROUP.axes, GROUP.unit) == (again.axes["words"], again.units["words"])
 
 
 def test_biases_in_the_store(result):
-    """They come back, and a result that was stored before there were any has none."""
     biased = replace(result, biases={"p": np.arange(10.0).reshape(2, 5) / 7})
     header, arrays = to_entry(biased)
     again = from_entry(decode(encode("key", header, arrays), "key"))
@@ -44,7 +42,6 @@ def test_biases_in_the_store(result):
 
 
 def test_selection(result):
-    """A text is selected with the values; an axis that texts alone have is none to choose from."""
     one = result.select(layer=1)
 
     assert (WORDS[1], ("rank",)) == (one.words("words"), one.axes["words"])
@@ -58,7 +55,6 @@ def test_selection(result):
 
 
 def test_wrong_axes(result):
-    """A text of other axes than were declared is refused."""
     with pytest.raises(ValueError, match=r"words: axes \('layer', 'rank'\) for shape \(2,\)"):
         result.with_text(GROUP, ["a", "b"])
     with pytest.raises(ValueError, match="does not declare"):
@@ -66,15 +62,12 @@ def test_wrong_axes(result):
 
 
 def test_columns_of_a_table(result):
-    """A text along axes of a table is a column of it; others have no place in it."""
     named = result.with_text(Value("names", ("layer",), "name", ""), ["one", "two, #"])
     lines = [line for line in to_csv(named).splitlines() if not line.startswith("#")]
-
     assert '"layer","candidate","p (share)","names"' == lines[0]
     assert ['0,4,4.0,"one"', '1,0,5.0,"two, #"'] == lines[5:7]
 
 
 def test_what_holds_no_result():
-    """It is missing: a header without texts, or of another kind."""
     assert from_entry(({"analysis": "etc", "provenance": {}}, {})) is None
     assert from_entry(({}, {})) is None

@@ -44,7 +44,6 @@ from poskernel_core.common.rounding import (
     ],
 )
 def test_rounded(value, error, text):
-    """Two significant digits of the error, and the value to the same place."""
     assert text == rounded(value, error)
 
 
@@ -59,13 +58,11 @@ def test_rounded(value, error, text):
     ],
 )
 def test_number_and_error_apart(value, error, both):
-    """Where one stands above the other, each has its power of ten, and no bracket is left open."""
     assert both == number_and_error(rounded(value, error))
     assert ("no start token", "") == number_and_error("no start token")
 
 
 def test_texts_of_a_result():
-    """Every number by its own error; without errors four digits."""
     result = Result(
         "a", {},
         {"x": np.array([[1.23456, 2.0], [np.nan, 4.0]]), "y": np.array([1 / 3])},
@@ -84,15 +81,12 @@ def test_texts_of_a_result():
     [(0.01234, "0.012"), (-1.5e-7, "−1.5×10⁻⁷"), (np.array(2.0), "2"), (math.nan, ""), (None, "")],
 )
 def test_a_bias(bias, text):
-    """Two significant digits; nothing where it is not known."""
     assert text == bias_text(bias)
 
 
 def test_a_number_with_its_bias():
-    """Behind the number, where there is one."""
     one = Result("a", {}, {"x": np.array(1.23456)}, {"x": ()}, {"x": "tokens"},
                  errors={"x": np.array(0.01)}, biases={"x": np.array(-0.0347)})  # fmt: skip
-
     assert "1.235 ± 0.010, bias −0.035" == value_and_bias(one, "x")
     assert "1.235 ± 0.010" == value_and_bias(replace(one, biases={}), "x")
 
@@ -110,15 +104,10 @@ def test_a_number_with_its_bias():
     ],
 )
 def test_counted(given, text):
-    """One is one, anything else is several."""
     assert text == counted(*given)
 
 
 def test_a_table_with_biases():
-    """Each row has its head's number and bias, however rows are sorted; where none is, no column.
-
-    Two heads with equal numbers have different biases.
-    """
     values = np.array([[0.5, 0.25, 0.75], [0.25, 1.5, 2.5]])
     result = Result(
         "a", {}, {"x": values, "y": values}, dict.fromkeys("xy", ("layer", "head")),

@@ -15,12 +15,10 @@ SHAPE = (2, 3)
 
 
 def parsed(text, name="table.csv", shape=SHAPE):
-    """A table of that text."""
     return parse_head_table(text.encode(), name, shape)
 
 
 def test_headvis(tmp_path):
-    """Every metric of a row that HeadVis wrote; null is no number."""
     rows = [
         {"layer": layer, "head": head, "self_attention_score": layer + head / 10,
          "qk_distance": None if layer else 3.5, "mine": 7}
@@ -37,9 +35,7 @@ def test_headvis(tmp_path):
 
 
 def test_retrieval_heads():
-    """The mean of each head's scores; heads that are not named have no number."""
     found = parsed('{"0-2": [0.5, 1.0], "1-0": [0.25], "1-1": 1}', "llama_2_7b.json")
-
     np.testing.assert_allclose(
         [[np.nan, np.nan, 0.75], [0.25, 1, np.nan]], found.columns["llama 2 7b"]
     )
@@ -48,27 +44,22 @@ def test_retrieval_heads():
 
 @pytest.mark.parametrize("divider", ["\t", ",", " ", ";"])
 def test_a_matrix(divider):
-    """DuoAttention's: a row of numbers for each layer, whatever divides them."""
     rows = [["0.5", "1e-3", "1"], ["0", "0.25", "nan"]]
     text = "\n".join(divider.join(row) for row in rows) + "\n"
     if divider == ";":
         text = text.replace("nan", "")  # nothing, in a file that ends a row so
     (column,) = parsed(text, "full_attention_heads.tsv").columns.values()
-
     np.testing.assert_allclose([[0.5, 0.001, 1], [0, 0.25, np.nan]], column)
 
 
 def test_any_table():
-    """Columns in any order and case; text beside the numbers is left out; the model is told."""
     text = "# a comment\nModel,Head,LAYER,score,kind\nllama,2,1,0.5,copying\nllama,0,0,,name\n"
     found = parsed(text)
-
     assert ("llama", ["score"]) == (found.model, [*found.columns])
     np.testing.assert_allclose([[np.nan] * 3, [np.nan, np.nan, 0.5]], found.columns["score"])
 
 
 def test_a_table_of_ours(tmp_path):
-    """A table that was downloaded here can be laid beside another model's run."""
     from poskernel_core.common.result import Result
     from poskernel_core.export.files import to_csv
 
@@ -83,15 +74,12 @@ def test_a_table_of_ours(tmp_path):
 
 
 def test_without_a_shape():
-    """Layers and heads are as many as the table names."""
     found = parsed("layer,head,a\n4,1,2\n0,6,3\n", shape=None)
-
     assert (5, 7) == found.columns["a"].shape
 
 
 @given(st.integers(1, 7), st.integers(1, 5), st.data())
 def test_what_is_written_is_read(layers, heads, data):
-    """Any numbers, as a matrix and as a table, in any order of rows."""
     number = st.one_of(st.none(), st.floats(-1e9, 1e9).map(lambda x: round(x, 3)))
     values = {(layer, head): data.draw(number) for layer in range(layers) for head in range(heads)}
     places = data.draw(st.permutations(sorted(values)))
@@ -141,7 +129,6 @@ BAD = {
 
 @pytest.mark.parametrize("case", BAD)
 def test_bad_tables(case):
-    """One sentence each: what was expected, what came."""
     text, words = BAD[case]
     with pytest.raises(BadRequest) as caught:
         parsed(text, "theirs.csv")
@@ -155,7 +142,6 @@ def test_bad_tables(case):
 
 
 def test_large_and_strange_files(tmp_path):
-    """No more is read than is allowed; bytes of no text; no file."""
     with pytest.raises(BadRequest, match="larger than 5 MB"):
         parse_head_table(b"1" * (MAX_TABLE_BYTES + 1), "x", SHAPE)
     with pytest.raises(BadRequest, match="it is no text"):
@@ -166,7 +152,6 @@ def test_large_and_strange_files(tmp_path):
 
 @given(st.binary(max_size=200))
 def test_any_bytes(data):
-    """A table or one sentence, never anything else."""
     try:
         found = parse_head_table(data, "any", SHAPE)
     except BadRequest:
@@ -176,7 +161,6 @@ def test_any_bytes(data):
 
 @given(st.text(alphabet='[]{}",:01-.eE \n\tlayerhead', max_size=80))
 def test_any_text(text):
-    """The same of texts that look like tables."""
     try:
         found = parse_head_table(text.encode(), "any", None)
     except BadRequest:

@@ -51,7 +51,6 @@ SOURCE = TokenPool(POOL, 2, 5)
 
 
 def words(layout):
-    """The roles of a layout, as letters."""
     short = {"start": "S"} | {role: role.strip("[]") for role in ROLES if role != "start"}
     return " ".join(short[ROLES[role]] for role in layout.roles())
 
@@ -70,7 +69,6 @@ def check_tokens(expected, ids, start):
 
 @pytest.mark.parametrize("start", [True, False])
 def test_the_seven_rows_of_the_post(start):
-    """Both tables: with a start token in front, and with a random token there."""
     seconds = second_positions(13, 2, 2, start)
 
     assert list(POST) == list(seconds)
@@ -88,7 +86,6 @@ def test_the_seven_rows_of_the_post(start):
 
 @pytest.mark.parametrize("case", OTHERS)
 def test_other_layouts(case):
-    """Other numbers of candidates, other lengths, and pairs at the very beginning."""
     length, first, second, candidates, start = case
     layout = pairs_layout(*case)
 
@@ -101,7 +98,6 @@ def test_other_layouts(case):
 
 @given(st.integers(5, 23), st.integers(0, 11), st.integers(1, MOST_CANDIDATES), st.booleans())
 def test_rows_have_all_candidates(length, first, candidates, start):
-    """Wherever there is room, each row holds one more [A] than candidates, each before its own."""
     try:
         seconds = second_positions(length, first, candidates, start)
     except BadRequest:
@@ -118,7 +114,6 @@ def test_rows_have_all_candidates(length, first, candidates, start):
 
 
 def test_plain_layouts():
-    """Tokens that all differ, and tokens twice."""
     assert "S R R R R" == words(random_layout(5, True))
     assert "R R R R R" == words(random_layout(5, False))
     ids = sequences(random_layout(13, True), SOURCE, 0, range(3))
@@ -134,7 +129,6 @@ def test_plain_layouts():
 
 @given(st.lists(st.integers(1, 7), min_size=1, max_size=5), st.integers(0, 99))
 def test_batches_do_not_matter(sizes, seed):
-    """Equal seeds draw equal tokens, however they are cut."""
     layout, source = pairs_layout(11, 2, 5, 2, True), TokenPool(POOL, 2, seed)
     whole = sequences(layout, source, 3, range(sum(sizes)))
     ends = np.cumsum(sizes).tolist()
@@ -147,7 +141,6 @@ def test_batches_do_not_matter(sizes, seed):
 
 
 def test_seeds_streams_and_samples_are_independent():
-    """No sequence comes twice, and every token is as likely as the others at every place."""
     layout, pool = random_layout(7, False), np.arange(1, 293)
     rows = [
         tuple(row)
@@ -170,7 +163,6 @@ def test_seeds_streams_and_samples_are_independent():
 
 
 def test_special_tokens_are_never_drawn(model_dirs):
-    """The pool is all of the tokenizer's tokens but the start token."""
     path = str(model_dirs["gpt2"])
     located, run = catalog.locate(path), describe_run(path, seed=11)
 
@@ -184,7 +176,6 @@ def test_special_tokens_are_never_drawn(model_dirs):
 
 
 def test_other_special_tokens_are_never_drawn(model_dirs):
-    """Special tokens beside the start token, and tokens beyond the embeddings, are left out."""
     located = catalog.locate(str(model_dirs["gpt2"]))
     run, tokenizer = describe_run(str(model_dirs["gpt2"])), load_tokenizer(located)
     assert 1 == tokenizer.backend.add_special_tokens(["<|pad|>"])
@@ -214,10 +205,8 @@ def test_other_special_tokens_are_never_drawn(model_dirs):
     ],
 )
 def test_refused(ask, expected):
-    """One sentence says what is wrong, and what to do."""
     with pytest.raises(BadRequest, match=expected) as caught:
         ask()
-
     message = str(caught.value)
     assert message.endswith(".")
     assert "\n" not in message
@@ -225,7 +214,6 @@ def test_refused(ask, expected):
 
 
 def test_just_fits():
-    """What is refused one token shorter, is possible."""
     assert [2] == list(second_positions(5, 2, 1, True))
     assert [4] == list(second_positions(7, 2, 2, False))
     assert [12] == list(second_positions(15, 2, 6, True))

@@ -67,33 +67,25 @@ LAYERS = {
     "0 - 1": [0, 1],
 }
 NO_LAYERS = ["", ",", "7", "0-7", "a", "0-b", "-2", "3-1", "1.5", "0-1-2", "L2", "²", "0-²"]
-CELLS = {
-    "L0H3": [(0, 3)],
-    "L1H4, L0H3": [(0, 3), (1, 4)],
-    "l0h3 L0H3,L6H10": [(0, 3), (6, 10)],
-}
+CELLS = {"L0H3": [(0, 3)], "L1H4, L0H3": [(0, 3), (1, 4)], "l0h3 L0H3,L6H10": [(0, 3), (6, 10)]}
 NO_CELLS = ["", " , ", "L7H0", "L0H11", "3", "L0", "L0H3 and L1H4", "L0H3;L1H4"]
 
 
 @pytest.mark.parametrize("text", MOVES)
 def test_moves(text):
-    """Positions, words, words of several tokens, and rows that are named twice."""
     assert MOVES[text] == parse_moves(text, WORDS)
 
 
 @pytest.mark.parametrize("text", NO_MOVES)
 def test_moves_that_are_not_there(text):
-    """Each is refused in one sentence that says why."""
     with pytest.raises(BadRequest, match=NO_MOVES[text]) as caught:
         parse_moves(text, WORDS)
-
     assert "\n" not in str(caught.value)
     assert str(caught.value).endswith(".")
 
 
 @pytest.mark.parametrize("text", ["ate>2", "pir>2", "9>nin"])
 def test_part_of_a_word_is_not_the_word(text):
-    """A token inside a longer word is no word of the prompt."""
     with pytest.raises(BadRequest, match="no word"):
         parse_moves(text, WORDS)
 
@@ -101,14 +93,12 @@ def test_part_of_a_word_is_not_the_word(text):
 def test_a_word_that_begins_another():
     """`the` is not `there`, whose first token reads the same; a comma ends a word."""
     words = [" the", "re", " is", " the", ",", " end"]
-
     assert {3: [0]} == parse_moves("the>0", words)
     assert {5: [3]} == parse_moves("end>the", words)
 
 
 @given(st.lists(st.tuples(st.integers(0, 16), st.integers(0, 16)), min_size=1, max_size=7))
 def test_moves_by_position(pairs):
-    """Any pairs of positions come back, every key once, in their order; none looks ahead."""
     text = ", ".join(f"{row}>{key}" for row, key in pairs)
     if any(key > row for row, key in pairs):
         with pytest.raises(BadRequest, match="comes after it"):
@@ -123,54 +113,44 @@ def test_moves_by_position(pairs):
 
 @pytest.mark.parametrize("text", LAYERS)
 def test_layers(text):
-    """Ranges and single layers of seven, ascending, each once."""
     assert LAYERS[text] == parse_layers(text, 7)
 
 
 @pytest.mark.parametrize("text", NO_LAYERS)
 def test_layers_that_are_not_there(text):
-    """Refused in one sentence."""
     with pytest.raises(BadRequest, match=r"[Ll]ayers") as caught:
         parse_layers(text, 7)
-
     assert "\n" not in str(caught.value)
 
 
 def test_layers_far_outside():
-    """A range of millions is refused without being written out."""
     tracemalloc.start()
     with pytest.raises(BadRequest, match="layers from 0 to 6"):
         parse_layers("0-1000000", 7)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-
     assert peak < 1_000_000
 
 
 @given(st.sets(st.integers(0, 6), min_size=1))
 def test_layers_one_by_one(layers):
-    """Any set of layers comes back."""
     assert sorted(layers) == parse_layers(",".join(map(str, layers)), 7)
 
 
 @pytest.mark.parametrize("text", CELLS)
 def test_cells(text):
-    """Heads of seven layers with eleven heads each, ascending, each once."""
     assert CELLS[text] == parse_cells(text, 7, 11)
 
 
 @pytest.mark.parametrize("text", NO_CELLS)
 def test_cells_that_are_not_there(text):
-    """Refused in one sentence."""
     with pytest.raises(BadRequest, match="L0H") as caught:
         parse_cells(text, 7, 11)
-
     assert "\n" not in str(caught.value)
 
 
 @given(st.integers(2, 40), st.integers(1, 7), st.integers(0, 99), st.none() | st.integers(0, 41))
 def test_repeated_windows(vocabulary, context, seed, avoid):
-    """One token a window, all different, never the one to avoid; the same for the same seed."""
     choice = vocabulary - (avoid is not None and avoid < vocabulary)
     count = min(choice, 5)
 
@@ -189,11 +169,9 @@ def test_repeated_windows(vocabulary, context, seed, avoid):
 
 
 def test_seeds_of_repeated_windows():
-    """Another seed, other tokens."""
     one, other = (
         repeated_windows(293, context=3, windows=7, avoid=0, seed=seed) for seed in (0, 1)
     )
-
     assert set(one[:, 0].tolist()) != set(other[:, 0].tolist())
 
 
@@ -209,11 +187,8 @@ def test_seeds_of_repeated_windows():
     ],
 )
 def test_doubled(every, first, expected):
-    """Every so many tokens behind the start token, one copies its predecessor."""
     windows = np.array([[10, 11, 12, 13, 14, 15, 16], [20, 21, 22, 23, 24, 25, 26]])
-
     found = doubled(windows, every, first=first)
-
     assert [expected, [token + 10 for token in expected]] == found.tolist()
     assert 11 == windows[0, 1]
     assert 12 == windows[0, 2]

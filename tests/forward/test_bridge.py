@@ -14,13 +14,13 @@ from tests.support.builders import ARCHITECTURES, hf_eager_attentions, random_id
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_patterns(model_dirs, name):
-    """Every layer's pattern equals that of Hugging Face's own eager attention."""
     model = loading.load(catalog.locate(str(model_dirs[name])), "cpu")
     bridge = open_bridge(model)
     ids = random_ids(2, 23)
     expected = hf_eager_attentions(model_dirs[name], ids)
     with torch.inference_mode():
-        _, cache = bridge.run_with_cache(ids)
+        logits, cache = bridge.run_with_cache(ids)
+    torch.testing.assert_close(logits, model.run(ids), atol=1e-4, rtol=1e-4)
     for layer, pattern in enumerate(expected):
         got = cache[f"blocks.{layer}.attn.hook_pattern"]
         torch.testing.assert_close(got, pattern, atol=1e-5, rtol=0)
@@ -28,7 +28,6 @@ def test_patterns(model_dirs, name):
 
 @pytest.mark.slow
 def test_shared_tensors(model_dirs):
-    """The bridge holds the module's own tensors, not copies."""
     model = loading.load(catalog.locate(str(model_dirs["gpt2"])), "cpu")
     ours = {p.data_ptr() for p in model.module.parameters()}
     bridge = open_bridge(model)

@@ -4,54 +4,27 @@ import numpy as np
 import pytest
 import torch
 
-from poskernel_core.forward import interventions, loading
+from poskernel_core.forward import interventions
 from poskernel_core.forward.edits import Edit
-from poskernel_core.models import catalog
 from tests.support import builders
-from tests.support.test_builders import SHAPES
-from tests.support.truth import Recorder, truth_of
+from tests.support.truth import Recorder
 
-ALL = pytest.mark.parametrize("name", builders.ARCHITECTURES)
-
+EACH = pytest.mark.parametrize(
+    ("name", "layer"), [("gpt_neo", 0), *((name, 1) for name in builders.ARCHITECTURES)]
+)
 STAGES = pytest.mark.parametrize("stage", ["scores", "pattern"])
 
 LENGTH = 23
 
 
 @pytest.fixture(scope="module")
-def loaded(model_dirs):
-    """Every tiny model."""
-    return {
-        name: loading.load(catalog.locate(str(path)), "cpu") for name, path in model_dirs.items()
-    }
-
-
-@pytest.fixture(scope="module")
 def ids():
-    """Two windows of random tokens."""
     return builders.random_ids(2, LENGTH, seed=3)
 
 
-@ALL
-@pytest.mark.parametrize("edit", [None, Edit()])
-def test_clean_run_is_the_model(model_dirs, loaded, name, edit):
-    """Logits and patterns are those of plain transformers, over the whole context."""
-    windows, recorder = builders.random_ids(2, SHAPES[name][2], seed=7), Recorder(patterns=True)
-    truth = truth_of(model_dirs[name], windows.numpy())
-
-    found = loaded[name].run(windows, edit, [recorder])
-
-    np.testing.assert_allclose(found, truth.logits, atol=1e-4, rtol=1e-4)
-    np.testing.assert_allclose(
-        torch.stack(recorder.patterns()), np.stack(truth.attentions), atol=1e-5
-    )
-
-
-@ALL
 @STAGES
-@pytest.mark.parametrize("layer", [0, 1])
+@EACH
 def test_attention_edits_take_effect(loaded, ids, name, stage, layer):
-    """In every architecture, in local and global layers, from the first changed row on."""
     before, after = Recorder(patterns=True), Recorder(patterns=True)
     edit = interventions.PredecessorKnockout(7, (layer,), stage)
     clean = loaded[name].run(ids, observers=[before])
@@ -68,11 +41,8 @@ def test_attention_edits_take_effect(loaded, ids, name, stage, layer):
         np.testing.assert_allclose(cut[:, :, n], rest, atol=1e-5)
 
 
-@ALL
-@pytest.mark.parametrize("layer", [0, 1])
+@EACH
 def test_a_head_without_attention_is_silent(loaded, ids, name, layer):
-    """A pattern of zeros and an output of zeros come to the same, and to another text."""
-
     class Blank(Edit):
         def pattern(self, at, pattern):
             pattern = pattern.clone()
@@ -87,8 +57,6 @@ def test_a_head_without_attention_is_silent(loaded, ids, name, layer):
 
 
 def test_an_edit_ends_with_its_run(loaded, ids):
-    """A failing edit is taken off, and the next run is clean."""
-
     class Broken(Edit):
         def pattern(self, layer, pattern):
             raise ZeroDivisionError

@@ -1,18 +1,15 @@
-"""Edits of a pass against edits of the weights, and against transformer_lens' own hooks."""
+"""Edits of a pass against edits of the weights."""
 
 import numpy as np
 import pytest
 import torch
 
-from poskernel_core.forward import interventions, loading
-from poskernel_core.forward.bridge import open_bridge
-from poskernel_core.models import catalog
+from poskernel_core.forward import interventions
 from tests.support import builders
 from tests.support import oracles_positions as op
-from tests.support.test_builders import SHAPES
+from tests.support.builders.architectures import SHAPES
 
 LEARNED = pytest.mark.parametrize("name", ["gpt2", "gpt_neo", "opt", "attn_only"])
-ALL = pytest.mark.parametrize("name", builders.ARCHITECTURES)
 LENGTH = 23
 POSITIONS = {"opt": ("model.decoder.embed_positions", 2)}
 PROJECTIONS = {
@@ -23,26 +20,10 @@ PROJECTIONS = {
     "gpt_neox": "gpt_neox.layers.{}.attention.dense",
     "opt": "model.decoder.layers.{}.self_attn.out_proj",
 }
-MOVES = {5: [2], 11: [11, 3, 0], 22: [21]}
-
-
-@pytest.fixture(scope="module")
-def loaded(model_dirs):
-    """Every tiny model."""
-    return {
-        name: loading.load(catalog.locate(str(path)), "cpu") for name, path in model_dirs.items()
-    }
-
-
-@pytest.fixture(scope="module")
-def bridge(loaded):
-    """A transformer_lens bridge over the tiny GPT-2."""
-    return open_bridge(loaded["gpt2"])
 
 
 @pytest.fixture(scope="module")
 def ids():
-    """Two windows of random tokens."""
     return builders.random_ids(2, LENGTH, seed=3)
 
 
@@ -58,15 +39,13 @@ def with_averaged_weight(path, name, group):
 
 
 def logits(model, ids):
-    """Logits of plain transformers."""
     with torch.inference_mode():
         return model(ids, use_cache=False).logits
 
 
 @LEARNED
-@pytest.mark.parametrize("group", [1, 5, 10, 100])
+@pytest.mark.parametrize("group", [1, 10, 100])
 def test_averaged_weight(model_dirs, loaded, name, group):
-    """On a window of the whole context, averaging the rows is averaging the weight."""
     ids = builders.random_ids(2, SHAPES[name][2], seed=5)
     expected = logits(with_averaged_weight(model_dirs[name], name, group), ids)
 
@@ -79,23 +58,19 @@ def test_averaged_weight(model_dirs, loaded, name, group):
 
 
 @LEARNED
-@pytest.mark.parametrize(("length", "group"), [(20, 5), (23, 5), (23, 10), (7, 100)])
+@pytest.mark.parametrize(("length", "group"), [(23, 5), (7, 100)])
 def test_averaged_weight_on_a_short_prompt(model_dirs, loaded, name, length, group):
     """`W_pos` does not know how long a prompt is: its last group is averaged whole all the same."""
     ids = builders.random_ids(1, length, seed=5)
     expected = logits(with_averaged_weight(model_dirs[name], name, group), ids)
-
     found = loaded[name].run(
         ids, interventions.AveragedPositions(group, loaded[name].position_matrix())
     )
-
     np.testing.assert_allclose(found, expected, atol=1e-4, rtol=1e-4)
 
 
-@ALL
-@pytest.mark.parametrize("layer", [0, 1])
+@pytest.mark.parametrize(("name", "layer"), [("gpt_neo", 0), *((n, 1) for n in SHAPES)])
 def test_ablated_head_is_a_projection_without_its_rows(model_dirs, loaded, ids, name, layer):
-    """Zeros in the rows of `W_O` that belong to a head do what ablating it does."""
     head, model = 2, builders.hf_eager_model(model_dirs[name])
     place = PROJECTIONS.get(name, "model.layers.{}.self_attn.o_proj").format(layer)
     width = loaded[name].geometry.d_head
@@ -115,7 +90,6 @@ def test_ablated_head_is_a_projection_without_its_rows(model_dirs, loaded, ids, 
 
 @pytest.mark.parametrize("which", ["tokens", "positions"])
 def test_removed_embeddings_are_zero_weights(model_dirs, loaded, ids, which):
-    """In OPT the embeddings are not tied, and the unembedding stays."""
     model = builders.hf_eager_model(model_dirs["opt"])
     decoder, unembed = model.model.decoder, model.lm_head.weight.detach().clone()
     with torch.no_grad():
@@ -126,120 +100,3 @@ def test_removed_embeddings_are_zero_weights(model_dirs, loaded, ids, which):
     found = loaded["opt"].run(ids, interventions.RemovedEmbeddings(which))
 
     np.testing.assert_allclose(found, logits(model, ids), atol=1e-4, rtol=1e-4)
-
-
-def hooked(bridge, ids, hooks):
-    """Logits of the bridge under its own hooks."""
-    with torch.inference_mode():
-        out = bridge.run_with_hooks(ids, fwd_hooks=hooks)
-    for block in bridge.blocks:
-        block.attn._pattern = None
-    return out
-
-
-def zero(tensor, hook):
-    """A hook that removes what it sees."""
-    return torch.zeros_like(tensor)
-
-
-def on_predecessors(value):
-    """A hook on scores or a pattern: a value for the predecessor at every fifth position."""
-
-    def hook(square, hook):
-        square = square.clone()
-        for n in range(5, LENGTH, 5):
-            square[:, :, n, n - 1] = value
-        return square
-
-    return hook
-
-
-def silent(z, hook):
-    """A hook on the heads' outputs, `[text, pos, head, d]`."""
-    z = z.clone()
-    z[:, :, 3] = 0
-    return z
-
-
-def doubled(z, hook):
-    """The same, twice as large."""
-    z = z.clone()
-    z[:, :, 3] *= 2
-    return z
-
-
-def moved(pattern, hook):
-    """A hook on a pattern that writes rows of head 3 anew."""
-    pattern = pattern.clone()
-    for row, keys in MOVES.items():
-        pattern[:, 3, row] = 0
-        for key in keys:
-            pattern[:, 3, row, key] = 1 / len(keys)
-    return pattern
-
-
-def shifted(stream, hook):
-    """A hook on the stream before a layer."""
-    rows = torch.from_numpy(_rows())
-    return stream + torch.tensor(op.averaged_positions(rows.tolist(), 4)) - rows
-
-
-def _rows():
-    return np.random.default_rng(5).standard_normal((LENGTH, 35)).astype(np.float32)
-
-
-def at(layer, name):
-    """Name of a hook."""
-    return f"blocks.{layer}.{name}"
-
-
-HOOKED = {
-    "averaged positions": (None, []),
-    "no positions": (interventions.RemovedEmbeddings("positions"), [("hook_pos_embed", zero)]),
-    "no tokens": (interventions.RemovedEmbeddings("tokens"), [("hook_embed", zero)]),
-    "averaged stream": (
-        interventions.AveragedStream(1, 4, torch.from_numpy(_rows())),
-        [(at(1, "hook_resid_pre"), shifted)],
-    ),
-    "blind after the softmax": (
-        interventions.PredecessorKnockout(5, (0, 2), "pattern"),
-        [(at(layer, "attn.hook_pattern"), on_predecessors(0.0)) for layer in (0, 2)],
-    ),
-    "blind before the softmax": (
-        interventions.PredecessorKnockout(5, (0, 2), "scores"),
-        [(at(layer, "attn.hook_attn_scores"), on_predecessors(-torch.inf)) for layer in (0, 2)],
-    ),
-    "moved and doubled": (
-        interventions.MovedAttention(1, 3, MOVES, "pattern", 10.0, 2.0, "head"),
-        [(at(1, "attn.hook_pattern"), moved), (at(1, "attn.hook_z"), doubled)],
-    ),
-    "moved, its layer doubled": (
-        interventions.MovedAttention(1, 3, MOVES, "pattern", 10.0, 2.0, "layer"),
-        [
-            (at(1, "attn.hook_pattern"), moved),
-            (at(1, "hook_attn_out"), lambda tensor, hook: 2 * tensor),
-        ],
-    ),
-    "silent": (interventions.AblatedHeads([(1, 3)]), [(at(1, "attn.hook_z"), silent)]),
-}
-
-
-def test_bridge_is_the_model(loaded, bridge, ids):
-    """Without hooks the two agree."""
-    np.testing.assert_allclose(hooked(bridge, ids, []), loaded["gpt2"].run(ids), atol=1e-4)
-
-
-@pytest.mark.parametrize("case", HOOKED)
-def test_hooks_of_the_bridge(loaded, bridge, ids, case):
-    """Each change, made by transformer_lens' hooks, gives the same logits."""
-    edit, hooks = HOOKED[case]
-    if edit is None:
-        matrix = loaded["gpt2"].position_matrix()
-        rows = torch.tensor(op.averaged_positions(matrix.tolist(), 4))[: ids.shape[1]]
-        edit = interventions.AveragedPositions(4, matrix)
-        hooks = [("hook_pos_embed", lambda tensor, hook: rows.expand_as(tensor))]
-
-    found = loaded["gpt2"].run(ids, edit)
-
-    np.testing.assert_allclose(found, hooked(bridge, ids, hooks), atol=1e-4)
-    assert (found - loaded["gpt2"].run(ids)).abs().max() > 1e-2

@@ -9,11 +9,10 @@ from transformers import AttentionInterface
 
 import poskernel_core as pk
 from poskernel_core.common.errors import UnsupportedModel
-from poskernel_core.forward import attention, hooks, loading
+from poskernel_core.forward import attention, hooks
 from poskernel_core.forward.edits import Edit
 from poskernel_core.forward.interventions import AblatedHeads, RemovedEmbeddings
 from poskernel_core.forward.observers import Batch, Observer
-from poskernel_core.models import catalog
 from poskernel_core.passes.plan import plan_for
 from poskernel_core.passes.streaming import Pass
 from poskernel_core.statistics import STATISTICS
@@ -31,22 +30,12 @@ def small_blocks(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def loaded(model_dirs):
-    """Every tiny model."""
-    return {
-        name: loading.load(catalog.locate(str(path)), "cpu") for name, path in model_dirs.items()
-    }
-
-
-@pytest.fixture(scope="module")
 def ids():
-    """Three windows of random tokens."""
     return builders.random_ids(3, LENGTH, seed=17)
 
 
 @ALL
 def test_both_roads_show_the_same(loaded, ids, name):
-    """An edit that changes nothing leaves every moment as it is; its pattern comes in one block."""
     plain, edited = Recorder(patterns=True), Recorder(patterns=True)
     loaded[name].run(ids, observers=[plain], until=-1)
     loaded[name].run(ids, Edit(), [edited], until=-1)
@@ -65,10 +54,8 @@ def test_both_roads_show_the_same(loaded, ids, name):
 
 @ALL
 def test_heads_are_patterns_times_values(loaded, ids, name):
-    """What the heads put out is the pattern shown before, times the values of the call."""
     recorder = Recorder(patterns=True)
     loaded[name].run(ids, observers=[recorder])
-
     for call, pattern, z in zip(recorder.calls, recorder.patterns(), recorder.outputs, strict=True):
         values = call.v.repeat_interleave(call.q.shape[1] // call.v.shape[1], dim=1)
         np.testing.assert_allclose(z, pattern @ values, rtol=1e-4, atol=2e-5)
@@ -79,7 +66,6 @@ def test_observers_see_what_the_edit_left(loaded, ids):
     removed, ablated = Recorder(), Recorder()
     loaded["gpt2"].run(ids, RemovedEmbeddings("positions"), [removed], keep=0)
     loaded["gpt2"].run(ids, AblatedHeads([(1, 2)]), [ablated], keep=0)
-
     assert 0 == removed.embeddings[0].abs().max() < ablated.embeddings[0].abs().max()
     per_head = ablated.outputs[1].abs().amax(dim=(0, 2, 3))
     assert [2] == torch.nonzero(per_head == 0).flatten().tolist()
@@ -87,10 +73,8 @@ def test_observers_see_what_the_edit_left(loaded, ids):
 
 @pytest.mark.parametrize("edit", [None, Edit()])
 def test_only_who_wants_patterns_sees_them(loaded, ids, edit):
-    """One observer's wish is not another's."""
     with_patterns, without = Recorder(patterns=True), Recorder()
     loaded["llama"].run(ids, edit, [without, with_patterns], until=-1)
-
     assert [] == without.blocks != with_patterns.blocks
     assert len(without.calls) == len(with_patterns.calls) == 3
 
@@ -98,7 +82,6 @@ def test_only_who_wants_patterns_sees_them(loaded, ids, edit):
 @ALL
 @pytest.mark.parametrize("edit", [None, Edit()])
 def test_every_moment_comes_with_its_batch(loaded, ids, name, edit):
-    """Tokens and numbers are those of the pass that runs, whatever was run before."""
     model, earlier = loaded[name], Recorder(patterns=True)
     model.run(ids[:1], edit, [earlier], until=0)
     recorder = Recorder(patterns=True)
@@ -117,10 +100,8 @@ def test_every_moment_comes_with_its_batch(loaded, ids, name, edit):
 @pytest.mark.parametrize(("until", "layers"), [(0, 1), (1, 2), (-1, 3), (-3, 1), (None, 3)])
 @pytest.mark.parametrize("edit", [None, Edit()])
 def test_a_pass_ends_where_it_is_told_to(loaded, ids, until, layers, edit):
-    """Behind the attention of that layer nothing is run, and there are no logits."""
     recorder = Recorder()
     logits = loaded["gpt2"].run(ids, edit, [recorder], until=until)
-
     assert layers == len(recorder.calls) == len(recorder.outputs)
     assert (until is None) == bool(logits.numel())
     with pytest.raises(IndexError):
@@ -129,7 +110,6 @@ def test_a_pass_ends_where_it_is_told_to(loaded, ids, until, layers, edit):
 
 @pytest.mark.parametrize("name", ["gpt2", "gpt_neo", "mistral"])
 def test_statistics_of_an_edited_pass(loaded, ids, name):
-    """Statistics are observers like any other: under an idle edit they add up the same sums."""
     model, windows = loaded[name], np.repeat(ids.numpy(), 10, axis=0)
     plan = plan_for(model.geometry, windows, (0, 5, 22), 30, True)
     work = Pass(model, plan, tuple(STATISTICS))
@@ -149,7 +129,6 @@ def test_statistics_of_an_edited_pass(loaded, ids, name):
 
 @pytest.mark.parametrize("name", STATISTICS)
 def test_a_statistic_knows_its_batch_by_argument_alone(loaded, ids, name):
-    """Batches in another order add up to the same, and nothing of one is kept for the next."""
     model, windows = loaded["gpt2"], ids.clone()
     windows[1:, 7] = windows[1:, 6]  # a repeated token
     many = np.repeat(windows.numpy(), 10, axis=0)
@@ -169,9 +148,7 @@ def test_a_statistic_knows_its_batch_by_argument_alone(loaded, ids, name):
 
 
 def test_the_base_class_looks_at_nothing(loaded, ids):
-    """Its moments take what every pass shows, and patterns are not formed for it."""
     observer, batch = Observer(), Batch(ids, range(3))
-
     assert not observer.wants_patterns
     assert torch.equal(loaded["gpt2"].run(ids, observers=[observer]), loaded["gpt2"].run(ids))
     assert observer.pattern(attention.PatternBlock(0, 0, 0, torch.ones(1, 1, 1, 1)), batch) is None
@@ -187,7 +164,6 @@ TOLD = {
 
 @pytest.mark.parametrize("argument", TOLD)
 def test_an_unknown_argument_is_refused(loaded, argument):
-    """One sentence with its name, instead of an attention that is not the model's."""
     module = loaded["llama"].module.model.layers[1].self_attn
     ours = AttentionInterface()[hooks.IMPLEMENTATION]
     q, k = torch.ones(1, 5, 4, 10), torch.ones(1, 1, 4, 10)
@@ -199,7 +175,6 @@ def test_an_unknown_argument_is_refused(loaded, argument):
 
 
 def test_a_model_that_tells_more_is_refused(loaded, ids, monkeypatch):
-    """The sentence reaches who runs the model; told nothing new, it runs again."""
     block = loaded["gpt2"].module.transformer.h[1].attn
     forward = block.forward
     monkeypatch.setattr(block, "forward", functools.partial(forward, made_up=3))
@@ -211,8 +186,7 @@ def test_a_model_that_tells_more_is_refused(loaded, ids, monkeypatch):
 
 
 @ALL
-def test_what_attentions_are_told(loaded, ids, monkeypatch, name):
-    """Every argument that is said to have no effect is handed to some attention, and no other."""
+def test_what_attentions_are_told(loaded, ids, name):
     told = set()
     ours = AttentionInterface()[hooks.IMPLEMENTATION]
 
@@ -221,10 +195,38 @@ def test_what_attentions_are_told(loaded, ids, monkeypatch, name):
         assert not given["dropout"]
         return ours(*args, **given)
 
-    monkeypatch.setitem(AttentionInterface._global_mapping, hooks.IMPLEMENTATION, listening)
-    loaded[name].run(ids)
-    loaded[name].run(ids, positions=torch.arange(LENGTH).expand(3, LENGTH), until=-1)
+    AttentionInterface.register(hooks.IMPLEMENTATION, listening)
+    try:
+        loaded[name].run(ids)
+        loaded[name].run(ids, positions=torch.arange(LENGTH).expand(3, LENGTH), until=-1)
+    finally:
+        AttentionInterface.register(hooks.IMPLEMENTATION, ours)
 
     known = hooks.WITHOUT_EFFECT | {"scaling", "sliding_window"}
     assert told <= known
     assert name == "gpt_neo" or {"dropout", "scaling", "position_ids"} <= told
+
+
+def test_a_pass_ends_at_the_last_attention(loaded, ids):
+    model, ran, recorder = loaded["gpt2"], [], Recorder()
+    handle = model.module.transformer.h[-1].mlp.register_forward_hook(lambda *_: ran.append(1))
+    assert 0 == model.run(ids, observers=[recorder], until=-1).numel()
+    handle.remove()
+    assert ([], 3) == (ran, len(recorder.calls))
+
+    model.run(ids)  # the observer is gone
+    assert 3 == len(recorder.calls)
+
+
+def test_an_observer_that_fails_is_taken_off(loaded, ids):
+    class Broken(Recorder):
+        def attention(self, call, batch) -> None:
+            raise ZeroDivisionError
+
+    model, recorder = loaded["llama"], Recorder()
+    with pytest.raises(ZeroDivisionError):
+        model.run(ids, observers=[Broken()])
+    with torch.inference_mode():
+        model.module(ids, use_cache=False)
+    model.run(ids, observers=[recorder])
+    assert 3 == len(recorder.calls)

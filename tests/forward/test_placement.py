@@ -39,7 +39,6 @@ def deep(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def skeleton(deep):
-    """One of them without memory."""
     config = AutoConfig.from_pretrained(deep["olmo2"])
     with torch.device("meta"):
         return AutoModelForCausalLM.from_config(config)
@@ -68,7 +67,6 @@ def sizes(skeleton):
 
 
 def test_layers_are_spread_and_never_cut(skeleton):
-    """On two devices the first holds the embeddings and the first layers, whole ones."""
     layer, count, embedding = sizes(skeleton)
     half = memory.REST * (embedding + layer * (count // 2 + 2.5))
     found = place("m", skeleton, torch.float32, {0: half, 1: 1e12, "cpu": 1e12})
@@ -82,7 +80,6 @@ def test_layers_are_spread_and_never_cut(skeleton):
 
 
 def test_what_fits_nowhere_else_stays_on_the_disk(skeleton):
-    """Half of it fits into memory: the last layers stay where they are."""
     layer, count, embedding = sizes(skeleton)
     room = memory.REST * (embedding + 2.5 * layer)
     found = place("m", skeleton, torch.float32, {"cpu": room})
@@ -94,14 +91,12 @@ def test_what_fits_nowhere_else_stays_on_the_disk(skeleton):
 
 
 def test_not_even_a_layer(skeleton):
-    """The sentence says how much is free."""
     with pytest.raises(ComputeFailed, match=r"Not even the first layer of 'm' fits into the 1e-06"):
         place("m", skeleton, torch.float32, {"cpu": 1e3})
 
 
 @pytest.mark.parametrize("name", DEEP)
 def test_from_the_disk_the_numbers_are_the_same(deep, on_disk, name):
-    """Logits, statistics and edited passes; and less is in memory."""
     whole = loading.load(catalog.locate(str(deep[name])), "cpu")
     logits, cut = whole.run(IDS), AblatedHeads([(0, 1), (1, 0)])
     gathered = pk.run_pass(whole, IDS.numpy())
@@ -139,7 +134,6 @@ def test_the_error_of_16_bits_from_the_disk(deep, on_disk):
 
 
 def test_without_leave_nothing_stays_on_the_disk(model_dirs, monkeypatch):
-    """The sentence names the setting that allows it."""
     located = catalog.locate(str(model_dirs["llama"]))
     monkeypatch.setenv("POSKERNEL_MEMORY_GB", "0.0000001")
     with pytest.raises(ComputeFailed, match=r"another machine; or .*POSKERNEL_WEIGHTS_ON_DISK=1"):
@@ -147,7 +141,6 @@ def test_without_leave_nothing_stays_on_the_disk(model_dirs, monkeypatch):
 
 
 def test_room_is_what_is_free_or_allowed(monkeypatch):
-    """On a machine without a GPU there is memory alone."""
     free = memory.room(torch.device("cpu"))
     assert list(free) == ["cpu"]
     assert free["cpu"] <= psutil.virtual_memory().total

@@ -30,7 +30,6 @@ HEADS, LENGTH, WIDTH = 3, 23, 5
 
 
 def call_of(seed=0, **rule):
-    """A random call of unequal sizes."""
     generator = torch.Generator().manual_seed(seed)
     q, k, v = (torch.randn(2, n, LENGTH, WIDTH, generator=generator) for n in (HEADS, 1, 1))
     return AttentionCall(1, q, k, v, 0.7, **rule)
@@ -74,7 +73,6 @@ RULES = {
 @pytest.mark.parametrize("block", [4, 64])
 @pytest.mark.parametrize("name", RULES)
 def test_every_road_is_the_loops(monkeypatch, name, block):
-    """Blocks, the output with and without them, and an edited pass."""
     monkeypatch.setattr(attention, "BLOCK", block)
     call = call_of(**RULES[name])
     expected = in_loops(call)
@@ -93,10 +91,9 @@ def test_every_road_is_the_loops(monkeypatch, name, block):
         np.testing.assert_allclose(found, out, atol=2e-6)
 
 
-@pytest.mark.parametrize("block", [1, 4, 11, 64])
+@pytest.mark.parametrize("block", [1, 11, 64])
 @pytest.mark.parametrize("name", RULES)
 def test_diagonals_of_blocks(monkeypatch, name, block):
-    """Sums along the diagonals are those of the whole pattern; blocks may share their memory."""
     monkeypatch.setattr(attention, "BLOCK", block)
     call = call_of(**RULES[name])
     expected = in_loops(call)
@@ -112,7 +109,6 @@ def test_diagonals_of_blocks(monkeypatch, name, block):
 
 
 def test_blocks_that_share_their_memory():
-    """Each is gone with the next where they may share it; else all of them stay."""
     call = call_of()
     for reuse, places in ((False, 3), (True, 1)):
         with pytest.MonkeyPatch.context() as patch:
@@ -141,14 +137,13 @@ def test_a_hidden_score_may_be_infinite():
 
 
 @pytest.mark.parametrize("order", ["heads first", "positions first"])
-@pytest.mark.parametrize("rows", [1, 4, 11, 23, 32])
+@pytest.mark.parametrize("rows", [1, 11, 32])
 @pytest.mark.parametrize(
     "rule",
     [{}, {"cap": 1.1}, {"slopes": Slopes((0.5, 0.11, 0.0, 0.2), factor=0.7)}],
     ids=["plain", "cap", "slopes"],
 )
 def test_raw_scores_of_blocks(monkeypatch, rule, rows, order):
-    """Whole blocks and the rest of one; heads that share keys; memory in either order."""
     monkeypatch.setattr(attention, "BAND_ROWS", rows)
     generator = torch.Generator().manual_seed(3)
     q, k = (torch.randn(3, n, LENGTH, WIDTH, generator=generator) for n in (4, 2))
@@ -198,7 +193,6 @@ def test_sums_over_texts(dtype, order):
     ids=["dense", "turned", "part", "expanded"],
 )
 def test_numbers_that_are_none(seen, bad):
-    """One of them is found in whatever order a tensor lies; those beside what is seen are not."""
     x = torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(2))
     assert is_finite(seen(x))
     x[1, 3, 2] = bad
@@ -210,7 +204,6 @@ def test_numbers_that_are_none(seen, bad):
 
 @pytest.mark.parametrize("first", [0, 1])
 def test_raw_scores_near_the_diagonal(first):
-    """The band of capped and biased scores, summed pair by pair; a start token left out."""
     call = call_of(cap=1.1, slopes=Slopes((0.5, 0.11, 0.0)))
     q, k = call.q.clone(), call.k.clone()
     q[:, :, :first] = k[:, :, :first] = 0
@@ -241,9 +234,7 @@ def test_alibi_of_equal_content_decays_geometrically(slope, n):
 
 
 def test_without_positions_equal_content_is_seen_alike():
-    """Neither rotation nor bias: the kernel is uniform over what the mask leaves."""
     queries, keys = np.ones((3, 2, WIDTH)), np.full((1, 11, WIDTH), 0.4)
-
     np.testing.assert_allclose(kernel_rows(queries, keys, ScoreRule(2.0, cap=1.0)), 1 / 11)
 
 
@@ -252,7 +243,6 @@ def test_a_cap_holds_scores_of_mean_keys_too():
     rule = ScoreRule(1.0, cap=2.0)
     found = kernel_rows(np.array([[[1.0]]]), np.array([[[3.0], [-1.0]]]), rule)[0, 0]
     weights = np.exp([2 * math.tanh(1.5), 2 * math.tanh(-0.5)])
-
     np.testing.assert_allclose(found, weights / weights.sum())
 
 
@@ -260,13 +250,11 @@ def test_falcon_rounds_slope_times_position():
     """In bfloat16 positions above 256 come in steps of two, and 257 is a tie that goes to 256."""
     slopes = Slopes((0.5,), rounded=True)
     torch_bias = torch.tensor([0.5]).bfloat16()[:, None] * torch.arange(400)
-
     np.testing.assert_array_equal(slopes.bias(400), torch_bias.double())
     assert [127.5, 128.0, 128.0, 129.0] == slopes.bias(259)[0, 255:].tolist()
 
 
 def test_position_profile_of_a_rule():
-    """The part by position of raw scores: capped, and with ALiBi's bias, pair by pair."""
     rng = np.random.default_rng(3)
     queries, keys = rng.normal(size=(2, 9, 4)), rng.normal(size=(1, 9, 4))
     rule = ScoreRule(0.6, cap=1.2, slopes=Slopes((0.4, 0.1)))
@@ -289,9 +277,7 @@ def mask(seen):
 
 @given(st.integers(1, 320))
 def test_masks_are_recognised(size):
-    """Full, sliding and chunked masks of any size, longer than a block of rows."""
     window = size if size < 300 else None
-
     assert Sight() == mask(lambda q, k: k <= q)
     assert Sight(window=window) == mask(lambda q, k: (k <= q) & (k > q - size))
     chunk = None if size == 1 else window
@@ -310,5 +296,4 @@ def test_masks_are_recognised(size):
     ],
 )
 def test_other_masks_are_not_taken_for_one_of_them(seen):
-    """A key too many, a key too few, early keys kept, a window that grows, both directions."""
     assert not mask(seen).known

@@ -8,11 +8,9 @@ import torch
 
 import poskernel_core as pk
 from poskernel_core.common.errors import UnsupportedModel
-from poskernel_core.engine.engine import Engine
 from poskernel_core.forward import loading
 from poskernel_core.models import catalog
 from poskernel_core.models.geometry import read_geometry
-from poskernel_core.storage.store import Store
 from tests.support import builders
 from tests.support.builders.families import FAMILY_MODELS
 
@@ -30,16 +28,13 @@ def refused(path, **changes):
 
 @pytest.fixture(scope="module")
 def llava(tmp_path_factory):
-    """A Llama in a Llava."""
     return FAMILY_MODELS["llama-within"].build(tmp_path_factory.mktemp("within") / "llava")
 
 
 @pytest.mark.parametrize("name", WITHIN)
 def test_sizes_are_those_of_the_language_model(tmp_path, name):
-    """Not those of what reads images, which has other layers, heads and widths."""
     one = FAMILY_MODELS[name]
     geometry = catalog.locate(str(one.build(tmp_path / name))).geometry
-
     assert (one.kind, "rotary") == (geometry.architecture, geometry.scheme)
     assert (3, 6, 2, 60) == (
         geometry.n_layers, geometry.n_heads, geometry.n_kv_heads, geometry.d_model,
@@ -74,22 +69,16 @@ def test_the_same_language_model_alone(tmp_path, llava):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["llama-within", "qwen2-vl"])
-def test_questions_that_change_the_model(tmp_path, name):
-    """Turns are read and frozen, positions moved, heads ablated, as in any rotary model."""
+def test_questions_that_change_the_model(tmp_path, fresh_engine, name):
     path = str(FAMILY_MODELS[name].build(tmp_path / name))
-    engine = Engine(Store(tmp_path / "store"))
-    try:
-        for question, asked in (
-            ("rotary-spectrum", {}),
-            ("changed-bands", {"head": "L1H0"}),
-            ("additivity", {"params": {"passages": 4}}),
-            ("position-vs-token", {"params": {"length": 7, "samples": 50}}),
-        ):
-            found = pk.show(question, path, windows=8, context=32, engine=engine, **asked)
-            assert all(np.isfinite(array).any() for array in found.values.values()), question
-    finally:
-        engine.close()
-        engine.store.close()
+    for question, asked in (
+        ("rotary-spectrum", {}),
+        ("changed-bands", {"head": "L1H0"}),
+        ("additivity", {"params": {"passages": 4}}),
+        ("position-vs-token", {"params": {"length": 7, "samples": 50}}),
+    ):
+        found = pk.show(question, path, windows=8, context=32, engine=fresh_engine, **asked)
+        assert all(np.isfinite(array).any() for array in found.values.values()), question
 
 
 def test_prompts_that_look_ahead(llava):
@@ -99,7 +88,6 @@ def test_prompts_that_look_ahead(llava):
 
 
 def test_a_language_model_that_is_not_known(llava):
-    """The sentence names the one within."""
     text = json.loads((llava / "config.json").read_text())["text_config"]
     assert "is of architecture 'mllama_text_model'" in refused(
         llava, model_type="mllama", text_config=text | {"model_type": "mllama_text_model"}
@@ -107,7 +95,6 @@ def test_a_language_model_that_is_not_known(llava):
 
 
 def test_a_model_without_a_causal_language_model(llava):
-    """Where transformers has no class that makes text of it: one sentence, no list of classes."""
     located = catalog.locate(str(llava))
     config = json.loads((llava / "config.json").read_text())
     (llava / "config.json").write_text(json.dumps(config | {"model_type": "clip"}))

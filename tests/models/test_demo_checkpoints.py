@@ -54,10 +54,8 @@ def test_a_training_leaves_a_run(tmp_path, monkeypatch, name, llama):
 
 
 def test_the_bundled_rotary_run():
-    """Grouped heads, four checkpoints besides the last, small; it was trained by its recipe."""
     run, folder = training_run("demo-rotary"), Path(catalog.DEMO, "demo-rotary")
     geometry = catalog.locate("demo-rotary").geometry
-
     assert ("rotary", 4, 8) == (geometry.scheme, geometry.n_layers, geometry.n_heads)
     assert [256, 512, 1024, 1448] == [each.step for each in run.checkpoints][:-1]
     assert {} == first_of_equals(run)

@@ -40,7 +40,6 @@ def demo(request):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_telling_heads_are_the_best(name):
-    """Those that a model is shown with have the highest figures on its card."""
     stated = json.loads((catalog.locate(name).directory / "measured.json").read_text("utf-8"))
     for topic, figure in (("", "previous_token"), ("induction", "induction")):
         figures = np.array(stated[figure])
@@ -60,7 +59,6 @@ def test_previous_token(demo):
 
 @pytest.mark.slow
 def test_kinds(demo):
-    """The kinds of the heads are those of the card, but for heads next to a threshold."""
     _, stated, gathered = demo
     etc = pk.analyse("etc", gathered, skip=stated["skip"]).select(query=stated["query"])
     found = np.array(etc.text_of("kind"))
@@ -70,7 +68,6 @@ def test_kinds(demo):
 
 @pytest.mark.slow
 def test_induction(demo):
-    """On random tokens repeated once, a head attends to the token after the earlier copy."""
     located, stated, _ = demo
     period = 50
     rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""Every family held against transformers' own eager attention, on tiny models, features on."""
+"""Families held against transformers' own eager attention, on tiny models, features on."""
 
 import gc
 import math
@@ -14,37 +14,23 @@ import poskernel_core as pk
 from poskernel_core.forward import attention, loading, proof
 from poskernel_core.forward.edits import Edit
 from poskernel_core.models import catalog
-from tests.support import builders
-from tests.support.builders.families import FAMILY_MODELS
+from tests.support import Made, builders
+from tests.support.builders.families import EVERY_MODEL, tried
 from tests.support.truth import Recorder
 
 TEXTS, LENGTH = 2, 37
-OWN_ATTENTION = ("gptj", "bloom", "mpt", "falcon")
-ALL = pytest.mark.parametrize("name", FAMILY_MODELS)
-
-
-class Made(dict):
-    """What is made of each model when it is first asked for."""
-
-    def __init__(self, make):
-        super().__init__()
-        self.make = make
-
-    def __missing__(self, name):
-        self[name] = self.make(name)
-        return self[name]
+OWN_ATTENTION = ("gpt_neo", "gptj", "bloom", "mpt", "falcon")
+ALL = pytest.mark.parametrize("name", tried())
 
 
 @pytest.fixture(scope="module")
 def family_dirs(tmp_path_factory):
-    """A directory for each tiny model."""
     root = tmp_path_factory.mktemp("families")
-    return Made(lambda name: FAMILY_MODELS[name].build(root / name))
+    return Made(lambda name: EVERY_MODEL[name].build(root / name))
 
 
 @pytest.fixture(scope="module")
 def loaded(family_dirs):
-    """Every tiny model, loaded as a pass loads it: the proof at loading has been passed."""
     return Made(lambda name: loading.load(catalog.locate(str(family_dirs[name])), "cpu"))
 
 
@@ -55,7 +41,6 @@ def truths(family_dirs):
 
 
 def random_ids(length=LENGTH):
-    """Token ids of two texts."""
     return builders.random_ids(TEXTS, length)
 
 
@@ -95,7 +80,6 @@ def test_falcon_adds_its_bias_once(loaded, family_dirs):
     plain = AutoModelForCausalLM.from_pretrained(family_dirs[name], attn_implementation="sdpa")
     with torch.inference_mode():
         expected = plain.eval()(ids, use_cache=False).logits
-
     np.testing.assert_allclose(loaded[name].run(ids), expected, rtol=1e-4, atol=1e-4)
 
 
@@ -107,8 +91,7 @@ def keep(kept, original, args, kwargs):
 
 
 def with_heads(name):
-    """The layers of a model that have heads."""
-    one = FAMILY_MODELS[name]
+    one = EVERY_MODEL[name]
     return [layer for layer in range(one.layers) if layer not in one.bare]
 
 
@@ -130,7 +113,7 @@ def test_queries_keys_and_patterns(loaded, truths, monkeypatch, name):
     assert len(out.attentions) == len(layers)
     for place, layer in enumerate(layers):
         np.testing.assert_allclose(patterns[layer], out.attentions[place], atol=1e-5)
-        if FAMILY_MODELS[name].kind not in OWN_ATTENTION:
+        if EVERY_MODEL[name].kind not in OWN_ATTENTION:
             call = recorder.calls[layer]
             np.testing.assert_allclose(call.q, kept["q"][place], rtol=1e-5, atol=1e-5)
             np.testing.assert_allclose(call.k, kept["k"][place], rtol=1e-5, atol=1e-5)
@@ -138,10 +121,9 @@ def test_queries_keys_and_patterns(loaded, truths, monkeypatch, name):
 
 @ALL
 def test_scores_in_plain_loops(loaded, truths, name):
-    """Cap, slopes, window, chunk and sinks, applied number by number, give the eager pattern."""
     out, _ = truths[name]
     calls, layers = seen_in(loaded[name]).calls, with_heads(name)
-    one, head, n = FAMILY_MODELS[name], 1, LENGTH - 4
+    one, head, n = EVERY_MODEL[name], 1, LENGTH - 4
 
     for place, layer in enumerate(layers):
         call = calls[layer]
@@ -165,7 +147,6 @@ def test_scores_in_plain_loops(loaded, truths, name):
 
 @ALL
 def test_logits_and_stream(loaded, truths, name):
-    """Logits of the fused, the observed and the edited road, and the stream before each layer."""
     out, _ = truths[name]
     own = out.logits.numpy()
     model, recorder = loaded[name], Recorder(True)
@@ -183,8 +164,7 @@ def test_logits_and_stream(loaded, truths, name):
 
 @ALL
 def test_geometry_is_what_runs(loaded, name):
-    """Heads, widths, windows and chunks that the files tell are those that the model has."""
-    one, geometry = FAMILY_MODELS[name], loaded[name].geometry
+    one, geometry = EVERY_MODEL[name], loaded[name].geometry
     calls = seen_in(loaded[name]).calls
 
     assert one.layers == len(geometry.layers) == len(calls)
@@ -202,16 +182,13 @@ def test_geometry_is_what_runs(loaded, name):
 
 @ALL
 def test_proof(loaded, name):
-    """The proof at loading finds a difference far below what it allows."""
     found = proof.difference(loaded[name])
-
     assert found.largest < 1e-5
 
 
 @ALL
 def test_mean_key_kernels_by_brute_force(loaded, name):
-    """The kernels of a pass are those of mean keys, number by number, skip applied."""
-    model, n, skip, one = loaded[name], LENGTH - 4, 3, FAMILY_MODELS[name]
+    model, n, skip, one = loaded[name], LENGTH - 4, 3, EVERY_MODEL[name]
     windows = builders.random_ids(5, LENGTH).numpy()
     gathered = pk.run_pass(model, windows, positions=(n,), queries_per_position=5)
     found = pk.analyse("kernel", gathered, query=n, skip=skip).values["kernel"]

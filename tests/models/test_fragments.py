@@ -31,7 +31,6 @@ NEEDED = {
 
 @pytest.mark.parametrize("question", NEEDED)
 def test_refused_without_loading(tmp_path, question):
-    """What needs a missing part is refused at once; the sentence names part and alternatives."""
     engine = Engine(Store(tmp_path))
     fields = analyses.find(question).params.model_fields
     params = NEEDED[question] | ({"head": "L0H0"} if "head" in fields else {})
@@ -43,7 +42,6 @@ def test_refused_without_loading(tmp_path, question):
 
 
 def test_whole_models_lack_nothing():
-    """Only a declared part lacks something; a strange declaration is none."""
     for name in catalog.BUNDLED_MODELS:
         expected = name == PART
         assert expected == bool(fragments.lacks(catalog.locate(name).config))
@@ -53,7 +51,6 @@ def test_whole_models_lack_nothing():
 
 @pytest.mark.slow
 def test_said_on_every_page(tmp_path, monkeypatch):
-    """What is not real in a part; where a page needs what it lacks, one sentence says so."""
     monkeypatch.setenv("POSKERNEL_SHIPPED", "1")
     engine = Engine(Store(tmp_path))
     monkeypatch.setattr(results, "engine", lambda: engine)
@@ -73,7 +70,6 @@ def test_said_on_every_page(tmp_path, monkeypatch):
 
 
 def test_its_note():
-    """The catalogue carries it, and none of a whole model."""
     assert "token embeddings are random" in catalog.note_of(PART)
     assert "" == catalog.note_of("demo-gpt2") == catalog.note_of("elsewhere")
 
@@ -103,12 +99,10 @@ def test_figures_that_need_more(figure):
 def test_some_lines_can_be_computed():
     """Kinds of layer 0 and its detokenization heads."""
     open_lines = [each.id for each in read_figures() if WHOLE in each.models and not each.needs]
-
     assert {"kinds-local", "kinds-slow-decay", "kinds-uniform"} < set(open_lines)
 
 
 def test_reproduce_holds_a_part_against_the_whole(capsys, monkeypatch, tmp_path):
-    """Without ``--as``; every line of a later layer says so, and nothing is computed for it."""
     monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path))
     figures = [
         each.model_dump(mode="json") for each in figures_of(WHOLE) if "later layers" in each.needs
@@ -121,7 +115,6 @@ def test_reproduce_holds_a_part_against_the_whole(capsys, monkeypatch, tmp_path)
 
 
 def test_weights_are_exact():
-    """Loaded in single precision, each weight is the half that the file holds; signs are +-c."""
     from safetensors.numpy import load_file
 
     from poskernel_core.forward import loading
@@ -147,7 +140,6 @@ def test_tokens_are_drawn_from_a_seed():
         "transformer.wte.weight"
     ]
     bits = np.random.Philox(0).random_raw(tokens.size // 64).astype("<u8").view(np.uint8)
-
     assert (np.unpackbits(bits).reshape(tokens.shape) == (tokens > 0)).all()
 
 
@@ -158,15 +150,12 @@ def test_helix():
     weights = load_file(catalog.locate(PART).directory / "model.safetensors")
     positions = weights["transformer.wpe.weight"].astype(np.float64)
     powers = np.linalg.svd(positions - positions.mean(axis=0), compute_uv=False) ** 2
-
     np.testing.assert_allclose((powers / powers.sum())[:3], [0.334, 0.323, 0.246], atol=5e-4)
 
 
 def test_card_and_licence():
-    """The card says what is real; OpenAI's notice is beside the weights."""
     directory = catalog.locate(PART).directory
     card = (directory / "README.md").read_text("utf-8")
-
     assert "license: mit" in card
     assert "**drawn at random**" in card
     assert "Copyright (c) 2019 OpenAI" in (directory / "LICENSE").read_text("utf-8")

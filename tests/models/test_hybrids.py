@@ -27,13 +27,11 @@ CONVOLUTION = "a convolution, without attention"
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
-    """A model of a convolution, an attention, and a convolution."""
     return FAMILY_MODELS["lfm2"].build(tmp_path_factory.mktemp("hybrid") / "lfm2")
 
 
 @pytest.fixture(scope="module")
 def model(path):
-    """The same, loaded."""
     return pk.load(str(path), device="cpu")
 
 
@@ -59,7 +57,6 @@ def test_rows_without_heads_are_empty(model, analysis):
 
 
 def test_observers_miss_no_layer(model):
-    """Heads of zeros that see all earlier keys alike, in a plain pass and in an edited one."""
     expected = np.tril(np.ones((CONTEXT, CONTEXT)))
     expected /= expected.sum(axis=1, keepdims=True)
     for edit in (None, Edit()):
@@ -82,14 +79,12 @@ def test_observers_miss_no_layer(model):
 def test_figures_of_all_heads_begin_with_a_layer_that_has_some(made):
     """What is drawn first is of a layer with heads, though layer 0 has none."""
     figure = figure_of(made.without_heads({0: CONVOLUTION}))
-
     told = f"{figure.layout.title.text} {figure.layout.annotations}".lower()
     assert re.search("layer [12]", told)
     assert "layer 0" not in told
 
 
 def test_layers_without_heads_have_no_curves(model):
-    """Curves, and the legend, are of the heads that are there."""
     gathered = pk.run_pass(model, IDS, positions=(12, QUERY), queries_per_position=5)
     for analysis, params in (("etc", {}), ("kernel", {"query": QUERY}), ("profile", {})):
         figure = by_axes(pk.analyse(analysis, gathered, **params))
@@ -100,7 +95,6 @@ def test_layers_without_heads_have_no_curves(model):
 
 @pytest.mark.parametrize("broad", [0.6, 1e9])
 def test_the_head_that_is_named_is_there(broad):
-    """The steadiest of the broad heads is named, of all heads where none is broad."""
     made = made_contextual.heads().without_heads({0: CONVOLUTION})
     made = replace(made, params={"broad": broad, "steady": 0.1})
     cells = [(layer, head) for layer, head in np.ndindex(made.values["etc"].shape) if layer > 0]
@@ -116,7 +110,6 @@ def test_the_head_that_is_named_is_there(broad):
 def test_uniform_blocks_take_no_memory(rows):
     """However many texts and heads there are, a block's numbers are there once."""
     like = torch.zeros(1, device="cpu").expand(50, 99, CONTEXT, 3)
-
     for block in uniform_blocks(2, like, rows):
         assert block.pattern.untyped_storage().nbytes() <= 4 * CONTEXT * max(rows or 0, CONTEXT)
         np.testing.assert_allclose(block.pattern.sum(dim=-1)[7, 8], 1.0, rtol=1e-6)
@@ -124,15 +117,12 @@ def test_uniform_blocks_take_no_memory(rows):
 
 @pytest.mark.parametrize("until", [0, 1, 2, -1])
 def test_a_pass_ends_in_any_layer(model, until):
-    """Also in one without heads: what is behind it is not run."""
     recorder = Recorder()
     model.run(torch.from_numpy(IDS), observers=[recorder], until=until)
-
     assert range(3)[until] + 1 == len(recorder.residuals) == len(recorder.calls)
 
 
 def test_a_head_that_is_none_is_refused(path, tmp_path):
-    """A question about one head of a layer without heads gets the reason."""
     builders.mini_corpus(tmp_path)
     engine = pk.Engine(pk.Store(tmp_path / "store"), pk.Execution(device="cpu"))
     given = {

@@ -29,7 +29,6 @@ pytestmark = pytest.mark.usefixtures("near_worker")
 
 
 def asked(name, run, **params):
-    """A request in canonical form."""
     question = find(name)
     return canonical_of(question, run, question.params.model_validate(params))
 
@@ -68,7 +67,6 @@ def offered(made, monkeypatch, tmp_path):
 
 
 def test_it_is_found_by_its_name_and_by_its_file(offered):
-    """Sizes come from the configuration in the file; the run that is shown is its default."""
     file, name, run, _ = offered
 
     located = catalog.locate(name)
@@ -85,7 +83,6 @@ def test_it_is_found_by_its_name_and_by_its_file(offered):
 
 
 def test_what_is_there_is_the_same_up_to_a_quarter_of_its_error(offered):
-    """Values by their errors, errors themselves by an eighth; nothing is computed."""
     _, _, run, answers = offered
     engine = Engine(Store())
     for key, before in answers.items():
@@ -106,7 +103,6 @@ def test_what_is_there_is_the_same_up_to_a_quarter_of_its_error(offered):
 
 
 def test_what_is_not_there_says_how_to_get_it(offered, capsys):
-    """In Python, in the engine and on the command line; never a traceback, nothing begun."""
     _, name, run, _ = offered
     engine = Engine(Store())
     with pytest.raises(ComputeDisabled, match=r"results alone are here.*ask for the model itself"):
@@ -126,7 +122,6 @@ def test_what_is_not_there_says_how_to_get_it(offered, capsys):
 
 
 def test_a_page_shows_what_is_there(offered, monkeypatch):
-    """The map and a kernel, at the positions and skips that are there; what is not says so."""
     _, name, _, _ = offered
     from pages.shared.jobs import results
 
@@ -155,7 +150,6 @@ def test_a_page_shows_what_is_there(offered, monkeypatch):
     ],
 )
 def test_a_file_that_says_nothing_of_its_model(made, tmp_path, monkeypatch, change):
-    """One sentence where it is asked for; other models stay on offer."""
     bad = tmp_path / "bad.zip"
     with zipfile.ZipFile(made[0]) as source, zipfile.ZipFile(bad, "w") as target:
         about = json.loads(source.read(MANIFEST))
@@ -171,7 +165,6 @@ def test_a_file_that_says_nothing_of_its_model(made, tmp_path, monkeypatch, chan
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 5))
 def test_rounding_by_the_error(seed, scale):
-    """No number moves by more than a quarter of its error; what is none stays none."""
     rng = np.random.default_rng(seed)
     value = rng.normal(size=(37, 41)) * 10.0 ** rng.integers(-scale, scale, size=(37, 41))
     error = np.abs(rng.normal(size=(37, 41))) + 1e-9
@@ -188,14 +181,12 @@ def test_rounding_by_the_error(seed, scale):
 
 
 def test_a_server_opens_on_the_model_that_the_file_is_about(offered):
-    """The file's own name is no model."""
     assert offered[1] == catalog.name_in(str(offered[0]))
     assert "demo-gpt2" == catalog.name_in("demo-gpt2")
     assert "none.zip" == catalog.name_in("none.zip")
 
 
 def test_its_text_need_not_be_here(tmp_path, monkeypatch, model_dirs):
-    """A file of texts that only the machine knows where it was computed."""
     texts = tmp_path / "mine.txt"
     texts.write_text("She sells sea shells by the sea shore. " * 200, encoding="utf-8")
     folder = shutil.copytree(model_dirs["gpt2"], tmp_path / "model")

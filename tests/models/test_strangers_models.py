@@ -19,8 +19,6 @@ DEEP = "[" * 100_000 + "]" * 100_000
 
 
 def fields(**changed):
-    """Return what changes fields of a configuration."""
-
     def spoil(path):
         config = json.loads((path / "config.json").read_text())
         (path / "config.json").write_text(json.dumps({**config, **changed}))
@@ -29,14 +27,11 @@ def fields(**changed):
 
 
 def text(name, content):
-    """Return what overwrites a file."""
     data = content if isinstance(content, bytes) else content.encode()
     return lambda path: (path / name).write_bytes(data)
 
 
 def normalizer(content):
-    """Return what gives a tokenizer a normalizer that puts in a text for each s."""
-
     def spoil(path):
         file = path / "tokenizer.json"
         step = {"type": "Replace", "pattern": {"String": "s"}, "content": content}
@@ -46,12 +41,10 @@ def normalizer(content):
 
 
 def index(content):
-    """Return what gives a model an index of its weights."""
     return text("model.safetensors.index.json", json.dumps(content))
 
 
 def header(length, content=b"{}"):
-    """Return what gives the weights another header."""
     return text("model.safetensors", length.to_bytes(8, "little") + content)
 
 
@@ -133,18 +126,15 @@ def test_refused_at_once(refused, model_dirs, tmp_path, case):
     path = tmp_path / "model\x1b[31m"
     shutil.copytree(model_dirs[name], path)
     spoil(path)
-
     assert words in refused("show", "etc", path, "--windows", 7, "--context", 29)
 
 
 def test_every_architecture_passes(model_dirs):
-    """None of the checks refuses a model that is what it says."""
     for path in model_dirs.values():
         assert catalog.locate(str(path)).geometry.n_layers in (2, 3)
 
 
 def changed(model_dirs, tmp_path, name, change):
-    """A copy of a model with one tensor changed."""
     path = tmp_path / "model"
     shutil.copytree(model_dirs[name], path)
     tensors = load_file(path / "model.safetensors")
@@ -154,8 +144,6 @@ def changed(model_dirs, tmp_path, name, change):
 
 
 def put(name, value, dtype=torch.float32):
-    """Return what puts a number into the middle of a tensor."""
-
     def change(tensors):
         tensor = tensors[name].to(dtype)
         tensor.view(-1)[tensor.numel() // 2] = value
@@ -175,9 +163,7 @@ def put(name, value, dtype=torch.float32):
     ],
 )
 def test_weights_that_are_no_numbers(model_dirs, tmp_path, name, tensor, value, dtype):
-    """The tensor is named."""
     path = changed(model_dirs, tmp_path, name, put(tensor, value, dtype))
-
     with pytest.raises(UnsupportedModel, match=rf"NaN or infinity, first in '{tensor}'"):
         pk.load(str(path), device="cpu")
 
@@ -187,12 +173,10 @@ KINDS = [torch.int8, torch.int32, torch.bool, torch.complex64]
 
 @pytest.mark.parametrize(("name", "kind"), [("attn_only", KINDS[0]), *(("gpt2", k) for k in KINDS)])
 def test_weights_of_a_wrong_kind(refused, model_dirs, tmp_path, name, kind):
-    """Weights that are not floating point are refused before torch starts."""
     tensor = "transformer.h.1.attn.c_attn.weight"
     path = changed(
         model_dirs, tmp_path, name, lambda held: held.update({tensor: held[tensor].to(kind)})
     )
-
     assert tensor in refused("show", "etc", path, "--windows", 7, "--context", 29)
 
 
@@ -207,9 +191,7 @@ def test_weights_of_a_wrong_kind(refused, model_dirs, tmp_path, name, kind):
     ],
 )
 def test_tensors_left_over(model_dirs, tmp_path, name, tensor):
-    """A tensor that no part of the model uses is named."""
     path = changed(model_dirs, tmp_path, name, lambda held: held.update({tensor: torch.ones(3, 5)}))
-
     with pytest.raises(UnsupportedModel, match=tensor):
         pk.load(str(path), device="cpu")
 
@@ -231,7 +213,6 @@ def test_tensors_left_over(model_dirs, tmp_path, name, tensor):
 def test_tensors_that_no_logit_depends_on(model_dirs, tmp_path, name, tensor, value):
     """What older files hold beside weights, further heads and what sees are passed over."""
     path = changed(model_dirs, tmp_path, name, lambda held: held.update({tensor: value}))
-
     assert 3 == pk.load(str(path), device="cpu").geometry.n_layers
 
 
@@ -261,13 +242,11 @@ def test_a_buffer_that_is_no_number(model_dirs, tmp_path):
     path = tmp_path / "model"
     shutil.copytree(model_dirs["llama"], path)
     fields(rope_parameters={"rope_type": "linear", "rope_theta": 500.0, "factor": 0.0})(path)
-
     with pytest.raises(UnsupportedModel, match=r"config\.json of .* makes .*inv_freq' NaN or inf"):
         pk.load(str(path), device="cpu")
 
 
 def test_sizes_that_transformers_reads_otherwise(model_dirs, tmp_path):
-    """A configuration that transformers and we do not read alike is refused."""
     path = tmp_path / "model"
     shutil.copytree(model_dirs["llama"], path)
     config = json.loads((path / "config.json").read_text())
@@ -283,7 +262,6 @@ def test_parts_that_the_file_does_not_hold(model_dirs, tmp_path):
     path = tmp_path / "model"
     shutil.copytree(model_dirs["llama"], path)
     fields(intermediate_size=500_000)(path)
-
     with pytest.raises(UnsupportedModel, match=r"its parts need 2\d\d,\d\d\d,\d\d\d"):
         pk.load(str(path), device="cpu")
 
@@ -297,7 +275,6 @@ def test_parts_that_the_file_does_not_hold(model_dirs, tmp_path):
     ],
 )
 def test_a_shape_with_its_sides_swapped(model_dirs, tmp_path, name, tensor):
-    """The tensor is named with both shapes, in no words of a library."""
     path = changed(
         model_dirs, tmp_path, name,
         lambda tensors: tensors.update({tensor: tensors[tensor].T.contiguous()}),
@@ -311,31 +288,25 @@ def test_a_shape_with_its_sides_swapped(model_dirs, tmp_path, name, tensor):
 
 
 def test_a_tensor_of_no_such_model(model_dirs, tmp_path):
-    """What an attention-only model has no place for is named, not left out."""
     path = changed(
         model_dirs, tmp_path, "attn_only", lambda tensors: tensors.update(more=torch.ones(3))
     )
-
     with pytest.raises(UnsupportedModel, match="'more' is in no such model"):
         pk.load(str(path), device="cpu")
 
 
 @pytest.mark.parametrize("lost", ["transformer.wte.weight", "transformer.h.0.attn.c_attn.bias"])
 def test_attention_only_without_a_tensor(model_dirs, tmp_path, lost):
-    """A tensor that is lacking is named, whichever it is."""
     path = changed(
         model_dirs, tmp_path, "attn_only",
         lambda all_of_it: all_of_it.update(more=all_of_it.pop(lost).flatten()),
     )  # fmt: skip
-
     with pytest.raises(UnsupportedModel, match=lost):
         pk.load(str(path), device="cpu")
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "gpt_neo"])
 def test_weights_too_large_to_run(model_dirs, tmp_path, name):
-    """Finite weights whose products overflow give an error, in every road through the model."""
-
     def enlarge(tensors):
         for place, tensor in tensors.items():
             if "attn" in place and "weight" in place:

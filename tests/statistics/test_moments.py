@@ -16,7 +16,6 @@ numbers = st.floats(-1e3, 1e3).map(lambda x: round(x, 3))
 
 
 def moments_of(batches):
-    """The moments of samples in batches."""
     moments = Moments()
     for batch in batches:
         moments.add(torch.as_tensor(np.asarray(batch)))
@@ -24,7 +23,6 @@ def moments_of(batches):
 
 
 def groups_of(samples, sizes=None):
-    """The groups of samples, cut into batches of some sizes."""
     groups, first = Groups(), 0
     for size in sizes or [len(samples)]:
         some = range(first, first + size)
@@ -36,7 +34,6 @@ def groups_of(samples, sizes=None):
 def test_by_hand():
     """The samples 1, 2, 4, 5 have mean 3 and variance 10/3, thus error sqrt(10/12)."""
     moments = moments_of([[1.0, 2.0], [4.0], [5.0]])
-
     assert 3 == moments.mean
     assert math.sqrt(10 / 12) == pytest.approx(float(moments.error))
     assert 4 == moments.count
@@ -47,7 +44,6 @@ def test_by_hand():
     st.lists(st.integers(1, 7), min_size=1, max_size=23),
 )
 def test_cuts_do_not_matter(samples, sizes):
-    """However samples are cut into batches, moments are NumPy's."""
     array, batches, rest = np.array(samples), [], list(samples)
     for size in sizes:
         batches, rest = [*batches, rest[:size]], rest[size:]
@@ -63,9 +59,7 @@ def test_cuts_do_not_matter(samples, sizes):
 def test_shapes_and_single_precision():
     """Axes stay in their order; numbers in float32 are added up in float64."""
     samples = np.random.default_rng(3).normal(size=(17, 2, 3, 5)).astype(np.float32)
-
     moments = moments_of([samples[:5], samples[5:6], samples[6:]])
-
     wide = samples.astype(np.float64)
     np.testing.assert_allclose(moments.mean, wide.mean(axis=0), rtol=1e-12)
     expected = wide.std(axis=0, ddof=1) / math.sqrt(17)
@@ -73,9 +67,7 @@ def test_shapes_and_single_precision():
 
 
 def test_nan_stays_in_its_place():
-    """A value that is nowhere there spoils no other."""
     moments = moments_of([[[1.0, math.nan]], [[3.0, math.nan], [5.0, math.nan]]])
-
     assert 3 == moments.mean[0]
     assert np.isnan([moments.mean[1], moments.error[1]]).all()
     assert math.sqrt(4 / 3) == pytest.approx(moments.error[0])
@@ -86,17 +78,13 @@ def test_a_mean_far_from_zero(cut):
     """A spread of 1e-3 about a mean of 1e9 keeps its digits."""
     spread = np.random.default_rng(5).integers(-8, 9, size=997) * 2.0**-13
     samples = 1e9 + spread
-
     moments = moments_of([samples[i : i + cut] for i in range(0, len(samples), cut)])
-
     assert spread.std(ddof=1) / math.sqrt(997) == pytest.approx(float(moments.error), rel=1e-4)
     assert 1e9 + spread.mean() == pytest.approx(float(moments.mean), abs=1e-6)
 
 
 def test_too_few_samples():
-    """One sample has a mean and no error; one group has no jackknife."""
     moments = moments_of([[[2.0, 3.0]]])
-
     assert [2, 3] == moments.mean.tolist()
     assert np.isnan(moments.error).all()
     assert np.isnan(jackknife(np.ones((1, 3)))).all()
@@ -106,9 +94,7 @@ def test_errors_are_those_of_repeated_experiments():
     """Means of 7 samples scatter by their errors: over 5000 experiments, within 5 percent."""
     experiments, count, deviation = 5000, 7, 3.0
     samples = np.random.default_rng(7).normal(11.0, deviation, size=(count, experiments))
-
     moments = moments_of([samples[:3], samples[3:]])
-
     true = deviation / math.sqrt(count)
     assert true == pytest.approx(moments.mean.std(), rel=0.05)
     assert true == pytest.approx(math.sqrt(np.mean(moments.error**2)), rel=0.05)
@@ -118,9 +104,7 @@ def test_jackknife_is_that_of_repeated_experiments():
     """A fit's jackknife errors are its scatter: the logarithm of a mean of 50 samples."""
     samples = np.random.default_rng(11).exponential(size=(50, 3000))
     groups = groups_of(samples)
-
     errors = jackknife(np.log(groups.without_each()))
-
     scatter = np.log(groups.mean).std()
     assert 1 / math.sqrt(50) == pytest.approx(scatter, rel=0.05)
     assert scatter == pytest.approx(math.sqrt(np.mean(errors**2)), rel=0.05)
@@ -146,26 +130,21 @@ def test_groups(sizes, seed):
 
 @given(st.integers(1, 5), st.integers(0, 99))
 def test_jackknife_of_a_mean(each, seed):
-    """Of groups of equal size, it is the standard error of the groups' means."""
     samples = np.random.default_rng(seed).normal(size=(10 * each, 3))
     means = np.array([samples[group::10].mean(axis=0) for group in range(10)])
-
     found = jackknife(groups_of(samples).without_each())
-
     np.testing.assert_allclose(found, means.std(axis=0, ddof=1) / math.sqrt(10), rtol=1e-9)
 
 
 def test_bias_by_hand():
     """Of the mean's square: 1, 2 and 6 have 9; without each 16, 12.25 and 2.25, 61/6 on average."""
     left_out = np.array([16, 12.25, 2.25])
-
     assert 2 * (61 / 6 - 9) == pytest.approx(float(bias(np.array(9.0), left_out)))
     assert np.isnan(bias(np.ones(3), np.ones((1, 3)))).all()
 
 
 @given(st.lists(st.tuples(numbers, numbers), min_size=2, max_size=13))
 def test_bias_is_what_a_variance_lacks(samples):
-    """Less its bias the variance over all is the one over all but one; a mean has none."""
     array = np.array(samples)
     left = [np.delete(array, place, axis=0) for place in range(len(array))]
     without = np.stack([each.var(axis=0) for each in left], axis=1)
@@ -186,5 +165,4 @@ def test_intervals_are_those_of_the_tables(groups, errors):
 
 
 def test_fewer_than_two_groups_have_no_interval():
-    """It reaches everywhere."""
     assert [math.inf, math.inf] == [interval(0), interval(1)]

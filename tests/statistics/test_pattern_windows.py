@@ -25,13 +25,11 @@ pytestmark = pytest.mark.usefixtures("near_worker")
 
 @pytest.fixture(scope="module")
 def model(model_dirs):
-    """A small random model."""
     return load(locate(str(model_dirs["llama"])), "cpu")
 
 
 @pytest.fixture(scope="module")
 def ids():
-    """Random tokens."""
     return builders.random_ids(WINDOWS - 1, CONTEXT, seed=5).numpy()
 
 
@@ -47,14 +45,12 @@ def gathered(model, ids, seen, batch=None):
 
 
 def test_what_sees_patterns_is_named():
-    """The list says which statistics are shown attention, those of passes of their own apart."""
     shown = {name for name, each in STATISTICS.items() if each.wants_patterns}
     assert shown - {"repeats", "headvis"} == set(OF_PATTERNS)
 
 
 @pytest.mark.parametrize("batch", [1, 5, 71])
 def test_some_see_the_first_windows_and_the_others_all(model, ids, batch):
-    """Means of patterns are those of a pass over the first windows; keys are those of all."""
     found = gathered(model, ids, ASKED, batch)
     first, whole = gathered(model, ids[:SEEN], None), gathered(model, ids, None)
     for name, arrays in found.items():
@@ -68,7 +64,6 @@ def test_some_see_the_first_windows_and_the_others_all(model, ids, batch):
 
 
 def test_what_is_not_bound_is_shared():
-    """The keys of all else are those of the run without a bound."""
     corpus = CorpusSpec(name="sample")
     plain = describe_run("demo-gpt2", corpus=corpus)
     bound = describe_run("demo-gpt2", corpus=corpus, pattern_windows=ASKED)
@@ -78,7 +73,6 @@ def test_what_is_not_bound_is_shared():
 
 
 def test_only_what_is_bound_is_gathered_again(model_dirs, tmp_path, monkeypatch):
-    """Of a stored run the attention alone is missing; the answer says on how many windows."""
     np.save(tmp_path / "ids.npy", builders.random_ids(WINDOWS, CONTEXT, seed=5).numpy())
     corpus, runs = CorpusSpec(name=str(tmp_path / "ids.npy")), []
     engine = Engine(Store(tmp_path / "store"))
@@ -100,7 +94,6 @@ def test_only_what_is_bound_is_gathered_again(model_dirs, tmp_path, monkeypatch)
 
 
 def test_windows_that_are_cut_already(model_dirs, tmp_path):
-    """The plan is the same when the windows come from memory."""
     np.save(tmp_path / "ids.npy", builders.random_ids(WINDOWS, CONTEXT, seed=5).numpy())
     corpus = CorpusSpec(name=str(tmp_path / "ids.npy"))
     located = locate(str(model_dirs["llama"]))
@@ -118,7 +111,6 @@ def test_windows_that_are_cut_already(model_dirs, tmp_path):
 
 
 def test_what_needs_no_attention_shares_the_pass():
-    """Mean keys are gathered once, whichever windows attention is formed on elsewhere."""
     run = describe_run("demo-attn-2l", context=CONTEXT, windows=WINDOWS)
     keys = run.model_copy(update={"gather": ("keys",), "pattern_windows": None})
     some, whole = (run.model_copy(update={"pattern_windows": each}) for each in (3, 5))

@@ -10,10 +10,7 @@ from tests.support.server import ROOT
 from tools.recorded import open_page
 
 FIRST = {"model": "demo-gpt2"}
-MODELS = {
-    "over_training": {"model": "demo-training"},
-    "rotary_spectrum": {"model": "demo-rotary"},
-}
+MODELS = {"over_training": {"model": "demo-training"}, "rotary_spectrum": {"model": "demo-rotary"}}
 TYPED = "blue fire water"
 
 

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["fill", "read_only", "small_disk"]
-
 
 @contextmanager
 def small_disk(place: Path, megabytes: int) -> Iterator[Path]:

@@ -5,8 +5,6 @@ import os
 import subprocess
 import time
 
-__all__ = ["WAIT", "FakeWorker", "until"]
-
 WAIT = 10.0
 """Seconds that a test waits for another thread."""
 
@@ -26,7 +24,6 @@ class FakeWorker(subprocess.Popen):
         """Nothing was started, so nothing is reaped."""
 
     def poll(self):
-        """Return the exit code, None while it runs."""
         return self.code
 
     def terminate(self):
@@ -34,15 +31,12 @@ class FakeWorker(subprocess.Popen):
         self.die(-15)
 
     def wait(self, timeout=None):
-        """Return the exit code at once."""
         return self.code
 
     def say(self, key, state, **more):
-        """Send an event to the engine."""
         print(json.dumps({"key": key, "state": state, **more}), file=self.mouth, flush=True)
 
     def hear(self):
-        """Return the next message from the engine."""
         return json.loads(self.told.readline())
 
     def die(self, code=-9, close=True):
@@ -54,7 +48,6 @@ class FakeWorker(subprocess.Popen):
 
 
 def until(condition):
-    """Wait for something that another thread is about to do."""
     end = time.monotonic() + WAIT
     while not condition():
         assert time.monotonic() < end, "waited in vain"

@@ -115,11 +115,7 @@ def zero(length: int = 11) -> Result:
     """A result of the test of position 0; the case without a start token is one key shorter."""
     found = result(
         "position-zero",
-        {
-            "probability": (3,),
-            "probability_other": (3,),
-            "last_row": (3, LAYERS, 3, length),
-        },
+        {"probability": (3,), "probability_other": (3,), "last_row": (3, LAYERS, 3, length)},
     )
     for arrays in (found.values, found.errors):
         arrays["last_row"][1, ..., 0] = np.nan

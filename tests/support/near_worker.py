@@ -21,8 +21,6 @@ from poskernel_core.engine import worker_client
 from poskernel_core.engine.worker import Worker
 from poskernel_core.storage.store import Store
 
-__all__ = ["NearWorker", "command_line_here"]
-
 
 class NearWorker(subprocess.Popen):
     """What the engine takes for its worker's process; no process is started."""
@@ -44,7 +42,6 @@ class NearWorker(subprocess.Popen):
         return SimpleNamespace(Popen=cls, PIPE=subprocess.PIPE)
 
     def poll(self) -> int | None:
-        """Return an exit code once it was stopped."""
         return None if self._thread.is_alive() else 0
 
     def terminate(self) -> None:
@@ -55,7 +52,6 @@ class NearWorker(subprocess.Popen):
         self._mouth.close()
 
     def wait(self) -> int:
-        """Return the exit code: it has ended when it was told to."""
         return 0
 
 

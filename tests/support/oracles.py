@@ -7,30 +7,6 @@ A row is a list of `T` floats over key positions; what is not visible holds 0.
 import math
 from collections.abc import Mapping, Sequence
 
-__all__ = [
-    "LOCAL",
-    "SLOW_DECAY",
-    "UNIFORM",
-    "aligned_distance",
-    "attention_row",
-    "diagonal_profile",
-    "dot",
-    "equivariance",
-    "etc",
-    "fidelity",
-    "half_mass_distance",
-    "jackknife_se",
-    "kernel_row",
-    "kind",
-    "local_mass",
-    "mean",
-    "mean_kernel",
-    "mean_row",
-    "softmax_at",
-    "total_variation",
-    "visible",
-]
-
 Row = Sequence[float]
 
 LOCAL = "local"
@@ -49,7 +25,6 @@ def mean_row(rows: Sequence[Row]) -> list[float]:
 
 
 def dot(a: Row, b: Row) -> float:
-    """Dot product."""
     return math.fsum(x * y for x, y in zip(a, b, strict=True))
 
 

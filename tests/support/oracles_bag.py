@@ -16,8 +16,6 @@ from tests.support import oracles
 from tests.support.oracles_first_layer import inside, layer_of
 from tests.support.truth import truth_of
 
-__all__ = ["Bag", "Prediction", "Setting", "agreement", "jackknife", "moments"]
-
 SHARES = (1 / 8, 3 / 8, 5 / 8, 7 / 8)
 
 
@@ -80,7 +78,6 @@ class Bag:
 
     @property
     def learned(self) -> int:
-        """Whether positions are learned."""
         return int(self.layer.positions.any())
 
     def _kernels(self, head: int) -> list[list[float]]:
@@ -127,7 +124,6 @@ class Bag:
         ]
 
     def scale(self, by: str, token: int, n: int) -> float:
-        """The first norm's scale of a token at a position."""
         if by == "token":
             return self.token_scales[token]
         return _scale(self.first, by, n - self.on.start)
@@ -187,7 +183,6 @@ class Bag:
         return (normed @ weight + bias) @ layer.outputs[head]
 
     def activation(self, of: "Prediction", neuron: int) -> float:
-        """The predicted pre-activation."""
         normed = of.scale * self.layer.linear(1, of.between) + self.layer.norms[1][1]
         return float(normed @ self.layer.w_in[:, neuron] + self.layer.b_in[neuron])
 
@@ -208,7 +203,6 @@ class Prediction:
 
     @property
     def between(self) -> np.ndarray:
-        """Their sum."""
         return self.direct + self.bag + self.position + self.others
 
 

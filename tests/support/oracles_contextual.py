@@ -17,22 +17,6 @@ from tests.support import oracles
 from tests.support.builders import hf_eager_model
 from tests.support.truth import Truth, truth_of
 
-__all__ = [
-    "Rows",
-    "cosines",
-    "head_rows",
-    "jackknife",
-    "keys_at",
-    "mean_keys",
-    "mean_keys_kept",
-    "moments",
-    "moments_and_errors",
-    "numbers",
-    "relative_spread",
-    "shares",
-    "token_scores",
-]
-
 GROUPS = 10
 LEARNED = ("wpe", "embed_positions")
 
@@ -225,7 +209,6 @@ def _rotated(key: list[float], position: int, theta: float) -> list[float]:
 
 
 def _apart(a: Sequence[float], b: Sequence[float]) -> float:
-    """Squared distance."""
     return math.fsum((x - y) ** 2 for x, y in zip(a, b, strict=True))
 
 
@@ -266,7 +249,6 @@ def cosines(keys: Keys) -> list[float]:
 
 
 def numbers(keys: Keys) -> list[float]:
-    """The three shares, and the cosines."""
     return [*shares(keys), *cosines(keys)]
 
 

@@ -16,8 +16,6 @@ from torch import Tensor
 from tests.support import oracles
 from tests.support.builders import hf_eager_model
 
-__all__ = ["Inside", "Layer", "inside", "layer_of"]
-
 _GPT2 = ("transformer.h.0", "ln_1", "attn.c_proj", "ln_2", "mlp.c_fc", "mlp.c_proj")
 _LLAMA = (
     "model.layers.0", "input_layernorm", "self_attn.o_proj",
@@ -100,12 +98,10 @@ class Layer:
     b_in: np.ndarray
 
     def linear(self, norm: int, x: np.ndarray) -> np.ndarray:
-        """A norm of scale 1, without its bias."""
         gain, _, _, centred = self.norms[norm]
         return (x - oracles.mean(x.tolist()) if centred else x) * gain
 
     def scale(self, norm: int, x: np.ndarray) -> float:
-        """The true scale of a norm."""
         _, _, eps, centred = self.norms[norm]
         middle = oracles.mean(x.tolist()) if centred else 0.0
         return 1 / math.sqrt(oracles.mean([(v - middle) ** 2 for v in x.tolist()]) + eps)

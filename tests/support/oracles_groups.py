@@ -15,16 +15,6 @@ import torch
 from tests.support import oracles
 from tests.support.truth import Recorder
 
-__all__ = [
-    "Head",
-    "choices",
-    "error_and_bias",
-    "groups_of",
-    "heads_of",
-    "mean_of",
-    "query_variation",
-]
-
 LARGEST = 32767
 SHORT = 16
 
@@ -41,11 +31,9 @@ def choices(groups):
     return [groups, *[groups[:g] + groups[g + 1 :] for g in range(len(groups))]]
 
 
-def error_and_bias(numbers, *, turns=False):
-    """Error and bias of `[x, x_0, x_1, ...]`; `turns`: angles, each as near to `x` as it gets."""
+def error_and_bias(numbers):
+    """Error and bias of `[x, x_0, x_1, ...]`."""
     whole, *without = [np.asarray(number, dtype=float) for number in numbers]
-    if turns:
-        without = [whole + (x - whole + math.pi) % (2 * math.pi) - math.pi for x in without]
     count, middle = len(without), sum(without) / len(without)
     spread = sum((x - middle) ** 2 for x in without)
     return np.sqrt((count - 1) / count * spread), (count - 1) * (middle - whole)
@@ -105,11 +93,9 @@ class Head:
     kept: bool = False
 
     def mean(self, reading, choice):
-        """The mean of a reading over a choice of texts."""
         return mean_of(reading, choice, self.groups if self.kept else None)
 
     def visible(self, n, skip):
-        """The keys that a query sees."""
         low = skip if self.call.window is None else max(skip, n - self.call.window + 1)
         return list(range(low, n + 1))
 

@@ -5,8 +5,6 @@
 
 import math
 
-__all__ = ["METRICS", "largest", "metrics", "top_keys"]
-
 METRICS = (
     "self_attention_score",
     "prev_token_score",

@@ -1,82 +1,26 @@
 """Brute-force oracles of positions and previous-token heads, in plain loops over lists of floats.
 
-Like `tests.support.oracles`, they share no code with `poskernel_core` and use no array library.
+Like `tests.support.oracles`, they share no code with `poskernel_core`; eigenvalues are NumPy's.
 A matrix is a list of rows; "rows" are `[pos][model]`.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 
-from tests.support.oracles import Row, dot, mean, mean_row
+import numpy as np
 
-__all__ = [
-    "averaged_positions",
-    "canonical_angles",
-    "canonical_angles_left",
-    "centred",
-    "contrasts",
-    "extended_positions",
-    "far_share",
-    "group_means",
-    "kl",
-    "largest_two",
-    "nll",
-    "pca",
-    "previous_mass",
-    "score_profile",
-    "token_spread",
-]
+from tests.support.oracles import Row, dot, mean, mean_row
 
 Matrix = Sequence[Row]
 
-_SWEEPS = 50
-
 
 def centred(rows: Matrix) -> list[list[float]]:
-    """Rows minus their mean over positions."""
     middle = mean_row(rows)
     return [[x - m for x, m in zip(row, middle, strict=True)] for row in rows]
 
 
 def _transposed(rows: Matrix) -> list[list[float]]:
     return [list(column) for column in zip(*rows, strict=True)]
-
-
-def _products(vectors: Matrix) -> list[list[float]]:
-    """All dot products of some vectors."""
-    return [[dot(a, b) for b in vectors] for a in vectors]
-
-
-def _rotate(a: list[list[float]], vectors: list[list[float]], p: int, q: int) -> None:
-    """One Jacobi rotation in place: it makes `a[p][q]` 0, and turns rows `p`, `q` of `vectors`."""
-    if a[p][q] == 0:
-        return
-    ratio = (a[q][q] - a[p][p]) / (2 * a[p][q])
-    tangent = math.copysign(1, ratio) / (abs(ratio) + math.hypot(1, ratio))
-    cosine = 1 / math.hypot(1, tangent)
-    sine = tangent * cosine
-    for row in a:
-        row[p], row[q] = cosine * row[p] - sine * row[q], sine * row[p] + cosine * row[q]
-    for rows in (a, vectors):
-        for j in range(len(rows[p])):
-            x, y = rows[p][j], rows[q][j]
-            rows[p][j], rows[q][j] = cosine * x - sine * y, sine * x + cosine * y
-
-
-def _eigen(symmetric: Matrix) -> tuple[list[float], list[list[float]]]:
-    """Eigenvalues in descending order, and their unit eigenvectors, by the Jacobi method."""
-    a = [list(row) for row in symmetric]
-    size = len(a)
-    vectors = [[float(i == j) for j in range(size)] for i in range(size)]
-    bound = 1e-30 * math.fsum(x * x for row in a for x in row)
-    for _ in range(_SWEEPS):
-        if math.fsum(a[i][j] ** 2 for i in range(size) for j in range(i)) <= bound:
-            break
-        for p in range(size):
-            for q in range(p + 1, size):
-                _rotate(a, vectors, p, q)
-    order = sorted(range(size), key=lambda i: -a[i][i])
-    return [a[i][i] for i in order], [vectors[i] for i in order]
 
 
 def pca(rows: Matrix, k: int) -> tuple[list[float], list[list[float]]]:
@@ -89,15 +33,16 @@ def pca(rows: Matrix, k: int) -> tuple[list[float], list[list[float]]]:
     Returns:
         `k` shares in [0, 1], descending; `k` unit vectors of the model's width, of either sign.
     """
-    values, vectors = _eigen(_products(_transposed(rows)))
-    return [value / math.fsum(values) for value in values[:k]], vectors[:k]
+    columns = np.array(rows)
+    values, vectors = np.linalg.eigh(columns.T @ columns)
+    return (values[::-1] / values.sum())[:k].tolist(), vectors.T[::-1][:k].tolist()
 
 
 def _angles(basis: Matrix, other: Matrix) -> list[float]:
     """Canonical angles of two orthonormal bases of `k` vectors, in degrees, ascending."""
-    overlaps = [[dot(u, v) for v in other] for u in basis]
-    squares, _ = _eigen(_products(overlaps))
-    return [math.degrees(math.acos(math.sqrt(min(max(s, 0.0), 1.0)))) for s in squares]
+    overlaps = np.array([[dot(u, v) for v in other] for u in basis])
+    squares = np.linalg.eigvalsh(overlaps @ overlaps.T)[::-1]
+    return np.degrees(np.arccos(np.sqrt(squares.clip(0, 1)))).tolist()
 
 
 def canonical_angles(a: Matrix, b: Matrix, k: int) -> list[float]:

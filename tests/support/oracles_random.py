@@ -15,23 +15,6 @@ from tests.support import oracles, plain_gpt2
 from tests.support import oracles_positions as op
 from tests.support.plain_gpt2 import Edits
 
-__all__ = [
-    "Seen",
-    "candidates",
-    "copy_losses",
-    "diagonal_means",
-    "exponent",
-    "factors",
-    "induction_parts",
-    "jackknife",
-    "mean_and_error",
-    "others",
-    "root_norms",
-    "see",
-    "slopes",
-    "switched",
-]
-
 GROUPS = 10
 
 

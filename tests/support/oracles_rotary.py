@@ -93,18 +93,15 @@ def logit(
 
 
 def softmax(logits: list[float]) -> list[float]:
-    """Positive numbers that add up to 1."""
     top = max(logits)
     weights = [math.exp(each - top) for each in logits]
     return [each / math.fsum(weights) for each in weights]
 
 
 def distance(left: list[float], right: list[float]) -> float:
-    """Total variation."""
     return 0.5 * math.fsum(abs(a - b) for a, b in zip(left, right, strict=True))
 
 
 def spread(values: list[float]) -> float:
-    """The standard deviation of all there is."""
     mean = math.fsum(values) / len(values)
     return math.sqrt(math.fsum((each - mean) ** 2 for each in values) / len(values))

@@ -12,8 +12,6 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import load_file
 
-__all__ = ["Edits", "Run", "run"]
-
 Weights = dict[str, np.ndarray]
 
 
@@ -98,7 +96,6 @@ def run(path: Path, ids: Sequence[int], edits: Edits | None = None) -> Run:
 
 
 def _sizes(config: dict) -> _Sizes:
-    """From a GPT-2's configuration, or an attention-only one."""
     if config.get("attn_only"):
         return _Sizes(config["n_layers"], config["n_heads"], 1e-5, mlp=False, by_layer=False)
     return _Sizes(
@@ -125,7 +122,6 @@ def _linear(rows: np.ndarray, weights: Weights, name: str) -> np.ndarray:
 
 
 def _norm(rows: np.ndarray, weights: Weights, name: str, eps: float) -> np.ndarray:
-    """LayerNorm, position by position."""
     normed = np.zeros_like(rows)
     for n, row in enumerate(rows):
         moved = row - row.mean()
@@ -162,7 +158,6 @@ def _scores(q: np.ndarray, k: np.ndarray, scale: float) -> np.ndarray:
 
 
 def _softmax(scores: np.ndarray) -> np.ndarray:
-    """Softmax of each row."""
     pattern = np.zeros_like(scores)
     for n, row in enumerate(scores):
         powers = np.exp(row - row.max())

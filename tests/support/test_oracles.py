@@ -1,180 +1,88 @@
-"""The oracles against cases worked out by hand, and against identities of the definitions."""
+"""Oracles against cases worked out by hand, where no test of the core has the same case."""
 
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.support import oracles
+from tests.support import oracles_positions as op
+from tests.support.oracles_groups import query_variation
 
-LOG3 = math.log(3)
-
-VISIBLE = [
-    # n, skip, window, expected
-    (0, 0, None, [0]),
-    (3, 0, None, [0, 1, 2, 3]),
-    (5, 4, None, [4, 5]),
-    (3, 4, None, []),
-    (4, 4, None, [4]),
-    (6, 0, 1, [6]),
-    (6, 0, 3, [4, 5, 6]),
-    (6, 5, 3, [5, 6]),
-    (2, 0, 7, [0, 1, 2]),
-]
-
-# One-dimensional keys 0, ln 3, 0, ln 3 with the query 1: weights 1, 3, 1, 3.
-KEYS = [[0.0], [LOG3], [0.0], [LOG3]]
-
-KERNELS = [
-    # q, scale, n, skip, window, expected
-    (1.0, 1.0, 3, 0, None, [1 / 8, 3 / 8, 1 / 8, 3 / 8]),
-    (1.0, 1.0, 2, 0, None, [1 / 5, 3 / 5, 1 / 5, 0.0]),
-    (2.0, 0.5, 3, 1, None, [0.0, 3 / 7, 1 / 7, 3 / 7]),
-    (1.0, 2.0, 3, 2, None, [0.0, 0.0, 1 / 10, 9 / 10]),
-    (-1.0, 1.0, 3, 0, 2, [0.0, 0.0, 3 / 4, 1 / 4]),
-    (0.0, 1.0, 3, 1, 2, [0.0, 0.0, 1 / 2, 1 / 2]),
-    (1.0, 1.0, 0, 0, None, [1.0, 0.0, 0.0, 0.0]),
-]
-
-ETC = [
-    ([1.0], 1),
-    ([0.0, 0.5, 0.5], 2),
-    ([0.2] * 5, 5),
-    ([0.75, 0.25], 1.6),
-]
-
-# row, n, half-mass distance
-HALF_MASS = [
-    ([0.0, 0.0, 1.0], 2, 0.5),
-    ([1.0, 0.0, 0.0], 2, 2.5),
-    ([0.25, 0.25, 0.25, 0.25], 3, 2),
-    ([0.25, 0.375, 0.25, 0.125, 0.0], 3, 2 + 1 / 3),
-    ([0.0, 0.5, 0.5, 0.0], 2, 1),
+NEAR, FAR = [0.5, 0.5, 0.0, 0.0], [0.5, 0.25, 0.05, 0.2]
+PATTERNS = [
+    [[1.0, 0.0, 0.0], [0.6, 0.4, 0.0], [0.2, 0.3, 0.5]],
+    [[1.0, 0.0, 0.0], [0.8, 0.2, 0.0], [0.0, 0.9, 0.1]],
 ]
 
 
-def uniform(first: int, n: int, length: int) -> list[float]:
-    """Equal mass on the positions from `first` to `n`."""
-    return [1 / (n - first + 1) if first <= i <= n else 0.0 for i in range(length)]
+def test_query_variation():
+    """Two of three pairs are 1 apart; of five groups the odd one is in 4 of 10 pairs."""
+    odd, other = [0.0, 1.0], [1.0, 0.0]
+    assert pytest.approx(2 / 3) == query_variation([[other], [other], [odd]])
+    assert pytest.approx(4 / 10) == query_variation([[odd], *[[other]] * 4])
+    assert 0 == query_variation([[odd, other]] * 5)  # places are not mixed
+    assert math.isnan(query_variation([]))
 
 
-def mixed(n: int, near: float) -> list[float]:
-    """A share `near` spread over the last ten positions, the rest on one distant position."""
-    row = [0.0] * (n + 1)
-    for k in range(10):
-        row[n - k] = near / 10
-    row[0] += 1 - near
-    return row
+def test_aligned_distance():
+    """Position 1 has the offsets 0 and 1; of position 3 the same two are compared."""
+    assert pytest.approx(0.3) == oracles.aligned_distance(NEAR, 1, FAR, 3, 0)
+    assert pytest.approx(0.3) == oracles.aligned_distance(FAR, 3, NEAR, 1, 0)
+    near, far = [0.0, 0.5, 0.5, 0.0], [0.0, 0.5, 0.375, 0.125]
+    assert pytest.approx(0.25) == oracles.aligned_distance(near, 2, far, 3, 1)
 
 
-KINDS = [
-    # row, n, skip, window, expected
-    (uniform(0, 9, 10), 9, 0, None, oracles.LOCAL),  # ten tokens are all there is
-    (uniform(0, 19, 20), 19, 0, None, oracles.LOCAL),  # exactly half lies in the last ten
-    (uniform(0, 20, 21), 20, 0, None, oracles.UNIFORM),
-    (uniform(4, 40, 41), 40, 4, None, oracles.UNIFORM),
-    (uniform(20, 59, 60), 59, 0, 40, oracles.UNIFORM),  # all that a window of 40 shows
-    ([1.0] + [0.0] * 40, 40, 0, None, oracles.SLOW_DECAY),
-    (mixed(40, 0.5), 40, 0, None, oracles.LOCAL),
-    (mixed(40, 0.4), 40, 0, None, oracles.SLOW_DECAY),
-]
+def test_equivariance():
+    """With skip 1, position 0 of the grid sees no key and does not count."""
+    back = {n: [float(i == max(n - 1, 0)) for i in range(4)] for n in (1, 2, 3)}
+    assert 0 == oracles.equivariance(2, back, 0)
+    rows = {0: [0.0] * 4, 1: [0.0, 1.0, 0.0, 0.0], 2: [0.0, 0.5, 0.5, 0.0], 3: [0.0, 0.25, 0, 0.75]}
+    # To 1: one common offset, so 0. To 3: offsets 0 and 1, (0.5, 0.5) against (1, 0).
+    assert pytest.approx(0.25) == oracles.equivariance(2, rows, 1)
 
 
-@pytest.mark.parametrize(("n", "skip", "window", "expected"), VISIBLE)
-def test_visible(n, skip, window, expected):
-    """The mask is causal, skips the first positions, and ends with the window."""
-    assert expected == oracles.visible(n, skip, window)
+def test_fidelity_renormalises_the_observed_row():
+    kernel, observed = [0.0, 0.5, 0.5], [0.2, 0.6, 0.2]
+    assert pytest.approx(0.25) == oracles.fidelity(kernel, observed, 1)
+    assert pytest.approx(0.3) == oracles.fidelity(kernel, observed, 0)
 
 
-@pytest.mark.parametrize(("q", "scale", "n", "skip", "window", "expected"), KERNELS)
-def test_kernel_row(q, scale, n, skip, window, expected):
-    """A kernel is the softmax of the scaled scores over what is visible."""
-    actual = oracles.kernel_row([q], KEYS, scale, n, skip, window)
-
-    assert expected == pytest.approx(actual)
-
-
-def test_attention_row_sees_the_first_positions():
-    """Attention has no skip."""
-    actual = oracles.attention_row([1.0], KEYS, 1.0, 3)
-
-    assert [1 / 8, 3 / 8, 1 / 8, 3 / 8] == pytest.approx(actual)
+def test_diagonal_profile():
+    """Behind a start token, row and column 0 are left out, and nothing is renormalised."""
+    whole = [(1 + 0.4 + 0.5 + 1 + 0.2 + 0.1) / 6, (0.6 + 0.3 + 0.8 + 0.9) / 4, 0.1]
+    assert whole == pytest.approx(oracles.diagonal_profile(PATTERNS, 0))
+    behind = [(0.4 + 0.5 + 0.2 + 0.1) / 4, (0.3 + 0.9) / 2]
+    assert behind == pytest.approx(oracles.diagonal_profile(PATTERNS, 1))
 
 
-def test_attention_row_in_a_window():
-    """Attention of a local layer ends with the window."""
-    actual = oracles.attention_row([1.0], KEYS, 1.0, 3, window=3)
-
-    assert [0.0, 3 / 7, 1 / 7, 3 / 7] == pytest.approx(actual)
-
-
-def test_mean_kernel_is_the_mean_of_kernels():
-    """The average is taken over kernels, not over queries."""
-    actual = oracles.mean_kernel([[1.0], [-1.0]], KEYS, 1.0, 1, 0)
-
-    assert [0.5, 0.5, 0.0, 0.0] == pytest.approx(actual)
-    actual = oracles.mean_kernel([[1.0], [0.0]], KEYS, 1.0, 1, 0)
-    assert [3 / 8, 5 / 8, 0.0, 0.0] == pytest.approx(actual)
+def test_jackknife_of_a_mean_is_its_standard_error():
+    """Leaving one of 1, 2, 4 and 5 out of their mean gives the usual standard error."""
+    left_out = [(12 - x) / 3 for x in (1.0, 2.0, 4.0, 5.0)]
+    assert math.sqrt(10 / 3 / 4) == pytest.approx(oracles.jackknife_se(left_out))
 
 
-@pytest.mark.parametrize(("row", "expected"), ETC)
-def test_etc(row, expected):
-    """Uniform over k tokens gives k."""
-    assert expected == pytest.approx(oracles.etc(row))
+def test_extended_positions_and_their_spread():
+    """Two tokens whose rows deviate from their mean by 1 and by 3."""
+    streams = [[[1.0], [-1.0]], [[13.0], [7.0]]]
+    assert [[2.0], [-2.0]] == op.extended_positions(streams)
+    assert 0.5 == op.token_spread(streams)
 
 
-def test_local_mass_counts_the_own_position():
-    """Two tokens are the offsets 0 and 1, and positions before the text hold nothing."""
-    row = [0.1, 0.2, 0.3, 0.4, 0.0]
-
-    assert pytest.approx(0.7) == oracles.local_mass(row, 3, 2)
-    assert pytest.approx(1.0) == oracles.local_mass(row, 3)
-
-
-@pytest.mark.parametrize(("row", "n", "expected"), HALF_MASS)
-def test_half_mass_distance(row, n, expected):
-    """Half of the mass lies nearer, the mass of each token spread evenly over it."""
-    assert expected == pytest.approx(oracles.half_mass_distance(row, n))
+def test_profiles():
+    """Scores `10 n + i` average over what lies between start and end."""
+    q, k = [[10.0 * n, 1.0] for n in range(4)], [[1.0, float(i)] for i in range(4)]
+    assert {-1: 17.5, 0: 22.0, 1: 26.5} == op.score_profile(q, k, 1.0, 1, 1)
+    assert (1.5, 4.0) == op.contrasts({-1: 1.0, 0: 3.5, 1: 7.0, 2: 4.0})
+    assert ((1, 0.5), (3, 0.25), 0.5) == op.largest_two([0.125, 0.5, 0.0, 0.25])
 
 
-def test_half_mass_distance_needs_a_whole_row():
-    """A row without half of the mass has no such distance."""
-    with pytest.raises(ValueError, match="less than half"):
-        oracles.half_mass_distance([0.2, 0.2, 0.6], 1)
+def test_previous_mass():
+    pattern = [[1.0], [0.75, 0.25], [0.25, 0.5, 0.25], [0.0, 0.0, 0.125, 0.875]]
+    assert (0.5, 0.125) == op.previous_mass(pattern, [4, 4, 4, 7], 1)
+    assert math.isnan(op.previous_mass(pattern, [1, 2, 3, 4], 0)[0])
 
 
-@pytest.mark.parametrize(("row", "n", "skip", "window", "expected"), KINDS)
-def test_kind(row, n, skip, window, expected):
-    """Local wins over uniform, and both thresholds are inclusive."""
-    assert expected == oracles.kind(row, n, skip, window)
-
-
-VECTORS = st.lists(st.floats(-3, 3), min_size=2, max_size=2)
-
-
-@given(
-    st.lists(VECTORS, min_size=5, max_size=5), st.lists(VECTORS, min_size=5, max_size=5), VECTORS
-)
-def test_attention_is_the_kernel_times_the_content(mean_keys, contents, q):
-    """`A = K e^c / Z` holds exactly when nothing is skipped."""
-    scale, n = 0.7, 3
-    keys = [
-        [m + c for m, c in zip(*pair, strict=True)]
-        for pair in zip(mean_keys, contents, strict=True)
-    ]
-    kernel = oracles.kernel_row(q, mean_keys, scale, n, 0)
-    weights = [math.exp(scale * oracles.dot(q, content)) for content in contents]
-    denominator = sum(k * w for k, w in zip(kernel, weights, strict=True))
-
-    expected = [k * w / denominator for k, w in zip(kernel, weights, strict=True)]
-
-    assert expected == pytest.approx(oracles.attention_row(q, keys, scale, n), rel=1e-9, abs=1e-12)
-
-
-@given(st.lists(st.floats(-5, 5), min_size=11, max_size=11), st.integers(2, 10), st.integers(0, 2))
-def test_etc_lies_between_one_and_the_number_of_visible_positions(scores, n, skip):
-    """The effective token count is bounded by what is visible."""
-    row = oracles.kernel_row([1.0], [[s] for s in scores], 1.0, n, skip)
-
-    assert 1 - 1e-9 <= oracles.etc(row) <= n - skip + 1 + 1e-9
+def test_divergences():
+    assert math.log(2) == pytest.approx(op.kl([1.0, 0.0], [0.5, 0.5]))
+    assert math.inf == op.kl([0.5, 0.5], [1.0, 0.0]) == op.nll([1.0, 0.0], 1)
+    assert math.log(4) == op.nll([0.75, 0.25], 1)

@@ -14,8 +14,6 @@ from torch import Tensor
 from poskernel_core.forward.observers import Observer
 from tests.support.builders import hf_eager_model
 
-__all__ = ["Recorder", "Truth", "projections_of", "truth_of"]
-
 
 @dataclass
 class Truth:
@@ -93,7 +91,6 @@ class Recorder(Observer):
         self.batches = []
 
     def positions(self, x: Tensor, batch) -> None:
-        """Keep the positional embeddings."""
         self.embeddings.append(x.clone())
         self.batches.append(batch)
 
@@ -104,18 +101,15 @@ class Recorder(Observer):
         self.batches.append(batch)
 
     def attention_input(self, layer: int, x: Tensor, batch) -> None:
-        """Keep the input of an attention, the layers in order."""
         assert len(self.inputs) == layer
         self.inputs.append(x.clone())
         self.batches.append(batch)
 
     def attention(self, call, batch) -> None:
-        """Keep what enters an attention."""
         self.calls.append(call)
         self.batches.append(batch)
 
     def pattern(self, block, batch) -> None:
-        """Keep a block of a pattern, whose memory the next block takes."""
         self.blocks.append(replace(block, pattern=block.pattern.clone()))
         self.batches.append(batch)
 

@@ -41,12 +41,10 @@ class OnMps(torch.Tensor):
         return f"OnMps({tuple(self.shape)}, {self.dtype})"
 
     def tolist(self):
-        """Return the numbers as lists."""
         return self.inner.tolist()
 
     @classmethod
     def __torch_dispatch__(cls, func, types, args=(), kwargs=None) -> Any:
-        """Compute on the CPU."""
         return compute(func, args, kwargs or {})
 
 

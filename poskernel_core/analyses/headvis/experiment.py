@@ -30,7 +30,7 @@ TOKENS_AT_A_TIME = 2048
 MOST_BYTES = 2**30
 
 
-class _Largest(Observer):
+class Largest(Observer):
     """The largest attention of every head in the texts of a batch, and maybe each row's top keys.
 
     ``largest [layer]`` holds ``[text, head]``; key 0 and query 0 do not count. ``top [layer]``
@@ -65,7 +65,7 @@ class _Largest(Observer):
         keys[:, :, first:stop, :ranks] = (found.indices + block.first_key) * (found.values > 0)
 
 
-class _Kept:
+class Kept:
     """The examples of all heads: arrays of a fixed size, however many texts are read."""
 
     def __init__(
@@ -136,16 +136,16 @@ def head_examples(
     steps = first + len(windows)
     begun: list[np.ndarray] = []
 
-    def see_first(seen: _Largest, some: range) -> None:
+    def see_first(seen: Largest, some: range) -> None:
         begun.append(_stacked(seen))
 
     _read(subject, range(first), False, see_first, lambda done: progress(done, steps))
-    kept = _Kept(heads, context, params, _limits(np.concatenate(begun), params.intervals))
+    kept = Kept(heads, context, params, _limits(np.concatenate(begun), params.intervals))
     counts = np.zeros((*heads, BINS), dtype=np.int64)
     layers, columns = np.indices(heads)
     mean = Groups()
 
-    def see_all(seen: _Largest, some: range) -> None:
+    def see_all(seen: Largest, some: range) -> None:
         largest = _stacked(seen)
         mean.add(torch.from_numpy(largest), some)
         for row, number in enumerate(some):
@@ -162,7 +162,7 @@ def _read(
     subject: Subject,
     numbers: range,
     keep_top: bool,
-    see: Callable[[_Largest, range], None],
+    see: Callable[[Largest, range], None],
     told: Callable[[int], None],
 ) -> None:
     context = subject.windows.shape[1]
@@ -171,13 +171,13 @@ def _read(
         told(first)
         some = range(first, min(first + size, len(numbers)))
         tokens = torch.from_numpy(np.ascontiguousarray(subject.windows[some.start : some.stop]))
-        seen = _Largest(context, keep_top)
+        seen = Largest(context, keep_top)
         subject.model.run(tokens, observers=[seen], samples=some, until=-1)
         see(seen, some)
     told(len(numbers))
 
 
-def _stacked(seen: _Largest) -> np.ndarray:
+def _stacked(seen: Largest) -> np.ndarray:
     """Return the largest attention of a batch, ``[text, layer, head]``."""
     layers = [seen.largest[layer] for layer in sorted(seen.largest)]
     return torch.stack(layers, dim=1).cpu().double().numpy()
@@ -193,7 +193,7 @@ def _limits(largest: np.ndarray, intervals: int) -> np.ndarray:
 def _result(
     subject: Subject,
     params: HeadExamplesParams,
-    kept: _Kept,
+    kept: Kept,
     counts: np.ndarray,
     mean: Groups,
 ) -> Result:

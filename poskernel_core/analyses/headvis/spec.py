@@ -78,7 +78,7 @@ class HeadVisMetrics(Analysis[HeadVisParams]):
     def compute(self, statistics: Statistics, params: HeadVisParams, progress: Progress) -> Result:
         """Divide the sums as they were gathered."""
         view = statistics["main"]
-        found = _metrics(
+        found = metrics(
             stacked(view, "headvis"), stacked(view, "headvis_repeats"), view.header.context
         )
         progress(1, 1)
@@ -87,7 +87,7 @@ class HeadVisMetrics(Analysis[HeadVisParams]):
         )
 
 
-def _metrics(sums: np.ndarray, repeats: np.ndarray, context: int) -> Iterator[np.ndarray]:
+def metrics(sums: np.ndarray, repeats: np.ndarray, context: int) -> Iterator[np.ndarray]:
     """Yield the metrics ``[layer, head]`` of mean sums over a text ``[layer, head, quantity]``.
 
     ``repeats [layer]`` is the mean number of a text's tokens that occurred in it before.

@@ -28,19 +28,7 @@ CASES = {
 LENGTH, SHIFTS = 7, 3
 
 
-@pytest.fixture(scope="module")
-def paths(model_dirs, tmp_path_factory):
-    """Directories of all models, those of `builders.contextual` among them."""
-    root = tmp_path_factory.mktemp("additivity")
-    return model_dirs | {
-        "additive": contextual.additive(root / "additive", CONTENT),
-        "turning": contextual.turning(root / "turning"),
-        "grouped": contextual.grouped(root / "grouped"),
-    }
-
-
 def perform(path, windows, start=True, **params):
-    """The result on these passages."""
     subject, _ = study(path, windows, start)
     checked = Additivity.params(**{"passage_length": LENGTH, "shifts": SHIFTS, **params})
     return Additivity().perform(subject, {}, checked, lambda done, total: None)
@@ -60,7 +48,6 @@ def test_shares_by_hand():
     passages 1, 7: 2 (9 + 9) = 36. Left 4. Contents are -2, 2 and -4, 4: cosine 1.
     """
     keys = [[[[0], [2]]], [[[4], [10]]]]
-
     assert [16 / 56, 36 / 56, 4 / 56] == pytest.approx([part[0] for part in shares(*sums(keys))])
     assert [1, 1] == pytest.approx(cosines(*sums(keys))[0].tolist())
 
@@ -69,7 +56,6 @@ def test_cosines_by_hand():
     """Contents along (1, 0), (3, 4), (0, -5): neighbours 0.6 and -0.8, next but one 0."""
     contents = np.array([[1, 0], [3, 4], [0, -5]])
     keys = np.stack([contents, -contents])[:, None] + np.array([[7, 1], [2, 0], [5, 5]])
-
     assert [1, (0.6 - 0.8) / 2, 0] == pytest.approx(cosines(*sums(keys))[0].tolist())
 
 
@@ -79,7 +65,6 @@ def test_cosines_by_hand():
     st.floats(0.1, 10),
 )
 def test_sums_of_squares(noise, seed, factor):
-    """Shares are those of loops; what is added for a place is position, for a passage content."""
     generator = np.random.default_rng(seed)
     keys = noise + generator.normal(size=noise.shape)
     position, content, rest = (float(part[0]) for part in shares(*sums(keys)))
@@ -104,7 +89,6 @@ def test_cosines(noise, seed):
     """They are those of loops, at most 1, and 1 at no distance."""
     keys = noise + np.random.default_rng(seed).normal(size=noise.shape)
     found = cosines(*sums(keys))[0]
-
     assert oracle.cosines(keys.tolist()) == pytest.approx(found.tolist(), abs=1e-9)
     assert pytest.approx(found[0]) == 1
     assert np.abs(found).max() <= 1 + 1e-9
@@ -118,10 +102,8 @@ def test_places_by_hand():
 
 @given(st.integers(0, 1), st.integers(1, 50), st.integers(2, 30), st.integers(0, 100))
 def test_places(first, length, shifts, more):
-    """Evenly spaced, from behind the start token; the last passage fits, and no wider step does."""
     context = first + length + shifts - 1 + more
     places = shift_places(context, first, length, shifts)
-
     assert (first, shifts) == (places[0], len(places))
     (step,) = set(np.diff(places).tolist())
     assert first + (shifts - 1) * step + length <= context
@@ -130,7 +112,6 @@ def test_places(first, length, shifts, more):
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_head(paths, case):
-    """All values and errors, with keys of plain transformers at other positions."""
     name, start, context, passages = CASES[case]
     windows = some_windows(passages, context, start)
     found = perform(paths[name], windows, start)
@@ -167,7 +148,6 @@ def test_every_head(paths, case):
 # head 2 has no content, whose direction is rounding
 @pytest.mark.filterwarnings("ignore:(divide by zero|invalid value):RuntimeWarning")
 def test_additive_keys(paths):
-    """Content alone, a sum of both, position alone; no rest, and content that does not drift."""
     windows = some_windows(20, 31, True)
     found = perform(paths["additive"], windows, passages=20)
 
@@ -206,7 +186,6 @@ def test_turning_keys(paths):
 
 
 def test_through_the_laboratory(paths, tmp_path):
-    """The run reads as many texts as passages, in single precision, whatever else it says."""
     params = {"passages": 12, "passage_length": 5, "shifts": 4}
     run = {"context": 31, "windows": 99, "dtype": "bfloat16", "destination": " the"}
     found = ask(tmp_path, "additivity", paths["turning"], params, **run)
@@ -225,9 +204,7 @@ def test_through_the_laboratory(paths, tmp_path):
 
 
 def test_no_content(paths):
-    """Where position is all, content has no direction, and no cosine."""
     found = perform(paths["additive"], some_windows(20, 31, True), passages=20)
-
     assert np.isnan(found.values["content_similarity"][0, 2]).all()
 
 
@@ -248,6 +225,5 @@ def test_too_long(paths, monkeypatch, start, need):
 
 @pytest.mark.parametrize("windows", [(1, 17), (5, 6)])
 def test_too_little_text(paths, windows):
-    """One passage, or passages that are too short: one sentence."""
     with pytest.raises(BadRequest, match="two texts of 7 tokens or more"):
         perform(paths["gpt2"], some_windows(*windows, True))

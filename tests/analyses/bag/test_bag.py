@@ -19,7 +19,8 @@ from poskernel_core.common.jackknife import jackknife
 from tests.support import oracles_bag as oracle
 from tests.support.builders import START, VOCABULARY
 from tests.support.builders import bag as made
-from tests.support.builders.bag import perform, some_windows, study
+from tests.support.builders.bag import study
+from tests.support.builders.contextual import perform, some_windows
 from tests.support.oracles_first_layer import inside
 
 LENGTH, QUERY, CONTEXTS = 17, 13, 5
@@ -60,12 +61,10 @@ def known(tmp_path_factory):
 
 
 def close(expected, found, rtol=2e-4, atol=2e-5):
-    """Equal up to single precision."""
     np.testing.assert_allclose(found, expected, rtol=rtol, atol=atol)
 
 
 def test_ingredients(case):
-    """Kernels, medians, weights and scales of the whole vocabulary are those of the loops."""
     _, _, bag, truth = case
 
     close(truth.kernels, bag.kernels)
@@ -81,7 +80,6 @@ def test_ingredients(case):
 
 
 def test_extended_embeddings(case):
-    """`e(t)` and its contributions to neurons, with either choice of the first norm's scale."""
     _, _, bag, truth = case
     reads = np.stack([truth.read(neuron) for neuron in (0, 13)], axis=1)
     for by in ("token", "mean"):
@@ -99,7 +97,6 @@ def test_extended_embeddings(case):
 @pytest.mark.parametrize("by", predicted.SCALES)
 @pytest.mark.parametrize("kernel", predicted.KERNELS)
 def test_predictions(case, kernel, by):
-    """All parts at some positions of a text of another length, and what neurons make of them."""
     _, _, bag, truth = case
     text = some_windows(1, 15, bag.start == 1, seed=31)[0].tolist()
 
@@ -199,7 +196,6 @@ def test_extended_embeddings_by_hand(known):
 def test_by_position_by_hand():
     """Means over texts; the start token has that of the next position; short texts have fewer."""
     scales = np.array([[1.0, 2.0, 3.0], [3.0, 4.0, 5.0]])
-
     assert [2, 2, 3, 4] == by_position(scales, 1, 4).tolist()
     assert [2, 3] == by_position(scales, 0, 2).tolist()
 
@@ -219,18 +215,15 @@ def test_trace_of_the_known_model(known):
 
 
 def test_listed_tokens(known):
-    """Those that occur so often in all windows of the run, no special ones."""
     subject, _ = study(known, np.array([[0, 5, 7], [0, 7, 9], [0, 0, 9]]), True)
-
     assert [7, 9] == listed_tokens(subject, 2).tolist()
     assert [5, 7, 9] == listed_tokens(subject, 1).tolist()
     assert list(range(1, VOCABULARY)) == listed_tokens(subject, 0).tolist()
 
 
 def test_pieces_of_the_vocabulary(case, monkeypatch):
-    """However many tokens are taken at a time, weights and table are the same."""
     subject, main, whole, _ = case
-    for place in ("bag.run.bag", "contextual_heads.run.content_weights"):
+    for place in ("bag.experiment.bag", "contextual_heads.experiment.content_weights"):
         monkeypatch.setattr(f"poskernel_core.analyses.{place}.ROWS", 97)
     subject.model.notes.clear()
     cut = build_bag(subject, main, whole.heads, BagParams(query=QUERY, first_windows=CONTEXTS))

@@ -21,7 +21,8 @@ from tests.support import oracles
 from tests.support import oracles_bag as oracle
 from tests.support.builders import VOCABULARY
 from tests.support.builders import bag as made
-from tests.support.builders.bag import perform, some_windows, study
+from tests.support.builders.bag import study
+from tests.support.builders.contextual import perform, some_windows
 
 SEA, LAND = (" sea", " shells", " she", " se"), (" head", " position", " and", " pos")
 
@@ -52,17 +53,14 @@ def random_bag(model_dirs):
 
 
 def asked(experiment, subject, main, **params):
-    """The result for the whole vocabulary."""
     return perform(experiment, subject, main, **({"query": 37, "min_count": 0} | params))
 
 
 def cosine(a, b):
-    """Cosine of two vectors."""
     return oracles.dot(a, b) / math.sqrt(oracles.dot(a, a) * oracles.dot(b, b))
 
 
 def test_neurons_of_words(words):
-    """Words of a context find its neuron, and the other's is against; the others turn it round."""
     subject, main = study(words[0], some_windows(4, 41))
     for group, first, last in ((SEA, 0, 1), (LAND, 1, 0)):
         found = asked(WordNeurons, subject, main, words="".join(group), top_k=3)
@@ -76,7 +74,6 @@ def test_neurons_of_words(words):
 
 
 def test_nearest(words):
-    """The nearest tokens of a word are the other words of its context."""
     subject, main = study(words[0], some_windows(4, 41))
     found = asked(ExtendedEmbedding, subject, main, word=" sea", top_k=3)
 
@@ -90,7 +87,6 @@ def test_nearest(words):
 
 
 def test_nearest_of_random_weights(random_bag):
-    """Cosines about the mean of all listed tokens, of extended and plain embeddings, in loops."""
     subject, main, truth = random_bag
     params = {"query": 11, "first_windows": 5, "heads": "L0H1,L0H3", "word": " head", "top_k": 5}
     found = asked(ExtendedEmbedding, subject, main, **params)
@@ -110,7 +106,6 @@ def test_nearest_of_random_weights(random_bag):
 
 
 def test_rare_tokens(random_bag):
-    """They are not listed, yet the word itself may be rare; the mean is over listed ones and it."""
     subject, main, truth = random_bag
     windows = np.where(subject.windows > 20, subject.windows % 20 + 1, subject.windows)
     fewer = dataclasses.replace(subject, windows=windows)
@@ -129,7 +124,6 @@ def test_rare_tokens(random_bag):
 
 
 def test_scores_of_random_weights(random_bag):
-    """Standardised over all listed tokens; every token of every word counts."""
     subject, main, truth = random_bag
     params = {"query": 11, "first_windows": 5, "heads": "L0H1 L0H3", "words": "sells  ok\nthe"}
     found = asked(WordNeurons, subject, main, top_k=4, **params)
@@ -159,7 +153,6 @@ def test_scores_of_random_weights(random_bag):
     ],
 )
 def test_refused(words, experiment, params, message):
-    """What is no token, no word, or nothing to compare with: one sentence."""
     subject, main = study(words[0], some_windows(2, 41))
     with pytest.raises(BadRequest, match=message) as caught:
         asked(experiment, subject, main, **params)
@@ -167,7 +160,6 @@ def test_refused(words, experiment, params, message):
 
 
 def test_without_a_tokenizer(words):
-    """A model without one knows no words: one sentence."""
     subject, main = study(words[0], some_windows(2, 41))
     bare = dataclasses.replace(subject, encode=None, single_id=None)
     for experiment, params in (
@@ -180,7 +172,6 @@ def test_without_a_tokenizer(words):
 
 
 def test_the_word_alone(words):
-    """Where no other token is frequent enough, one sentence says so."""
     subject, main = study(words[0], some_windows(2, 41))
     alone = dataclasses.replace(subject, windows=np.full((2, 41), subject.single_id(" sea")))
     with pytest.raises(BadRequest):
@@ -188,7 +179,6 @@ def test_the_word_alone(words):
 
 
 def test_one_token_listed(words):
-    """Where one token alone is frequent enough, there is no spread, and no warning."""
     subject, main = study(words[0], some_windows(2, 41))
     alone = dataclasses.replace(subject, windows=np.full((2, 41), 7))
     found = asked(WordNeurons, alone, main, words="sea", min_count=1, heads="L0H0")
@@ -196,7 +186,6 @@ def test_one_token_listed(words):
 
 
 def test_asked_of_one_workshop(model_dirs, tmp_path):
-    """Another number of windows, asked of the same loaded model, has the answer of a fresh one."""
     store = Store(tmp_path / "one")
     both, scores = Workshop(store), []
     params = {"query": 31, "first_windows": 3, "words": "sea head", "heads": "L0H0", "min_count": 0}
@@ -211,8 +200,8 @@ def test_asked_of_one_workshop(model_dirs, tmp_path):
 
 def test_one_bag_for_all_questions(model_dirs, tmp_path, monkeypatch):
     """The list of neurons, one neuron and its course stand on one bag, built once."""
-    built, build = [], bag_module._build
-    monkeypatch.setattr(bag_module, "_build", lambda *a: (built.append(a), build(*a))[1])
+    built, part = [], bag_module.take_apart
+    monkeypatch.setattr(bag_module, "take_apart", lambda *a: (built.append(a), part(*a))[1])
     store, common = (
         Store(tmp_path),
         {"query": 31, "first_windows": 3, "heads": "L0H0", "min_count": 0},
@@ -228,7 +217,6 @@ def test_one_bag_for_all_questions(model_dirs, tmp_path, monkeypatch):
 
 
 def answer(store, workshop, path, params, windows, analysis="word-neurons"):
-    """The neurons of words, by way of a store."""
     run = describe_run(str(path), context=37, windows=windows)
     run = run.model_copy(update={"corpus": resolve(CorpusSpec(name="random"))})
     request = canonical(Request(analysis=analysis, run=run, params=params))

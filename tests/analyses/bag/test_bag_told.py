@@ -25,7 +25,6 @@ def told(monkeypatch):
 
 
 def test_a_bag_that_hardly_predicts(told):
-    """The median over positions of the best variant is named, with a proper minus."""
     (box,) = told(-0.5, 0.04, -1.0)
     assert "its centred R² is 0.04 at best" in box
     (box,) = told(-0.5, -0.31)
@@ -33,6 +32,5 @@ def test_a_bag_that_hardly_predicts(told):
 
 
 def test_a_bag_that_predicts(told):
-    """Nothing is said where one variant does, nor where nothing is known."""
     assert [] == told(-0.5, 0.3)
     assert [] == told()

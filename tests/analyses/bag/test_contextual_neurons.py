@@ -19,7 +19,8 @@ from poskernel_core.engine.engine import describe_run
 from tests.support import oracles_bag as oracle
 from tests.support.builders import START, VOCABULARY
 from tests.support.builders import bag as made
-from tests.support.builders.bag import perform, some_windows, study
+from tests.support.builders.bag import study
+from tests.support.builders.contextual import perform, some_windows
 from tests.support.oracles_first_layer import inside
 
 QUERY, CONTEXTS = 9, 4
@@ -60,7 +61,6 @@ def predictions(truth, texts, kernel):
     [("gpt2", (0, 3), True, 7**-0.5, "common"), ("llama", (2, 4), False, 10**-0.5, "own")],
 )
 def test_every_neuron(model_dirs, name, heads, start, factor, kernel):
-    """All numbers of all neurons and their jackknife errors are those of the loops."""
     windows = some_windows(5, 11, start)
     subject, main = study(model_dirs[name], windows, start)
     cells, params = ", ".join(f"L0H{head}" for head in heads), {"min_count": 0, "top_k": 3}
@@ -117,7 +117,6 @@ def check_settings(found, truth):
 
 
 def test_two_contexts(contexts):
-    """Each neuron fires in one group's texts only, and the bag alone says when."""
     path, windows = contexts
     subject, main = study(path, windows)
 
@@ -147,7 +146,6 @@ def test_two_contexts(contexts):
 
 @given(st.integers(1, 60), st.integers(1, 23), st.integers(1, 7), st.integers(0, 2**20))
 def test_ends(cells, tokens, listed, seed):
-    """Whatever the size of a block, all is that of the whole product, in NumPy."""
     generator = np.random.default_rng(seed)
     table, readers = generator.normal(size=(tokens + 1, 5)), generator.normal(size=(5, 11))
     whole, sizes = table @ readers, []
@@ -175,7 +173,6 @@ def test_ends(cells, tokens, listed, seed):
 
 
 def test_the_kept_bag(contexts):
-    """It is used again for the same question, and built anew when anything else is asked."""
     path, windows = contexts
     subject, main = study(path, windows)
     asked = {"query": 37, "first_windows": 4}
@@ -201,7 +198,6 @@ def test_other_mean_keys(contexts):
     params = BagParams(query=37, first_windows=4)
     first = build_bag(subject, main, (0, 2), params)
     moved = Gathered(main.header, {"keys": {"mean_keys": main.layer(0)["mean_keys"][None] + 0.5}})
-
     assert first is not build_bag(subject, moved, (0, 2), params)
 
 
@@ -217,7 +213,6 @@ def test_kept_with_and_without_start_token(contexts):
 
 
 def test_no_heads_at_low_positions(contexts):
-    """Before the keys that are skipped end, no head is contextual: one sentence, no warning."""
     subject, main = study(*contexts)
     with pytest.raises(BadRequest, match="No head of layer 0 is contextual"):
         perform(ContextualNeurons, subject, main, query=3)
@@ -225,18 +220,15 @@ def test_no_heads_at_low_positions(contexts):
 
 @pytest.mark.parametrize("query", [41, 1000])
 def test_position_refused(contexts, query):
-    """A position outside the context: one sentence."""
     run, question = describe_run(str(contexts[0])), ContextualNeurons()
     with pytest.raises(BadRequest, match=rf"from 1 to 40, got {query}\.$"):
         question.canonical(run, question.params(query=query))
-
     assert run == question.canonical(run, question.params(query=40))
     keys = run.model_copy(update={"gather": ("keys",)})
     assert {"main": keys} == question.needs(run, question.params(query=40))
 
 
 def test_refused(contexts, model_dirs):
-    """Heads of another layer, none that is contextual, tokens that are too rare: one sentence."""
     subject, main = study(model_dirs["gpt2"], some_windows(3, 11))
     for params, words in (
         ({"heads": "L0H1, L1H0"}, r"heads of layer 0, got 'L0H1, L1H0'"),

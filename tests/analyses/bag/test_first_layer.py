@@ -15,8 +15,8 @@ from poskernel_core.forward.first_layer import LinearNorm, see, take_apart
 from poskernel_core.models import catalog
 from tests.support import builders
 from tests.support.builders import bag as made
-from tests.support.builders.bag import some_windows
-from tests.support.oracles_first_layer import inside, layer_of
+from tests.support.builders.contextual import some_windows
+from tests.support.oracles_first_layer import inside
 
 READ = [name for name in builders.ARCHITECTURES if name not in ("attn_only", "gpt_neox")]
 READ = [*READ, "serial_neox"]
@@ -25,7 +25,6 @@ HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 
 @pytest.fixture(scope="module")
 def paths(model_dirs, tmp_path_factory):
-    """Directories of all models, and of those that only this file needs."""
     root = tmp_path_factory.mktemp("first layer")
     return model_dirs | {
         "serial_neox": made.serial_neox(root / "serial"),
@@ -35,7 +34,6 @@ def paths(model_dirs, tmp_path_factory):
 
 
 def loaded(path):
-    """A model of its own."""
     return loading.load(catalog.locate(str(path)), "cpu")
 
 
@@ -65,7 +63,6 @@ def test_put_together_again(paths, name):
 
 @pytest.mark.parametrize("name", READ)
 def test_see(paths, name):
-    """The hidden values are those that hooks on the plain eager model show."""
     windows, model = some_windows(2, 19, start=False), loaded(paths[name])
     truth = inside(paths[name], windows)
 
@@ -75,23 +72,6 @@ def test_see(paths, name):
     for part in ("stream", "heads", "between", "activation"):
         found = getattr(seen, part).reshape(2, 19, -1)
         np.testing.assert_allclose(found, getattr(truth, part), atol=2e-4, err_msg=part)
-
-
-@pytest.mark.parametrize("name", ["gpt2", "gpt_neo", "llama", "mistral"])
-def test_weights_of_the_oracle(paths, name):
-    """The parts are the tensors of the plain model, read once more."""
-    layer, expected = take_apart(loaded(paths[name])), layer_of(paths[name])
-
-    for found, (weight, bias), out in zip(
-        zip(layer.w_v, layer.b_v, layer.w_o, strict=True),
-        expected.values,
-        expected.outputs,
-        strict=True,
-    ):
-        for mine, theirs in zip(found, (weight, bias, out), strict=True):
-            np.testing.assert_array_equal(mine, theirs)
-    np.testing.assert_array_equal(layer.w_in, expected.w_in)
-    assert expected.positions.any() == bool(layer.positions.any())
 
 
 @pytest.mark.parametrize(
@@ -104,7 +84,6 @@ def test_weights_of_the_oracle(paths, name):
     ],
 )
 def test_refused(paths, name, words):
-    """No neurons, or none that attention feeds, or other norms: one sentence."""
     model = loaded(paths[name])
     for ask in (take_apart, lambda it: see(it, torch.ones(1, 3, dtype=torch.long))):
         with pytest.raises(BadRequest, match=words) as caught:
@@ -114,13 +93,11 @@ def test_refused(paths, name, words):
 
 
 def hooks_of(model):
-    """The number of hooks of every module, by kind."""
     return [len(vars(m)[kind]) for m in model.module.modules() for kind in HOOKS]
 
 
 @pytest.mark.parametrize("name", ["gpt2", "opt", "llama"])
 def test_hooks_are_removed(paths, name):
-    """As many hooks are there afterwards, also when the model fails in the middle."""
     model = loaded(paths[name])
     before = hooks_of(model)
 
@@ -133,13 +110,10 @@ def test_hooks_are_removed(paths, name):
 
 
 def test_only_layer_0_is_run(paths):
-    """What is behind the neurons' input never runs."""
     model, ran = loaded(paths["gpt2"]), []
     model.block(0).mlp.c_proj.register_forward_hook(lambda *_: ran.append(0))
     model.block(1).register_forward_hook(lambda *_: ran.append(1))
-
     see(model, torch.ones(2, 5, dtype=torch.long))
-
     assert [] == ran
 
 
@@ -162,7 +136,6 @@ def test_norm_by_hand():
     st.sampled_from([1e-5, 0.1]),
 )
 def test_norms(left, right, factor, eps):
-    """The exact one is torch's; with the scale held fixed it is linear."""
     generator = torch.Generator().manual_seed(7)
     gain, bias = torch.randn(2, 5, generator=generator, dtype=torch.float64)
     x, y = torch.tensor([left, right], dtype=torch.float64)

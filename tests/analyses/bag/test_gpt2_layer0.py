@@ -35,7 +35,6 @@ def result():
 def test_kinds(result):
     """Heads 3, 4 and 7 are local, 5 and 11 uniform, the other seven decay slowly."""
     kinds = result.select(query=400).text_of("kind")[0]
-
     assert list(LOCAL) == [head for head, kind in enumerate(kinds) if kind == "local"]
     assert list(UNIFORM) == [head for head, kind in enumerate(kinds) if kind == "uniform"]
     assert 7 == kinds.count("slow decay")
@@ -43,9 +42,7 @@ def test_kinds(result):
 
 @pytest.mark.parametrize("head", LOCAL)
 def test_local_heads(result, head):
-    """Five to nine effective tokens, nearly all mass in the last ten."""
     at = result.select(query=400, layer=0, head=head).values
-
     tokens, mass = LOCAL[head]
     assert tokens == pytest.approx(float(at["etc"]), abs=1)
     assert mass == pytest.approx(float(at["local_mass"]), abs=0.02)
@@ -55,7 +52,6 @@ def test_local_heads(result, head):
 def test_uniform_heads(result, head):
     """About 330 and 315 of 397 visible tokens; so few windows level head 5 a little more."""
     at = result.select(query=400, layer=0, head=head).values
-
     assert 397 == int(at["visible_keys"])
     assert UNIFORM[head] == pytest.approx(float(at["etc"]), rel=0.13)
 
@@ -85,7 +81,6 @@ def test_slow_decay(result):
     """The other seven heads spread over 93 to 133 tokens, in these texts over a little more."""
     etc = result.select(query=400, layer=0).values["etc"]
     others = [etc[head] for head in range(12) if head not in LOCAL and head not in UNIFORM]
-
     assert 93 == pytest.approx(min(others), rel=0.05)
     assert 133 == pytest.approx(max(others), rel=0.07)
 
@@ -93,5 +88,4 @@ def test_slow_decay(result):
 def test_head_11_far_into_the_text(result):
     """At position 1000 head 11 falls to about 0.6 of the visible positions."""
     at = result.select(query=1000, layer=0, head=11).values
-
     assert 0.6 == pytest.approx(float(at["etc"] / at["visible_keys"]), abs=0.05)

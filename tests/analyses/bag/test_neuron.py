@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poskernel_core.analyses.bag.experiment.neuron import correlations
-from poskernel_core.analyses.bag.experiment.trace import _agreement
+from poskernel_core.analyses.bag.experiment.trace import agreement
 from poskernel_core.analyses.bag.neuron import Neuron, NeuronTrace
 from poskernel_core.common.errors import BadRequest
 from tests.support import oracles_bag as oracle
 from tests.support.builders import START, VOCABULARY
 from tests.support.builders import bag as made
-from tests.support.builders.bag import perform, some_windows, study
+from tests.support.builders.bag import study
+from tests.support.builders.contextual import perform, some_windows
 from tests.support.oracles_first_layer import inside
 
 ONLY = (5, 17, 200)
@@ -33,13 +34,11 @@ def single(tmp_path_factory):
 
 
 def asked(subject, main, experiment=Neuron, **params):
-    """The result for the whole vocabulary."""
     fixed = {} if experiment is NeuronTrace else {"min_count": 0}
     return perform(experiment, subject, main, **({"query": 37} | fixed | params))
 
 
 def test_one_token(single):
-    """That token is on top, all others add nothing; relatives are those that read the same."""
     subject, main = study(single, some_windows(4, 41))
     for neuron, token in enumerate(ONLY[:2]):
         found = asked(subject, main, neuron=neuron, top_k=2)
@@ -58,7 +57,6 @@ def test_one_token(single):
 
 
 def test_height(single):
-    """The contribution is the mean scale of the second norm, calculated, times the strength."""
     windows = some_windows(4, 41)
     windows[:, 3::5] = ONLY[1]
     subject, main = study(single, windows)
@@ -73,7 +71,6 @@ def test_height(single):
 
 
 def test_neuron_of_random_weights(model_dirs):
-    """Contributions by plain loops; relatives by NumPy's correlation of contribution vectors."""
     windows = some_windows(5, 15)
     subject, main = study(model_dirs["gpt2"], windows)
     params = {"query": 12, "heads": "L0H2 L0H1", "first_windows": 5, "neuron": 7, "top_k": 3}
@@ -126,7 +123,6 @@ def traced(model_dirs):
 
 @pytest.mark.parametrize("given_by", ["window", "text", "item"])
 def test_trace(traced, given_by):
-    """Parts and truth at every position, by plain loops; the parts add up."""
     subject, main, truth = traced
     windows, typed = subject.windows, " she sells sea shells"
     named = {"window": 4}, {"text": f"{typed}\n---\nother"}, {"item": "Genesis 24"}
@@ -175,7 +171,7 @@ def test_correlation_is_at_most_1():
     """Predictions that are three times the truth have the correlation 1, and no more."""
     for seed in range(29):
         true = np.random.default_rng(seed).normal(size=41).astype(np.float32)
-        assert 1 >= float(_agreement(true, 3 * true, true)["correlation"]) > 1 - 1e-6
+        assert 1 >= float(agreement(true, 3 * true, true)["correlation"]) > 1 - 1e-6
 
 
 @pytest.mark.parametrize(
@@ -187,15 +183,12 @@ def test_correlation_is_at_most_1():
     ],
 )
 def test_agreement_by_hand(true, predicted, expected):
-    """Squared errors over those about the mean; nothing of what does not vary; an empty bag."""
-    found = _agreement(np.array(true), np.array(predicted), np.zeros(len(true)))
-
+    found = agreement(np.array(true), np.array(predicted), np.zeros(len(true)))
     names = ("r2", "r2_of_bag", "correlation", "sign_agreement")
     assert expected == pytest.approx([float(found[name]) for name in names], nan_ok=True)
 
 
 def test_refused(single):
-    """No such neuron, window, chapter: one sentence."""
     subject, main = study(single, some_windows(4, 41))
     for experiment, params, words in (
         (Neuron, {"neuron": 6}, r"No neuron 6: expected 0 to 5"),

@@ -18,7 +18,8 @@ from poskernel_core.common.errors import BadRequest, ComputeFailed
 from poskernel_core.common.modules import environment
 from tests.support.builders import VOCABULARY
 from tests.support.builders import bag as made
-from tests.support.builders.bag import perform, some_windows, study
+from tests.support.builders.bag import study
+from tests.support.builders.contextual import perform, some_windows
 
 GROUPS = (range(20, 43), range(50, 79))
 
@@ -36,12 +37,10 @@ def two_groups(tmp_path_factory):
 
 
 def asked(subject, main, **params):
-    """The result for the whole vocabulary."""
     return perform(NeuronLatents, subject, main, **({"query": 37, "min_count": 0} | params))
 
 
 def test_two_sub_latents(two_groups):
-    """The neuron of both groups has two equal latents, one group each; another has one of them."""
     subject, main = study(two_groups, some_windows(4, 41))
     for neuron, groups in ((5, GROUPS), (0, GROUPS[:1])):
         found = asked(subject, main, neuron=neuron, components=2, top_k=20)
@@ -58,7 +57,6 @@ def test_two_sub_latents(two_groups):
 @settings(max_examples=20)
 @given(st.integers(0, 2**16), st.integers(2, 4), st.sampled_from([20_000, 97]))
 def test_components(seed, count, most):
-    """Of unit variance; uncorrelated; as many as there are sources, they rebuild the table."""
     generator = np.random.default_rng(seed)
     table = generator.laplace(size=(199, 4)) @ generator.normal(size=(4, 11)) + 3
     with pytest.MonkeyPatch.context() as patch:
@@ -104,7 +102,6 @@ def test_a_process_of_its_own():
     ],
 )
 def test_a_process_that_fails(monkeypatch, ends, words):
-    """A search that is broken off, or never begun, says so."""
     monkeypatch.setattr(independent, "command", lambda *_: ends)
     with pytest.raises(ComputeFailed, match=words) as caught:
         independent.rotation(np.eye(3), 0)
@@ -112,7 +109,6 @@ def test_a_process_that_fails(monkeypatch, ends, words):
 
 
 def test_every_number(model_dirs):
-    """Shares, weights and both ends of random weights follow from the components, in loops."""
     subject, main = study(model_dirs["gpt2"], some_windows(5, 15))
     params = {"query": 12, "heads": "L0H2 L0H1", "neuron": 7, "components": 6}
     found = asked(subject, main, shown=4, top_k=3, **params)
@@ -142,7 +138,6 @@ def test_every_number(model_dirs):
 
 
 def test_refused(two_groups):
-    """No such neuron, or more components than tokens or dimensions: one sentence."""
     subject, main = study(two_groups, some_windows(4, 41))
     rare = dataclasses.replace(subject, windows=np.full((4, 41), 7))
     for on, params, words in (
@@ -161,15 +156,12 @@ def test_an_empty_first_dimension():
     generator = np.random.default_rng(0)
     table = generator.laplace(size=(199, 3)) @ generator.normal(size=(3, 11))
     table[:, 0] = 0
-
     values, directions = latents.components(table, 3, 0)
-
     np.testing.assert_allclose(np.corrcoef(values.T), np.eye(3), atol=1e-6)
     np.testing.assert_allclose(values @ directions, table - table.mean(axis=0), atol=1e-6)
 
 
 def test_components_that_are_kept(two_groups, monkeypatch):
-    """They are found once for all neurons, and anew for another vocabulary, number or seed."""
     subject, main = study(two_groups, some_windows(4, 41))
     found, find = [], latents.components
     monkeypatch.setattr(latents, "components", lambda *asked: found.append(asked) or find(*asked))

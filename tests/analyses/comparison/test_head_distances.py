@@ -14,7 +14,7 @@ from poskernel_core.engine.engine import describe_run
 from tests.support import oracles
 from tests.support.builders import VOCABULARY
 from tests.support.builders import bag as made
-from tests.support.builders.bag import some_windows
+from tests.support.builders.contextual import some_windows
 from tests.support.truth import truth_of
 
 N = 13
@@ -30,7 +30,6 @@ N = 13
     ],
 )
 def test_every_pair(model_dirs, name, skip, factor, windows):
-    """All distances of all layers and their jackknife errors are those of plain loops."""
     texts = some_windows(5, 17)
     gathered = pk.run_pass(pk.load(str(model_dirs[name]), device="cpu"), texts, positions=(7, N))
     found = pk.analyse("kernel-distances", gathered, query=N, skip=skip, alike=0.4, apart=0.6)
@@ -92,7 +91,6 @@ def check_groups(apart, groups, alike):
 
 
 def test_known_heads(tmp_path):
-    """Two uniform heads are one group; one that attends to its own token is far from both."""
     strengths = np.zeros((VOCABULARY, 1))
     path = made.reading(tmp_path / "model", strengths, [{0: 1.0}])
     texts = some_windows(5, 41)
@@ -110,12 +108,10 @@ def test_known_heads(tmp_path):
 
 
 def test_one_text_has_no_error(model_dirs):
-    """Kernels of a single text differ, and nothing is known of their error."""
     gathered = pk.run_pass(
         pk.load(str(model_dirs["gpt2"]), device="cpu"), some_windows(1, 17), positions=(N,)
     )
     found = pk.analyse("kernel-distances", gathered, query=N)
-
     assert found.values["distance"].max() > 0.1
     assert np.isnan(found.errors["distance"]).all()
 
@@ -134,7 +130,6 @@ def test_linked_by_hand():
 
 @given(st.integers(0, 2**20), st.integers(2, 13), st.floats(0.05, 0.9))
 def test_linked(seed, heads, alike):
-    """All pairs of a group are within the threshold; groups do not depend on the heads' order."""
     generator = np.random.default_rng(seed)
     apart = np.triu(generator.uniform(size=(heads, heads)), 1)
     apart = apart + apart.T
@@ -151,7 +146,6 @@ def test_linked(seed, heads, alike):
 
 @pytest.mark.parametrize(("query", "skip"), [(3, 4), (41, 4), (41, 0)])
 def test_refused(model_dirs, query, skip):
-    """A position outside the context, or one that sees no key: one sentence."""
     run, question = describe_run(str(model_dirs["gpt2"])), KernelDistances()
     with pytest.raises(BadRequest, match=rf"from {skip} .* to 40, got {query}") as caught:
         question.needs(run, question.params(query=query, skip=skip))
@@ -168,5 +162,4 @@ def test_every_pair_is_ruled_out(model_dirs):
         pk.load(str(model_dirs["gpt2"]), device="cpu"), some_windows(3, 17), positions=(N,)
     )
     found = pk.analyse("kernel-distances", gathered, query=N, apart=0)
-
     assert [[4] * 5] * 3 == found.values["ruled_out"].tolist()

@@ -36,7 +36,7 @@ from tests.analyses.comparison.test_head_distances import mean_kernels
 from tests.support import oracles
 from tests.support.builders import VOCABULARY
 from tests.support.builders import bag as made
-from tests.support.builders.bag import some_windows
+from tests.support.builders.contextual import some_windows
 from tests.support.truth import truth_of
 
 N, SKIP = 13, 2
@@ -51,7 +51,6 @@ pytestmark = pytest.mark.usefixtures("near_worker")
 
 
 def ask(engine, name, model="demo-attn-2l", **params):
-    """An answer over few short windows."""
     return pk.show(name, str(model), engine=engine, context=CONTEXT, windows=WINDOWS, params=params)
 
 
@@ -70,14 +69,12 @@ def ask(engine, name, model="demo-attn-2l", **params):
     )
 )
 def test_what_is_written_is_read(pin):
-    """Any name, with every mark that separates, comes back as it was."""
     assert [pin] == read_pins(str(pin))
     other = Pin("L1H1", "gpt2")
     assert list(dict.fromkeys([pin, other])) == read_pins(write_pins([pin, other, pin]))
 
 
 def test_written_by_hand():
-    """Only what is special is written; a head alone is one of the run that is asked about."""
     assert "L2H6@demo-gpt2" == str(Pin("L2H6", "demo-gpt2"))
     special = Pin("L0H1", "gpt2", "step-8", "bible", 64, start=False)
     assert "L0H1@gpt2@step-8;corpus=bible;context=64;start=false" == str(special)
@@ -91,19 +88,16 @@ def test_written_by_hand():
      "L0H0@gpt2;start=maybe", "L0H0;context=64", "L0H0@gpt2;context", "L0H0@" + 1300 * "a"],
 )  # fmt: skip
 def test_a_bad_pin_is_one_sentence(text):
-    """What was expected, and what came."""
     with pytest.raises(BadRequest, match=r"[Pp]inned head"):
         read_pins(text)
 
 
 def test_too_many_pins():
-    """The number that there may be is told."""
     with pytest.raises(BadRequest, match=f"up to {MOST_PINS} heads to compare, got 9"):
         read_pins(",".join(f"L0H{head}" for head in range(9)))
 
 
 def test_the_run_of_a_pin():
-    """It is the run that anybody would describe so; a head outside the model is refused."""
     run = describe_run("demo-gpt2", context=64, windows=50)
     assert run == pinned_run(Pin.of("L0H0", run, 512))
     assert describe_run("demo-gpt2") == pinned_run(Pin("L3H7", "demo-gpt2"))
@@ -122,7 +116,6 @@ def test_the_run_of_a_pin():
 
 
 def test_distance_by_hand():
-    """Aligned by offset, on what both see: three quarters against a half of two offsets."""
     left = np.array([0.6, 0.2, 0.2])
     right = np.array([0.5, 0.5, np.nan, np.nan])
     assert 0.25 == pytest.approx(float(formulas.distance(left, right)))
@@ -165,7 +158,6 @@ def test_apart_by_hand():
 
 @pytest.mark.parametrize("name", ["gpt2", "mistral"])
 def test_against_plain_loops(model_dirs, name):
-    """Distance of every two heads of a layer, and its jackknife, from plain kernels."""
     texts = some_windows(TEXTS, 17)
     gathered = pk.run_pass(pk.load(str(model_dirs[name]), device="cpu"), texts, positions=(7, N))
     found = pk.analyse("kernel-replicates", gathered, query=N, skip=SKIP)
@@ -213,7 +205,6 @@ def test_known_heads(tmp_path, engine):
 
 
 def test_pins_of_two_models(engine):
-    """One answer: distances, kernels by offset, and each model's own position; figures of it."""
     heads = "L0H0,L0H1,L0H0@demo-gpt2;context=64;windows=7"
     found = ask(engine, "compare-kernels", heads=heads, query=40)
     gap, error = found.values["distance"], found.errors["distance"]
@@ -251,24 +242,13 @@ def test_runs_of_unlike_numbers_on_the_command_line(name, monkeypatch, tmp_path,
 
 
 def test_too_few_windows_of_the_first_run(engine):
-    """The sentence has the numbers of that run, though another stands beside it."""
     found = ask(engine, "compare-kernels", heads="L0H1,L0H1@demo-gpt2;context=64;windows=9")
     fewer = replace(found, provenance=found.provenance | {"windows": "5, 9"})
     run = Run(
-        model="demo-attn-2l",
-        revision=None,
-        corpus="sample",
-        corpus_item=None,
-        corpus_revision=None,
-        windows=WINDOWS,
-        pattern_windows=None,
-        context=CONTEXT,
-        no_start_token=False,
-        seed=0,
-        dtype="float32",
-        device=None,
-        batch=None,
-    )
+        model="demo-attn-2l", revision=None, corpus="sample", corpus_item=None,
+        corpus_revision=None, windows=WINDOWS, pattern_windows=None, context=CONTEXT,
+        no_start_token=False, seed=0, dtype="float32", device=None, batch=None,
+    )  # fmt: skip
 
     check_windows(found, run)
     with pytest.raises(TooLittleText, match=rf"gives 5 windows of {CONTEXT} tokens, {WINDOWS} "):
@@ -286,7 +266,6 @@ def test_equal_heads_of_two_runs(engine):
 
 
 def test_measures_beside(engine):
-    """Each number is that of the model's own table; how far apart is by the declared errors."""
     other = "L1H2@demo-gpt2;context=64;windows=7"
     out = ",".join(
         f"{place}:{name}"
@@ -310,7 +289,6 @@ def test_measures_beside(engine):
 
 
 def find_parts(heads):
-    """The names of all parts."""
     run = describe_run("demo-attn-2l", context=CONTEXT, windows=WINDOWS)
     question = find("compare-heads")
     return question.parts(run, question.params(heads=heads))
@@ -355,14 +333,12 @@ def beside(groups):
 def test_a_difference_is_bold_beyond_its_interval(groups, cell):
     """2.1 errors are more than 1.96 or the 2.01 of fifty groups, less than the 2.26 of ten."""
     found = beside(groups)
-
     assert [0.01, -0.02] == found.biases["value"][0].tolist()
     assert ("documents", groups) == (found.error_counts, found.groups)
     assert cell == measure_cell(found, 0, 1).replace("\N{NO-BREAK SPACE}", " ")
 
 
 def test_kernels_with_biases():
-    """Those of a composition are its parts'; of parts of before it has none, and says queries."""
     question = find("compare-kernels")
     run = describe_run("demo-attn-2l", context=CONTEXT, windows=WINDOWS)
     params = question.params(heads="L0H1,L1H2", query=N)

@@ -1,1 +1,0 @@
-"""Tests of analyses/contextual_heads."""

@@ -34,19 +34,8 @@ from tests.support.truth import truth_of
 POOL, QUERY, SKIP = range(1, VOCABULARY), 29, 4
 
 
-@pytest.fixture(scope="module")
-def paths(model_dirs, tmp_path_factory):
-    """Directories of all models, those of `builders.contextual` among them."""
-    root = tmp_path_factory.mktemp("contextual")
-    return model_dirs | {
-        "additive": contextual.additive(root / "additive", CONTENT),
-        "grouped": contextual.grouped(root / "grouped"),
-    }
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_every_head(paths, case):
-    """All values and errors of every head, for some of the texts that mean keys are from."""
     name, query, skip, start, window, divisor = CASES[case]
     windows = some_windows(11, 23, start)
     subject, main = study(paths[name], windows, start)
@@ -104,7 +93,6 @@ def shares_of_keys(tau):
 
 
 def own_weight(path):
-    """The weight of the destination token."""
     return math.exp(CONTENT[load_tokenizer(catalog.locate(str(path))).single_id(" the")])
 
 
@@ -169,7 +157,6 @@ def test_correlated_content(paths, tmp_path):
 
 
 def test_without_content(paths, tmp_path):
-    """A kernel is all there is: no spread; a uniform one's ETC is the number of visible keys."""
     path = builders.look_back(tmp_path / "model", k=2, T=37, tau=5.0)
     subject, main = study(path, some_windows(7, 37, True))
     found = perform(ContextualHeads, subject, main, query=33, skip=3, first_windows=7)
@@ -190,7 +177,6 @@ def test_without_content(paths, tmp_path):
 
 @given(st.lists(st.floats(0.1, 10), min_size=2, max_size=17), st.floats(1e-3, 1e3))
 def test_relative_spread(values, factor):
-    """The spread is that of loops, and knows no scale."""
     expected = pytest.approx(oracle.relative_spread(values), rel=1e-6, abs=1e-5)
     for row in (np.array(values), factor * np.array(values)):
         assert expected == relative_spread(
@@ -206,7 +192,6 @@ def test_relative_spread_by_hand():
 
 @pytest.mark.parametrize("name", ["gpt2", "grouped"])
 def test_batches(paths, name):
-    """Values do not depend on how the texts are cut into batches."""
     windows = some_windows(7, 19, True)
     params = {"query": 17, "skip": 1, "first_windows": 7}
     whole = perform(ContextualHeads, *study(paths[name], windows), **params)
@@ -220,18 +205,15 @@ def test_batches(paths, name):
 
 @pytest.mark.parametrize("query", [SKIP, T, T + 1])
 def test_position_refused(paths, query):
-    """A position that no key is left of, or outside the context: one sentence."""
     run, experiment = describe_run(str(paths["additive"])), ContextualHeads()
     with pytest.raises(BadRequest, match=f"from 5 .* to 30, got {query}") as caught:
         experiment.canonical(run, ContextualHeads.params(query=query, skip=SKIP))
-
     assert "\n" not in str(caught.value)
     for allowed in (SKIP + 1, T - 1):
         assert run == experiment.canonical(run, ContextualHeads.params(query=allowed, skip=SKIP))
 
 
 def test_token_refused(paths):
-    """Two tokens, or a model without a tokenizer: one sentence."""
     subject, main = study(paths["gpt2"], some_windows(3, 11, True))
     with pytest.raises(BadRequest, match=r"one token of .*mind the leading space"):
         perform(ContextualHeads, subject, main, query=9, token=" the word")
@@ -241,7 +223,6 @@ def test_token_refused(paths):
 
 
 def test_without_a_known_start_token(paths):
-    """A model whose tokenizer names no start token is run without one."""
     subject, main = study(paths["gpt2"], some_windows(3, 11, False), start=False)
     source = dataclasses.replace(subject.source, start=None)
     subject = dataclasses.replace(subject, source=source)

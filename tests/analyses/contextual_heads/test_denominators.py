@@ -17,7 +17,7 @@ from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.views import Gathered
 from tests.support import builders
 from tests.support import oracles_contextual as oracle
-from tests.support.builders import VOCABULARY, contextual
+from tests.support.builders import VOCABULARY
 from tests.support.builders.contextual import (
     CASES,
     CONTENT,
@@ -35,18 +35,7 @@ CELLS = {"learned": "L2H3", "local layer": "L1H4", "grouped": "L1H4", "window": 
          "grouped in window": "L0H3"}  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def paths(model_dirs, tmp_path_factory):
-    """Directories of all models, those of `builders.contextual` among them."""
-    root = tmp_path_factory.mktemp("denominators")
-    return model_dirs | {
-        "additive": contextual.additive(root / "additive", CONTENT),
-        "grouped": contextual.grouped(root / "grouped"),
-    }
-
-
 def rows_of(path, main, windows, skip=0, batch=None, layers=None):
-    """All rows of the last query, in their order."""
     subject, _ = study(path, windows, batch=batch)
     return [row for _, rows in last_rows(subject, main, windows, skip, layers) for row in rows]
 
@@ -72,7 +61,6 @@ def test_denominator_by_hand():
     """Masses 1/4 and 3/4 with weights 2 and 4 are 1/2 + 3."""
     kernel, weights = torch.tensor([[[0.25, 0.75]]]), torch.tensor([[[2.0, 4.0]]])
     row = LastQuery(0, 0, kernel.double(), weights.double().log())
-
     assert pytest.approx(row.denominator.item()) == 3.5
 
 
@@ -83,14 +71,12 @@ def test_first_key(paths, length, skip, first):
     """A window of 7 holds the query and six keys before it; skipped keys are left out besides."""
     windows = some_windows(3, length, True)
     _, main = study(paths["mistral"], some_windows(3, 17, True))
-
     for row in rows_of(paths["mistral"], main, windows, skip):
         assert first == row.first
         assert (1, 3, 5, length - first) == row.kernel.shape == row.log_weight.shape
 
 
 def test_layers_and_order(paths):
-    """Only the layers asked for are kept; texts are numbered through, whatever the batch."""
     windows = some_windows(7, 11, True)
     subject, main = study(paths["gpt2"], windows, batch=3)
 
@@ -104,17 +90,14 @@ def test_layers_and_order(paths):
 
 
 def test_destination_windows():
-    """Windows end with the token; the ones given are left as they are."""
     windows = np.arange(10).reshape(2, 5)
     changed = destination_windows(windows, 3, 77)
-
     assert [[0, 1, 2, 77], [5, 6, 7, 77]] == changed.tolist()
     assert list(range(10)) == windows.ravel().tolist()
 
 
 @pytest.mark.parametrize("case", CELLS)
 def test_every_position(paths, case):
-    """Values and errors of one head at every position; the windows' own tokens do not count."""
     name, _, skip, start, window, divisor = CASES[case]
     windows = some_windows(20, 19, start)
     subject, main = study(paths[name], windows, start)
@@ -150,7 +133,6 @@ def test_positions_by_hand(paths):
     subject, main = study(paths["gpt2"], some_windows(3, 13, True))
     for places, expected in ((4, [5, 7, 10, 12]), (50, list(range(5, 13)))):
         found = perform(Denominators, subject, main, n_positions=places, first_windows=2)
-
         assert expected == found.coordinates["query"].tolist()
         assert (2, len(expected)) == found.values["denominator"].shape
         assert np.isnan(found.errors["denominator_cv"]).all()  # of two texts
@@ -175,7 +157,6 @@ def test_two_roads(paths, tmp_path, batch):
 
 
 def test_decay_along_positions(paths):
-    """Kernels proportional to `exp(i / tau)` behind exact means: the ETC levels off."""
     subject, main = study(paths["additive"], some_windows(5, T, True))
     ramp = np.zeros((1, 3, T, 5), dtype=np.float32)
     ramp[0, 1:, :, 1] = np.arange(T) / TAU
@@ -192,7 +173,6 @@ def test_decay_along_positions(paths):
 
 
 def test_no_context_changes_nothing(paths):
-    """The same text many times has no spread."""
     windows = np.repeat(some_windows(1, 13, True), 5, axis=0)
     found = perform(Denominators, *study(paths["gpt2"], windows), head="L1H2", first_windows=5)
 
@@ -212,17 +192,14 @@ def test_no_context_changes_nothing(paths):
     ],
 )
 def test_refused(paths, params, words):
-    """No such head, no such token: one sentence."""
     subject, main = study(paths["gpt2"], some_windows(3, 11, True))
     with pytest.raises(BadRequest, match=words) as caught:
         perform(Denominators, subject, main, **params)
-
     assert "\n" not in str(caught.value)
     assert str(caught.value).endswith(".") or "leading space" in words
 
 
 def test_means_from_the_store(paths):
-    """Mean keys that cannot be written to raise no warning."""
     windows = some_windows(3, 11, True)
     _, main = study(paths["gpt2"], windows)
     main.arrays["mean_keys"].setflags(write=False)
@@ -236,7 +213,6 @@ def test_means_from_the_store(paths):
 
 @pytest.mark.parametrize("length", [4, 5])
 def test_nothing_visible(paths, tmp_path, length):
-    """A context that ends with the skipped keys, or with one more: one sentence."""
     params, run = {"skip": 4}, {"context": length, "windows": 5}
     with pytest.raises(BadRequest):
         ask(tmp_path, "denominators", paths["gpt2"], params, **run)

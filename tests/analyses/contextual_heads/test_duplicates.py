@@ -22,14 +22,14 @@ from tests.support import builders
 from tests.support import oracles_random as oracle
 from tests.support.builders import START
 from tests.support.builders import bag as made
-from tests.support.builders.bag import perform, some_windows, study
+from tests.support.builders.bag import study
+from tests.support.builders.contextual import perform, some_windows
 
 QUERY, SAMPLES = 45, 19
 
 
 @pytest.fixture(scope="module")
 def finders(tmp_path_factory):
-    """Directories of models that look for copies, everywhere and in a window."""
     root = tmp_path_factory.mktemp("copies")
     return {
         None: made.copies(root / "global"),
@@ -48,7 +48,6 @@ def places(query, start):
 
 @given(st.integers(0, 3000), st.integers(0, 1))
 def test_copies_never_collide(query, start):
-    """All that are looked from and all copies are different positions behind the start token."""
     distances = copy_distances(query, start)
 
     assert [2 ** (k + 1) for k in range(len(distances))] == distances.tolist()
@@ -69,7 +68,6 @@ def test_distances_by_hand():
 
 @pytest.mark.parametrize("start", [True, False])
 def test_sequences(finders, start):
-    """Each copy is there once more and nowhere else; without it both texts are the same."""
     subject, _ = study(finders[None], some_windows(2, 47, start), start)
     distances = copy_distances(QUERY, int(start))
 
@@ -91,7 +89,6 @@ def test_sequences(finders, start):
 
 @pytest.mark.parametrize("window", [None, made.NEAR_WINDOW])
 def test_known_heads(finders, window):
-    """One half for a copy beside the token itself, all without it, nothing out of the window."""
     subject, _ = study(finders[window], some_windows(2, 47))
     found = duplicates(subject, QUERY, SAMPLES, lambda _: None, last=0)
 
@@ -122,7 +119,6 @@ def test_groups_of_known_heads(finders, window):
     """Heads 0 and 2 are of the duplicate group, if the window leaves near copies alone as well."""
     subject, main = study(finders[window], some_windows(3, 47))
     found = perform(ContextualHeads, subject, main, query=QUERY, samples=SAMPLES)
-
     words = [BEHAVIOURS[group] for group in found.values["group"][0]]
     third = "contextual" if window is None else "detokenization"
     assert ["duplicate token", third, "duplicate token"] == words
@@ -131,7 +127,6 @@ def test_groups_of_known_heads(finders, window):
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "mistral", "gpt_neox"])
 def test_random_weights(model_dirs, name):
-    """Every layer and head: mean and error over samples of plain transformers' patterns."""
     subject, _ = study(model_dirs[name], some_windows(2, 31))
     counted = []
     found = duplicates(subject, 29, 11, counted.append)
@@ -156,17 +151,14 @@ def test_random_weights(model_dirs, name):
 
 
 def test_layers_behind_the_last(model_dirs):
-    """They are not run; those before are the same."""
     subject, _ = study(model_dirs["gpt2"], some_windows(2, 31))
     whole, first = (duplicates(subject, 29, 3, lambda _: None, last=n) for n in (None, 0))
-
     for name in whole:
         np.testing.assert_allclose(whole[name][0][:1], first[name][0], atol=1e-7)
         assert 1 == len(first[name][0])
 
 
 def test_groups_by_hand():
-    """The first test that a head passes is its group; either kind of copies will do."""
     rows = [  # near, far, local mass, ETC, spread, group
         (0.3, 0.0, 0.9, 99, 0.0, 0),
         (0.0, 0.31, 0.0, 1, 9.0, 0),
@@ -186,11 +178,9 @@ def test_groups_by_hand():
 
 
 def test_other_thresholds(finders):
-    """A result is grouped anew without running anything."""
     subject, main = study(finders[None], some_windows(3, 47))
     found = perform(ContextualHeads, subject, main, query=QUERY, samples=3)
     other = regrouped(found, duplicates=0.75, broad=45)
-
     assert ["other", "duplicate token"] == [BEHAVIOURS[g] for g in other.values["group"][0, 1:]]
     assert found.params | {"duplicates": 0.75, "broad": 45} == other.params
     assert found.values["etc"] is other.values["etc"]

@@ -30,7 +30,6 @@ CELLS = {"learned": "L2H3", "local layer": "L1H4", "grouped": "L1H4", "grouped i
 
 @pytest.fixture(scope="module")
 def paths(model_dirs, tmp_path_factory):
-    """Directories of all models, those of `builders.contextual` among them."""
     root = tmp_path_factory.mktemp("weights")
     one_up = [BY * (token == UP) for token in range(VOCABULARY)]
     return model_dirs | {
@@ -76,7 +75,6 @@ def check(found, kept, windows, fewest):
 @pytest.mark.parametrize("case", CELLS)
 @pytest.mark.parametrize("batch", [None, 4])
 def test_later_layers(paths, case, batch):
-    """Scores in the texts of the corpus, up to the token before the destination."""
     name, query, skip, start, window, divisor = CASES[case]
     windows = 1 + some_windows(9, 23, False) % 31
     windows[:, : int(start)] = builders.START
@@ -105,7 +103,6 @@ def quarters(kernel):
 
 @pytest.mark.parametrize("start", [True, False])
 def test_first_layer(paths, start):
-    """Every token by itself at four places that share the kernel's mass, whatever the texts are."""
     windows = some_windows(5, 23, start)
     subject, main = study(paths["gpt2"], windows, start)
     alone = np.repeat(np.arange(VOCABULARY)[:, None], 20, axis=1)
@@ -132,7 +129,6 @@ def test_first_layer(paths, start):
 
 
 def test_none_so_often(paths):
-    """No token stands in the texts a thousand times: one sentence."""
     subject, main = study(paths["gpt2"], some_windows(5, 23, True))
     for cell in ("L0H0", "L1H0"):
         with pytest.raises(BadRequest, match="No token occurs 1000 times in the windows"):
@@ -157,7 +153,6 @@ def test_one_token_up(paths):
 
 
 def test_ends_of_the_list(paths, tmp_path):
-    """Through the laboratory: known weights of every token; the ends are listed in their order."""
     np.save(tmp_path / "latin.npy", latin())
     params = {"query": 30, "skip": 0, "min_count": 1, "top_k": 5}
     run = {"context": LENGTH, "windows": 2920, "start_token": False, "seed": 4}
@@ -184,7 +179,6 @@ def test_ends_of_the_list(paths, tmp_path):
     ],
 )
 def test_refused(paths, cell, params, words):
-    """No such head, no such token: one sentence."""
     subject, main = study(paths["gpt2"], some_windows(3, 11, True))
     with pytest.raises(BadRequest, match=words):
         perform(TokenWeights, subject, main, **{"query": 9, "head": cell, **params})
@@ -195,7 +189,6 @@ def test_refused(paths, cell, params, words):
 
 @pytest.mark.parametrize("name", ["token-weights", "contextual-heads", "denominators"])
 def test_model_without_a_tokenizer(paths, tmp_path, name):
-    """Ready windows can be read, and a fixed token cannot be found: one sentence."""
     bare = tmp_path / "bare"
     shutil.copytree(paths["gpt2"], bare)
     for file in bare.glob("tokenizer*"):
@@ -209,7 +202,6 @@ def test_model_without_a_tokenizer(paths, tmp_path, name):
 
 @pytest.mark.parametrize("cell", ["L0H1", "L1H1"])
 def test_position_refused(paths, tmp_path, cell):
-    """A position outside the context: one sentence."""
     params = {"query": 13, "head": cell}
     with pytest.raises(BadRequest, match="13"):
         ask(tmp_path, "token-weights", paths["gpt2"], params, context=13, windows=5)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import poskernel_core as pk
-from poskernel_core.statistics.entropy import _entropies
+from poskernel_core.statistics.entropy import entropies
 from tests.analyses.previous_token.test_previous_token import error
 from tests.support import builders, oracles
 from tests.support.truth import truth_of
@@ -35,11 +35,10 @@ def rows_of(*rows):
 
 def test_by_hand():
     """Half and two quarters: 1.5 ln 2; without the half both quarters alike: ln 2; then one: 0."""
-    found = _entropies(rows_of([0.5, 0.25, 0.25]), 0)[0, 0, 0]
-
+    found = entropies(rows_of([0.5, 0.25, 0.25]), 0)[0, 0, 0]
     np.testing.assert_allclose([1.5 * math.log(2), math.log(2), 0], found[:3], atol=1e-7)
     assert (0 == found[3:]).all()
-    late = _entropies(rows_of([0.5, 0.25, 0.25]), 2)[0, 0, 0]
+    late = entropies(rows_of([0.5, 0.25, 0.25]), 2)[0, 0, 0]
     np.testing.assert_allclose([1.5 * math.log(2)] * 3, late[:3], atol=1e-7)
 
 
@@ -47,9 +46,8 @@ def test_by_hand():
 def test_bounds(weights, skip):
     """Between 0 and the logarithm of the number of keys; that of plain loops."""
     row = np.array(weights, dtype=np.float32) / np.sum(weights, dtype=np.float32)
-    found = float(_entropies(rows_of(row), 0)[0, 0, 0, skip])
+    found = float(entropies(rows_of(row), 0)[0, 0, 0, skip])
     keys = len(row) - skip
-
     if keys > 0:
         assert -1e-6 <= found <= math.log(keys) + 1e-6
         assert found == pytest.approx(by_loops(row, skip), abs=1e-5)
@@ -58,7 +56,6 @@ def test_bounds(weights, skip):
 @pytest.mark.parametrize("start", [False, True])
 @pytest.mark.parametrize("name", ["gpt2", "gpt_neo", "mistral"])
 def test_plain_transformers(model_dirs, name, start):
-    """Means and errors over texts of every head, position and skip; a local layer sees fewer."""
     ids = builders.random_ids(TEXTS, CONTEXT, seed=5).numpy()
     gathered = pk.run_pass(
         pk.load(str(model_dirs[name]), device="cpu"), ids, positions=POSITIONS,
@@ -81,7 +78,6 @@ def test_plain_transformers(model_dirs, name, start):
 
 
 def test_blocks_do_not_matter(model_dirs, monkeypatch):
-    """However many rows are shown at a time."""
     from poskernel_core.forward import attention
 
     ids = builders.random_ids(TEXTS, CONTEXT, seed=6).numpy()
@@ -94,7 +90,6 @@ def test_blocks_do_not_matter(model_dirs, monkeypatch):
 
 
 def test_heads_that_look_at_one_key_at_all_or_less_and_less(tmp_path):
-    """A head that looks back, a uniform and a decaying one, as they are built."""
     back, decay = 3, 6.0
     path = builders.look_back(tmp_path / "look_back", back, CONTEXT, decay)
     ids = builders.random_ids(TEXTS, CONTEXT, seed=7).numpy()

@@ -1,1 +1,0 @@
-"""Tests of analyses/head_measures."""

@@ -44,7 +44,6 @@ def answer(question, labels=None, **numbers):
 
 
 def said(*answers):
-    """The verdict that stands on these answers."""
     return verdict(Head({each.analysis: each for each in answers}, 0, 0))
 
 
@@ -142,7 +141,6 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_by_hand(case):
-    """One kind of head each; nothing where nothing may be said."""
     answers, expected = CASES[case]
     found = said(*answers)
     assert expected in found
@@ -152,7 +150,6 @@ def test_by_hand(case):
 
 
 def test_together():
-    """The kind first, then what the head does, then what it certainly does not."""
     found = said(
         kernel(mass=(0.9, 0.01)),
         look_back(1, (0.87, 0.01)),
@@ -167,7 +164,6 @@ def test_together():
 
 
 def test_a_wavelength():
-    """Certain where the strongest pair stands out, else «about»."""
     for second, word in ((0.5, "of 23 tokens"), (0.99, "of about 23 tokens")):
         result = answer("rotary-spectrum", dominant_wavelength=23.0)
         result.values["swing"] = np.array([[[NAN, 1.0, second]]])
@@ -177,7 +173,6 @@ def test_a_wavelength():
 
 @given(st.floats(-2, 2), st.floats(0, 1), st.floats(1, 13), st.floats(-2, 2))
 def test_a_limit_is_passed_by_the_whole_interval(value, error, width, limit):
-    """One of three; neither more error nor fewer groups make a claim of what was none."""
     passes = Number(value, error, width).passes(limit)
     least, most = value - width * error, value + width * error
     assert (passes == "yes") == (least >= limit)
@@ -193,7 +188,6 @@ def test_few_groups_claim_little(groups, expected):
     """Five errors above the limit: enough of all samples (1.96) and ten groups, not of two."""
     found = answer("induction-scores", induction=(0.35, 0.01))
     found.provenance.update(errors="documents", groups=groups)
-
     assert said(found).startswith(expected)
 
 
@@ -204,7 +198,6 @@ def test_a_wavelength_of_few_groups(groups, about):
     result.values["swing"] = np.array([[[1.0, 1.0 - 2.1 * 0.05]]])
     result.errors["swing"] = np.array([[[0.03, 0.04]]])
     result.provenance.update(errors="documents", groups=groups)
-
     assert f"of {about}23 tokens." in said(result)
 
 
@@ -226,14 +219,12 @@ def test_without_an_error_nothing_is_certain():
 
 
 def verdicts(engine, model, context, windows, **params):
-    """The verdicts on all heads of a model."""
     return pk.show(
         "verdicts", str(model), engine=engine, context=context, windows=windows, params=params
     )
 
 
 def test_a_head_made_to_look_back(tmp_path, engine):
-    """It is said of the head that does, of no other; what was left out is named, and not said."""
     path = builders.look_back(tmp_path / "model", 1, 37)
     out = "additivity,contextual-heads,induction-scores,score-variance"
     found = verdicts(engine, path, 37, 5, query=36, leave_out=out)
@@ -257,6 +248,5 @@ def test_a_head_made_to_look_back(tmp_path, engine):
 
 
 def test_nothing_left(engine):
-    """Leaving everything out is refused in a sentence."""
     with pytest.raises(BadRequest, match="Nothing is left to say"):
         verdicts(engine, "demo-attn-2l", 32, 3, leave_out=",".join(ANALYSES))

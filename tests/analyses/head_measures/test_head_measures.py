@@ -23,7 +23,6 @@ pytestmark = pytest.mark.usefixtures("near_worker")
 
 
 def table(engine, model, **params):
-    """All measures of a model over few short windows."""
     return pk.show(
         "head-measures",
         str(model),
@@ -35,21 +34,18 @@ def table(engine, model, **params):
 
 
 def test_ranks_by_hand():
-    """Equal numbers share the better rank; what has no number has no rank."""
     numbers = np.array([[0.5, 2.0, np.nan], [2.0, -1.0, 0.5]])
     np.testing.assert_array_equal(ranks(numbers), [[3, 1, np.nan], [1, 5, 3]])
 
 
 @given(arrays(float, (2, 5), elements=NUMBERS))
 def test_a_rank_counts_the_larger_ones(numbers):
-    """One more than how many heads lie above, by loops."""
     for number, rank in zip(numbers.ravel(), ranks(numbers).ravel(), strict=True):
         larger = sum(other > number for other in numbers.ravel())
         assert np.isnan(rank) if np.isnan(number) else rank == 1 + larger
 
 
 def test_the_table_holds_what_each_question_says(engine):
-    """Every row is the value that the question itself gives, error and unit included."""
     found = table(engine, "demo-attn-2l")
     titles = found.words("measure")
     assert len(set(titles)) == len(titles) > 8
@@ -76,7 +72,6 @@ def test_the_table_holds_what_each_question_says(engine):
 
 
 def test_what_runs_the_model_again_is_asked_for(engine):
-    """Without experiments only statistics; with them their measures as well."""
     few = set(table(engine, "demo-attn-2l").words("question"))
     assert not any(isinstance(ANALYSES[name], Experiment) for name in few)
     more = set(table(engine, "demo-attn-2l", experiments=True).words("question"))
@@ -86,7 +81,6 @@ def test_what_runs_the_model_again_is_asked_for(engine):
 
 
 def test_what_a_model_cannot_have_is_left_out(engine, rotary):
-    """A part of a model lacks what depends on content; a rotary model has wavelengths."""
     part = set(table(engine, "gpt2-small-layer0", experiments=True).words("question"))
     assert "etc" in part
     assert "induction-scores" not in part
@@ -95,7 +89,6 @@ def test_what_a_model_cannot_have_is_left_out(engine, rotary):
 
 
 def test_one_pass_gathers_for_all(tmp_path, monkeypatch):
-    """All statistics of the same windows come from one pass; repeated tokens are other windows."""
     from poskernel_core.passes import runner
     from poskernel_core.storage.statistics import windows_of
 
@@ -126,7 +119,6 @@ def one_of(question, name, layers=2, heads=8, **told):
 
 @pytest.mark.parametrize("name", ["head-measures", "verdicts"])
 def test_biases_and_what_errors_count(name):
-    """Each measure has those of its question; each count is told once, old answers' as well."""
     question = ANALYSES[name]
     sure = one_of("entropy", "entropy", **TOLD)
     bare = replace(one_of("induction-scores", "induction"), biases={})
@@ -141,11 +133,8 @@ def test_biases_and_what_errors_count(name):
 
 
 def test_answers_of_before_have_no_biases():
-    """Nothing is told of any; what errors count is what the question says."""
     question = ANALYSES["head-measures"]
     old = replace(one_of("entropy", "entropy"), biases={})
-
     found = question.compose({"entropy": old}, RUN, question.params())
-
     assert {} == found.biases
     assert ("windows", 0) == (found.error_counts, found.groups)

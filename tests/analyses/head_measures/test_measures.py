@@ -60,7 +60,6 @@ def grid_colours(measure: Measure, result: Result) -> list[str]:
 
 @EVERY
 def test_the_question_exists_and_is_explained(measure) -> None:
-    """One can read what it is: a formula of the definitions and its source."""
     method = method_of(measure.question.name)
     words = measure.words()
     assert isinstance(ANALYSES[measure.question.name], measure.question)
@@ -85,7 +84,6 @@ def test_titles_units_and_places_differ() -> None:
 @pytest.mark.slow
 @EACH
 def test_every_head_has_a_number_and_its_colour(measure, found) -> None:
-    """A finite number a head with a unit, several colours, and a legend."""
     result = found(measure)
     values = result.values[measure.declared.value].astype(float)
     assert ((LAYERS, HEADS), ("layer", "head")) == (
@@ -104,7 +102,6 @@ def test_every_head_has_a_number_and_its_colour(measure, found) -> None:
 @pytest.mark.slow
 @EACH
 def test_equal_numbers_have_equal_colours_in_order(measure, found) -> None:
-    """Colours tell numbers apart as the legend says: rank by number is rank along the legend."""
     result = found(measure)
     values = result.values[measure.declared.value].astype(float)
     bar = [colour for colour, _ in measure.shade(result, values).legend]
@@ -133,7 +130,6 @@ def test_the_numbers_are_those_of_the_analyses(selection, found) -> None:
 
 
 def test_a_head_without_a_number_is_grey() -> None:
-    """It alone."""
     result, measure = made_contextual.heads(), MEASURES["CV of the softmax denominator"]
     result.values["denominator_cv"][1, 2] = np.nan
     colours = grid_colours(measure, result)
@@ -142,7 +138,6 @@ def test_a_head_without_a_number_is_grey() -> None:
 
 
 def test_groups_have_the_colours_of_their_names() -> None:
-    """Codes of the result, labels of the legend."""
     result, measure = made_contextual.heads(), MEASURES["behaviour group"]
     named = {text: colour for colour, text in measure.shade(
         result, result.values[measure.declared.value].astype(float)).legend if text}  # fmt: skip
@@ -151,7 +146,6 @@ def test_groups_have_the_colours_of_their_names() -> None:
 
 
 def test_sight_is_a_measure_where_layers_differ(model_dirs):
-    """Only models with windows have it, and it is what their layers see."""
     sight = MEASURES["visible keys"]
     assert not sight.fits(GEOMETRY)
     geometry = catalog.locate(str(model_dirs["gpt_neo"])).geometry

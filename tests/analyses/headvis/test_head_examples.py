@@ -9,7 +9,7 @@ import torch
 
 import poskernel_core as pk
 from poskernel_core.analyses.base import Subject
-from poskernel_core.analyses.headvis.experiment import TOP, _Kept, _Largest, head_examples
+from poskernel_core.analyses.headvis.experiment import TOP, Kept, Largest, head_examples
 from poskernel_core.analyses.headvis.spec import HeadExamplesParams
 from poskernel_core.analyses.headvis.tree import folder_of, tree
 from poskernel_core.cli import main as cli
@@ -24,7 +24,6 @@ TEXTS, CONTEXT = 23, 19
 
 
 def examples(path, ids, batch=None, **params):
-    """The examples of a model over token ids."""
     model = pk.load(str(path), device="cpu")
     words = {number: f"w{number}" for number in range(1000)}
     subject = Subject(model, ids, [], lambda some: [words[n] for n in some], False, batch=batch)
@@ -33,7 +32,7 @@ def examples(path, ids, batch=None, **params):
 
 def test_by_hand():
     """Rows (1), (0.6, 0.4), (0.2, 0.5, 0.3) in two blocks: 0.5, and the keys of each row."""
-    seen = _Largest(3, True)
+    seen = Largest(3, True)
     batch = Batch(torch.zeros(1, 3, dtype=torch.long), range(1))
     for first, rows in ((0, [[1, 0], [0.6, 0.4]]), (2, [[0.2, 0.5, 0.3]])):
         seen.pattern(PatternBlock(0, first, 0, torch.tensor(rows)[None, None]), batch)
@@ -47,17 +46,15 @@ def test_by_hand():
 
 def test_only_the_first_key_is_attended():
     """Nothing but key 0: the largest attention that counts is 0, the top key is key 0."""
-    seen = _Largest(2, True)
+    seen = Largest(2, True)
     batch = Batch(torch.zeros(1, 2, dtype=torch.long), range(1))
     seen.pattern(PatternBlock(0, 0, 0, torch.tensor([[[[1.0, 0], [1, 0]]]])), batch)
-
     assert 0 == float(seen.largest[0])
     assert 0 == int(seen.top[0][1][0, 0, 1, 0])
 
 
 @pytest.mark.parametrize("name", ["gpt2", "mistral"])
 def test_plain_transformers(model_dirs, name):
-    """What is kept of each text is what transformers computes, the last interval the largest."""
     ids = builders.random_ids(TEXTS, CONTEXT, seed=2).numpy()
     sizes = {"intervals": 3, "per_interval": 2, "in_last": 4}
     found = examples(model_dirs[name], ids, batch=5, **sizes)
@@ -98,7 +95,7 @@ def test_plain_transformers(model_dirs, name):
 def test_texts_are_drawn_evenly():
     """Of 40 texts in the first interval each is kept about as often, over many heads."""
     params = HeadExamplesParams(intervals=2, per_interval=4, in_last=1)
-    kept = _Kept((1, 500), 1, params, np.full((1, 500, 1), 0.5))
+    kept = Kept((1, 500), 1, params, np.full((1, 500, 1), 0.5))
     top = torch.zeros(500, 1, TOP), torch.zeros(500, 1, TOP, dtype=torch.long)
     for number in range(40):
         kept.add(0, number, np.full(500, 0.25), top)
@@ -111,10 +108,8 @@ def test_texts_are_drawn_evenly():
 
 
 def test_batches_do_not_matter(model_dirs):
-    """However many texts are read at a time, the same ones are kept."""
     ids = builders.random_ids(TEXTS, CONTEXT, seed=4).numpy()
     one, five = (examples(model_dirs["gpt2"], ids, batch=size) for size in (1, 5))
-
     for name in ("example_text", "interval", "top_key", "token"):
         assert (one.values[name] == five.values[name]).mean() > 0.999
 
@@ -134,9 +129,8 @@ def test_sizes_do_not_grow(model_dirs):
 
 
 def test_too_large():
-    """Examples that would take more than a gigabyte are refused, with what to do."""
     with pytest.raises(BadRequest, match=r"4 x 1000 heads would take 6.3 GB: choose a shorter"):
-        _Kept((4, 1000), 2**15, HeadExamplesParams(intervals=1, in_last=1), np.zeros((4, 1000, 0)))
+        Kept((4, 1000), 2**15, HeadExamplesParams(intervals=1, in_last=1), np.zeros((4, 1000, 0)))
 
 
 def test_known_head(tmp_path):
@@ -144,7 +138,6 @@ def test_known_head(tmp_path):
     path = builders.look_back(tmp_path / "look_back", 3, 23, 6.0)
     found = examples(path, builders.random_ids(9, 23, seed=5).numpy(), intervals=1, in_last=3)
     keys = found.values["top_key"][0, 0, :, :, 0]
-
     assert (keys[:, 3:] == np.arange(3, 23) - 3).all()
     assert (found.values["max_activation"][0, 0] > 0.999).all()
 
@@ -198,7 +191,6 @@ def _declared(name):
 
 
 def test_the_files_by_hand():
-    """Every number of a made-up run, rounded to four decimals; what is no number is null."""
     results = made(1 / 3)
     files = dict(tree(*results))
 
@@ -240,7 +232,6 @@ def test_the_files_by_hand():
 @pytest.mark.slow
 @pytest.mark.usefixtures("near_worker")
 def test_the_command(model_dirs, tmp_path, monkeypatch, capsys):
-    """`export --headvis` writes the metrics that Python computes, and a file for every head."""
     monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path / "cache"))
     ids = builders.random_ids(7, 29, seed=6).numpy()
     np.save(tmp_path / "tokens.npy", ids)
@@ -281,6 +272,5 @@ def test_the_command(model_dirs, tmp_path, monkeypatch, capsys):
     ],
 )
 def test_bad_commands(given, words, capsys):
-    """One sentence each, before anything is computed."""
     assert 2 == cli.main(["export", "demo-gpt2", *given])
     assert words in capsys.readouterr().err

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import poskernel_core as pk
-from poskernel_core.analyses.headvis.spec import _metrics
+from poskernel_core.analyses.headvis.spec import metrics
 from poskernel_core.forward.attention import PatternBlock
 from poskernel_core.forward.observers import Batch
 from poskernel_core.models.geometry import Geometry
@@ -23,7 +23,6 @@ GRAINS = 4e-6  # sums of a text are rounded to multiples of 2^-16
 
 
 def gathered(path, ids, **more):
-    """The metrics of a model over token ids, as a result."""
     found = pk.run_pass(pk.load(str(path), device="cpu"), ids, gather=("headvis",), **more)
     return pk.analyse("headvis", found)
 
@@ -50,7 +49,7 @@ def seen(pattern, tokens, block=None):
         sums.append({name: total.numpy() for name, total in statistic.sums.items()})
     found = statistic.finish(sums, sizes, texts)
     return [float(each[0, 0]) for each in
-            _metrics(found["headvis"], found["headvis_repeats"], length)]  # fmt: skip
+            metrics(found["headvis"], found["headvis_repeats"], length)]  # fmt: skip
 
 
 @pytest.mark.parametrize("block", [1, 2, 3])
@@ -74,9 +73,7 @@ def test_by_hand(block):
 
 
 def test_little_attention_is_no_induction():
-    """What is below a hundredth counts as none, text by text and key by key."""
     rows = [[1, 0, 0], [0.995, 0.005, 0], [0.5, 0.25, 0.25]]
-
     assert 0 == seen([rows], [[4, 4, 2]])[-1]
     assert 0.25 == seen([rows], [[4, 4, 4]])[-1]  # (0 of query 1, 1/4 + 1/4 of query 2) / 2
 
@@ -115,8 +112,7 @@ def test_plain_transformers(model_dirs, name):
             expected = oracles_headvis.metrics(texts, ids.tolist())
             left = [
                 oracles_headvis.metrics(
-                    texts[:group] + texts[group + 1 :],
-                    np.delete(ids, group, axis=0).tolist(),
+                    texts[:group] + texts[group + 1 :], np.delete(ids, group, axis=0).tolist()
                 )
                 for group in range(10)
             ]
@@ -130,7 +126,6 @@ def test_plain_transformers(model_dirs, name):
 
 
 def test_blocks_and_batches_do_not_matter(model_dirs, monkeypatch):
-    """However many rows are shown at a time, and however many texts are read at a time."""
     from poskernel_core.forward import attention
 
     ids = builders.random_ids(TEXTS, CONTEXT, seed=7).numpy()

@@ -11,6 +11,7 @@ from poskernel_core.analyses.helix.formulas import STREAM_SUMS, far_out
 from poskernel_core.data.made import repeated_windows
 from tests.support import builders
 from tests.support import oracles_positions as op
+from tests.support import passes as small
 from tests.support.truth import truth_of
 
 T, THETA, TOKENS = 53, 20.0, 5
@@ -26,15 +27,7 @@ ROWS = {
 
 
 def gather(path, windows, start_token=False, batch=None):
-    """A pass of the helix's statistics."""
-    return pk.run_pass(
-        pk.load(str(path), device="cpu"),
-        windows,
-        positions=(windows.shape[1] - 1,),
-        start_token=start_token,
-        gather=STREAM_SUMS,
-        batch=batch,
-    )
+    return small.gather(path, windows, start_token, STREAM_SUMS, batch)
 
 
 def test_positions_far_from_all_others():
@@ -53,44 +46,36 @@ def same_up_to_sign(found, expected, atol):
 
 @pytest.fixture(scope="module")
 def helix_path(tmp_path_factory):
-    """Directory of the model whose positions lie on a helix."""
     return builders.helix(tmp_path_factory.mktemp("helix") / "m")
 
 
 @pytest.fixture(scope="module")
 def constructed(helix_path):
-    """A pass of it over repeated tokens."""
     return gather(helix_path, repeated_windows(293, context=T, windows=TOKENS, avoid=0))
 
 
 @pytest.fixture(scope="module")
 def helix(constructed):
-    """The helix of that model."""
     return pk.analyse("helix", constructed, tokens=TOKENS)
 
 
 @pytest.fixture(scope="module")
 def repeated():
-    """Windows of one repeated token each."""
     return repeated_windows(293, context=CONTEXT, windows=TOKENS, avoid=0, seed=7)
 
 
 @pytest.fixture(scope="module")
 def passes(model_dirs, repeated):
-    """A pass over repeated tokens of every random model with learned positions."""
     return {name: gather(model_dirs[name], repeated) for name in LEARNED}
 
 
 def extended(path, windows, first=0):
-    """Each layer's `X` by plain transformers and the oracle."""
     residuals = truth_of(path, windows).residuals
     return [op.extended_positions(layer[:, first:].tolist()) for layer in residuals]
 
 
 def test_explained_variance_of_a_helix(helix):
-    """Four components in each layer, of the shares known on paper."""
     expected = [*builders.helix_truth(), *[0.0] * 6]
-
     for shares in helix.values["explained_variance"]:
         np.testing.assert_allclose(shares, expected, atol=1e-6)
 
@@ -98,7 +83,6 @@ def test_explained_variance_of_a_helix(helix):
 def test_angles_of_a_helix(helix):
     """Layer 0 is turned against the others by 20 degrees along every direction."""
     angles = helix.values["angles_residual"]
-
     assert (3, 3, 3) == angles.shape
     expected = THETA * np.array([[0, 1, 1], [1, 0, 0], [1, 0, 0]])
     np.testing.assert_allclose(angles, np.repeat(expected[..., None], 3, -1), atol=1e-2)
@@ -106,9 +90,7 @@ def test_angles_of_a_helix(helix):
 
 @pytest.mark.parametrize("k", [1, 2, 4])
 def test_angles_of_other_subspaces(constructed, k):
-    """`theta` for any number of directions."""
     angles = pk.analyse("helix", constructed, subspace=k).values["angles_residual"]
-
     np.testing.assert_allclose(angles[0, 1], [THETA] * k, atol=1e-2)
     np.testing.assert_allclose(angles[1, 2], [0] * k, atol=1e-2)
 
@@ -118,14 +100,12 @@ def test_projection_is_a_curve_of_the_helix(helix):
     rows = op.centred(builders.helix_coordinates())
     components = op.pca(rows, 3)[1]
     points = np.sqrt(2) * np.array([[np.dot(row, c) for c in components] for row in rows])
-
     for layer, factor in enumerate((1, 1 / math.cos(math.radians(THETA)), None)):
         factor = factor or 1 / math.cos(math.radians(THETA))
         same_up_to_sign(helix.values["projection"][layer], factor * points, atol=1e-4)
 
 
 def test_projection_draws_the_circle(helix):
-    """Seen along its axis it is a circle: cosine and sine are linear in the three components."""
     coordinates = np.array(builders.helix_coordinates())
     for points in helix.values["projection"]:
         design = np.column_stack([points, np.ones(T)])
@@ -137,12 +117,10 @@ def test_projection_draws_the_circle(helix):
 
 
 def test_no_token_matters_to_a_helix(helix):
-    """The spread over tokens is that of rounding."""
     np.testing.assert_allclose(helix.values["token_spread"], 0, atol=1e-3)
 
 
 def test_signs_agree_from_layer_to_layer(helix):
-    """A slider that morphs between the layers does not flip an axis; nor do the overlays."""
     values = helix.values
     for name in ("projection", "on_embedding", "joint"):
         overlap = (values[name][1:] * values[name][:-1]).sum(axis=1)
@@ -199,7 +177,6 @@ def test_against_the_oracles(model_dirs, passes, repeated, leave_out):
 
 @pytest.mark.parametrize("name", ["gpt2", "helix"])
 def test_angles_in_position_space(model_dirs, helix_path, name):
-    """Of the uncentred `W_pos`, and of each later layer's input after its norm."""
     path = helix_path if name == "helix" else model_dirs[name]
     windows = repeated_windows(293, context=CONTEXT, windows=TOKENS, avoid=0, seed=3)
     model, seen = builders.hf_eager_model(path), []
@@ -224,9 +201,7 @@ def test_angles_in_position_space(model_dirs, helix_path, name):
 def test_spread_over_tokens(model_dirs, passes, repeated, name, first):
     """The oracle's, over all positions; at layer 0 the token does not matter."""
     residuals = truth_of(model_dirs[name], repeated).residuals
-
     found = pk.analyse("helix", passes[name], leave_out=first).values["token_spread"]
-
     expected = [op.token_spread(layer.tolist()) for layer in residuals]
     np.testing.assert_allclose(found[1:], expected[1:], rtol=1e-3)
     assert found[0] < 2e-3
@@ -234,7 +209,6 @@ def test_spread_over_tokens(model_dirs, passes, repeated, name, first):
 
 
 def test_batches_do_not_matter(model_dirs, passes, repeated):
-    """The same numbers from windows read one or three at a time."""
     for batch in (1, 3):
         other = gather(model_dirs["gpt2"], repeated, batch=batch)
         for name, array in passes["gpt2"].arrays.items():

@@ -22,7 +22,6 @@ ROTARY = ("llama", "mistral", "qwen2", "qwen3", "gpt_neox")
 
 
 def test_repeated_run():
-    """The corpus, the start token and the number of texts of the page do not matter to it."""
     one, other = (
         RunSpec(
             model=ModelSpec(name="m", fingerprint="f"),
@@ -51,7 +50,6 @@ def test_repeated_run():
 
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
 def test_over_texts(model_dirs, name):
-    """The mean stream of texts, without the start token's position; rotary models have one too."""
     windows = builders.random_ids(TOKENS, CONTEXT, seed=5).numpy()
     windows[:, 0] = builders.START
 
@@ -66,19 +64,15 @@ def test_over_texts(model_dirs, name):
 
 @pytest.mark.parametrize("name", ROTARY)
 def test_no_helix_of_repeated_tokens_for_rotary_positions(model_dirs, name):
-    """Refused in one sentence that says why and what to do."""
     located = catalog.locate(str(model_dirs[name]))
     run = repeated_run(describe_run(str(model_dirs[name]), context=CONTEXT), TOKENS)
-
     with pytest.raises(BadRequest, match="choose a model with learned positions") as caught:
         prepare(run, Execution(device="cpu"), located, load_tokenizer(located))
-
     assert "rotary" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_windows_of_the_settled_run(model_dirs):
-    """One token each, all different, none the start token, of the whole context."""
     located = catalog.locate(str(model_dirs["gpt2"]))
     run = describe_run(str(model_dirs["gpt2"]), corpus=CorpusSpec(name="bible"), context=CONTEXT)
 

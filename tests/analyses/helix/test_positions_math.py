@@ -30,13 +30,11 @@ FIRST = [(0, False, 0), (0, True, 1), (1, True, 1), (3, True, 3), (7, False, 7)]
 
 
 def draw(seed, *shape, stretch=True):
-    """Normal numbers from a seed; the columns' sizes fall by half, so that components differ."""
     rows = np.random.default_rng(seed).standard_normal(shape)
     return rows * 2.0 ** -np.arange(shape[-1]) if stretch else rows
 
 
 def turned(seed, size):
-    """A random orthogonal matrix."""
     return np.linalg.qr(draw(seed, size, size, stretch=False))[0]
 
 
@@ -50,9 +48,7 @@ def same_up_to_sign(found, expected):
 def test_pca_by_hand():
     """Variances 8 and 2 along axes turned by 45 degrees; a third component has nothing left."""
     rows = np.array([[2.0, 2.0, 0.0], [-2.0, -2.0, 0.0], [1.0, -1.0, 0.0], [-1.0, 1.0, 0.0]])
-
     components, shares = maths.principal(rows, 3)
-
     np.testing.assert_allclose(shares, [0.8, 0.2, 0.0], atol=1e-12)
     same_up_to_sign(components, np.array([[1, 1, 0], [1, -1, 0], [0, 0, 2**0.5]]) / 2**0.5)
 
@@ -60,23 +56,17 @@ def test_pca_by_hand():
 @few
 @given(SEEDS, st.sampled_from([(POS, MODEL), (MODEL, POS), (5, 3)]))
 def test_pca(seed, shape):
-    """Shares and components are the oracle's, whichever of the axes is the longer one."""
     rows = maths.centred(draw(seed, *shape))
     np.testing.assert_allclose(rows, op.centred(draw(seed, *shape).tolist()), atol=1e-12)
-
     components, shares = maths.principal(rows, 2)
-
     expected, directions = op.pca(rows.tolist(), 2)
     np.testing.assert_allclose(shares, expected, atol=1e-9)
     same_up_to_sign(components, directions)
 
 
 def test_more_components_than_dimensions():
-    """Beyond what there is, components are zero, and so are their shares."""
     rows = maths.centred(draw(3, POS, 2))
-
     components, shares = maths.principal(rows, 5)
-
     assert ((5, 2), (5,)) == (components.shape, shares.shape)
     np.testing.assert_allclose(components @ components.T, np.diag([1, 1, 0, 0, 0]), atol=1e-12)
     assert 1 == pytest.approx(shares[:2].sum())
@@ -86,7 +76,6 @@ def test_more_components_than_dimensions():
 def test_nothing_varies():
     """Equal rows have no variance to share out: 0, not NaN."""
     _, shares = maths.principal(maths.centred(np.full((POS, MODEL), 3.7)), 3)
-
     assert [0, 0, 0] == shares.tolist()
 
 
@@ -94,7 +83,6 @@ def test_angles_by_hand():
     """Two planes that share a line and are at 30 degrees across it; a line against a plane."""
     a = np.array([[3.0, 0.0, 0.0], [0.0, 2.0, 0.0]]).T
     b = np.array([[3.0, 0.0, 0.0], [0.0, 3**0.5, 1.0]]).T
-
     np.testing.assert_allclose(maths.canonical_angles(a, b), [0.0, 30.0], atol=1e-6)
     np.testing.assert_allclose(maths.canonical_angles(a[:, :1], b[:, 1:]), [90.0], atol=1e-6)
 
@@ -118,10 +106,8 @@ def test_angles_of_the_stream(seed):
 @few
 @given(SEEDS)
 def test_angles_in_position_space(seed):
-    """Of the top-k left singular vectors of rows as they are, whatever the two models' widths."""
     a, b = draw(seed, POS, MODEL) + 0.3, draw(seed + 1, POS, 5)
     left, other = maths.left_directions(a, K), maths.left_directions(b, K)
-
     np.testing.assert_allclose(left.T @ left, np.eye(K), atol=1e-9)
     expected = op.canonical_angles_left(a.tolist(), b.tolist(), K)
     np.testing.assert_allclose(maths.canonical_angles(left, other), expected, atol=1e-4)
@@ -130,7 +116,6 @@ def test_angles_in_position_space(seed):
 @few
 @given(SEEDS)
 def test_a_turned_stream(seed):
-    """Turning the residual space changes neither shares nor angles, nor position space."""
     a, b = (maths.centred(draw(seed + j, POS, MODEL)) for j in range(2))
     turn = turned(seed + 2, MODEL)
 
@@ -153,7 +138,6 @@ def test_a_turned_stream(seed):
 def test_group_means_by_hand(size, expected):
     """Groups begin at position 0; the last one is smaller where they do not come out even."""
     rows = np.array([0.0, 2.0, 4.0, 6.0, 9.0])[:, None]
-
     assert expected == pytest.approx(maths.group_means(rows, size)[:, 0].tolist())
 
 
@@ -162,9 +146,7 @@ def test_group_means_by_hand(size, expected):
 def test_group_means(seed, size):
     """The oracle's; groups of 1 change nothing, one large group is the mean of all."""
     rows = draw(seed, POS, MODEL)
-
     found = maths.group_means(rows, size)
-
     np.testing.assert_allclose(found, op.group_means(rows.tolist(), size), atol=1e-12)
     np.testing.assert_array_equal(maths.group_means(rows, 1), rows)
     for large in (POS, POS + size):
@@ -174,9 +156,7 @@ def test_group_means(seed, size):
 @few
 @given(SEEDS, st.sampled_from([0.5, 1.0, 2.3]))
 def test_far_share(seed, far):
-    """Share of entries beyond a multiple of their rms; size does not matter."""
     rows = draw(seed, POS, MODEL)
-
     assert op.far_share(rows.tolist(), far) == maths.far_share(rows, far)
     assert maths.far_share(rows, far) == maths.far_share(1024 * rows, far)
 
@@ -184,14 +164,12 @@ def test_far_share(seed, far):
 def test_far_share_by_hand():
     """One entry of four is beyond 1.5 rms; exactly twice the rms is not beyond it."""
     rows = np.array([[0.0, 0.0], [0.0, -4.0]])
-
     assert 0.25 == maths.far_share(rows, 1.5)
     assert 0 == maths.far_share(rows, 2.0)
 
 
 @pytest.mark.parametrize(("leave_out", "start_token", "expected"), FIRST)
 def test_first_position(leave_out, start_token, expected):
-    """A start token never counts, and more are left out where it is asked for."""
     assert expected == maths.first_position(POS, start_token, leave_out)
     with pytest.raises(BadRequest, match="fewer than 4 positions"):
         maths.first_position(expected + 3, start_token, leave_out)
@@ -201,7 +179,6 @@ def test_first_position(leave_out, start_token, expected):
 @pytest.mark.parametrize("length", [2, 3, 13, 41])
 @pytest.mark.parametrize("kv", [1, 2, 6])
 def test_position_profile(start, length, kv):
-    """The oracle's for every query head of its key head, NaN where no pair of positions is."""
     queries, keys = draw(5, 6, length, 5, stretch=False), draw(6, kv, length, 5, stretch=False)
 
     found = bands.position_profile(queries.astype(np.float32), keys.astype(np.float32), 0.37, start)
@@ -216,7 +193,6 @@ def test_position_profile(start, length, kv):
 @few
 @given(SEEDS)
 def test_contrasts(seed):
-    """The oracle's; a straight line has none."""
     profiles = draw(seed, 2, 3, 2 * BAND + 1, stretch=False)
 
     found = np.stack(bands.contrasts(profiles), axis=-1)

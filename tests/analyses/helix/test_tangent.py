@@ -18,6 +18,7 @@ from tests.support import builders
 from tests.support import oracles_positions as op
 from tests.support.oracles import dot, mean
 from tests.support.oracles_groups import error_and_bias
+from tests.support.passes import gather
 
 T, W = 53, 2 * math.pi * 5 / 53
 TEXTS, CONTEXT = 5, 37
@@ -27,32 +28,19 @@ GATHER = ("keys", "residuals", "scores")
 QUERIES = pytest.mark.parametrize("n", [1, 14, 26, 43, 51])
 
 
-def gather(path, windows, start_token, what=GATHER):
-    """A pass of what the tangent picture needs."""
-    return pk.run_pass(
-        pk.load(str(path), device="cpu"),
-        windows,
-        positions=(windows.shape[1] - 1,),
-        start_token=start_token,
-        gather=what,
-    )
-
-
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
-    """Directory of the model whose positions lie on a helix."""
     return builders.helix(tmp_path_factory.mktemp("tangent") / "m")
 
 
 @pytest.fixture(scope="module")
 def constructed(path):
     """A pass of it over texts of one token each, whose mean stream is the helix itself."""
-    return gather(path, repeated_windows(293, context=T, windows=TEXTS, avoid=0), False)
+    return gather(path, repeated_windows(293, context=T, windows=TEXTS, avoid=0), False, GATHER)
 
 
 @pytest.fixture(scope="module")
 def windows():
-    """Texts with a start token."""
     ids = builders.random_ids(TEXTS, CONTEXT, seed=5).numpy()
     ids[:, 0] = builders.START
     return ids
@@ -60,17 +48,17 @@ def windows():
 
 @pytest.fixture(scope="module")
 def passes(model_dirs, windows):
-    """Passes of random models, learned and rotary, over them."""
-    return {name: gather(model_dirs[name], windows, True) for name in ("gpt2", "gpt_neo", "llama")}
+    return {
+        name: gather(model_dirs[name], windows, True, GATHER)
+        for name in ("gpt2", "gpt_neo", "llama")
+    }
 
 
 def cross(a, b):
-    """Cross product."""
     return [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]]
 
 
 def unit(a):
-    """Vector of length 1."""
     return [x / math.sqrt(dot(a, a)) for x in a]
 
 
@@ -139,7 +127,6 @@ def test_tangent_and_radius_in_the_middle(constructed):
     """Where the rise is 0, a tangent reader's share is what the circle has of the tangent."""
     values = pk.analyse("tangent", constructed, query=26).values
     turn, rise = 2 * math.sin(W), 2 / 26
-
     circle = turn**2 / (turn**2 + rise**2)
     assert circle == pytest.approx(float(values["tangent_share"][0, 0]), abs=1e-4)
     assert 1 == pytest.approx(float(values["radial_share"][0, 1]), abs=0.005)
@@ -148,7 +135,6 @@ def test_tangent_and_radius_in_the_middle(constructed):
 def test_heads_that_read_nothing(constructed):
     """Scores that are 0 everywhere have parts 0, and no shares: NaN, without a warning."""
     values = pk.analyse("tangent", constructed, query=26).values
-
     for name in PARTS:
         np.testing.assert_allclose(np.nan_to_num(values[name][1:]), 0, atol=1e-9)
     for name in (*SHARES, "helix_fit"):
@@ -159,7 +145,6 @@ def test_heads_that_read_nothing(constructed):
 @pytest.mark.parametrize("name", ["gpt2", "gpt_neo", "llama"])
 @pytest.mark.parametrize(("n", "leave_out"), [(2, 0), (17, 5), (CONTEXT - 2, 3)])
 def test_random_models(passes, name, n, leave_out):
-    """Every head's parts and shares, with its own key head, behind the start token."""
     result = pk.analyse("tangent", passes[name], query=n, leave_out=leave_out)
     first = max(leave_out, 1)
 
@@ -198,12 +183,11 @@ def test_parts_add_up(passes, name, n):
 
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
 def test_errors(passes, model_dirs, windows, name):
-    """Each text is left out of queries, keys and scores, and read along the helix of all texts."""
     result = pk.analyse("tangent", passes[name], query=17)
     residuals = passes[name].arrays["mean_residuals"]
     without = []
     for text in range(TEXTS):
-        left = gather(model_dirs[name], np.delete(windows, text, axis=0), True)
+        left = gather(model_dirs[name], np.delete(windows, text, axis=0), True, GATHER)
         arrays = {**left.arrays, "mean_residuals": residuals}
         without.append(pk.analyse("tangent", replace(left, parts={"keys": arrays}), query=17))
 
@@ -218,7 +202,6 @@ def test_errors(passes, model_dirs, windows, name):
 
 @pytest.mark.parametrize("reach", [3, BAND])
 def test_the_figure_has_the_past_on_the_right(passes, reach):
-    """Each value stands at its own offset k = n - i: that of key n - k, and not of n + k."""
     one = pk.analyse("tangent", passes["gpt2"], query=17).select(layer=1, head=2)
     figure = tangents_figure(one, "", reach)
     drawn = next(trace for trace in figure.data if trace.name == "position only")
@@ -233,8 +216,7 @@ def test_the_figure_has_the_past_on_the_right(passes, reach):
 
 
 def test_helix_of_repeated_tokens(path, constructed):
-    """The curve can come from prompts of one repeated token, whatever the texts."""
-    texts = gather(path, builders.random_ids(TEXTS, T).numpy(), False)
+    texts = gather(path, builders.random_ids(TEXTS, T).numpy(), False, GATHER)
     params = TangentParams(query=17, helix_from="repeated", tokens=TEXTS)
 
     result = Tangent().compute(
@@ -249,7 +231,6 @@ def test_helix_of_repeated_tokens(path, constructed):
 
 
 def test_helix_of_repeated_tokens_is_the_one_used(passes, model_dirs):
-    """In a random model the two curves differ."""
     windows = repeated_windows(293, context=CONTEXT, windows=TEXTS, avoid=0)
     stream = gather(model_dirs["gpt2"], windows, False, STREAM_SUMS)
     params = TangentParams(query=17, helix_from="repeated", tokens=TEXTS)
@@ -278,16 +259,12 @@ def test_helix_of_repeated_tokens_is_the_one_used(passes, model_dirs):
     ],
 )
 def test_bad_query_positions(passes, n, leave_out, words):
-    """A tangent needs a position on both sides, in the helix."""
     with pytest.raises(BadRequest, match=words) as caught:
         pk.analyse("tangent", passes["gpt2"], query=n, leave_out=leave_out)
-
     assert "\n" not in str(caught.value)
 
 
 def test_context_too_short(model_dirs):
-    """Three positions and a start token draw no helix."""
     windows = builders.random_ids(2, 4).numpy()
-
     with pytest.raises(BadRequest, match="fewer than 4 positions"):
-        pk.analyse("tangent", gather(model_dirs["gpt2"], windows, True), query=2)
+        pk.analyse("tangent", gather(model_dirs["gpt2"], windows, True, GATHER), query=2)

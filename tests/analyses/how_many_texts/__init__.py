@@ -1,1 +1,0 @@
-"""Tests of analyses/how_many_texts."""

@@ -16,7 +16,6 @@ WINDOWS, CONTEXT, QUERY = 37, 23, 19
 
 @pytest.fixture(scope="module")
 def gathered(model_dirs):
-    """A pass over windows of which thirty are read, three a group."""
     ids = builders.random_ids(WINDOWS, CONTEXT, seed=3).numpy()
     model = pk.load(str(model_dirs["gpt2"]), device="cpu")
     gather = ("keys", "queries", "patterns", "sinks")
@@ -24,7 +23,6 @@ def gathered(model_dirs):
 
 
 def answer(gathered, **params):
-    """The answer at the query position of this module."""
     return pk.analyse("how-many-texts", gathered, query=QUERY, **params)
 
 
@@ -36,7 +34,6 @@ def group_means(gathered, layer, head):
 
 
 def test_errors_of_fewer_groups_against_loops(gathered):
-    """Two, five and ten groups: the standard error of a mean, roots of mean squares over sets."""
     found = answer(gathered, measure="attention sink", wanted=0.01)
     assert [6, 15, 30] == found.coordinates["subset"].tolist()
     for layer in range(found.values["law"].shape[0]):
@@ -64,7 +61,6 @@ def test_errors_of_fewer_groups_against_loops(gathered):
 
 
 def test_the_last_error_is_that_of_the_measure(gathered):
-    """All groups together have the error that the measure itself is told with."""
     found = answer(gathered)
     etc = pk.analyse("etc", gathered).select(query=QUERY)
     np.testing.assert_allclose(etc.errors["etc"], found.values["error"][-1], rtol=1e-9)
@@ -74,7 +70,6 @@ def test_the_last_error_is_that_of_the_measure(gathered):
 
 
 def test_four_times_as_many_windows_halve_the_error(gathered):
-    """A wanted error half as large takes four times the windows, but for rounding up."""
     one, half = (answer(gathered, wanted=wanted).values["enough"] for wanted in (1e-3, 5e-4))
     assert np.all(np.abs(half - 4 * one) <= 4)
 
@@ -88,7 +83,6 @@ def test_four_times_as_many_windows_halve_the_error(gathered):
     ],
 )
 def test_what_has_no_answer_is_refused(gathered, params, sentence):
-    """A kind, a measure for which the model runs again, no error at all."""
     with pytest.raises(BadRequest, match=sentence):
         answer(gathered, **params)
 
@@ -103,7 +97,6 @@ def test_few_windows_are_refused(model_dirs):
 
 
 def test_figures(gathered):
-    """A map of all heads, whose hover tells the windows; the law of one head with three marks."""
     found = answer(gathered)
     heat = figure_of(found)
     enough = found.values["enough"]

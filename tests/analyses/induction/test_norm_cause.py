@@ -46,7 +46,6 @@ def over_rows(result, name, *place):
 
 @pytest.mark.parametrize("run", [0, 1])
 def test_both_runs(found, run):
-    """Means over rows of what the two experiments give, with errors of independent rows."""
     cause, (recency, rows) = found[0], found[1][run]
     layer, head = 1, 3
     expected = {
@@ -123,7 +122,6 @@ def last_slopes(path, ids, edits):
 
 
 def test_changes(model_dirs, monkeypatch):
-    """Every change and its error is that of the differences of each sequence, by plain loops."""
     monkeypatch.setattr("poskernel_core.analyses.random_tokens.experiment.sampled.MEASURED", 4)
     path = model_dirs["gpt2"]
     params = PAIRS | {"samples": 4, "random_length": 17, "trend_from": 1}
@@ -141,7 +139,6 @@ def test_errors_of_paired_numbers():
     """Two sequences of 1 and 3 become 2 and 5: changes of 1 and 2, 1.5 with an error of 0.5."""
     moments = Moments()
     moments.add(paired(torch.tensor([1.0, 3.0]), torch.tensor([2.0, 5.0])))
-
     np.testing.assert_allclose([2.0, 3.5, 1.5], moments.mean)
     np.testing.assert_allclose([1.0, 1.5, 0.5], moments.error)
 
@@ -151,17 +148,14 @@ def test_a_recency_that_is_not_the_norms(tmp_path):
     """A head that prefers recent tokens by a slope in its scores does so whatever the norms."""
     path = builders.induction(tmp_path / "model", slope=0.4)
     cause = perform(NormCause, subject_of(path), samples=40, length=13, random_length=17)
-
     flat = cause.values["attention_advantage"][1, 1, 0]
     assert flat > 10 * cause.errors["attention_advantage"][1, 1, 0]
     assert cause.values["attention_rise"][1, 1, 0] > 0
 
 
 def test_one_row_is_refused(model_dirs):
-    """A rise needs two rows: one sentence."""
     run = describe_run(str(model_dirs["gpt2"]))
     params = NormCause.params(length=7, first=2)
-
     with pytest.raises(BadRequest, match="two rows or more"):
         NormCause().canonical(run, params)
     longer = NormCause.params(length=8, first=2, random_length=6)

@@ -11,7 +11,7 @@ from tests.analyses.interventions.test_switches import agree, perform, subject_o
 from tests.support import builders, oracles
 from tests.support import oracles_random as oracle
 
-SAMPLES, LENGTH = 5, 9
+SAMPLES, LENGTH = 3, 9
 FLATTENING = 1_000_000
 RISES = {"probability": "probability_rise", "candidate_attention": "attention_rise"}
 CELLS = [(0, 1), (1, 4)]
@@ -37,7 +37,6 @@ CASES = {
 
 
 def drawn(layout, stream, samples=SAMPLES, seed=3):
-    """The sequences that are drawn."""
     source = TokenPool(np.arange(1, builders.VOCABULARY), builders.START, seed)
     return sequences(layout, source, stream, range(samples)).tolist()
 
@@ -51,7 +50,6 @@ def few_measured(monkeypatch):
 
 
 def switched(path, start, params, switches, samples=SAMPLES):
-    """Edits of plain GPT-2 that do what the switches do, and the norms before they are flat."""
     if not params.get("equalise_norms"):
         return oracle.switched(**switches), None
     rows = drawn(random_layout(params.get("length", LENGTH), start), FLATTENING, samples)
@@ -78,7 +76,6 @@ def one_sequence(path, ids, start, edits):
 
 @pytest.mark.parametrize("case", CASES)
 def test_recency(model_dirs, case):
-    """Every value and error of every row, with the switches on and off."""
     path, (start, changed, switches) = model_dirs["gpt2"], CASES[case]
     params = {"length": LENGTH, "first": 2, "candidates": 2} | changed
     edits, norms = switched(path, start, params, switches)
@@ -127,7 +124,6 @@ def compare(result, name, place, expected):
 
 @pytest.mark.parametrize("case", ["plain", "uniform", "flat"])
 def test_patterns(model_dirs, case):
-    """Mean attention in one row, on the sequences of that row."""
     path, (start, changed, switches) = model_dirs["gpt2"], CASES[case]
     edits, _ = switched(path, start, changed, switches)
 
@@ -144,7 +140,6 @@ def test_patterns(model_dirs, case):
 
 @pytest.mark.parametrize("name", ["llama", "mistral", "gpt_neo", "opt"])
 def test_recency_elsewhere(model_dirs, name):
-    """Attention and probabilities of other architectures, by plain transformers."""
     path = model_dirs[name]
     result = perform(InductionRecency, subject_of(path), samples=SAMPLES, length=LENGTH)
 
@@ -164,7 +159,6 @@ def test_recency_elsewhere(model_dirs, name):
 
 
 def test_position_zero(model_dirs):
-    """Three cases: behind a start token, without it, and behind a random token."""
     path, length = model_dirs["gpt2"], 7
 
     result = perform(PositionZero, subject_of(path), samples=SAMPLES, length=length)

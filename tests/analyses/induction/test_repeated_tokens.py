@@ -1,43 +1,26 @@
 """Attention to repeated tokens, and sums that do not depend on batches."""
 
-from functools import cache
-
 import numpy as np
 import pytest
 
-import poskernel_core as pk
 from poskernel_core.data.made import doubled
 from poskernel_core.forward import attention
 from tests.analyses.previous_token.test_previous_token_kinds import different
 from tests.support import builders, oracles
 from tests.support import oracles_positions as op
+from tests.support.passes import gather as gathered
 from tests.support.truth import truth_of
 
 TEXTS, CONTEXT = 3, 31
 NAMES = ("gpt2", "gpt_neo", "mistral")
 
 
-@cache
-def loaded(path):
-    """A model, loaded once."""
-    return pk.load(str(path), device="cpu")
-
-
 def gather(path, windows, start_token, what=("repeats",), batch=None):
-    """A pass over windows."""
-    return pk.run_pass(
-        loaded(path),
-        windows,
-        positions=(windows.shape[1] - 1,),
-        start_token=start_token,
-        gather=what,
-        batch=batch,
-    ).arrays
+    return gathered(path, windows, start_token, what, batch).arrays
 
 
 @pytest.fixture(scope="module")
 def windows():
-    """Random tokens, with doubled ones among them."""
     ids = builders.random_ids(TEXTS, CONTEXT, seed=11).numpy()
     ids[:, 0] = builders.START
     return doubled(ids, 7, first=1)
@@ -45,7 +28,6 @@ def windows():
 
 @pytest.fixture(scope="module")
 def truths(model_dirs, windows):
-    """What plain transformers computes."""
     return {name: truth_of(model_dirs[name], windows) for name in NAMES}
 
 
@@ -53,7 +35,6 @@ def truths(model_dirs, windows):
 @pytest.mark.parametrize("block", [5, 64])
 @pytest.mark.parametrize("name", NAMES)
 def test_repeated_tokens(model_dirs, truths, windows, monkeypatch, name, block, start):
-    """Attention to the predecessor apart for repeated tokens, whatever the blocks and windows."""
     monkeypatch.setattr(attention, "BLOCK", block)
     arrays = gather(model_dirs[name], windows, start)
 
@@ -89,8 +70,7 @@ def test_texts_without_repeats(model_dirs):
 
 @pytest.mark.parametrize("name", ["gpt2", "mistral"])
 def test_batches_do_not_matter(model_dirs, name):
-    """Windows may be read one by one, or in pairs."""
-    ids = doubled(builders.random_ids(70, CONTEXT, seed=2).numpy(), 5, first=0)
+    ids = doubled(builders.random_ids(20, CONTEXT, seed=2).numpy(), 5, first=0)
     what = ("keys", "patterns", "scores", "repeats")
     whole = gather(model_dirs[name], ids, False, what)
 

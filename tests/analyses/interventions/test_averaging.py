@@ -30,7 +30,6 @@ SIZES = (1, *GROUP_SIZES)
 
 
 def subject_of(path, start_token=True):
-    """Random windows of the whole context on a model."""
     windows = builders.random_ids(TEXTS, CONTEXT, seed=13).numpy()
     windows[:, 0] = builders.START
     return Subject(
@@ -44,14 +43,12 @@ def quiet(done, total):
 
 @pytest.fixture(scope="module")
 def streams(model_dirs):
-    """The pass over repeated tokens that an averaged stream stands on."""
     windows = repeated_windows(293, context=CONTEXT, windows=3, avoid=0)
     model = pk.load(str(model_dirs["gpt2"]), device="cpu")
     return {"repeated": pk.run_pass(model, windows, start_token=False, gather=STREAM_SUMS)}
 
 
 def plain(path, tokens, group, layer, rows, start, keep=0):
-    """Mean loss and attention to the predecessor of one window, in plain loops."""
     step = np.zeros_like(rows)
     step[keep:] = np.array(op.averaged_positions(rows[keep:].tolist(), group)) - rows[keep:]
     if layer is None:
@@ -74,7 +71,6 @@ def plain(path, tokens, group, layer, rows, start, keep=0):
     ("layer", "start", "keep"), [(None, True, 0), (1, False, 0), (None, False, 2), (1, True, 3)]
 )
 def test_averaging(model_dirs, streams, layer, start, keep):
-    """Loss, its change, and attention to predecessors, with errors over windows."""
     path, subject = model_dirs["gpt2"], subject_of(model_dirs["gpt2"], start)
     model = builders.hf_eager_model(path)
     rows = model.transformer.wpe.weight.detach().numpy().astype(float)
@@ -116,10 +112,8 @@ def test_averaging(model_dirs, streams, layer, start, keep):
     [("llama", None, "rotary positions"), ("gpt2", 3, "layer from 0 to 2")],
 )
 def test_refused(model_dirs, streams, name, layer, words):
-    """Models without positional embeddings, and layers that are not there."""
     with pytest.raises(BadRequest, match=words) as caught:
         average(subject_of(model_dirs[name]), streams, AveragingParams(layer=layer), quiet)
-
     assert "\n" not in str(caught.value)
 
 
@@ -150,7 +144,6 @@ def request(path, analysis, corpus="bible", windows=7, **params):
 
 @pytest.mark.parametrize("params", [{}, {"layer": 1}])
 def test_keys_of_an_intervention(model_dirs, params):
-    """What the page chose elsewhere does not matter; the prompt, and what is done, do."""
     path = model_dirs["gpt2"]
     one, other = (
         canonical(request(path, "intervention", corpus, windows, text=PROMPT, **params))
@@ -169,7 +162,6 @@ def test_keys_of_an_intervention(model_dirs, params):
 
 
 def test_keys_of_averaging(model_dirs):
-    """The corpus matters here; the number of texts of the page does not."""
     path = model_dirs["gpt2"]
     bible, more, sample = (
         canonical(request(path, "averaging", corpus, windows))
@@ -182,7 +174,6 @@ def test_keys_of_averaging(model_dirs):
 
 @pytest.mark.slow
 def test_engine(tmp_path, model_dirs):
-    """A worker intervenes, averages, and refuses; results stay in the store."""
     engine = Engine(Store(tmp_path / "store"), Execution(device="cpu"))
     path, other = model_dirs["gpt2"], model_dirs["llama"]
     whole = request(path, "intervention", text=PROMPT, layer=1, group=5)

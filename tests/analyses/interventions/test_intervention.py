@@ -63,7 +63,6 @@ BAD = {
 
 
 def subject_of(path, text=PROMPT, windows=None, start_token=True):
-    """What an experiment works on."""
     located = catalog.locate(str(path))
     tokenizer = load_tokenizer(located)
     if windows is None:
@@ -79,13 +78,11 @@ def quiet(done, total):
 
 @pytest.fixture(scope="module")
 def subjects(model_dirs):
-    """A prompt on each of three models."""
     return {name: subject_of(model_dirs[name]) for name in ("gpt2", "llama", "mistral")}
 
 
 @pytest.fixture(scope="module")
 def streams(model_dirs):
-    """The pass over repeated tokens that an averaged stream stands on."""
     windows = repeated_windows(293, context=CONTEXT, windows=3, avoid=0)
     model = pk.load(str(model_dirs["gpt2"]), device="cpu")
     gathered = pk.run_pass(model, windows, start_token=False, gather=STREAM_SUMS)
@@ -93,13 +90,11 @@ def streams(model_dirs):
 
 
 def softmax(rows):
-    """Probabilities of rows of logits."""
     return [oracles.softmax_at(dict(enumerate(row)), len(row)) for row in np.asarray(rows).tolist()]
 
 
 @pytest.mark.parametrize("start", [False, True])
 def test_measures(model_dirs, subjects, start):
-    """Loss, attention to the predecessor, and the observed head, against plain loops."""
     window = subjects["gpt2"].windows
     truth = truth_of(model_dirs["gpt2"], window)
     tokens, p = window[0].tolist(), softmax(truth.logits[0])
@@ -121,7 +116,6 @@ def test_measures(model_dirs, subjects, start):
 
 @pytest.mark.parametrize("case", CASES)
 def test_intervention(model_dirs, subjects, streams, case):
-    """The numbers of a result are those of two runs of the model, in plain loops."""
     params, edit = CASES[case]
     params, subject = (
         InterventionParams(text=PROMPT, **{"head": "L1H2", **params}),
@@ -194,7 +188,6 @@ def test_identity(subjects, streams, params):
     """Groups of 1, and no position to blind (24 tokens): every change is exactly 0."""
     params = InterventionParams(text=PROMPT, layers="0-2", **params)
     values = intervene(subjects["gpt2"], streams, params, quiet).values
-
     names = ("loss_change", "kl", "last_kl", "mean_kl", "difference", "previous_mass_change")
     assert not any(np.any(values[name]) for name in names)
     np.testing.assert_array_equal(values["clean_probability"], values["changed_probability"])
@@ -202,11 +195,8 @@ def test_identity(subjects, streams, params):
 
 @pytest.mark.parametrize("moves", ["5>2, 5>2", "previous>The, previous>The", "5>2, 5>2, 5>3"])
 def test_rows_still_add_up(subjects, moves):
-    """A key named twice for one row does not lose attention."""
     params = InterventionParams(text=PROMPT, change="move", moves=moves, head="L1H2")
-
     changed = intervene(subjects["gpt2"], {}, params, quiet).values["changed"]
-
     np.testing.assert_allclose(changed.sum(axis=1), 1, atol=1e-5)
 
 
@@ -214,35 +204,27 @@ def test_kl_divergence():
     """Hand case, and never below 0."""
     clean = torch.tensor([[0.5, 0.5], [0.25, 0.75]]).double().log() + 3
     changed = torch.tensor([[0.25, 0.75], [0.25, 0.75]]).double().log()
-
     expected = [op.kl([0.5, 0.5], [0.25, 0.75]), 0.0]
     np.testing.assert_allclose(kl_divergence(clean, changed), expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("case", BAD)
 def test_bad_requests(subjects, streams, case):
-    """What does not fit is refused in one sentence that names it."""
     name, params, words = BAD[case]
-
     with pytest.raises(BadRequest, match=words) as caught:
         intervene(subjects[name], streams, InterventionParams(text=PROMPT, **params), quiet)
-
     assert "\n" not in str(caught.value)
     assert str(caught.value).endswith(".")
 
 
 def test_prompt_of_one_token(model_dirs):
-    """Nothing is predicted of a prompt of one token."""
     subject = subject_of(model_dirs["gpt2"], "a", start_token=False)
     params = InterventionParams(text="a", change="ablate", heads="L0H0")
-
     with pytest.raises(BadRequest, match="two tokens or more"):
         intervene(subject, {}, params, quiet)
 
 
 def test_cancelled(subjects, streams):
-    """Whoever reports progress can stop the work."""
-
     def stop(done, total):
         raise Cancelled("Cancelled.")
 

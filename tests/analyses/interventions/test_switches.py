@@ -1,32 +1,23 @@
 """Ablations in every architecture; and how experiments are run here."""
 
-import functools
-
 import numpy as np
 import pytest
 import torch
 
 from poskernel_core.analyses.base import Subject
 from poskernel_core.data.layouts import TokenPool
-from poskernel_core.forward import interventions, loading
+from poskernel_core.forward import interventions
 from poskernel_core.forward.edits import Chain, Edit
-from poskernel_core.models import catalog
 from tests.support import builders, plain_gpt2
 from tests.support import oracles_random as oracle
+from tests.support.passes import loaded
 from tests.support.truth import Recorder
 
 ROTARY = ("llama", "mistral", "qwen2", "qwen3", "gpt_neox")
 LENGTH = 11
 
 
-@functools.cache
-def loaded(path):
-    """A model, loaded once."""
-    return loading.load(catalog.locate(str(path)), "cpu")
-
-
 def subject_of(path, seed=3, batch=None, start=True):
-    """What an experiment on random tokens works on."""
     source = TokenPool(np.arange(1, builders.VOCABULARY), builders.START if start else None, seed)
     windows = np.zeros((1, 1), dtype=np.int64)
     return Subject(
@@ -35,7 +26,6 @@ def subject_of(path, seed=3, batch=None, start=True):
 
 
 def perform(experiment, subject, **params):
-    """The result of an experiment."""
     return experiment().perform(subject, {}, experiment.params(**params), lambda done, total: None)
 
 
@@ -88,7 +78,6 @@ def test_positions_removed_from_rotary_models(model_dirs, name):
 
 @pytest.mark.parametrize("name", builders.ARCHITECTURES)
 def test_uniform_heads(model_dirs, name):
-    """Chosen heads share their attention equally among the keys that they see; others do not."""
     ids, model = builders.random_ids(2, LENGTH, seed=7), loaded(model_dirs[name])
     runs = []
     for edit in (Edit(), interventions.UniformHeads([(1, 2), (1, 4), (0, 3)])):
@@ -107,7 +96,6 @@ def test_uniform_heads(model_dirs, name):
 
 
 def test_scaled_heads(model_dirs):
-    """Each head's output at each position times its own factor, in one layer: by plain loops."""
     ids = builders.random_ids(1, LENGTH, seed=11)
     factor = np.random.default_rng(13).uniform(0.2, 3, size=(5, LENGTH))
 
@@ -128,24 +116,20 @@ class Affine(Edit):
         self.change = lambda x: factor * x + step
 
     def tokens(self, x):
-        """The change."""
         return self.change(x)
 
     def rotation(self, cos, sin):
-        """The change, and another of the sines."""
         return self.change(cos), self.change(sin) + 1
 
     positions = tokens
 
     def residual(self, layer, x):
-        """The change, by layer."""
         return self.change(x) + layer
 
     scores = pattern = heads = output = residual
 
 
 def test_a_chain_asks_in_order():
-    """At each of the eight places, the first edit comes first; an empty chain changes nothing."""
     first, second, x = Affine(2, 3), Affine(5, 7), torch.tensor([1.0, 11.0])
     chain, empty = Chain([first, second]), Chain([])
 

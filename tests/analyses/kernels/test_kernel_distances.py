@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from poskernel_core.analyses.kernels import formulas as kernels
 from poskernel_core.common.attention import ScoreRule, Slopes, first_visible
-from poskernel_core.common.jackknife import bias, jackknife
 from tests.analyses.kernels.test_kernels import SEEDS, kernels_of
 from tests.support import oracles
-from tests.support.oracles_groups import error_and_bias, query_variation
+from tests.support.oracles_groups import query_variation
 
 few = settings(max_examples=23)
 
@@ -36,9 +35,7 @@ def test_total_variation_by_hand(left, right, expected):
 def test_total_variation_is_a_metric(seed):
     """It lies in [0, 1], is 0 for the same row only, symmetric, and obeys the triangle."""
     a, b, c = kernels_of(seed, heads=1, samples=3)[0]
-
     ab, bc, ac = (float(kernels.total_variation(*p)) for p in ((a, b), (b, c), (a, c)))
-
     assert 0 == float(kernels.total_variation(a, a))
     assert 0 < ab <= 1
     assert ab == float(kernels.total_variation(b, a))
@@ -48,7 +45,6 @@ def test_total_variation_is_a_metric(seed):
 @few
 @given(SEEDS, st.integers(1, 23), st.integers(1, 11))
 def test_query_variation(seed, samples, count):
-    """Pairs of queries of different groups, whole rounds of groups alone."""
     found = kernels_of(seed, samples=samples)
     count = min(count, samples)
     places = range(samples // count)
@@ -77,14 +73,12 @@ def test_query_variation_at_its_ends():
 def test_queries_of_one_group_are_no_pair():
     """Of two groups that never differ from each other, what differs within them does not count."""
     by_place = np.repeat(np.eye(3), 2, axis=0)[None]  # samples 0 and 1 are the first of each group
-
     np.testing.assert_allclose(kernels.query_variation(by_place, 2), [0.0], atol=1e-7)
 
 
 @few
 @given(SEEDS, st.sampled_from([1, 2, 3, 6]), st.sampled_from([None, 1.3]), st.booleans())
 def test_mean_kernels(seed, shared, cap, biased):
-    """Head by head those of all kernels at once, of shared keys, caps and slopes too."""
     heads, draw = 6, np.random.default_rng(seed).standard_normal
     queries, keys = draw((heads, 8, 5)), draw((heads // shared, 7, 5))
     slopes = Slopes(tuple(2.0 ** -np.arange(heads))) if biased else None
@@ -119,7 +113,6 @@ def grid(seed, skip):
 @few
 @given(SEEDS, st.sampled_from([0, 2, 4]))
 def test_aligned_distance(seed, skip):
-    """Every pair of positions that see a key is the oracle's; others have no distance."""
     rows = grid(seed, skip)
 
     found = kernels.aligned_distance(kernels.by_offset(rows, POSITIONS), POSITIONS, skip)
@@ -136,54 +129,19 @@ def test_aligned_distance(seed, skip):
 
 
 def test_equivariant_kernels_have_distance_zero():
-    """Kernels that depend on the offset alone do not differ once they are aligned."""
     rows = np.zeros((1, len(POSITIONS), 13))
     for place, n in enumerate(POSITIONS):
         weights = 0.5 ** np.arange(n, -1, -1)
         rows[0, place, : n + 1] = weights / weights.sum()
-
     found = kernels.aligned_distance(kernels.by_offset(rows, POSITIONS), POSITIONS, 0)
-
     np.testing.assert_allclose(found, np.zeros((1, 4, 4)), atol=1e-12)
 
 
 def test_by_offset_by_hand():
     """The query's own key comes first; offsets that reach before the text hold 0."""
     rows = np.array([[[0.75, 0.25, 0.0, 0.0], [0.1, 0.2, 0.3, 0.4]]])
-
     found = kernels.by_offset(rows, np.array([1, 3]))
-
     assert [[[0.25, 0.75, 0.0, 0.0], [0.4, 0.3, 0.2, 0.1]]] == found.tolist()
-
-
-@few
-@given(SEEDS)
-def test_jackknife(seed):
-    """It is the oracle's, and for a mean it is the mean's standard error, without a bias."""
-    found = kernels_of(seed)[:, :, 0]
-    left = np.stack([np.delete(found, group, axis=1).mean(axis=1) for group in range(5)])
-
-    whole = np.log(found.mean(axis=1))
-    error, off = error_and_bias([whole, *np.log(left)])
-    np.testing.assert_allclose(jackknife(np.log(left)), error)
-    np.testing.assert_allclose(bias(whole, np.log(left)), off, atol=1e-12)
-
-    np.testing.assert_allclose(jackknife(left), found.std(axis=1, ddof=1) / math.sqrt(5))
-    np.testing.assert_allclose(bias(found.mean(axis=1), left), 0, atol=1e-12)
-
-
-def test_bias_by_hand():
-    """The square of a mean of 1, 3, 8: its bias is the variance over the number of parts."""
-    parts = np.array([1.0, 3.0, 8.0])
-    left = np.array([np.delete(parts, part).mean() ** 2 for part in range(3)])
-
-    assert parts.var(ddof=1) / 3 == pytest.approx(float(bias(np.array(parts.mean() ** 2), left)))
-
-
-def test_one_query_has_no_error():
-    """A single estimate says nothing of its spread, nor of its bias."""
-    assert np.isnan(jackknife(np.ones((3, 1)), axis=-1)).all()
-    assert np.isnan(bias(np.ones(3), np.ones((3, 1)), axis=-1)).all()
 
 
 @pytest.mark.parametrize(
@@ -191,5 +149,4 @@ def test_one_query_has_no_error():
     [(10, 0, None, 0), (10, 4, None, 4), (10, 4, 5, 6), (10, 8, 5, 8), (2, 0, 7, 0), (3, 4, 7, 4)],
 )
 def test_first_visible(n, skip, window, expected):
-    """The later of the skip and the sliding window's first key."""
     assert expected == first_visible(n, skip, window)

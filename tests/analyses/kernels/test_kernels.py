@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from poskernel_core.analyses.kernels import formulas as kernels
@@ -46,12 +46,10 @@ KINDS = [
 
 
 def draw(seed, *shape):
-    """Normal numbers from a seed."""
     return np.random.default_rng(seed).standard_normal(shape)
 
 
 def kernels_of(seed, heads=3, samples=5, keys=7):
-    """Random kernels, [head, sample, key]."""
     return kernels.kernel_rows(draw(seed, heads, samples, 5), draw(seed + 1, heads, keys, 5), 0.7)
 
 
@@ -71,7 +69,6 @@ def test_kernel_by_hand():
 @few
 @given(SEEDS, st.sampled_from([1, 2, 3, 6]), st.sampled_from([0, 4]), st.sampled_from([None, 5]))
 def test_kernel_rows(seed, key_heads, skip, window):
-    """Each query head reads its group's key head over the visible keys, as the oracle does."""
     heads, samples, n, scale = 6, 3, 10, 0.37
     queries, keys = draw(seed, heads, samples, 5), draw(seed + 1, key_heads, 13, 5)
     low = first_visible(n, skip, window)
@@ -89,9 +86,7 @@ def test_kernel_rows(seed, key_heads, skip, window):
 
 @pytest.mark.parametrize("size", [1e3, 1e6])
 def test_huge_scores(size):
-    """Scores beyond the range of `exp` give a distribution, not NaN."""
     found = kernels.kernel_rows(size * draw(3, 2, 3, 5), draw(4, 2, 7, 5), 1.0)
-
     np.testing.assert_allclose(found.sum(axis=-1), np.ones((2, 3)))
 
 
@@ -131,18 +126,16 @@ def test_identity_of_attention(seed):
     """`A = K e^c / Z`: the kernel times content weights, over their sum, is the attention."""
     query, keys, scale = draw(seed, 1, 1, 5), draw(seed + 1, 1, 7, 5), 0.7
     mean_keys = draw(seed + 2, 1, 7, 5)
-
     kernel = kernels.kernel_rows(query, mean_keys, scale)[0, 0]
     weights = np.exp(scale * (keys - mean_keys)[0] @ query[0, 0])
-
     attention = oracles.attention_row(query[0, 0].tolist(), keys[0].tolist(), scale, 6)
     np.testing.assert_allclose(kernel * weights / (kernel @ weights), attention, rtol=1e-9)
 
 
 @pytest.mark.parametrize(("kernel", "expected"), ETC)
 def test_etc_by_hand(kernel, expected):
-    """Uniform over k tokens gives k."""
     assert expected == pytest.approx(float(kernels.effective_tokens(np.array(kernel))))
+    assert expected == pytest.approx(oracles.etc(kernel))
 
 
 @few
@@ -150,9 +143,7 @@ def test_etc_by_hand(kernel, expected):
 def test_etc(seed, keys):
     """It lies between 1 and the number of visible keys, and is the oracle's."""
     found = kernels_of(seed, keys=keys)
-
     etc = kernels.effective_tokens(found)
-
     assert np.all((1 - 1e-9 <= etc) & (etc <= keys + 1e-9))
     expected = [[oracles.etc(row) for row in head] for head in found.tolist()]
     np.testing.assert_allclose(etc, expected)
@@ -160,19 +151,17 @@ def test_etc(seed, keys):
 
 @pytest.mark.parametrize(("kernel", "expected"), HALF_MASS)
 def test_half_mass_distance_by_hand(kernel, expected):
-    """Half of the mass lies nearer, the mass of each token spread evenly over it."""
     assert expected == pytest.approx(float(kernels.half_mass_distance(np.array(kernel))))
+    assert expected == pytest.approx(oracles.half_mass_distance(kernel, len(kernel) - 1))
 
 
 @few
 @given(SEEDS, st.floats(-0.01, 0.01))
 def test_half_mass_distance_has_no_steps(seed, moved):
-    """Mass that moves by a little moves it by a little: by what moved over the mass around it."""
     found = kernels_of(seed)[0, 0]
     other = found + moved * np.sign(np.arange(7) - 3) / 6
-
+    assume(other.min() > 0)
     change = kernels.half_mass_distance(other) - kernels.half_mass_distance(found)
-
     assert abs(change) <= abs(moved) / min(found.min(), other.min()) + 1e-9
 
 
@@ -195,14 +184,10 @@ def test_half_mass_and_local_mass(seed, tokens):
 
 @pytest.mark.parametrize(("mass", "etc", "visible", "local", "uniform", "expected"), KINDS)
 def test_kinds(mass, etc, visible, local, uniform, expected):
-    """Local goes before uniform, both thresholds are inclusive, the rest is slow decay."""
     code = kernels.classify(np.array(mass), np.array(etc), np.array(visible), local, uniform)
-
     assert expected == kernels.KINDS[int(code)]
 
 
 def test_kind_of_nothing():
-    """Where no key is visible there is no kind."""
     nothing = np.array([np.nan, 5.0])
-
     assert [-1, 1] == kernels.classify(np.zeros(2), nothing, np.array([0.0, 97.0])).tolist()

@@ -19,7 +19,6 @@ def gathered(tmp_path_factory):
 
 
 def at(gathered, analysis, n, **params):
-    """An analysis of the first layer at one query position."""
     if analysis == "etc":
         return pk.analyse("etc", gathered, **params).select(query=n, layer=0)
     return pk.analyse(analysis, gathered, query=n, **params).select(layer=0)
@@ -30,7 +29,6 @@ def test_head_that_looks_two_back(gathered, skip):
     """All mass lies on offset 2: one effective token, local, half its mass within two tokens."""
     result = at(gathered, "kernel", 11, skip=skip)
     kernel = result.values["kernel"][0]
-
     assert 11 - BACK == int(kernel.argmax())
     assert kernel.max() > 0.999
     assert 1.0 == pytest.approx(float(result.values["etc"][0]), abs=1e-3)
@@ -40,9 +38,7 @@ def test_head_that_looks_two_back(gathered, skip):
 @pytest.mark.parametrize("skip", [0, 4])
 @pytest.mark.parametrize("n", POSITIONS[1:])
 def test_uniform_head(gathered, skip, n):
-    """A uniform head's ETC is the number of visible positions."""
     result = at(gathered, "etc", n, skip=skip)
-
     assert n + 1 - skip == int(result.values["visible_keys"][1])
     assert n + 1 - skip == pytest.approx(float(result.values["etc"][1]))
     np.testing.assert_allclose(result.values["query_variation"][1], 0, atol=1e-6)
@@ -53,7 +49,6 @@ def test_decaying_head(gathered, skip):
     """Each token further back weighs `exp(-1 / tau)` as much, for every position alike."""
     kernel = at(gathered, "kernel", 36, skip=skip).values["kernel"][2]
     weights = np.exp(-(36 - np.arange(T)) / TAU) * (np.arange(T) >= skip)
-
     np.testing.assert_allclose(kernel, weights / weights.sum(), rtol=1e-3)
     assert at(gathered, "etc", 36, skip=skip).values["equivariance_error"][2] < 1e-3
 
@@ -61,7 +56,6 @@ def test_decaying_head(gathered, skip):
 def test_kinds_at_the_end(gathered):
     """With ten of 37 positions local: two back is local, level is uniform, decay is local."""
     values = at(gathered, "etc", 36, skip=0)
-
     assert ["local", "uniform", "local"] == values.text_of("kind")
 
 
@@ -73,6 +67,5 @@ def test_kernels_are_the_observed_attention(gathered):
 def test_profile(gathered):
     """The diagonal profile of head 0 peaks at offset 2, that of head 2 falls."""
     profile = pk.analyse("profile", gathered).values["profile"][0]
-
     assert BACK == int(profile[0].argmax())
     assert (np.diff(profile[2, : T - 1]) < 0).all()

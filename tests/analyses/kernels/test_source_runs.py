@@ -13,13 +13,11 @@ RUN = RunSpec(
 
 
 def test_of_the_mean():
-    """The run's own queries."""
     assert {"main": RUN} == source_runs(RUN, SourceParams(), 7)
 
 
 @pytest.mark.parametrize(("query", "start"), [(7, True), (0, False)])
 def test_of_one_token(query, start):
-    """The token is put at the query's position of as many windows as queries are kept."""
     runs = source_runs(RUN, SourceParams(source="token", token=" of"), query)
     own = {
         "destination": " of", "context": query + 1, "positions": (query,), "gather": ("queries",),
@@ -30,13 +28,11 @@ def test_of_one_token(query, start):
 
 
 def test_one_token_without_a_position():
-    """It has queries at one position only."""
     with pytest.raises(BadRequest, match="one query position"):
         source_runs(RUN, SourceParams(source="token"), None)
 
 
 def test_of_one_text():
-    """The text alone, with its keys, at every position."""
     runs = source_runs(RUN, SourceParams(source="text", text="In the beginning"), 7)
     own = {
         "corpus": CorpusSpec(name="text", text="In the beginning"), "windows": 1,
@@ -47,6 +43,5 @@ def test_of_one_text():
 
 
 def test_one_text_without_a_text():
-    """One is asked for."""
     with pytest.raises(BadRequest, match="Expected a text"):
         source_runs(RUN, SourceParams(source="text", text=" "), 7)

@@ -18,7 +18,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("near_worker")]
 
 
 def ids_of(model_dirs, text):
-    """The tokens of a text, the start token first."""
     return [0, *load_tokenizer(catalog.locate(str(model_dirs["gpt2"]))).encode(text)]
 
 
@@ -31,7 +30,6 @@ def means_of(engine, asked):
 
 @pytest.mark.parametrize("skip", [0, 4])
 def test_source_text(engine, place, model_dirs, skip):
-    """One text's own queries against the corpus' mean keys, beside that text's own attention."""
     text, n = "She sells sea shells on the sea shore; the shells are sea shells.", 11
     engine.result(request(place, model_dirs), WAIT)
     asked = request(place, model_dirs, "kernel", source="text", text=text, query=n, skip=skip)
@@ -51,7 +49,6 @@ def test_source_text(engine, place, model_dirs, skip):
 
 
 def test_source_text_map(engine, place, model_dirs):
-    """A text's map has a row for each of its tokens, and tells the tokens."""
     text = "She sells sea shells."
     asked = request(place, model_dirs, "kernel-map", source="text", text=text, head="L1H3", skip=0)
 
@@ -72,7 +69,6 @@ def test_source_text_map(engine, place, model_dirs):
 
 @pytest.mark.parametrize("n", [0, 5, 11])
 def test_source_token(engine, place, model_dirs, n):
-    """One fixed token at the query position, in many texts."""
     asked = request(place, model_dirs, "kernel", source="token", token=" the", query=n, skip=0)
 
     result = engine.result(asked, WAIT)
@@ -100,8 +96,6 @@ BAD = {
 
 @pytest.mark.parametrize("case", BAD)
 def test_bad_sources(engine, place, model_dirs, case):
-    """What the worker refuses is refused here, in one sentence and by its own class."""
     params, words = BAD[case]
-
     with pytest.raises(BadRequest, match=words):
         engine.result(request(place, model_dirs, "kernel", **{"query": 11, **params}), WAIT)

@@ -1,1 +1,0 @@
-"""Tests of analyses/own_text."""

@@ -11,12 +11,7 @@ from hypothesis import strategies as st
 from poskernel_core.analyses.own_text import experiment as own_run
 from poskernel_core.analyses.own_text import spec
 from poskernel_core.analyses.own_text.experiment import row_shares
-from poskernel_core.analyses.own_text.spec import (
-    HeadOnText,
-    OwnText,
-    kept_around,
-    kept_queries,
-)
+from poskernel_core.analyses.own_text.spec import HeadOnText, OwnText, kept_around, kept_queries
 from poskernel_core.common.attention import first_visible
 from poskernel_core.common.errors import BadRequest
 from tests.support import oracles
@@ -35,16 +30,7 @@ CASES = {
     "window": ("mistral", 1, True, [7] * 3, [14**0.5] * 3),
 }
 SHARES = ("position_share", "content_share", "covariance_share")
-OTHERS = (
-    "gemma2",
-    "bloom",
-    "gpt-oss",
-    "llama4",
-    "gemma4",
-    "mpt",
-    "falcon-one-key",
-    "deepseek3",
-)
+OTHERS = ("gemma2", "bloom", "gpt-oss", "llama4", "gemma4", "mpt", "falcon-one-key", "deepseek3")
 """Soft caps, slopes, learned sinks, chunks, widths by layer, one key head, compressed keys."""
 
 
@@ -56,20 +42,17 @@ def on_text(path, ids, start, question, length=LENGTH, **params):
 
 
 def variance(numbers):
-    """The mean square about the mean."""
     middle = oracles.mean(numbers)
     return oracles.mean([(number - middle) ** 2 for number in numbers])
 
 
 def softmax(numbers):
-    """In plain numbers."""
     weights = [math.exp(number - max(numbers)) for number in numbers]
     return [weight / math.fsum(weights) for weight in weights]
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_one_head_in_plain_loops(model_dirs, case):
-    """Scores, their parts, kernel, attention and shares, with the keys of plain transformers."""
     name, skip, start, windows, divisors = CASES[case]
     ids = some_windows(TEXTS, LENGTH + 6, start)
     truth = truth_of(model_dirs[name], ids)
@@ -118,7 +101,6 @@ def test_one_head_in_plain_loops(model_dirs, case):
 
 @pytest.mark.parametrize("case", CASES)
 def test_all_heads_are_the_heads(model_dirs, case):
-    """Every pattern is the eager one; shares are those of rows, weighted by their variance."""
     name, skip, start, *_ = CASES[case]
     ids = some_windows(TEXTS, LENGTH + 6, start)
     found = on_text(model_dirs[name], ids, start, OwnText, skip=skip)
@@ -143,7 +125,6 @@ def test_all_heads_are_the_heads(model_dirs, case):
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_every_rule_of_scores(name, tmp_path):
-    """Parts add up, the softmax of the scores is the pattern, and the pattern is the model's."""
     path = FAMILY_MODELS[name].build(tmp_path / name)
     ids = some_windows(TEXTS, LENGTH + 6, True)
     patterns = on_text(path, ids, True, OwnText, skip=0).values["pattern"]
@@ -188,7 +169,6 @@ def test_a_positional_head_and_a_symbolic_one(tmp_path):
 
 
 def test_blocks_of_a_long_text(model_dirs, monkeypatch):
-    """Attention is averaged over a block's queries and summed over its keys; the last is short."""
     monkeypatch.setattr(own_run, "MOST_PATTERN_CELLS", 3 * 5 * 6 * 6)
     ids = some_windows(TEXTS, LENGTH, True)
     found = on_text(model_dirs["gpt2"], ids, True, OwnText)
@@ -203,7 +183,6 @@ def test_blocks_of_a_long_text(model_dirs, monkeypatch):
 
 
 def test_queries_that_are_kept_of_a_long_text(model_dirs, monkeypatch):
-    """They are rows of the whole, around the one asked for."""
     ids = some_windows(TEXTS, LENGTH, True)
     whole = on_text(model_dirs["llama"], ids, True, HeadOnText, head="L1H5")
     monkeypatch.setattr(spec, "MOST_CELLS", 4 * LENGTH)
@@ -216,10 +195,8 @@ def test_queries_that_are_kept_of_a_long_text(model_dirs, monkeypatch):
 
 @given(st.integers(1, 20_000), st.data())
 def test_kept_queries(length, data):
-    """As many as are allowed, inside the text, and with the one that a page asks about."""
     query = data.draw(st.integers(0, length - 1))
     kept = kept_queries(length, kept_around(length, query))
-
     assert query in kept
     assert 0 <= kept.start
     assert kept.stop <= length
@@ -231,7 +208,6 @@ def test_shares_add_up(position, content, cosine):
     """To 1, or are not defined where no score differs from another."""
     both = 2 * cosine * math.sqrt(position * content)
     shares = row_shares(*(torch.tensor([each]).double() for each in (position, content, both)))
-
     if position + content + both > 1e-9:
         assert sum(shares)[0] == pytest.approx(1)
     elif position + content == 0:
@@ -239,7 +215,6 @@ def test_shares_add_up(position, content, cosine):
 
 
 def test_by_way_of_the_store(model_dirs, tmp_path):
-    """The corpus gives the mean keys, the text the tokens; the provenance tells both."""
     text = {"text": "the lord said unto moses"}
     run = {"corpus": "sample", "context": 23, "windows": 7}
     found = ask(tmp_path, "own-text", model_dirs["gpt2"], text, **run)
@@ -255,7 +230,6 @@ def test_by_way_of_the_store(model_dirs, tmp_path):
 
 
 def test_layers_without_heads(tmp_path):
-    """They are empty, the others are there."""
     path = FAMILY_MODELS["lfm2"].build(tmp_path / "lfm2")
     run = {"corpus": "sample", "context": 23, "windows": 7}
     found = ask(tmp_path, "own-text", path, {"text": "the lord said"}, **run).values
@@ -266,7 +240,6 @@ def test_layers_without_heads(tmp_path):
 
 
 def test_texts_that_are_refused(model_dirs, tmp_path):
-    """None at all, and one without mean keys at its end."""
     run = {"corpus": "sample", "context": 23, "windows": 7}
     with pytest.raises(BadRequest, match="Expected a text, got none"):
         ask(tmp_path, "own-text", model_dirs["gpt2"], {"text": " "}, **run)

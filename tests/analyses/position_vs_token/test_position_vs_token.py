@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from poskernel_core.analyses.position_vs_token.experiment.parts import largest_offsets
-from poskernel_core.analyses.position_vs_token.experiment.zero import CASES, PLACES
 from poskernel_core.analyses.position_vs_token.spec import CONDITIONS, PositionVsToken
 from poskernel_core.data.layouts import random_layout
 from tests.analyses.induction.test_recency import drawn
@@ -59,7 +58,6 @@ def over_samples(each):
 
 @pytest.mark.parametrize("start", [True, False])
 def test_gpt2(model_dirs, start):
-    """Every value and error of all three runs."""
     path = model_dirs["gpt2"]
     rows = drawn(random_layout(LENGTH, start), 0, SAMPLES)
 
@@ -124,7 +122,6 @@ def still(path, ids):
 
 @pytest.mark.parametrize("name", WINDOWS)
 def test_rotary(model_dirs, name):
-    """Both: as plain transformers run; token only: without rotation; with grouped heads."""
     path, window = model_dirs[name], WINDOWS[name]
     rows = np.array(drawn(random_layout(LENGTH, True), 0, SAMPLES))
     truth, zero = truth_of(path, rows), still(path, torch.from_numpy(rows))
@@ -145,7 +142,6 @@ def test_rotary(model_dirs, name):
 
 @pytest.mark.parametrize("name", WINDOWS)
 def test_rotary_position_only(model_dirs, name):
-    """Scores of mean queries and mean keys, their softmax, and jackknife errors."""
     path, window = model_dirs[name], WINDOWS[name]
     truth = truth_of(path, np.array(drawn(random_layout(LENGTH, True), 0, SAMPLES)))
 
@@ -171,7 +167,6 @@ def test_rotary_position_only(model_dirs, name):
 
 @pytest.mark.parametrize("k", [1, 2, 5])
 def test_look_back(tmp_path, k):
-    """A head that looks `k` back by position does so with both and with positions only."""
     path = builders.look_back(tmp_path, k)
     length = 13
 
@@ -214,14 +209,5 @@ def rescaling(path):
 
 
 def test_largest_offset_by_hand():
-    """Up to half of the length, the first of equals; the last offset has no pair."""
     profile = np.array([[0.1, 0.3, 0.2, 0.9, np.nan], [0.2, 0.1, 0.4, 0.0, np.nan]])
-
     assert [1, 2] == largest_offsets(profile).tolist()
-
-
-def test_cases_of_position_zero():
-    """Each is what its words say."""
-    for words, (start, first) in zip(CASES, PLACES, strict=True):
-        assert start == words.startswith("start token")
-        assert words.endswith(f"position {first}")

@@ -5,15 +5,15 @@ import math
 import numpy as np
 import pytest
 
-import poskernel_core as pk
 from poskernel_core.analyses.previous_token import formulas
 from poskernel_core.analyses.previous_token.formulas import contrasts
 from poskernel_core.analyses.previous_token.spec import PreviousToken, PreviousTokenParams
 from poskernel_core.common.attention import ScoreRule, Slopes
-from poskernel_core.common.specs import BAND, CorpusSpec, ModelSpec, RunSpec
+from poskernel_core.common.specs import BAND
 from poskernel_core.data.made import doubled
 from tests.support import builders, oracles
 from tests.support import oracles_positions as op
+from tests.support.passes import gather
 from tests.support.truth import truth_of
 
 TEXTS, CONTEXT, T = 3, 31, 37
@@ -23,18 +23,6 @@ NAMES = ("gpt2", "gpt_neo", "llama")
 SCALES = {"gpt2": 7**-0.5, "gpt_neo": 1.0, "llama": 10**-0.5}
 
 STARTS = pytest.mark.parametrize("start", [False, True])
-
-
-def gather(path, windows, start_token, what=("keys", "patterns", "scores"), batch=None):
-    """A pass of the statistics of previous-token heads."""
-    return pk.run_pass(
-        pk.load(str(path), device="cpu"),
-        windows,
-        positions=(windows.shape[1] - 1,),
-        start_token=start_token,
-        gather=what,
-        batch=batch,
-    )
 
 
 def ranked(path, windows, start_token=True, **params):
@@ -77,7 +65,6 @@ def position_oracle(truth, layer, head, scale, start):
 
 @pytest.fixture(scope="module")
 def windows():
-    """Random tokens, with doubled ones among them."""
     ids = builders.random_ids(TEXTS, CONTEXT, seed=11).numpy()
     ids[:, 0] = builders.START
     return doubled(ids, 7, first=1)
@@ -85,14 +72,12 @@ def windows():
 
 @pytest.fixture(scope="module")
 def truths(model_dirs, windows):
-    """What plain transformers computes."""
     return {name: truth_of(model_dirs[name], windows) for name in (*NAMES, "mistral")}
 
 
 @STARTS
 @pytest.mark.parametrize("name", NAMES)
 def test_raw_scores(model_dirs, truths, windows, name, start):
-    """The profile of every head, mask and window left aside, and how far each text is from it."""
     arrays = gather(model_dirs[name], windows, start, ("scores",)).arrays
 
     for layer in range(3):
@@ -116,7 +101,6 @@ def test_raw_scores(model_dirs, truths, windows, name, start):
 @STARTS
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
 def test_values_against_the_oracles(model_dirs, truths, windows, name, start):
-    """The two largest diagonals, their ratio, and the parts of the score profile."""
     result = ranked(model_dirs[name], windows, start)
     values = result.values
 
@@ -167,7 +151,6 @@ def test_values_against_the_oracles(model_dirs, truths, windows, name, start):
 
 @STARTS
 def test_repeated_and_unrepeated_mass(model_dirs, start):
-    """Means over the texts that have such tokens, and over those but one."""
     ids = different(TEXTS, CONTEXT)
     ids[0, 20] = ids[0, 19]
     views = {
@@ -213,7 +196,6 @@ def test_kinds_go_by_the_error_of_the_contrast(model_dirs, windows):
 def test_errors_of_two_texts(model_dirs, windows):
     """One text is left: scores have errors, their parts by position and by content have none."""
     result = ranked(model_dirs["gpt2"], windows[:2])
-
     for value in ("self_contrast", "previous_contrast", "ratio"):
         assert (result.errors[value] > 0).all(), value
     for value in ("position_advantage", "content_advantage", "position_profile"):
@@ -259,24 +241,6 @@ def offset_by_offset(queries, keys, rule, start):
             scores = scores if bias is None else scores + bias[:, early] - bias[:, late]
             profile[:, BAND + offset] = scores.mean(axis=1)
     return profile
-
-
-def test_needs():
-    """The pass over doubled tokens is small, and another spacing is another pass."""
-    run = RunSpec(
-        model=ModelSpec(name="m", fingerprint="f"),
-        corpus=CorpusSpec(name="c", fingerprint="g"),
-        context=CONTEXT,
-        positions=(3,),
-    )
-    needs = PreviousToken().needs(run, PreviousTokenParams())
-
-    assert run == needs["main"]
-    assert (100, 8, ("repeats",)) == (
-        needs["doubled"].windows, needs["doubled"].repeat_every, needs["doubled"].gather,
-    )  # fmt: skip
-    other = PreviousToken().needs(run, PreviousTokenParams(repeat_every=5))
-    assert needs["doubled"].key() != other["doubled"].key()
 
 
 def test_two_texts_leave_pairs_of_different_texts():

@@ -7,7 +7,6 @@ import pytest
 
 from poskernel_core.analyses.previous_token.kinds import read_kind
 from poskernel_core.common.specs import BAND
-from poskernel_core.data.made import doubled
 from tests.analyses.previous_token.test_previous_token import different, ranked
 from tests.support import builders
 
@@ -15,16 +14,7 @@ TEXTS, CONTEXT, T = 3, 31, 37
 
 
 @pytest.fixture(scope="module")
-def windows():
-    """Random tokens, with doubled ones among them."""
-    ids = builders.random_ids(TEXTS, CONTEXT, seed=11).numpy()
-    ids[:, 0] = builders.START
-    return doubled(ids, 7, first=1)
-
-
-@pytest.fixture(scope="module")
 def constructed(tmp_path_factory):
-    """Directories of models whose previous-token heads work in a known way."""
     root = tmp_path_factory.mktemp("previous")
     return {
         "dark": builders.dark_head(root / "dark", T),
@@ -82,7 +72,6 @@ def test_aggregator(constructed):
     ("one back", 1, "by position"), ("two back", 2, "look back"),
 ])  # fmt: skip
 def test_look_back(constructed, name, k, kind):
-    """Heads that look back by position alone, whatever the tokens."""
     result = ranked(constructed[name], builders.random_ids(5, T).numpy(), start_token=False)
 
     assert kind == result.text_of("kind")[0][0]

@@ -16,12 +16,10 @@ WINDOWS = {"gpt2": None, "gpt_neo": 5, "llama": None}  # of layer 1
 
 @pytest.fixture(scope="module")
 def window():
-    """One window of random tokens."""
     return builders.random_ids(1, LENGTH, seed=7).numpy()
 
 
 def stages(path, window, cell):
-    """The analysis of one head on one window."""
     view = pk.run_pass(
         pk.load(str(path), device="cpu"), window, positions=range(LENGTH), queries_per_position=1,
         gather=("keys", "queries"),
@@ -32,7 +30,6 @@ def stages(path, window, cell):
 
 @pytest.mark.parametrize("name", SCALES)
 def test_against_plain_loops(model_dirs, window, name):
-    """Raw scores of all pairs, what the mask leaves, and its softmax (local and grouped heads)."""
     truth = truth_of(model_dirs[name], window)
     found = stages(model_dirs[name], window, "L1H4").values
 
@@ -49,15 +46,12 @@ def test_against_plain_loops(model_dirs, window, name):
 
 
 def test_a_row_outside_is_refused(model_dirs, window):
-    """One sentence, not a traceback, for a query beyond the text."""
     result = stages(model_dirs["gpt2"], window, "L0H0")
-
     assert (LENGTH,) == result.select(query=LENGTH - 1).values["pattern"].shape
     with pytest.raises(BadRequest, match=f"expected 0 to {LENGTH - 1}"):
         result.select(query=LENGTH)
 
 
 def test_a_head_outside_is_refused(model_dirs, window):
-    """The cell is checked against the model."""
     with pytest.raises(BadRequest, match="L0H0 to L2H4"):
         stages(model_dirs["gpt2"], window, "L3H0")

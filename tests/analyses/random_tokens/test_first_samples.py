@@ -4,24 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from poskernel_core.analyses import find
 from poskernel_core.analyses.random_tokens.params import (
     CLEAR_SAMPLES,
     SAMPLE_COUNTS,
     SAMPLES,
     first_samples,
 )
-from poskernel_core.common.specs import CorpusSpec, ModelSpec, RunSpec
 from poskernel_core.models import catalog
 
 SMALL = catalog.locate("demo-gpt2").geometry
-ASKED = {
-    "induction-recency": CLEAR_SAMPLES,
-    "recency-patterns": CLEAR_SAMPLES,
-    "random-attention": CLEAR_SAMPLES,
-    "position-vs-token": SAMPLES,
-    "position-zero": SAMPLES,
-}
 
 
 @pytest.mark.parametrize(
@@ -44,17 +35,4 @@ def test_large_models_begin_with_fewer(layers, width, expected):
 
 @pytest.mark.parametrize("model", catalog.BUNDLED_MODELS)
 def test_bundled_models_begin_with_all(model):
-    """What comes with the project stays what the pages ask for."""
     assert CLEAR_SAMPLES == first_samples(CLEAR_SAMPLES, catalog.locate(model).geometry)
-
-
-@pytest.mark.parametrize("name", ASKED)
-def test_what_is_precomputed_is_what_the_pages_show(name):
-    """Every experiment on random tokens begins so, where it is asked for first."""
-    run = RunSpec(
-        model=ModelSpec(name="a"), corpus=CorpusSpec(name="sample"), context=64, windows=8,
-        positions=(63,),
-    )  # fmt: skip
-    large = replace(SMALL, n_layers=30, d_model=576)
-    assert ASKED[name] == find(name).fitting(run, SMALL)["samples"]
-    assert first_samples(ASKED[name], large) == find(name).fitting(run, large)["samples"]

@@ -33,7 +33,6 @@ EXPERIMENTS = list(SMALL)
 @pytest.mark.parametrize("name", EXPERIMENTS)
 @pytest.mark.parametrize("model", ["gpt2", "mistral"])
 def test_batches_and_seeds(model_dirs, monkeypatch, name, model):
-    """Results do not depend on how samples are cut; equal seeds give equal bits, others do not."""
     monkeypatch.setattr("poskernel_core.analyses.random_tokens.experiment.sampled.MEASURED", 17)
     experiment, params = SMALL[name]
     params = {**params, "samples": 13}
@@ -100,6 +99,7 @@ def test_memory_does_not_grow(model_dirs, monkeypatch, name):
     [
         ("attention", {"ablate": "L0H1, L3H0"}, "L0H0 to L2H4"),
         ("attention", {"ablate": "head 3"}, "written L<layer>H<head>"),
+        ("attention", {"ablate": ","}, "such as L0H3, L1H4, got none"),
         ("recency", {"ablate": "L0H5"}, "L0H0 to L2H4"),
         ("recency", {"first": 5}, "need 10 tokens or more, got 9"),
         ("patterns", {"second": 8}, "position 4 to 6, got 8"),
@@ -110,18 +110,15 @@ def test_memory_does_not_grow(model_dirs, monkeypatch, name):
     ],
 )
 def test_refused(model_dirs, name, params, words):
-    """One sentence, before anything runs."""
     experiment, usual = SMALL[name]
     with pytest.raises(BadRequest, match=words) as caught:
         perform(experiment, subject_of(model_dirs["gpt2"]), **{**usual, **params})
-
     assert "\n" not in str(caught.value)
     assert str(caught.value).endswith(".")
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_progress(model_dirs, name, monkeypatch):
-    """It begins at none, grows by batches, and ends when all is done."""
     monkeypatch.setattr("poskernel_core.analyses.random_tokens.experiment.sampled.MEASURED", 7)
     experiment, params = SMALL[name]
     seen, subject = [], subject_of(model_dirs["llama"], batch=3)
@@ -139,7 +136,6 @@ def test_progress(model_dirs, name, monkeypatch):
 
 @pytest.mark.parametrize("start", [True, False])
 def test_settled(model_dirs, start):
-    """The run says how long the sequences are, how many, and whether they have a start token."""
     run = describe_run(
         str(model_dirs["gpt2"]), windows=7, start_token=start, seed=5, destination=" the"
     )
@@ -156,7 +152,6 @@ def test_settled(model_dirs, start):
 
 
 def test_nothing_random_left(model_dirs):
-    """Sequences without other tokens have no probability of others, and all else."""
     found = perform(
         RecencyPatterns, subject_of(model_dirs["gpt2"]), samples=3, length=6, first=1, second=3
     )
@@ -165,7 +160,6 @@ def test_nothing_random_left(model_dirs):
 
 
 def test_position_zero_without_a_start_token(model_dirs):
-    """The first case needs one and is left empty; the others are as ever."""
     subject = subject_of(model_dirs["gpt2"])
     subject = dataclasses.replace(
         subject, source=dataclasses.replace(subject.source, start=None), start_token=True
@@ -177,11 +171,3 @@ def test_position_zero_without_a_start_token(model_dirs):
         assert np.isnan(value[0]).all()
         assert value.shape == known.values[name].shape
         np.testing.assert_array_equal(np.isnan(value[1:]), np.isnan(known.values[name][1:]))
-
-
-def test_ablation_without_heads(model_dirs):
-    """The message says what a list of heads looks like."""
-    with pytest.raises(BadRequest) as caught:
-        perform(RandomAttention, subject_of(model_dirs["gpt2"]), samples=3, ablate=",")
-
-    assert "Expected heads such as L0H3, L1H4, got none." == str(caught.value)

@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from transformers import AutoModelForCausalLM, CohereConfig, GlmConfig, SmolLM3Config
+from transformers import (
+    AttentionInterface,
+    AutoModelForCausalLM,
+    CohereConfig,
+    GlmConfig,
+    SmolLM3Config,
+)
 
 import poskernel_core as pk
 from poskernel_core.common import groups
@@ -30,7 +36,6 @@ SIZES = {
 
 @pytest.fixture(scope="module")
 def models(model_dirs, tmp_path_factory):
-    """The directories of models with plain and with scaled rotations."""
     root = tmp_path_factory.mktemp("scaled")
     return {name: model_dirs[name] for name in PLAIN} | {
         name: scaled(name)(root / name) for name in SCALINGS
@@ -47,14 +52,12 @@ class Turns(Recorder):
         self.rotations: list[Rotation] = []
 
     def rotation(self, layer, rotation, batch) -> None:
-        """Keep a rotation, the layers in order."""
         assert len(self.rotations) == layer == len(self.calls)
         self.rotations.append(rotation)
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_turned_back(models, name):
-    """Pairs, speeds and factors are those of plain transformers; the scores are exactly theirs."""
     ids = builders.random_ids(TEXTS, CONTEXT, seed=3)
     seen, model = Turns(), pk.load(str(models[name]), device="cpu")
     model.run(ids, observers=[seen], keep=0)
@@ -87,7 +90,6 @@ def test_the_factor_of_yarn_counts(models):
 @pytest.mark.parametrize("name", ["llama", "gpt_neox", "yarn"])
 @pytest.mark.parametrize("batch", [1, None])
 def test_means(models, name, batch):
-    """Of both numbers, squared lengths and lengths, by plain loops; however texts are batched."""
     ids = builders.random_ids(TEXTS, CONTEXT, seed=5).numpy()
     model = pk.load(str(models[name]), device="cpu")
     found = pk.run_pass(model, ids, positions=(0,), gather=("rotary",), batch=batch).arrays
@@ -108,7 +110,6 @@ def test_means(models, name, batch):
 
 
 def test_without_each_group(models, monkeypatch):
-    """Left out of the means, a group of texts is as it had never been read, at every skip."""
     ids = builders.random_ids(30, 23, seed=6).numpy()
     model = pk.load(str(models["llama"]), device="cpu")
     given = {"positions": (0,), "gather": ("rotary",)}
@@ -127,7 +128,6 @@ def test_without_each_group(models, monkeypatch):
 
 @pytest.mark.parametrize(("texts", "many"), [(1, 0), (2, 2), (10, 10)])
 def test_few_texts(models, texts, many):
-    """As many groups as there are texts; none of one text, which leaves nothing."""
     ids = builders.random_ids(texts, 5, seed=7).numpy()
     model = pk.load(str(models["llama"]), device="cpu")
     found = pk.run_pass(model, ids, positions=(0,), gather=("rotary",)).arrays
@@ -139,7 +139,6 @@ def test_few_texts(models, texts, many):
 
 
 def test_learned_positions_are_refused(model_dirs):
-    """A pass finds no pair that is turned, and the spectrum of one is refused in a sentence."""
     model = pk.load(str(model_dirs["gpt2"]), device="cpu")
     gathered = pk.run_pass(model, builders.random_ids(2, 7, seed=8).numpy(), gather=("rotary",))
     assert np.isnan(gathered.arrays["pair_speed"]).all()
@@ -157,7 +156,6 @@ def test_learned_positions_are_refused(model_dirs):
     ids=["neighbours", "neighbours of a part", "a layer without"],
 )
 def test_layouts_of_other_architectures(config, pairs):
-    """Pairs of neighbours, cosines in another order, and a layer that is handed turns in vain."""
     model = AutoModelForCausalLM.from_config(config).eval()
     model.set_attn_implementation(hooks.IMPLEMENTATION)
     x = torch.randn(2, 11, 24, generator=torch.Generator().manual_seed(1))
@@ -186,14 +184,12 @@ class Odd(nn.Module):
     """An attention that turns nothing by the angles it is handed, but by its own."""
 
     def forward(self, hidden_states, position_embeddings, attention_mask):
-        """Hand queries on that change with position in a way of their own."""
         q = hidden_states.view(1, -1, 2, 12).transpose(1, 2)
         q = q * torch.arange(1, q.shape[2] + 1)[:, None]
-        return hooks._attention(self, q, q, q, attention_mask)
+        return AttentionInterface()[hooks.IMPLEMENTATION](self, q, q, q, attention_mask)
 
 
 def test_an_unknown_turn_is_refused():
-    """And so is one that is not steady; the layer is left as it was."""
     attention, turn = Odd(), torch.ones(1, 9, 12)
     vars(attention)["poskernel"] = kept = (object(), 3)
     with pytest.raises(UnsupportedModel, match="layer 3 in a way"):
@@ -208,7 +204,6 @@ def test_an_unknown_turn_is_refused():
 
 
 def test_nothing_is_read_unless_it_is_wanted(model_dirs, monkeypatch):
-    """A pass that asks for no rotation costs none; an edit that asks for none changes no bit."""
     ids = builders.random_ids(1, 7, seed=9)
     model = pk.load(str(model_dirs["llama"]), device="cpu")
     monkeypatch.setattr(hooks, "read_rotation", None)

@@ -30,7 +30,6 @@ PAIRS = st.lists(st.tuples(SIZES, ANGLES), min_size=3, max_size=3)
 
 @pytest.fixture(scope="module")
 def models(model_dirs, tmp_path_factory):
-    """The directories of models with plain and with scaled rotations."""
     root = tmp_path_factory.mktemp("scaled")
     made = {name: scaled(name)(root / name) for name in SCALINGS if name in NAMES}
     return {**model_dirs, **made}
@@ -43,7 +42,6 @@ def gathered_of(path, ids):
 
 
 def kernels_of(gathered, **params):
-    """The equivariant kernels of one pass that gathered all."""
     question = find("equivariant-kernel")
     views = {"main": gathered, "rotary": gathered}
     asked = question.params(**{"query": QUERY, "skip": SKIP, **params})
@@ -66,7 +64,6 @@ def by_loops(truth, layer, head, scale):
 
 @EACH
 def test_spectrum_in_plain_loops(models, name):
-    """Every value of some heads of every layer, in complex numbers from unrotated projections."""
     ids = builders.random_ids(TEXTS, CONTEXT, seed=11).numpy()
     gathered, truth = gathered_of(models[name], ids), oracle.turned_of(models[name], ids)
     found = pk.analyse("rotary-spectrum", gathered, skip=SKIP, short=10).values
@@ -115,7 +112,6 @@ def test_spectrum_in_plain_loops(models, name):
 
 @EACH
 def test_kernels_in_plain_loops(models, name):
-    """Logits, kernels with and without each band, token counts and distances."""
     ids = builders.random_ids(TEXTS, CONTEXT, seed=12).numpy()
     gathered, truth = gathered_of(models[name], ids), oracle.turned_of(models[name], ids)
     found = kernels_of(gathered, short=10).values
@@ -169,7 +165,6 @@ def test_kernels_in_plain_loops(models, name):
 
 @EACH
 def test_one_token_repeated(models, name):
-    """Queries and keys are the same everywhere before the rotation: three kernels are one."""
     ids = np.full((3, CONTEXT), 7)
     gathered = gathered_of(models[name], ids)
     found = kernels_of(gathered)
@@ -202,7 +197,6 @@ def test_one_frequency_by_hand():
 
 
 def test_bands_share_out_all_pairs():
-    """Each turned pair lies in one band, one that stands still in the last, others in none."""
     wave = formulas.wavelengths(np.array([3.0, 0.1, 0.0, np.nan]))
     bands = formulas.bands_of(wave, 16, 100)
     assert [1, 1, 1, 0] == bands.sum(axis=0).tolist()
@@ -244,7 +238,6 @@ def test_a_head_of_one_frequency(models):
 
 
 def test_two_frequencies_that_cancel(models):
-    """Two pairs of one wavelength, half a turn apart: large amplitudes, and a band without use."""
     speed = 2 * np.pi / np.array([7.0, 7.0, 25.0, 30.0, 900.0])
     queries = np.array([2.0, 2.0, 1.5, 0, 0], dtype=complex)
     keys = np.array([1.0, -1.0, 1.0, 0, 0], dtype=complex)
@@ -260,7 +253,6 @@ def test_two_frequencies_that_cancel(models):
 
 @given(PAIRS, PAIRS, st.integers(0, 50), st.floats(0.1, 4))
 def test_shifts_and_scales(queries, keys, shift, factor):
-    """A shift of both changes nothing, one of the query shifts the logit; it scales as pairs do."""
     u, v, offset = made(queries), made(keys), np.arange(29.0)
     turn, one = np.exp(1j * SPEED * shift), np.ones(3)
 
@@ -279,7 +271,6 @@ def test_shifts_and_scales(queries, keys, shift, factor):
 
 @given(PAIRS, PAIRS)
 def test_swings_are_spreads(queries, keys):
-    """The standard deviation of each term over the offsets, and no more than its amplitude."""
     product = formulas.products(made(queries), made(keys), np.ones(3), 0.5)
     offset = np.arange(31.0)
     found = formulas.swings(product, SPEED, offset)[0]
@@ -292,7 +283,6 @@ def test_swings_are_spreads(queries, keys):
 
 @pytest.mark.parametrize("skip", [0, 4, 5])
 def test_errors_are_jackknives(models, skip):
-    """Over groups of texts, at every skip; that of a phase goes round."""
     ids = builders.random_ids(4, CONTEXT, seed=14).numpy()
     gathered = gathered_of(models["llama"], ids)
     found = pk.analyse("rotary-spectrum", gathered, skip=skip)
@@ -311,7 +301,6 @@ def test_errors_are_jackknives(models, skip):
 
 
 def test_errors_of_kernels_are_jackknives(models):
-    """Texts are left out of pairs, mean keys, sampled queries and observed attention at once."""
     ids = builders.random_ids(4, CONTEXT, seed=15).numpy()
     question, gathered = find("equivariant-kernel"), gathered_of(models["mistral"], ids)
     params = question.params(query=QUERY, skip=SKIP)
@@ -328,7 +317,6 @@ def test_errors_of_kernels_are_jackknives(models):
 
 
 def test_what_does_not_fit():
-    """Bands that do not grow, a position that sees nothing: one sentence each."""
     run = describe_run("demo-gpt2", windows=5, context=64)
     spectrum, kernel = find("rotary-spectrum"), find("equivariant-kernel")
     with pytest.raises(BadRequest, match="bands that grow"):
@@ -341,7 +329,6 @@ def test_what_does_not_fit():
 
 
 def test_learned_positions_are_refused_at_once(tmp_path):
-    """Without a worker; the sentence names the positions that the question is about."""
     engine = pk.Engine(pk.Store(tmp_path))
     for name in ("rotary-spectrum", "equivariant-kernel"):
         with pytest.raises(NotInModel, match="'demo-gpt2' has learned positions"):
@@ -351,15 +338,9 @@ def test_learned_positions_are_refused_at_once(tmp_path):
 
 
 @pytest.mark.slow
-def test_through_the_engine(models, tmp_path):
-    """Asked for by name; what a pass in memory gives, and a small pass beside the page's."""
-    engine = pk.Engine(pk.Store(tmp_path))
-    try:
-        found = pk.show("equivariant-kernel", str(models["llama"]), windows=12, context=CONTEXT,
-                        query=QUERY, engine=engine)  # fmt: skip
-    finally:
-        engine.close()
-        engine.store.close()
+def test_through_the_engine(models, fresh_engine):
+    found = pk.show("equivariant-kernel", str(models["llama"]), windows=12, context=CONTEXT,
+                    query=QUERY, engine=fresh_engine)  # fmt: skip
     assert found.values["etc"].shape == (3, 6)
     assert np.isfinite(found.errors["band_distance"]).all()
 
@@ -371,6 +352,5 @@ def test_angles_that_nobody_sees(tmp_path):
     path = FAMILY_MODELS["gptj"].build(tmp_path / "gptj")
     ids = builders.random_ids(2, 11, seed=3).numpy()
     gathered = pk.run_pass(pk.load(str(path), device="cpu"), ids, gather=("rotary",))
-
     with pytest.raises(BadRequest, match="'gptj' turn queries and keys inside"):
         pk.analyse("rotary-spectrum", gathered)

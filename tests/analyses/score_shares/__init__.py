@@ -1,1 +1,0 @@
-"""Tests of analyses/score_shares."""

@@ -27,7 +27,6 @@ CASES = {
 
 
 def variance(numbers):
-    """The mean square about the mean."""
     middle = oracles.mean(numbers)
     return oracles.mean([(number - middle) ** 2 for number in numbers])
 
@@ -35,7 +34,6 @@ def variance(numbers):
 def test_by_hand():
     """Position 4, in common with the score 3, the score 16: content 16 - 6 + 4 = 14, twice -1."""
     found = shares(*np.array([[4.0], [3.0], [16.0]]))
-
     assert [4 / 16, 14 / 16, -2 / 16] == [float(each[0]) for each in found.values()]
 
 
@@ -43,13 +41,11 @@ def test_by_hand():
 def test_shares_add_up(sums, factor):
     """To 1, whatever the unit of the scores."""
     found, scaled = (np.stack([*shares(*each).values()]) for each in (sums, sums * factor**2))
-
     np.testing.assert_allclose(found.sum(axis=0), 1)
     np.testing.assert_allclose(found, scaled, rtol=1e-7, atol=1e-12)
 
 
 def covariance(x, y):
-    """The mean product about the means."""
     one, other = oracles.mean(x), oracles.mean(y)
     return oracles.mean([(a - one) * (b - other) for a, b in zip(x, y, strict=True)])
 
@@ -74,7 +70,6 @@ def expected_shares(rows, groups):
 
 @pytest.mark.parametrize("case", CASES)
 def test_plain_loops(model_dirs, case):
-    """Products of every row, with the keys and queries of plain transformers, and jackknives."""
     name, skip, start, context, windows, divisors = CASES[case]
     ids = some_windows(TEXTS, context, start)
     subject, main = study(model_dirs[name], ids, start, batch=3)
@@ -152,7 +147,6 @@ def test_few_texts(tmp_path):
 
 
 def test_heads_that_know_one_of_them(tmp_path):
-    """Content alone, both, and position alone, of known variances."""
     T, skip = 31, 1
     path = contextual.additive(tmp_path / "additive", CONTENT, T)
     ids = some_windows(100, T, True)

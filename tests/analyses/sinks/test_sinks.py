@@ -20,7 +20,6 @@ TEXTS, CONTEXT = 3, 41
 
 
 def gather(path, ids, **more):
-    """The statistic of a model over token ids."""
     return pk.run_pass(pk.load(str(path), device="cpu"), ids, gather=("sinks",), **more)
 
 
@@ -51,7 +50,6 @@ def test_by_hand(model_dirs):
 
 @pytest.mark.parametrize("name", ["gpt2", "gpt_neo", "mistral"])
 def test_plain_transformers(model_dirs, name):
-    """Means and errors over texts of every head and key; a local layer sees fewer."""
     ids = builders.random_ids(TEXTS, CONTEXT, seed=5).numpy()
     result = pk.analyse("sinks", gather(model_dirs[name], ids, batch=2), threshold=0.1)
 
@@ -72,17 +70,14 @@ def test_plain_transformers(model_dirs, name):
 
 @pytest.mark.parametrize("context", [5, 8])
 def test_rows_add_up(model_dirs, context):
-    """In texts no longer than the keys counted, all attention lies on them."""
     ids = builders.random_ids(TEXTS, context, seed=6).numpy()
     alpha = gather(model_dirs["gpt2"], ids).arrays["alpha"]
-
     assert context == alpha.shape[-1]
     queries = context - np.arange(context)
     np.testing.assert_allclose((alpha * queries).sum(axis=-1), context, rtol=1e-5)
 
 
 def test_blocks_do_not_matter(model_dirs, monkeypatch):
-    """However many rows are shown at a time."""
     from poskernel_core.forward import attention
 
     ids = builders.random_ids(TEXTS, CONTEXT, seed=7).numpy()
@@ -97,11 +92,9 @@ def test_blocks_do_not_matter(model_dirs, monkeypatch):
 
 
 def test_a_uniform_head(tmp_path):
-    """Each of its queries gives every key the same: harmonic sums."""
     path = builders.look_back(tmp_path / "look_back", 3, CONTEXT, 6.0)
     ids = builders.random_ids(TEXTS, CONTEXT, seed=8).numpy()
     found = pk.analyse("sinks", gather(path, ids)).values["alpha"][0, 1]
-
     for key in range(8):
         expected = math.fsum(1 / (n + 1) for n in range(key, CONTEXT)) / (CONTEXT - key)
         assert expected == pytest.approx(float(found[key]), abs=1e-5)

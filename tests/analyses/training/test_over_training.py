@@ -99,7 +99,6 @@ def test_a_head_emerges_where_it_was_made_to(look_back):
 
 @pytest.mark.parametrize("name", ["over-training", "kernel-over-training"])
 def test_biases_over_training(name, made, asked, engine):
-    """Each checkpoint's is stacked, a change has the difference; where one has none, none has."""
     question = ANALYSES[name]
     params = {"over-training": {"measure": PREVIOUS}, "kernel-over-training": {"query": QUERY}}
     run, params = describe_run(str(made), **asked), question.params(**params[name])
@@ -130,7 +129,6 @@ def test_biases_over_training(name, made, asked, engine):
 
 
 def test_each_checkpoint_is_a_result_of_its_own(look_back, made, asked, engine):
-    """What is stacked is what the question itself says of each checkpoint."""
     for place, step in enumerate(STEPS):
         one = pk.show("previous-token", str(made), engine=engine, revision=f"step-{step}", **asked)
         np.testing.assert_array_equal(
@@ -178,10 +176,8 @@ def test_a_kernel_over_training(made, asked, engine):
 
 
 def test_some_checkpoints(made, asked, engine):
-    """Those that are named, by step, whatever their order; the others play no part."""
     params = {"measure": PREVIOUS, "checkpoints": "step-64, step-4"}
     found = pk.show("over-training", str(made), engine=engine, params=params, **asked)
-
     assert [4, 64] == found.coordinates["step"].tolist()
     assert (4, 64) == (
         found.values["emergence_earliest"][0, 0], found.values["emergence_latest"][0, 0]
@@ -189,7 +185,6 @@ def test_some_checkpoints(made, asked, engine):
 
 
 def test_what_is_missing_is_named(made, asked, tmp_path):
-    """Of a run of which two checkpoints are computed, the answer is there once all of them are."""
     run = describe_run(str(made), **asked)
     some = [{"measure": PREVIOUS, "checkpoints": names} for names in ("step-0,step-4", "")]
     part, whole = (Request(analysis="over-training", run=run, params=each) for each in some)
@@ -211,7 +206,6 @@ def test_what_is_missing_is_named(made, asked, tmp_path):
 
 
 def test_keys_know_the_weights(made, asked, tmp_path):
-    """A changed checkpoint is another question; which checkpoint is chosen elsewhere is not."""
     copy = shutil.copytree(made, tmp_path / "run")
     params = {"measure": PREVIOUS}
 
@@ -234,14 +228,12 @@ def test_keys_know_the_weights(made, asked, tmp_path):
     ],
 )
 def test_what_cannot_be_asked(made, asked, engine, model, params, error, words):
-    """One sentence says why."""
     with pytest.raises(error, match=words) as caught:
         pk.show("over-training", model or str(made), engine=engine, params=params, **asked)
     assert "\n" not in str(caught.value)
 
 
 def test_a_head_outside(made, asked, engine):
-    """A kernel over training is of a head of the model."""
     with pytest.raises(BadRequest, match="L0H0 to L1H2"):
         pk.show("kernel-over-training", str(made), engine=engine, params={"head": "L5H0"}, **asked)
 
@@ -284,7 +276,6 @@ def test_precompute_names_equal_checkpoints(made, precomputing):
 
 
 def test_precompute_removes_what_it_downloaded(monkeypatch, precomputing):
-    """The weights of each hub checkpoint, one after the other; those here before are kept."""
     how, said, _ = precomputing
     here = {"commit-step2": {"model.safetensors"}}
     events = []

@@ -32,7 +32,6 @@ def by_loops(steps, values):
 
 
 def found_of(steps, values):
-    """The same of the formulas."""
     found = emergence(np.array(steps), np.array(values, dtype=float)[:, None])
     return tuple(float(each[0]) for each in (found.step, found.earliest, found.latest))
 
@@ -56,23 +55,19 @@ def found_of(steps, values):
     ],
 )
 def test_by_hand(values, expected):
-    """A third of the way in log step, and every special case."""
     np.testing.assert_allclose(found_of(STEPS, values), expected, rtol=1e-12)
 
 
 def test_one_checkpoint():
-    """The first is the last: it is above half of itself, and nothing lies before it."""
     assert (7.0, 0.0, 7.0) == found_of([7], [0.3])
 
 
 def ascending(least):
-    """Strictly ascending steps."""
     return st.lists(st.integers(least, 10**6), min_size=2, max_size=9, unique=True).map(sorted)
 
 
 @given(ascending(0), st.data())
 def test_plain_loops(steps, data):
-    """Any measure at any steps, with gaps; the emergence lies in its interval."""
     number = st.floats(-1, 1) | st.just(math.nan)
     values = data.draw(st.lists(number, min_size=len(steps), max_size=len(steps)))
     assume(abs(values[-1]) > 1e-6 or values[-1] == 0 or math.isnan(values[-1]))
@@ -91,25 +86,17 @@ def test_plain_loops(steps, data):
     st.floats(0.1, 9),
 )
 def test_another_clock(steps, data, power, factor, scale):
-    """Steps counted otherwise, ``factor * step ** power``, move the emergence just so.
-
-    That is a straight line of positive slope in log step. What the measure is counted in plays no
-    part.
-    """
     share = st.floats(0.01, 1)
     values = np.array(data.draw(st.lists(share, min_size=len(steps), max_size=len(steps))))
     other = [factor * step**power for step in steps]
     found = np.array(found_of(steps, values))
     moved = np.array(found_of(other, scale * values))
-
     np.testing.assert_allclose(moved, factor * found**power * (found > 0), rtol=1e-6)
 
 
 def test_heads_by_themselves():
-    """Each head of an array [step, layer, head] is what it is alone."""
     values = np.random.default_rng(3).random((6, 2, 5))
     found = emergence(STEPS, values)
-
     for layer, head in np.ndindex(2, 5):
         one = found_of(STEPS, values[:, layer, head])
         here = [each[layer, head] for each in (found.step, found.earliest, found.latest)]
@@ -117,8 +104,6 @@ def test_heads_by_themselves():
 
 
 def test_counts():
-    """By hand: two checkpoints of three heads; a head without a kind is not counted."""
     codes = np.array([[[0, 2, 2]], [[1, -1, 2]]])
-
     assert [[1, 0, 2], [0, 1, 1]] == label_counts(codes, 3).tolist()
     assert (2, 0) == label_counts(codes, 0).shape

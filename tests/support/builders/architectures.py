@@ -154,3 +154,17 @@ ARCHITECTURES: dict[str, Callable[[Path], Path]] = {
     "attn_only": attn_only,
 }
 """Every architecture's builder: it fills the directory that it is given, and returns it."""
+
+SHAPES: dict[str, tuple[int, int, int, list[int | None]]] = {
+    "gpt2": (3, 5, 41, [None, None, None]),
+    "gpt2_inverse_layer": (3, 5, 37, [None, None, None]),
+    "gpt_neo": (3, 5, 43, [None, 5, None]),
+    "opt": (3, 5, 47, [None, None, None]),
+    "llama": (3, 6, 53, [None, None, None]),
+    "mistral": (3, 5, 59, [7, 7, 7]),
+    "qwen2": (3, 6, 61, [None, None, None]),
+    "qwen3": (3, 6, 43, [None, None, None]),
+    "gpt_neox": (3, 5, 53, [None, None, None]),
+    "attn_only": (2, 5, 41, [None, None]),
+}
+"""Layers, heads, context, and the window of each layer."""

@@ -15,10 +15,9 @@ from poskernel_core.data.layouts import TokenPool
 from poskernel_core.forward import loading
 from poskernel_core.models import catalog
 from poskernel_core.models.tokenizers import load_tokenizer
-from tests.support.builders.constructed import _balanced_signs
+from tests.support.builders.constructed import balanced_signs
 from tests.support.builders.made import START, VOCABULARY, build, gpt2_config, save
 from tests.support.builders.positions import blank_gpt2, undo_norm
-from tests.support.builders.truth import random_ids
 
 T, WIDTH, HEADS, HEAD_WIDTH = 41, 33, 3, 11
 SELF_STEP, BIAS = 12.0, 0.25
@@ -147,7 +146,7 @@ def copies(path: Path, window: int | None = None) -> Path:
         for parameter in model.parameters():
             parameter.zero_()
         body, code, place = model.transformer, torch.arange(CODE), torch.arange(COPIES_T)
-        body.wte.weight[:, :CODE] = _balanced_signs(CODE)
+        body.wte.weight[:, :CODE] = balanced_signs(CODE)
         body.wpe.weight[place, CODE + place] = 1.0
         undo_norm(body.h[0].ln_1, body.wte.weight[0] + body.wpe.weight[0])
         attention = body.h[0].attn.attention
@@ -210,16 +209,3 @@ def study(path: Path, windows: np.ndarray, start: bool = True) -> tuple:
     )
     main = pk.run_pass(model, windows, start_token=start, gather=("keys",))
     return subject, main
-
-
-def some_windows(texts: int, length: int, start: bool = True, seed: int = 5) -> np.ndarray:
-    """Random windows, the start token first or not."""
-    windows = random_ids(texts, length, seed).numpy()
-    windows[:, : int(start)] = START
-    return windows
-
-
-def perform(experiment: type, subject: Subject, main: object, **params: object) -> object:
-    """The result of an experiment."""
-    checked = experiment.params(**params)
-    return experiment().perform(subject, {"main": main}, checked, lambda done, total: None)

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
-from transformers import (
-    GPT2LMHeadModel,
-)
+from transformers import GPT2LMHeadModel
 
 from tests.support.builders.made import START, VOCABULARY, gpt2_config, save
 
@@ -52,7 +50,7 @@ def look_back(path: Path, k: int, T: int = 37, tau: float = 5.0) -> Path:
         body.wpe.weight[:, ramp], body.wpe.weight[:, ramp + 1] = height, -height
         body.wpe.weight[:, rest] = (1 - height**2).sqrt()
         body.wpe.weight[:, rest + 1] = -body.wpe.weight[:, rest]
-        body.wte.weight[:, tokens : tokens + signs] = _balanced_signs(signs)
+        body.wte.weight[:, tokens : tokens + signs] = balanced_signs(signs)
 
         one = (body.wpe.weight[T // 2] + body.wte.weight[START]).double()
         spread = (one.var(correction=0) + config.layer_norm_epsilon).sqrt()
@@ -72,7 +70,7 @@ def look_back(path: Path, k: int, T: int = 37, tau: float = 5.0) -> Path:
     return path
 
 
-def _balanced_signs(dimensions: int) -> Tensor:
+def balanced_signs(dimensions: int) -> Tensor:
     """A different vector of as many +0.5 as -0.5 for each token, [vocabulary, dimensions]."""
     generator, found = random.Random(31), {}
     signs = [0.5, -0.5] * (dimensions // 2)

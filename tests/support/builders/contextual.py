@@ -25,10 +25,10 @@ from poskernel_core.engine.requests import canonical
 from poskernel_core.models import catalog
 from poskernel_core.models.tokenizers import load_tokenizer
 from poskernel_core.passes.workshop import Workshop
-from tests.analyses.interventions.test_switches import loaded
 from tests.support.builders.made import START, VOCABULARY, build, gpt2_config, rotary_sizes, save
 from tests.support.builders.positions import blank_gpt2, undo_norm
 from tests.support.builders.truth import random_ids
+from tests.support.passes import loaded
 
 T, TAU = 31, 3.0
 CONTENT = [2 * ((37 * token) % VOCABULARY) / VOCABULARY - 1 for token in range(VOCABULARY)]
@@ -155,15 +155,13 @@ def study(path, windows, start=True, batch=None):
     return subject, pk.run_pass(model, ordered, start_token=start, gather=("keys",))
 
 
-def some_windows(texts, length, start, seed=5):
-    """Random windows, the start token first or not."""
+def some_windows(texts, length, start=True, seed=5):
     windows = random_ids(texts, length, seed).numpy()
     windows[:, : int(start)] = START
     return windows
 
 
 def perform(experiment, subject, main, **params):
-    """The result of an experiment."""
     checked = experiment.params(**params)
     return experiment().perform(subject, {"main": main}, checked, lambda done, total: None)
 

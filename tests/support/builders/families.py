@@ -6,6 +6,7 @@ have sizes of multiples of four: their products want aligned rows.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,10 +15,10 @@ from typing import Any
 from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
+from tests.support.builders.architectures import ARCHITECTURES, SHAPES
 from tests.support.builders.made import START, VOCABULARY, randomise, save_tokenizer
 
-__all__ = ["FAMILY_MODELS", "FamilyModel"]
-
+KINDS = {"gpt2_inverse_layer": "gpt2", "attn_only": "attn-only"}
 FULL, SLIDE, CHUNK = "full_attention", "sliding_attention", "chunked_attention"
 
 
@@ -28,7 +29,7 @@ class FamilyModel:
     `windows` and `chunks` are those of the layers, `rotated` the layers that turn anything,
     `bare` those without heads; `features` are the words of the table in docs/reference/models.md.
     Where it lies within a model that reads images too, `within` is that one's `model_type`,
-    `beside` what else it names.
+    `beside` what else it names. `made` is a builder of its own.
     """
 
     kind: str
@@ -39,16 +40,18 @@ class FamilyModel:
     bare: tuple[int, ...] = ()
     unturned: tuple[int, ...] = ()
     gain: float = 1.4
+    made: Callable[[Path], Path] | None = None
     within: str = ""
     beside: dict[str, Any] = field(default_factory=dict)
 
     @property
     def layers(self) -> int:
-        """How many layers there are."""
         return len(self.windows)
 
     def build(self, path: Path) -> Path:
         """Fill a directory with the model and a tokenizer, and return it."""
+        if self.made:
+            return self.made(path)
         text = {"vocab_size": VOCABULARY, "bos_token_id": START, "eos_token_id": START,
                 "pad_token_id": START, **self.config}  # fmt: skip
         if self.within:
@@ -339,4 +342,20 @@ FAMILY_MODELS: dict[str, FamilyModel] = {
 }  # fmt: skip
 """Tiny models by name; several of one family where it comes in several kinds."""
 
-Builder = Callable[[Path], Path]
+EVERY_MODEL = FAMILY_MODELS | {
+    name: FamilyModel(KINDS.get(name, name), {}, SHAPES[name][3], "", made=build)
+    for name, build in ARCHITECTURES.items()
+}
+"""These, and those of `architectures`."""
+
+REPRESENTATIVES = (
+    "gpt2", "gpt_neo", "mistral", "gemma2", "gemma4", "gpt-oss", "llama4", "deepseek2",
+    "falcon-alibi", "lfm2",
+)  # fmt: skip
+"""Each kind of attention once: learned positions, an attention of its own, windows and one key
+head, soft caps, head widths by layer, sinks, chunks, values of another width, ALiBi, no heads."""
+
+
+def tried() -> tuple[str, ...]:
+    """The models that tests of every family try: all where `POSKERNEL_EVERY_FAMILY` is set."""
+    return tuple(EVERY_MODEL) if os.environ.get("POSKERNEL_EVERY_FAMILY") else REPRESENTATIVES

@@ -15,8 +15,6 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from tests.support.builders.families import FULL, SLIDE, rotary
 from tests.support.builders.made import START, VOCABULARY, randomise, save_tokenizer
 
-__all__ = ["GGUF_MODELS", "build", "write_gguf"]
-
 TWO_BASES = {
     SLIDE: {"rope_type": "default", "rope_theta": 10_000.0},
     FULL: {"rope_type": "default", "rope_theta": 500.0},

@@ -88,7 +88,6 @@ def induction_truth(
 
 
 def _head_width() -> int:
-    """Half of what tokens, copies, and positions need."""
     return (2 * VOCABULARY + INDUCTION_CONTEXT + 1) // 2
 
 

@@ -106,7 +106,6 @@ def attn_only_skeleton(config: dict[str, object]) -> GPT2LMHeadModel:
 
 
 def save(model: PreTrainedModel, path: Path, context: int) -> None:
-    """Save a model with a tokenizer."""
     model.save_pretrained(path)
     save_tokenizer(path, context)
 

@@ -7,11 +7,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
-from transformers import (
-    AutoModelForCausalLM,
-    AutoModelForImageTextToText,
-    PreTrainedModel,
-)
+from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedModel
 
 from tests.support.builders.made import VOCABULARY, attn_only_skeleton
 

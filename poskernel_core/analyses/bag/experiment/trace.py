@@ -39,7 +39,7 @@ def neuron_trace(
     read = bag.readers()[:, params.neuron]
     values |= {"true": true.numpy(), "contribution": (bag.embed(tokens) @ read).numpy()}
     values["contribution"][: bag.start] = np.nan
-    values |= _agreement(*(values[name][bag.start :] for name in ("true", "predicted", "bag")))
+    values |= agreement(*(values[name][bag.start :] for name in ("true", "predicted", "bag")))
     return NeuronTrace.result(
         params,
         values,
@@ -77,7 +77,7 @@ def _numbers(bag: Bag, parts: Parts, neuron: int) -> dict[str, np.ndarray]:
     return {name: value.numpy() for name, value in values.items()}
 
 
-def _agreement(true: np.ndarray, predicted: np.ndarray, added: np.ndarray) -> dict[str, np.ndarray]:
+def agreement(true: np.ndarray, predicted: np.ndarray, added: np.ndarray) -> dict[str, np.ndarray]:
     """Return how well the prediction does, and the bag against what the other parts leave."""
     true, predicted, added = (each.astype(np.float64) for each in (true, predicted, added))
     error, left = ((true - predicted) ** 2).sum(), true - (predicted - added)
