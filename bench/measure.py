@@ -7,8 +7,6 @@ from collections.abc import Callable
 
 import torch
 
-__all__ = ["peak_gb", "timed"]
-
 
 def peak_gb() -> float:
     """Return the peak memory of this process so far, in GB (Linux)."""

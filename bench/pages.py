@@ -23,8 +23,6 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from tests.support.browser import find_browser
 from tests.support.server import Server, serve
 
-__all__ = ["main"]
-
 DEMO = Path(__file__).resolve().parents[1] / "poskernel_core/demo/demo-gpt2"
 WORDS = "the king of the garden saw a house by the water and "
 FLAGS = ("--no-sandbox", "--disable-gpu")

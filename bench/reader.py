@@ -15,8 +15,6 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import WebSocketException
 from websockets.typing import Subprotocol
 
-__all__ = ["Lost", "Reader"]
-
 HEAD = "Head"  # the sidebar's box
 
 

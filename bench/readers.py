@@ -24,8 +24,6 @@ from pathlib import Path
 from bench.reader import Lost, Reader
 from tests.support.server import Server, command_line, serve
 
-__all__ = ["Visit", "cpu_seconds", "crowd", "memory_mb", "percentile"]
-
 TEXTS = 50
 
 

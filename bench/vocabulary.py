@@ -21,8 +21,6 @@ import torch
 
 from bench.measure import peak_gb, timed
 
-__all__ = ["main"]
-
 TOKENS, WIDTH, NEURONS, LISTED = 50_257, 768, 3072, 10
 
 

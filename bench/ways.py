@@ -16,8 +16,6 @@ from bench.measure import timed
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
-__all__ = ["WAYS"]
-
 
 def _model() -> Any:
     from transformers import GPT2Config, GPT2LMHeadModel

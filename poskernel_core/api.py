@@ -47,8 +47,6 @@ from poskernel_core.models.catalog import locate
 if TYPE_CHECKING:
     from poskernel_core.export.notebook import View
 
-__all__ = ["analyse", "build_request", "load", "run_pass", "show", "view"]
-
 
 def load(name: AnyModel, *, revision: str | None = None, device: Any = "auto") -> Any:
     """Load a model by bundled name, directory, GGUF file or hub name, for use by :func:`run_pass`.

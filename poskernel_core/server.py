@@ -21,8 +21,6 @@ from poskernel_core.common.errors import BadRequest, ComputeFailed
 from poskernel_core.common.modules import command, environment
 from poskernel_core.common.settings import checked_address, settings
 
-__all__ = ["DEFAULT_PORT", "Dashboard", "answers", "arguments", "find", "serve", "started"]
-
 DEFAULT_PORT = 8501
 PATIENCE = 120.0
 """Seconds that a server may take to start on a busy machine."""

@@ -19,8 +19,6 @@ from poskernel_core.common.settings import settings
 from poskernel_core.models.catalog import name_in
 from poskernel_core.server import PATIENCE, answers
 
-__all__ = ["greet", "served_at"]
-
 
 def greet() -> None:
     """Print the address of the pages to standard error; with ``POSKERNEL_OPEN`` open a browser.

@@ -27,8 +27,6 @@ from poskernel_core.common.addresses import network_of, parsed
 from poskernel_core.common.settings import Settings, settings
 from serving.page import PAGE
 
-__all__ = ["FILES_A_REQUEST", "LIMITS", "Admission", "ConnectionLimits", "Refusal", "SlidingWindow"]
-
 FILES_A_REQUEST = 30
 """Files allowed per request: a browser's first visit makes 5 requests and loads 110 files."""
 
@@ -38,7 +36,7 @@ MINUTE = 60.0
 RETRY_AFTER = 30
 """Seconds for ``Retry-After`` when all sessions are in use."""
 
-LONGEST_ADDRESS = 45
+MAX_ADDRESS = 45
 FORWARDED = "x-forwarded-for"
 HTML = """<!doctype html>
 <html lang="en">
@@ -266,7 +264,7 @@ class Admission:
 
 def _host(scope: Scope) -> str:
     client = scope.get("client")
-    return str(client[0])[:LONGEST_ADDRESS] if client else ""
+    return str(client[0])[:MAX_ADDRESS] if client else ""
 
 
 def _client(scope: Scope) -> str:

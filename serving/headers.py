@@ -19,8 +19,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from poskernel_core.common.errors import BadRequest
 from serving.page import INLINE, page_served
 
-__all__ = ["security_headers", "with_headers"]
-
 ANCESTORS = "POSKERNEL_FRAME_ANCESTORS"
 SOURCE = re.compile(r"'self'|'none'|\*|[\w.*:/\[\]-]+")
 UNUSED = (

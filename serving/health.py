@@ -23,8 +23,6 @@ from poskernel_core.engine.engine import Engine
 from poskernel_core.engine.preflight import computes
 from poskernel_core.storage.condition import Condition, condition
 
-__all__ = ["HEALTH", "HealthMonitor", "health_route"]
-
 HEALTH = "/health"
 FAILING = Condition("failing")
 WHY = {

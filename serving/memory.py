@@ -14,8 +14,6 @@ from contextlib import asynccontextmanager
 
 from pages import NAMES, module_of
 
-__all__ = ["collecting"]
-
 
 @asynccontextmanager
 async def collecting(pause: float = 20.0) -> AsyncIterator[None]:

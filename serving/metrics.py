@@ -32,8 +32,6 @@ from poskernel_core.storage.condition import STATES
 from serving.admission import Admission
 from serving.health import HealthMonitor
 
-__all__ = ["RUN_SECONDS", "ServerCollector", "listen", "registry"]
-
 RUN_SECONDS = Histogram(
     "poskernel_run_seconds",
     "Runs of the script from beginning to end, by page: what a click costs the server.",

@@ -18,8 +18,6 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute, Route
 from streamlit import file_util
 
-__all__ = ["INLINE", "PAGE", "page_routes", "page_served"]
-
 INLINE = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 PAGE = re.compile(r"/[^/.]*")
 """The path of a page; files have a dot in their name, or are in a subfolder."""

@@ -21,7 +21,7 @@ sys.path[:0] = [str(ROOT)]
 
 from poskernel_core.analyses import find
 from poskernel_core.analyses.kernels.formulas import KINDS
-from poskernel_core.common.heads import cell_name
+from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import rounded
 from poskernel_core.engine.engine import Engine, describe_run
@@ -136,7 +136,7 @@ def table(
         "|:--|" + "--:|" * (1 + len(beside)),
     ]
     for layer, head in zip(*np.unravel_index(places, found.shape), strict=True):
-        name = cell_name(int(layer), int(head))
+        name = head_name(int(layer), int(head))
         texts = [each.text(layer, head) for each in (numbers, *beside.values())]
         lines.append(f"| [{name}]({LINK.format(model=MODEL, head=name)}) | {' | '.join(texts)} |")
     return "\n".join(lines)

@@ -43,7 +43,7 @@ LOG_STEPS = 200
 SHORT_WINDOW = 128
 REPEATED_SHARE, RANDOM_SHARE = 0.15, 0.30
 """Fractions of windows with repeated text and with repeated random tokens; the rest is text."""
-SHORTEST_PERIOD, FEWEST_TOKENS = 8, 512
+SHORTEST_PERIOD, MIN_TOKENS = 8, 512
 EASING = 0.2
 """Fraction of the training over which fast waves are removed from W_pos, the fastest first."""
 WEIGHTS, SCHEDULE = "model.safetensors", "schedule.json"
@@ -237,7 +237,7 @@ class Windows:
         Token ids run from frequent to rare, so a low bound gives frequent tokens, on which copying
         is learned sooner.
         """
-        bound = self._log_uniform(FEWEST_TOKENS, self._vocabulary)
+        bound = self._log_uniform(MIN_TOKENS, self._vocabulary)
         return self._rng.integers(START + 1, bound, size=count)
 
     def _text(self, length: int) -> np.ndarray:

@@ -17,7 +17,7 @@ from pages.shared.jobs import results
 from pages.shared.jobs.pressed import fetch_when_asked
 from pages.shared.selection.fit import fitted_index
 from pages.shared.selection.pins import add_pins, pin_of
-from pages.shared.selection.selection import Selection, select_cell
+from pages.shared.selection.selection import Selection, select_head
 from poskernel_core.analyses.comparison.figures import depth_figure
 from poskernel_core.analyses.comparison.measures import MeasureByDepth, MeasureByDepthParams
 from poskernel_core.analyses.comparison.pins import Pin, nearest_position, pinned_run
@@ -135,7 +135,7 @@ def _draw_grid(
             measure.declared.unit,
             selection,
             f"model-grid-{number}",
-            pick=pick if number else select_cell,
+            pick=pick if number else select_head,
         )
 
     card(

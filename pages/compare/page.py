@@ -10,7 +10,7 @@ from pages.shared.cards.plain import say_error
 from pages.shared.selection.pins import kept_pins, refusals
 from pages.shared.selection.place import Place, Screenshot
 from pages.shared.selection.selection import Selection
-from poskernel_core.analyses.comparison.pins import MOST_PINS
+from poskernel_core.analyses.comparison.pins import MAX_PINS
 from poskernel_core.common.errors import PosKernelError
 
 PLACE = Place(
@@ -27,7 +27,7 @@ def page(selection: Selection) -> None:
     kept, refused = kept_pins()
     if not kept:
         st.markdown(
-            f"No head is pinned yet. Pin up to {MOST_PINS} heads, of any models, revisions and "
+            f"No head is pinned yet. Pin up to {MAX_PINS} heads, of any models, revisions and "
             "corpora: here, or on the pages «Map» and «Overview». Their kernels, "
             "distances and measures then stand side by side, and the address restores them."
         )

@@ -11,7 +11,7 @@ from pages.shared.experiments.contextual_controls import choose_texts
 from pages.shared.jobs import results
 from pages.shared.selection.fit import linked
 from pages.shared.selection.head_link import head_link
-from pages.shared.selection.selection import Selection, select_cell
+from pages.shared.selection.selection import Selection, select_head
 from pages.shared.tables.tables import choice_table, errors_line, heads_frame, rounded_table
 from pages.shared.tables.word_lists import word_lists
 from poskernel_core.analyses.contextual_heads.denominators import (
@@ -28,12 +28,12 @@ from poskernel_core.analyses.contextual_heads.figures import (
 )
 from poskernel_core.analyses.kernels.distances import KernelDistances, KernelDistancesParams
 from poskernel_core.analyses.kernels.figures import distances_figure
-from poskernel_core.common.heads import cell_name
+from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, value_and_bias
 from poskernel_core.plotting.layout import without_title
 
-MOST_LINES = 16
+MAX_LINES = 16
 WIDE = 100  # largest over smallest denominator, from which their axis is logarithmic
 COLUMNS = {
     "etc": ("ETC (tokens)", "effective token count of the destination token's mean kernel"),
@@ -62,7 +62,7 @@ def heads_table(heads: Result, selected: str) -> None:
         label: st.column_config.NumberColumn(help=meaning) for label, meaning in COLUMNS.values()
     }
     shown = rounded_table(table.iloc[order], heads, {COLUMNS[name][0]: name for name in COLUMNS})
-    choice_table(shown, "contextual-table", select_cell, columns)
+    choice_table(shown, "contextual-table", select_head, columns)
     heads_listed = counted(len(table), "head")
     st.caption(f"{heads_listed}, contextual ones first, steadiest first. Selected: {selected}.")
     errors_line(heads)
@@ -107,7 +107,7 @@ def draw_denominators(selection: Selection, token: str, first_windows: int) -> N
             token=token,
             skip=selection.skip,
             **texts,
-            first_windows=min(MOST_LINES, first_windows),
+            first_windows=min(MAX_LINES, first_windows),
         ),
     )
     if found is None:
@@ -202,12 +202,12 @@ def _pairs(layer: Result, number: int, apart: float) -> str:
     groups, distance = layer.values["group"], layer.values["distance"]
     members = [np.flatnonzero(groups == group) for group in np.unique(groups)]
     named = [
-        ", ".join(head_link(cell_name(number, int(h))) for h in each)
+        ", ".join(head_link(head_name(number, int(h))) for h in each)
         for each in members
         if len(each) > 1
     ]
     out = [
-        f"{head_link(cell_name(number, int(i)))}–{head_link(cell_name(number, int(j)))}"
+        f"{head_link(head_name(number, int(i)))}–{head_link(head_name(number, int(j)))}"
         for i, j in np.argwhere(np.triu(distance >= apart, 1))
     ]
     pairs = len(distance) * (len(distance) - 1) // 2

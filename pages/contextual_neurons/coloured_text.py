@@ -7,7 +7,7 @@ from jinja2 import Template
 from poskernel_core.plotting.layout import visible
 from poskernel_core.plotting.palette import BLUE, CATEGORICAL, fade
 
-MOST_SHOWN = 1024
+MAX_SHOWN = 1024
 BELOW, ABOVE = BLUE, CATEGORICAL[4]
 FULL_OPACITY = 0.65  # opacity, so that the page's own ink reads on it, light or dark
 PERCENTILE = 98
@@ -23,7 +23,7 @@ padding:1px 2px;white-space:pre-wrap{% if colour %};background:{{ colour }}{% en
 
 def coloured_text(words: list[str], values: np.ndarray, meaning: str) -> None:
     """Draw a text, its tokens blue below 0 and orange above; hover shows position and number."""
-    shown = words[:MOST_SHOWN]
+    shown = words[:MAX_SHOWN]
     there = np.abs(values[np.isfinite(values)])
     reach = float(np.percentile(there, PERCENTILE)) if there.size else 1.0
     colours = [
@@ -33,7 +33,7 @@ def coloured_text(words: list[str], values: np.ndarray, meaning: str) -> None:
         )
         for value in np.nan_to_num(values).tolist()
     ]
-    cut = f" The first {MOST_SHOWN} tokens." if len(words) > MOST_SHOWN else ""
+    cut = f" The first {MAX_SHOWN} tokens." if len(words) > MAX_SHOWN else ""
     st.caption(
         f"Tokens by their {meaning}: blue below 0, orange above, full colour at {reach:.2g}.{cut}"
     )

@@ -18,7 +18,7 @@ from poskernel_core.analyses.bag.contextual_neurons import (
     ContextualNeurons,
     ContextualNeuronsParams,
 )
-from poskernel_core.common.heads import cell_name
+from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 
 PLACE = Place(
@@ -46,7 +46,7 @@ KERNELS: Final[dict[str, KernelChoice]] = {"each its own": "own", "their mean": 
 
 def choose_bag(selection: Selection) -> tuple[dict[str, Any], int, KernelChoice]:
     """Draw what the bag is made of; return it, the rarest token listed, which kernel predicts."""
-    heads = [cell_name(0, head) for head in range(selection.located.geometry.n_heads)]
+    heads = [head_name(0, head) for head in range(selection.located.geometry.n_heads)]
     one, two, three = st.columns([4, 2, 3], vertical_alignment="bottom")
     chosen = one.multiselect(
         "Contextual heads of layer 0",

@@ -9,8 +9,8 @@ import streamlit as st
 from pages.shared.grid.measure_grid import Extras, draw_heads, head_texts
 from pages.shared.grid.measures import Measure
 from pages.shared.selection.fit import linked
-from pages.shared.selection.selection import Selection, select_cell
-from poskernel_core.common.heads import cell_name
+from pages.shared.selection.selection import Selection, select_head
+from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, texts_of
 from poskernel_core.models.known import known_heads
@@ -65,7 +65,7 @@ def draw_grid(
     values = found.values[measure.declared.value].astype(float)
     extras = Extras(
         marks=[
-            [_mark(kind, known.get(cell_name(i, j))) for j, kind in enumerate(row)]
+            [_mark(kind, known.get(head_name(i, j))) for j, kind in enumerate(row)]
             for i, row in enumerate(kinds)
         ],
         dimmed=[[kind not in shown for kind in row] for row in kinds],
@@ -97,7 +97,7 @@ def draw_grid(
         for i, row in enumerate(kinds)
     ]
     shade = measure.shade(found, values)
-    draw_heads(shade, labels, measure.declared.unit, selection, "etc-grid", extras, select_cell)
+    draw_heads(shade, labels, measure.declared.unit, selection, "etc-grid", extras, select_head)
 
 
 def _mark(kind: str | None, function: str | None) -> str:
@@ -114,7 +114,7 @@ def _label(
     own: list[list[str]] | None,
 ) -> str:
     """Return what a cell says: the measure of another question first, then the kernel."""
-    cell = cell_name(layer, head)
+    cell = head_name(layer, head)
     first = f"{own[layer][head]}; " if own else f"{cell}: "
     if kind is None:
         return f"{first}no key is visible at this query position"

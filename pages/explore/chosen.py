@@ -11,11 +11,11 @@ from pages.shared.cards.plain import say_error
 from pages.shared.selection.fit import linked
 from pages.shared.selection.links import write
 from pages.shared.selection.pins import add_pins, compare_link, pin_of
-from pages.shared.selection.selection import Selection, select_cell
+from pages.shared.selection.selection import Selection, select_head
 from pages.shared.tables.tables import choice_table
-from poskernel_core.analyses.comparison.pins import MOST_PINS
+from poskernel_core.analyses.comparison.pins import MAX_PINS
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.heads import cell_name, parse_cell
+from poskernel_core.common.heads import head_name, parse_cell
 from poskernel_core.common.rounding import counted
 
 KEY = "heads"
@@ -35,7 +35,7 @@ def choose_by_hand() -> None:
     if picked.box or picked.lasso:
         write(KEY, " ".join(names))
     else:
-        select_cell(next(iter(names)))
+        select_head(next(iter(names)))
 
 
 def _clear() -> None:
@@ -43,7 +43,7 @@ def _clear() -> None:
 
 
 def _pin(selection: Selection, heads: list[Head]) -> None:
-    add_pins(pin_of(selection, cell_name(*head)) for head in heads[:MOST_PINS])
+    add_pins(pin_of(selection, head_name(*head)) for head in heads[:MAX_PINS])
 
 
 def _read(selection: Selection) -> tuple[set[Head], str]:
@@ -72,13 +72,13 @@ def draw_names(selection: Selection) -> list[Head]:
         "Pin these heads",
         on_click=_pin,
         args=(selection, sorted(chosen)),
-        disabled=not 0 < len(chosen) <= MOST_PINS,
+        disabled=not 0 < len(chosen) <= MAX_PINS,
         icon=":material/keep:",
-        help=f"up to {MOST_PINS} heads, of any models, are compared on the page «Compare»",
+        help=f"up to {MAX_PINS} heads, of any models, are compared on the page «Compare»",
     )
     compare_link()
-    if len(chosen) > MOST_PINS:
-        st.caption(f"Up to {MOST_PINS} heads can be pinned, {len(chosen)} are chosen: draw closer.")
+    if len(chosen) > MAX_PINS:
+        st.caption(f"Up to {MAX_PINS} heads can be pinned, {len(chosen)} are chosen: draw closer.")
     if wrong:
         say_error(wrong)
     return sorted(chosen)
@@ -97,7 +97,7 @@ def draw_table(
         else f"{counted(len(every), 'head')} in all. {ROWS}"
     )
     first = list(dict.fromkeys([*three, *columns.values()]))
-    table = pd.DataFrame({"head": [cell_name(*head) for head in heads]})
+    table = pd.DataFrame({"head": [head_name(*head) for head in heads]})
     formats = {}
     for column in first:
         heading = column.heading
@@ -106,4 +106,4 @@ def draw_table(
         else:
             table[heading] = [float(column.values[head]) for head in heads]
             formats[heading] = st.column_config.NumberColumn(format="%.4g")
-    choice_table(table, "explored", select_cell, formats)
+    choice_table(table, "explored", select_head, formats)

@@ -9,7 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from poskernel_core.common.axes import PerHead
-from poskernel_core.common.heads import cell_name
+from poskernel_core.common.heads import head_name
 from poskernel_core.common.rounding import rounded, with_bias
 from poskernel_core.plotting.layout import LINE, MUTED, log_ticks, number, style
 from poskernel_core.plotting.palette import CATEGORICAL, DIVERGING, KIND_LOOKS, RED, SCALE
@@ -152,7 +152,7 @@ def _points(
         mode="markers",
         name=name,
         marker={"size": 10, "line": {"width": 1.2, "color": MUTED}} | marker,
-        customdata=[[cell_name(*head), *(each.text(head) for each in distinct)] for head in heads],
+        customdata=[[head_name(*head), *(each.text(head) for each in distinct)] for head in heads],
         hovertemplate="<br>".join(["<b>%{customdata[0]}</b>", *lines]) + "<extra></extra>",
         selected={"marker": {"opacity": 1}},
         unselected={"marker": {"opacity": 1}},

@@ -14,7 +14,7 @@ from poskernel_core.data.head_tables import MAX_TABLE_BYTES, HeadTable, parse_he
 
 KEPT, HELD, UPLOADED = "their-tables", "their-tables-held", "tables-uploaded"
 LEFT_OUT = "their-tables-left-out"
-MOST_TABLES = 8
+MAX_TABLES = 8
 FORMATS = (
     'HeadVis (`scatter_data.json`), retrieval heads (JSON with `"layer-head"` as keys), '
     "DuoAttention (`full_attention_heads.tsv`), or any CSV or JSON table with the columns `layer` "
@@ -31,7 +31,7 @@ def _keep() -> None:
     for file in held:
         data = file.getvalue()
         others = [len(each) for name, each in kept.items() if name != file.name]
-        if len(others) < MOST_TABLES and sum(others) + len(data) <= _most_bytes():
+        if len(others) < MAX_TABLES and sum(others) + len(data) <= _most_bytes():
             kept[file.name] = data
         else:
             left_out.append(file.name)
@@ -64,7 +64,7 @@ def their_columns(selection: Selection, place: Any) -> dict[str, Column]:
             key=UPLOADED,
             on_change=_keep,
             max_upload_size=min(MAX_TABLE_BYTES, _most_bytes()) // 2**20,
-            help=f"up to {MOST_TABLES} files, {settings().max_tables_mb} MB together",
+            help=f"up to {MAX_TABLES} files, {settings().max_tables_mb} MB together",
         )
         there = {file.name for file in held}
         st.session_state[HELD] = there  # the field is empty again after a visit to another page
@@ -78,7 +78,7 @@ def their_columns(selection: Selection, place: Any) -> dict[str, Column]:
             )
     for name in st.session_state.get(LEFT_OUT, ()):
         say_error(
-            f"{name} is left out: this server takes up to {MOST_TABLES} tables of "
+            f"{name} is left out: this server takes up to {MAX_TABLES} tables of "
             f"{settings().max_tables_mb} MB together; remove others first."
         )
     for name, data in kept.items():

@@ -109,7 +109,7 @@ def _shares(selection: Selection) -> None:
 def _induction(selection: Selection) -> None:
     _heading(selection, "Induction", "induction_recency")
     question = find("induction-scores")
-    fitting = question.fitting(selection.run, selection.located.geometry)
+    fitting = question.default_params(selection.run, selection.located.geometry)
     asked = InductionScoresParams(**fitting)
     found = fetch_when_asked(InductionScores, selection.run, asked, "compute-induction")
     if found is not None:
@@ -162,7 +162,7 @@ def _denominators(selection: Selection) -> None:
 
 def _additivity(selection: Selection) -> None:
     _heading(selection, "Is the split additive?", "positional_kernels")
-    fitting = find("additivity").fitting(selection.run, selection.located.geometry)
+    fitting = find("additivity").default_params(selection.run, selection.located.geometry)
     asked = AdditivityParams(**fitting)
     found = fetch_when_asked(Additivity, selection.run, asked, "compute-additivity")
     if found is not None:

@@ -11,7 +11,7 @@ from pages.shared.jobs import results
 from pages.shared.selection.selection import Selection
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.settings import settings
-from poskernel_core.storage.notes import LONGEST_NOTE, Notes
+from poskernel_core.storage.notes import MAX_NOTE, Notes
 
 THIS_MACHINE: Final = ("localhost", "127.0.0.1", "::1")
 
@@ -36,7 +36,7 @@ def draw_note(selection: Selection) -> None:
         f"What you noted on {selection.cell}",
         written,
         key=key,
-        max_chars=LONGEST_NOTE,
+        max_chars=MAX_NOTE,
         placeholder="Kept on this machine, for this model's head",
     )
     row = box.container(horizontal=True)

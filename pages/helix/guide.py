@@ -11,7 +11,7 @@ from poskernel_core.models.fragments import part_of
 
 SMOOTH_SHARE = 0.85
 """Share of the variance in three components from which positions are said to lie on a curve."""
-MOST_NAMED = 4
+MAX_NAMED = 4
 SHOWS = {
     "gpt2-small-layer0": "GPT-2's own positions, a helix",
     "demo-gpt2": "positions on a smooth curve",
@@ -54,7 +54,7 @@ def say_what_stands_out(helix: Result, view: HelixView) -> None:
     positions = helix.coordinates["pos"]
     shown = (positions >= view.span[0]) & (positions <= view.span[1])
     far = positions[shown][far_out(helix.values["projection"][view.layer][shown])]
-    if 0 < len(far) <= MOST_NAMED:
+    if 0 < len(far) <= MAX_NAMED:
         named = ", ".join(map(str, far.tolist()))
         who = f"Position {named} lies" if len(far) == 1 else f"Positions {named} lie"
         st.caption(

@@ -33,7 +33,7 @@ from poskernel_core.analyses.induction.spec import (
     RecencyParams,
 )
 from poskernel_core.analyses.random_tokens.params import CLEAR_SAMPLES, RANDOM_TOKENS
-from poskernel_core.common.heads import cell_name
+from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, value_text
 
@@ -50,7 +50,7 @@ PLACE = Place(
     ),
 )
 
-MOST_LENGTH = 1000
+MAX_LENGTH = 1000
 SHOWN = 5
 
 
@@ -60,7 +60,7 @@ def draw_scores(selection: Selection, scores: Result) -> None:
     flat = found.values["induction"]
     order = sorted((-flat[i, j], i, j) for i in range(len(flat)) for j in range(flat.shape[1]))
     ranked = ", ".join(
-        f"**{head_link(cell_name(i, j))}** {value_text(found.select(layer=i, head=j), 'induction')}"
+        f"**{head_link(head_name(i, j))}** {value_text(found.select(layer=i, head=j), 'induction')}"
         for _, i, j in order[:SHOWN]
     )
     first, second = (value_text(scores.select(copy=copy), "loss") for copy in (1, 2))
@@ -103,7 +103,7 @@ def draw_experiment(selection: Selection, draws: Draws, switches: dict[str, Any]
             list(geometry.with_heads),
         )
     st.subheader("Random tokens", anchor="random-tokens")
-    draw_random(draws, switches, selection, min(MOST_LENGTH, geometry.n_ctx))
+    draw_random(draws, switches, selection, min(MAX_LENGTH, geometry.n_ctx))
     if st.toggle(
         "Compare with equalised norms of layer 0's head outputs", False, **linked("comparenorms")
     ):
@@ -123,7 +123,7 @@ def page(selection: Selection) -> None:
     if enough_context(selection):
         draws = choose_draws(selection, CLEAR_SAMPLES)
         switches = choose_switches(selection)
-        params = find("induction-scores").fitting(draws.run, geometry)
+        params = find("induction-scores").default_params(draws.run, geometry)
         scores = results.fetch(InductionScores, draws.run, InductionScoresParams(**params))
         if scores is not None:
             draw_scores(selection, scores)

@@ -12,7 +12,7 @@ from poskernel_core.data.layouts import ROLES
 from poskernel_core.plotting.layout import MASKED, quoted
 from poskernel_core.plotting.palette import CATEGORICAL, ink_on
 
-MOST_ROWS = 16
+MAX_ROWS = 16
 COLOURS = dict(zip(ROLES[2:], ("#777D84", *CATEGORICAL[:5]), strict=True))
 """``[A]`` grey, candidates in the colours of the figures; random tokens and start token none."""
 TABLE = Template(
@@ -33,7 +33,7 @@ def draw_sequences(recency: Result) -> None:
     """Draw one row for every position of the last pair; roles, or the tokens of one sample."""
     roles, examples = recency.values["role"], recency.texts["examples"]
     seconds = recency.coordinates["second"]
-    shown = np.unique(np.linspace(0, len(roles) - 1, MOST_ROWS).round().astype(int))
+    shown = np.unique(np.linspace(0, len(roles) - 1, MAX_ROWS).round().astype(int))
     tokens = st.toggle("Show the tokens of the first sample", False, **linked("showtokens"))
     rows = []
     for i in shown:

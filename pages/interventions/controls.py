@@ -18,7 +18,7 @@ from pages.interventions.prompt_words import fitting
 from pages.shared.selection.fit import fitted, fitted_index, fitted_list, fitted_text, linked
 from pages.shared.selection.links import write
 from pages.shared.selection.place import page_link
-from pages.shared.selection.selection import Selection, select_cell
+from pages.shared.selection.selection import Selection, select_head
 from poskernel_core.analyses.interventions.presets import Preset, presets_for
 from poskernel_core.analyses.interventions.spec import InterventionParams
 
@@ -33,7 +33,7 @@ REMOVED: Final[dict[str, str]] = {
     "positional embeddings": "positions",
     "token embeddings": "tokens",
 }
-MOST_CHARACTERS = 20_000
+MAX_CHARACTERS = 20_000
 
 
 def choose_intervention(selection: Selection) -> tuple[str | None, dict[str, Any]]:
@@ -75,7 +75,7 @@ def _choose_preset(selection: Selection) -> tuple[Preset, Callable[[], None]]:
         right.button(
             f"Look at {chosen.cell}, the preset's head",
             icon=":material/visibility:",
-            on_click=select_cell,
+            on_click=select_head,
             args=(chosen.cell,),
             key="look",
         )
@@ -95,7 +95,7 @@ def _apply(presets: tuple[Preset, ...], cell: str) -> None:
     for key, value in _values(chosen, cell).items():
         write(key, value)
     if chosen.cell:
-        select_cell(chosen.cell)
+        select_head(chosen.cell)
 
 
 def _values(preset: Preset, cell: str) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def _choose_prompt(first: Preset) -> str | None:
     """Draw the prompt; return it, or None while it is empty."""
     prompt = st.text_area(
         "Prompt",
-        max_chars=MOST_CHARACTERS,
+        max_chars=MAX_CHARACTERS,
         height=140,
         on_change=keep_fitting,
         help="what comes after it is predicted; it may be as long as the context",

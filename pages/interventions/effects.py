@@ -10,10 +10,10 @@ from pages.shared.grid.measure_grid import draw_heads
 from pages.shared.grid.shades import diverging
 from pages.shared.jobs import results
 from pages.shared.selection.fit import linked
-from pages.shared.selection.selection import Selection, select_cell
+from pages.shared.selection.selection import Selection, select_head
 from poskernel_core.analyses.interventions.averaging import Averaging, AveragingParams
 from poskernel_core.analyses.interventions.figures import averaging_figure
-from poskernel_core.common.heads import cell_name
+from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 
 
@@ -22,14 +22,14 @@ def draw_mass_grid(masses: Result, selection: Selection) -> None:
     change = masses.values["previous_mass_change"]
     labels = [[_label(masses, i, j) for j in range(len(row))] for i, row in enumerate(change)]
     unit = "change of the attention to the previous token"
-    draw_heads(diverging(change), labels, unit, selection, "mass-grid", pick=select_cell)
+    draw_heads(diverging(change), labels, unit, selection, "mass-grid", pick=select_head)
 
 
 def _label(masses: Result, layer: int, head: int) -> str:
     clean = float(masses.values["clean_previous_mass"][layer, head])
     changed = float(masses.values["changed_previous_mass"][layer, head])
     return (
-        f"{cell_name(layer, head)}: attention to the previous token {clean:.3f} clean, "
+        f"{head_name(layer, head)}: attention to the previous token {clean:.3f} clean, "
         f"{changed:.3f} changed"
     )
 

@@ -8,7 +8,7 @@ from pages.interventions.prompt_words import fitting, words_of
 from pages.shared.selection.fit import fitted_index, fitted_list, linked
 from pages.shared.selection.links import write
 from pages.shared.selection.selection import Selection
-from poskernel_core.common.heads import cell_name
+from poskernel_core.common.heads import head_name
 
 CHANGED_STAGES: Final[dict[str, str]] = {
     "after the softmax": "pattern",
@@ -101,4 +101,4 @@ def all_cells(selection: Selection) -> list[str]:
     """Return the names of all heads of the model."""
     geometry = selection.located.geometry
     layers, heads = range(geometry.n_layers), range(geometry.n_heads)
-    return [cell_name(layer, head) for layer in layers for head in heads]
+    return [head_name(layer, head) for layer in layers for head in heads]

@@ -15,7 +15,7 @@ from pages.shared.grid.measures import shade_of
 from pages.shared.grid.shades import Shade
 from pages.shared.selection.fit import fitted, fitted_list
 from pages.shared.selection.head_link import page_address
-from pages.shared.selection.selection import Selection, select_cell
+from pages.shared.selection.selection import Selection, select_head
 from pages.shared.tables.tables import choice_table, errors_line, heads_frame, rounded_table
 from poskernel_core.analyses.base import HeadMeasure
 from poskernel_core.analyses.training.figures import (
@@ -32,7 +32,7 @@ from poskernel_core.analyses.training.spec import (
     OverTraining,
     OverTrainingParams,
 )
-from poskernel_core.common.heads import cell_name
+from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 
 FEW = 3
@@ -42,7 +42,7 @@ def draw_curves(found: Result, chosen: Chosen) -> None:
     """Draw the measure of chosen heads against steps or tokens, and when each emerged."""
     selection = chosen.selection
     layers, heads = found.values["change"].shape
-    names = [cell_name(layer, head) for layer in range(layers) for head in range(heads)]
+    names = [head_name(layer, head) for layer in range(layers) for head in range(heads)]
     default = list(dict.fromkeys([selection.cell, *most_changed(found, FEW)]))
     shown = st.multiselect(
         "Heads",
@@ -68,7 +68,7 @@ def draw_curves(found: Result, chosen: Chosen) -> None:
             choice_table(
                 rows,
                 "emergence-table",
-                select_cell,
+                select_head,
                 {"at the end": st.column_config.NumberColumn(format="%.3g")},
                 addresses=[
                     page_address("head", cell, model=selection.run.model.name)

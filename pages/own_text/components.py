@@ -6,7 +6,7 @@ from pathlib import Path
 import streamlit as st
 
 from pages.shared.look.component import component
-from pages.shared.selection.selection import select_cell
+from pages.shared.selection.selection import select_head
 from poskernel_core.analyses.own_text.figures import head_labels, packed_head, packed_patterns
 from poskernel_core.common.result import Result, plain
 
@@ -22,7 +22,7 @@ def draw_patterns(found: Result, cell: str) -> None:
     def selected() -> None:
         picked = st.session_state[key].cell
         if picked:
-            select_cell(picked)
+            select_head(picked)
 
     if key in st.session_state:
         st.session_state[key]["cell"] = cell

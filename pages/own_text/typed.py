@@ -18,7 +18,7 @@ FIELD: Final = "own-text"
 LAST: Final = "own-text-last"
 """The text of this visit, and the address written for it: a widget forgets on another page."""
 
-MOST_IN_ADDRESS: Final = 8000
+MAX_IN_ADDRESS: Final = 8000
 EXAMPLES: Final = {
     "A list that repeats": "blue fire water house king garden; blue fire water house king garden; "
     "blue fire",
@@ -68,7 +68,7 @@ def choose_text() -> str | None:
     if address is None:
         st.caption(
             f"This text is too long for its link: without keeping texts, a link holds up to "
-            f"{MOST_IN_ADDRESS:,} characters."
+            f"{MAX_IN_ADDRESS:,} characters."
         )
     return text
 
@@ -121,4 +121,4 @@ def _address_of(text: str) -> str | None:
             return keep_text(engine().store, text)
         except StoreFailed:
             pass  # a full or read-only store: the address holds the text itself
-    return text if len(text) <= MOST_IN_ADDRESS else None
+    return text if len(text) <= MAX_IN_ADDRESS else None

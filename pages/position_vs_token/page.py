@@ -42,7 +42,7 @@ PLACE = Place(
     questions=("position-vs-token", "position-zero"),
 )
 
-MOST_LENGTH = 256
+MAX_LENGTH = 256
 
 
 def draw_head(parts: Result, selection: Selection, query: int) -> None:
@@ -76,7 +76,7 @@ def draw_page(selection: Selection, draws: Draws) -> None:
     """Draw everything that follows from the chosen sequences."""
     geometry = selection.located.geometry
     left, right = st.columns(2)
-    lengths = range(5, min(MOST_LENGTH, geometry.n_ctx) + 1)
+    lengths = range(5, min(MAX_LENGTH, geometry.n_ctx) + 1)
     length = choose_number(left, "Length (tokens)", lengths, "plength", 24)
     rows = range(2, length)
     query = right.select_slider("Row n (tokens)", rows, **fitted("pquery", rows, min(8, rows[-1])))

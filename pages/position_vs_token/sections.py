@@ -12,7 +12,7 @@ from pages.shared.cards.card import card, chart
 from pages.shared.cards.metric import draw_metric
 from pages.shared.selection.fit import linked
 from pages.shared.selection.head_choice import strongest
-from pages.shared.selection.selection import Selection, select_cell
+from pages.shared.selection.selection import Selection, select_head
 from pages.shared.tables.tables import choice_table, heads_frame
 from poskernel_core.analyses.position_vs_token.figures import look_back_figure, position_zero_figure
 from poskernel_core.common.result import Result
@@ -49,7 +49,7 @@ def look_back_table(parts: Result, selected: str) -> None:
     columns = {
         name: st.column_config.NumberColumn(format=formats[name], help=HELP[name]) for name in HELP
     }
-    choice_table(table, "look-back-table", select_cell, columns, rows=8)
+    choice_table(table, "look-back-table", select_head, columns, rows=8)
     st.caption(f"{counted(len(table), 'head')}; scroll for more. Selected: {selected}.")
 
 

@@ -17,7 +17,7 @@ from poskernel_core.common.rounding import counted, value_text
 def draw_additivity(selection: Selection) -> None:
     """Draw where the keys' variance comes from, and how similar content stays across positions."""
     st.subheader("Is the split additive?", anchor="additivity")
-    params = find("additivity").fitting(selection.run, selection.located.geometry)
+    params = find("additivity").default_params(selection.run, selection.located.geometry)
     found = results.fetch(Additivity, selection.run, AdditivityParams(**params))
     if found is None:
         return

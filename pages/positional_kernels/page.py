@@ -24,7 +24,7 @@ from poskernel_core.analyses.kernels.etc import EtcHeatMap, EtcParams
 from poskernel_core.analyses.kernels.figures import head_curve
 from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
 from poskernel_core.analyses.kernels.kernel_map import KernelMap, KernelMapParams
-from poskernel_core.common.heads import cell_name
+from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.plotting.maps import folded_square, kernel_map
 from poskernel_core.plotting.multiples import small_multiples
@@ -103,7 +103,7 @@ def draw_layer(selection: Selection, kernel: Result) -> None:
     """Draw the kernels of the selected layer's heads on common axes."""
     layer = kernel.select(layer=selection.layer)
     rows = layer.values["kernel"][:, selection.skip : selection.query + 1][:, ::-1]
-    labels = [cell_name(selection.layer, head) for head in range(len(rows))]
+    labels = [head_name(selection.layer, head) for head in range(len(rows))]
     figure = partial(
         small_multiples, np.ascontiguousarray(rows), labels, selection.head, log_y=True
     )

@@ -28,7 +28,7 @@ PLACE = Place(
     questions=("previous-token", "profile", "tangent", "stages"),
 )
 
-MOST_OFFSETS = 32
+MAX_OFFSETS = 32
 REACHES = (4, 8, 16, 32)
 
 
@@ -73,7 +73,7 @@ def draw_head(selection: Selection, ranked: Result, reach: int) -> None:
         profile = head.only("profile")
         card(
             "profile",
-            partial(profile_figure, profile, most=MOST_OFFSETS),
+            partial(profile_figure, profile, most=MAX_OFFSETS),
             profile,
             captions.PROFILE,
             "Mean attention by offset",

@@ -6,7 +6,7 @@ import streamlit as st
 
 from pages.shared.selection.fit import fitted, linked
 from pages.shared.selection.head_link import page_address
-from pages.shared.selection.selection import select_cell
+from pages.shared.selection.selection import select_head
 from pages.shared.tables.tables import (
     choice_table,
     errors_line,
@@ -69,7 +69,7 @@ def ranked_table(ranked: Result, selected: str) -> None:
     named = {label: name for name, label in COLUMNS.items() if name != "largest_offset"}
     if back != 1:
         numbers[f"P({back})"] = st.column_config.NumberColumn(format="%.3f")
-    choice_table(rounded_table(table, ranked, named), KEY, select_cell, numbers)
+    choice_table(rounded_table(table, ranked, named), KEY, select_head, numbers)
     order = "second / largest, previous-token heads first" if back == 1 else f"P({back})"
     st.caption(
         f"{counted(len(table), 'head')}, sorted by {order}; scroll for more. Selected: {selected}."

@@ -25,24 +25,6 @@ from poskernel_core.data.layouts import TokenPool
 from poskernel_core.models.fragments import Part
 from poskernel_core.models.geometry import Geometry
 
-__all__ = [
-    "KEPT_QUERIES",
-    "OWN_PASS",
-    "OWN_WINDOWS",
-    "UNKNOWN",
-    "Analysis",
-    "Composition",
-    "Experiment",
-    "HeadMeasure",
-    "Params",
-    "Progress",
-    "Question",
-    "SkipParams",
-    "Statistics",
-    "SubQuestion",
-    "Subject",
-]
-
 Progress = Callable[[int, int], None]
 """Called with (steps done, steps in all); raises Cancelled when somebody cancelled."""
 
@@ -90,7 +72,7 @@ class Question(ABC, Generic[P]):
         questions: every question there is, by name; the registry sets them.
         name: what it is requested by.
         title: its heading.
-        spoken: the noun phrase that completes "Computing ...".
+        noun_phrase: the noun phrase that completes "Computing ...".
         params: the class of its parameters.
         values: what its answer holds; axes and units are those declared here.
         texts: its string-valued outputs, declared the same way.
@@ -107,7 +89,7 @@ class Question(ABC, Generic[P]):
     questions: ClassVar[Mapping[str, Question[Any]]]
     name: ClassVar[str]
     title: ClassVar[str]
-    spoken: ClassVar[str]
+    noun_phrase: ClassVar[str]
     params: type[P]
     values: ClassVar[tuple[Value, ...]]
     texts: ClassVar[tuple[Value, ...]] = ()
@@ -140,13 +122,13 @@ class Question(ABC, Generic[P]):
             ValueError: a value, a text, an error or a bias that is not declared.
         """
         declared = {value.name: value for value in cls.values}
-        spoken = {text.name: text for text in cls.texts}
+        strings = {text.name: text for text in cls.texts}
         errors, biases, texts = dict(errors or {}), dict(biases or {}), texts or {}
-        odd = (values.keys() - declared.keys()) | (texts.keys() - spoken.keys())
+        odd = (values.keys() - declared.keys()) | (texts.keys() - strings.keys())
         odd |= (errors.keys() | biases.keys()) - {v.name for v in cls.values if v.has_error}
         if odd:
             raise ValueError(f"{cls.name!r} does not declare {sorted(odd)}, or not with errors")
-        known = {name: (declared | spoken)[name] for name in (*values, *texts)}
+        known = {name: (declared | strings)[name] for name in (*values, *texts)}
         told = {"errors": cls.error_counts} if errors and cls.error_counts else {}
         return Result(
             analysis=cls.name,
@@ -173,7 +155,7 @@ class Question(ABC, Generic[P]):
         """Return the query position shown first: the posts' 400, or the last of a short context."""
         return min(DEFAULT_QUERY, context - 1)
 
-    def fitting(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
+    def default_params(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
         """Return the parameters asked for first where the defaults do not fit a model."""
         return {}
 
@@ -358,7 +340,7 @@ class HeadMeasure:
 
 
 @dataclass(frozen=True)
-class Subject:
+class ExperimentContext:
     """What an experiment works on.
 
     Attributes:
@@ -405,7 +387,7 @@ class Experiment(Question[P]):
     @classmethod
     def estimated(
         cls,
-        subject: Subject,
+        subject: ExperimentContext,
         params: Params,
         whole: Mapping[str, np.ndarray],
         without: Sequence[Mapping[str, np.ndarray]],
@@ -459,7 +441,7 @@ class Experiment(Question[P]):
         return read.windows * read.context
 
     def perform(
-        self, subject: Subject, statistics: Statistics, params: P, progress: Progress
+        self, subject: ExperimentContext, statistics: Statistics, params: P, progress: Progress
     ) -> Result:
         """Run the model and return the result; provenance is added by whoever calls.
 

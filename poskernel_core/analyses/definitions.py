@@ -20,17 +20,6 @@ from poskernel_core.analyses.base import UNKNOWN, Experiment, Question
 from poskernel_core.common.result import Result, Value, errors_told
 from poskernel_core.common.rounding import counted
 
-__all__ = [
-    "SECTIONS",
-    "Method",
-    "as_markdown",
-    "errors_of",
-    "limits_of",
-    "method_of",
-    "methods",
-    "values_of",
-]
-
 SECTIONS = ("Formula", "Choices", "Limits", "Source")
 STRETCHES = {"stretches": "stretches of one text"}
 _ROLE = re.compile(r":[a-z]+:`~?(?:[\w.]*\.)?(\w+)`")

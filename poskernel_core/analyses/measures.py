@@ -12,8 +12,6 @@ from poskernel_core.common.result import Result
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.models.geometry import Geometry
 
-__all__ = ["asked_with", "fits", "measure_called", "one_a_head"]
-
 
 def fits(question: Question[Any], declared: HeadMeasure, geometry: Geometry) -> bool:
     """Tell whether a model has a measure, by its position scheme, architecture and windows."""
@@ -31,7 +29,7 @@ def asked_with(
 ) -> Params:
     """Return what a question is asked with: what fits the model, and what is chosen."""
     chosen = {"query": query, "skip": skip}
-    given = question.fitting(run, geometry)
+    given = question.default_params(run, geometry)
     given |= {name: value for name, value in chosen.items() if name in question.params.model_fields}
     asked: Params = question.params(**given)
     return asked

@@ -18,17 +18,6 @@ from poskernel_core.common.specs import (
 )
 from poskernel_core.common.views import StatisticsView, queries_of
 
-__all__ = [
-    "SourceParams",
-    "TextParams",
-    "attended_by_text",
-    "check_query",
-    "queries_at",
-    "query_positions",
-    "source_runs",
-    "text_run",
-]
-
 
 class TextParams(Params):
     """Parameters that name one text: typed, or an item of a corpus."""

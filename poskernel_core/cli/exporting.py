@@ -29,8 +29,6 @@ from poskernel_core.storage.archive import export_model, import_archive
 from poskernel_core.storage.store import Store
 from poskernel_core.storage.view import export_view
 
-__all__ = ["export_results", "import_results"]
-
 HEADVIS_QUESTIONS = ("headvis", "head-examples", "head-measures")
 """The questions whose results make up the HeadVis files, in the order of ``tree``'s arguments."""
 

@@ -10,8 +10,6 @@ import click
 from poskernel_core.common.renamed import OPTIONS, told
 from poskernel_core.common.settings import settings
 
-__all__ = ["RESULT", "Command", "Commands", "Option", "option", "reader", "sentence"]
-
 RESULT = "The result"
 MAX_SHOWN = 40
 """Characters of a wrong value that are repeated in the error message."""

@@ -23,8 +23,6 @@ from poskernel_core.models import catalog, hub
 from poskernel_core.models.stored import PACKAGED
 from poskernel_core.storage.store import Store, default_directory
 
-__all__ = ["PROGRAM", "main"]
-
 WELCOME = f"""\
 PosKernel {__version__}: how a transformer's attention heads use position.
 

@@ -19,7 +19,7 @@ from poskernel_core.common.specs import (
     DEFAULT_CONTEXT,
     DEFAULT_QUERY,
     DEFAULT_TEXTS,
-    FEWEST_PATTERNS,
+    MIN_PATTERNS,
     CorpusSpec,
     Dtype,
     Execution,
@@ -27,8 +27,6 @@ from poskernel_core.common.specs import (
 )
 from poskernel_core.engine.engine import Engine
 from poskernel_core.storage.store import Store
-
-__all__ = ["FILE", "PREFIX", "Run", "RunCommand", "device", "question_options"]
 
 FILE = click.Path(path_type=Path)
 PREFIX = "param_"
@@ -119,7 +117,7 @@ def _run_options() -> list[Option]:
         number("--windows", f"windows of text; up to {DEFAULT_TEXTS:,} if not given"),
         number(
             "--pattern-windows", "first windows whose attention is formed; all if not given, fewer "
-            "are faster", FEWEST_PATTERNS,
+            "are faster", MIN_PATTERNS,
         ),
         number("--context", f"tokens per window; up to {DEFAULT_CONTEXT:,} if not given"),
         option("--no-start-token", "no start token first", is_flag=True),

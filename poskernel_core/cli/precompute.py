@@ -21,7 +21,7 @@ from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.files import is_file, is_folder
 from poskernel_core.common.progress import Report
 from poskernel_core.common.rounding import counted
-from poskernel_core.common.shards import MOST_SHARDS, Shard, ShardTask
+from poskernel_core.common.shards import MAX_SHARDS, Shard, ShardTask
 from poskernel_core.common.specs import Request, RunSpec
 from poskernel_core.engine.checkpoints import Precomputing, precompute_checkpoints
 from poskernel_core.engine.engine import describe_run
@@ -34,8 +34,6 @@ from poskernel_core.models.schedules import SCHEDULES
 from poskernel_core.models.training import required_run
 from poskernel_core.storage.archive import open_sources
 from poskernel_core.storage.store import Store
-
-__all__ = ["merge_shards", "precompute"]
 
 TRAINING = "Over training"
 MACHINES = "Several machines"
@@ -97,7 +95,7 @@ _experiments = option(
     "--experiments", is_flag=True, help="also the experiments on random tokens, as shown first"
 )
 _shards = partial(
-    option, "--shards", section=MACHINES, type=click.IntRange(1, MOST_SHARDS), metavar="N"
+    option, "--shards", section=MACHINES, type=click.IntRange(1, MAX_SHARDS), metavar="N"
 )
 
 
@@ -232,7 +230,7 @@ def _asked_of_checkpoint(run: Run, checkpoint: str, experiments: bool) -> list[R
     asked = dict(first_questions(described, geometry, head, experiments=experiments))
     for name, question in analyses.ANALYSES.items():
         if question.measures:
-            asked.setdefault(name, question.fitting(described, geometry))
+            asked.setdefault(name, question.default_params(described, geometry))
     return [
         build_request(name, run.model, params=params, **at)[0] for name, params in asked.items()
     ]

@@ -13,8 +13,6 @@ from poskernel_core.common.rounding import counted, texts_of
 from poskernel_core.ledger.compare import Checked, brief
 from poskernel_core.models.gguf import quantisation_note
 
-__all__ = ["MAX_NUMBERS", "ledger_text", "summary"]
-
 MAX_NUMBERS = 200
 
 

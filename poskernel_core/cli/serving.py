@@ -18,8 +18,6 @@ from poskernel_core.models.gguf import is_gguf
 from poskernel_core.server import DEFAULT_PORT, arguments
 from poskernel_core.storage.store import Store, default_directory
 
-__all__ = ["serve"]
-
 SERVER = "The server"
 READERS = "Its readers"
 

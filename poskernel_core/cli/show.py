@@ -30,8 +30,6 @@ from poskernel_core.ledger.published import BUNDLED_FIGURES, figures_of, known_m
 from poskernel_core.ledger.reproduce import compare, published_name
 from poskernel_core.models import catalog
 
-__all__ = ["Show", "answer", "check_windows", "reproduce"]
-
 
 class Show(Commands):
     """``show``: a group with one command per analysis, created on demand."""

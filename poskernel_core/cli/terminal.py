@@ -12,8 +12,6 @@ import sys
 import unicodedata
 from typing import TextIO
 
-__all__ = ["mute", "open_streams", "printable", "say", "show_progress", "status"]
-
 MAX_LINE = 1000
 UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 """Unicode categories of invisible control characters, among them the escape character, marks that

@@ -9,8 +9,6 @@ import ipaddress
 from functools import lru_cache
 from typing import TypeAlias
 
-__all__ = ["Address", "network_of", "parsed"]
-
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 REMEMBERED = 4096
 """Number of parsed addresses in the cache."""

@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["ScoreRule", "Slopes", "first_visible", "is_hidden", "only_visible", "repeat_kv"]
-
 
 def first_visible(n: int, skip: int, window: int | None, chunk: int | None = None) -> int:
     """Return the first visible key of the query at ``n``, given ``skip``, window and chunk."""

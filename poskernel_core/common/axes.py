@@ -46,18 +46,3 @@ Tokens = Int[np.ndarray, "text pos"]
 Positions = Int[np.ndarray, " query"]
 PositionRows = Float[np.ndarray, "pos model"]
 Components = Float[np.ndarray, "component model"]
-
-__all__ = [
-    "Components",
-    "Kernels",
-    "MeanKernels",
-    "MeanKeys",
-    "PerHead",
-    "PerQuery",
-    "PositionRows",
-    "Positions",
-    "Profile",
-    "Queries",
-    "Tokens",
-    "Visible",
-]

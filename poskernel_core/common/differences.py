@@ -12,8 +12,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-__all__ = ["DIFFERENCES", "STEP", "average", "each_group", "of_groups"]
-
 DIFFERENCES, STEP = ".groups", ".step"
 LARGEST = np.iinfo(np.int16).max
 SHORT = 16

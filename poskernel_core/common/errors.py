@@ -28,30 +28,6 @@ A message says what was expected, what was given, and what to do.
 
 from __future__ import annotations
 
-__all__ = [
-    "BadArchive",
-    "BadRequest",
-    "Busy",
-    "Cancelled",
-    "ComputeDisabled",
-    "ComputeFailed",
-    "InvalidField",
-    "NoNetwork",
-    "NoSpace",
-    "NotInModel",
-    "PosKernelError",
-    "ReadOnlyStore",
-    "StoreFailed",
-    "TooLarge",
-    "TooLittleText",
-    "UnknownAnalysis",
-    "UnknownCorpus",
-    "UnknownField",
-    "UnknownModel",
-    "UnsupportedModel",
-    "by_name",
-]
-
 
 class PosKernelError(Exception):
     """Base of all errors that PosKernel raises on purpose."""

@@ -12,17 +12,6 @@ from typing import Any
 
 from poskernel_core.common.errors import BadRequest, InvalidField
 
-__all__ = [
-    "MAX_JSON_BYTES",
-    "ZIP_DAMAGE",
-    "is_file",
-    "is_folder",
-    "may_not_read",
-    "parse_json",
-    "read_json",
-    "read_object",
-]
-
 MAX_JSON_BYTES = 10 * 2**20
 MAX_DEPTH = 100
 

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import platformdirs
 
-__all__ = ["default_directory"]
-
 CHECKOUT = ("pyproject.toml", "serve.py")
 """Files next to the package in a checkout, but not in an installation."""
 

@@ -6,15 +6,6 @@ from typing import Literal
 
 import numpy as np
 
-__all__ = [
-    "GROUPS",
-    "Dealt",
-    "first_in_equal_groups",
-    "first_of_all",
-    "groups_of",
-    "in_equal_groups",
-]
-
 GROUPS = 10
 """Number of groups; window ``w`` of a run belongs to group ``w % groups``."""
 

@@ -10,8 +10,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from poskernel_core.common.attention import ScoreRule, Slopes
 from poskernel_core.common.groups import Dealt
 
-__all__ = ["PassHeader", "PlanHeader"]
-
 
 class PlanHeader(BaseModel):
     """The header of a pass before it runs, or of an experiment.

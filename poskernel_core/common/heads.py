@@ -6,8 +6,6 @@ import re
 
 from poskernel_core.common.errors import BadRequest
 
-__all__ = ["cell_name", "layer_of", "parse_cell"]
-
 
 def parse_cell(text: str, n_layers: int, n_heads: int) -> tuple[int, int]:
     """Return ``(layer, head)`` of a head written ``L0H3``.
@@ -26,7 +24,7 @@ def parse_cell(text: str, n_layers: int, n_heads: int) -> tuple[int, int]:
     return cell
 
 
-def cell_name(layer: int, head: int) -> str:
+def head_name(layer: int, head: int) -> str:
     """Return the name of a head, such as ``L0H3``."""
     return f"L{layer}H{head}"
 

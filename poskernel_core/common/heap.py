@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import ctypes
 
-__all__ = ["give_back"]
-
 
 def give_back() -> bool:
     """Return free memory to the system; return whether any was released (False without glibc).

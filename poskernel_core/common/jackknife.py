@@ -7,8 +7,6 @@ from functools import lru_cache
 
 import numpy as np
 
-__all__ = ["bias", "interval", "jackknife"]
-
 STUDENT = (
     12.7062047364, 4.3026527299, 3.1824463053, 2.7764451052, 2.5705818366, 2.4469118511,
     2.3646242510, 2.3060041350, 2.2621571627,

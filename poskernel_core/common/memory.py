@@ -11,8 +11,6 @@ from pathlib import Path
 
 import psutil
 
-__all__ = ["free_memory"]
-
 VERSION_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_")
 VERSION_2 = ("memory.max", "memory.current", "")
 """Per cgroup version: the files with limit and usage, and the prefix of the counters' names."""

@@ -6,8 +6,6 @@ import os
 import sys
 from pathlib import Path
 
-__all__ = ["command", "environment"]
-
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -4,7 +4,5 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["Report"]
-
 Report = Callable[[int, int, str], None]
 """Called with (steps done, total steps, note); raises Cancelled if the work was cancelled."""

@@ -14,18 +14,6 @@ from poskernel_core.common.jackknife import interval
 from poskernel_core.common.renamed import VALUES, told
 from poskernel_core.common.specs import whole
 
-__all__ = [
-    "TOKENS",
-    "Result",
-    "Texts",
-    "Value",
-    "each",
-    "errors_together",
-    "errors_told",
-    "plain",
-    "texts_array",
-]
-
 NORMAL = 1.96
 """Half width of a 95 % interval in errors if the number of groups is unknown (normal distribution).
 """
@@ -56,7 +44,7 @@ class Value:
     has_error: bool = False
 
 
-def each(
+def outputs(
     names: str, axes: str, unit: str, meaning: str, *, has_error: bool = False
 ) -> tuple[Value, ...]:
     """Declare values that differ only in name; names and axes are separated by spaces."""

@@ -8,19 +8,6 @@ import numpy as np
 
 from poskernel_core.common.result import Result
 
-__all__ = [
-    "as_printed",
-    "bias_text",
-    "counted",
-    "number_and_error",
-    "rounded",
-    "rounded_to",
-    "texts_of",
-    "value_and_bias",
-    "value_text",
-    "with_bias",
-]
-
 Number = float | np.floating
 SMALL = -3
 """Numbers below this power of ten are written in scientific notation."""

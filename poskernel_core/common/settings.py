@@ -27,8 +27,6 @@ from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.renamed import MODELS, VARIABLES, told
 from poskernel_core.common.specs import DEVICE, brief, plain_python
 
-__all__ = ["Settings", "check_paths", "checked_address", "checked_gb", "settings", "variable"]
-
 MAX_GB = 1e6
 EXPECTED = {
     "bool_parsing": "1 (on) or 0 (off)",

@@ -11,9 +11,7 @@ from poskernel_core.common.errors import InvalidField
 from poskernel_core.common.groups import groups_of
 from poskernel_core.common.specs import Execution, RunSpec, Spec
 
-__all__ = ["MOST_SHARDS", "TOKENS_PER_STEP", "WHOLE", "Block", "Shard", "ShardTask"]
-
-MOST_SHARDS = 10_000
+MAX_SHARDS = 10_000
 TOKENS_PER_STEP = 2048
 """Tokens per CPU batch; shards never split such a batch, so that sums are rounded alike."""
 
@@ -39,7 +37,7 @@ class Shard(Spec):
     called = "shard"
 
     number: int = Field(ge=0)
-    of: int = Field(ge=1, le=MOST_SHARDS)
+    of: int = Field(ge=1, le=MAX_SHARDS)
 
     @model_validator(mode="after")
     def _is_one_of_them(self) -> Shard:

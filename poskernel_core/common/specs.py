@@ -54,7 +54,7 @@ ALL_GATHERED: tuple[Gather, ...] = ("keys", "queries", "patterns", "residuals", 
 """
 OF_PATTERNS: frozenset[Gather] = frozenset({"patterns", "entropy", "sinks"})
 """Statistics of attention patterns, which can be limited to the first windows."""
-FEWEST_PATTERNS = 64
+MIN_PATTERNS = 64
 
 
 class Spec(BaseModel):
@@ -212,7 +212,7 @@ class RunSpec(Spec):
 
     pattern_windows: int | None = Field(
         None,
-        ge=FEWEST_PATTERNS,
+        ge=MIN_PATTERNS,
         description="first windows whose attention is formed; None: all of them",
     )
 

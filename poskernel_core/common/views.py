@@ -13,8 +13,6 @@ from poskernel_core.common.differences import of_groups
 from poskernel_core.common.header import PassHeader
 from poskernel_core.common.specs import Gather, RunSpec
 
-__all__ = ["Gathered", "Some", "StatisticsView", "queries_of", "stacked", "without"]
-
 
 @runtime_checkable
 class StatisticsView(Protocol):

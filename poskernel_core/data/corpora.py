@@ -35,8 +35,6 @@ from poskernel_core.data.texts import (
 )
 from poskernel_core.models.tokenizers import NONE_THERE, Tokenizer
 
-__all__ = ["Cut", "check_ready_windows", "in_stretches", "offered", "resolve", "token_windows"]
-
 
 def offered(spec: CorpusSpec) -> CorpusSpec:
     """Resolve a corpus named by a user; refuse the internal names of generated tokens.

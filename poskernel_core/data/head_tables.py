@@ -24,14 +24,12 @@ from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.files import parse_json
 from poskernel_core.common.specs import brief, plain_python
 
-__all__ = ["MAX_TABLE_BYTES", "HeadTable", "parse_head_table", "read_head_table"]
-
 MAX_TABLE_BYTES = 5 * 2**20
 MAX_COLUMNS = 64
 MAX_PLACES = 1024
 """Most layers, and most heads per layer."""
 
-LONGEST_NAME = 60
+MAX_NAME = 60
 EXPECTED = (
     "expected HeadVis' scatter_data.json, retrieval-head JSON, a matrix of layers by heads, or a "
     "table with the columns layer and head"
@@ -110,7 +108,7 @@ def parse_head_table(data: bytes, name: str, shape: tuple[int, int] | None = Non
 
 
 def _bad(name: str, why: str) -> BadRequest:
-    return BadRequest(f"Cannot use the table {name[:LONGEST_NAME]!r}: {why}.")
+    return BadRequest(f"Cannot use the table {name[:MAX_NAME]!r}: {why}.")
 
 
 def _of_json(text: str, name: str) -> _Rows:
@@ -212,7 +210,7 @@ def _of_records(rows: list[dict[str, Any]], kind: str) -> _Rows:
             words.append(name)
             continue
         numbers = [_number(value, f"column {name!r}") for value in values]
-        found[str(name).strip()[:LONGEST_NAME]] = dict(zip(places, numbers, strict=True))
+        found[str(name).strip()[:MAX_NAME]] = dict(zip(places, numbers, strict=True))
     model = next((str(rows[0][name]) for name in words if name.strip().lower() == "model"), "")
     if not found:
         raise ValueError("it has no column of numbers beside layer and head")
@@ -251,7 +249,7 @@ def _number(value: Any, where: str) -> float:
 
 
 def _stem(name: str) -> str:
-    return Path(name).stem.replace("_", " ").strip()[:LONGEST_NAME] or "number"
+    return Path(name).stem.replace("_", " ").strip()[:MAX_NAME] or "number"
 
 
 def _laid_out(rows: _Rows, name: str, shape: tuple[int, int] | None) -> dict[str, PerHead]:

@@ -14,25 +14,13 @@ import numpy as np
 from poskernel_core.common.axes import Tokens
 from poskernel_core.common.errors import BadRequest
 
-__all__ = [
-    "ROLES",
-    "START",
-    "Layout",
-    "TokenPool",
-    "pairs_layout",
-    "random_layout",
-    "second_positions",
-    "sequences",
-    "twice_layout",
-]
-
 START = -1
 """Marks the start token in a layout."""
 
 ROLES = ("start", "R", "[A]", "[B]", "[C]", "[D]", "[E]", "[F]")
 """Roles of positions; the candidates start at [B]."""
 
-MOST_CANDIDATES = len(ROLES) - 3
+MAX_CANDIDATES = len(ROLES) - 3
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,6 @@ import numpy as np
 from poskernel_core.common.axes import Tokens
 from poskernel_core.common.errors import BadRequest
 
-__all__ = ["RANDOM", "REPEATED", "doubled", "repeated_windows"]
-
 REPEATED = "repeated"
 """Name of the corpus in which each window is a single repeated token."""
 

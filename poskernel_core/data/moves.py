@@ -8,9 +8,7 @@ from collections.abc import Sequence
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.heads import parse_cell
 
-__all__ = ["parse_cells", "parse_layers", "parse_moves"]
-
-MOST_DIGITS = 9
+MAX_DIGITS = 9
 
 
 def parse_moves(text: str, words: Sequence[str]) -> dict[int, list[int]]:
@@ -70,7 +68,7 @@ def _key(text: str, row: int, words: Sequence[str]) -> int:
 
 
 def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS
+    return text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS
 
 
 def _position(text: str, words: Sequence[str]) -> int:

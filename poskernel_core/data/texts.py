@@ -22,26 +22,13 @@ from poskernel_core.common.files import parse_json
 from poskernel_core.common.specs import CorpusSpec
 from poskernel_core.models.hub import offline
 
-__all__ = [
-    "BUNDLED",
-    "HUB",
-    "TYPED",
-    "check_reachable",
-    "counted_documents",
-    "documents",
-    "find_file",
-    "items",
-    "look_at",
-    "npy_shape",
-]
-
 TEXTS = Path(__file__).resolve().parents[1] / "demo" / "texts"
 BUNDLED = {"sample": TEXTS / "sample.jsonl.gz", "bible": TEXTS / "bible.jsonl.gz"}
 TYPED = "text"
 MAX_FILE_BYTES = 2_000_000_000
 LOOK_BYTES = 2**20
 EXAMPLE = '{"text": "She sells sea shells."}'
-MOST_TEXTS = 2**24
+MAX_TEXTS = 2**24
 LONGEST = 2**26
 """Most characters in a row."""
 HELD = 2**26
@@ -169,8 +156,8 @@ def _chosen(path: Path, indices: list[int]) -> list[str]:
 def read_texts(path: Path) -> Iterator[str]:
     """Yield the texts of a file in order."""
     for index, text in enumerate(_READERS[_suffix(path)](path)):
-        if index == MOST_TEXTS:
-            raise ValueError(f"it holds more than {MOST_TEXTS:,} texts")
+        if index == MAX_TEXTS:
+            raise ValueError(f"it holds more than {MAX_TEXTS:,} texts")
         yield text
 
 
@@ -280,8 +267,8 @@ def _look_at_parquet(path: Path) -> None:
         kind = kind.value_type
     if str(kind) not in ("string", "large_string", "string_view", "null"):
         raise ValueError(f"its column 'text' holds {kind}, expected texts")
-    if described.num_rows > MOST_TEXTS:
-        raise ValueError(f"it holds more than {MOST_TEXTS:,} texts")
+    if described.num_rows > MAX_TEXTS:
+        raise ValueError(f"it holds more than {MAX_TEXTS:,} texts")
 
 
 def _look_at_npy(path: Path) -> None:

@@ -18,18 +18,16 @@ from cachetools import LRUCache
 from poskernel_core.analyses.comparison.formulas import distance, largest_error
 from poskernel_core.analyses.comparison.pins import Pin
 from poskernel_core.analyses.kernels.kernel import PositionalKernel
-from poskernel_core.common.heads import cell_name
+from poskernel_core.common.heads import head_name
 from poskernel_core.common.specs import model_prefix
 from poskernel_core.engine.provenance import stored
 from poskernel_core.models.catalog import Located
 from poskernel_core.models.geometry import Geometry
 from poskernel_core.storage.store import Store
 
-__all__ = ["Alike", "Found", "heads_like"]
-
-MOST_SECONDS = 3.0
-MOST_RUNS = 200
-MOST_BYTES = 256 * 2**20
+MAX_SECONDS = 3.0
+MAX_RUNS = 200
+MAX_BYTES = 256 * 2**20
 NAMED = ("model", "revision", "corpus", "context", "windows_asked", "start_token", "dtype", "seed")
 """The provenance fields that identify a run."""
 
@@ -105,7 +103,7 @@ def heads_like(
         located: finds a model; None if it is not available.
         most: largest number of heads to return.
     """
-    end = time.monotonic() + MOST_SECONDS
+    end = time.monotonic() + MAX_SECONDS
     runs, whole = _runs(store, query, skip, offered, end)
     found: list[Found] = []
     searched = compared = 0
@@ -126,7 +124,7 @@ def heads_like(
         order = np.argsort(np.where(np.isnan(gaps), np.inf, gaps), axis=None)[: most + 1]
         for layer, head in zip(*np.unravel_index(order, gaps.shape), strict=True):
             if np.isfinite(gaps[layer, head]):
-                its = _pin(cell_name(int(layer), int(head)), kernels.told, geometry)
+                its = _pin(head_name(int(layer), int(head)), kernels.told, geometry)
                 found.append(
                     Found(
                         its,
@@ -193,7 +191,7 @@ def _runs(
         if (run not in best or away < best[run][0]) and store.has(key):
             best[run] = away, key, found
     chosen = [(key, found) for _, key, found in best.values()]
-    return chosen[:MOST_RUNS], whole and len(chosen) <= MOST_RUNS
+    return chosen[:MAX_RUNS], whole and len(chosen) <= MAX_RUNS
 
 
 def _rows(store: Store, key: str, found: _Kernels) -> _Rows | None:
@@ -220,7 +218,7 @@ def _rows(store: Store, key: str, found: _Kernels) -> _Rows | None:
             rows[layer, :, int(visible) :] = np.nan
     made = _Rows(kernel, error)
     with _READING:
-        if made.nbytes <= MOST_BYTES:
+        if made.nbytes <= MAX_BYTES:
             _KEPT[place] = made
     return made
 
@@ -240,7 +238,7 @@ def _pin(cell: str, told: Mapping[str, Any], geometry: Geometry) -> Pin:
     )
 
 
-_KEPT: LRUCache[tuple[str, str], _Rows] = LRUCache(MOST_BYTES, lambda rows: rows.nbytes)
+_KEPT: LRUCache[tuple[str, str], _Rows] = LRUCache(MAX_BYTES, lambda rows: rows.nbytes)
 """Cache of kernels, by the store's directory and the entry's key."""
 _HEADERS: dict[str, dict[str, _Kernels | None]] = {}
 """Cache of parsed headers by the store's directory, then key; an entry never changes."""

@@ -11,8 +11,6 @@ from poskernel_core.common.errors import Cancelled, ComputeFailed, by_name
 from poskernel_core.common.rounding import counted
 from poskernel_core.common.shards import ShardTask
 
-__all__ = ["ATTEMPTS", "Attempts", "failure"]
-
 ATTEMPTS = 3
 
 

@@ -18,8 +18,6 @@ from poskernel_core.engine.requests import CanonicalRequest
 from poskernel_core.storage.statistics import windows_of
 from poskernel_core.storage.store import Store
 
-__all__ = ["check_open", "check_size"]
-
 WAY_OUT = "choose fewer, or compute them on your own machine."
 
 

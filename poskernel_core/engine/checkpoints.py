@@ -19,8 +19,6 @@ from poskernel_core.models.checkpoints import Checkpoint
 from poskernel_core.models.training import TrainingRun, first_of_equals
 from poskernel_core.storage.store import Store
 
-__all__ = ["Precomputing", "precompute_checkpoints"]
-
 
 @dataclass(frozen=True)
 class Precomputing:

@@ -30,8 +30,6 @@ from poskernel_core.storage.store import Store
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = ["check_address", "run_on_cluster", "shard_on_worker", "workers_of"]
-
 PATIENCE = "20s"
 LOOK_EVERY = 0.5
 TOPIC = "poskernel-shards"

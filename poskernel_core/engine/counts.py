@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 from poskernel_core.engine.job import Job
 
-__all__ = ["ENDINGS", "KINDS", "STATES", "Counts", "Tally", "kind_of", "open_by_kind"]
-
 KINDS = ("analysis", "experiment", "composition")
 """Kinds of jobs: an analysis of statistics (including the pass for missing ones), an experiment
 (which runs the model itself), or a composition of several of these."""

@@ -16,8 +16,6 @@ from poskernel_core.engine.attempts import Attempts
 from poskernel_core.engine.worker_client import open_log, start_module
 from poskernel_core.storage.store import Store
 
-__all__ = ["run_on_devices"]
-
 LOOK_EVERY = 0.2
 
 

@@ -46,8 +46,6 @@ from poskernel_core.models import catalog
 from poskernel_core.models.fragments import refuse
 from poskernel_core.storage.store import Store, default_directory
 
-__all__ = ["Engine", "describe_run", "engine_or_shared"]
-
 JOBS_KEPT = 64
 COMPOSITIONS_KEPT = 64
 GRACE_SECONDS = 10.0

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from poskernel_core.analyses.base import Analysis, Subject
+from poskernel_core.analyses.base import Analysis, ExperimentContext
 from poskernel_core.common.errors import BadRequest, ComputeFailed
 from poskernel_core.common.heads import layer_of
 from poskernel_core.common.progress import Report
@@ -33,16 +33,6 @@ from poskernel_core.storage.store import Store
 
 if TYPE_CHECKING:
     from poskernel_core.passes.workshop import Workshop
-
-__all__ = [
-    "DROPPED",
-    "compute",
-    "compute_part",
-    "gather_missing",
-    "missing_runs",
-    "open_views",
-    "perform",
-]
 
 ATTEMPTS = 3
 DROPPED = (
@@ -236,7 +226,7 @@ def perform(
     decode = tokenizer.decode_each if tokenizer else lambda ids: [str(each) for each in ids]
     words = decode(windows[0].tolist())
     source = random_source(run, located.geometry, tokenizer)
-    subject = Subject(
+    subject = ExperimentContext(
         model,
         windows,
         words,

@@ -11,8 +11,6 @@ from typing import Any
 from poskernel_core.common.errors import Cancelled, by_name
 from poskernel_core.engine.requests import CanonicalRequest
 
-__all__ = ["Job"]
-
 
 @dataclass
 class Job:

@@ -8,8 +8,6 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-__all__ = ["Lane"]
-
 T = TypeVar("T", bound=Hashable)
 
 

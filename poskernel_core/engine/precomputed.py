@@ -8,8 +8,6 @@ from poskernel_core.analyses import ANALYSES
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.models.geometry import Geometry
 
-__all__ = ["first_questions"]
-
 
 def first_questions(
     run: RunSpec, geometry: Geometry, cell: str, *, experiments: bool
@@ -23,7 +21,7 @@ def first_questions(
     return [
         (
             name,
-            question.fitting(run, geometry)
+            question.default_params(run, geometry)
             | ({"head": cell} if "head" in question.params.model_fields else {}),
         )
         for name, question in ANALYSES.items()

@@ -21,9 +21,7 @@ from poskernel_core.models.geometry import Geometry
 from poskernel_core.models.tokenizers import check_tokenizer
 from poskernel_core.storage.store import Store
 
-__all__ = ["check_request", "check_worker", "computes", "least_bytes"]
-
-LONGEST_TOKEN = 16
+MAX_TOKEN = 16
 """Upper bound of the bytes of text per token, averaged over a corpus."""
 
 
@@ -102,7 +100,7 @@ def _least_windows(run: RunSpec) -> int:
         return in_equal_groups(run.windows)
     if run.corpus.item is None and run.corpus.name in BUNDLED:
         size = find_file(run.corpus.name).stat().st_size
-        least = min(run.windows, size // (LONGEST_TOKEN * run.context))
+        least = min(run.windows, size // (MAX_TOKEN * run.context))
         return in_equal_groups(max(1, least))
     return 1
 

@@ -24,17 +24,6 @@ from poskernel_core.models.catalog import quantisation_of
 from poskernel_core.storage.encoding import Entry
 from poskernel_core.storage.store import Store
 
-__all__ = [
-    "NOT_KEPT",
-    "from_entry",
-    "keep",
-    "provenance",
-    "software",
-    "stored",
-    "to_entry",
-    "versions",
-]
-
 NOT_KEPT = (
     "The result was dropped as soon as it was written: the store is too small (POSKERNEL_CACHE_GB)."
 )

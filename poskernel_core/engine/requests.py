@@ -12,15 +12,6 @@ from poskernel_core.analyses.base import Composition, Experiment, P, Params, Que
 from poskernel_core.common.specs import Request, RunSpec
 from poskernel_core.data import corpora
 
-__all__ = [
-    "Asked",
-    "CanonicalRequest",
-    "canonical",
-    "canonical_of",
-    "check_params",
-    "received",
-]
-
 
 @dataclass(frozen=True)
 class CanonicalRequest:

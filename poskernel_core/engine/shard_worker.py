@@ -23,8 +23,6 @@ from poskernel_core.common.shards import ShardTask
 from poskernel_core.engine.shards import carry_out
 from poskernel_core.storage.store import Store
 
-__all__ = ["carried_out", "main"]
-
 REPORT_EVERY = 0.2
 ONE_AT_A_TIME = threading.Lock()
 _WORKSHOPS: dict[str, Any] = {}

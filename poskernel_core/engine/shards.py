@@ -26,16 +26,6 @@ from poskernel_core.storage.store import Store
 if TYPE_CHECKING:
     from poskernel_core.passes.workshop import Workshop
 
-__all__ = [
-    "carry_out",
-    "check_arrived",
-    "check_computes",
-    "merge",
-    "passes_of",
-    "run_here",
-    "tasks_of",
-]
-
 
 def passes_of(asked: Iterable[CanonicalRequest]) -> list[RunSpec]:
     """Return the passes that requests need, each with all statistics to gather.

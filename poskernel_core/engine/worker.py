@@ -33,8 +33,6 @@ from poskernel_core.engine.requests import CanonicalRequest, received
 from poskernel_core.storage.statistics import LayerMissing
 from poskernel_core.storage.store import Store
 
-__all__ = ["main"]
-
 REPORT_EVERY = 0.1
 
 TIDY_AFTER = 5.0

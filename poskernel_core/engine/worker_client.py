@@ -15,9 +15,7 @@ from poskernel_core.common.errors import ComputeFailed
 from poskernel_core.common.modules import command, environment
 from poskernel_core.engine.job import Job
 
-__all__ = ["WorkerLink", "open_log", "start_module"]
-
-LONGEST_LOG = 10_000_000
+MAX_LOG = 10_000_000
 HEAP = {"MALLOC_ARENA_MAX": "2"}
 """Environment variable that limits the number of glibc heaps, to reduce fragmentation. The default
 is eight per core, more than needed: the worker's threads rarely allocate at the same time."""
@@ -125,7 +123,7 @@ def open_log(log: Path) -> TextIO:
     """Open the worker's log, truncating it if it is too long; the null device if that fails."""
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
-        too_long = log.is_file() and log.stat().st_size > LONGEST_LOG
+        too_long = log.is_file() and log.stat().st_size > MAX_LOG
         return open(log, "w" if too_long else "a", encoding="utf-8")
     except OSError:
         return open(os.devnull, "w", encoding="utf-8")

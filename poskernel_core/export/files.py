@@ -18,7 +18,7 @@ import numpy as np
 
 from poskernel_core import __version__
 from poskernel_core.analyses.definitions import errors_of
-from poskernel_core.common.heads import cell_name
+from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result, Texts
 from poskernel_core.models.gguf import quantisation_note
 
@@ -114,7 +114,7 @@ def _digest(result: Result) -> str:
 def _head(about: dict[str, Any]) -> str:
     """Return the head that a result is of, or its layer, or the heads compared, or nothing."""
     if "layer" in about and "head" in about:
-        return cell_name(about["layer"], about["head"])
+        return head_name(about["layer"], about["head"])
     return f"L{about['layer']}" if "layer" in about else about.get("heads", "")
 
 

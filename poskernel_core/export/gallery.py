@@ -23,7 +23,7 @@ from poskernel_core.analyses.base import HeadMeasure
 from poskernel_core.analyses.head_measures.figures import bias_texts, measure_texts, rank_texts
 from poskernel_core.analyses.kernels.figures import head_curve, profile_figure
 from poskernel_core.analyses.sinks.figures import sinks_figure
-from poskernel_core.common.heads import cell_name
+from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.export.files import (
     bibtex,
@@ -40,7 +40,7 @@ NO_COLOUR = "#d5dade"
 HERE = files(__name__.rpartition(".")[0])
 PAGE = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(
     HERE.joinpath("gallery.html").read_text("utf-8"),
-    {"version": __version__, "cell_name": cell_name},
+    {"version": __version__, "head_name": head_name},
 )
 
 
@@ -73,8 +73,8 @@ def gallery(shown: Shown) -> Iterator[tuple[str, str]]:
     for place, (layer, head) in enumerate(cells):
         near = [cells[at] if 0 <= at < len(cells) else None for at in (place - 1, place + 1)]
         kernel = shown.kernel.select(layer=layer, head=head)
-        yield f"heads/{cell_name(layer, head)}.csv", to_csv(kernel)
-        yield f"heads/{cell_name(layer, head)}.html", _head(shown, layer, head, near)
+        yield f"heads/{head_name(layer, head)}.csv", to_csv(kernel)
+        yield f"heads/{head_name(layer, head)}.html", _head(shown, layer, head, near)
 
 
 def _cells(verdicts: Result) -> list[tuple[int, int]]:
@@ -198,10 +198,10 @@ def _head(shown: Shown, layer: int, head: int, near: list[tuple[int, int] | None
         ),
         "sink": ("Attention to the first keys", sinks, sinks_figure(sinks)),
     }  # fmt: skip
-    before, after = (cell_name(*each) if each else None for each in near)
+    before, after = (head_name(*each) if each else None for each in near)
     return PAGE.render(
         model=one.provenance["model"],
-        cell=cell_name(layer, head),
+        cell=head_name(layer, head),
         before=before,
         after=after,
         verdict=one.texts["verdict"],

@@ -15,7 +15,7 @@ import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
 from poskernel_core.analyses.drawing import figure_of
-from poskernel_core.common.heads import cell_name
+from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.export.files import (
     caption,
@@ -32,7 +32,7 @@ PARAMETERS: Final = ("skip", "query", "text", "neuron", "measure")
 SOURCES: Final = {"text": "one text", "token": "one token"}
 """What a page calls the source of a kernel's queries, where it is not the mean over windows."""
 
-MOST_IN_ADDRESS = 8000
+MAX_IN_ADDRESS = 8000
 
 HTML = """{library}<figure style="margin:0">
 <div id="{name}" style="min-height:{height}px"></div>
@@ -151,7 +151,7 @@ def page_address(result: Result, base: str) -> str:
         **{name: params.get(name) for name in PARAMETERS},
     }
     if {"layer", "head"} <= result.chosen.keys():
-        asked["head"] = cell_name(result.chosen["layer"], result.chosen["head"])
+        asked["head"] = head_name(result.chosen["layer"], result.chosen["head"])
     if result.analysis.startswith("own-text"):
         asked["at"] = result.chosen.get("query")
         asked.pop("query")
@@ -161,7 +161,7 @@ def page_address(result: Result, base: str) -> str:
     if params.get("source") in (None, "token"):
         asked["token"] = params.get("token")
     told = {name: value for name, value in asked.items() if value not in (None, "")}
-    if len(str(told.get("text", ""))) > MOST_IN_ADDRESS:
+    if len(str(told.get("text", ""))) > MAX_IN_ADDRESS:
         told.pop("text")
     return f"{base}/?{urlencode(told)}"
 

@@ -18,8 +18,6 @@ from torch import Tensor, nn
 from poskernel_core.common.attention import Slopes
 from poskernel_core.common.errors import UnsupportedModel
 
-__all__ = ["ADAPTED", "adapt", "adapted", "release"]
-
 REPLACED = ("_attn", "_get_embed_positions", "forward")
 Attend = Callable[..., Tensor]
 """``attend(module, q, k, v, scale, window=None, slopes=None)`` returns the heads' outputs."""

@@ -18,19 +18,6 @@ from torch import Tensor
 
 from poskernel_core.common.attention import ScoreRule, Slopes, is_hidden, repeat_kv
 
-__all__ = [
-    "AttentionCall",
-    "PatternBlock",
-    "attend",
-    "band_sums",
-    "diagonal_sums",
-    "hidden_keys",
-    "masked_scores",
-    "pattern_blocks",
-    "softmax_with_sinks",
-    "uniform_blocks",
-]
-
 BLOCK = 64
 """Query rows per block of the pattern."""
 BAND_ROWS = 32

@@ -21,8 +21,6 @@ from poskernel_core.models.geometry import Geometry
 from poskernel_core.models.hub import fetch_file
 from poskernel_core.models.weights import check_enough
 
-__all__ = ["load", "mismatch"]
-
 HUB_WEIGHTS = "model_final.pth"
 
 

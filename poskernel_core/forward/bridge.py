@@ -19,8 +19,6 @@ from transformer_lens.model_bridge.sources import build_bridge_from_module
 from poskernel_core.forward.adapters import release
 from poskernel_core.forward.loading import LoadedModel
 
-__all__ = ["open_bridge"]
-
 
 def open_bridge(model: LoadedModel) -> Any:
     """Return a ``TransformerBridge`` that shares a loaded model's tensors, in evaluation mode.

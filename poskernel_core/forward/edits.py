@@ -21,8 +21,6 @@ from poskernel_core.common.attention import Slopes, repeat_kv
 from poskernel_core.forward.attention import AttentionCall, masked_scores, softmax_with_sinks
 from poskernel_core.forward.rotation import Rotation
 
-__all__ = ["Chain", "Edit", "edited_attention"]
-
 
 class Edit:
     """A no-op edit; subclasses override hooks.

@@ -6,8 +6,6 @@ from torch import Tensor
 
 from poskernel_core.common.errors import ComputeFailed
 
-__all__ = ["is_finite", "require_finite"]
-
 
 def is_finite(tensor: Tensor) -> bool:
     """Tell whether a tensor contains neither NaN nor infinity; does not copy a dense tensor."""

@@ -16,8 +16,6 @@ from poskernel_core.forward.hooks import PassEnded
 from poskernel_core.forward.loading import LoadedModel
 from poskernel_core.forward.precision import EXACT
 
-__all__ = ["FirstLayer", "LinearNorm", "Seen", "count_neurons", "see", "take_apart"]
-
 GPT2 = ("ln_1", "attn.c_attn", "attn.c_proj", "ln_2", "mlp.c_fc", "mlp.c_proj")
 LIKE_LLAMA = ("llama", "mistral", "qwen2", "qwen3")
 LLAMA = (

@@ -35,8 +35,6 @@ from poskernel_core.models.gguf import (
     read_header,
 )
 
-__all__ = ["convert", "is_converted"]
-
 LAYOUT = 1
 """Version of the conversion; increase it when the converted files change."""
 

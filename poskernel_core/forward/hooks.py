@@ -26,11 +26,9 @@ from poskernel_core.forward.adapters import ADAPTED, adapt
 from poskernel_core.forward.attention import AttentionCall, PatternBlock, attend, uniform_blocks
 from poskernel_core.forward.edits import Edit, edited_attention
 from poskernel_core.forward.finite import require_finite
-from poskernel_core.forward.masks import Sight, sight_of
+from poskernel_core.forward.masks import MaskSpec, mask_spec_of
 from poskernel_core.forward.observers import Batch, Observer
 from poskernel_core.forward.rotation import Rotation, read_rotation
-
-__all__ = ["IMPLEMENTATION", "ForwardPass", "Hooks", "PassEnded"]
 
 IMPLEMENTATION = "poskernel"
 """The name of our attention in transformers' registry."""
@@ -261,7 +259,7 @@ def _attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    attention_mask: Sight | Tensor | None,
+    attention_mask: MaskSpec | Tensor | None,
     scaling: float | None = None,
     softcap: float | None = None,
     s_aux: Tensor | None = None,
@@ -270,16 +268,16 @@ def _attention(
 ) -> tuple[Tensor, None]:
     """The attention function registered with transformers.
 
-    ``attention_mask`` is the :class:`Sight` returned by
-    :func:`~poskernel_core.forward.masks.sight_of`; there is no padding.
+    ``attention_mask`` is the :class:`MaskSpec` returned by
+    :func:`~poskernel_core.forward.masks.mask_spec_of`; there is no padding.
 
     Raises:
         UnsupportedModel: an unknown argument, which might change the attention.
     """
     sight = attention_mask
     if sight is None:
-        sight = Sight(window=further.get("sliding_window"))
-    if not isinstance(sight, Sight):
+        sight = MaskSpec(window=further.get("sliding_window"))
+    if not isinstance(sight, MaskSpec):
         further["attention_mask"] = sight
     if is_causal is False:
         further["is_causal"] = is_causal
@@ -289,7 +287,7 @@ def _attention(
                 f"{type(module).__name__} hands {name!r} to its attention, which PosKernel does "
                 "not know: choose a model without it."
             )
-    assert isinstance(sight, Sight)
+    assert isinstance(sight, MaskSpec)
     sight = sight.require_known()
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     z = _attend(
@@ -335,4 +333,4 @@ def _attend(
 
 
 AttentionInterface.register(IMPLEMENTATION, _attention)
-AttentionMaskInterface.register(IMPLEMENTATION, sight_of)
+AttentionMaskInterface.register(IMPLEMENTATION, mask_spec_of)

@@ -15,19 +15,6 @@ from poskernel_core.forward.attention import AttentionCall
 from poskernel_core.forward.edits import Edit
 from poskernel_core.forward.rotation import Rotation
 
-__all__ = [
-    "AblatedHeads",
-    "AveragedPositions",
-    "AveragedStream",
-    "ChangedBand",
-    "MovedAttention",
-    "PredecessorKnockout",
-    "RemovedEmbeddings",
-    "ScaledHeads",
-    "UniformHeads",
-    "averaged",
-]
-
 Stage = Literal["scores", "pattern"]
 
 

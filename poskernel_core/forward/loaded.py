@@ -21,8 +21,6 @@ from poskernel_core.forward.precision import EXACT
 from poskernel_core.models.catalog import Located
 from poskernel_core.models.geometry import Geometry
 
-__all__ = ["POSITIONS", "LoadedModel", "blocks_of", "body_of"]
-
 T = TypeVar("T")
 POSITIONS = {
     "gpt2": "wpe",

@@ -16,13 +16,11 @@ import torch
 from poskernel_core.common.attention import first_visible, is_hidden
 from poskernel_core.common.errors import UnsupportedModel
 
-__all__ = ["Sight", "sight_of"]
-
 ROWS = 256
 
 
 @dataclass(frozen=True)
-class Sight:
+class MaskSpec:
     """Which keys are visible under a mask.
 
     Attributes:
@@ -35,7 +33,7 @@ class Sight:
     chunk: int | None = None
     known: bool = True
 
-    def require_known(self) -> Sight:
+    def require_known(self) -> MaskSpec:
         """Return ``self`` if the mask is supported.
 
         Raises:
@@ -49,17 +47,17 @@ class Sight:
         )
 
 
-def sight_of(
+def mask_spec_of(
     *,
     q_length: int,
     kv_length: int,
     mask_function: Callable[..., torch.Tensor],
     device: Any = "cpu",
     **_further: Any,
-) -> Sight:
+) -> MaskSpec:
     """Return the visible keys of a transformers mask; registered in place of creating the mask."""
     if q_length != kv_length:
-        return Sight(known=False)
+        return MaskSpec(known=False)
     none = torch.zeros(1, 1, dtype=torch.long, device=device)
     keys = torch.arange(kv_length, device=device)[None, :]
     starts: list[int] = []
@@ -70,15 +68,15 @@ def sight_of(
         starts += seen.int().argmax(dim=-1).tolist()
         sight = _sight(starts)
         if bool((seen == is_hidden(rows, keys, sight.window, sight.chunk)).any()):
-            return Sight(known=False)
+            return MaskSpec(known=False)
     sight = _sight(starts)
     lows = [first_visible(n, 0, sight.window, sight.chunk) for n in range(q_length)]
-    return sight if lows == starts else Sight(known=False)
+    return sight if lows == starts else MaskSpec(known=False)
 
 
-def _sight(starts: list[int]) -> Sight:
+def _sight(starts: list[int]) -> MaskSpec:
     """Return the sight whose first visible keys in the rows 0, 1, ... are ``starts``."""
     cut = next((n for n, low in enumerate(starts) if low > 0), None)
     if cut is None:
-        return Sight()
-    return Sight(window=cut) if starts[cut] == 1 else Sight(chunk=cut)
+        return MaskSpec()
+    return MaskSpec(window=cut) if starts[cut] == 1 else MaskSpec(chunk=cut)

@@ -13,8 +13,6 @@ from poskernel_core.common.errors import ComputeFailed
 from poskernel_core.common.memory import free_memory
 from poskernel_core.common.settings import settings
 
-__all__ = ["check_room", "gigabytes", "in_float32", "needed", "put", "room"]
-
 BYTES = {"float32": 4, "tf32": 4, "bfloat16": 2}
 REST = 1.1
 """Memory while loading, as a multiple of the size of the weights."""

@@ -15,8 +15,6 @@ from torch import Tensor
 from poskernel_core.forward.attention import AttentionCall, PatternBlock
 from poskernel_core.forward.rotation import Rotation
 
-__all__ = ["Batch", "Observer", "Observers"]
-
 
 @dataclass(frozen=True, eq=False)
 class Batch:

@@ -17,8 +17,6 @@ from torch import nn
 from poskernel_core.common.errors import ComputeFailed
 from poskernel_core.forward.memory import REST, gigabytes
 
-__all__ = ["Placement", "place"]
-
 
 @dataclass(frozen=True)
 class Placement:

@@ -8,8 +8,6 @@ from contextlib import contextmanager
 
 import torch
 
-__all__ = ["EXACT", "precision"]
-
 EXACT = threading.RLock()
 """Lock held by every forward pass, and while TF32 is allowed. It is reentrant, so a pass can run
 inside a TF32 block."""

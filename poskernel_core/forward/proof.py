@@ -23,8 +23,6 @@ from poskernel_core.forward.memory import in_float32
 from poskernel_core.forward.observers import Batch, Observer
 from poskernel_core.forward.precision import EXACT
 
-__all__ = ["TOLERANCE", "Difference", "check_layers", "difference", "prove"]
-
 TOLERANCE = 1e-4
 """Largest allowed difference of patterns and logits, computed in float32 for any weights."""
 TOKENS = 29

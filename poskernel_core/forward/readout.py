@@ -15,8 +15,6 @@ from poskernel_core.forward.edits import Edit
 from poskernel_core.forward.loading import LoadedModel
 from poskernel_core.forward.observers import Batch, Observer
 
-__all__ = ["Measured", "kl_divergence", "log_probabilities", "measure"]
-
 CHUNK = 64
 
 

@@ -20,8 +20,6 @@ from torch import Tensor, nn
 from poskernel_core.common.errors import UnsupportedModel
 from poskernel_core.forward.attention import AttentionCall
 
-__all__ = ["Rotation", "read_rotation"]
-
 PROBED = 7
 """Number of positions at which the test vector is placed."""
 EQUAL = {torch.float32: 1e-3, torch.bfloat16: 6e-2}

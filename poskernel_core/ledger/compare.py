@@ -12,12 +12,10 @@ from typing import Any, Literal
 import numpy as np
 
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.heads import cell_name, parse_cell
+from poskernel_core.common.heads import head_name, parse_cell
 from poskernel_core.common.result import Result, plain
 from poskernel_core.common.rounding import rounded
 from poskernel_core.ledger.published import PublishedFigure, flat
-
-__all__ = ["Checked", "brief", "check", "not_computed"]
 
 Verdict = Literal["agrees", "differs", "not computed"]
 MAX_SHOWN = 4
@@ -128,7 +126,7 @@ def _words(figure: PublishedFigure, result: Result) -> list[str]:
         if found.ndim != 2 or np.isnan(found).all():
             raise BadRequest(f"Expected one number for every head, computed {list(found.shape)}.")
         layer, head = np.unravel_index(int(np.nanargmax(found)), found.shape)
-        return [cell_name(int(layer), int(head))]
+        return [head_name(int(layer), int(head))]
     if figure.value not in result.labels:
         raise BadRequest(f"{figure.value!r} is a number, not a word.")
     words = _selected(figure, result).text_of(figure.value)

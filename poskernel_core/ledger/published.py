@@ -18,18 +18,6 @@ from poskernel_core.common.files import read_json
 from poskernel_core.common.specs import Spec
 from poskernel_core.models.fragments import Part
 
-__all__ = [
-    "ANGLES_GPT2",
-    "BUNDLED_FIGURES",
-    "PREVIOUS_TOKEN_GPT2",
-    "PREVIOUS_TOKEN_HEADS_GPT2",
-    "PublishedFigure",
-    "figures_of",
-    "flat",
-    "known_models",
-    "read_figures",
-]
-
 BUNDLED_FIGURES = Path(__file__).with_name("published.json")
 
 Number = Annotated[float, Field(allow_inf_nan=True)] | None

@@ -15,8 +15,6 @@ from poskernel_core.ledger.published import PublishedFigure, figures_of
 from poskernel_core.models import catalog
 from poskernel_core.models.fragments import part_of, refuse
 
-__all__ = ["compare", "published_name", "reproduce", "request_for"]
-
 
 def published_name(model: str) -> str:
     """Return the name used for published figures; for a partial model, that of the whole model."""

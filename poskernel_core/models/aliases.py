@@ -7,8 +7,6 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-__all__ = ["official_name"]
-
 TABLE = Path("tools", "model_registry", "data", "model_aliases.json")
 """The file with the names, relative to the transformer_lens package; read without importing it."""
 

@@ -44,25 +44,8 @@ from poskernel_core.models.stored import (
 )
 from poskernel_core.models.weights import check_enough, check_weights
 
-__all__ = [
-    "CURATED",
-    "Located",
-    "ModelEntry",
-    "check_weights_here",
-    "entries",
-    "find_again",
-    "is_local",
-    "local_directory",
-    "locate",
-    "may_type_any_model",
-    "name_in",
-    "note_of",
-    "quantisation_of",
-    "weight_files",
-]
-
 DEMO = Path(__file__).resolve().parents[1] / "demo"
-LONGEST_NAME = 1024
+MAX_NAME = 1024
 LISTED = 24
 """Most checkpoints named in the error about an unknown one."""
 
@@ -285,9 +268,9 @@ def locate(model: AnyModel, revision: str | None = None) -> Located:
     name, revision = asked.name.strip(), asked.revision
     if not name:
         raise UnknownModel("Expected a model name or directory, got nothing: try 'demo-gpt2'.")
-    if len(name) > LONGEST_NAME:
+    if len(name) > MAX_NAME:
         raise UnknownModel(
-            f"A model's name or directory has up to {LONGEST_NAME} characters, got {len(name)}: "
+            f"A model's name or directory has up to {MAX_NAME} characters, got {len(name)}: "
             f"{name[:40]!r} and more."
         )
     if is_archive(name):
@@ -467,7 +450,7 @@ def _shards(name: str, index: Path) -> list[str]:
 def _is_text_map(value: Any) -> TypeGuard[dict[str, str]]:
     """Tell whether a value is a dict whose values are strings that can be file names."""
     return isinstance(value, dict) and all(
-        isinstance(each, str) and each and "\0" not in each and len(each) < LONGEST_NAME
+        isinstance(each, str) and each and "\0" not in each and len(each) < MAX_NAME
         for each in value.values()
     )
 

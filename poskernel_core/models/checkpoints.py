@@ -18,8 +18,6 @@ from typing import Any
 from poskernel_core.common.errors import UnsupportedModel
 from poskernel_core.common.files import read_json
 
-__all__ = ["Checkpoint", "checkpoint_named", "local_checkpoints", "one_run"]
-
 SCHEDULE = "schedule.json"
 STEP = re.compile(
     r"(?:^|[-_])(?:global_?)?(?:step|checkpoint|iter|ckpt)[-_]?([0-9]{1,12})(?![0-9])"

@@ -11,8 +11,6 @@ from typing import Any, Literal, get_args
 
 from poskernel_core.common.errors import NotInModel
 
-__all__ = ["Part", "lacks", "part_of", "refuse", "why_not"]
-
 Part = Literal["later layers", "token embeddings", "neurons", "predictions"]
 
 

@@ -14,55 +14,53 @@ from poskernel_core.common.errors import UnsupportedModel
 from poskernel_core.models.families import FAMILIES, REFUSED, Family
 from poskernel_core.models.layers import HEADLESS, NAMES, Layer, layer_kinds, no_positions
 
-__all__ = ["ARCHITECTURES", "Geometry", "model_type", "read_geometry", "text_config"]
-
 ARCHITECTURES: dict[str, str] = {name: family.scheme for name, family in FAMILIES.items()}
 """Position scheme of every supported architecture, by ``model_type``."""
 
 # Limits: about twice the sizes of the largest public models.
-MOST_LAYERS = 256
-MOST_HEADS = 256
-MOST_WIDTH = 65_536
-MOST_HEAD_WIDTH = 1024
-MOST_CONTEXT = 20_000_000
-MOST_TOKENS = 2_000_000
-MOST_MASKED = 16_384
+MAX_LAYERS = 256
+MAX_HEADS = 256
+MAX_WIDTH = 65_536
+MAX_HEAD_WIDTH = 1024
+MAX_CONTEXT = 20_000_000
+MAX_TOKENS = 2_000_000
+MAX_MASKED = 16_384
 """Longest context of GPT-Neo: each of its layers allocates a mask of context x context."""
 
-MOST_EXPERTS = 4096
-MOST_EXPERTS_IN_ALL = 65_536
-MOST_NESTED = MOST_CONTEXT
+MAX_EXPERTS = 4096
+MAX_EXPERTS_IN_ALL = 65_536
+MAX_NESTED = MAX_CONTEXT
 COUNTERS = {"tokens_seen", "total_flos", "seed", "poskernel"}
 
 OTHER_SIZES = {
-    "intermediate_size": 8 * MOST_WIDTH,
-    "ffn_dim": 8 * MOST_WIDTH,
-    "n_inner": 8 * MOST_WIDTH,
-    "word_embed_proj_dim": MOST_WIDTH,
-    "window_size": MOST_CONTEXT,
-    "sliding_window": MOST_CONTEXT,
+    "intermediate_size": 8 * MAX_WIDTH,
+    "ffn_dim": 8 * MAX_WIDTH,
+    "n_inner": 8 * MAX_WIDTH,
+    "word_embed_proj_dim": MAX_WIDTH,
+    "window_size": MAX_CONTEXT,
+    "sliding_window": MAX_CONTEXT,
     "num_labels": 100_000,
-    "attention_chunk_size": MOST_CONTEXT,
-    "vocab_size_per_layer_input": MOST_TOKENS,
-    "max_window_layers": MOST_LAYERS,
-    "moe_intermediate_size": 8 * MOST_WIDTH,
-    "shared_expert_intermediate_size": 8 * MOST_WIDTH,
-    "num_experts": MOST_EXPERTS,
-    "num_local_experts": MOST_EXPERTS,
-    "n_routed_experts": MOST_EXPERTS,
-    "n_shared_experts": MOST_EXPERTS,
-    "num_shared_experts": MOST_EXPERTS,
-    "mamba_d_state": MOST_WIDTH,
+    "attention_chunk_size": MAX_CONTEXT,
+    "vocab_size_per_layer_input": MAX_TOKENS,
+    "max_window_layers": MAX_LAYERS,
+    "moe_intermediate_size": 8 * MAX_WIDTH,
+    "shared_expert_intermediate_size": 8 * MAX_WIDTH,
+    "num_experts": MAX_EXPERTS,
+    "num_local_experts": MAX_EXPERTS,
+    "n_routed_experts": MAX_EXPERTS,
+    "n_shared_experts": MAX_EXPERTS,
+    "num_shared_experts": MAX_EXPERTS,
+    "mamba_d_state": MAX_WIDTH,
     "mamba_expand": 64,
-    "mamba_n_heads": MOST_WIDTH,
-    "mamba_d_head": MOST_WIDTH,
-    "linear_num_value_heads": MOST_WIDTH,
-    "linear_num_key_heads": MOST_WIDTH,
-    "linear_key_head_dim": MOST_WIDTH,
-    "linear_value_head_dim": MOST_WIDTH,
-    "q_lora_rank": MOST_WIDTH,
-    "kv_lora_rank": MOST_WIDTH,
-    "v_head_dim": MOST_HEAD_WIDTH,
+    "mamba_n_heads": MAX_WIDTH,
+    "mamba_d_head": MAX_WIDTH,
+    "linear_num_value_heads": MAX_WIDTH,
+    "linear_num_key_heads": MAX_WIDTH,
+    "linear_key_head_dim": MAX_WIDTH,
+    "linear_value_head_dim": MAX_WIDTH,
+    "q_lora_rank": MAX_WIDTH,
+    "kv_lora_rank": MAX_WIDTH,
+    "v_head_dim": MAX_HEAD_WIDTH,
 }
 """Limits of other sizes that determine how much transformers allocates."""
 
@@ -179,10 +177,10 @@ def _check_numbers(name: str, config: dict[str, Any]) -> None:
             raise UnsupportedModel(
                 f"Expected a number as {field!r} in the config.json of {name!r}, got NaN."
             )
-        elif type(value) is int and value > MOST_NESTED and field not in COUNTERS:
+        elif type(value) is int and value > MAX_NESTED and field not in COUNTERS:
             raise UnsupportedModel(
                 f"Expected {field!r} in the config.json of {name!r} to be at most "
-                f"{MOST_NESTED:,}, got {str(value)[:40]!r}."
+                f"{MAX_NESTED:,}, got {str(value)[:40]!r}."
             )
 
 
@@ -217,9 +215,9 @@ class _Sizes:
 
 def _sizes(kind: str, family: Family, sizes: _Sizes) -> Geometry:
     name, config = sizes.name, sizes.config
-    heads = sizes.first(MOST_HEADS, "num_attention_heads", "num_heads", "n_head", "n_heads")
-    width = sizes.first(MOST_WIDTH, "hidden_size", "n_embd", "d_model")
-    n_layers = sizes.first(MOST_LAYERS, "num_hidden_layers", "num_layers", "n_layer", "n_layers")
+    heads = sizes.first(MAX_HEADS, "num_attention_heads", "num_heads", "n_head", "n_heads")
+    width = sizes.first(MAX_WIDTH, "hidden_size", "n_embd", "d_model")
+    n_layers = sizes.first(MAX_LAYERS, "num_hidden_layers", "num_layers", "n_layer", "n_layers")
     for field, most in OTHER_SIZES.items():
         sizes.optional(most, field)
     _check_experts(name, config, n_layers)
@@ -240,7 +238,7 @@ def _sizes(kind: str, family: Family, sizes: _Sizes) -> Geometry:
         d_model=width,
         d_head=max(layer.d_head for layer in layers),
         n_ctx=sizes.first(
-            MOST_MASKED if kind == "gpt_neo" else MOST_CONTEXT,
+            MAX_MASKED if kind == "gpt_neo" else MAX_CONTEXT,
             "max_position_embeddings",
             "n_positions",
             "n_ctx",
@@ -248,7 +246,7 @@ def _sizes(kind: str, family: Family, sizes: _Sizes) -> Geometry:
             "max_sequence_length",
             "seq_length",
         ),
-        n_vocab=sizes.first(MOST_TOKENS, "vocab_size", "d_vocab"),
+        n_vocab=sizes.first(MAX_TOKENS, "vocab_size", "d_vocab"),
         architecture=kind,
         scheme="ALiBi" if alibi else family.scheme,
         layers=layers,
@@ -259,10 +257,10 @@ def _check_experts(name: str, config: dict[str, Any], n_layers: int) -> None:
     """Limit the total number of experts: transformers may allocate a module for each."""
     fields = ("num_experts", "num_local_experts", "n_routed_experts")
     experts = n_layers * max(config.get(field, 0) for field in fields)
-    if experts > MOST_EXPERTS_IN_ALL:
+    if experts > MAX_EXPERTS_IN_ALL:
         raise UnsupportedModel(
             f"The config.json of {name!r} names {experts:,} experts in all layers together: "
-            f"expected {MOST_EXPERTS_IN_ALL:,} or fewer."
+            f"expected {MAX_EXPERTS_IN_ALL:,} or fewer."
         )
 
 
@@ -274,10 +272,10 @@ def _spread(shared: set[int], heads: int) -> int:
 
 def _head_width(kind: str, family: Family, sizes: _Sizes, heads: int, width: int) -> int:
     if family.compressed:
-        return sizes.first(MOST_HEAD_WIDTH, "qk_nope_head_dim") + sizes.first(
-            MOST_HEAD_WIDTH, "qk_rope_head_dim"
+        return sizes.first(MAX_HEAD_WIDTH, "qk_nope_head_dim") + sizes.first(
+            MAX_HEAD_WIDTH, "qk_rope_head_dim"
         )
-    own = sizes.optional(MOST_HEAD_WIDTH, "head_dim", "d_head", "kv_channels")
+    own = sizes.optional(MAX_HEAD_WIDTH, "head_dim", "d_head", "kv_channels")
     if kind == "attn-only" or own is None or not family.fixed:
         return own or width // heads
     return width // heads
@@ -290,17 +288,17 @@ def _key_heads(kind: str, family: Family, sizes: _Sizes, heads: int) -> int:
     config = sizes.config
     if kind == "falcon":
         if config.get("new_decoder_architecture"):
-            return sizes.optional(MOST_HEADS, "num_kv_heads") or heads
+            return sizes.optional(MAX_HEADS, "num_kv_heads") or heads
         return 1 if config.get("multi_query", True) else heads
     if kind == "gpt_bigcode":
         return 1 if config.get("multi_query", True) else heads
     if kind == "dbrx":
         inner = config.get("attn_config")
         nested = _Sizes(sizes.name, inner if isinstance(inner, dict) else {})
-        return nested.optional(MOST_HEADS, "kv_n_heads") or 1
+        return nested.optional(MAX_HEADS, "kv_n_heads") or 1
     if family is FAMILIES["gpt2"]:
         return heads
-    return sizes.optional(MOST_HEADS, "num_key_value_heads") or heads
+    return sizes.optional(MAX_HEADS, "num_key_value_heads") or heads
 
 
 def _layers(
@@ -318,8 +316,8 @@ def _layers(
             f"{str(config.get('layer_types', config.get('layers_block_type')))[:60]!r}."
         )
     windows = {
-        "sliding": sizes.optional(MOST_CONTEXT, "sliding_window", "window_size"),
-        "chunked": sizes.optional(MOST_CONTEXT, "attention_chunk_size"),
+        "sliding": sizes.optional(MAX_CONTEXT, "sliding_window", "window_size"),
+        "chunked": sizes.optional(MAX_CONTEXT, "attention_chunk_size"),
     }
     bare = no_positions(config, n_layers)
     found = []
@@ -332,8 +330,8 @@ def _layers(
         own_width, own_keys = d_head, key_heads
         if kind == "gemma4_text":
             own = _Sizes(sizes.name, _of_gemma4(config, i, seen))
-            own_width = own.optional(MOST_HEAD_WIDTH, "head_dim") or d_head
-            own_keys = own.optional(MOST_HEADS, "num_key_value_heads") or key_heads
+            own_width = own.optional(MAX_HEAD_WIDTH, "head_dim") or d_head
+            own_keys = own.optional(MAX_HEADS, "num_key_value_heads") or key_heads
         turned = family.scheme != "no" and i not in bare
         if kind in ("cohere2", "exaone4") and seen == "full" and "sliding_attention" in kinds:
             turned = False

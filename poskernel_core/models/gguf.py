@@ -24,28 +24,13 @@ from poskernel_core.common.errors import BadRequest, StoreFailed, UnknownModel, 
 from poskernel_core.common.files import may_not_read
 from poskernel_core.common.folders import default_directory
 
-__all__ = [
-    "BLOCKS",
-    "SUFFIX",
-    "Header",
-    "Stored",
-    "check_same",
-    "converted_directory",
-    "fingerprint",
-    "is_gguf",
-    "keep",
-    "keeping",
-    "quantisation_note",
-    "read_header",
-]
-
 SUFFIX = ".gguf"
 MAX_HEADER_BYTES = 256 * 2**20
 MAX_TEXT_BYTES = 16 * 2**20
-MOST_VALUES = 65_536
-MOST_TENSORS = 65_536
-MOST_TEXTS = 4_000_000
-MOST_DIMENSIONS = 4
+MAX_VALUES = 65_536
+MAX_TENSORS = 65_536
+MAX_TEXTS = 4_000_000
+MAX_DIMENSIONS = 4
 LONG = 256
 """Longer lists are vocabularies; their values are dropped unless ``vocabulary`` is set."""
 
@@ -237,7 +222,7 @@ class _Reader:
         version, tensors, values = self.unpack("<IQQ")
         if version not in (2, 3):
             raise ValueError(f"expected version 2 or 3, little-endian, got {version}")
-        if tensors > MOST_TENSORS or values > MOST_VALUES:
+        if tensors > MAX_TENSORS or values > MAX_VALUES:
             raise ValueError(f"it claims {tensors} tensors and {values} values")
         found: dict[str, Any] = {}
         for _ in range(values):
@@ -284,7 +269,7 @@ class _Reader:
         kept = self.vocabulary or count <= LONG
         if kind == TEXT:
             self.texts += count
-            if self.texts > MOST_TEXTS:
+            if self.texts > MAX_TEXTS:
                 raise ValueError(f"it claims a list of {count} texts")
             texts = (self.raw() for _ in range(count))
             return tuple(each.decode("utf-8") for each in texts if kept)
@@ -296,7 +281,7 @@ class _Reader:
     def described(self) -> tuple[str, tuple[int, ...], int, int]:
         name = self.text()
         (count,) = self.unpack("<I")
-        if count > MOST_DIMENSIONS:
+        if count > MAX_DIMENSIONS:
             raise ValueError(f"tensor {name[:60]!r} has {count} dimensions")
         shape = self.unpack(f"<{count}Q")
         kind, offset = self.unpack("<IQ")

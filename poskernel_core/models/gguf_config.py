@@ -14,8 +14,6 @@ from typing import Any
 from poskernel_core.common.errors import UnsupportedModel
 from poskernel_core.models.gguf import Header
 
-__all__ = ["model_config"]
-
 SPLIT = re.compile(r"-\d{5}-of-(\d{5})\.gguf$")
 OTHERWISE = re.compile(r"(^|\.)rope_(freqs|factors)")
 """Tensors that modify the rotation of queries and keys beyond its base."""

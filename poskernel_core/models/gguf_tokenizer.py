@@ -9,11 +9,9 @@ from typing import Any
 from poskernel_core.common.errors import PosKernelError, UnsupportedModel
 from poskernel_core.models.gguf import check_same, keep, read_header
 
-__all__ = ["has_vocabulary", "tokenizer_file"]
-
 TOKENS = "tokenizer.ggml.tokens"
-LONGEST_TOKEN = 1024
-MOST_TOKENS = 2_000_000
+MAX_TOKEN = 1024
+MAX_TOKENS = 2_000_000
 WITH_DIGITS = ("smollm", "starcoder", "refact", "command-r", "codeshell")
 """Pre-tokenizers that equal GPT-2's with digits split one by one; transformers lacks them."""
 
@@ -70,8 +68,8 @@ def _converted(name: str, values: dict[str, Any]) -> tuple[str, str]:
     told = {ours: values[f"tokenizer.{key}"] for key, ours in keys.items()
             if f"tokenizer.{key}" in values}  # fmt: skip
     tokens = told["tokens"]
-    if len(tokens) > MOST_TOKENS or max(map(len, tokens), default=0) > LONGEST_TOKEN:
-        raise ValueError(f"more than {MOST_TOKENS:,} tokens, or one of over {LONGEST_TOKEN}")
+    if len(tokens) > MAX_TOKENS or max(map(len, tokens), default=0) > MAX_TOKEN:
+        raise ValueError(f"more than {MAX_TOKENS:,} tokens, or one of over {MAX_TOKEN}")
     rule = told.get("pre_tokenizer_type")
     byte_level = told.get("tokenizer_type") == "gpt2"
     if byte_level and rule not in AS_GPT2 and rule not in GGUF_PRE_TOKENIZER_SPLITS:

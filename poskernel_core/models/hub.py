@@ -17,19 +17,6 @@ from poskernel_core.common.errors import BadRequest, NoNetwork, UnknownModel, Un
 if TYPE_CHECKING:
     from huggingface_hub import CachedFileInfo
 
-__all__ = [
-    "Published",
-    "commit_here",
-    "fetch_file",
-    "fetch_snapshot",
-    "offline",
-    "on_this_machine",
-    "published",
-    "remove_weights",
-    "revisions",
-    "weights_here",
-]
-
 T = TypeVar("T")
 CONNECT_SECONDS = 3.0
 SAFE = ["*.json", "*.safetensors", "*.txt", "*.model", "tokenizer*"]

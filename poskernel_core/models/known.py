@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 
-from poskernel_core.common.heads import cell_name
+from poskernel_core.common.heads import head_name
 from poskernel_core.models.catalog import BUNDLED_MODELS, DEMO
-
-__all__ = ["known_heads", "telling_head"]
 
 _TELLING = {
     "gpt2": {"": "L4H11", "induction": "L5H1"},
@@ -56,7 +54,7 @@ def known_heads(model: str) -> dict[str, str]:
         return _POSTS.get(model, {})
     figures = json.loads(measured.read_text(encoding="utf-8"))
     return {
-        cell_name(layer, head): f"{function} {figure:.2f}"
+        head_name(layer, head): f"{function} {figure:.2f}"
         for name, function in _MEASURED.items()
         for layer, row in enumerate(figures[name])
         for head, figure in enumerate(row)

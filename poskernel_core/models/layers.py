@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["HEADLESS", "Layer", "layer_kinds", "no_positions"]
-
 FULL, SLIDING, CHUNKED, NONE = "full", "sliding", "chunked", "none"
 
 NAMES = {

@@ -16,8 +16,6 @@ from typing import Any
 
 import tokenizers
 
-__all__ = ["MOST", "Pieces", "normalizer_steps"]
-
 PIECE = 2**16
 """Characters per piece."""
 MARGIN = 2**10

@@ -14,8 +14,6 @@ from pathlib import Path
 
 from poskernel_core.models.checkpoints import Checkpoint
 
-__all__ = ["SCHEDULES", "Schedule", "schedule_for", "tokens_per_step"]
-
 LISTS = Path("tools", "model_registry", "checkpoints.py")
 """File with the steps, relative to the transformer_lens package; importing would load torch."""
 

@@ -24,19 +24,6 @@ from poskernel_core.common.settings import settings
 from poskernel_core.common.specs import CorpusSpec, Dtype, ModelSpec, Spec
 from poskernel_core.models.gguf import fingerprint
 
-__all__ = [
-    "MANIFEST",
-    "PACKAGED",
-    "RESULTS",
-    "Shown",
-    "StoredModel",
-    "is_archive",
-    "offered_files",
-    "packaged_file",
-    "read",
-    "stored_models",
-]
-
 RESULTS = Path(__file__).resolve().parents[1] / "demo" / "results"
 """Folder of the results shipped with the project."""
 

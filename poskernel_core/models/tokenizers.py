@@ -18,10 +18,7 @@ from poskernel_core.models.gguf_tokenizer import has_vocabulary, tokenizer_file
 from poskernel_core.models.hub import fetch_file
 from poskernel_core.models.pieces import Pieces, normalizer_steps
 
-__all__ = ["NONE_THERE", "Tokenizer", "check_tokenizer", "load_tokenizer"]
-
-
-MOST_NAMED = 6  # most tokens listed in the error about a text that is not a single token
+MAX_NAMED = 6  # most tokens listed in the error about a text that is not a single token
 OLDER = ("vocab.json", "vocab.txt", "tokenizer.model", "spiece.model")
 """Files of older tokenizer formats, which transformers can convert."""
 
@@ -100,8 +97,8 @@ class Tokenizer:
         ids = self.encode(text)
         if len(ids) != 1:
             parts, word = [repr(each) for each in self.decode_each(ids)], f" {text}"
-            if len(parts) > MOST_NAMED:
-                parts[MOST_NAMED:] = ["…"]
+            if len(parts) > MAX_NAMED:
+                parts[MAX_NAMED:] = ["…"]
             advice = "choose another, and mind the leading space"
             if len(self.encode(word)) == 1:
                 advice = f"mind the leading space, as in {word!r}"

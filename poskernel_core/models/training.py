@@ -22,8 +22,6 @@ from poskernel_core.models.checkpoints import (
 from poskernel_core.models.schedules import SCHEDULES, schedule_for, tokens_per_step
 from poskernel_core.models.weights import weights_digest
 
-__all__ = ["TrainingRun", "first_of_equals", "required_run", "spec_of", "training_run"]
-
 ASK_AGAIN = 600.0
 """Seconds for which the hub's list of revisions is cached."""
 

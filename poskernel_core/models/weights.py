@@ -23,17 +23,6 @@ from poskernel_core.models.families import FAMILIES
 from poskernel_core.models.geometry import Geometry
 from poskernel_core.models.layers import Layer
 
-__all__ = [
-    "UNUSED",
-    "check_enough",
-    "check_weights",
-    "count_numbers",
-    "fewest_numbers",
-    "is_bfloat16",
-    "no_memory",
-    "weights_digest",
-]
-
 MAX_HEADER_BYTES = 32 * 2**20
 BLOCK_BYTES = 2**20
 FLOATS = ("F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2")

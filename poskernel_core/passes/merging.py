@@ -34,8 +34,6 @@ from poskernel_core.storage.shards import (
 from poskernel_core.storage.statistics import missing_statistics, write_statistic
 from poskernel_core.storage.store import Store
 
-__all__ = ["merge_shards"]
-
 OWN_TO_EACH = {"device", "seconds", "resumed_at_window"}
 """Header fields that may differ between shards of a run."""
 

@@ -12,8 +12,6 @@ import torch
 from poskernel_core.forward.loading import LoadedModel, has_room, load, pick_device
 from poskernel_core.models.catalog import Located
 
-__all__ = ["ModelCache"]
-
 
 @dataclass
 class ModelCache:

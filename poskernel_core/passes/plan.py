@@ -25,17 +25,6 @@ SIZES = (
     "d_model",
 )  # fmt: skip
 
-__all__ = [
-    "check_ids",
-    "locate_again",
-    "plan_for",
-    "plan_header",
-    "plan_of",
-    "prepare",
-    "random_source",
-    "wants_table",
-]
-
 
 def locate_again(run: RunSpec) -> catalog.Located:
     """Find the model of a run, at the same commit and with the same weights.

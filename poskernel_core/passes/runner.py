@@ -40,8 +40,6 @@ from poskernel_core.storage.statistics import (
 )
 from poskernel_core.storage.store import Store
 
-__all__ = ["gather", "gather_run", "gather_shard", "lower", "per_number"]
-
 T = TypeVar("T")
 
 

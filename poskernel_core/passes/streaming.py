@@ -28,17 +28,6 @@ from poskernel_core.forward.observers import Batch, Observer
 from poskernel_core.forward.precision import precision
 from poskernel_core.statistics import STATISTICS, Plan, Sums
 
-__all__ = [
-    "Facts",
-    "OutOfMemory",
-    "Pass",
-    "add",
-    "batches",
-    "default_batch",
-    "dtype_error",
-    "finish",
-]
-
 TOKENS_PER_BATCH = {"cpu": TOKENS_PER_STEP, "mps": 8192, "cuda": 32768}
 
 

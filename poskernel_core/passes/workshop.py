@@ -18,8 +18,6 @@ from poskernel_core.passes.plan import plan_of, prepare
 from poskernel_core.statistics import Plan
 from poskernel_core.storage.store import Store
 
-__all__ = ["Workshop"]
-
 BYTES_OF_WINDOWS = 64 * 2**20
 TOKENIZERS = 8
 CUT_BY = {

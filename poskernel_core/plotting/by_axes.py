@@ -3,7 +3,7 @@
 import numpy as np
 import plotly.graph_objects as go
 
-from poskernel_core.common.heads import cell_name
+from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.plotting.curves import curves
 from poskernel_core.plotting.layout import set_height, set_title
@@ -37,7 +37,7 @@ def by_axes(result: Result) -> go.Figure:
 def _label(result: Result, axes: tuple[str, ...], place: tuple[int, ...]) -> str:
     """Return what a curve is of: a head, the name of a run, or an axis and its coordinate."""
     at = dict(zip(axes, place, strict=False))
-    head = cell_name(at.pop("layer"), at.pop("head")) if {"layer", "head"} <= at.keys() else ""
+    head = head_name(at.pop("layer"), at.pop("head")) if {"layer", "head"} <= at.keys() else ""
     return ", ".join([*filter(None, [head]), *(_place(result, *each) for each in at.items())])
 
 

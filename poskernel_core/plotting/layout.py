@@ -22,7 +22,7 @@ BAR = 60  # pixels from the figure's edge to its colour bar
 SHRUNK = 0.81  # how high a square map is where columns are narrow, of the height it may have
 BARE = 20  # pixels above a plotting area that nothing stands above
 THIRD = 430  # pixels; the height of a square map in a third of the page
-LONGEST_TITLE = 42  # letters on one line of 320 pixels
+MAX_TITLE = 42  # letters on one line of 320 pixels
 
 SHARE = "share of attention"
 FLOOR = 1e-6  # probabilities are drawn no lower than this on a log axis; hover shows the true value
@@ -158,7 +158,7 @@ def bar_above(figure: go.Figure, unit: str, ticks: list[float], labels: list[str
 
 def broken(title: str) -> str:
     """Return an axis title that fits a phone: a long one has its unit on a line of its own."""
-    return title.replace(" (", "<br>(", 1) if len(title) > LONGEST_TITLE else title
+    return title.replace(" (", "<br>(", 1) if len(title) > MAX_TITLE else title
 
 
 def few_lines(figure: go.Figure, most: int = 5, *, last: bool = False) -> go.Figure:

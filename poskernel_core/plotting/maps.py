@@ -21,7 +21,7 @@ from poskernel_core.plotting.layout import (
 )
 from poskernel_core.plotting.palette import DIVERGING, SCALE, log_position, scale_rgb
 
-MOST_TICKS = 12
+MAX_TICKS = 12
 IMAGE_CELLS = 200_000  # beyond this many cells a map travels as a PNG: 0.3 s instead of 5 s
 
 Span = tuple[float, float]
@@ -198,7 +198,7 @@ def _even_ticks(queries: Int[np.ndarray, " query_row"]) -> Int[np.ndarray, " tic
 
     A row that was put between them, as that of the chosen query is, moves no tick.
     """
-    rows = -(-len(queries) // MOST_TICKS)
+    rows = -(-len(queries) // MAX_TICKS)
     usual = rows * int(np.median(np.diff(queries, append=queries[-1:] + 1)))
     even = np.arange(queries[0], queries[-1] + 1, max(1, usual))
     found = even[np.isin(even, queries)]

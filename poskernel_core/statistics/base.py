@@ -26,8 +26,6 @@ from poskernel_core.forward.observers import Observer
 from poskernel_core.models.geometry import Geometry
 from poskernel_core.models.token_table import TokenTable
 
-__all__ = ["Plan", "Statistic", "Sums", "fitted", "over_texts", "widened"]
-
 Sums = dict[str, np.ndarray]
 
 STATISTICS: dict[str, type[Statistic]] = {}

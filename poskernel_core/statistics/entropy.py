@@ -14,8 +14,6 @@ from poskernel_core.forward.attention import PatternBlock
 from poskernel_core.forward.observers import Batch
 from poskernel_core.statistics.base import Plan, Statistic, widened
 
-__all__ = ["AttentionEntropy"]
-
 
 class AttentionEntropy(Statistic):
     """``entropy [layer, head, query, skip]``: mean over texts, in nats, at the recorded positions.

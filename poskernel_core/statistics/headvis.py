@@ -11,9 +11,7 @@ from poskernel_core.forward.attention import PatternBlock, diagonal_sums
 from poskernel_core.forward.observers import Batch
 from poskernel_core.statistics.base import Statistic, widened
 
-__all__ = ["LEAST_INDUCTION", "HeadVisMetrics"]
-
-LEAST_INDUCTION = 0.01
+MIN_INDUCTION = 0.01
 """Attention below this counts as 0 in the induction score."""
 
 QUANTITIES = 6
@@ -97,7 +95,7 @@ def _induction(block: PatternBlock, tokens: Tensor) -> Tensor:
     past = at <= torch.arange(first, first + rows, device=tokens.device)[:, None]
     text, row, key = (followed & past).nonzero(as_tuple=True)
     paid = block.pattern[text, :, row, key]
-    paid = paid.masked_fill(paid < LEAST_INDUCTION, 0)
+    paid = paid.masked_fill(paid < MIN_INDUCTION, 0)
     total = paid.new_zeros(block.pattern.shape[:2])
     return total.index_add_(0, text, paid)
 

@@ -10,8 +10,6 @@ from poskernel_core.forward.attention import AttentionCall
 from poskernel_core.forward.observers import Batch
 from poskernel_core.statistics.base import Statistic, fitted, over_texts
 
-__all__ = ["MeanKeys"]
-
 
 class MeanKeys(Statistic):
     """``mean_keys [layer, kv, key, d]``: the mean key at each position, rotary rotation applied.

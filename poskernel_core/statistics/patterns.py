@@ -12,8 +12,6 @@ from poskernel_core.forward.attention import PatternBlock, diagonal_sums
 from poskernel_core.forward.observers import Batch
 from poskernel_core.statistics.base import Plan, Statistic, widened
 
-__all__ = ["MeanPatterns"]
-
 
 class MeanPatterns(Statistic):
     """Mean attention, exact over every text and every position.

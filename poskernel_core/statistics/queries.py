@@ -12,8 +12,6 @@ from poskernel_core.forward.attention import AttentionCall
 from poskernel_core.forward.observers import Batch
 from poskernel_core.statistics.base import Plan, Statistic, Sums, fitted
 
-__all__ = ["SampledQueries"]
-
 
 class SampledQueries(Statistic):
     """``queries [layer, query, head, sample, d]``: sample ``s`` comes from window ``s``.

@@ -11,8 +11,6 @@ from poskernel_core.forward.attention import PatternBlock
 from poskernel_core.forward.observers import Batch
 from poskernel_core.statistics.base import Plan, Statistic, widened
 
-__all__ = ["RepeatedTokens"]
-
 
 class RepeatedTokens(Statistic):
     """``repeats [layer, head, 2]``: mean ``A(n, n-1)`` for different and for repeated tokens.

@@ -10,8 +10,6 @@ from torch import Tensor
 from poskernel_core.forward.observers import Batch
 from poskernel_core.statistics.base import Statistic, widened
 
-__all__ = ["MeanNormed", "MeanResiduals", "PositionRows"]
-
 
 class MeanResiduals(Statistic):
     """The mean residual stream, and the variation of single texts over positions.

@@ -16,8 +16,6 @@ from poskernel_core.forward.observers import Batch
 from poskernel_core.forward.rotation import Rotation
 from poskernel_core.statistics.base import Plan, Statistic, Sums
 
-__all__ = ["RotaryPairs"]
-
 PARTS = 4
 """Parts per pair: its two numbers, its squared length, its length."""
 

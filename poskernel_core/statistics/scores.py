@@ -13,8 +13,6 @@ from poskernel_core.forward.attention import AttentionCall, band_sums
 from poskernel_core.forward.observers import Batch
 from poskernel_core.statistics.base import Plan, Statistic, fitted, over_texts, widened
 
-__all__ = ["RawScores"]
-
 
 class RawScores(Statistic):
     """Mean scores before the mask, by offset ``n - i``.

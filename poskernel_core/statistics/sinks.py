@@ -11,8 +11,6 @@ from poskernel_core.forward.attention import PatternBlock
 from poskernel_core.forward.observers import Batch
 from poskernel_core.statistics.base import Statistic
 
-__all__ = ["FIRST_KEYS", "AttentionSinks"]
-
 FIRST_KEYS = 8
 
 

@@ -13,7 +13,7 @@ from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
 DIGEST = hashlib.sha256().digest_size
-LONGEST_HEADER = 4 * 2**20
+MAX_HEADER = 4 * 2**20
 """Largest header, in bytes, that is read alone; longer ones belong to texts, not to results."""
 
 Entry = tuple[dict[str, Any], dict[str, np.ndarray]]
@@ -51,7 +51,7 @@ def read_header(read: Callable[[int], bytes]) -> dict[str, Any] | None:
     """
     start = read(DIGEST + 8)
     length = int.from_bytes(start[DIGEST:], "little")
-    if len(start) < DIGEST + 8 or length > LONGEST_HEADER:
+    if len(start) < DIGEST + 8 or length > MAX_HEADER:
         return None
     try:
         header = json.loads(json.loads(read(length))["__metadata__"]["header"])

@@ -17,9 +17,9 @@ from poskernel_core.common.atomic_write import atomic_write
 from poskernel_core.common.errors import BadRequest, StoreFailed
 from poskernel_core.common.files import read_json
 
-LONGEST_NOTE = 4_000
+MAX_NOTE = 4_000
 FILE = "notes.json"
-MOST_NOTES = 10_000
+MAX_NOTES = 10_000
 
 
 @dataclass(frozen=True)
@@ -73,9 +73,9 @@ class Notes:
             StoreFailed: the file cannot be written, or is not a file of notes.
         """
         text = text.strip()
-        if len(text) > LONGEST_NOTE:
+        if len(text) > MAX_NOTE:
             raise BadRequest(
-                f"Expected a note of at most {LONGEST_NOTE:,} characters, got {len(text):,}: "
+                f"Expected a note of at most {MAX_NOTE:,} characters, got {len(text):,}: "
                 "shorten it."
             )
         today = datetime.now(UTC).date().isoformat()
@@ -84,8 +84,8 @@ class Notes:
             with FileLock(f"{self.file}.lock"):
                 place = (fingerprint, head)
                 kept = [each for each in self._read() if (each.fingerprint, each.head) != place]
-                if len(kept) >= MOST_NOTES:
-                    raise BadRequest(f"There are {MOST_NOTES:,} notes already: remove some.")
+                if len(kept) >= MAX_NOTES:
+                    raise BadRequest(f"There are {MAX_NOTES:,} notes already: remove some.")
                 if text:
                     kept.append(Note(model, fingerprint, head, text, today))
                 written = json.dumps([asdict(note) for note in kept], indent=1, ensure_ascii=False)

@@ -44,7 +44,7 @@ __all__ = ["Entry", "Store", "default_directory"]
 
 T = TypeVar("T")
 
-LEAST_FREE = 2**18
+MIN_FREE = 2**18
 """Bytes that the database needs in addition to the data written."""
 
 NOTICE = "The store's list of results was damaged and has been made anew; {kept} results were kept."
@@ -232,7 +232,7 @@ class Store:
         self._current()
         if not os.access(self.directory, os.W_OK):
             raise _read_only()
-        if self._free() < size + LEAST_FREE:
+        if self._free() < size + MIN_FREE:
             raise self._no_space(size)
 
     @contextlib.contextmanager
@@ -343,7 +343,7 @@ class Store:
         )
 
     def _failure(self, error: BaseException) -> StoreFailed:
-        if _is_one_of(error, *FULL) or self._free() < LEAST_FREE:
+        if _is_one_of(error, *FULL) or self._free() < MIN_FREE:
             return self._no_space(0)
         if isinstance(error, diskcache.Timeout):
             return StoreFailed("The store is busy with another process: ask again in a moment.")
@@ -366,7 +366,7 @@ class Store:
     def _no_space(self, size: int) -> NoSpace:
         return NoSpace(
             "No space is left on the disk that holds the store (POSKERNEL_CACHE): "
-            f"{_megabytes(max(size, LEAST_FREE))} are needed, {_megabytes(self._free())} are free; "
+            f"{_megabytes(max(size, MIN_FREE))} are needed, {_megabytes(self._free())} are free; "
             "make room and ask again."
         )
 

@@ -7,7 +7,7 @@ import pytest
 
 import poskernel_core as pk
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.heads import cell_name
+from poskernel_core.common.heads import head_name
 from tests.support import builders, oracles
 from tests.support.oracles_groups import query_variation
 
@@ -165,7 +165,7 @@ def test_kernel(passes, name, skip):
 @SKIPS
 def test_kernel_map(passes, name, skip):
     for layer, head in ((0, 0), (1, 3), (2, 4)):
-        result = pk.analyse("kernel-map", passes[name], skip=skip, head=cell_name(layer, head))
+        result = pk.analyse("kernel-map", passes[name], skip=skip, head=head_name(layer, head))
         truth = Head(passes[name], layer, head, skip)
         for place, n in enumerate(POSITIONS):
             seen = oracles.visible(n, skip, truth.window)

@@ -10,7 +10,7 @@ from poskernel_core.analyses import ANALYSES
 from poskernel_core.analyses.base import Analysis, Composition, Params
 from poskernel_core.analyses.definitions import SECTIONS, as_markdown, errors_of, methods
 from poskernel_core.analyses.training.spec import OfCheckpoints
-from poskernel_core.common.result import Result, each
+from poskernel_core.common.result import Result, outputs
 
 pytestmark = pytest.mark.usefixtures("near_worker")
 
@@ -83,7 +83,10 @@ class _Example(Analysis):
     """
 
     name, title, params = "example", "Example", Params
-    values = (*each("a b", "layer", "tokens", "``the first``"), *each("c", "", "nats", "last"))
+    values = (
+        *outputs("a b", "layer", "tokens", "``the first``"),
+        *outputs("c", "", "nats", "last"),
+    )
 
     def needs(self, run, params):
         """Nothing."""

@@ -1,11 +1,10 @@
 """Old names: each leads to a name that there is, and whoever uses one is told the new one."""
 
+import json
 import re
 import shutil
 
 import numpy as np
-import json
-
 import pytest
 
 import poskernel_core as pk

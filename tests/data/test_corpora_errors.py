@@ -83,8 +83,8 @@ def test_pickled_arrays_are_not_opened(tmp_path):
     [
         ("jsonl", "LONGEST", "line 1 is longer than 6 characters"),
         ("parquet", "LONGEST", "a row holds more than 6 characters"),
-        ("jsonl", "MOST_TEXTS", "more than 6 texts"),
-        ("parquet", "MOST_TEXTS", "more than 6 texts"),
+        ("jsonl", "MAX_TEXTS", "more than 6 texts"),
+        ("parquet", "MAX_TEXTS", "more than 6 texts"),
     ],
 )
 def test_rows_without_end(files, tokenizer, monkeypatch, kind, bound, words):

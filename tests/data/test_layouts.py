@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.data.layouts import (
-    MOST_CANDIDATES,
+    MAX_CANDIDATES,
     ROLES,
     TokenPool,
     pairs_layout,
@@ -96,7 +96,7 @@ def test_other_layouts(case):
     check_tokens(OTHERS[case], sequences(layout, SOURCE, 3, [11])[0], start)
 
 
-@given(st.integers(5, 23), st.integers(0, 11), st.integers(1, MOST_CANDIDATES), st.booleans())
+@given(st.integers(5, 23), st.integers(0, 11), st.integers(1, MAX_CANDIDATES), st.booleans())
 def test_rows_have_all_candidates(length, first, candidates, start):
     try:
         seconds = second_positions(length, first, candidates, start)

@@ -129,7 +129,7 @@ def test_another_layout_is_passed_over(kernels, tmp_path):
 def test_it_stops_in_time(kernels, monkeypatch):
     """Where the store is too large for the time there is, that is said."""
     store, found = kernels
-    monkeypatch.setattr(alike, "MOST_SECONDS", -1.0)
+    monkeypatch.setattr(alike, "MAX_SECONDS", -1.0)
     answer = search(store, found)
     assert (False, 0) == (answer.whole, answer.runs)
 

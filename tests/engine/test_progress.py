@@ -57,7 +57,7 @@ def test_what_is_computed_is_said_in_words():
 @pytest.mark.parametrize("name", ANALYSES)
 def test_every_analysis_has_words_for_its_progress(name):
     """They begin small, as they stand after "Computing", and are no name of the command line."""
-    spoken = ANALYSES[name].spoken
-    assert spoken[0].islower()
-    assert spoken != name
-    assert not spoken.endswith(".")
+    noun_phrase = ANALYSES[name].noun_phrase
+    assert noun_phrase[0].islower()
+    assert noun_phrase != name
+    assert not noun_phrase.endswith(".")

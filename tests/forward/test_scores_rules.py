@@ -23,7 +23,7 @@ from poskernel_core.forward.attention import (
 )
 from poskernel_core.forward.edits import Edit, edited_attention
 from poskernel_core.forward.finite import is_finite
-from poskernel_core.forward.masks import Sight, sight_of
+from poskernel_core.forward.masks import MaskSpec, mask_spec_of
 from poskernel_core.statistics.base import over_texts
 
 HEADS, LENGTH, WIDTH = 3, 23, 5
@@ -272,16 +272,16 @@ def test_position_profile_of_a_rule():
 
 def mask(seen):
     """What a mask of 300 tokens lets see, as transformers hands it over."""
-    return sight_of(q_length=300, kv_length=300, mask_function=lambda _b, _h, q, k: seen(q, k))
+    return mask_spec_of(q_length=300, kv_length=300, mask_function=lambda _b, _h, q, k: seen(q, k))
 
 
 @given(st.integers(1, 320))
 def test_masks_are_recognised(size):
     window = size if size < 300 else None
-    assert Sight() == mask(lambda q, k: k <= q)
-    assert Sight(window=window) == mask(lambda q, k: (k <= q) & (k > q - size))
+    assert MaskSpec() == mask(lambda q, k: k <= q)
+    assert MaskSpec(window=window) == mask(lambda q, k: (k <= q) & (k > q - size))
     chunk = None if size == 1 else window
-    expected = Sight(window=1) if size == 1 else Sight(chunk=chunk)
+    expected = MaskSpec(window=1) if size == 1 else MaskSpec(chunk=chunk)
     assert expected == mask(lambda q, k: (k <= q) & (k // size == q // size))
 
 

@@ -10,7 +10,7 @@ import torch
 import poskernel_core as pk
 from poskernel_core.analyses.drawing import figure_of
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.heads import cell_name
+from poskernel_core.common.heads import head_name
 from poskernel_core.common.specs import CorpusSpec
 from poskernel_core.forward.attention import uniform_blocks
 from poskernel_core.forward.edits import Edit
@@ -103,7 +103,7 @@ def test_the_head_that_is_named_is_there(broad):
 
     (chosen,) = figure_of(made).select_traces({"name": "chosen"})
 
-    assert (f"<b>{cell_name(*expected)}</b>",) == chosen.text
+    assert (f"<b>{head_name(*expected)}</b>",) == chosen.text
 
 
 @pytest.mark.parametrize("rows", [None, 4])

@@ -27,7 +27,7 @@ FILES = sorted((ROOT / "pages").rglob("*.py"))
 PAGES = [file for file in FILES if file.name == "page.py"]
 KEY = re.compile(r'(?:key=|(?:linked|fitted\w*)\(\s*)"([a-z0-9]+)"')
 """A parameter of the address, as widgets name it."""
-LONGEST_PAGE, MODEL = 140, "demo-attn-2l"
+MAX_PAGE, MODEL = 140, "demo-attn-2l"
 BOXES: dict[str, list[str]] = {
     "own_text": [
         "Type or paste a text, or take an example: every head's attention on it appears here."
@@ -195,7 +195,7 @@ def test_a_stored_result_is_shown_without_torch(cache):
 def test_pages_are_short():
     """A page selects, loads and draws."""
     lines = {file.parent.name: len(file.read_text("utf-8").splitlines()) for file in PAGES}
-    assert {} == {name: count for name, count in lines.items() if count > LONGEST_PAGE}
+    assert {} == {name: count for name, count in lines.items() if count > MAX_PAGE}
 
 
 def test_pages_leave_computing_to_the_worker():

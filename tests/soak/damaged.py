@@ -10,8 +10,6 @@ from pathlib import Path
 
 from tests.soak.trial import BOUND, Options, engine_at, etc, need, same_values
 
-__all__ = ["damaged"]
-
 TEXTS, CONTEXT = 4, 256
 Damage = Callable[[random.Random, Path], None]
 

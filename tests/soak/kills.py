@@ -28,8 +28,6 @@ from tests.soak.trial import (
 )
 from tests.support.server import ROOT, environment
 
-__all__ = ["command_killed", "worker_killed"]
-
 
 def worker_killed(options: Options, folder: Path) -> str:
     """Kill the worker with -9, every second time while it reads windows; ask again each time."""

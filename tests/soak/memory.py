@@ -6,8 +6,6 @@ from collections.abc import Iterable
 
 import numpy as np
 
-__all__ = ["STEEPEST", "rise", "verdicts"]
-
 STEEPEST = 0.1
 """Rise over the second half of a trial, as a share of the mean, up to which memory is flat."""
 

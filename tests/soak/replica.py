@@ -13,8 +13,6 @@ from bench.readers import memory_mb
 from tests.soak.trial import workers
 from tests.support.server import Server, serve
 
-__all__ = ["Replica", "memory_of"]
-
 
 @dataclass
 class Replica:

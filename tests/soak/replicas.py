@@ -37,8 +37,6 @@ from tests.soak.trial import BOUND, Options, engine_at, need, same_values
 from tests.soak.visits import MODELS, PAGES, address, tracebacks
 from tests.support.server import command_line
 
-__all__ = ["replicas"]
-
 CACHE_GB = 0.012
 """Holds the statistics of two or three runs."""
 
@@ -47,7 +45,7 @@ TEXTS, CONTEXTS, CONTEXT_OF_ALL = 50, (64, 128), 256
 
 AT_ONCE = 4
 PAUSE_SECONDS = 1.0
-MOST_SECONDS = 60.0
+MAX_SECONDS = 60.0
 """That a reader waits for a computation before leaving."""
 
 LOOK_SECONDS = 5.0
@@ -268,7 +266,7 @@ async def _meet_all(replica: Replica, quarter: float, found: _Found) -> None:
 async def _wait(draw: random.Random, reader: Reader, end: float, found: _Found) -> None:
     """Wait while something is computed, as the page does by itself; cancel it now and then."""
     found.waited += reader.waits
-    patience = min(end, time.monotonic() + draw.choice((2.0, MOST_SECONDS)))
+    patience = min(end, time.monotonic() + draw.choice((2.0, MAX_SECONDS)))
     while reader.waits and time.monotonic() < patience:
         if "Cancel" in reader.buttons and draw.random() < 0.1:
             await reader.press("Cancel")

@@ -17,11 +17,6 @@ from poskernel_core.common.result import Result
 from poskernel_core.common.specs import Request
 from poskernel_core.engine.engine import describe_run
 
-__all__ = [
-    "BOUND", "MODEL", "Failed", "Options", "Trial", "arrays", "engine_at", "equality",
-    "etc", "forget_workers", "need", "same_values", "workers",
-]  # fmt: skip
-
 MODEL = "demo-gpt2"
 BOUND = 300.0
 """Seconds after which a request counts as hanging, on a busy machine too."""

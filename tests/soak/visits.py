@@ -10,8 +10,6 @@ from poskernel_core.models.catalog import BUNDLED_MODELS
 from tests.soak.trial import need
 from tools.recorded import page_names
 
-__all__ = ["MODELS", "PAGES", "address", "tracebacks"]
-
 MODELS = ("demo-gpt2", "demo-attn-2l", "demo-training")
 PAGES = ("", *page_names(), "no_such_page")
 PARAMETERS = {

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poskernel_core.common.errors import BadRequest, StoreFailed
-from poskernel_core.storage.notes import LONGEST_NOTE, Notes
+from poskernel_core.storage.notes import MAX_NOTE, Notes
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40)
 
@@ -63,7 +63,7 @@ def test_what_cannot_be_written(tmp_path):
     """A note that is too long, or holds half a character: what was there stays."""
     notes = Notes(tmp_path)
     notes.write("m", "f", "L0H0", "old")
-    with pytest.raises(BadRequest, match=f"at most {LONGEST_NOTE:,} characters, got 4,001"):
+    with pytest.raises(BadRequest, match=f"at most {MAX_NOTE:,} characters, got 4,001"):
         notes.write("m", "f", "L0H0", "x" * 4001)
     with pytest.raises(StoreFailed):
         notes.write("m", "f", "L0H0", "\ud800")

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-__all__ = ["STREAM", "scope"]
-
 STREAM = "/_stcore/stream"
 
 

@@ -8,7 +8,7 @@ import streamlit as st
 
 from pages.shared.cards.plain import plain
 
-FEWEST_FIGURES = 4
+MIN_FIGURES = 4
 """Number of figures from which a page has a list."""
 
 
@@ -44,6 +44,6 @@ def mention(anchor: str, title: str) -> None:
 def fill_contents() -> None:
     """Draw the list of the figures that were drawn, if they are many; call it last."""
     contents = _OPEN.get()
-    if contents is not None and len(contents.found) >= FEWEST_FIGURES:
+    if contents is not None and len(contents.found) >= MIN_FIGURES:
         links = " · ".join(f"[{plain(title)}](#{anchor})" for anchor, title in contents.found)
         contents.place.markdown(f":small[On this page: {links}]")

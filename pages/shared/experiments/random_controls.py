@@ -8,9 +8,9 @@ import streamlit as st
 from pages.shared.selection.fit import fitted, linked
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.random_tokens.params import SAMPLE_COUNTS, first_samples
-from poskernel_core.common.heads import cell_name
+from poskernel_core.common.heads import head_name
 from poskernel_core.common.specs import RunSpec
-from poskernel_core.data.layouts import MOST_CANDIDATES
+from poskernel_core.data.layouts import MAX_CANDIDATES
 
 SHORTEST_CONTEXT = 11
 ABLATIONS: Final[dict[str, str]] = {"zero ablation": "zero", "uniform attention": "uniform"}
@@ -75,7 +75,7 @@ def choose_sequences(selection: Selection, draws: Draws) -> dict[str, Any]:
     candidates = three.number_input(
         "Candidates",
         1,
-        MOST_CANDIDATES,
+        MAX_CANDIDATES,
         2,
         help="two: [A][B] … [A][C] … [A]; three: [A][B] [A][C] … [A][D] … [A]",
         **linked("candidates"),
@@ -90,7 +90,7 @@ def choose_sequences(selection: Selection, draws: Draws) -> dict[str, Any]:
 
 def choose_switches(selection: Selection) -> dict[str, Any]:
     """Draw what is switched off in the model."""
-    heads = [cell_name(0, head) for head in range(selection.located.geometry.n_heads)]
+    heads = [head_name(0, head) for head in range(selection.located.geometry.n_heads)]
     with st.expander("Switches: parts of the model turned off", icon=":material/toggle_off:"):
         left, right = st.columns([3, 2], vertical_alignment="bottom")
         ablated = left.multiselect(

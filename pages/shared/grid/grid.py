@@ -10,7 +10,7 @@ from typing import Any
 import streamlit as st
 
 from pages.shared.look.component import component
-from poskernel_core.common.heads import cell_name
+from poskernel_core.common.heads import head_name
 from poskernel_core.plotting.palette import ink_on
 
 _COMPONENT = component("head_grid", Path(__file__).parent, "grid", "<div class='head-grid'></div>")
@@ -49,7 +49,7 @@ def grid_data(
     for layer, cells in enumerate(zip(colours, labels, marks, dimmed, strict=True)):
         drawn = [
             {
-                "name": cell_name(layer, head),
+                "name": head_name(layer, head),
                 "colour": colour,
                 "label": f"{label} (filtered out)" if dim else label,
                 "mark": mark,

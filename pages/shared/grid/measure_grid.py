@@ -9,8 +9,8 @@ import streamlit as st
 from pages.shared.cards.card import keep_grid
 from pages.shared.grid.grid import grid_data, head_grid
 from pages.shared.grid.shades import Shade
-from pages.shared.selection.selection import Selection, select_cell
-from poskernel_core.common.heads import cell_name, layer_of
+from pages.shared.selection.selection import Selection, select_head
+from poskernel_core.common.heads import head_name, layer_of
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import texts_of
 
@@ -40,7 +40,7 @@ def draw_heads(
     selection: Selection,
     key: str,
     extras: Extras | None = None,
-    pick: Callable[[str], None] = select_cell,
+    pick: Callable[[str], None] = select_head,
 ) -> None:
     """Draw all heads; a click selects the head on every page (``pick`` gets its name).
 
@@ -65,7 +65,7 @@ def draw_heads(
         extras.columns,
         extras.curves,
     )
-    chosen = selection.cell if pick is select_cell else ""
+    chosen = selection.cell if pick is select_head else ""
     data |= {"selected": chosen, "legend": shade.legend, "legendTitle": unit}
     data["glyphs"] = extras.glyphs
     keep_grid(data)
@@ -76,6 +76,6 @@ def head_texts(measured: Result, name: str, meaning: str) -> list[list[str]]:
     """Return for every head its name, the meaning, and the value with its error or its label."""
     words = measured.text_of(name) if name in measured.labels else texts_of(measured, name)
     return [
-        [f"{cell_name(i, j)}: {meaning} {text}" for j, text in enumerate(row)]
+        [f"{head_name(i, j)}: {meaning} {text}" for j, text in enumerate(row)]
         for i, row in enumerate(words)
     ]

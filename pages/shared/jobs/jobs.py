@@ -116,7 +116,7 @@ def _draw_progress(job: Job) -> None:
     if (job.ended or has_left(job)) and not is_behind():
         st.rerun(scope="app")  # with what the browser has sent; if that is old, half a second later
     share = min(job.done / job.total, 1.0) if job.total else 0.0
-    subject, model = job.request.question.spoken, job.request.run.model.name
+    subject, model = job.request.question.noun_phrase, job.request.run.model.name
     st.markdown(f"**Computing {subject} for {plain(model)}**")
     st.progress(share, text=_progress_text(job))
     st.caption(

@@ -40,9 +40,9 @@ def fetch_when_asked(
     if there or is_wanted(asked.key):
         return results.fetch(question, run, params)
     if not computes():
-        st.caption(f"Not computed: {asked.question.spoken}. {NOTHING_NEW}")
+        st.caption(f"Not computed: {asked.question.noun_phrase}. {NOTHING_NEW}")
         return None
-    st.caption(f"Not computed yet: {asked.question.spoken}. The model has to run for it.")
+    st.caption(f"Not computed yet: {asked.question.noun_phrase}. The model has to run for it.")
     compute_button("Compute it", key, want, asked.key)
     return None
 

@@ -83,7 +83,7 @@ def fetch(question: type[Question[P]], run: RunSpec, params: P) -> Result | None
     try:
         found = ask(canonical_of(find(question.name), run, params))
     except ComputeDisabled as error:  # each figure of a page says which it is
-        st.info(plain(f"Not computed: {question.spoken}. {error}"), icon=":material/info:")
+        st.info(plain(f"Not computed: {question.noun_phrase}. {error}"), icon=":material/info:")
         return None
     except NotInModel as error:
         st.info(plain(str(error)), icon=":material/info:")

@@ -8,7 +8,7 @@ still carries the older value, and Streamlit takes it.
 import streamlit as st
 
 DRAWN, WAITED = "widgets-drawn", "widgets-waited"
-MOST_TICKS = 6
+MAX_TICKS = 6
 """Ticks after which a value that never comes is no longer waited for."""
 
 
@@ -32,4 +32,4 @@ def is_behind() -> bool:
     drawn = state.get(DRAWN, {})
     behind = any(state.get(key, value) != value for key, value in drawn.items())
     state[WAITED] = state.get(WAITED, 0) + 1 if behind else 0
-    return behind and state[WAITED] <= MOST_TICKS
+    return behind and state[WAITED] <= MAX_TICKS

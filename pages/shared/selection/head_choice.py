@@ -4,8 +4,8 @@ import numpy as np
 import streamlit as st
 
 from pages.shared.selection.head_link import head_link
-from pages.shared.selection.selection import Selection, select_cell
-from poskernel_core.common.heads import cell_name
+from pages.shared.selection.selection import Selection, select_head
+from poskernel_core.common.heads import head_name
 from poskernel_core.models.known import telling_head
 
 
@@ -17,7 +17,7 @@ def strongest(scores: np.ndarray) -> tuple[int, int]:
 
 def choose_head(scores: np.ndarray, selection: Selection, what: str) -> None:
     """Say which head is shown, and offer the one with the largest of ``scores``."""
-    best = cell_name(*strongest(scores))
+    best = head_name(*strongest(scores))
     if best == selection.cell:
         st.markdown(f"Shown below: **{head_link(best)}**, the strongest {what}.")
     else:
@@ -41,7 +41,7 @@ def _offer(selection: Selection, cell: str, why: str) -> None:
     row.button(
         f"Select {cell}, {why}",
         icon=":material/visibility:",
-        on_click=select_cell,
+        on_click=select_head,
         args=(cell,),
         key="select-offered",
     )

@@ -24,8 +24,8 @@ ASKED, TOLD, PAGE = "link-asked", "link-told", "link-page"
 JUDGED, WAITS = "link-judged", "link-waits"
 UNUSED = object()
 """What is shown for a part of a link that nothing on the page takes."""
-MOST_NAMED = 8
-MOST_LETTERS = 60
+MAX_NAMED = 8
+MAX_LETTERS = 60
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ def _offered(key: str) -> str:
     if hasattr(widget, "min_value"):
         return f"offered are {widget.min_value:g} to {widget.max_value:g}"
     options = list(map(str, known.formatted_options or getattr(widget, "options", None) or []))
-    if len(options) > MOST_NAMED:
+    if len(options) > MAX_NAMED:
         return f"offered are {len(options)} values from {options[0]} to {options[-1]}"
     return f"offered are {', '.join(options)}" if options else ""
 
@@ -179,4 +179,4 @@ def _brief(value: Any) -> str:
     text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
     if not text or value is None:
         return "nothing"
-    return text if len(text) <= MOST_LETTERS else f"{text[:MOST_LETTERS]}…"
+    return text if len(text) <= MAX_LETTERS else f"{text[:MAX_LETTERS]}…"

@@ -14,9 +14,9 @@ from pages.shared.cards.plain import plain
 from pages.shared.jobs import results
 from pages.shared.selection.head_link import page_address
 from pages.shared.selection.links import taken
-from pages.shared.selection.selection import LONGEST_RUN, Selection, offered_corpora
+from pages.shared.selection.selection import MAX_RUN, Selection, offered_corpora
 from poskernel_core.analyses.comparison.pins import (
-    MOST_PINS,
+    MAX_PINS,
     Pin,
     pinned_run,
     read_pins,
@@ -27,7 +27,7 @@ from poskernel_core.common.specs import RunSpec
 from poskernel_core.models import catalog
 
 PARAMETER: Final = "pins"
-MOST_TOLD: Final = 4
+MAX_TOLD: Final = 4
 PINNED: Final = "pinned-heads"
 WRITTEN: Final = "pins-written"
 REFUSED: Final = "pins-refused"
@@ -98,7 +98,7 @@ def of_run(pin: Pin) -> str:
 def add_pins(pins: Iterable[Pin]) -> None:
     """Pin heads; call it in a callback. Where there are too many, the oldest go."""
     together = list(dict.fromkeys([*_pins(), *pins]))
-    st.session_state[PINNED] = together[-MOST_PINS:]
+    st.session_state[PINNED] = together[-MAX_PINS:]
     write_link()
 
 
@@ -124,7 +124,7 @@ def pin_button(selection: Selection, key: str, cell: str = "") -> None:
         icon=":material/keep_off:" if pinned else ":material/keep:",
         on_click=remove_pin if pinned else _add,
         args=(pin,),
-        help=f"up to {MOST_PINS} heads, of any models, are compared on the page «Compare»",
+        help=f"up to {MAX_PINS} heads, of any models, are compared on the page «Compare»",
     )
 
 
@@ -154,8 +154,8 @@ def _take(text: str) -> None:
     except BadRequest as error:
         state[REFUSED].append(str(error))
         return
-    if len(_pins()) + len(pins) > MOST_PINS:
-        sentence = f"The link pins more than {MOST_PINS} heads: the first {MOST_PINS} are shown."
+    if len(_pins()) + len(pins) > MAX_PINS:
+        sentence = f"The link pins more than {MAX_PINS} heads: the first {MAX_PINS} are shown."
         state[REFUSED] = [each for each in state[REFUSED] if each != sentence] + [sentence]
         return
     state[PINNED] += pins
@@ -176,10 +176,8 @@ def _run_of(pin: Pin) -> RunSpec:
         raise BadRequest(
             f"Its corpus is not offered here: expected one of {', '.join(offered_corpora())}."
         )
-    if pin.windows > LONGEST_RUN:
-        raise BadRequest(
-            f"It asks for {pin.windows} windows of text: up to {LONGEST_RUN} are offered."
-        )
+    if pin.windows > MAX_RUN:
+        raise BadRequest(f"It asks for {pin.windows} windows of text: up to {MAX_RUN} are offered.")
     commit = re.fullmatch("[0-9a-f]{7,40}", pin.revision or "")
     if commit and not catalog.is_local(pin.model) and not catalog.may_type_any_model():
         raise BadRequest("Expected a branch or tag as revision, got a commit: leave it out.")
@@ -190,7 +188,7 @@ def refusals(refused: list[str]) -> None:
     """Say why pins could not be honoured, in one box: the first few of many."""
     if refused:
         lines = [plain(each) for each in dict.fromkeys(refused)]
-        if len(lines) > MOST_TOLD:
-            lines[MOST_TOLD:] = [f"{len(lines) - MOST_TOLD} more of the link's pins are left out."]
+        if len(lines) > MAX_TOLD:
+            lines[MAX_TOLD:] = [f"{len(lines) - MAX_TOLD} more of the link's pins are left out."]
         text = lines[0] if len(lines) == 1 else "\n".join(f"- {each}" for each in lines)
         st.warning(text, icon=":material/link_off:")

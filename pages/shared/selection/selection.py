@@ -21,7 +21,7 @@ from pages.shared.selection.lending import DRAWN, lacks, lend_model
 from pages.shared.selection.links import write
 from pages.shared.selection.place import Place
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.heads import cell_name, parse_cell
+from poskernel_core.common.heads import head_name, parse_cell
 from poskernel_core.common.result import Result
 from poskernel_core.common.specs import (
     DEFAULT_CONTEXT,
@@ -51,7 +51,7 @@ CORPUS_HELP: Final = (
 )
 CONTEXT_LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096)
 WINDOW_COUNTS = (50, 100, 200, 500, 1000, 2000)
-LONGEST_RUN = max(WINDOW_COUNTS)
+MAX_RUN = max(WINDOW_COUNTS)
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Selection:
     @property
     def cell(self) -> str:
         """Name of the selected head, such as ``L0H3``."""
-        return cell_name(self.layer, self.head)
+        return head_name(self.layer, self.head)
 
     def of(self, found: Result) -> Result:
         """Return what a result on all heads says of the selected one."""
@@ -86,7 +86,7 @@ def choose(place: Place) -> Selection:
         located = _choose_model(place)
         run = _choose_run(located, idle)
         layer, head = _choose_cell(located, idle)
-        _link_to_head(place, cell_name(layer, head))
+        _link_to_head(place, head_name(layer, head))
         shown = located.shown if located.away else None
         query = _one_of(
             "Query position n (tokens)",
@@ -117,7 +117,7 @@ def _one_of(label: str, numbers: list[int], *, key: str, usual: int, **more: Any
     return moved
 
 
-def select_cell(cell: str) -> None:
+def select_head(cell: str) -> None:
     """Select a head from elsewhere than its widget (a grid, a table); call it in a callback."""
     write("head", cell)
 
@@ -135,7 +135,7 @@ def _helped(name: str, idle: frozenset[str], words: str) -> dict[str, Any]:
 def _choose_cell(located: Located, idle: frozenset[str]) -> tuple[int, int]:
     geometry = located.geometry
     layers, heads = geometry.with_heads, range(geometry.n_heads)
-    cells = [cell_name(layer, head) for layer in layers for head in heads]
+    cells = [head_name(layer, head) for layer in layers for head in heads]
     telling = telling_head(located.spec.name)
     default = telling if telling in cells else cells[0]
     cell = st.selectbox(

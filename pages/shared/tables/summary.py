@@ -5,7 +5,7 @@ import pandas as pd
 import streamlit as st
 
 from pages.shared.tables.tables import HEAD, errors_line, linked_table, rounded_table
-from poskernel_core.common.heads import cell_name
+from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, value_text, with_bias
 from poskernel_core.plotting.palette import KIND_LOOKS
@@ -77,7 +77,7 @@ def heads_table(etc: Result, shown: set[str]) -> None:
     kinds = np.array(etc.text_of("kind"), dtype=object)
     places = [(i, j) for i, j in np.ndindex(*kinds.shape) if kinds[i, j] in shown]
     heads = [i * kinds.shape[1] + j for i, j in places]
-    table = pd.DataFrame({HEAD: [cell_name(i, j) for i, j in places]}, index=heads)
+    table = pd.DataFrame({HEAD: [head_name(i, j) for i, j in places]}, index=heads)
     table["kind"] = [kinds[place] for place in places]
     columns = {}
     for name, (label, unit, _) in SUMMARY_ROWS.items():

@@ -10,7 +10,7 @@ from pandas.io.formats.style import Styler
 
 from pages.shared.selection.head_link import head_address
 from poskernel_core.analyses.definitions import errors_of
-from poskernel_core.common.heads import cell_name
+from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import bias_text, rounded, rounded_to, texts_of
 
@@ -23,7 +23,7 @@ ROWS_SHOWN = 10
 
 def heads_frame(columns: dict[str, np.ndarray]) -> pd.DataFrame:
     """Return a row for every head: its name, and what ``columns [layer, head]`` hold."""
-    names = [cell_name(*place) for place in np.ndindex(*next(iter(columns.values())).shape)]
+    names = [head_name(*place) for place in np.ndindex(*next(iter(columns.values())).shape)]
     return pd.DataFrame({HEAD: names} | {label: each.ravel() for label, each in columns.items()})
 
 

@@ -7,15 +7,13 @@ import torch
 from torch import Tensor
 
 from poskernel_core.analyses.additivity.spec import Additivity, AdditivityParams
-from poskernel_core.analyses.base import Progress, Statistics, Subject
+from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
 from poskernel_core.common.attention import repeat_kv
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import Result
 from poskernel_core.forward.attention import AttentionCall
 from poskernel_core.forward.observers import Batch, Observer
 from poskernel_core.statistics.moments import GROUPS, Numbers
-
-__all__ = ["additivity", "cosines", "shares", "shift_places"]
 
 NOTHING = 1e-9
 """Share of the sum of squares below which a difference is rounding."""
@@ -57,7 +55,7 @@ def shift_places(context: int, first: int, length: int, shifts: int) -> np.ndarr
 
 
 def additivity(
-    subject: Subject, statistics: Statistics, params: AdditivityParams, progress: Progress
+    subject: ExperimentContext, statistics: Statistics, params: AdditivityParams, progress: Progress
 ) -> Result:
     """Run every passage at every place; see :class:`~poskernel_core.analyses.Additivity`.
 
@@ -88,7 +86,7 @@ def additivity(
 
 
 def _result(
-    subject: Subject,
+    subject: ExperimentContext,
     params: AdditivityParams,
     keys: _Keys,
     count: np.ndarray,

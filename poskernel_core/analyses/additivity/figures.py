@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import plotly.graph_objects as go
 
-from poskernel_core.common.heads import cell_name
+from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.plotting.by_axes import by_axes
 from poskernel_core.plotting.conditions import measured
@@ -27,7 +27,7 @@ def shares_figure(found: Result, layer: int) -> go.Figure:
     figure = go.Figure()
     for name, (label, colour, pattern) in SHARES.items():
         share, error = part(found, name, layer=layer)
-        cells = [cell_name(layer, head) for head in range(len(share))]
+        cells = [head_name(layer, head) for head in range(len(share))]
         figure.add_bar(
             x=cells,
             y=share,
@@ -66,7 +66,7 @@ def similarity_figure(found: Result, layer: int, head: int) -> go.Figure:
     )
     low = np.nanmin(np.append(cosine - np.nan_to_num(np.abs(error)), 0.0))
     figure.update_yaxes(range=[1.05 * float(low), 1.05])
-    return set_title(figure, f"{cell_name(layer, head)}: content similarity across positions")
+    return set_title(figure, f"{head_name(layer, head)}: content similarity across positions")
 
 
 def additivity_figure(found: Result) -> go.Figure:

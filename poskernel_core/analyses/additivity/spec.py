@@ -9,13 +9,11 @@ from pydantic import Field
 
 from poskernel_core.analyses.base import OWN_WINDOWS, Experiment, HeadMeasure, Params
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.result import each
+from poskernel_core.common.result import outputs
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.models.geometry import Geometry
 
-__all__ = ["Additivity", "AdditivityParams"]
-
-MOST_KEYS = 1024
+MAX_KEYS = 1024
 
 
 class AdditivityParams(Params):
@@ -49,18 +47,18 @@ class Additivity(Experiment[AdditivityParams]):
 
     name = "additivity"
     title = "Additivity of position and content"
-    spoken = "how far keys are a sum of position and content"
+    noun_phrase = "how far keys are a sum of position and content"
     error_counts = "passages"
     params = AdditivityParams
     values = (
-        *each(
+        *outputs(
             "position_share content_share interaction_share",
             "layer head",
             "share of variance",
             "shares of the keys' variance; they add up to 1",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "content_similarity",
             "layer head shift",
             "cosine",
@@ -104,7 +102,7 @@ class Additivity(Experiment[AdditivityParams]):
     long = True
     runs = "additivity"
 
-    def fitting(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
+    def default_params(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
         """Return what fits the context: shorter passages, fewer places if need be."""
         room = run.context - int(run.start_token)
         length = min(16, max(1, room // 2))
@@ -123,10 +121,10 @@ class Additivity(Experiment[AdditivityParams]):
                 f"context of {first + params.passage_length + params.shifts - 1} tokens or more, "
                 f"got {run.context}: ask for fewer."
             )
-        if params.passage_length * params.shifts > MOST_KEYS:
+        if params.passage_length * params.shifts > MAX_KEYS:
             raise BadRequest(
                 f"{params.passage_length} tokens at {params.shifts} places are too many keys to "
-                f"keep: ask for {MOST_KEYS} or fewer in all."
+                f"keep: ask for {MAX_KEYS} or fewer in all."
             )
         return run.model_copy(update={"windows": params.passages, "positions": (0,)})
 

@@ -8,9 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from poskernel_core.analyses.bag.params import BagExperiment, ListedParams
-from poskernel_core.common.result import Result, each
-
-__all__ = ["ContextualNeurons", "ContextualNeuronsParams", "centred_at_best"]
+from poskernel_core.common.result import Result, outputs
 
 
 class ContextualNeuronsParams(ListedParams):
@@ -60,11 +58,11 @@ class ContextualNeurons(BagExperiment[ContextualNeuronsParams]):
 
     name = "contextual-neurons"
     title = "Contextual neurons"
-    spoken = "what contextual heads write to neurons"
+    noun_phrase = "what contextual heads write to neurons"
     error_counts = "windows"
     params = ContextualNeuronsParams
     values = (
-        *each(
+        *outputs(
             "drive",
             "neuron",
             "pre-activation",
@@ -72,78 +70,78 @@ class ContextualNeurons(BagExperiment[ContextualNeuronsParams]):
             "to the neuron's pre-activation",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "drive_share",
             "neuron",
             "share of variance",
             "its variance over that of the true pre-activation",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "r2",
             "neuron",
             "share of variance",
             "predicted against true pre-activation, mostly the exact direct path; 1 is best",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "sign_agreement",
             "neuron",
             "share of positions",
             "predicted against true pre-activation, mostly the exact direct path; 1 is best",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "r2_of_bag",
             "neuron",
             "share of variance",
             "the bag's part against what all other parts leave over; 1 is best",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "fires",
             "neuron",
             "share of positions",
             "share of positions with positive true pre-activation",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "top bottom",
             "neuron rank",
             "token",
             "tokens with the largest and the smallest contribution",
         ),
-        *each(
+        *outputs(
             "top_contribution bottom_contribution",
             "neuron rank",
             "pre-activation",
             "their contributions",
         ),
-        *each(
+        *outputs(
             "contribution_mean contribution_std",
             "neuron",
             "pre-activation",
             "mean and standard deviation of the contributions over the vocabulary",
         ),
-        *each(
+        *outputs(
             "bag_r2 bag_centred_r2",
             "variant query",
             "share of variance",
             "the heads' joint output, predicted against true; 1 is best",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "bag_cosine",
             "variant query",
             "cosine",
             "the heads' joint output, predicted against true; 1 is best",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "kernel", "key", "share of attention", "the heads' mean kernel at the query position"
         ),
-        *each("denominator", "chosen", "weight", "median denominator of each contextual head"),
-        *each(
+        *outputs("denominator", "chosen", "weight", "median denominator of each contextual head"),
+        *outputs(
             "norm_scale",
             "norm percentile",
             "standard deviation",
@@ -152,12 +150,14 @@ class ContextualNeurons(BagExperiment[ContextualNeuronsParams]):
         ),
     )
     texts = (
-        *each(
+        *outputs(
             "top_words bottom_words", "neuron rank", "token", "the tokens of ``top``, ``bottom``"
         ),
-        *each("heads", "chosen", "name", "the contextual heads"),
-        *each("variants", "variant", "name", "the kernels and scales that are tried"),
-        *each("strongest", "line", "sentence", "both ends of the neurons that the bag drives most"),
+        *outputs("heads", "chosen", "name", "the contextual heads"),
+        *outputs("variants", "variant", "name", "the kernels and scales that are tried"),
+        *outputs(
+            "strongest", "line", "sentence", "both ends of the neurons that the bag drives most"
+        ),
     )
     figure = "contextual_neurons_figure"
     precomputed = "experiments"

@@ -18,8 +18,6 @@ from jaxtyping import Float
 from poskernel_core.common.errors import ComputeFailed
 from poskernel_core.common.modules import command, environment
 
-__all__ = ["found_here", "rotation"]
-
 ITERATIONS = 200
 
 

@@ -7,10 +7,8 @@ from typing import Literal
 from pydantic import Field
 
 from poskernel_core.analyses.bag.params import BagExperiment, BagParams, ListedParams
-from poskernel_core.common.result import TOKENS, each
+from poskernel_core.common.result import TOKENS, outputs
 from poskernel_core.common.specs import MAX_TEXT_CHARACTERS
-
-__all__ = ["Neuron", "NeuronLatents", "NeuronTrace"]
 
 NEURON = "number of the neuron in layer 0"
 
@@ -41,16 +39,16 @@ class Neuron(BagExperiment[NeuronParams]):
 
     name = "neuron"
     title = "A neuron's tokens"
-    spoken = "the neuron's tokens"
+    noun_phrase = "the neuron's tokens"
     params = NeuronParams
     values = (
-        *each(
+        *outputs(
             "contribution",
             "token",
             "pre-activation",
             "what one token in the bag adds to the neuron's pre-activation",
         ),
-        *each(
+        *outputs(
             "related",
             "neuron",
             "correlation",
@@ -58,23 +56,23 @@ class Neuron(BagExperiment[NeuronParams]):
             "one's: 1 for a neuron that reads the same contexts, -1 for the "
             "opposite",
         ),
-        *each(
+        *outputs(
             "output_cosine",
             "neuron",
             "cosine",
             "cosine between the output weights: what they write",
         ),
-        *each(
+        *outputs(
             "top_value bottom_value",
             "rank",
             "pre-activation",
             "the largest and the smallest contributions",
         ),
-        *each("bias", "", "pre-activation", "the neuron's bias"),
+        *outputs("bias", "", "pre-activation", "the neuron's bias"),
     )
     texts = (
-        *each("top_words bottom_words", "rank", "token", "the tokens that contribute them"),
-        *each("heads", "chosen", "name", "the contextual heads"),
+        *outputs("top_words bottom_words", "rank", "token", "the tokens that contribute them"),
+        *outputs("heads", "chosen", "name", "the contextual heads"),
     )
     figure = "contributions_figure"
     runs = "neuron:neuron"
@@ -112,50 +110,50 @@ class NeuronTrace(BagExperiment[NeuronTraceParams]):
 
     name = "neuron-trace"
     title = "A neuron along a text"
-    spoken = "the neuron along a text"
+    noun_phrase = "the neuron along a text"
     params = NeuronTraceParams
     values = (
-        *each("true predicted", "pos", "pre-activation", "pre-activations"),
-        *each(
+        *outputs("true predicted", "pos", "pre-activation", "pre-activations"),
+        *outputs(
             "bag position others direct",
             "pos",
             "pre-activation",
             "the parts of the prediction: contextual heads by tokens, contextual "
             "heads by position, other heads, current token and biases",
         ),
-        *each(
+        *outputs(
             "contribution",
             "pos",
             "pre-activation",
             "what the token at each position would add if the bag held it alone, through the "
             "second norm with its mean scale, which the prediction's may differ from",
         ),
-        *each(
+        *outputs(
             "r2",
             "",
             "share of variance",
             "how well the prediction does over the text, start token left out; 1 is best",
         ),
-        *each(
+        *outputs(
             "correlation",
             "",
             "correlation",
             "how well the prediction does over the text, start token left out; 1 is best",
         ),
-        *each(
+        *outputs(
             "sign_agreement",
             "",
             "share of positions",
             "how well the prediction does over the text, start token left out; 1 is best",
         ),
-        *each(
+        *outputs(
             "r2_of_bag",
             "",
             "share of variance",
             "the bag's part against what the other parts leave over; 1 is best",
         ),
     )
-    texts = (TOKENS, *each("heads", "chosen", "name", "the contextual heads"))
+    texts = (TOKENS, *outputs("heads", "chosen", "name", "the contextual heads"))
     figure = "neuron_trace_figure"
     runs = "trace:neuron_trace"
 
@@ -189,31 +187,31 @@ class NeuronLatents(BagExperiment[NeuronLatentsParams]):
 
     name = "neuron-latents"
     title = "A neuron's sub-latents"
-    spoken = "the neuron's sub-latents"
+    noun_phrase = "the neuron's sub-latents"
     params = NeuronLatentsParams
     values = (
-        *each(
+        *outputs(
             "share",
             "latent",
             "share of variance",
             "share of the contributions' variance over tokens; with ``rest`` they "
             "add up to 1 when all are listed",
         ),
-        *each("rest", "", "share of variance", "share that the components leave out"),
-        *each(
+        *outputs("rest", "", "share of variance", "share that the components leave out"),
+        *outputs(
             "weight",
             "latent",
             "pre-activation",
             "what a token of one standard deviation adds; positive by choice of sign",
         ),
-        *each(
+        *outputs(
             "top bottom",
             "latent rank",
             "token",
             "tokens with the largest and the smallest value of the latent",
         ),
-        *each("top_value bottom_value", "latent rank", "standard deviations", "their values"),
+        *outputs("top_value bottom_value", "latent rank", "standard deviations", "their values"),
     )
-    texts = each("top_words bottom_words", "latent rank", "token", "these tokens")
+    texts = outputs("top_words bottom_words", "latent rank", "token", "these tokens")
     figure = "latents_figure"
     runs = "latents:neuron_latents"

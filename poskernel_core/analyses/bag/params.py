@@ -10,8 +10,6 @@ from poskernel_core.analyses.base import Experiment, Params
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.specs import RunSpec
 
-__all__ = ["BagExperiment", "BagParams", "ListedParams"]
-
 
 class BagParams(Params):
     """Parameters of the bag of tokens."""

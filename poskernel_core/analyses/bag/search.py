@@ -5,9 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from poskernel_core.analyses.bag.params import BagExperiment, ListedParams
-from poskernel_core.common.result import each
-
-__all__ = ["ExtendedEmbedding", "WordNeurons"]
+from poskernel_core.common.result import outputs
 
 
 class ExtendedEmbeddingParams(ListedParams):
@@ -32,23 +30,25 @@ class ExtendedEmbedding(BagExperiment[ExtendedEmbeddingParams]):
 
     name = "extended-embedding"
     title = "Extended embeddings"
-    spoken = "the extended embeddings of tokens"
+    noun_phrase = "the extended embeddings of tokens"
     params = ExtendedEmbeddingParams
     values = (
-        *each(
+        *outputs(
             "nearest", "rank", "token", "ids of the tokens whose extended embeddings are nearest"
         ),
-        *each("cosine", "rank", "cosine", "cosine of their extended embeddings with the token's"),
-        *each("plain_cosine", "rank", "cosine", "the same of the token embeddings themselves"),
-        *each("length", "", "norm", "norm of the token's extended embedding"),
-        *each(
+        *outputs(
+            "cosine", "rank", "cosine", "cosine of their extended embeddings with the token's"
+        ),
+        *outputs("plain_cosine", "rank", "cosine", "the same of the token embeddings themselves"),
+        *outputs("length", "", "norm", "norm of the token's extended embedding"),
+        *outputs(
             "length_rank",
             "",
             "share of tokens",
             "share of tokens whose extended embedding is shorter",
         ),
     )
-    texts = each("words", "rank", "token", "the nearest tokens")
+    texts = outputs("words", "rank", "token", "the nearest tokens")
     figure = "nearest_figure"
     runs = "search:extended_embedding"
 
@@ -79,23 +79,25 @@ class WordNeurons(BagExperiment[WordNeuronsParams]):
 
     name = "word-neurons"
     title = "Neurons of words"
-    spoken = "the neurons that fire for words"
+    noun_phrase = "the neurons that fire for words"
     params = WordNeuronsParams
     values = (
-        *each(
+        *outputs(
             "score",
             "neuron",
             "standard deviations",
             "mean over the words' tokens of the standardised contribution",
         ),
-        *each(
+        *outputs(
             "word_score",
             "word neuron",
             "standard deviations",
             "the standardised contribution of each token",
         ),
-        *each("for against", "rank", "neuron", "neurons with the largest and the smallest score"),
+        *outputs(
+            "for against", "rank", "neuron", "neurons with the largest and the smallest score"
+        ),
     )
-    texts = each("words", "word", "token", "the words' tokens")
+    texts = outputs("words", "word", "token", "the words' tokens")
     figure = "scores_figure"
     runs = "search:word_neurons"

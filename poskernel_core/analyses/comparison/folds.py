@@ -12,10 +12,8 @@ from poskernel_core.analyses.base import Analysis, Progress, SkipParams, Statist
 from poskernel_core.analyses.kernels.formulas import mean_kernels
 from poskernel_core.analyses.kernels.kernel import observed_row
 from poskernel_core.analyses.sources import check_query, queries_at
-from poskernel_core.common.result import Result, each
+from poskernel_core.common.result import Result, outputs
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
-
-__all__ = ["KernelFolds", "KernelFoldsParams"]
 
 
 class KernelFoldsParams(SkipParams):
@@ -39,24 +37,24 @@ class KernelFolds(Analysis[KernelFoldsParams]):
 
     name = "kernel-replicates"
     title = "Kernels by offset, with leave-one-group-out replicates"
-    spoken = "kernels by offset"
+    noun_phrase = "kernels by offset"
     error_counts = "queries"
     params = KernelFoldsParams
     values = (
-        *each(
+        *outputs(
             "kernel",
             "layer head offset",
             "share of attention",
             "the mean kernel by offset $n - i$; NaN where no key is visible",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "replicate",
             "left_out layer head offset",
             "share of attention",
             "the same without one group of texts",
         ),
-        *each(
+        *outputs(
             "observed",
             "layer head offset",
             "share of attention",

@@ -8,8 +8,6 @@ from jaxtyping import Float
 from poskernel_core.analyses.kernels.formulas import total_variation
 from poskernel_core.common.jackknife import jackknife
 
-__all__ = ["apart", "common_offsets", "distance", "distance_error", "largest_error"]
-
 Rows = Float[np.ndarray, "*batch offset"]
 Others = Float[np.ndarray, "*other offset2"]
 

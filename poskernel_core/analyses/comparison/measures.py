@@ -22,10 +22,8 @@ from poskernel_core.analyses.head_measures.spec import HeadMeasures, HeadMeasure
 from poskernel_core.analyses.head_measures.verdicts import names_between_commas
 from poskernel_core.analyses.measures import asked_with, measure_called, one_a_head
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.result import Result, each
+from poskernel_core.common.result import Result, outputs
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
-
-__all__ = ["HeadsBeside", "HeadsBesideParams", "MeasureByDepth", "MeasureByDepthParams"]
 
 
 class HeadsBesideParams(HeadDistancesParams):
@@ -57,18 +55,18 @@ class HeadsBeside(Composition[HeadsBesideParams]):
 
     name = "compare-heads"
     title = "Measures of chosen heads, side by side"
-    spoken = "the measures of chosen heads"
+    noun_phrase = "the measures of chosen heads"
     params = HeadsBesideParams
     values = (
-        *each(
+        *outputs(
             "value",
             "measure pin",
             "that of each measure",
             "every measure of every pinned head; of a kind its number among them",
             has_error=True,
         ),
-        *each("rank", "measure pin", "rank", "its rank among the heads of its model"),
-        *each(
+        *outputs("rank", "measure pin", "rank", "its rank among the heads of its model"),
+        *outputs(
             "z_score",
             "measure pin",
             "standard errors",
@@ -76,11 +74,13 @@ class HeadsBeside(Composition[HeadsBesideParams]):
         ),
     )
     texts = (
-        *each("heads", "pin", "head", "each head with its run, as it is written"),
-        *each("measure", "measure", "name", "title of each measure"),
-        *each("unit", "measure", "unit", "unit of each measure"),
-        *each("question", "measure", "name", "the question that declares it"),
-        *each("word", "measure pin", "name", "what a kind is called; empty where it is a number"),
+        *outputs("heads", "pin", "head", "each head with its run, as it is written"),
+        *outputs("measure", "measure", "name", "title of each measure"),
+        *outputs("unit", "measure", "unit", "unit of each measure"),
+        *outputs("question", "measure", "name", "the question that declares it"),
+        *outputs(
+            "word", "measure pin", "name", "what a kind is called; empty where it is a number"
+        ),
     )
 
     def parts(self, run: RunSpec, params: HeadsBesideParams) -> Mapping[str, SubQuestion]:
@@ -198,16 +198,16 @@ class MeasureByDepth(Composition[MeasureByDepthParams]):
 
     name = "depth"
     title = "A measure by depth"
-    spoken = "a measure by depth"
+    noun_phrase = "a measure by depth"
     params = MeasureByDepthParams
     values = (
-        *each(
+        *outputs(
             "mean smallest largest",
             "layer",
             "that of the measure",
             "mean, smallest and largest of the measure over the heads of each layer",
         ),
-        *each("depth", "layer", "share of depth", "0 for the first layer, 1 for the last"),
+        *outputs("depth", "layer", "share of depth", "0 for the first layer, 1 for the last"),
     )
     figure = "one_depth_figure"
 

@@ -28,9 +28,7 @@ from poskernel_core.data import corpora
 from poskernel_core.models import catalog
 from poskernel_core.models.catalog import Located
 
-__all__ = ["MOST_PINS", "Pin", "nearest_position", "pinned_run", "read_pins", "write_pins"]
-
-MOST_PINS: Final = 8
+MAX_PINS: Final = 8
 LONGEST: Final = 1200
 """Characters of one pin."""
 
@@ -129,8 +127,8 @@ def read_pins(text: str) -> list[Pin]:
         BadRequest: one that is not of that form, or too many.
     """
     pins = list(dict.fromkeys(_read(each.strip()) for each in text.split(",") if each.strip()))
-    if len(pins) > MOST_PINS:
-        raise BadRequest(f"Expected up to {MOST_PINS} heads to compare, got {len(pins)}.")
+    if len(pins) > MAX_PINS:
+        raise BadRequest(f"Expected up to {MAX_PINS} heads to compare, got {len(pins)}.")
     return pins
 
 

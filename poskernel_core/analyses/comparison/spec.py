@@ -14,7 +14,7 @@ from poskernel_core.analyses.base import (
     SkipParams,
     SubQuestion,
 )
-from poskernel_core.analyses.comparison import formulas as math
+from poskernel_core.analyses.comparison import formulas
 from poskernel_core.analyses.comparison.folds import KernelFolds, KernelFoldsParams
 from poskernel_core.analyses.comparison.pins import (
     Pin,
@@ -26,19 +26,10 @@ from poskernel_core.analyses.comparison.pins import (
 from poskernel_core.analyses.kernels.formulas import effective_tokens
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.heads import parse_cell
-from poskernel_core.common.result import Result, each, errors_together
+from poskernel_core.common.result import Result, errors_together, outputs
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
 from poskernel_core.models import catalog
 from poskernel_core.models.catalog import Located
-
-__all__ = [
-    "HeadDistances",
-    "HeadDistancesParams",
-    "Pinned",
-    "located_once",
-    "pinned_heads",
-    "told_together",
-]
 
 
 class HeadDistancesParams(SkipParams):
@@ -124,33 +115,33 @@ class HeadDistances(Composition[HeadDistancesParams]):
 
     name = "compare-kernels"
     title = "Distances between kernels of heads"
-    spoken = "distances between kernels of heads"
+    noun_phrase = "distances between kernels of heads"
     params = HeadDistancesParams
     values = (
-        *each(
+        *outputs(
             "distance",
             "pin other",
             "TV distance, 0 to 1",
             "total variation between the kernels of two heads, aligned by offset",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "kernel",
             "pin offset",
             "share of attention",
             "each head's kernel by offset; NaN where no key is visible",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "observed",
             "pin offset",
             "share of attention",
             "mean attention seen at the same position, ``skip`` applied and renormalised",
         ),
-        *each("etc", "pin", "tokens", "effective token count (ETC) of each kernel"),
-        *each("position", "pin", "tokens", "the query position of each head"),
+        *outputs("etc", "pin", "tokens", "effective token count (ETC) of each kernel"),
+        *outputs("position", "pin", "tokens", "the query position of each head"),
     )
-    texts = each("heads", "pin", "head", "each head with its run, as it is written")
+    texts = outputs("heads", "pin", "head", "each head with its run, as it is written")
     figure = "distances_figure"
 
     def parts(self, run: RunSpec, params: HeadDistancesParams) -> Mapping[str, SubQuestion]:
@@ -221,8 +212,8 @@ def _pairs(pinned: Sequence[Pinned], kernels: Sequence[Result]) -> tuple[np.ndar
         for j in range(i):
             left, right = kernels[i], kernels[j]
             rows = left.values["kernel"], right.values["kernel"]
-            gap[i, j] = gap[j, i] = float(math.distance(*rows))
-            error[i, j] = error[j, i] = math.distance_error(
+            gap[i, j] = gap[j, i] = float(formulas.distance(*rows))
+            error[i, j] = error[j, i] = formulas.distance_error(
                 *rows,
                 left.values["replicate"].astype(float),
                 right.values["replicate"].astype(float),

@@ -11,8 +11,6 @@ from pydantic import Field
 from poskernel_core.analyses.base import Params
 from poskernel_core.common.result import Result
 
-__all__ = ["BEHAVIOURS", "Thresholds", "behaviour", "regrouped"]
-
 BEHAVIOURS = ("duplicate token", "detokenization", "contextual", "other")
 """In the order in which they are asked for: the first that fits is the head's."""
 

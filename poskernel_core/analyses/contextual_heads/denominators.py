@@ -9,10 +9,8 @@ from pydantic import Field
 from poskernel_core.analyses.base import Experiment, SkipParams
 from poskernel_core.analyses.contextual_heads.spec import check_query
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.result import each
+from poskernel_core.common.result import outputs
 from poskernel_core.common.specs import MAX_TEXT_CHARACTERS, RunSpec
-
-__all__ = ["Denominators", "DenominatorsParams", "TokenWeights", "TokenWeightsParams"]
 
 
 class CellParams(SkipParams):
@@ -56,39 +54,43 @@ class Denominators(Experiment[DenominatorsParams]):
 
     name = "denominators"
     title = "Denominators along positions"
-    spoken = "softmax denominators along positions"
+    noun_phrase = "softmax denominators along positions"
     error_counts = "windows"
     params = DenominatorsParams
     values = (
-        *each(
+        *outputs(
             "denominator",
             "text query",
             "weight",
             "$Z_n$ with the token put at position $n$ of each window",
         ),
-        *each(
+        *outputs(
             "own_denominator",
             "own_text query",
             "weight",
             "the same in texts of your own and in named chapters",
         ),
-        *each("mean", "query", "weight", "mean of the denominator over windows", has_error=True),
-        *each(
+        *outputs("mean", "query", "weight", "mean of the denominator over windows", has_error=True),
+        *outputs(
             "denominator_cv",
             "query",
             "relative to the mean",
             "coefficient of variation over windows: standard deviation over mean",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "predicted_cv",
             "query",
             "relative to the mean",
             "what the independent model expects of it",
         ),
-        *each("etc", "query", "tokens", "effective token count (ETC) of the token's mean kernel"),
+        *outputs(
+            "etc", "query", "tokens", "effective token count (ETC) of the token's mean kernel"
+        ),
     )
-    texts = each("own_texts", "own_text", "name", "the reader's texts and the chapters asked for")
+    texts = outputs(
+        "own_texts", "own_text", "name", "the reader's texts and the chapters asked for"
+    )
     figure = "denominators_figure"
     precomputed = "experiments"
     ignores = Experiment.ignores | {"positions"}
@@ -147,11 +149,11 @@ class TokenWeights(Experiment[TokenWeightsParams]):
     name = "token-weights"
     uses = ("token embeddings",)
     title = "Content weights of tokens"
-    spoken = "how the head weights tokens"
+    noun_phrase = "how the head weights tokens"
     error_counts = "places of each token"
     params = TokenWeightsParams
     values = (
-        *each(
+        *outputs(
             "log_weight",
             "token",
             "nats",
@@ -159,18 +161,18 @@ class TokenWeights(Experiment[TokenWeightsParams]):
             "which content changes the token's attention",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "count",
             "token",
             "places",
             "how often the token was seen: in layer 0 in all windows of the run, in "
             "later layers in those that were read",
         ),
-        *each(
+        *outputs(
             "top_value bottom_value", "rank", "nats", "the largest and the smallest content scores"
         ),
     )
-    texts = each("top_words bottom_words", "rank", "token", "the tokens that have them")
+    texts = outputs("top_words bottom_words", "rank", "token", "the tokens that have them")
     figure = "weights_figure"
     precomputed = "experiments"
     ignores = Experiment.ignores | {"positions"}

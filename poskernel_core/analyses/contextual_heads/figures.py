@@ -9,7 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from poskernel_core.analyses.kernels.figures import GROUP_LOOKS
-from poskernel_core.common.heads import cell_name
+from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
 from poskernel_core.plotting.by_axes import by_axes
@@ -40,7 +40,7 @@ def plane_figure(heads: Result, layer: int, head: int, broad: float, steady: flo
         x=at[:1],
         y=at[1:],
         mode="markers+text",
-        text=[f"<b>{cell_name(layer, head)}</b>"],
+        text=[f"<b>{head_name(layer, head)}</b>"],
         textposition=f"middle {inwards}",  # away from the nearer edge, which would cut it off
         marker=RING,
         showlegend=False,
@@ -88,7 +88,7 @@ def _add_group(figure: go.Figure, heads: Result, code: int, label: str, floor: f
     shown = np.maximum(spread[at], floor)
     bars = np.nan_to_num(np.abs(error[at]))
     text = [
-        f"<b>{cell_name(*place)}</b>, {label}<br>ETC {etc[place]:.4g}<br>CV "
+        f"<b>{head_name(*place)}</b>, {label}<br>ETC {etc[place]:.4g}<br>CV "
         f"{measured(spread[place], error[place])}<br>predicted CV "
         f"{measured(predicted[place], math.nan)}"
         for place in map(tuple, places.tolist())
@@ -212,7 +212,7 @@ def duplicates_figure(heads: Result, layer: int, head: int) -> go.Figure:
     )
     figure.update_xaxes(type="log", tickvals=distance, ticktext=[f"{each}" for each in distance])
     figure.update_yaxes(rangemode="tozero")
-    return set_title(figure, f"{cell_name(layer, head)}: attention to an earlier duplicate")
+    return set_title(figure, f"{head_name(layer, head)}: attention to an earlier duplicate")
 
 
 def weights_figure(weights: Result) -> go.Figure:

@@ -9,10 +9,8 @@ from pydantic import Field
 from poskernel_core.analyses.base import Experiment, HeadMeasure, SkipParams
 from poskernel_core.analyses.contextual_heads.behaviour import Thresholds
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.result import each
+from poskernel_core.common.result import outputs
 from poskernel_core.common.specs import RunSpec
-
-__all__ = ["ContextualHeads", "ContextualParams", "DestinationParams", "check_query"]
 
 
 class DestinationParams(SkipParams):
@@ -62,41 +60,43 @@ class ContextualHeads(Experiment[ContextualParams]):
 
     name = "contextual-heads"
     title = "Contextual heads"
-    spoken = "which heads are contextual"
+    noun_phrase = "which heads are contextual"
     error_counts = "windows and, of duplicates, sequences of random tokens"
     params = ContextualParams
     values = (
-        *each(
+        *outputs(
             "etc", "layer head", "tokens", "effective token count (ETC) of the token's mean kernel"
         ),
-        *each("local_mass", "layer head", "share of mass", "its mass in the last 10 tokens"),
-        *each("denominator", "layer head", "weight", "mean of $Z_n$ over windows", has_error=True),
-        *each(
+        *outputs("local_mass", "layer head", "share of mass", "its mass in the last 10 tokens"),
+        *outputs(
+            "denominator", "layer head", "weight", "mean of $Z_n$ over windows", has_error=True
+        ),
+        *outputs(
             "denominator_cv",
             "layer head",
             "relative to the mean",
             "coefficient of variation of $Z_n$ over windows: standard deviation over mean",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "predicted_cv",
             "layer head",
             "relative to the mean",
             "what the independent model expects of it",
         ),
-        *each(
+        *outputs(
             "weight_mean",
             "layer head",
             "weight",
             "mean and variance of the content weights over windows and keys",
         ),
-        *each(
+        *outputs(
             "weight_variance",
             "layer head",
             "weight squared",
             "mean and variance of the content weights over windows and keys",
         ),
-        *each(
+        *outputs(
             "duplicate_attention baseline",
             "layer head distance",
             "share of attention",
@@ -104,20 +104,20 @@ class ContextualHeads(Experiment[ContextualParams]):
             "back, and to another token in the same place",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "near_duplicates far_duplicates",
             "layer head",
             "share of attention",
             "mean difference of the two up to 10 tokens back, and beyond",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "group",
             "layer head",
             "group",
             "behaviour group: duplicate token, detokenization, contextual, other",
         ),
-        *each("visible_keys", "layer head", "tokens", "number of keys that count"),
+        *outputs("visible_keys", "layer head", "tokens", "number of keys that count"),
     )
     measures = (
         HeadMeasure(

@@ -7,11 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from poskernel_core.analyses.base import Analysis, HeadMeasure, Progress, SkipParams, Statistics
-from poskernel_core.common.result import Result, each
+from poskernel_core.common.result import Result, outputs
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.common.views import stacked
-
-__all__ = ["AttentionEntropy", "EntropyParams"]
 
 
 class EntropyParams(SkipParams):
@@ -37,11 +35,11 @@ class AttentionEntropy(Analysis[EntropyParams]):
 
     name = "entropy"
     title = "Attention entropy"
-    spoken = "the attention entropy"
+    noun_phrase = "the attention entropy"
     error_counts = "windows"
     params = EntropyParams
     values = (
-        *each(
+        *outputs(
             "entropy",
             "layer head query",
             "nats",

@@ -14,8 +14,6 @@ from typing import Any, Literal
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, rounded
 
-__all__ = ["ATTENTION", "HALF", "Head", "Number", "verdict"]
-
 ATTENTION = 0.3
 """Share of attention from which a head is said to look somewhere."""
 

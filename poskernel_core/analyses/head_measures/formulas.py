@@ -6,8 +6,6 @@ import numpy as np
 
 from poskernel_core.common.axes import PerHead
 
-__all__ = ["ranks"]
-
 
 def ranks(numbers: PerHead) -> PerHead:
     """Return 1 for the largest number, equal numbers alike; NaN stays NaN and counts for nobody."""

@@ -19,12 +19,10 @@ from poskernel_core.analyses.base import (
 from poskernel_core.analyses.head_measures.formulas import ranks
 from poskernel_core.analyses.measures import asked_with, fits, one_a_head
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.result import Result, each, errors_together
+from poskernel_core.common.result import Result, errors_together, outputs
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
 from poskernel_core.models import catalog
 from poskernel_core.models.fragments import why_not
-
-__all__ = ["HeadMeasures", "HeadMeasuresParams"]
 
 
 class HeadMeasuresParams(SkipParams):
@@ -56,17 +54,17 @@ class HeadMeasures(Composition[HeadMeasuresParams]):
 
     name = "head-measures"
     title = "All measures of all heads"
-    spoken = "all measures of all heads"
+    noun_phrase = "all measures of all heads"
     params = HeadMeasuresParams
     values = (
-        *each(
+        *outputs(
             "value",
             "measure layer head",
             "that of each measure",
             "every measure of every head; of a kind its place in ``kinds``",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "rank",
             "measure layer head",
             "rank",
@@ -74,11 +72,11 @@ class HeadMeasures(Composition[HeadMeasuresParams]):
         ),
     )
     texts = (
-        *each("measure", "measure", "name", "title of each measure"),
-        *each("unit", "measure", "unit", "unit of each measure"),
-        *each("question", "measure", "name", "the question that declares it"),
-        *each("named", "measure", "name", "the name of the value in that question's answer"),
-        *each("kinds", "measure label", "name", "what a kind can be; empty where it is none"),
+        *outputs("measure", "measure", "name", "title of each measure"),
+        *outputs("unit", "measure", "unit", "unit of each measure"),
+        *outputs("question", "measure", "name", "the question that declares it"),
+        *outputs("named", "measure", "name", "the name of the value in that question's answer"),
+        *outputs("kinds", "measure label", "name", "what a kind can be; empty where it is none"),
     )
 
     def parts(self, run: RunSpec, params: HeadMeasuresParams) -> Mapping[str, SubQuestion]:

@@ -11,10 +11,8 @@ from poskernel_core.analyses.base import Composition, SkipParams, SubQuestion
 from poskernel_core.analyses.head_measures.claims import Head, verdict
 from poskernel_core.analyses.head_measures.spec import HeadMeasures, HeadMeasuresParams
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.result import Result, each
+from poskernel_core.common.result import Result, outputs
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
-
-__all__ = ["HeadVerdicts", "HeadVerdictsParams", "names_between_commas"]
 
 
 class HeadVerdictsParams(SkipParams):
@@ -63,16 +61,16 @@ class HeadVerdicts(Composition[HeadVerdictsParams]):
 
     name = "verdicts"
     title = "What every head does"
-    spoken = "what every head does"
+    noun_phrase = "what every head does"
     params = HeadVerdictsParams
     values = (
         *HeadMeasures.values,
-        *each("ranked", "measure", "heads", "number of heads that have a rank"),
+        *outputs("ranked", "measure", "heads", "number of heads that have a rank"),
     )
     texts = (
         *HeadMeasures.texts,
-        *each("verdict", "layer head", "sentence", "what may be said of each head"),
-        *each("unknown", "missing", "name", "titles of the questions that were left out"),
+        *outputs("verdict", "layer head", "sentence", "what may be said of each head"),
+        *outputs("unknown", "missing", "name", "titles of the questions that were left out"),
     )
 
     figure = "verdicts_figure"

@@ -9,15 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from poskernel_core.analyses.base import Progress, Statistics, Subject
+from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
 from poskernel_core.analyses.headvis.spec import HeadExamples, HeadExamplesParams
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import Result
 from poskernel_core.forward.attention import PatternBlock
 from poskernel_core.forward.observers import Batch, Observer
 from poskernel_core.statistics.moments import Groups, replicated
-
-__all__ = ["head_examples"]
 
 TOP = 8
 """Keys that are kept of every row, those with most attention."""
@@ -27,7 +25,7 @@ FIRST_TEXTS = 200
 
 BINS = 50
 TOKENS_AT_A_TIME = 2048
-MOST_BYTES = 2**30
+MAX_BYTES = 2**30
 
 
 class Largest(Observer):
@@ -75,7 +73,7 @@ class Kept:
         rows = (*shape, context, TOP)
         keys = np.dtype("uint16" if context <= 2**16 else "int32")
         size = int(np.prod(rows)) * (keys.itemsize + 4)
-        if size > MOST_BYTES:
+        if size > MAX_BYTES:
             raise BadRequest(
                 f"Examples of {heads[0]} x {heads[1]} heads would take {size / 1e9:.1f} GB: choose "
                 "a shorter context, or fewer texts an interval."
@@ -123,7 +121,10 @@ class Kept:
 
 
 def head_examples(
-    subject: Subject, statistics: Statistics, params: HeadExamplesParams, progress: Progress
+    subject: ExperimentContext,
+    statistics: Statistics,
+    params: HeadExamplesParams,
+    progress: Progress,
 ) -> Result:
     """Run the texts; see :class:`~poskernel_core.analyses.headvis.spec.HeadExamples`.
 
@@ -159,7 +160,7 @@ def head_examples(
 
 
 def _read(
-    subject: Subject,
+    subject: ExperimentContext,
     numbers: range,
     keep_top: bool,
     see: Callable[[Largest, range], None],
@@ -191,7 +192,7 @@ def _limits(largest: np.ndarray, intervals: int) -> np.ndarray:
 
 
 def _result(
-    subject: Subject,
+    subject: ExperimentContext,
     params: HeadExamplesParams,
     kept: Kept,
     counts: np.ndarray,

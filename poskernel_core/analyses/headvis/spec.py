@@ -16,11 +16,9 @@ from poskernel_core.analyses.base import (
     Progress,
     Statistics,
 )
-from poskernel_core.common.result import Result, Value, each
+from poskernel_core.common.result import Result, Value, outputs
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.common.views import stacked
-
-__all__ = ["HeadExamples", "HeadExamplesParams", "HeadVisMetrics", "HeadVisParams"]
 
 
 class HeadVisParams(Params):
@@ -53,7 +51,7 @@ class HeadVisMetrics(Analysis[HeadVisParams]):
 
     name = "headvis"
     title = "Metrics of HeadVis"
-    spoken = "the metrics of HeadVis"
+    noun_phrase = "the metrics of HeadVis"
     error_counts = "windows"
     params = HeadVisParams
     values = (
@@ -129,41 +127,45 @@ class HeadExamples(Experiment[HeadExamplesParams]):
 
     name = "head-examples"
     title = "Example texts of heads"
-    spoken = "example texts of all heads"
+    noun_phrase = "example texts of all heads"
     error_counts = "windows"
     params = HeadExamplesParams
     values = (
-        *each("interval", "layer head example", "number", "from 1 (least attention); 0: no text"),
-        *each("example_text", "layer head example", "number", "number of the window; -1: no text"),
-        *each(
+        *outputs(
+            "interval", "layer head example", "number", "from 1 (least attention); 0: no text"
+        ),
+        *outputs(
+            "example_text", "layer head example", "number", "number of the window; -1: no text"
+        ),
+        *outputs(
             "max_activation",
             "layer head example",
             "share of attention",
             "the largest attention in that text",
         ),
-        *each("top_key", "layer head example pos rank", "position", "the most attended keys"),
-        *each(
+        *outputs("top_key", "layer head example pos rank", "position", "the most attended keys"),
+        *outputs(
             "top_attention",
             "layer head example pos rank",
             "share of attention",
             "attention to them; 0 where there are fewer keys",
         ),
-        *each(
+        *outputs(
             "activation_histogram",
             "layer head bin",
             "texts",
             "texts by their largest attention, in 50 bins from 0 to 1",
         ),
-        *each(
+        *outputs(
             "mean_max_activation",
             "layer head",
             "share of attention",
             "mean over texts of their largest attention",
             has_error=True,
         ),
-        *each("token", "text pos", "number", "which of the words each token of the texts is"),
+        *outputs("token", "text pos", "number", "which of the words each token of the texts is"),
     )
-    texts = each("words", "word", "token", "the different tokens of the texts that are kept")
+    texts = outputs("words", "word", "token", "the different tokens of the texts that are kept")
     ignores = Experiment.ignores | {"positions"}
     long = True
     runs = "head_examples"

@@ -12,10 +12,8 @@ from typing import Any
 import numpy as np
 
 from poskernel_core.analyses.headvis.spec import HeadVisMetrics
-from poskernel_core.common.heads import cell_name
+from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
-
-__all__ = ["folder_of", "tree"]
 
 DISTANCES = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
 """Edges of the bins of distances that HeadVis draws."""
@@ -23,7 +21,7 @@ DISTANCES = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
 LEAST = 0.005
 """Attention below this is left out of the files."""
 
-MOST_TOKENS = 50
+MAX_TOKENS = 50
 DECIMALS = 4
 
 
@@ -63,7 +61,7 @@ def tree(metrics: Result, examples: Result, measures: Result) -> Iterator[tuple[
         ],
     )
     for layer, head in there:
-        yield f"heads/{cell_name(layer, head)}.json", _of_head(examples, layer, head)
+        yield f"heads/{head_name(layer, head)}.json", _of_head(examples, layer, head)
     yield "config.json", _config(metrics, examples, described, there)
     yield "server_config.json", {}
     yield "attributions/manifest.json", {}
@@ -201,5 +199,5 @@ def _top_tokens(texts: list[dict[str, Any]], side: int) -> list[dict[str, Any]]:
     weight: dict[str, float] = defaultdict(float)
     for text, query, key, value in _pairs(texts):
         weight[text["tokens"][(query, key)[side]]] += value
-    ranked = sorted(weight.items(), key=lambda item: -item[1])[:MOST_TOKENS]
+    ranked = sorted(weight.items(), key=lambda item: -item[1])[:MAX_TOKENS]
     return [{"token": token, "weight": round(total, DECIMALS)} for token, total in ranked]

@@ -31,8 +31,8 @@ OVERLAYS: dict[str, tuple[str, str | None]] = {
 }
 """What is drawn of a layer, and of layer 0 (W_pos) beside it; ``first`` is its own projection."""
 OWN_AXES = ("nothing", "layer 0, on this layer's axes")
-MOST_POINTS = 512  # per frame of an animation; longer curves are thinned
-MOST_COMPONENTS = 8
+MAX_POINTS = 512  # per frame of an animation; longer curves are thinned
+MAX_COMPONENTS = 8
 HIDDEN = 2
 """Parts of a score that the reader has to ask for: five lines at once are a tangle."""
 
@@ -90,7 +90,7 @@ def morph_figure(helix: Result) -> go.Figure:
     points, positions = helix.values["projection"], helix.coordinates["pos"]
     size = np.sqrt(np.square(points).sum(axis=2).mean(axis=1))
     points = points / np.where(size > 0, size, 1.0)[:, None, None]
-    step = 2 ** max(0, math.ceil(math.log2(len(positions) / MOST_POINTS)))
+    step = 2 ** max(0, math.ceil(math.log2(len(positions) / MAX_POINTS)))
     thin = points[:, ::step]
     titles = [component_titles(share) for share in helix.values["explained_variance"][:, :3]]
     figure = go.Figure(coloured_curve(thin[0], positions[::step], "mean residual"))
@@ -105,7 +105,7 @@ def morph_figure(helix: Result) -> go.Figure:
 def variance_figure(helix: Result) -> go.Figure:
     """The first components' shares of the variance, stacked, for each layer."""
     shares = helix.values["explained_variance"]
-    components = min(shares.shape[1], MOST_COMPONENTS)
+    components = min(shares.shape[1], MAX_COMPONENTS)
     colours = scale_hex(np.linspace(0.22, 0.95, components)[None])[0]
     layer, total = np.arange(len(shares)), np.cumsum(shares, axis=1)
     figure = go.Figure()

@@ -15,21 +15,6 @@ from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.specs import CorpusSpec, Gather, RunSpec, default_positions
 from poskernel_core.data.made import REPEATED
 
-__all__ = [
-    "GROUP_SIZES",
-    "STREAM_SUMS",
-    "StreamParams",
-    "canonical_angles",
-    "centred",
-    "far_out",
-    "far_share",
-    "first_position",
-    "group_means",
-    "left_directions",
-    "principal",
-    "repeated_run",
-]
-
 GROUP_SIZES = (5, 10, 20, 50, 100)
 """Group sizes of the post, in positions."""
 

@@ -9,13 +9,11 @@ import numpy as np
 from pydantic import Field
 
 from poskernel_core.analyses.base import KEPT_QUERIES, OWN_PASS, Analysis, Progress
-from poskernel_core.analyses.helix import formulas as math
-from poskernel_core.common.result import Result, Value, each
+from poskernel_core.analyses.helix import formulas
+from poskernel_core.common.result import Result, Value, outputs
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.common.views import StatisticsView
 from poskernel_core.models.geometry import Geometry
-
-__all__ = ["Helix", "HelixParams"]
 
 SHOWN = 3
 """Components that are drawn."""
@@ -23,7 +21,7 @@ LISTED = 10
 """Components whose explained variance is listed."""
 
 
-class HelixParams(math.StreamParams):
+class HelixParams(formulas.StreamParams):
     """Parameters of the helix."""
 
     prompts: Literal["repeated", "texts"] = Field(
@@ -64,28 +62,28 @@ class Helix(Analysis[HelixParams]):
 
     name = "helix"
     title = "Helix of extended positional embeddings"
-    spoken = "the helix of positions"
+    noun_phrase = "the helix of positions"
     params = HelixParams
     values = (
-        *each(
+        *outputs(
             "projection",
             "layer pos component",
             "residual stream units",
             "$X^l$ on its own first three principal components",
         ),
-        *each(
+        *outputs(
             "on_embedding",
             "layer pos component",
             "residual stream units",
             "$X^l$ on the components of $W_{pos}$",
         ),
-        *each(
+        *outputs(
             "joint",
             "layer pos component",
             "residual stream units",
             "$X^l$ on the components of both stacked",
         ),
-        *each(
+        *outputs(
             "embedding_on_layer embedding_joint",
             "layer pos component",
             "residual stream units",
@@ -98,22 +96,22 @@ class Helix(Analysis[HelixParams]):
                 "residual stream units",
                 "means of groups of that many positions of ``projection``, by the first of them",
             )
-            for size in math.GROUP_SIZES
+            for size in formulas.GROUP_SIZES
         ),
-        *each(
+        *outputs(
             "explained_variance",
             "layer variance_component",
             "share of variance",
             "shares of the variance of $X^l$",
         ),
-        *each(
+        *outputs(
             "angles_residual",
             "layer layer_2 angle",
             "degrees",
             "canonical angles between the top-k subspaces of the residual stream "
             "(right singular vectors of $X^l$)",
         ),
-        *each(
+        *outputs(
             "angles_position",
             "layer layer_2 angle",
             "degrees",
@@ -121,13 +119,13 @@ class Helix(Analysis[HelixParams]):
             "(left singular vectors) of the uncentred $W_{pos}$ (layer 0) and "
             "each later layer's normed input",
         ),
-        *each(
+        *outputs(
             "far_share",
             "layer",
             "share of entries",
             "share of entries further from 0 than ``far`` times their root mean square",
         ),
-        *each(
+        *outputs(
             "token_spread",
             "layer",
             "relative to the mean over tokens",
@@ -142,15 +140,15 @@ class Helix(Analysis[HelixParams]):
     precomputed = "always"
     ignores = KEPT_QUERIES | OWN_PASS
 
-    def fitting(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
+    def default_params(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
         """Return texts as prompts where positions are no part of the stream."""
         return {} if geometry.scheme == "learned" else {"prompts": "texts"}
 
     def with_params(self, run: RunSpec, params: HelixParams) -> RunSpec:
         """Return the pass over repeated tokens, which needs no corpus, or over windows."""
         if params.prompts == "texts":
-            return run.model_copy(update={"gather": math.STREAM_SUMS})
-        return math.repeated_run(run, params.tokens)
+            return run.model_copy(update={"gather": formulas.STREAM_SUMS})
+        return formulas.repeated_run(run, params.tokens)
 
     def needs(self, run: RunSpec, params: HelixParams) -> Mapping[str, RunSpec]:
         """Return that pass."""
@@ -162,8 +160,10 @@ class Helix(Analysis[HelixParams]):
         """Project, and compare the layers."""
         view = statistics["main"]
         layers = view.header.n_layers
-        start = math.first_position(view.header.context, view.header.start_token, params.leave_out)
-        first = math.centred(view.layer(0)["mean_residuals"][start:])
+        start = formulas.first_position(
+            view.header.context, view.header.start_token, params.leave_out
+        )
+        first = formulas.centred(view.layer(0)["mean_residuals"][start:])
         own: list[dict[str, np.ndarray]] = []
         axes: list[tuple[np.ndarray, np.ndarray]] = []
         for layer in range(layers):
@@ -185,13 +185,13 @@ def _layer(
     start: int,
 ) -> dict[str, np.ndarray]:
     """Return the values of one layer, its top-k components as columns, and its ``own`` axes."""
-    rows = math.centred(arrays["mean_residuals"][-len(first) :])
-    components, shares = math.principal(rows, max(LISTED, params.subspace))
+    rows = formulas.centred(arrays["mean_residuals"][-len(first) :])
+    components, shares = formulas.principal(rows, max(LISTED, params.subspace))
     before = earlier[-1]["projection"] if earlier else None
     own = _signed(components[:SHOWN], rows, before)
     embedding = earlier[0]["own"] if earlier else own
-    both = _signed(math.principal(np.vstack([first, rows]), SHOWN)[0], rows, rows @ own.T)
-    size = float(np.square(math.centred(arrays["mean_residuals"][start:])).sum())
+    both = _signed(formulas.principal(np.vstack([first, rows]), SHOWN)[0], rows, rows @ own.T)
+    size = float(np.square(formulas.centred(arrays["mean_residuals"][start:])).sum())
     spread = max(float(arrays["centred_square"]) - size, 0.0)
     projection = rows @ own.T
     found = {
@@ -201,12 +201,12 @@ def _layer(
         "embedding_on_layer": first @ own.T,
         "embedding_joint": first @ both.T,
         "explained_variance": shares[:LISTED],
-        "far_share": np.array(math.far_share(rows, params.far)),
+        "far_share": np.array(formulas.far_share(rows, params.far)),
         "token_spread": np.array(np.sqrt(spread / size) if size > 0 else np.nan),
         "axes": components[: params.subspace].T,
         "own": own,
     }
-    groups = {f"group_{g}": math.group_means(projection, g) for g in math.GROUP_SIZES}
+    groups = {f"group_{g}": formulas.group_means(projection, g) for g in formulas.GROUP_SIZES}
     return found | groups
 
 
@@ -222,13 +222,13 @@ def _position_axes(view: StatisticsView, layer: int, count: int, start: int) -> 
     arrays = view.layer(layer)
     learned = layer == 0 and view.header.scheme == "learned"
     rows = arrays["position_rows"] if learned else arrays["mean_normed"]
-    return math.left_directions(rows[start:], count)
+    return formulas.left_directions(rows[start:], count)
 
 
 def _angles(axes: list[np.ndarray]) -> np.ndarray:
-    return np.array([[math.canonical_angles(a, b) for b in axes] for a in axes])
+    return np.array([[formulas.canonical_angles(a, b) for b in axes] for a in axes])
 
 
 def _result(values: dict[str, np.ndarray], params: HelixParams, positions: np.ndarray) -> Result:
-    places = {f"group_of_{size}": positions[::size] for size in math.GROUP_SIZES}
+    places = {f"group_of_{size}": positions[::size] for size in formulas.GROUP_SIZES}
     return Helix.result(params, values, coordinates={"pos": positions} | places)

@@ -9,14 +9,12 @@ import numpy as np
 from pydantic import Field
 
 from poskernel_core.analyses.base import KEPT_QUERIES, Analysis, Progress
-from poskernel_core.analyses.helix import formulas as math
+from poskernel_core.analyses.helix import formulas
 from poskernel_core.common.attention import repeat_kv
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.result import Result, each
+from poskernel_core.common.result import Result, outputs
 from poskernel_core.common.specs import BAND, RunSpec
 from poskernel_core.common.views import Gathered, StatisticsView
-
-__all__ = ["Tangent", "TangentParams"]
 
 SCORE_PARTS = (
     "position_score",
@@ -29,7 +27,7 @@ SCORE_PARTS = (
 SHARES = ("tangent_share", "radial_share", "third_share", "helix_fit")
 
 
-class TangentParams(math.StreamParams):
+class TangentParams(formulas.StreamParams):
     """Parameters of the tangent picture."""
 
     query: int = Field(ge=1, description="query position n")
@@ -57,11 +55,11 @@ class Tangent(Analysis[TangentParams]):
 
     name = "tangent"
     title = "Tangent and radial reading of the helix"
-    spoken = "what heads read of the helix"
+    noun_phrase = "what heads read of the helix"
     params = TangentParams
     error_counts = "windows"
     values = (
-        *each(
+        *outputs(
             "position_score",
             "layer head band",
             "score (nats)",
@@ -69,35 +67,35 @@ class Tangent(Analysis[TangentParams]):
             "mean over the band subtracted",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "tangent_part radial_part third_part",
             "layer head band",
             "score (nats)",
             "its parts along the helix",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "rest",
             "layer head band",
             "score (nats)",
             "what the helix does not explain: the four parts add up to the score",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "observed_score",
             "layer head band",
             "score (nats)",
             "mean raw score of real text at that offset, over all $n$, content included",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "tangent_share radial_share third_share",
             "layer head",
             "share",
             "shares of $|u|^2$",
             has_error=True,
         ),
-        *each("helix_fit", "layer head", "share", "$R^2$ of the fit; 1 is best", has_error=True),
+        *outputs("helix_fit", "layer head", "share", "$R^2$ of the fit; 1 is best", has_error=True),
     )
     figure = "tangent_reading_figure"
     precomputed = "always"
@@ -109,7 +107,7 @@ class Tangent(Analysis[TangentParams]):
 
     def needs(self, run: RunSpec, params: TangentParams) -> Mapping[str, RunSpec]:
         """Return the run, and where it is asked for the pass over repeated tokens."""
-        first = math.first_position(run.context, run.start_token, params.leave_out)
+        first = formulas.first_position(run.context, run.start_token, params.leave_out)
         if not first < params.query < run.context - 1:
             raise BadRequest(
                 f"The tangent needs a position on both sides: choose a query position of "
@@ -117,7 +115,7 @@ class Tangent(Analysis[TangentParams]):
             )
         if params.helix_from == "texts":
             return {"main": run}
-        return {"main": run, "repeated": math.repeated_run(run, params.tokens)}
+        return {"main": run, "repeated": formulas.repeated_run(run, params.tokens)}
 
     def answer(
         self,
@@ -153,7 +151,7 @@ def _helix(
     directions ``axes [direction, component]``: radius, tangent, and the third.
     """
     header = statistics["main"].header
-    first = math.first_position(header.context, header.start_token, params.leave_out)
+    first = formulas.first_position(header.context, header.start_token, params.leave_out)
     found = []
     for layer in range(header.n_layers):
         progress(0, header.n_layers)
@@ -165,8 +163,8 @@ def _helix(
 
 
 def _frame(residuals: np.ndarray, query: int) -> tuple[np.ndarray, np.ndarray]:
-    rows = math.centred(residuals)
-    points = rows @ math.principal(rows, 3)[0].T
+    rows = formulas.centred(residuals)
+    points = rows @ formulas.principal(rows, 3)[0].T
     radius = points[query]
     tangent = points[query + 1] - points[query - 1]
     axes = np.linalg.qr(np.stack([radius, tangent, np.cross(radius, tangent)], axis=1))[0]

@@ -3,7 +3,7 @@
 import numpy as np
 import plotly.graph_objects as go
 
-from poskernel_core.common.heads import cell_name
+from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
 from poskernel_core.plotting.head_map import head_map
@@ -53,7 +53,7 @@ def error_curve(found: Result) -> go.Figure:
         yanchor="bottom",
     )
     shown = np.concatenate([law / np.sqrt(x), found.values["error"], [wanted]])
-    head = cell_name(found.chosen["layer"], found.chosen["head"])
+    head = head_name(found.chosen["layer"], found.chosen["head"])
     title = f"{found.params['measure'][0].upper()}{found.params['measure'][1:]} of {head}"
     set_title(figure, f"{title}: {_windows(enough)} for the wanted error")
     style(figure, x_title="windows (log scale)", y_title="error (log scale)", height=340)

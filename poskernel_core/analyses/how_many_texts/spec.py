@@ -19,11 +19,9 @@ from poskernel_core.analyses.base import (
 from poskernel_core.analyses.measures import measure_called, one_a_head
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.jackknife import jackknife
-from poskernel_core.common.result import Result, each
+from poskernel_core.common.result import Result, outputs
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
 from poskernel_core.common.views import Some
-
-__all__ = ["HowManyTexts", "HowManyTextsParams"]
 
 OF_VALUE, OF_SHARE = 0.05, 0.02
 """The wanted error where none is asked for: of a number on a log scale, and of any other."""
@@ -62,22 +60,22 @@ class HowManyTexts(Analysis[HowManyTextsParams]):
 
     name = "how-many-texts"
     title = "How many texts are enough?"
-    spoken = "how many texts are enough"
+    noun_phrase = "how many texts are enough"
     params = HowManyTextsParams
     values = (
-        *each(
+        *outputs(
             "error",
             "subset layer head",
             "that of the measure",
             "the jackknife error from so many windows alone",
         ),
-        *each(
+        *outputs(
             "value law wanted",
             "layer head",
             "that of the measure",
             "the measure; $c$, the error of one window by the law; and the error that is wanted",
         ),
-        *each("enough", "layer head", "windows", "how many windows have the wanted error"),
+        *outputs("enough", "layer head", "windows", "how many windows have the wanted error"),
     )
     figure = "texts_figure"
 

@@ -7,11 +7,9 @@ from pydantic import Field
 from poskernel_core.analyses.induction.spec import PairsParams
 from poskernel_core.analyses.random_tokens.params import Sampled, random_run
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.result import each
+from poskernel_core.common.result import outputs
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.data.layouts import second_positions
-
-__all__ = ["NormCause", "NormCauseParams"]
 
 
 class NormCauseParams(PairsParams):
@@ -45,31 +43,31 @@ class NormCause(Sampled[NormCauseParams]):
     name = "equalised-norms"
     uses = ("later layers",)
     title = "Equalised head-output norms"
-    spoken = "what equalised norms leave of the recency"
+    noun_phrase = "what equalised norms leave of the recency"
     params = NormCauseParams
     values = (
-        *each(
+        *outputs(
             "probability",
             "norms",
             "probability",
             "of the last candidate, mean over rows",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "probability_advantage",
             "norms",
             "probability",
             "last candidate minus first, mean over rows",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "probability_rise",
             "norms",
             "probability",
             "last candidate in the last row minus in the first",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "attention",
             "norms layer head",
             "share of attention",
@@ -77,35 +75,35 @@ class NormCause(Sampled[NormCauseParams]):
             "whether the head still does induction",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "attention_advantage attention_rise",
             "norms layer head",
             "share of attention",
             "as for the probability",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "slope",
             "norms layer head",
             "share of attention per token",
             "of the last row on random tokens",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "probability_change probability_advantage_change probability_rise_change",
             "",
             "probability",
             "with equalised norms minus with true ones",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "attention_change attention_advantage_change attention_rise_change",
             "layer head",
             "share of attention",
             "with equalised norms minus with true ones",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "slope_change",
             "layer head",
             "share of attention per token",
@@ -113,7 +111,7 @@ class NormCause(Sampled[NormCauseParams]):
             has_error=True,
         ),
     )
-    texts = each("conditions", "norms", "name", "the two conditions")
+    texts = outputs("conditions", "norms", "name", "the two conditions")
     figure = "norm_cause_figure"
     runs = "norm_cause:norm_cause"
 

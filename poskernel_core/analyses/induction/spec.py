@@ -16,20 +16,10 @@ from poskernel_core.analyses.random_tokens.params import (
     first_samples,
     random_run,
 )
-from poskernel_core.common.result import each
+from poskernel_core.common.result import outputs
 from poskernel_core.common.specs import RunSpec
-from poskernel_core.data.layouts import MOST_CANDIDATES, pairs_layout, second_positions
+from poskernel_core.data.layouts import MAX_CANDIDATES, pairs_layout, second_positions
 from poskernel_core.models.geometry import Geometry
-
-__all__ = [
-    "InductionRecency",
-    "InductionScores",
-    "InductionScoresParams",
-    "PairsParams",
-    "RecencyParams",
-    "RecencyPatterns",
-    "RecencyPatternsParams",
-]
 
 
 class InductionScoresParams(SampleParams):
@@ -56,10 +46,10 @@ class InductionScores(Sampled[InductionScoresParams]):
     name = "induction-scores"
     uses = ("later layers",)
     title = "Induction heads"
-    spoken = "induction scores"
+    noun_phrase = "induction scores"
     params = InductionScoresParams
     values = (
-        *each(
+        *outputs(
             "induction",
             "layer head",
             "share of attention",
@@ -67,21 +57,21 @@ class InductionScores(Sampled[InductionScoresParams]):
             "its earlier duplicate: the induction score",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "previous_mass",
             "layer head",
             "share of attention",
             "mean attention to the token before",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "duplicate",
             "layer head",
             "share of attention",
             "mean attention to the earlier duplicate itself",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "loss",
             "copy",
             "nats",
@@ -101,7 +91,7 @@ class InductionScores(Sampled[InductionScoresParams]):
     precomputed = "experiments"
     runs = "copies:induction_scores"
 
-    def fitting(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
+    def default_params(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
         """Return a length that the context holds."""
         return {"period": min(24, (geometry.n_ctx - 1) // 2)}
 
@@ -119,7 +109,7 @@ class PairsParams(Ablations):
     length: int = Field(13, ge=5, le=512, description="tokens per sequence")
     first: int = Field(2, ge=0, le=500, description="position of the first [A]")
     candidates: int = Field(
-        2, ge=1, le=MOST_CANDIDATES, description="tokens that follow an [A]: [B], [C], ..."
+        2, ge=1, le=MAX_CANDIDATES, description="tokens that follow an [A]: [B], [C], ..."
     )
 
 
@@ -151,10 +141,10 @@ class InductionRecency(Sampled[RecencyParams]):
     name = "induction-recency"
     uses = ("later layers",)
     title = "Recency of induction"
-    spoken = "the recency of induction"
+    noun_phrase = "the recency of induction"
     params = RecencyParams
     values = (
-        *each(
+        *outputs(
             "probability",
             "second pair",
             "probability",
@@ -162,49 +152,49 @@ class InductionRecency(Sampled[RecencyParams]):
             "the last pair's ``[A]``",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "probability_other",
             "second",
             "probability",
             "mean over the random tokens",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "advantage",
             "second",
             "probability",
             "probability of the last candidate minus that of the first, paired",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "probability_rise",
             "",
             "probability",
             "probability of the last candidate in the last row minus in the first",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "last_row",
             "second layer head key",
             "share of attention",
             "attention of the last ``[A]``",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "candidate_attention",
             "second layer head pair",
             "share of attention",
             "its attention to each candidate",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "attention_advantage",
             "second layer head",
             "share of attention",
             "its attention to the last candidate minus that to the first",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "attention_rise",
             "layer head",
             "share of attention",
@@ -212,20 +202,20 @@ class InductionRecency(Sampled[RecencyParams]):
             "above zero where the head prefers recent tokens",
             has_error=True,
         ),
-        *each("role", "second pos", "role", "what stands where"),
-        *each(
+        *outputs("role", "second pos", "role", "what stands where"),
+        *outputs(
             "norm",
             "head_of_layer_0 pos",
             "length of z",
             "only where norms are equalised: layer 0's norms before that",
         ),
     )
-    texts = each("examples", "second pos", "token", "the first sequence of every row")
+    texts = outputs("examples", "second pos", "token", "the first sequence of every row")
     figure = "recency_figure"
     precomputed = "experiments"
     runs = "recency:induction_recency"
 
-    def fitting(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
+    def default_params(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
         """Return a length that the context holds, and fewer samples for a large model."""
         return {
             "length": min(13, geometry.n_ctx),
@@ -268,23 +258,23 @@ class RecencyPatterns(Sampled[RecencyPatternsParams]):
     name = "recency-patterns"
     uses = ("later layers",)
     title = "Attention in one row"
-    spoken = "the attention in one row"
+    noun_phrase = "the attention in one row"
     params = RecencyPatternsParams
     values = (
-        *each(
+        *outputs(
             "pattern",
             "layer head query key",
             "share of attention",
             "mean attention over random sequences",
             has_error=True,
         ),
-        *each("role", "pos", "role", "what stands where"),
+        *outputs("role", "pos", "role", "what stands where"),
     )
     figure = "patterns_figure"
     precomputed = "experiments"
     runs = "recency:recency_patterns"
 
-    def fitting(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
+    def default_params(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
         """Return a length and a row that the context holds, and samples as there."""
         return {
             "length": min(13, geometry.n_ctx),

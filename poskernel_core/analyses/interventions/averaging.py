@@ -8,10 +8,8 @@ from pydantic import Field
 
 from poskernel_core.analyses.base import OWN_WINDOWS, Experiment
 from poskernel_core.analyses.interventions.spec import AveragingPlace, averaged_stream
-from poskernel_core.common.result import each
+from poskernel_core.common.result import outputs
 from poskernel_core.common.specs import RunSpec
-
-__all__ = ["Averaging", "AveragingParams"]
 
 
 class AveragingParams(AveragingPlace):
@@ -40,19 +38,19 @@ class Averaging(Experiment[AveragingParams]):
     name = "averaging"
     uses = ("predictions",)
     title = "Positions averaged in groups"
-    spoken = "the loss with positions averaged in groups"
+    noun_phrase = "the loss with positions averaged in groups"
     error_counts = "windows"
     params = AveragingParams
     values = (
-        *each("loss", "group", "nats", "mean loss of the next token", has_error=True),
-        *each(
+        *outputs("loss", "group", "nats", "mean loss of the next token", has_error=True),
+        *outputs(
             "loss_change",
             "group",
             "nats",
             "the loss against the clean run, paired over groups of windows",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "previous_mass",
             "group layer head",
             "share of attention",

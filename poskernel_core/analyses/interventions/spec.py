@@ -8,18 +8,10 @@ from typing import Literal
 from pydantic import Field
 
 from poskernel_core.analyses.base import OWN_WINDOWS, Experiment, Params
-from poskernel_core.analyses.helix import formulas as math
+from poskernel_core.analyses.helix import formulas
 from poskernel_core.analyses.sources import TextParams, text_run
-from poskernel_core.common.result import each
+from poskernel_core.common.result import outputs
 from poskernel_core.common.specs import RunSpec
-
-__all__ = [
-    "AveragingPlace",
-    "Intervention",
-    "InterventionParams",
-    "averaged_stream",
-    "single_run",
-]
 
 REPEATED_TOKENS = 100
 Change = Literal["average", "blind", "move", "ablate", "remove"]
@@ -77,7 +69,7 @@ def single_run(run: RunSpec, params: TextParams) -> RunSpec:
 
 def averaged_stream(run: RunSpec) -> Mapping[str, RunSpec]:
     """Return the pass that measures the extended positional embeddings of every layer."""
-    return {"repeated": math.repeated_run(run, REPEATED_TOKENS)}
+    return {"repeated": formulas.repeated_run(run, REPEATED_TOKENS)}
 
 
 class Intervention(Experiment[InterventionParams]):
@@ -109,44 +101,48 @@ class Intervention(Experiment[InterventionParams]):
     name = "intervention"
     uses = ("predictions",)
     title = "Intervention"
-    spoken = "the effects of the change"
+    noun_phrase = "the effects of the change"
     error_counts = "positions"
     params = InterventionParams
     values = (
-        *each(
+        *outputs(
             "clean changed difference",
             "query key",
             "share of attention",
             "the chosen head's attention in the two runs, and changed minus clean",
         ),
-        *each(
+        *outputs(
             "clean_probability changed_probability",
             "candidate",
             "probability",
             "of the next token after the prompt, for the six likeliest of each "
             "run; coordinates are token ids",
         ),
-        *each("clean_loss changed_loss", "pos", "nats", r"$-\log p$ of each token of the prompt"),
-        *each("mean_clean_loss mean_changed_loss", "", "nats", "their means over the prompt"),
-        *each(
+        *outputs(
+            "clean_loss changed_loss", "pos", "nats", r"$-\log p$ of each token of the prompt"
+        ),
+        *outputs("mean_clean_loss mean_changed_loss", "", "nats", "their means over the prompt"),
+        *outputs(
             "loss_change",
             "",
             "nats",
             "changed minus clean, mean over the prompt; its error is over positions",
             has_error=True,
         ),
-        *each("kl", "pos", "nats", "divergence of the next-token distribution, clean to changed"),
-        *each(
+        *outputs(
+            "kl", "pos", "nats", "divergence of the next-token distribution, clean to changed"
+        ),
+        *outputs(
             "last_kl mean_kl", "", "nats", "the same after the prompt, and its mean over the prompt"
         ),
-        *each(
+        *outputs(
             "clean_previous_mass changed_previous_mass previous_mass_change",
             "layer head",
             "share of attention",
             "mean attention to the predecessor in the two runs, and changed minus clean",
         ),
     )
-    texts = each("candidates", "candidate", "token", "the likeliest next tokens")
+    texts = outputs("candidates", "candidate", "token", "the likeliest next tokens")
     figure = "bars_figure"
     ignores = Experiment.ignores | OWN_WINDOWS | {"corpus", "seed"}
     runs = "intervene:intervene"

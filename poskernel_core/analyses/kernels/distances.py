@@ -9,13 +9,11 @@ from jaxtyping import Float, Int
 from pydantic import Field
 
 from poskernel_core.analyses.base import Analysis, Progress, SkipParams
-from poskernel_core.analyses.kernels import formulas as math
+from poskernel_core.analyses.kernels import formulas
 from poskernel_core.analyses.sources import check_query, queries_at
-from poskernel_core.common.result import Result, each
+from poskernel_core.common.result import Result, outputs
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
 from poskernel_core.common.views import StatisticsView
-
-__all__ = ["KernelDistances", "KernelDistancesParams", "linked"]
 
 
 class KernelDistancesParams(SkipParams):
@@ -44,25 +42,25 @@ class KernelDistances(Analysis[KernelDistancesParams]):
 
     name = "kernel-distances"
     title = "Distances between kernels"
-    spoken = "distances between kernels"
+    noun_phrase = "distances between kernels"
     error_counts = "queries"
     params = KernelDistancesParams
     values = (
-        *each(
+        *outputs(
             "distance",
             "layer head other",
             "TV distance, 0 to 1",
             "total variation between the mean kernels of two heads",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "group",
             "layer head",
             "number",
             "number of the head's group, from 0 on by first member; heads of one "
             "group are candidates for superposition",
         ),
-        *each(
+        *outputs(
             "ruled_out",
             "layer head",
             "heads",
@@ -113,12 +111,12 @@ def _layer(
     rule = view.header.rule(layer)
     low = rule.first_visible(n, params.skip)
     keys = view.layer(layer)["mean_keys"][:, low : n + 1]
-    return _pairwise(math.mean_kernels(queries_at(statistics, layer, n), keys, rule, low, 0)[0])
+    return _pairwise(formulas.mean_kernels(queries_at(statistics, layer, n), keys, rule, low, 0)[0])
 
 
 def _pairwise(kernels: Float[np.ndarray, "head key"]) -> Float[np.ndarray, "head other"]:
     return np.stack(
-        [math.total_variation(kernels, np.broadcast_to(one, kernels.shape)) for one in kernels]
+        [formulas.total_variation(kernels, np.broadcast_to(one, kernels.shape)) for one in kernels]
     )
 
 

@@ -8,19 +8,17 @@ import numpy as np
 from pydantic import Field
 
 from poskernel_core.analyses.base import Analysis, HeadMeasure, Progress, SkipParams
-from poskernel_core.analyses.kernels import formulas as math
-from poskernel_core.common.result import Result, each
+from poskernel_core.analyses.kernels import formulas
+from poskernel_core.common.result import Result, outputs
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.common.views import StatisticsView, queries_of
-
-__all__ = ["EtcHeatMap", "EtcParams", "summarise_row"]
 
 
 class EtcParams(SkipParams):
     """Parameters of the effective token count."""
 
     local_tokens: int = Field(
-        math.LOCAL_TOKENS, ge=1, le=256, description="last tokens that count as local"
+        formulas.LOCAL_TOKENS, ge=1, le=256, description="last tokens that count as local"
     )
     local_share: float = Field(0.5, ge=0, le=1, description="mass in them that makes a head local")
     uniform_share: float = Field(
@@ -52,34 +50,36 @@ class EtcHeatMap(Analysis[EtcParams]):
 
     name = "etc"
     title = "Effective token count"
-    spoken = "the effective token count"
+    noun_phrase = "the effective token count"
     error_counts = "queries"
     params = EtcParams
     values = (
-        *each(
+        *outputs(
             "etc",
             "layer head query",
             "tokens",
             "effective token count (ETC) of the kernel, from 1 to ``visible_keys``",
             has_error=True,
         ),
-        *each("log_etc", "layer head query", "ln tokens", "its natural logarithm", has_error=True),
-        *each(
+        *outputs(
+            "log_etc", "layer head query", "ln tokens", "its natural logarithm", has_error=True
+        ),
+        *outputs(
             "half_mass_distance",
             "layer head query",
             "tokens",
             "offset within which half of the kernel's mass lies, interpolated within the token",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "local_mass",
             "layer head query",
             "share of mass",
             "mass of the kernel in the last ``local_tokens`` tokens",
             has_error=True,
         ),
-        *each("kind", "layer head query", "kind", "local, slow decay or uniform"),
-        *each(
+        *outputs("kind", "layer head query", "kind", "local, slow decay or uniform"),
+        *outputs(
             "query_variation",
             "layer head query",
             "TV distance, 0 to 1",
@@ -87,7 +87,7 @@ class EtcHeatMap(Analysis[EtcParams]):
             "the same position",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "equivariance_error",
             "layer head query",
             "TV distance, 0 to 1",
@@ -95,14 +95,14 @@ class EtcHeatMap(Analysis[EtcParams]):
             "renormalised on their common support",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "attention_distance",
             "layer head query",
             "TV distance, 0 to 1",
             "TV to the mean observed attention, ``skip`` applied to both",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "visible_keys",
             "layer head query",
             "tokens",
@@ -182,7 +182,7 @@ class EtcHeatMap(Analysis[EtcParams]):
             progress(layer + 1, view.header.n_layers)
         values = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
         values["log_etc"] = np.log(values["etc"])
-        values["kind"] = math.classify(
+        values["kind"] = formulas.classify(
             values["local_mass"],
             values["etc"],
             values["visible_keys"],
@@ -190,7 +190,7 @@ class EtcHeatMap(Analysis[EtcParams]):
             params.uniform_share,
         )
         return self.result(
-            params, values, labels={"kind": math.KINDS}, coordinates={"query": positions}
+            params, values, labels={"kind": formulas.KINDS}, coordinates={"query": positions}
         )
 
 
@@ -210,7 +210,7 @@ def _layer(
             continue
         queries = queries_of(view, layer, place)
         visible = slice(low, n + 1)
-        mean, variation = math.mean_kernels(queries, keys[:, visible], rule, low, header.groups)
+        mean, variation = formulas.mean_kernels(queries, keys[:, visible], rule, low, header.groups)
         means[:, place, visible] = mean
         row = summarise_row(mean, observed[:, place, visible], params.local_tokens)
         rows.append(row | {"query_variation": variation})
@@ -226,14 +226,14 @@ def summarise_row(
     ``observed [head, key]`` is the mean attention to the same keys, or None where there is none.
     """
     row = {
-        "etc": math.effective_tokens(mean),
-        "half_mass_distance": math.half_mass_distance(mean),
+        "etc": formulas.effective_tokens(mean),
+        "half_mass_distance": formulas.half_mass_distance(mean),
         "local_mass": mean[:, -local_tokens:].sum(axis=-1),
         "visible_keys": np.full(len(mean), float(mean.shape[-1])),
     }
     if observed is not None:
         share = observed / np.maximum(observed.sum(axis=-1, keepdims=True), 1e-300)
-        row["attention_distance"] = math.total_variation(mean, share)
+        row["attention_distance"] = formulas.total_variation(mean, share)
     return row
 
 
@@ -244,7 +244,7 @@ def _nothing(heads: int) -> dict[str, np.ndarray]:
 
 def _equivariance(means: np.ndarray, positions: np.ndarray, skip: int) -> dict[str, np.ndarray]:
     """Return the mean aligned distance of each position's kernel to those of the others."""
-    gaps = math.aligned_distance(math.by_offset(means, positions), positions, skip)
+    gaps = formulas.aligned_distance(formulas.by_offset(means, positions), positions, skip)
     gaps[:, np.arange(len(positions)), np.arange(len(positions))] = np.nan
     count = np.isfinite(gaps).sum(axis=-1)
     total = np.nansum(gaps, axis=-1)

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from jaxtyping import Num
 
 from poskernel_core.analyses.kernels.formulas import KINDS, classify
-from poskernel_core.common.heads import cell_name
+from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.plotting.by_axes import by_axes
 from poskernel_core.plotting.conditions import measured
@@ -186,7 +186,7 @@ def distances_figure(distances: Result, layer: int) -> go.Figure:
     distance, error = part(distances, "distance", layer=layer)
     group = part(distances, "group", layer=layer)[0]
     order = np.argsort(group, kind="stable")
-    names = [cell_name(layer, head) for head in order.tolist()]
+    names = [head_name(layer, head) for head in order.tolist()]
     z, spread = (each[np.ix_(order, order)] for each in (distance, error))
     text = [
         [

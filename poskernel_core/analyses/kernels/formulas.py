@@ -17,20 +17,6 @@ from jaxtyping import Float, Int
 
 from poskernel_core.common.attention import ScoreRule
 
-__all__ = [
-    "KINDS",
-    "LOCAL_TOKENS",
-    "aligned_distance",
-    "by_offset",
-    "classify",
-    "effective_tokens",
-    "half_mass_distance",
-    "kernel_rows",
-    "mean_kernels",
-    "query_variation",
-    "total_variation",
-]
-
 KINDS = ("local", "slow decay", "uniform")
 LOCAL_TOKENS = 10
 CELLS = 2**17

@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from poskernel_core.analyses.base import Analysis, Progress
-from poskernel_core.analyses.kernels import formulas as math
+from poskernel_core.analyses.kernels import formulas
 from poskernel_core.analyses.kernels.etc import summarise_row
 from poskernel_core.analyses.sources import (
     SourceParams,
@@ -17,11 +17,9 @@ from poskernel_core.analyses.sources import (
     source_runs,
 )
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.result import Result, each
+from poskernel_core.common.result import Result, outputs
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
 from poskernel_core.common.views import StatisticsView
-
-__all__ = ["KernelParams", "PositionalKernel", "kv_head", "observed_row"]
 
 PERCENTILES = (10, 90)
 
@@ -53,24 +51,24 @@ class PositionalKernel(Analysis[KernelParams]):
 
     name = "kernel"
     title = "Positional kernels"
-    spoken = "positional kernels"
+    noun_phrase = "positional kernels"
     error_counts = "queries"
     params = KernelParams
     values = (
-        *each(
+        *outputs(
             "kernel",
             "layer head key",
             "share of attention",
             "mean over the source's queries; keys that are not visible hold 0",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "kernel_low kernel_high",
             "layer head key",
             "share of attention",
             "its 10th and 90th percentile over the queries",
         ),
-        *each(
+        *outputs(
             "observed",
             "layer head key",
             "share of attention",
@@ -78,42 +76,42 @@ class PositionalKernel(Analysis[KernelParams]):
             "that is the source), ``skip`` applied and renormalised",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "etc",
             "layer head",
             "tokens",
             "effective token count (ETC) of the kernel",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "half_mass_distance",
             "layer head",
             "tokens",
             "offset within which half of the kernel's mass lies, interpolated within the token",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "local_mass",
             "layer head",
             "share of mass",
             "mass of the kernel in the last 10 tokens",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "query_variation",
             "layer head",
             "TV distance, 0 to 1",
             "mean TV between kernels of queries of different groups of texts",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "attention_distance",
             "layer head",
             "TV distance, 0 to 1",
             "TV to the observed attention",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "visible_keys", "layer head", "tokens", "number of keys that the kernel is spread over"
         ),
     )
@@ -171,17 +169,17 @@ def _layer(
         )
     queries, keys = queries_at(statistics, layer, n), arrays["mean_keys"][:, low : n + 1]
     groups = statistics.get("queries", view).header.groups
-    mean, variation = math.mean_kernels(queries, keys, rule, low, groups)
+    mean, variation = formulas.mean_kernels(queries, keys, rule, low, groups)
     observed = observed_row(statistics, layer, n, low)
     curves = {"kernel": mean}
     if spread:
-        kernels = math.kernel_rows(queries, keys, rule, low)
+        kernels = formulas.kernel_rows(queries, keys, rule, low)
         curves["kernel_low"], curves["kernel_high"] = np.percentile(kernels, PERCENTILES, axis=1)
     if observed is not None:
         curves["observed"] = observed
     padding = ((0, 0), (low, header.context - n - 1))
     padded = {name: np.pad(curve, padding) for name, curve in curves.items()}
-    summary = summarise_row(mean, observed, math.LOCAL_TOKENS)
+    summary = summarise_row(mean, observed, formulas.LOCAL_TOKENS)
     return padded | summary | {"query_variation": variation}
 
 
@@ -202,7 +200,7 @@ def observed_row(
     if keys is not None:
         rule, queries = view.header.rule(layer).of_heads(heads), queries_at(statistics, layer, n)
         shared = keys if head is None else keys[kv_head(view, head)]
-        return math.kernel_rows(queries[heads], shared[:, low : n + 1], rule, low)[:, 0]
+        return formulas.kernel_rows(queries[heads], shared[:, low : n + 1], rule, low)[:, 0]
     places = np.flatnonzero(np.array(view.header.positions) == n)
     if len(places) == 0:
         return None

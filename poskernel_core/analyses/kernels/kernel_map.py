@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from poskernel_core.analyses.base import Analysis, Progress
-from poskernel_core.analyses.kernels import formulas as math
+from poskernel_core.analyses.kernels import formulas
 from poskernel_core.analyses.kernels.kernel import kv_head, observed_row
 from poskernel_core.analyses.sources import (
     SourceParams,
@@ -18,11 +18,9 @@ from poskernel_core.analyses.sources import (
 )
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.heads import parse_cell
-from poskernel_core.common.result import Result, each
+from poskernel_core.common.result import Result, outputs
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.common.views import StatisticsView
-
-__all__ = ["KernelMap", "KernelMapParams"]
 
 
 class KernelMapParams(SourceParams):
@@ -46,17 +44,17 @@ class KernelMap(Analysis[KernelMapParams]):
 
     name = "kernel-map"
     title = "Kernel of one head over all query positions"
-    spoken = "the head's kernel at all query positions"
+    noun_phrase = "the head's kernel at all query positions"
     params = KernelMapParams
     values = (
-        *each(
+        *outputs(
             "kernel",
             "query key",
             "share of attention",
             "the positional kernel, one row for each query position; NaN where a "
             "key is not visible",
         ),
-        *each(
+        *outputs(
             "observed",
             "query key",
             "share of attention",
@@ -104,4 +102,4 @@ def _row(
     keys = view.layer(layer)["mean_keys"][kv_head(view, head), low : n + 1]
     queries = queries_at(statistics, layer, n)[head : head + 1]
     rule = view.header.rule(layer).of_heads(slice(head, head + 1))
-    return math.kernel_rows(queries, keys, rule, low)[0].mean(axis=0)
+    return formulas.kernel_rows(queries, keys, rule, low)[0].mean(axis=0)

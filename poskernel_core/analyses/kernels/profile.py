@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from poskernel_core.analyses.base import KEPT_QUERIES, Analysis, Params, Progress
-from poskernel_core.common.result import Result, each
+from poskernel_core.common.result import Result, outputs
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.common.views import StatisticsView, stacked
-
-__all__ = ["DiagonalProfile"]
 
 
 class DiagonalProfile(Analysis[Params]):
@@ -26,11 +24,11 @@ class DiagonalProfile(Analysis[Params]):
 
     name = "profile"
     title = "Diagonal profile of the mean attention"
-    spoken = "the mean attention by offset"
+    noun_phrase = "the mean attention by offset"
     error_counts = "windows"
     params = Params
     values = (
-        *each(
+        *outputs(
             "profile",
             "layer head offset",
             "share of attention",

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from poskernel_core.analyses.base import Progress, Statistics, Subject
+from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
 from poskernel_core.analyses.own_text.spec import (
-    MOST_PATTERN_CELLS,
+    MAX_PATTERN_CELLS,
     HeadOnText,
     HeadOnTextParams,
     OwnText,
@@ -24,20 +24,18 @@ from poskernel_core.common.views import StatisticsView
 from poskernel_core.forward.attention import AttentionCall, PatternBlock
 from poskernel_core.forward.observers import Batch, Observer
 
-__all__ = ["all_heads", "one_head", "row_shares"]
-
 LARGEST_SIDE = 128
 ROWS = 64
 SHARES = ("position_share", "content_share", "covariance_share")
 
 
 def all_heads(
-    subject: Subject, statistics: Statistics, params: OwnTextParams, progress: Progress
+    subject: ExperimentContext, statistics: Statistics, params: OwnTextParams, progress: Progress
 ) -> Result:
     """Run the text; see :class:`~poskernel_core.analyses.own_text.spec.OwnText`."""
     main, geometry = statistics["main"], subject.model.geometry
     length = subject.windows.shape[1]
-    most = math.isqrt(MOST_PATTERN_CELLS // (geometry.n_layers * geometry.n_heads))
+    most = math.isqrt(MAX_PATTERN_CELLS // (geometry.n_layers * geometry.n_heads))
     block = math.ceil(length / max(1, min(LARGEST_SIDE, most)))
     seen = _AllHeads(main, geometry.n_layers, geometry.n_heads, length, block, params.skip)
     progress(0, 1)
@@ -53,7 +51,7 @@ def all_heads(
 
 
 def one_head(
-    subject: Subject, statistics: Statistics, params: HeadOnTextParams, progress: Progress
+    subject: ExperimentContext, statistics: Statistics, params: HeadOnTextParams, progress: Progress
 ) -> Result:
     """Run the text up to a head: :class:`~poskernel_core.analyses.own_text.spec.HeadOnText`.
 
@@ -97,7 +95,7 @@ def _mean_keys_of(main: StatisticsView, length: int) -> dict[str, int]:
     return {"windows": header.windows, "context": header.context, "text_tokens": length}
 
 
-def _run(subject: Subject, seen: Observer, until: int) -> None:
+def _run(subject: ExperimentContext, seen: Observer, until: int) -> None:
     tokens = torch.from_numpy(np.ascontiguousarray(subject.windows[:1]))
     subject.model.run(tokens, observers=[seen], samples=range(1), until=until)
 

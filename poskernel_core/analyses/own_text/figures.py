@@ -11,7 +11,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from poskernel_core.common.heads import cell_name
+from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.plotting.by_axes import by_axes
 from poskernel_core.plotting.layout import legend_under_title, quoted, set_title, style, visible
@@ -25,7 +25,7 @@ BARS = 128  # more keys than these have lines: bars would be finer than pixels
 TICKS = 30
 PARTS = {"position": ("position a", BLUE), "content": ("content c", VERMILLION)}
 ROW_HEIGHT = 600
-PERCENTILE, LEAST_TOP = 99, 0.02
+PERCENTILE, MIN_TOP = 99, 0.02
 
 
 def token_text(token: str) -> str:
@@ -84,7 +84,7 @@ def packed_head(result: Result) -> dict[str, Any]:
 def _top(shares: np.ndarray) -> float:
     """Return the share that few are above, rounded up: attention to sinks would pale the rest."""
     most = float(np.percentile(shares, PERCENTILE)) if shares.size else 1.0
-    return min(1.0, max(LEAST_TOP, math.ceil(100 * most) / 100))
+    return min(1.0, max(MIN_TOP, math.ceil(100 * most) / 100))
 
 
 def all_heads_figure(result: Result) -> go.Figure:
@@ -199,9 +199,9 @@ def head_labels(result: Result) -> list[list[str]]:
     position, content = (result.values[f"{name}_share"] for name in ("position", "content"))
     return [
         [
-            f"{cell_name(i, j)}: no heads in this layer"
+            f"{head_name(i, j)}: no heads in this layer"
             if np.isnan(result.values["pattern"][i, j]).all()
-            else f"{cell_name(i, j)}: score variance explained by position "
+            else f"{head_name(i, j)}: score variance explained by position "
             f"{_share(position[i, j])}, by content {_share(content[i, j])}"
             for j in range(position.shape[1])
         ]

@@ -8,24 +8,13 @@ from pydantic import Field
 
 from poskernel_core.analyses.base import Experiment, SkipParams
 from poskernel_core.analyses.sources import TextParams, text_run
-from poskernel_core.common.result import each
+from poskernel_core.common.result import outputs
 from poskernel_core.common.specs import RunSpec
 
-__all__ = [
-    "MOST_CELLS",
-    "MOST_PATTERN_CELLS",
-    "HeadOnText",
-    "HeadOnTextParams",
-    "OwnText",
-    "OwnTextParams",
-    "kept_around",
-    "kept_queries",
-]
-
-MOST_PATTERN_CELLS = 2**21
+MAX_PATTERN_CELLS = 2**21
 """Cells of all heads' patterns together that are kept of one text, 8 MB."""
 
-MOST_CELLS = 2**22
+MAX_CELLS = 2**22
 """Pairs of query and key that are kept of one head on one text, 84 MB for all values."""
 
 
@@ -91,16 +80,16 @@ class OwnText(_OnText):
 
     name = "own-text"
     title = "All heads on one text"
-    spoken = "all heads on the text"
+    noun_phrase = "all heads on the text"
     params = OwnTextParams
     values = (
-        *each(
+        *outputs(
             "pattern",
             "layer head query key",
             "share of attention",
             "attention between tokens, or between blocks of tokens that begin at the coordinates",
         ),
-        *each(
+        *outputs(
             "position_share content_share covariance_share",
             "layer head",
             "share of variance",
@@ -134,29 +123,31 @@ class HeadOnText(_OnText):
 
     name = "own-text-head"
     title = "One head on one text"
-    spoken = "the head on the text"
+    noun_phrase = "the head on the text"
     params: type[OwnTextParams] = HeadOnTextParams
     values = (
-        *each("score", "query key", "nats", "$s(n,i)$; NaN where the query does not see the key"),
-        *each("position", "query key", "nats", "$a(n,i)$, its part by position"),
-        *each("content", "query key", "nats", "$c(n,i)$, its part by content"),
-        *each("pattern", "query key", "share of attention", "$A(n,i)$"),
-        *each("kernel", "query key", "share of attention", "$K(n,i)$; NaN on skipped keys"),
-        *each(
+        *outputs(
+            "score", "query key", "nats", "$s(n,i)$; NaN where the query does not see the key"
+        ),
+        *outputs("position", "query key", "nats", "$a(n,i)$, its part by position"),
+        *outputs("content", "query key", "nats", "$c(n,i)$, its part by content"),
+        *outputs("pattern", "query key", "share of attention", "$A(n,i)$"),
+        *outputs("kernel", "query key", "share of attention", "$K(n,i)$; NaN on skipped keys"),
+        *outputs(
             "position_share content_share covariance_share",
             "query",
             "share of variance",
             "shares of position, of content, and twice their covariance in a row's scores; they "
             "add up to 1",
         ),
-        *each(
+        *outputs(
             "attention_distance",
             "query",
             "total variation distance",
             "between the kernel and the attention to the same keys; 0: position decides, 1: they "
             "have nothing in common",
         ),
-        *each("skipped", "query", "share of attention", "attention to the skipped first keys"),
+        *outputs("skipped", "query", "share of attention", "attention to the skipped first keys"),
     )
     figure = "head_figure"
     runs = "one_head"
@@ -169,7 +160,7 @@ def kept_queries(length: int, around: int | None) -> range:
         length: of the text, in tokens.
         around: the query in the middle (default: the last).
     """
-    count = min(length, max(1, MOST_CELLS // length))
+    count = min(length, max(1, MAX_CELLS // length))
     middle = length - 1 if around is None else min(around, length - 1)
     first = min(max(middle - count // 2, 0), length - count)
     return range(first, first + count)

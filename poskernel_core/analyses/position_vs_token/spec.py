@@ -13,17 +13,9 @@ from poskernel_core.analyses.random_tokens.params import (
     first_samples,
     random_run,
 )
-from poskernel_core.common.result import each
+from poskernel_core.common.result import outputs
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.models.geometry import Geometry
-
-__all__ = [
-    "CONDITIONS",
-    "PositionVsToken",
-    "PositionVsTokenParams",
-    "PositionZero",
-    "PositionZeroParams",
-]
 
 CONDITIONS = ("both", "position only", "token only")
 """The three runs, in the order of the axis ``condition``."""
@@ -61,24 +53,24 @@ class PositionVsToken(Sampled[PositionVsTokenParams]):
 
     name = "position-vs-token"
     title = "Position against token"
-    spoken = "attention with positions only and with tokens only"
+    noun_phrase = "attention with positions only and with tokens only"
     params = PositionVsTokenParams
     values = (
-        *each(
+        *outputs(
             "pattern",
             "condition layer head query key",
             "share of attention",
             "mean attention",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "score",
             "condition layer head query key",
             "score (nats)",
             "mean score; NaN for keys that are not visible",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "profile",
             "condition layer head offset",
             "share of attention",
@@ -86,14 +78,14 @@ class PositionVsToken(Sampled[PositionVsTokenParams]):
             "key; NaN for the largest offset, which has no pair left",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "largest_offset",
             "condition layer head",
             "tokens",
             "the $k$ with the largest $P(k)$ up to half of the length, and that "
             "$P(k)$: a head that looks $k$ back",
         ),
-        *each(
+        *outputs(
             "largest_mass",
             "condition layer head",
             "share of attention",
@@ -101,7 +93,7 @@ class PositionVsToken(Sampled[PositionVsTokenParams]):
             "$P(k)$: a head that looks $k$ back",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "first_mass",
             "condition layer head",
             "share of attention",
@@ -110,12 +102,12 @@ class PositionVsToken(Sampled[PositionVsTokenParams]):
             has_error=True,
         ),
     )
-    texts = each("conditions", "condition", "name", "the three runs")
+    texts = outputs("conditions", "condition", "name", "the three runs")
     figure = "conditions_figure"
     precomputed = "experiments"
     runs = "parts:position_vs_token"
 
-    def fitting(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
+    def default_params(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
         """Return a length that the context holds, and fewer samples for a large model."""
         return {"length": min(24, geometry.n_ctx), "samples": first_samples(SAMPLES, geometry)}
 
@@ -152,24 +144,24 @@ class PositionZero(Sampled[PositionZeroParams]):
     name = "position-zero"
     uses = ("predictions",)
     title = "Induction from position 0"
-    spoken = "induction from position 0"
+    noun_phrase = "induction from position 0"
     params = PositionZeroParams
     values = (
-        *each(
+        *outputs(
             "probability",
             "case",
             "probability",
             "of ``[B]`` after the last ``[A]``",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "probability_other",
             "case",
             "probability",
             "mean over the random tokens of the sequence",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "last_row",
             "case layer head key",
             "share of attention",
@@ -178,7 +170,7 @@ class PositionZero(Sampled[PositionZeroParams]):
             "cases, and key 0 is NaN",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "candidate_attention",
             "case layer head",
             "share of attention",
@@ -186,13 +178,13 @@ class PositionZero(Sampled[PositionZeroParams]):
             has_error=True,
         ),
     )
-    texts = each("cases", "case", "name", "the three cases")
+    texts = outputs("cases", "case", "name", "the three cases")
     figure = "zero_figure"
     precomputed = "experiments"
     ignores = Sampled.ignores | {"start_token"}
     runs = "zero:position_zero"
 
-    def fitting(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
+    def default_params(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
         """Return a length that the context holds, and fewer samples for a large model."""
         return {"length": min(11, geometry.n_ctx), "samples": first_samples(SAMPLES, geometry)}
 

@@ -8,8 +8,6 @@ from numpy.lib.stride_tricks import as_strided
 from poskernel_core.common.attention import ScoreRule
 from poskernel_core.common.specs import BAND
 
-__all__ = ["contrasts", "position_profile", "without_bias"]
-
 ROWS = 64
 """Rows of queries that are multiplied at a time by the keys around them."""
 

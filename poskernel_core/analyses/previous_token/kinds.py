@@ -8,8 +8,6 @@ import numpy as np
 
 from poskernel_core.analyses.previous_token import formulas as bands
 
-__all__ = ["DIAGONALS", "MECHANISMS", "read_diagonal", "read_kind"]
-
 DIAGONALS = ("dark main diagonal", "bright first diagonal", "neither")
 MECHANISMS = (
     "negative self-attention",

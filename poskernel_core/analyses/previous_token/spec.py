@@ -16,11 +16,9 @@ from poskernel_core.analyses.previous_token.kinds import (
     read_diagonal,
     read_kind,
 )
-from poskernel_core.common.result import Result, each
+from poskernel_core.common.result import Result, outputs
 from poskernel_core.common.specs import BAND, RunSpec
 from poskernel_core.common.views import StatisticsView, stacked
-
-__all__ = ["PreviousToken", "PreviousTokenParams", "diagonals"]
 
 DOUBLED_TEXTS = 100
 PARTS = ("position_", "content_")
@@ -63,31 +61,31 @@ class PreviousToken(Analysis[PreviousTokenParams]):
 
     name = "previous-token"
     title = "Previous-token heads"
-    spoken = "the ranking of previous-token heads"
+    noun_phrase = "the ranking of previous-token heads"
     error_counts = "windows"
     params = PreviousTokenParams
     values = (
-        *each(
+        *outputs(
             "profile",
             "layer head offset",
             "share of attention",
             "the diagonals: mean attention $P(k)$ to the token $k$ places back",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "largest_offset second_offset",
             "layer head",
             "tokens",
             "the diagonals with the most and the second most attention",
         ),
-        *each(
+        *outputs(
             "largest_mass second_mass",
             "layer head",
             "share of attention",
             "their mean attention",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "ratio",
             "layer head",
             "second over largest",
@@ -95,11 +93,11 @@ class PreviousToken(Analysis[PreviousTokenParams]):
             "previous-token head if its largest offset is 1",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "share_previous", "", "share of heads", "share of all heads whose largest offset is 1"
         ),
-        *each("previous_mass", "layer head", "share of attention", "$P(1)$", has_error=True),
-        *each(
+        *outputs("previous_mass", "layer head", "share of attention", "$P(1)$", has_error=True),
+        *outputs(
             "score_profile",
             "layer head band",
             "score (nats)",
@@ -107,7 +105,7 @@ class PreviousToken(Analysis[PreviousTokenParams]):
             "parts by position and by content",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "position_profile content_profile",
             "layer head band",
             "score (nats)",
@@ -115,7 +113,7 @@ class PreviousToken(Analysis[PreviousTokenParams]):
             "whose content would count), and by content (the rest)",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "self_contrast previous_contrast",
             "layer head",
             "score (nats)",
@@ -123,7 +121,7 @@ class PreviousToken(Analysis[PreviousTokenParams]):
             "line through its neighbours at -1 and 2",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "position_advantage content_advantage",
             "layer head",
             "score (nats)",
@@ -131,7 +129,7 @@ class PreviousToken(Analysis[PreviousTokenParams]):
             "current token, by position alone and by content",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "repeated_mass unrepeated_mass",
             "layer head",
             "share of attention",
@@ -139,14 +137,14 @@ class PreviousToken(Analysis[PreviousTokenParams]):
             "(made copies and the text's own repeats), and where it differs",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "diagonal",
             "layer head",
             "diagonal",
             "dark (``self_contrast`` negative and the larger of the two), bright "
             "(``previous_contrast`` positive and the larger), or neither",
         ),
-        *each(
+        *outputs(
             "kind",
             "layer head",
             "kind",

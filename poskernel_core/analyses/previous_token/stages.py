@@ -12,11 +12,9 @@ from poskernel_core.analyses.kernels.kernel import kv_head
 from poskernel_core.analyses.sources import TextParams, text_run
 from poskernel_core.common.attention import only_visible
 from poskernel_core.common.heads import parse_cell
-from poskernel_core.common.result import Result, each
+from poskernel_core.common.result import Result, outputs
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.common.views import StatisticsView
-
-__all__ = ["Stages", "StagesParams"]
 
 
 class StagesParams(TextParams):
@@ -40,23 +38,23 @@ class Stages(Analysis[StagesParams]):
 
     name = "stages"
     title = "Three stages of attention"
-    spoken = "the three stages of attention"
+    noun_phrase = "the three stages of attention"
     params = StagesParams
     values = (
-        *each(
+        *outputs(
             "score",
             "query key",
             "nats",
             "the raw score of every pair of positions, future keys included",
         ),
-        *each(
+        *outputs(
             "masked_score",
             "query key",
             "nats",
             "the same, NaN where the query may not look (later keys, and those "
             "before a sliding window)",
         ),
-        *each("pattern", "query key", "share of attention", "the softmax of its rows"),
+        *outputs("pattern", "query key", "share of attention", "the softmax of its rows"),
     )
     figure = "stages_figure"
     ignores = KEPT_QUERIES | OWN_PASS | {"corpus", "windows", "seed"}

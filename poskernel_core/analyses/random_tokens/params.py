@@ -12,19 +12,6 @@ from poskernel_core.common.specs import CorpusSpec, RunSpec
 from poskernel_core.data.made import RANDOM
 from poskernel_core.models.geometry import Geometry
 
-__all__ = [
-    "CLEAR_SAMPLES",
-    "RANDOM_TOKENS",
-    "SAMPLES",
-    "SAMPLE_COUNTS",
-    "Ablations",
-    "NormAblations",
-    "SampleParams",
-    "Sampled",
-    "first_samples",
-    "random_run",
-]
-
 RANDOM_TOKENS = 48
 """Length at which attention to random tokens is shown first."""
 SAMPLES: Final = 500

@@ -14,11 +14,9 @@ from poskernel_core.analyses.random_tokens.params import (
     first_samples,
     random_run,
 )
-from poskernel_core.common.result import each
+from poskernel_core.common.result import outputs
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.models.geometry import Geometry
-
-__all__ = ["RandomAttention", "RandomAttentionParams"]
 
 
 class RandomAttentionParams(NormAblations):
@@ -53,37 +51,37 @@ class RandomAttention(Sampled[RandomAttentionParams]):
 
     name = "random-attention"
     title = "Attention to random tokens"
-    spoken = "attention to random tokens"
+    noun_phrase = "attention to random tokens"
     params = RandomAttentionParams
     values = (
-        *each(
+        *outputs(
             "pattern",
             "layer head query key",
             "share of attention",
             "mean attention",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "slope",
             "layer head query",
             "share of attention per token",
             "least-squares slope of a row over its keys; above zero where recent tokens get more",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "rank_correlation",
             "layer head query",
             "correlation",
             "Spearman's, of the mean row with the key's position",
         ),
-        *each(
+        *outputs(
             "p_value",
             "layer head query",
             "probability",
             "of the rank correlation (not of the slope), two-sided, as if keys were independent; "
             "NaN for fewer than 10 keys",
         ),
-        *each(
+        *outputs(
             "norm",
             "head_of_layer_0 pos",
             "length of z",
@@ -92,7 +90,7 @@ class RandomAttention(Sampled[RandomAttentionParams]):
             "are equal)",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "norm_exponent",
             "head_of_layer_0",
             "exponent",
@@ -100,13 +98,13 @@ class RandomAttention(Sampled[RandomAttentionParams]):
             "against the logarithm of the number of visible tokens",
             has_error=True,
         ),
-        *each("visible_keys", "pos", "tokens", "number of tokens that a position sees"),
+        *outputs("visible_keys", "pos", "tokens", "number of tokens that a position sees"),
     )
     figure = "random_figure"
     precomputed = "experiments"
     runs = "random_rows:random_attention"
 
-    def fitting(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
+    def default_params(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
         """Return a length that fits, and samples for a clear trend, fewer for a large model."""
         samples = first_samples(CLEAR_SAMPLES, geometry)
         return {"samples": samples, "length": min(RANDOM_TOKENS, geometry.n_ctx)}

@@ -9,10 +9,8 @@ from pydantic import Field
 from poskernel_core.analyses.base import OWN_WINDOWS, Experiment
 from poskernel_core.analyses.rotary.formulas import BANDS
 from poskernel_core.analyses.rotary.pairs import Wavelengths
-from poskernel_core.common.result import each
+from poskernel_core.common.result import outputs
 from poskernel_core.common.specs import RunSpec
-
-__all__ = ["CHANGES", "TREATMENTS", "ChangedBands", "ChangedBandsParams"]
 
 TREATMENTS = ("frozen", "removed")
 CHANGES = ("clean", *(f"{band} {treatment}" for treatment in TREATMENTS for band in BANDS))
@@ -51,33 +49,33 @@ class ChangedBands(Experiment[ChangedBandsParams]):
     uses = ("predictions",)
     scheme = "rotary"
     title = "Bands changed in the model"
-    spoken = "the effects of changed bands"
+    noun_phrase = "the effects of changed bands"
     error_counts = "windows"
     params = ChangedBandsParams
     values = (
-        *each("loss", "change", "nats", "mean loss of the next token", has_error=True),
-        *each(
+        *outputs("loss", "change", "nats", "mean loss of the next token", has_error=True),
+        *outputs(
             "loss_change",
             "change",
             "nats",
             "the loss against the clean run, paired over windows",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "previous_mass",
             "change layer head",
             "share of attention",
             "mean attention to the predecessor",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "previous_mass_change",
             "change layer head",
             "share of attention",
             "the same against the clean run, paired over windows",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "profile",
             "change offset",
             "share of attention",
@@ -85,7 +83,7 @@ class ChangedBands(Experiment[ChangedBandsParams]):
             "token's row and column left out",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "pattern_distance",
             "change",
             "TV distance, 0 to 1",

@@ -8,7 +8,7 @@ from poskernel_core.common.rounding import as_printed
 from poskernel_core.plotting.layout import LINE, number, set_title, style
 from poskernel_core.plotting.palette import BLUE, VERMILLION, fade
 
-MOST_CLOCKS = 6
+MAX_CLOCKS = 6
 CLOCK_OFFSETS = (0, 1, 2, 4, 8, 16, 64)
 RADIUS = 0.43
 """Of a clock, in units of the way from one clock to the next."""
@@ -23,7 +23,7 @@ def clocks_figure(head: Result, kernel: Result) -> go.Figure:
     positional logit, in units of its amplitude; below stands that logit, of all pairs together.
     """
     swing = np.nan_to_num(head.values["swing"])
-    chosen = np.argsort(-swing, kind="stable")[:MOST_CLOCKS]
+    chosen = np.argsort(-swing, kind="stable")[:MAX_CLOCKS]
     chosen = chosen[swing[chosen] > 0]
     chosen = chosen[np.argsort(head.values["wavelength"][chosen], kind="stable")]
     logit = kernel.values["positional_logit"]

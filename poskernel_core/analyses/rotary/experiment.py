@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 from jaxtyping import Float
 
-from poskernel_core.analyses.base import Progress, Subject
+from poskernel_core.analyses.base import ExperimentContext, Progress
 from poskernel_core.analyses.rotary.bands import TREATMENTS, ChangedBands, ChangedBandsParams
 from poskernel_core.common.heads import parse_cell
 from poskernel_core.common.result import Result
@@ -20,11 +20,9 @@ from poskernel_core.forward.interventions import ChangedBand
 from poskernel_core.forward.readout import Measured, measure
 from poskernel_core.statistics.moments import means_of
 
-__all__ = ["change_bands", "edits_of"]
-
 
 def change_bands(
-    subject: Subject,
+    subject: ExperimentContext,
     statistics: Mapping[str, StatisticsView],
     params: ChangedBandsParams,
     progress: Progress,
@@ -55,7 +53,7 @@ def change_bands(
     return _result(subject, params, rows)
 
 
-def edits_of(subject: Subject, params: ChangedBandsParams) -> list[Edit]:
+def edits_of(subject: ExperimentContext, params: ChangedBandsParams) -> list[Edit]:
     """Return the edits of all runs, the clean one's first.
 
     Raises:
@@ -97,7 +95,7 @@ def _profile(pattern: Float[np.ndarray, "query key"], context: int) -> Float[np.
 
 
 def _result(
-    subject: Subject, params: ChangedBandsParams, rows: list[list[dict[str, np.ndarray]]]
+    subject: ExperimentContext, params: ChangedBandsParams, rows: list[list[dict[str, np.ndarray]]]
 ) -> Result:
     """Return means over windows with their errors."""
     names = rows[0][0]

@@ -16,22 +16,6 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Bool, Complex, Float
 
-__all__ = [
-    "BANDS",
-    "ONE",
-    "POWER",
-    "SIZE",
-    "TWO",
-    "bands_of",
-    "complex_pairs",
-    "equivariant_kernel",
-    "mean_share",
-    "positional_logit",
-    "products",
-    "swings",
-    "wavelengths",
-]
-
 BANDS = ("short", "middle", "long")
 ONE, TWO, POWER, SIZE = range(4)
 """What the last axis of the gathered pairs holds."""

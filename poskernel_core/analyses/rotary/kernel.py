@@ -15,7 +15,7 @@ from poskernel_core.analyses.kernels.formulas import (
     total_variation,
 )
 from poskernel_core.analyses.kernels.kernel import observed_row
-from poskernel_core.analyses.rotary import formulas as math
+from poskernel_core.analyses.rotary import formulas
 from poskernel_core.analyses.rotary.pairs import (
     BandParams,
     LayerPairs,
@@ -24,10 +24,8 @@ from poskernel_core.analyses.rotary.pairs import (
     rotary_run,
 )
 from poskernel_core.analyses.sources import check_query, queries_at
-from poskernel_core.common.result import Result, each
+from poskernel_core.common.result import Result, outputs
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
-
-__all__ = ["EquivariantKernel", "EquivariantParams"]
 
 LOGITS = ("positional_logit", "band_logit")
 PER_HEAD = (
@@ -70,40 +68,40 @@ class EquivariantKernel(Analysis[EquivariantParams]):
 
     name = "equivariant-kernel"
     title = "Equivariant kernel"
-    spoken = "the equivariant kernels"
+    noun_phrase = "the equivariant kernels"
     error_counts = "windows"
     scheme = "rotary"
     params = EquivariantParams
     values = (
-        *each(
+        *outputs(
             "positional_logit",
             "layer head offset",
             "nats",
             "$S(D)$, minus its mean; NaN where an offset is not visible",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "band_logit",
             "layer head band offset",
             "nats",
             "the part of $S(D)$ that a band of wavelengths makes, minus its mean",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "equivariant_kernel",
             "layer head offset",
             "share of attention",
             "softmax of $S(D)$; offsets that are not visible hold 0",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "without_band",
             "layer head band offset",
             "share of attention",
             "the same without a band of wavelengths",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "mean_key_kernel observed",
             "layer head offset",
             "share of attention",
@@ -111,36 +109,36 @@ class EquivariantKernel(Analysis[EquivariantParams]):
             "both by offset",
             has_error=True,
         ),
-        *each("etc", "layer head", "tokens", "effective token count (ETC)", has_error=True),
-        *each(
+        *outputs("etc", "layer head", "tokens", "effective token count (ETC)", has_error=True),
+        *outputs(
             "band_etc",
             "layer head band",
             "tokens",
             "ETC of the kernel without a band",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "band_distance",
             "layer head band",
             "TV distance, 0 to 1",
             "total variation between the kernel without a band and the whole one",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "kernel_distance",
             "layer head",
             "TV distance, 0 to 1",
             "TV of the equivariant kernel to the positional kernel",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "equivariant_attention_distance",
             "layer head",
             "TV distance, 0 to 1",
             "TV of the equivariant kernel to the observed attention",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "attention_distance",
             "layer head",
             "TV distance, 0 to 1",
@@ -182,7 +180,7 @@ def _layer(statistics: Statistics, layer: int, params: EquivariantParams) -> dic
     low = rule.first_visible(n, params.skip)
     offset = np.arange(n - low + 1, dtype=float)
     pairs = pairs_of(statistics["rotary"], layer, params.skip)
-    bands = params.bands(math.wavelengths(pairs.speed), header.context)
+    bands = params.bands(formulas.wavelengths(pairs.speed), header.context)
     keys = view.layer(layer)["mean_keys"][:, low : n + 1]
     mean_key = mean_kernels(queries_at(statistics, layer, n), keys, rule, low, 0)[0][:, ::-1]
     observed = observed_row(statistics, layer, n, low)
@@ -207,12 +205,14 @@ def _kernels(
 ) -> dict[str, np.ndarray]:
     """Return logits, kernels and distances over the visible offsets."""
     product = pairs.products
-    parts = [math.positional_logit(product[..., band], pairs.speed[band], offset) for band in bands]
+    parts = [
+        formulas.positional_logit(product[..., band], pairs.speed[band], offset) for band in bands
+    ]
     by_band = np.stack(parts, axis=-2)
     by_band -= by_band.mean(axis=-1, keepdims=True)
     logit = by_band.sum(axis=-2)
-    whole = math.equivariant_kernel(logit)
-    without = math.equivariant_kernel(logit[..., None, :] - by_band)
+    whole = formulas.equivariant_kernel(logit)
+    without = formulas.equivariant_kernel(logit[..., None, :] - by_band)
     return {
         "positional_logit": logit,
         "band_logit": by_band,

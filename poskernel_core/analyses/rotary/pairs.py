@@ -9,13 +9,11 @@ from jaxtyping import Bool, Complex, Float
 from pydantic import Field
 
 from poskernel_core.analyses.base import Params, SkipParams
-from poskernel_core.analyses.rotary import formulas as math
+from poskernel_core.analyses.rotary import formulas
 from poskernel_core.common.attention import repeat_kv
 from poskernel_core.common.errors import BadRequest, NotInModel
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.common.views import StatisticsView
-
-__all__ = ["BandParams", "LayerPairs", "Wavelengths", "pairs_of", "require_rotations", "rotary_run"]
 
 SHORT = 16.0
 
@@ -55,7 +53,7 @@ class Wavelengths(Params):
         Raises:
             BadRequest: the middle band ends before it begins.
         """
-        return math.bands_of(wavelength, self.short, self.longest(context))
+        return formulas.bands_of(wavelength, self.short, self.longest(context))
 
 
 class BandParams(SkipParams, Wavelengths):
@@ -96,8 +94,8 @@ class LayerPairs:
     @property
     def products(self) -> Complex[np.ndarray, "head pair"]:
         """``scale f_r^2 U_r conj(V_r)``."""
-        both = math.complex_pairs(self.queries), math.complex_pairs(self.keys)
-        return math.products(*both, self.factor, self.scale)
+        both = formulas.complex_pairs(self.queries), formulas.complex_pairs(self.keys)
+        return formulas.products(*both, self.factor, self.scale)
 
 
 def require_rotations(view: StatisticsView) -> None:

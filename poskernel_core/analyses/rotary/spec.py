@@ -14,7 +14,7 @@ from poskernel_core.analyses.base import (
     Progress,
     Statistics,
 )
-from poskernel_core.analyses.rotary import formulas as math
+from poskernel_core.analyses.rotary import formulas
 from poskernel_core.analyses.rotary.pairs import (
     BandParams,
     LayerPairs,
@@ -22,10 +22,8 @@ from poskernel_core.analyses.rotary.pairs import (
     require_rotations,
     rotary_run,
 )
-from poskernel_core.common.result import Result, each
+from poskernel_core.common.result import Result, outputs
 from poskernel_core.common.specs import RunSpec
-
-__all__ = ["RotarySpectrum", "SpectrumParams"]
 
 
 class SpectrumParams(BandParams):
@@ -59,41 +57,43 @@ class RotarySpectrum(Analysis[SpectrumParams]):
 
     name = "rotary-spectrum"
     title = "Rotary spectrum"
-    spoken = "the rotary spectrum"
+    noun_phrase = "the rotary spectrum"
     error_counts = "windows"
     scheme = "rotary"
     params = SpectrumParams
     values = (
-        *each(
+        *outputs(
             "wavelength",
             "layer pair",
             "tokens",
             "tokens in which a pair turns once; NaN for pairs that are not turned",
         ),
-        *each("amplitude", "layer head pair", "nats", "$A_r$, scale included", has_error=True),
-        *each("phase", "layer head pair", "radians", r"$\varphi_r$, from -π to π", has_error=True),
-        *each(
+        *outputs("amplitude", "layer head pair", "nats", "$A_r$, scale included", has_error=True),
+        *outputs(
+            "phase", "layer head pair", "radians", r"$\varphi_r$, from -π to π", has_error=True
+        ),
+        *outputs(
             "swing",
             "layer head pair",
             "nats",
             "standard deviation of the pair's term over the offsets of the context",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "usage",
             "layer head pair",
             "share of usage",
             "length of queries times length of keys, as a share over the pairs",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "query_share key_share",
             "layer head pair",
             "mean share, 0 to 1",
             "squared mean over mean square of each pair",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "mean_share_queries mean_share_keys",
             "layer head",
             "mean share, 0 to 1",
@@ -101,13 +101,13 @@ class RotarySpectrum(Analysis[SpectrumParams]):
             "that position alone decides",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "dominant_wavelength",
             "layer head",
             "tokens",
             "wavelength of the pair with the largest ``swing``",
         ),
-        *each(
+        *outputs(
             "short_weight middle_weight long_weight",
             "layer head",
             "share of swing",
@@ -179,7 +179,7 @@ class RotarySpectrum(Analysis[SpectrumParams]):
         found = []
         for layer in layers:
             pairs = pairs_of(view, layer, params.skip)
-            bands = params.bands(math.wavelengths(pairs.speed), context)
+            bands = params.bands(formulas.wavelengths(pairs.speed), context)
             found.append(_spectrum(pairs, bands, np.arange(context - params.skip, dtype=float)))
             progress(layer + 1, len(layers))
         return self.result(params, {n: np.stack([one[n] for one in found]) for n in found[0]})
@@ -189,8 +189,8 @@ def _spectrum(pairs: LayerPairs, bands: np.ndarray, offset: np.ndarray) -> dict[
     """Return what the mean pairs of one layer give, ``[head, pair]`` or ``[head]``."""
     product, queries, keys = pairs.products, pairs.queries, pairs.keys
     turned = np.isfinite(pairs.speed)
-    swing = math.swings(product, pairs.speed, offset)
-    used = queries[..., math.SIZE].astype(np.float64) * keys[..., math.SIZE]
+    swing = formulas.swings(product, pairs.speed, offset)
+    used = queries[..., formulas.SIZE].astype(np.float64) * keys[..., formulas.SIZE]
     per_pair = {
         "amplitude": np.abs(product),
         "phase": np.angle(product),
@@ -200,11 +200,11 @@ def _spectrum(pairs: LayerPairs, bands: np.ndarray, offset: np.ndarray) -> dict[
         "key_share": _pair_share(keys),
     }
     values = {name: np.where(turned, array, np.nan) for name, array in per_pair.items()}
-    values["mean_share_queries"] = math.mean_share(queries[..., turned, :])
-    values["mean_share_keys"] = math.mean_share(keys[..., turned, :])
-    for name, band in zip(math.BANDS, bands, strict=True):
+    values["mean_share_queries"] = formulas.mean_share(queries[..., turned, :])
+    values["mean_share_keys"] = formulas.mean_share(keys[..., turned, :])
+    for name, band in zip(formulas.BANDS, bands, strict=True):
         values[f"{name}_weight"] = _share(swing[..., band].sum(axis=-1), swing.sum(axis=-1))
-    wavelength, swing = math.wavelengths(pairs.speed), values["swing"]
+    wavelength, swing = formulas.wavelengths(pairs.speed), values["swing"]
     largest = np.nan_to_num(swing, nan=-1).argmax(axis=-1)
     there = np.isfinite(swing).any(axis=-1)
     values["dominant_wavelength"] = np.where(there, wavelength[largest], np.nan)
@@ -212,7 +212,7 @@ def _spectrum(pairs: LayerPairs, bands: np.ndarray, offset: np.ndarray) -> dict[
 
 
 def _pair_share(pairs: np.ndarray) -> np.ndarray:
-    return _share(np.abs(math.complex_pairs(pairs)) ** 2, pairs[..., math.POWER])
+    return _share(np.abs(formulas.complex_pairs(pairs)) ** 2, pairs[..., formulas.POWER])
 
 
 def _share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from poskernel_core.analyses.base import Progress, Statistics, Subject
+from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
 from poskernel_core.analyses.score_shares.spec import ScoreShares, ShareParams
 from poskernel_core.common.attention import repeat_kv
 from poskernel_core.common.differences import each_group
@@ -15,8 +15,6 @@ from poskernel_core.common.views import StatisticsView
 from poskernel_core.forward.attention import AttentionCall
 from poskernel_core.forward.observers import Batch, Observer
 from poskernel_core.statistics.moments import Numbers
-
-__all__ = ["score_shares", "shares", "weights"]
 
 CELLS = 2**22
 """Scores of one layer that are split at a time."""
@@ -103,7 +101,7 @@ def shares(position: np.ndarray, common: np.ndarray, score: np.ndarray) -> Numbe
 
 
 def score_shares(
-    subject: Subject, statistics: Statistics, params: ShareParams, progress: Progress
+    subject: ExperimentContext, statistics: Statistics, params: ShareParams, progress: Progress
 ) -> Result:
     """Run the texts; see :class:`~poskernel_core.analyses.score_shares.spec.ScoreShares`."""
     main, geometry = statistics["main"], subject.model.geometry

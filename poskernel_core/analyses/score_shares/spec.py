@@ -7,10 +7,8 @@ from collections.abc import Mapping
 from pydantic import Field
 
 from poskernel_core.analyses.base import Experiment, HeadMeasure, SkipParams
-from poskernel_core.common.result import each
+from poskernel_core.common.result import outputs
 from poskernel_core.common.specs import RunSpec
-
-__all__ = ["ScoreShares", "ShareParams"]
 
 
 class ShareParams(SkipParams):
@@ -49,11 +47,11 @@ class ScoreShares(Experiment[ShareParams]):
 
     name = "score-variance"
     title = "Score variance explained by position"
-    spoken = "score variance explained by position"
+    noun_phrase = "score variance explained by position"
     error_counts = "windows"
     params = ShareParams
     values = (
-        *each(
+        *outputs(
             "position_share content_share covariance_share",
             "layer head query",
             "share of variance",

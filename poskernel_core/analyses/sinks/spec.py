@@ -15,11 +15,9 @@ from poskernel_core.analyses.base import (
     Progress,
     Statistics,
 )
-from poskernel_core.common.result import Result, each
+from poskernel_core.common.result import Result, outputs
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.common.views import stacked
-
-__all__ = ["AttentionSinks", "SinkParams"]
 
 
 class SinkParams(Params):
@@ -49,32 +47,32 @@ class AttentionSinks(Analysis[SinkParams]):
 
     name = "sinks"
     title = "Attention sinks"
-    spoken = "the attention sinks"
+    noun_phrase = "the attention sinks"
     error_counts = "windows"
     params = SinkParams
     values = (
-        *each(
+        *outputs(
             "alpha",
             "layer head key",
             "share of attention",
             "mean attention to each of the first keys",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "sink",
             "layer head",
             "share of attention",
             "mean attention to the first key",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "learned_sink",
             "layer head",
             "share of attention",
             "mass on a learned sink, where the model has them",
             has_error=True,
         ),
-        *each("sink_rate", "", "share of heads", "share of heads that have a sink"),
+        *outputs("sink_rate", "", "share of heads", "share of heads that have a sink"),
     )
     measures = (
         HeadMeasure(

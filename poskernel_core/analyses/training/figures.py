@@ -7,7 +7,7 @@ import numpy as np
 import plotly.graph_objects as go
 from jaxtyping import Float
 
-from poskernel_core.common.heads import cell_name, parse_cell
+from poskernel_core.common.heads import head_name, parse_cell
 from poskernel_core.common.result import Result
 from poskernel_core.plotting.curves import Look, add_curve, look
 from poskernel_core.plotting.layout import (
@@ -22,7 +22,7 @@ from poskernel_core.plotting.layout import (
 from poskernel_core.plotting.maps import Colours, probability_colours
 from poskernel_core.plotting.palette import CATEGORICAL, DIVERGING, KIND_LOOKS, SCALE, VERMILLION
 
-MOST_CURVES = 6
+MAX_CURVES = 6
 STEPS, TOKENS = "steps", "tokens"
 
 
@@ -72,16 +72,16 @@ def over_training_figure(result: Result) -> go.Figure:
     if "measure" in result.labels and "count" in result.values:
         return count_figure(result)
     if result.axes["measure"] == ("step",):
-        return curves_figure(result, [cell_name(result.chosen["layer"], result.chosen["head"])])
+        return curves_figure(result, [head_name(result.chosen["layer"], result.chosen["head"])])
     return curves_figure(result, most_changed(result))
 
 
-def most_changed(result: Result, most: int = MOST_CURVES) -> list[str]:
+def most_changed(result: Result, most: int = MAX_CURVES) -> list[str]:
     """The heads whose measure changed the most from the first checkpoint to the last."""
     change = np.abs(result.values["change"])
     order = np.argsort(np.where(np.isnan(change), np.inf, -change), axis=None, kind="stable")
     places = np.unravel_index(order[:most], change.shape)
-    return [cell_name(int(layer), int(head)) for layer, head in zip(*places, strict=True)]
+    return [head_name(int(layer), int(head)) for layer, head in zip(*places, strict=True)]
 
 
 def curves_figure(result: Result, heads: Sequence[str], over: str = STEPS) -> go.Figure:
@@ -244,7 +244,7 @@ def _told(result: Result, place: int, layer: int, head: int) -> str:
     else:
         error = result.errors.get("measure")
         text = f"{value:.3g}" + (f" ± {error[place, layer, head]:.2g}" if error is not None else "")
-    return f"<b>{cell_name(layer, head)}</b> at step {step:,}<br>{text}"
+    return f"<b>{head_name(layer, head)}</b> at step {step:,}<br>{text}"
 
 
 def _coloured(
@@ -311,5 +311,5 @@ def induction_and_sink_figure(scores: Result, sinks: Result, over: str = STEPS) 
     axis.apply(figure)
     figure.update_yaxes(range=[0, 1.02])
     figure.update_xaxes(linecolor=LINE)
-    cell = cell_name(scores.chosen["layer"], scores.chosen["head"])
+    cell = head_name(scores.chosen["layer"], scores.chosen["head"])
     return set_title(legend_under_title(figure), f"Induction and sink of {cell} over training")

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-__all__ = ["Emergence", "emergence", "label_counts"]
-
 
 @dataclass(frozen=True)
 class Emergence:

@@ -15,22 +15,14 @@ from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKerne
 from poskernel_core.analyses.measures import asked_with, measure_called, one_a_head
 from poskernel_core.analyses.training.formulas import emergence, label_counts
 from poskernel_core.common.heads import parse_cell
-from poskernel_core.common.result import Result, each, errors_together
+from poskernel_core.common.result import Result, errors_together, outputs
 from poskernel_core.common.specs import DEFAULT_QUERY, ModelSpec, RunSpec, digest
 from poskernel_core.models import catalog
 from poskernel_core.models.checkpoints import Checkpoint
 from poskernel_core.models.geometry import Geometry
 from poskernel_core.models.training import TrainingRun, first_of_equals, required_run, spec_of
 
-__all__ = [
-    "CheckpointParams",
-    "KernelOverTraining",
-    "KernelOverTrainingParams",
-    "OverTraining",
-    "OverTrainingParams",
-]
-
-LONGEST_LIST = 20_000
+MAX_LIST = 20_000
 
 
 class CheckpointParams(SkipParams):
@@ -39,7 +31,7 @@ class CheckpointParams(SkipParams):
     query: int = Field(DEFAULT_QUERY, ge=0, description="query position n")
     checkpoints: str = Field(
         "",
-        max_length=LONGEST_LIST,
+        max_length=MAX_LIST,
         description="checkpoints between commas, or log: those nearest to powers of two; nothing: "
         "all",
     )
@@ -96,17 +88,17 @@ class OverTraining(OfCheckpoints[OverTrainingParams]):
 
     name = "over-training"
     title = "A measure over training"
-    spoken = "a measure of every head over training"
+    noun_phrase = "a measure of every head over training"
     params = OverTrainingParams
     values = (
-        *each(
+        *outputs(
             "measure",
             "step layer head",
             "that of the measure",
             "the chosen measure at each checkpoint",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "change",
             "layer head",
             "that of the measure",
@@ -114,27 +106,27 @@ class OverTraining(OfCheckpoints[OverTrainingParams]):
             "independent values; NaN where the measure is a kind",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "emergence",
             "layer head",
             "steps",
             "step from which the measure stays above half of its final value; NaN where it fell, "
             "or ends at 0",
         ),
-        *each(
+        *outputs(
             "emergence_earliest emergence_latest",
             "layer head",
             "steps",
             "the checkpoints around it: between them it could lie anywhere",
         ),
-        *each(
+        *outputs(
             "count",
             "step label",
             "heads",
             "heads of each kind, in the order of its labels; empty where the measure is no kind",
         ),
-        *each("tokens", "step", "tokens", "tokens read before each checkpoint; NaN: not known"),
-        *each(
+        *outputs("tokens", "step", "tokens", "tokens read before each checkpoint; NaN: not known"),
+        *outputs(
             "equal_to",
             "step",
             "steps",
@@ -214,25 +206,25 @@ class KernelOverTraining(OfCheckpoints[KernelOverTrainingParams]):
 
     name = "kernel-over-training"
     title = "A kernel over training"
-    spoken = "a head's kernel over training"
+    noun_phrase = "a head's kernel over training"
     params = KernelOverTrainingParams
     values = (
-        *each(
+        *outputs(
             "kernel",
             "step key",
             "share of attention",
             "the head's kernel at each checkpoint",
             has_error=True,
         ),
-        *each(
+        *outputs(
             "observed",
             "step key",
             "share of attention",
             "mean attention observed, ``skip`` applied and renormalised",
         ),
-        *each("etc", "step", "tokens", "effective token count of the kernel", has_error=True),
-        *each("tokens", "step", "tokens", "tokens read before each checkpoint; NaN: not known"),
-        *each(
+        *outputs("etc", "step", "tokens", "effective token count of the kernel", has_error=True),
+        *outputs("tokens", "step", "tokens", "tokens read before each checkpoint; NaN: not known"),
+        *outputs(
             "equal_to",
             "step",
             "steps",

@@ -218,7 +218,7 @@ def test_too_long(paths, monkeypatch, start, need):
 
     assert "\n" not in str(caught.value)
     Additivity().canonical(run := run.model_copy(update={"context": need}), params)
-    monkeypatch.setattr("poskernel_core.analyses.additivity.spec.MOST_KEYS", 11)
+    monkeypatch.setattr("poskernel_core.analyses.additivity.spec.MAX_KEYS", 11)
     with pytest.raises(BadRequest, match="ask for 11 or fewer in all"):
         Additivity().canonical(run, Additivity.params(passage_length=3, shifts=4))
 

@@ -60,7 +60,7 @@ def test_components(seed, count, most):
     generator = np.random.default_rng(seed)
     table = generator.laplace(size=(199, 4)) @ generator.normal(size=(4, 11)) + 3
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(latents, "MOST_TOKENS", most)
+        patch.setattr(latents, "MAX_TOKENS", most)
         patch.setattr(latents, "ROWS", most // 2)
         patch.setattr(latents, "rotation", independent.found_here)
         values, directions = latents.components(table, count, seed)

@@ -19,7 +19,7 @@ from poskernel_core.analyses.comparison.figures import (
     kernels_figure,
 )
 from poskernel_core.analyses.comparison.pins import (
-    MOST_PINS,
+    MAX_PINS,
     Pin,
     nearest_position,
     pinned_run,
@@ -93,7 +93,7 @@ def test_a_bad_pin_is_one_sentence(text):
 
 
 def test_too_many_pins():
-    with pytest.raises(BadRequest, match=f"up to {MOST_PINS} heads to compare, got 9"):
+    with pytest.raises(BadRequest, match=f"up to {MAX_PINS} heads to compare, got 9"):
         read_pins(",".join(f"L0H{head}" for head in range(9)))
 
 

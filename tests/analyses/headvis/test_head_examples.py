@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import poskernel_core as pk
-from poskernel_core.analyses.base import Subject
+from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.analyses.headvis.experiment import TOP, Kept, Largest, head_examples
 from poskernel_core.analyses.headvis.spec import HeadExamplesParams
 from poskernel_core.analyses.headvis.tree import folder_of, tree
@@ -26,7 +26,9 @@ TEXTS, CONTEXT = 23, 19
 def examples(path, ids, batch=None, **params):
     model = pk.load(str(path), device="cpu")
     words = {number: f"w{number}" for number in range(1000)}
-    subject = Subject(model, ids, [], lambda some: [words[n] for n in some], False, batch=batch)
+    subject = ExperimentContext(
+        model, ids, [], lambda some: [words[n] for n in some], False, batch=batch
+    )
     return head_examples(subject, {}, HeadExamplesParams(**params), lambda done, total: None)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import poskernel_core as pk
-from poskernel_core.analyses.helix import formulas as maths
+from poskernel_core.analyses.helix import formulas
 from poskernel_core.analyses.helix.formulas import repeated_run
 from poskernel_core.analyses.helix.spec import Helix, HelixParams
 from poskernel_core.common.errors import BadRequest
@@ -36,12 +36,12 @@ def test_repeated_run():
         for name, windows, start, destination in (("a", 3, True, " the"), ("b", 7, False, None))
     )
 
-    assert maths.repeated_run(one, 5) == maths.repeated_run(other, 5)
-    assert Helix().canonical(one, HelixParams(tokens=5)) == maths.repeated_run(other, 5)
-    assert maths.repeated_run(one, 5) != maths.repeated_run(one, 6)
+    assert formulas.repeated_run(one, 5) == formulas.repeated_run(other, 5)
+    assert Helix().canonical(one, HelixParams(tokens=5)) == formulas.repeated_run(other, 5)
+    assert formulas.repeated_run(one, 5) != formulas.repeated_run(one, 6)
     assert (5, False) == (
-        maths.repeated_run(one, 5).windows,
-        maths.repeated_run(one, 5).start_token,
+        formulas.repeated_run(one, 5).windows,
+        formulas.repeated_run(one, 5).start_token,
     )
     texts = [Helix().canonical(run, HelixParams(prompts="texts")) for run in (one, other)]
     assert ["a", "b"] == [run.corpus.name for run in texts]

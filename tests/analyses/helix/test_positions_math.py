@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from poskernel_core.analyses.helix import formulas as maths
+from poskernel_core.analyses.helix import formulas
 from poskernel_core.analyses.previous_token import formulas as bands
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.specs import BAND
@@ -48,7 +48,7 @@ def same_up_to_sign(found, expected):
 def test_pca_by_hand():
     """Variances 8 and 2 along axes turned by 45 degrees; a third component has nothing left."""
     rows = np.array([[2.0, 2.0, 0.0], [-2.0, -2.0, 0.0], [1.0, -1.0, 0.0], [-1.0, 1.0, 0.0]])
-    components, shares = maths.principal(rows, 3)
+    components, shares = formulas.principal(rows, 3)
     np.testing.assert_allclose(shares, [0.8, 0.2, 0.0], atol=1e-12)
     same_up_to_sign(components, np.array([[1, 1, 0], [1, -1, 0], [0, 0, 2**0.5]]) / 2**0.5)
 
@@ -56,17 +56,17 @@ def test_pca_by_hand():
 @few
 @given(SEEDS, st.sampled_from([(POS, MODEL), (MODEL, POS), (5, 3)]))
 def test_pca(seed, shape):
-    rows = maths.centred(draw(seed, *shape))
+    rows = formulas.centred(draw(seed, *shape))
     np.testing.assert_allclose(rows, op.centred(draw(seed, *shape).tolist()), atol=1e-12)
-    components, shares = maths.principal(rows, 2)
+    components, shares = formulas.principal(rows, 2)
     expected, directions = op.pca(rows.tolist(), 2)
     np.testing.assert_allclose(shares, expected, atol=1e-9)
     same_up_to_sign(components, directions)
 
 
 def test_more_components_than_dimensions():
-    rows = maths.centred(draw(3, POS, 2))
-    components, shares = maths.principal(rows, 5)
+    rows = formulas.centred(draw(3, POS, 2))
+    components, shares = formulas.principal(rows, 5)
     assert ((5, 2), (5,)) == (components.shape, shares.shape)
     np.testing.assert_allclose(components @ components.T, np.diag([1, 1, 0, 0, 0]), atol=1e-12)
     assert 1 == pytest.approx(shares[:2].sum())
@@ -75,7 +75,7 @@ def test_more_components_than_dimensions():
 
 def test_nothing_varies():
     """Equal rows have no variance to share out: 0, not NaN."""
-    _, shares = maths.principal(maths.centred(np.full((POS, MODEL), 3.7)), 3)
+    _, shares = formulas.principal(formulas.centred(np.full((POS, MODEL), 3.7)), 3)
     assert [0, 0, 0] == shares.tolist()
 
 
@@ -83,22 +83,22 @@ def test_angles_by_hand():
     """Two planes that share a line and are at 30 degrees across it; a line against a plane."""
     a = np.array([[3.0, 0.0, 0.0], [0.0, 2.0, 0.0]]).T
     b = np.array([[3.0, 0.0, 0.0], [0.0, 3**0.5, 1.0]]).T
-    np.testing.assert_allclose(maths.canonical_angles(a, b), [0.0, 30.0], atol=1e-6)
-    np.testing.assert_allclose(maths.canonical_angles(a[:, :1], b[:, 1:]), [90.0], atol=1e-6)
+    np.testing.assert_allclose(formulas.canonical_angles(a, b), [0.0, 30.0], atol=1e-6)
+    np.testing.assert_allclose(formulas.canonical_angles(a[:, :1], b[:, 1:]), [90.0], atol=1e-6)
 
 
 @few
 @given(SEEDS)
 def test_angles_of_the_stream(seed):
     """Of the top-k right singular vectors: the oracle's, ascending, 0 to 90, symmetric."""
-    a, b = (maths.centred(draw(seed + j, POS, MODEL)) for j in range(2))
-    spans = [maths.principal(rows, K)[0].T for rows in (a, b)]
+    a, b = (formulas.centred(draw(seed + j, POS, MODEL)) for j in range(2))
+    spans = [formulas.principal(rows, K)[0].T for rows in (a, b)]
 
-    found = maths.canonical_angles(*spans)
+    found = formulas.canonical_angles(*spans)
 
     np.testing.assert_allclose(found, op.canonical_angles(a.tolist(), b.tolist(), K), atol=1e-4)
-    np.testing.assert_allclose(found, maths.canonical_angles(*spans[::-1]), atol=1e-6)
-    np.testing.assert_allclose(maths.canonical_angles(spans[0], spans[0]), [0] * K, atol=1e-5)
+    np.testing.assert_allclose(found, formulas.canonical_angles(*spans[::-1]), atol=1e-6)
+    np.testing.assert_allclose(formulas.canonical_angles(spans[0], spans[0]), [0] * K, atol=1e-5)
     assert (np.diff(found) >= 0).all()
     assert (found[0] >= 0) & (found[-1] <= 90 + 1e-9)
 
@@ -107,30 +107,32 @@ def test_angles_of_the_stream(seed):
 @given(SEEDS)
 def test_angles_in_position_space(seed):
     a, b = draw(seed, POS, MODEL) + 0.3, draw(seed + 1, POS, 5)
-    left, other = maths.left_directions(a, K), maths.left_directions(b, K)
+    left, other = formulas.left_directions(a, K), formulas.left_directions(b, K)
     np.testing.assert_allclose(left.T @ left, np.eye(K), atol=1e-9)
     expected = op.canonical_angles_left(a.tolist(), b.tolist(), K)
-    np.testing.assert_allclose(maths.canonical_angles(left, other), expected, atol=1e-4)
+    np.testing.assert_allclose(formulas.canonical_angles(left, other), expected, atol=1e-4)
 
 
 @few
 @given(SEEDS)
 def test_a_turned_stream(seed):
-    a, b = (maths.centred(draw(seed + j, POS, MODEL)) for j in range(2))
+    a, b = (formulas.centred(draw(seed + j, POS, MODEL)) for j in range(2))
     turn = turned(seed + 2, MODEL)
 
     def all_of(x, y):
-        right = [maths.principal(rows, K)[0].T for rows in (x, y)]
-        left = [maths.left_directions(rows, K) for rows in (x, y)]
+        right = [formulas.principal(rows, K)[0].T for rows in (x, y)]
+        left = [formulas.left_directions(rows, K) for rows in (x, y)]
         return (
-            maths.principal(x, K)[1],
-            maths.canonical_angles(*right),
-            maths.canonical_angles(*left),
+            formulas.principal(x, K)[1],
+            formulas.canonical_angles(*right),
+            formulas.canonical_angles(*left),
         )
 
     for found, expected in zip(all_of(a @ turn, b @ turn), all_of(a, b), strict=True):
         np.testing.assert_allclose(found, expected, atol=1e-6)
-    crooked = maths.canonical_angles(maths.principal(a, K)[0].T, maths.principal(a @ turn, K)[0].T)
+    crooked = formulas.canonical_angles(
+        formulas.principal(a, K)[0].T, formulas.principal(a @ turn, K)[0].T
+    )
     assert crooked[-1] > 1
 
 
@@ -138,7 +140,7 @@ def test_a_turned_stream(seed):
 def test_group_means_by_hand(size, expected):
     """Groups begin at position 0; the last one is smaller where they do not come out even."""
     rows = np.array([0.0, 2.0, 4.0, 6.0, 9.0])[:, None]
-    assert expected == pytest.approx(maths.group_means(rows, size)[:, 0].tolist())
+    assert expected == pytest.approx(formulas.group_means(rows, size)[:, 0].tolist())
 
 
 @few
@@ -146,33 +148,33 @@ def test_group_means_by_hand(size, expected):
 def test_group_means(seed, size):
     """The oracle's; groups of 1 change nothing, one large group is the mean of all."""
     rows = draw(seed, POS, MODEL)
-    found = maths.group_means(rows, size)
+    found = formulas.group_means(rows, size)
     np.testing.assert_allclose(found, op.group_means(rows.tolist(), size), atol=1e-12)
-    np.testing.assert_array_equal(maths.group_means(rows, 1), rows)
+    np.testing.assert_array_equal(formulas.group_means(rows, 1), rows)
     for large in (POS, POS + size):
-        np.testing.assert_allclose(maths.group_means(rows, large), rows.mean(axis=0)[None])
+        np.testing.assert_allclose(formulas.group_means(rows, large), rows.mean(axis=0)[None])
 
 
 @few
 @given(SEEDS, st.sampled_from([0.5, 1.0, 2.3]))
 def test_far_share(seed, far):
     rows = draw(seed, POS, MODEL)
-    assert op.far_share(rows.tolist(), far) == maths.far_share(rows, far)
-    assert maths.far_share(rows, far) == maths.far_share(1024 * rows, far)
+    assert op.far_share(rows.tolist(), far) == formulas.far_share(rows, far)
+    assert formulas.far_share(rows, far) == formulas.far_share(1024 * rows, far)
 
 
 def test_far_share_by_hand():
     """One entry of four is beyond 1.5 rms; exactly twice the rms is not beyond it."""
     rows = np.array([[0.0, 0.0], [0.0, -4.0]])
-    assert 0.25 == maths.far_share(rows, 1.5)
-    assert 0 == maths.far_share(rows, 2.0)
+    assert 0.25 == formulas.far_share(rows, 1.5)
+    assert 0 == formulas.far_share(rows, 2.0)
 
 
 @pytest.mark.parametrize(("leave_out", "start_token", "expected"), FIRST)
 def test_first_position(leave_out, start_token, expected):
-    assert expected == maths.first_position(POS, start_token, leave_out)
+    assert expected == formulas.first_position(POS, start_token, leave_out)
     with pytest.raises(BadRequest, match="fewer than 4 positions"):
-        maths.first_position(expected + 3, start_token, leave_out)
+        formulas.first_position(expected + 3, start_token, leave_out)
 
 
 @pytest.mark.parametrize("start", [0, 1])

@@ -7,7 +7,7 @@ import pytest
 
 import poskernel_core as pk
 from poskernel_core import Engine, Execution, Store
-from poskernel_core.analyses.base import Subject
+from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.analyses.helix.formulas import GROUP_SIZES, STREAM_SUMS
 from poskernel_core.analyses.interventions.averaging import Averaging, AveragingParams
 from poskernel_core.analyses.interventions.experiment.average import average
@@ -32,7 +32,7 @@ SIZES = (1, *GROUP_SIZES)
 def subject_of(path, start_token=True):
     windows = builders.random_ids(TEXTS, CONTEXT, seed=13).numpy()
     windows[:, 0] = builders.START
-    return Subject(
+    return ExperimentContext(
         loading.load(catalog.locate(str(path)), "cpu"), windows, [], lambda ids: [], start_token
     )
 

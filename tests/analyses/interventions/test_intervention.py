@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import poskernel_core as pk
-from poskernel_core.analyses.base import Subject
+from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.analyses.helix.formulas import STREAM_SUMS
 from poskernel_core.analyses.interventions.experiment.intervene import CANDIDATES, intervene
 from poskernel_core.analyses.interventions.spec import InterventionParams
@@ -69,7 +69,7 @@ def subject_of(path, text=PROMPT, windows=None, start_token=True):
         windows = np.array([[*[builders.START] * start_token, *tokenizer.encode(text)]])
     words = tokenizer.decode_each(windows[0].tolist())
     model = loading.load(located, "cpu")
-    return Subject(model, windows, words, tokenizer.decode_each, start_token)
+    return ExperimentContext(model, windows, words, tokenizer.decode_each, start_token)
 
 
 def quiet(done, total):

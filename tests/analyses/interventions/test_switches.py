@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from poskernel_core.analyses.base import Subject
+from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.data.layouts import TokenPool
 from poskernel_core.forward import interventions
 from poskernel_core.forward.edits import Chain, Edit
@@ -20,7 +20,7 @@ LENGTH = 11
 def subject_of(path, seed=3, batch=None, start=True):
     source = TokenPool(np.arange(1, builders.VOCABULARY), builders.START if start else None, seed)
     windows = np.zeros((1, 1), dtype=np.int64)
-    return Subject(
+    return ExperimentContext(
         loaded(path), windows, [], lambda ids: [f"t{i}" for i in ids], start, source, batch
     )
 

@@ -169,7 +169,7 @@ def test_a_positional_head_and_a_symbolic_one(tmp_path):
 
 
 def test_blocks_of_a_long_text(model_dirs, monkeypatch):
-    monkeypatch.setattr(own_run, "MOST_PATTERN_CELLS", 3 * 5 * 6 * 6)
+    monkeypatch.setattr(own_run, "MAX_PATTERN_CELLS", 3 * 5 * 6 * 6)
     ids = some_windows(TEXTS, LENGTH, True)
     found = on_text(model_dirs["gpt2"], ids, True, OwnText)
     whole = truth_of(model_dirs["gpt2"], ids).attentions
@@ -185,7 +185,7 @@ def test_blocks_of_a_long_text(model_dirs, monkeypatch):
 def test_queries_that_are_kept_of_a_long_text(model_dirs, monkeypatch):
     ids = some_windows(TEXTS, LENGTH, True)
     whole = on_text(model_dirs["llama"], ids, True, HeadOnText, head="L1H5")
-    monkeypatch.setattr(spec, "MOST_CELLS", 4 * LENGTH)
+    monkeypatch.setattr(spec, "MAX_CELLS", 4 * LENGTH)
     part = on_text(model_dirs["llama"], ids, True, HeadOnText, head="L1H5", around=9)
 
     assert [7, 8, 9, 10] == part.coordinates["query"].tolist()
@@ -200,7 +200,7 @@ def test_kept_queries(length, data):
     assert query in kept
     assert 0 <= kept.start
     assert kept.stop <= length
-    assert len(kept) == length or len(kept) * length <= spec.MOST_CELLS < (len(kept) + 1) * length
+    assert len(kept) == length or len(kept) * length <= spec.MAX_CELLS < (len(kept) + 1) * length
 
 
 @given(st.floats(0, 10), st.floats(0, 10), st.floats(-1, 1))

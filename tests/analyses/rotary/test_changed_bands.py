@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import poskernel_core as pk
-from poskernel_core.analyses.base import Subject
+from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.analyses.rotary.bands import ChangedBands, ChangedBandsParams
 from poskernel_core.analyses.rotary.experiment import edits_of
 from poskernel_core.common.errors import BadRequest
@@ -100,7 +100,7 @@ def test_bands_add_up(models, name):
 
 
 def subject_of(model, ids):
-    return Subject(model, ids, [], lambda ids: [], start_token=True)
+    return ExperimentContext(model, ids, [], lambda ids: [], start_token=True)
 
 
 def performed(model, ids, **params):

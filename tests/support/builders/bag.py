@@ -10,7 +10,7 @@ from torch import nn
 from transformers import GPTNeoConfig, GPTNeoForCausalLM, GPTNeoXConfig, OPTConfig
 
 import poskernel_core as pk
-from poskernel_core.analyses.base import Subject
+from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.data.layouts import TokenPool
 from poskernel_core.forward import loading
 from poskernel_core.models import catalog
@@ -197,7 +197,7 @@ def study(path: Path, windows: np.ndarray, start: bool = True) -> tuple:
     """What an experiment works on, freshly loaded, and the mean keys of the same windows."""
     located = catalog.locate(str(path))
     tokenizer, model = load_tokenizer(located), loading.load(located, "cpu")
-    subject = Subject(
+    subject = ExperimentContext(
         model=model,
         windows=windows,
         words=[],

@@ -14,7 +14,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig
 
 import poskernel_core as pk
 from poskernel_core import Execution, Store
-from poskernel_core.analyses.base import Subject
+from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.common.specs import CorpusSpec, Request
 from poskernel_core.data import corpora
 from poskernel_core.data.layouts import TokenPool
@@ -142,7 +142,7 @@ def study(path, windows, start=True, batch=None):
     ordered = np.concatenate([windows[group::groups] for group in range(groups)])
     tokenizer, model = load_tokenizer(catalog.locate(str(path))), loaded(path)
     source = TokenPool(np.arange(1, VOCABULARY), START, 3)
-    subject = Subject(
+    subject = ExperimentContext(
         model=model,
         windows=windows,
         words=[],

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from poskernel_core.analyses.bag.params import BagParams
-from poskernel_core.analyses.base import Subject
+from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.analyses.contextual_heads.experiment.content_weights import (
     ROWS,
     content_scores,
@@ -34,8 +34,6 @@ from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.groups import first_in_equal_groups
 from poskernel_core.common.views import StatisticsView
 from poskernel_core.forward.first_layer import FirstLayer, see, take_apart
-
-__all__ = ["Bag", "Scales", "build_bag", "by_position", "fingerprint", "listed_tokens"]
 
 TEXTS = 4
 
@@ -137,8 +135,12 @@ def by_position(scales: np.ndarray, start: int, length: int) -> Float[Tensor, " 
     return torch.cat([mean[:1].expand(start), mean])[:length]
 
 
-def build_bag(subject: Subject, main: StatisticsView, heads: tuple[int, ...], params: BagParams
-) -> Bag:  # fmt: skip
+def build_bag(
+    subject: ExperimentContext,
+    main: StatisticsView,
+    heads: tuple[int, ...],
+    params: BagParams,
+) -> Bag:
     """Return the bag of some heads; that built last is kept with the model.
 
     Raises:
@@ -149,8 +151,12 @@ def build_bag(subject: Subject, main: StatisticsView, heads: tuple[int, ...], pa
     return bag if bag.by == params.scale else replace(bag, by=params.scale)
 
 
-def _build(subject: Subject, main: StatisticsView, heads: tuple[int, ...], params: BagParams
-) -> Bag:  # fmt: skip
+def _build(
+    subject: ExperimentContext,
+    main: StatisticsView,
+    heads: tuple[int, ...],
+    params: BagParams,
+) -> Bag:
     layer = take_apart(subject.model)
     token = token_id(subject, params.token)
     texts = first_in_equal_groups(subject.windows, params.first_windows)
@@ -178,13 +184,13 @@ def _build(subject: Subject, main: StatisticsView, heads: tuple[int, ...], param
     )
 
 
-def fingerprint(subject: Subject, main: StatisticsView) -> tuple[bool, bytes]:
+def fingerprint(subject: ExperimentContext, main: StatisticsView) -> tuple[bool, bytes]:
     """Return what distinguishes texts and mean keys from others."""
     data = subject.windows.tobytes() + main.layer(0)["mean_keys"].tobytes()
     return subject.start_token, hashlib.sha256(data).digest()
 
 
-def listed_tokens(subject: Subject, fewest: int) -> np.ndarray:
+def listed_tokens(subject: ExperimentContext, fewest: int) -> np.ndarray:
     """Return the ids of ordinary tokens that occur so often in the windows, ascending.
 
     Raises:
@@ -207,7 +213,7 @@ def _token_scales(layer: FirstLayer, places: list[int]) -> Float[Tensor, " vocab
 
 
 def _scales(
-    subject: Subject, layer: FirstLayer, texts: np.ndarray
+    subject: ExperimentContext, layer: FirstLayer, texts: np.ndarray
 ) -> tuple[Scales, Float[Tensor, " model"]]:
     """Return the norms' scales on the windows, and the stream at their first position."""
     start = int(subject.start_token)

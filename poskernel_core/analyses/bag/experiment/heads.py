@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from poskernel_core.analyses.bag.experiment.bag import fingerprint
 from poskernel_core.analyses.bag.params import BagParams
-from poskernel_core.analyses.base import Subject
+from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.analyses.contextual_heads.behaviour import BEHAVIOURS, Thresholds, behaviour
 from poskernel_core.analyses.contextual_heads.experiment.contents import (
     destination_windows,
@@ -19,12 +19,12 @@ from poskernel_core.common.specs import DEFAULT_SKIP
 from poskernel_core.common.views import StatisticsView
 from poskernel_core.data.moves import parse_cells
 
-__all__ = ["chosen_heads"]
-
 SAMPLES = 32
 
 
-def chosen_heads(subject: Subject, main: StatisticsView, params: BagParams) -> tuple[int, ...]:
+def chosen_heads(
+    subject: ExperimentContext, main: StatisticsView, params: BagParams
+) -> tuple[int, ...]:
     """Return the numbers of the heads, ascending.
 
     Raises:
@@ -49,7 +49,9 @@ def chosen_heads(subject: Subject, main: StatisticsView, params: BagParams) -> t
     return found
 
 
-def _contextual(subject: Subject, main: StatisticsView, params: BagParams) -> tuple[int, ...]:
+def _contextual(
+    subject: ExperimentContext, main: StatisticsView, params: BagParams
+) -> tuple[int, ...]:
     texts = first_in_equal_groups(subject.windows, params.first_windows)
     rows = LayerRows(subject.model.geometry.n_heads, len(texts))
     windows = destination_windows(texts, params.query, token_id(subject, params.token))

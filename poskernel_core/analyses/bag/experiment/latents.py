@@ -11,13 +11,11 @@ from poskernel_core.analyses.bag.experiment.neuron import bag_of
 from poskernel_core.analyses.bag.experiment.vocabulary import worded
 from poskernel_core.analyses.bag.independent import rotation
 from poskernel_core.analyses.bag.neuron import NeuronLatents, NeuronLatentsParams
-from poskernel_core.analyses.base import Progress, Statistics, Subject
+from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import Result
 
-__all__ = ["components", "neuron_latents"]
-
-MOST_TOKENS = 10_000
+MAX_TOKENS = 10_000
 """Tokens that components are found on; all tokens are then read in them."""
 
 ROWS = 4096
@@ -26,7 +24,10 @@ NOTHING = 1e-7
 
 
 def neuron_latents(
-    subject: Subject, statistics: Statistics, params: NeuronLatentsParams, progress: Progress
+    subject: ExperimentContext,
+    statistics: Statistics,
+    params: NeuronLatentsParams,
+    progress: Progress,
 ) -> Result:
     """Decompose a neuron; see :class:`~poskernel_core.analyses.NeuronLatents`.
 
@@ -53,7 +54,9 @@ def neuron_latents(
     return _result(subject, params, ids, sources[:, order], weight[order], share, order)
 
 
-def _kept(subject: Subject, table: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+def _kept(
+    subject: ExperimentContext, table: np.ndarray, count: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the components of a table; those found last are kept with the model for any neuron."""
     assert subject.source is not None
     key = (count, subject.source.seed, hashlib.sha256(table.tobytes()).digest())
@@ -73,8 +76,8 @@ def components(table: np.ndarray, count: int, seed: int) -> tuple[np.ndarray, np
     """
     white, spread = _whitened(table, count)
     some = white
-    if len(white) > MOST_TOKENS:
-        chosen = np.random.default_rng(seed).choice(len(white), MOST_TOKENS, replace=False)
+    if len(white) > MAX_TOKENS:
+        chosen = np.random.default_rng(seed).choice(len(white), MAX_TOKENS, replace=False)
         some = white[np.sort(chosen)]
     turn = rotation(some, seed)
     return white @ turn.T, turn @ spread
@@ -103,7 +106,7 @@ def _whitened(table: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _result(
-    subject: Subject,
+    subject: ExperimentContext,
     params: NeuronLatentsParams,
     ids: np.ndarray,
     sources: np.ndarray,

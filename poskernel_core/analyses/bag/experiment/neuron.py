@@ -11,20 +11,18 @@ from poskernel_core.analyses.bag.experiment.heads import chosen_heads
 from poskernel_core.analyses.bag.experiment.vocabulary import named_ends
 from poskernel_core.analyses.bag.neuron import Neuron, NeuronParams
 from poskernel_core.analyses.bag.params import BagParams
-from poskernel_core.analyses.base import Progress, Statistics, Subject
+from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.heads import cell_name
+from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.views import StatisticsView
 from poskernel_core.forward.first_layer import count_neurons
-
-__all__ = ["bag_of", "correlations", "neuron"]
 
 ROWS = 4096
 
 
 def bag_of(
-    subject: Subject, main: StatisticsView, params: BagParams, neuron: int | None = None
+    subject: ExperimentContext, main: StatisticsView, params: BagParams, neuron: int | None = None
 ) -> Bag:
     """Return the bag of the chosen heads; check that there is such a neuron.
 
@@ -38,7 +36,7 @@ def bag_of(
 
 
 def neuron(
-    subject: Subject, statistics: Statistics, params: NeuronParams, progress: Progress
+    subject: ExperimentContext, statistics: Statistics, params: NeuronParams, progress: Progress
 ) -> Result:
     """Return a neuron's contributions; see :class:`~poskernel_core.analyses.Neuron`.
 
@@ -63,7 +61,7 @@ def neuron(
         params,
         values,
         coordinates={"token": ids},
-        texts=words | {"heads": [cell_name(0, head) for head in bag.heads]},
+        texts=words | {"heads": [head_name(0, head) for head in bag.heads]},
     )
 
 

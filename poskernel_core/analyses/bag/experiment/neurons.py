@@ -17,15 +17,13 @@ from poskernel_core.analyses.bag.experiment.neuron import bag_of
 from poskernel_core.analyses.bag.experiment.predicted import Parts, predict
 from poskernel_core.analyses.bag.experiment.quality import VARIANTS, Quality
 from poskernel_core.analyses.bag.experiment.vocabulary import ends, worded
-from poskernel_core.analyses.base import Progress, Statistics, Subject
+from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
 from poskernel_core.analyses.random_tokens.experiment.sampled import steps
 from poskernel_core.common.groups import first_in_equal_groups
-from poskernel_core.common.heads import cell_name
+from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.forward.first_layer import see
 from poskernel_core.statistics.moments import Groups, Numbers, replicated
-
-__all__ = ["NeuronSums", "contextual_neurons"]
 
 PERCENTILES = (0, 5, 50, 95, 100)
 STRONGEST = 5
@@ -74,7 +72,10 @@ def _variance(square: np.ndarray, mean: np.ndarray) -> np.ndarray:
 
 
 def contextual_neurons(
-    subject: Subject, statistics: Statistics, params: ContextualNeuronsParams, progress: Progress
+    subject: ExperimentContext,
+    statistics: Statistics,
+    params: ContextualNeuronsParams,
+    progress: Progress,
 ) -> Result:
     """Rank all neurons; see :class:`~poskernel_core.analyses.ContextualNeurons`.
 
@@ -98,7 +99,7 @@ def contextual_neurons(
 
 
 def _result(
-    subject: Subject,
+    subject: ExperimentContext,
     params: ContextualNeuronsParams,
     bag: Bag,
     quality: Quality,
@@ -125,7 +126,7 @@ def _result(
         },
         texts={
             **words,
-            "heads": [cell_name(0, head) for head in bag.heads],
+            "heads": [head_name(0, head) for head in bag.heads],
             "variants": VARIANTS,
             "strongest": list(_strongest(values, words)),
         },
@@ -145,7 +146,7 @@ def _strongest(values: dict[str, np.ndarray], words: dict[str, list[list[str]]])
 
 
 def _vocabulary(
-    subject: Subject, params: ContextualNeuronsParams, bag: Bag
+    subject: ExperimentContext, params: ContextualNeuronsParams, bag: Bag
 ) -> dict[str, np.ndarray]:
     """Return both ends of every neuron's contributions, their mean and spread."""
     ids = listed_tokens(subject, params.min_count)

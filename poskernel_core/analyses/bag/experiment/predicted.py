@@ -10,8 +10,6 @@ from torch import Tensor
 
 from poskernel_core.analyses.bag.experiment.bag import Bag, by_position
 
-__all__ = ["KERNELS", "SCALES", "Parts", "joint", "predict"]
-
 KERNELS = ("common", "own")
 """How the heads average: all with their mean kernel, or each with its own."""
 

@@ -10,8 +10,6 @@ from poskernel_core.analyses.bag.experiment.bag import Bag
 from poskernel_core.analyses.bag.experiment.predicted import KERNELS, SCALES, joint
 from poskernel_core.statistics.moments import Groups, Numbers, replicated
 
-__all__ = ["VARIANTS", "Quality"]
-
 VARIANTS = tuple(f"{kernel} kernel, scale by {by}".replace("by mean", "of all")
                  for kernel in KERNELS for by in SCALES)  # fmt: skip
 

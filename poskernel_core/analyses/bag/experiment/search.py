@@ -14,16 +14,17 @@ from poskernel_core.analyses.bag.search import (
     WordNeurons,
     WordNeuronsParams,
 )
-from poskernel_core.analyses.base import Progress, Statistics, Subject
+from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
 from poskernel_core.analyses.contextual_heads.experiment.contents import token_id
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import Result
 
-__all__ = ["extended_embedding", "word_neurons"]
-
 
 def extended_embedding(
-    subject: Subject, statistics: Statistics, params: ExtendedEmbeddingParams, progress: Progress
+    subject: ExperimentContext,
+    statistics: Statistics,
+    params: ExtendedEmbeddingParams,
+    progress: Progress,
 ) -> Result:
     """Return the nearest tokens; see :class:`~poskernel_core.analyses.ExtendedEmbedding`.
 
@@ -61,7 +62,10 @@ def extended_embedding(
 
 
 def word_neurons(
-    subject: Subject, statistics: Statistics, params: WordNeuronsParams, progress: Progress
+    subject: ExperimentContext,
+    statistics: Statistics,
+    params: WordNeuronsParams,
+    progress: Progress,
 ) -> Result:
     """Return the neurons of some words; see :class:`~poskernel_core.analyses.WordNeurons`.
 

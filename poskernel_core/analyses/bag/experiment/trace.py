@@ -9,20 +9,21 @@ from poskernel_core.analyses.bag.experiment.bag import Bag
 from poskernel_core.analyses.bag.experiment.neuron import bag_of
 from poskernel_core.analyses.bag.experiment.predicted import Parts, predict
 from poskernel_core.analyses.bag.neuron import NeuronTrace, NeuronTraceParams
-from poskernel_core.analyses.base import Progress, Statistics, Subject
+from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
 from poskernel_core.analyses.contextual_heads.experiment.contents import chapter, token_ids
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.heads import cell_name
+from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.forward.first_layer import see
-
-__all__ = ["neuron_trace"]
 
 FEWEST = 3
 
 
 def neuron_trace(
-    subject: Subject, statistics: Statistics, params: NeuronTraceParams, progress: Progress
+    subject: ExperimentContext,
+    statistics: Statistics,
+    params: NeuronTraceParams,
+    progress: Progress,
 ) -> Result:
     """Return predicted and true; see :class:`~poskernel_core.analyses.NeuronTrace`.
 
@@ -44,13 +45,13 @@ def neuron_trace(
         params,
         values,
         texts={
-            "heads": [cell_name(0, head) for head in bag.heads],
+            "heads": [head_name(0, head) for head in bag.heads],
             "tokens": subject.decode(tokens.tolist()),
         },
     )
 
 
-def _text(subject: Subject, params: NeuronTraceParams) -> np.ndarray:
+def _text(subject: ExperimentContext, params: NeuronTraceParams) -> np.ndarray:
     if params.text and params.item:
         raise BadRequest("Expected a text or a chapter, got both: give one.")
     if params.text or params.item:

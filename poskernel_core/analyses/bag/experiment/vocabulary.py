@@ -13,8 +13,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-__all__ = ["Ends", "contributions", "ends", "named_ends", "worded"]
-
 CELLS = 2**24
 """Numbers of a block: 64 MB in float32."""
 

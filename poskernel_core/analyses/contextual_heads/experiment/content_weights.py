@@ -9,20 +9,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from poskernel_core.analyses.base import Subject
+from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.common.attention import repeat_kv
 from poskernel_core.common.views import StatisticsView
 from poskernel_core.forward.attention import AttentionCall, hidden_keys
 from poskernel_core.forward.observers import Batch, Observer
-
-__all__ = [
-    "ROWS",
-    "content_scores",
-    "destination_kernels",
-    "destination_queries",
-    "mean_key_scores",
-    "quantiles",
-]
 
 QUANTILES = (0.125, 0.375, 0.625, 0.875)
 ROWS = 4096
@@ -41,7 +32,7 @@ class _QueriesAndKeys(Observer):
             self.keys = call.k.cpu().double()
 
 
-def destination_queries(subject: Subject, token: int) -> Float[Tensor, "head query d"]:
+def destination_queries(subject: ExperimentContext, token: int) -> Float[Tensor, "head query d"]:
     """Return the queries of the destination token at every position, in layer 0."""
     tokens = torch.full((1, subject.windows.shape[1]), token, device="cpu")
     tokens[:, : int(subject.start_token)] = int(subject.windows[0, 0])
@@ -69,7 +60,10 @@ def quantiles(kernels: Float[Tensor, "head key"], start: int) -> list[int]:
 
 
 def content_scores(
-    subject: Subject, main: StatisticsView, query: Float[Tensor, "head d"], places: list[int]
+    subject: ExperimentContext,
+    main: StatisticsView,
+    query: Float[Tensor, "head d"],
+    places: list[int],
 ) -> Float[Tensor, "place head vocab"]:
     """Return the content score ``c`` of every token at some key positions, for queries.
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from poskernel_core.analyses.base import Subject
+from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.common.attention import repeat_kv
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.specs import CorpusSpec
@@ -19,22 +19,10 @@ from poskernel_core.data import texts
 from poskernel_core.forward.attention import AttentionCall
 from poskernel_core.forward.observers import Batch, Observer
 
-__all__ = [
-    "LastQuery",
-    "chapter",
-    "destination_windows",
-    "kept_windows",
-    "last_rows",
-    "own_texts",
-    "token_counts",
-    "token_id",
-    "token_ids",
-]
-
 CHAPTERS = "bible"
 """The bundled corpus whose texts have names."""
 
-MOST_BATCH = 32
+MAX_BATCH = 32
 KEYS = 2**12
 
 
@@ -62,12 +50,12 @@ class LastQuery:
         return torch.logsumexp(self.kernel.log() + self.log_weight, dim=-1).exp()
 
 
-def token_counts(subject: Subject) -> np.ndarray:
+def token_counts(subject: ExperimentContext) -> np.ndarray:
     """Return how often each token occurs in the run's windows, ``[vocab]``."""
     return np.bincount(subject.windows.ravel(), minlength=subject.model.geometry.n_vocab)
 
 
-def token_id(subject: Subject, text: str) -> int:
+def token_id(subject: ExperimentContext, text: str) -> int:
     """Return the id of a text that is one token.
 
     Raises:
@@ -78,7 +66,7 @@ def token_id(subject: Subject, text: str) -> int:
     return subject.single_id(text)
 
 
-def own_texts(subject: Subject, typed: str, items: str) -> dict[str, np.ndarray]:
+def own_texts(subject: ExperimentContext, typed: str, items: str) -> dict[str, np.ndarray]:
     """Return token ids ``[pos]`` of the reader's texts by title, no longer than the windows.
 
     ``typed`` are texts divided by lines of dashes, ``items`` names of chapters divided by
@@ -105,7 +93,7 @@ def chapter(item: str) -> str:
     return next(texts.documents(CorpusSpec(name=CHAPTERS, item=item)))
 
 
-def token_ids(subject: Subject, text: str) -> np.ndarray:
+def token_ids(subject: ExperimentContext, text: str) -> np.ndarray:
     """Return the token ids ``[pos]`` of a text, start token first, cut to the windows' length.
 
     Raises:
@@ -131,7 +119,7 @@ def destination_windows(windows: np.ndarray, query: int, token: int) -> np.ndarr
 
 
 def last_rows(
-    subject: Subject,
+    subject: ExperimentContext,
     main: StatisticsView,
     windows: np.ndarray,
     skip: int,
@@ -144,7 +132,7 @@ def last_rows(
     Rows are also made with the mean keys without each of so many ``groups``.
     """
     views = [main, *(without(main, group) for group in range(groups))]
-    size = subject.batch or max(1, min(MOST_BATCH, KEYS // windows.shape[1]))
+    size = subject.batch or max(1, min(MAX_BATCH, KEYS // windows.shape[1]))
     for first in range(0, len(windows), size):
         some = range(first, min(first + size, len(windows)))
         seen = _LastQuery(views, skip, layers)

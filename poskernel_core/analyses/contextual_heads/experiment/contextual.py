@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from poskernel_core.analyses.base import Progress, Statistics, Subject
+from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
 from poskernel_core.analyses.contextual_heads.behaviour import BEHAVIOURS, behaviour
 from poskernel_core.analyses.contextual_heads.experiment.contents import (
     LastQuery,
@@ -23,8 +23,6 @@ from poskernel_core.analyses.random_tokens.experiment.sampled import steps
 from poskernel_core.common.groups import first_in_equal_groups, groups_of
 from poskernel_core.common.result import Result
 from poskernel_core.statistics.moments import Numbers
-
-__all__ = ["LayerRows", "contextual_heads", "relative_spread"]
 
 LOCAL_TOKENS = 10
 
@@ -84,7 +82,7 @@ def relative_spread(count: float, mean: np.ndarray, square: np.ndarray) -> np.nd
 
 
 def contextual_heads(
-    subject: Subject, statistics: Statistics, params: ContextualParams, progress: Progress
+    subject: ExperimentContext, statistics: Statistics, params: ContextualParams, progress: Progress
 ) -> Result:
     """Run every window; see :class:`~poskernel_core.analyses.ContextualHeads`.
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from poskernel_core.analyses.base import Progress, Statistics, Subject
+from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
 from poskernel_core.analyses.contextual_heads.denominators import Denominators, DenominatorsParams
 from poskernel_core.analyses.contextual_heads.experiment.contents import (
     destination_windows,
@@ -22,15 +22,16 @@ from poskernel_core.common.heads import parse_cell
 from poskernel_core.common.result import Result
 from poskernel_core.statistics.moments import Numbers
 
-__all__ = ["denominators"]
-
 TITLE = 40
 CALLED = {"denominator": "mean"} | {n: n for n in ("denominator_cv", "predicted_cv", "etc")}
 """What is taken of a layer's values, and what it is called here."""
 
 
 def denominators(
-    subject: Subject, statistics: Statistics, params: DenominatorsParams, progress: Progress
+    subject: ExperimentContext,
+    statistics: Statistics,
+    params: DenominatorsParams,
+    progress: Progress,
 ) -> Result:
     """Run every window at every position; see :class:`~poskernel_core.analyses.Denominators`.
 

@@ -8,13 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from poskernel_core.analyses.base import Subject
+from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.common.attention import repeat_kv
 from poskernel_core.forward.attention import AttentionCall, hidden_keys, softmax_with_sinks
 from poskernel_core.forward.observers import Batch, Observer
 from poskernel_core.statistics.moments import Moments
-
-__all__ = ["copy_distances", "copy_sequences", "duplicates"]
 
 STREAM = 2_000_000
 STEP = 3
@@ -35,7 +33,7 @@ def copy_distances(query: int, start: int) -> np.ndarray:
 
 
 def copy_sequences(
-    subject: Subject, query: int, distances: np.ndarray, samples: range
+    subject: ExperimentContext, query: int, distances: np.ndarray, samples: range
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return random tokens ``[text, pos]`` with copies, and the same ones without.
 
@@ -61,7 +59,7 @@ def copy_sequences(
 
 
 def duplicates(
-    subject: Subject,
+    subject: ExperimentContext,
     query: int,
     samples: int,
     count: Callable[[int], None],
@@ -96,7 +94,7 @@ def duplicates(
 
 
 def _copy_attention(
-    subject: Subject,
+    subject: ExperimentContext,
     query: int,
     distances: np.ndarray,
     tokens: np.ndarray,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from poskernel_core.analyses.bag.experiment.vocabulary import named_ends
-from poskernel_core.analyses.base import Progress, Statistics, Subject
+from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
 from poskernel_core.analyses.contextual_heads.denominators import TokenWeights, TokenWeightsParams
 from poskernel_core.analyses.contextual_heads.experiment.content_weights import (
     content_scores,
@@ -27,14 +27,15 @@ from poskernel_core.common.heads import parse_cell
 from poskernel_core.common.result import Result
 from poskernel_core.common.views import StatisticsView, without
 
-__all__ = ["token_weights"]
-
 Weights = tuple[np.ndarray, np.ndarray]
 """Mean scores ``[kept, vocab]``, of all windows and without each group; and places ``[vocab]``."""
 
 
 def token_weights(
-    subject: Subject, statistics: Statistics, params: TokenWeightsParams, progress: Progress
+    subject: ExperimentContext,
+    statistics: Statistics,
+    params: TokenWeightsParams,
+    progress: Progress,
 ) -> Result:
     """Score every token; see :class:`~poskernel_core.analyses.TokenWeights`.
 
@@ -71,7 +72,11 @@ def token_weights(
 
 
 def _first_layer(
-    subject: Subject, main: StatisticsView, params: TokenWeightsParams, token: int, head: int
+    subject: ExperimentContext,
+    main: StatisticsView,
+    params: TokenWeightsParams,
+    token: int,
+    head: int,
 ) -> Weights:
     """Score all tokens at a few places; count how often they occur in the windows.
 
@@ -90,7 +95,7 @@ def _first_layer(
 
 
 def _in_texts(
-    subject: Subject,
+    subject: ExperimentContext,
     main: StatisticsView,
     params: TokenWeightsParams,
     token: int,

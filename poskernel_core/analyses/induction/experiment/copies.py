@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from poskernel_core.analyses.base import Progress, Statistics, Subject
+from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
 from poskernel_core.analyses.induction.spec import InductionScores, InductionScoresParams
 from poskernel_core.analyses.random_tokens.experiment.sampled import batches, steps
 from poskernel_core.common.result import Result
@@ -16,13 +16,14 @@ from poskernel_core.forward.edits import Edit
 from poskernel_core.forward.observers import Batch, Observer
 from poskernel_core.statistics.moments import Moments
 
-__all__ = ["induction_scores"]
-
 NAMES = ("induction", "duplicate", "previous_mass")
 
 
 def induction_scores(
-    subject: Subject, statistics: Statistics, params: InductionScoresParams, progress: Progress
+    subject: ExperimentContext,
+    statistics: Statistics,
+    params: InductionScoresParams,
+    progress: Progress,
 ) -> Result:
     """Run the sequences; see :class:`~poskernel_core.analyses.InductionScores`."""
     period, first = params.period, int(subject.start_token)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from poskernel_core.analyses.base import Progress, Statistics, Subject
+from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
 from poskernel_core.analyses.induction.norm_cause import NormCause, NormCauseParams
 from poskernel_core.analyses.random_tokens.experiment.random_rows import slope_weights
 from poskernel_core.analyses.random_tokens.experiment.rows import means
@@ -27,15 +27,13 @@ from poskernel_core.forward.edits import Edit
 from poskernel_core.forward.observers import Batch, Observer
 from poskernel_core.statistics.moments import Moments
 
-__all__ = ["norm_cause", "paired"]
-
 RUNS = ("norms as they are", "norms equalised")
 OVER_ROWS = ("probability", "probability_advantage", "attention", "attention_advantage")
 RISES = {"probability": "probability_rise", "attention_last": "attention_rise"}
 
 
 def norm_cause(
-    subject: Subject, statistics: Statistics, params: NormCauseParams, progress: Progress
+    subject: ExperimentContext, statistics: Statistics, params: NormCauseParams, progress: Progress
 ) -> Result:
     """Run every sequence twice; see :class:`~poskernel_core.analyses.NormCause`.
 

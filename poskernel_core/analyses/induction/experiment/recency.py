@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from poskernel_core.analyses.base import Progress, Statistics, Subject
+from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
 from poskernel_core.analyses.induction.spec import (
     InductionRecency,
     RecencyParams,
@@ -25,13 +25,11 @@ from poskernel_core.forward.attention import PatternBlock
 from poskernel_core.forward.observers import Batch, Observer
 from poskernel_core.statistics.moments import Moments
 
-__all__ = ["induction_recency", "recency_patterns"]
-
-MOST_CELLS = 2**23
+MAX_CELLS = 2**23
 
 
 def induction_recency(
-    subject: Subject, statistics: Statistics, params: RecencyParams, progress: Progress
+    subject: ExperimentContext, statistics: Statistics, params: RecencyParams, progress: Progress
 ) -> Result:
     """Run every row; see :class:`~poskernel_core.analyses.InductionRecency`.
 
@@ -40,7 +38,7 @@ def induction_recency(
     """
     start, layers = subject.start_token, subject.model.geometry.n_layers
     seconds = second_positions(params.length, params.first, params.candidates, start)
-    check_size(subject, params.length, MOST_CELLS, rows=len(seconds))
+    check_size(subject, params.length, MAX_CELLS, rows=len(seconds))
     count = steps(progress, len(seconds) * params.samples + measured(params))
     edit, norms = ablations(subject, params, params.length, count)
     rows = []
@@ -87,7 +85,7 @@ def _rise(mean: np.ndarray, error: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return (rise, both) if len(mean) > 1 else (rise * np.nan, both * np.nan)
 
 
-def _examples(subject: Subject, rows: list[RowMeans]) -> list[list[str]]:
+def _examples(subject: ExperimentContext, rows: list[RowMeans]) -> list[list[str]]:
     """Return the text of the first sequence of every row."""
     assert subject.source is not None
     found = []
@@ -99,14 +97,17 @@ def _examples(subject: Subject, rows: list[RowMeans]) -> list[list[str]]:
 
 
 def recency_patterns(
-    subject: Subject, statistics: Statistics, params: RecencyPatternsParams, progress: Progress
+    subject: ExperimentContext,
+    statistics: Statistics,
+    params: RecencyPatternsParams,
+    progress: Progress,
 ) -> Result:
     """Run one row; see :class:`~poskernel_core.analyses.RecencyPatterns`.
 
     Raises:
         BadRequest: a head that is not there.
     """
-    check_size(subject, params.length, MOST_CELLS)
+    check_size(subject, params.length, MAX_CELLS)
     count = steps(progress, params.samples + measured(params))
     edit, _ = ablations(subject, params, params.length, count)
     layout = pairs_layout(

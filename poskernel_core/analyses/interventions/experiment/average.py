@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from poskernel_core.analyses.base import Progress, Subject
+from poskernel_core.analyses.base import ExperimentContext, Progress
 from poskernel_core.analyses.helix.formulas import GROUP_SIZES
 from poskernel_core.analyses.interventions.averaging import Averaging, AveragingParams
 from poskernel_core.analyses.interventions.experiment.intervene import averaging_edit
@@ -16,11 +16,9 @@ from poskernel_core.forward.edits import Edit
 from poskernel_core.forward.readout import measure
 from poskernel_core.statistics.moments import means_of
 
-__all__ = ["average"]
-
 
 def average(
-    subject: Subject,
+    subject: ExperimentContext,
     statistics: Mapping[str, StatisticsView],
     params: AveragingParams,
     progress: Progress,
@@ -46,7 +44,7 @@ def average(
 
 
 def _result(
-    subject: Subject,
+    subject: ExperimentContext,
     params: AveragingParams,
     loss: np.ndarray,
     masses: np.ndarray,
@@ -58,7 +56,7 @@ def _result(
     return Averaging.estimated(subject, params, *means_of(each), coordinates=coordinates)
 
 
-def _one(subject: Subject, text: int, edit: Edit) -> tuple[float, np.ndarray]:
+def _one(subject: ExperimentContext, text: int, edit: Edit) -> tuple[float, np.ndarray]:
     window = subject.windows[text : text + 1]
     found = measure(subject.model, window, edit, start_token=subject.start_token)
     return float(np.nanmean(found.loss)), found.previous_mass

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from poskernel_core.analyses.base import Progress, Subject
+from poskernel_core.analyses.base import ExperimentContext, Progress
 from poskernel_core.analyses.interventions.spec import (
     AveragingPlace,
     Intervention,
@@ -28,14 +28,12 @@ from poskernel_core.forward.readout import (
     measure,
 )
 
-__all__ = ["averaging_edit", "build_edit", "intervene"]
-
 CANDIDATES = 6
 FIRST_LAYERS = 4
 
 
 def intervene(
-    subject: Subject,
+    subject: ExperimentContext,
     statistics: Mapping[str, StatisticsView],
     params: InterventionParams,
     progress: Progress,
@@ -62,7 +60,7 @@ def intervene(
 
 
 def build_edit(
-    subject: Subject, statistics: Mapping[str, StatisticsView], params: InterventionParams
+    subject: ExperimentContext, statistics: Mapping[str, StatisticsView], params: InterventionParams
 ) -> Edit:
     """Return the edit that the parameters describe, for this model and prompt.
 
@@ -91,7 +89,7 @@ def build_edit(
 
 
 def averaging_edit(
-    subject: Subject,
+    subject: ExperimentContext,
     statistics: Mapping[str, StatisticsView],
     place: AveragingPlace,
     group: int,
@@ -112,7 +110,7 @@ def averaging_edit(
     return interventions.AveragedStream(layer, group, rows.to(subject.model.device), place.keep)
 
 
-def need_learned(subject: Subject) -> None:
+def need_learned(subject: ExperimentContext) -> None:
     """Refuse a model without positional embeddings.
 
     Raises:
@@ -127,7 +125,7 @@ def need_learned(subject: Subject) -> None:
         )
 
 
-def _compared(subject: Subject, clean: Measured, changed: Measured) -> dict[str, Any]:
+def _compared(subject: ExperimentContext, clean: Measured, changed: Measured) -> dict[str, Any]:
     """Return values, errors, coordinates and texts of two runs of one prompt."""
     values = {"kl": kl_divergence(clean.logits, changed.logits)}
     for name, run in (("clean", clean), ("changed", changed)):

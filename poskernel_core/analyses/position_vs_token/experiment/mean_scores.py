@@ -9,14 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from poskernel_core.analyses.base import Subject
+from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.common.attention import ScoreRule, repeat_kv
 from poskernel_core.common.jackknife import jackknife
 from poskernel_core.forward.attention import AttentionCall, hidden_keys
 from poskernel_core.forward.observers import Batch, Observer
 from poskernel_core.statistics.moments import Groups, Numbers, replicated
-
-__all__ = ["MEANS", "mean_scores", "patterns_and_parts"]
 
 MEANS = ("score", "pattern", "profile", "first_mass")
 
@@ -37,7 +35,9 @@ def patterns_and_parts(pattern: Tensor) -> dict[str, Tensor]:
 
 
 def mean_scores(
-    subject: Subject, batches: Iterator[tuple[range, Tensor]], count: Callable[[int], None]
+    subject: ExperimentContext,
+    batches: Iterator[tuple[range, Tensor]],
+    count: Callable[[int], None],
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Return scores of mean queries and keys, their softmax and its parts, ``[layer, head, ...]``.
 

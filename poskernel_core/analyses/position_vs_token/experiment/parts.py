@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from poskernel_core.analyses.base import Progress, Statistics, Subject
+from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
 from poskernel_core.analyses.position_vs_token.experiment.mean_scores import (
     MEANS,
     mean_scores,
@@ -25,22 +25,23 @@ from poskernel_core.forward.interventions import RemovedEmbeddings
 from poskernel_core.forward.observers import Batch, Observer
 from poskernel_core.statistics.moments import Moments
 
-__all__ = ["largest_offsets", "position_vs_token"]
-
-MOST_CELLS = 2**22
+MAX_CELLS = 2**22
 Numbers = dict[str, tuple[np.ndarray, np.ndarray]]
 """Means and standard errors by name, ``[layer, head, ...]``."""
 
 
 def position_vs_token(
-    subject: Subject, statistics: Statistics, params: PositionVsTokenParams, progress: Progress
+    subject: ExperimentContext,
+    statistics: Statistics,
+    params: PositionVsTokenParams,
+    progress: Progress,
 ) -> Result:
     """Run the three conditions; see :class:`~poskernel_core.analyses.PositionVsToken`.
 
     Raises:
         BadRequest: sequences too long for the number of heads.
     """
-    check_size(subject, params.length, MOST_CELLS)
+    check_size(subject, params.length, MAX_CELLS)
     layout = random_layout(params.length, subject.start_token)
     rotary = subject.model.geometry.scheme != "learned"  # positions are in queries and keys
     count = steps(progress, (2 + rotary) * params.samples)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from poskernel_core.analyses.base import Progress, Statistics, Subject
+from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
 from poskernel_core.analyses.position_vs_token.spec import PositionZero, PositionZeroParams
 from poskernel_core.analyses.random_tokens.experiment.rows import RowMeans, layers_of, means
 from poskernel_core.analyses.random_tokens.experiment.sampled import batches, steps
 from poskernel_core.common.result import Result
 from poskernel_core.data.layouts import pairs_layout
 from poskernel_core.forward.edits import Edit
-
-__all__ = ["position_zero"]
 
 CASES = (
     "start token, [A] at position 1",
@@ -24,7 +22,10 @@ PLACES = ((True, 1), (False, 0), (False, 1))
 
 
 def position_zero(
-    subject: Subject, statistics: Statistics, params: PositionZeroParams, progress: Progress
+    subject: ExperimentContext,
+    statistics: Statistics,
+    params: PositionZeroParams,
+    progress: Progress,
 ) -> Result:
     """Run the three cases; see :class:`~poskernel_core.analyses.PositionZero`."""
     assert subject.source is not None

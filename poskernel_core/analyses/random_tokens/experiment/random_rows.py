@@ -9,7 +9,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from poskernel_core.analyses.base import Progress, Statistics, Subject
+from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
 from poskernel_core.analyses.random_tokens.experiment.sampled import (
     Norms,
     ablations,
@@ -28,17 +28,18 @@ from poskernel_core.forward.attention import AttentionCall, PatternBlock
 from poskernel_core.forward.observers import Batch, Observer
 from poskernel_core.statistics.moments import Moments
 
-__all__ = ["exponents", "random_attention", "rank_correlations", "slope_weights"]
-
-MOST_CELLS = 2**23
-FEWEST_KEYS = 3
-FEWEST_FOR_P = 10
+MAX_CELLS = 2**23
+MIN_KEYS = 3
+MIN_FOR_P = 10
 """Below this number of keys the t distribution is no stand-in for that of the rank correlation."""
 PER_QUERY = ("layer", "head", "query")
 
 
 def random_attention(
-    subject: Subject, statistics: Statistics, params: RandomAttentionParams, progress: Progress
+    subject: ExperimentContext,
+    statistics: Statistics,
+    params: RandomAttentionParams,
+    progress: Progress,
 ) -> Result:
     """Run the sequences; see :class:`~poskernel_core.analyses.RandomAttention`.
 
@@ -46,7 +47,7 @@ def random_attention(
         BadRequest: a head that is not there, or sequences too long for the number of heads.
     """
     length, layers = params.length, subject.model.geometry.n_layers
-    check_size(subject, length, MOST_CELLS)
+    check_size(subject, length, MAX_CELLS)
     count = steps(progress, params.samples + measured(params))
     edit, _ = ablations(subject, params, length, count)
     layout = random_layout(length, subject.start_token)
@@ -119,7 +120,7 @@ def _trend_keys(visible: np.ndarray, first: int) -> Iterator[tuple[int, np.ndarr
     """Yield every query that has enough keys for a trend, and the keys: visible ones before it."""
     for query, count in enumerate(visible):
         keys = np.arange(max(first, query + 1 - int(count)), query)
-        if len(keys) >= FEWEST_KEYS:
+        if len(keys) >= MIN_KEYS:
             yield query, keys
 
 
@@ -155,7 +156,7 @@ def rank_correlations(
             degrees = len(keys) - 2
             t = found * np.sqrt(degrees / (1 - np.minimum(found**2, 1)))
         correlation[..., query] = found
-        if len(keys) >= FEWEST_FOR_P:
+        if len(keys) >= MIN_FOR_P:
             p_value[..., query] = 2 * stats.t.sf(np.abs(t), degrees)
     return correlation, p_value
 

@@ -6,14 +6,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from poskernel_core.analyses.base import Subject
+from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.data.layouts import Layout
 from poskernel_core.forward.attention import PatternBlock
 from poskernel_core.forward.edits import Edit
 from poskernel_core.forward.observers import Batch, Observer
 from poskernel_core.statistics.moments import Moments
-
-__all__ = ["RowMeans", "layers_of", "means"]
 
 
 class RowMeans(Observer):
@@ -28,7 +26,7 @@ class RowMeans(Observer):
         self.candidates = [Moments() for _ in range(layers)]
         self.preference = [Moments() for _ in range(layers)]
 
-    def run(self, subject: Subject, edit: Edit, tokens: Tensor, samples: range) -> None:
+    def run(self, subject: ExperimentContext, edit: Edit, tokens: Tensor, samples: range) -> None:
         """Add a batch of sequences, of these numbers."""
         logits = subject.model.run(tokens, edit, [self], samples=samples, keep=1)[:, -1].cpu()
         chances = torch.softmax(logits.double(), dim=-1)

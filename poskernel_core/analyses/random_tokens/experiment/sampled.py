@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from poskernel_core.analyses.base import Progress, Subject
+from poskernel_core.analyses.base import ExperimentContext, Progress
 from poskernel_core.analyses.random_tokens.params import NormAblations
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.data.layouts import Layout, random_layout, sequences
@@ -24,19 +24,7 @@ from poskernel_core.forward.interventions import (
 from poskernel_core.forward.observers import Batch, Observer
 from poskernel_core.statistics.moments import Groups, Moments
 
-__all__ = [
-    "Norms",
-    "ablations",
-    "batches",
-    "check_size",
-    "flat",
-    "measured",
-    "norms_of",
-    "steps",
-    "visible_keys",
-]
-
-MOST_BATCH = 128
+MAX_BATCH = 128
 PATTERN_CELLS = 2**22
 LOGITS = 2**25
 MEASURED = 500
@@ -58,7 +46,7 @@ def steps(progress: Progress, total: int) -> Callable[[int], None]:
 
 
 def batches(
-    subject: Subject, layout: Layout, samples: int, stream: int, logits: int = 0
+    subject: ExperimentContext, layout: Layout, samples: int, stream: int, logits: int = 0
 ) -> Iterator[tuple[range, Tensor]]:
     """Yield the numbers and token ids ``[text, pos]`` of some samples at a time.
 
@@ -71,14 +59,14 @@ def batches(
         yield some, torch.from_numpy(sequences(layout, subject.source, stream, some))
 
 
-def _fitting(subject: Subject, length: int, logits: int) -> int:
+def _fitting(subject: ExperimentContext, length: int, logits: int) -> int:
     geometry = subject.model.geometry
     cells = PATTERN_CELLS // (geometry.n_heads * length**2)
     words = LOGITS // max(1, logits * geometry.n_vocab)
-    return max(1, min(MOST_BATCH, cells, words))
+    return max(1, min(MAX_BATCH, cells, words))
 
 
-def check_size(subject: Subject, length: int, most: int, rows: int | None = None) -> None:
+def check_size(subject: ExperimentContext, length: int, most: int, rows: int | None = None) -> None:
     """Refuse patterns of all heads that hold too many cells; of ``rows`` rows, or square.
 
     Raises:
@@ -99,7 +87,7 @@ def measured(params: NormAblations) -> int:
 
 
 def ablations(
-    subject: Subject, params: NormAblations, length: int, count: Callable[[int], None]
+    subject: ExperimentContext, params: NormAblations, length: int, count: Callable[[int], None]
 ) -> tuple[Edit, np.ndarray | None]:
     """Return the edit that the parameters describe, and the norms that it equalises.
 
