@@ -229,7 +229,7 @@ MISUSES: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (gather, {"positions": (400,)}, "No query position below 29"),
     (gather, {"queries_per_position": "x"}, "'queries_per_position' of 'run'"),
     (gather, {"gather": "keys"}, "'gather' of 'run'"),
-    (gather, {"gather": ("zzz",)}, "'gather.0' of 'run'"),
+    (gather, {"gather": ("zzz",)}, "No statistic 'zzz'"),
     (gather, {"batch": 1.5}, "'batch' of 'execution'"),
     (analyse, {"gathered": None}, "what pk.run_pass returned, got None"),
     (analyse, {"skp": 4}, "'skp' of 'etc': there is no such one"),

@@ -30,6 +30,7 @@ from filelock import FileLock, Timeout
 from poskernel_core.common.errors import BadRequest, NoSpace, ReadOnlyStore, StoreFailed
 from poskernel_core.common.folders import default_directory
 from poskernel_core.common.settings import checked_gb, settings
+from poskernel_core.common.specs import brief
 from poskernel_core.storage.disk import (
     DATABASE,
     BytesOnly,
@@ -75,6 +76,8 @@ class Store:
     """
 
     def __init__(self, directory: str | Path | None = None, limit_gb: float | None = None) -> None:
+        if not isinstance(directory, str | os.PathLike | None):
+            raise BadRequest(f"Expected a directory for the store, got {brief(directory)}.")
         self.directory = Path(default_directory() if directory is None else directory)
         self.notice: str | None = None
         self.limit = int(

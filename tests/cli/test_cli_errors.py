@@ -130,7 +130,7 @@ def test_store_that_is_a_file(run, small, tmp_path, monkeypatch):
 
 
 def test_store_that_is_damaged(run, small, tmp_path, monkeypatch):
-    """What lies in the database's place is set aside, that is said, and all goes on."""
+    """A database that is none is thrown away, and all goes on."""
     (tmp_path / "cache.db").write_bytes(b"no database, but long enough to be looked at" * 99)
     monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path))
 
@@ -138,4 +138,4 @@ def test_store_that_is_damaged(run, small, tmp_path, monkeypatch):
 
     assert 0 == code
     assert "demo-gpt2" in out
-    assert_sentence(err, "has been made anew; 0 results were kept")
+    assert "" == err

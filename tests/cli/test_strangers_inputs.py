@@ -23,7 +23,7 @@ from poskernel_core.engine.provenance import to_entry
 from poskernel_core.engine.requests import canonical
 from poskernel_core.models import catalog
 from poskernel_core.storage.store import Store
-from tests.support import builders
+from tests.support import ROOT, builders
 from tests.support.strangers import refused
 
 __all__ = ["refused"]
@@ -94,7 +94,7 @@ def test_a_variable_on_a_page(monkeypatch):
     """Visitors see the sentence in place of the page, and no traceback."""
     monkeypatch.setenv("POSKERNEL_CHECKPOINT_SECONDS", "often")
 
-    drawn = AppTest.from_file("../app.py", default_timeout=60).run()
+    drawn = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60).run()
 
     assert [] == list(drawn.exception)
     assert "POSKERNEL\\_CHECKPOINT\\_SECONDS" in drawn.error[0].value

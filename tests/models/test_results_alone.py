@@ -127,7 +127,7 @@ def test_a_page_shows_what_is_there(offered, monkeypatch):
 
     engine = Engine(Store())
     monkeypatch.setattr(results, "engine", lambda: engine)
-    app = AppTest.from_file("../app.py", default_timeout=60)
+    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
     app.query_params["model"] = name
     app.run()
 

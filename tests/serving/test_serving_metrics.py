@@ -65,7 +65,7 @@ def test_what_is_told_before_anything_happened(quiet, engine):
         assert 0 == found[f"poskernel_{name}",]
     assert 3 == found["poskernel_sessions_limit",]
     assert engine.store.limit == found["poskernel_store_limit_bytes",]
-    assert 0 < found["poskernel_store_bytes",]
+    assert 0 == found["poskernel_store_bytes",]
     assert 1 == found["poskernel_store_state", ("state", "writable")]
     for name, labels in (("refused_total", 4), ("jobs", 6), ("job_seconds_count", 9)):
         assert labels == sum(key[0] == f"poskernel_{name}" for key in found)

@@ -11,7 +11,7 @@ from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.renamed import MODELS, VARIABLES
 from poskernel_core.common.settings import PUBLIC, Settings, check_paths, settings, variable
 from poskernel_core.storage.shipped import shipped
-from serving.limits import Bounds
+from serving.admission import ConnectionLimits
 from tests.support.server import ROOT, environment
 
 COUNTS = ("max_sessions", "max_sessions_each", "max_requests_per_minute")
@@ -100,7 +100,7 @@ def test_bounds_are_those_of_the_host(monkeypatch):
     for number, name in enumerate(COUNTS, start=5):
         monkeypatch.setenv(variable(name), str(number))
 
-    assert Bounds(5, 6, 7) == Bounds.of_host()
+    assert ConnectionLimits(5, 6, 7) == ConnectionLimits.of_host()
 
 
 def test_a_public_server_has_tighter_quotas(monkeypatch):

@@ -70,7 +70,7 @@ def test_only_what_is_missing_is_gathered(tmp_path, run, passes):
     gather(store, asked(run, "entropy"))
     gather(store, asked(run), asked(run, "entropy"))
 
-    assert [run.gather, ("entropy",)] == passes
+    assert [tuple(sorted(run.gather)), ("entropy",)] == passes
     assert not missing_statistics(store, run)
 
 
@@ -103,7 +103,7 @@ def test_one_pass_for_all_who_wait(tmp_path, run, passes):
 
     gather(store, asked(run), asked(run, "entropy"), longer)
 
-    assert [(*run.gather, "entropy")] == passes
+    assert [tuple(sorted((*run.gather, "entropy")))] == passes
     assert not execute.missing_runs(store, asked(run, "entropy"))
     assert 1 == len(execute.missing_runs(store, longer))
 
@@ -129,7 +129,7 @@ def test_a_pass_that_was_broken_off_goes_on_as_it_was(
     assert kept == (found and (found[0]["group"], found[0]["done"]))
     gather(store, asked(run), asked(run, "entropy"))
 
-    assert [("entropy",), ("entropy",), run.gather] == passes
+    assert [("entropy",), ("entropy",), tuple(sorted(run.gather))] == passes
     entropy = run.model_copy(update={"gather": ("entropy",)})
     read = 5 * (until // 5) + (kept[1] if kept else 0)
     assert read == StoredStatistics.open(store, entropy).header.resumed_at_window
