@@ -22,6 +22,7 @@ from poskernel_core.models.tokenizers import load_tokenizer
 from poskernel_core.models.training import training_run
 from poskernel_core.storage.store import Store
 from poskernel_core.storage.view import export_view, for_display
+from tests.support import ROOT
 
 CONTEXT, WINDOWS, QUERIES, SKIPS = 31, 7, (5, 23), (0, 3)
 
