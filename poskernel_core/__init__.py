@@ -3,8 +3,6 @@
 Public names are imported lazily, so that importing the package does not import torch.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

@@ -4,8 +4,6 @@ Streamlit's greeting asks an external host for this machine's public address bef
 runs. ``.streamlit/config.toml`` turns it off, and :func:`greet` replaces it.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import time

@@ -6,8 +6,6 @@ Streamlit's inline scripts are allowed by their hashes, and WebAssembly is allow
 for 64-bit arithmetic; ``eval`` is not.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import os

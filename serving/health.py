@@ -4,8 +4,6 @@ Streamlit's own ``/_stcore/health`` says only that the process answers. This one
 and the worker, without starting one: status 200 if pages can be shown, else 503.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

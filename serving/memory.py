@@ -5,8 +5,6 @@ Streamlit collects all garbage after every run of the script, while all other cl
 modules) are frozen once, and the rest is collected every few seconds, so that memory stays flat.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 from collections.abc import AsyncIterator

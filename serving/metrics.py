@@ -4,8 +4,6 @@ All metrics except the script's run times are read when Prometheus asks, from th
 parts they describe.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar

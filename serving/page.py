@@ -6,8 +6,6 @@ so the server's address is the parent folder of the page. The script also keeps 
 history clean.
 """
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from pathlib import Path

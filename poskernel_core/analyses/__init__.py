@@ -1,7 +1,5 @@
 """One topic per folder; :data:`TOPICS` is the registry, :data:`ANALYSES` what it leads to."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from importlib import import_module
 from typing import Any

@@ -4,8 +4,6 @@ The docstring of every analysis and experiment has a first line and four parts, 
 that begins with its name: Formula, Choices, Limits, Source. What it returns is declared next to it.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Iterable, Iterator

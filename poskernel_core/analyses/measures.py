@@ -1,7 +1,5 @@
 """One number, or one kind, of every head: what the questions declare, and how it is asked for."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Where a kernel's queries come from: sampled windows, one text of a reader's, one fixed token."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """``export`` and ``import``: a model's results as one file, or those of one run as a folder."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from pathlib import Path

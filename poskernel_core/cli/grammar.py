@@ -1,7 +1,5 @@
 """Parsing and help of commands: options in sections, one sentence for every mistake."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 Exit codes: 0 done, 2 bad request (one sentence on standard error), 1 anything else.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 

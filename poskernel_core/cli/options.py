@@ -1,7 +1,5 @@
 """Options that describe a run, and options generated from the parameters of a question."""
 
-from __future__ import annotations
-
 import typing
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """``precompute`` and ``merge``: compute the pages' default results, here or on several machines."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Text output of the command line: the summary of a result, and the ledger."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """``serve``: run the dashboard in this process."""
 
-from __future__ import annotations
-
 import os
 import socket
 from contextlib import closing, suppress

@@ -1,7 +1,5 @@
 """``show`` and ``reproduce``: print the result of a question; compare with published figures."""
 
-from __future__ import annotations
-
 import json
 import sys
 from contextlib import closing

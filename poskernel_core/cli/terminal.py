@@ -4,8 +4,6 @@ Names of models, files and entries are untrusted. A control character in them co
 cursor, colour the screen or hide a line; it is printed as ``\x1b`` instead.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import sys

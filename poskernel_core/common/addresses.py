@@ -3,8 +3,6 @@
 An IPv6 client is a /64 network, the size that providers assign: the client chooses the lower half.
 """
 
-from __future__ import annotations
-
 import ipaddress
 from functools import lru_cache
 from typing import TypeAlias

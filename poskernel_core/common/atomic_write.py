@@ -1,7 +1,5 @@
 """Write files atomically, so that they appear complete or not at all, and folders of files."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json

@@ -29,8 +29,6 @@ subset   sets of groups of texts, by their number of windows
 Analyses and statistics use NumPy arrays; torch tensors stay inside a pass.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from jaxtyping import Bool, Float, Int
 

@@ -6,8 +6,6 @@ row, or one per number of a short row). All groups have equally many windows, so
 groups is the overall mean plus the mean of their differences.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

@@ -26,8 +26,6 @@
 A message says what was expected, what was given, and what to do.
 """
 
-from __future__ import annotations
-
 
 class PosKernelError(Exception):
     """Base of all errors that PosKernel raises on purpose."""

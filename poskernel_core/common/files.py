@@ -1,7 +1,5 @@
 """Read files of unknown origin: existence checks, zip damage, JSON of limited size and depth."""
 
-from __future__ import annotations
-
 import json
 import lzma
 import zipfile

@@ -1,7 +1,5 @@
 """The default directory for results and for models converted from other formats."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

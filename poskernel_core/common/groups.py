@@ -1,7 +1,5 @@
 """Groups of windows of equal size, so that standard errors count texts rather than windows."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

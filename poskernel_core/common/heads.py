@@ -1,7 +1,5 @@
 """Names of heads, such as ``L0H3``."""
 
-from __future__ import annotations
-
 import re
 
 from poskernel_core.common.errors import BadRequest

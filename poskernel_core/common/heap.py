@@ -4,8 +4,6 @@ Freed tensors leave holes between those still in use. glibc keeps these holes, s
 process grows with every new kind of work, although the objects are gone.
 """
 
-from __future__ import annotations
-
 import ctypes
 
 

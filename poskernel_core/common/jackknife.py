@@ -1,7 +1,5 @@
 """The jackknife: errors, biases and intervals from estimates that leave out one group each."""
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
 

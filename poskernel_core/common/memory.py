@@ -4,8 +4,6 @@ In a container the machine's free memory is not enough to know: a process that e
 its control group is killed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

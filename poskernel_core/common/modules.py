@@ -1,7 +1,5 @@
 """Run a module of this package as a separate process, wherever the package is installed."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

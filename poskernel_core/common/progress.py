@@ -1,7 +1,5 @@
 """The type of progress callbacks, which also cancel the work."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 Report = Callable[[int, int, str], None]

@@ -1,7 +1,5 @@
 """Format numbers, rounded to their errors."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

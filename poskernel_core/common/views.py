@@ -1,7 +1,5 @@
 """Views of a finished pass for analyses, whether in memory or in the store."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property

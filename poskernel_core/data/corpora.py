@@ -5,8 +5,6 @@ A corpus is bundled (``sample``, ``bible``), streamed from the hub (``openwebtex
 token windows. Its fingerprint is part of the cache key of all results computed from it.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass

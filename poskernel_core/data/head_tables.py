@@ -5,8 +5,6 @@ DuoAttention's matrix (a row of numbers per layer), and any CSV or JSON with the
 head.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import math

@@ -4,8 +4,6 @@ A layout assigns one of the drawn tokens to every position; a token can be at se
 tokens drawn for a sequence are different.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

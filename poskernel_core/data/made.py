@@ -1,7 +1,5 @@
 """Generated windows of tokens: one token repeated, or a text with doubled tokens."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from poskernel_core.common.axes import Tokens

@@ -1,7 +1,5 @@
 """Parse moves of attention such as ``36>34, pirate>ninja``, and lists of layers and heads."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Read the documents of a corpus: bundled, in a local file, on the hub, or typed on a page."""
 
-from __future__ import annotations
-
 import codecs
 import gzip
 import json

@@ -1,7 +1,5 @@
 """The queue of shards that several workers compute, with retries and progress."""
 
-from __future__ import annotations
-
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence

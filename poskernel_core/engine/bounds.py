@@ -3,8 +3,6 @@
 Stored results and joined jobs cost nothing; only new computations count.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

@@ -4,8 +4,6 @@ In some public training runs two revisions hold the same weights. The hub gives 
 before they are downloaded, so such a revision is reported and gets the results of the first one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any

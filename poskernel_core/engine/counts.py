@@ -1,7 +1,5 @@
 """Counters of an engine's work since it was created, for the operators of a server."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import Counter

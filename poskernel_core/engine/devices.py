@@ -1,7 +1,5 @@
 """Compute shards on several devices of one machine, with one process per device."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import subprocess

@@ -5,8 +5,6 @@ both see its progress. A job is cancelled when all its clients have cancelled it
 also dropped when all its clients have left.
 """
 
-from __future__ import annotations
-
 import atexit
 import itertools
 import threading

@@ -1,7 +1,5 @@
 """A fair queue: clients take turns."""
 
-from __future__ import annotations
-
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Hashable

@@ -1,7 +1,5 @@
 """The results that ``precompute`` computes: those that the pages show with default settings."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from poskernel_core.analyses import ANALYSES

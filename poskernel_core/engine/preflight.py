@@ -3,8 +3,6 @@
 Requests with a stored result are not checked here: they need neither text nor disk space.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from importlib.util import find_spec
 

@@ -1,7 +1,5 @@
 """Provenance of results, and their conversion to and from store entries."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib.metadata
 import platform

@@ -5,8 +5,6 @@ Sums go through the store, never through the pipe. Cluster workers call :func:`c
 directly.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -7,8 +7,6 @@ head does not wait for another model's pass. In each lane clients take turns. A 
 reports its error and never stops its lane.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

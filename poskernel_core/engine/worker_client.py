@@ -1,7 +1,5 @@
 """The parent's end of a worker process: its pipe and its jobs."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

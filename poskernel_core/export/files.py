@@ -3,8 +3,6 @@
 Every file names model, revision, head, query position, skip, run and date, and so does its name.
 """
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import html

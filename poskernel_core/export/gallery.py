@@ -5,8 +5,6 @@ static files. A head's page is ``heads/L0H3.html``, its figures ``#kernel``, ``#
 ``#sink``; a measure of the grid is ``index.html#measure=...``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files

@@ -1,7 +1,5 @@
 """The grid of heads as a picture for a paper: what the browser draws, from the same values."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A model's results as a data set for the hub: arrays as safetensors, a table, and a card."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 

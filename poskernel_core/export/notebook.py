@@ -1,7 +1,5 @@
 """A result as notebooks show it: figure, what it is of, a link to its page, and a data frame."""
 
-from __future__ import annotations
-
 import html
 import json
 import sys

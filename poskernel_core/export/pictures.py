@@ -3,8 +3,6 @@
 No browser and no fonts from elsewhere: marks are polygons, so that they look the same everywhere.
 """
 
-from __future__ import annotations
-
 import html
 import io
 from collections.abc import Sequence

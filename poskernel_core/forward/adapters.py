@@ -5,8 +5,6 @@ A few architectures compute attention in their own module. An adapter replaces o
 module: it repeats the module's steps before and after the attention, and calls our attention.
 """
 
-from __future__ import annotations
-
 import math
 import weakref
 from collections.abc import Callable

@@ -5,8 +5,6 @@ as safetensors with GPT-2's names), or a hub repository in TransformerLens' olde
 is GPT-2 with its MLPs removed; the same tensors also boot transformer_lens' native bridge.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

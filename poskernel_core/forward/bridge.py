@@ -5,8 +5,6 @@ shares the model's tensors, so it takes only a few megabytes. It runs eager atte
 patterns can be read and edited.
 """
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -9,8 +9,6 @@ So compare it with a clean pass under a plain ``Edit()``, which is computed the 
 last bit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce

@@ -1,7 +1,5 @@
 """Checks that tensors are finite: a result with NaN or infinity is an error."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from poskernel_core.common.errors import ComputeFailed

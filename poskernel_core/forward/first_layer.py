@@ -1,7 +1,5 @@
 """The parts of layer 0: linearized norms, value and output matrices of heads, and neurons."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -4,8 +4,6 @@ llama.cpp stores some tensors in another layout than transformers. The conversio
 tensor at a time.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import json
 import math

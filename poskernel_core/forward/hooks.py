@@ -7,8 +7,6 @@ attention have an adapter (:mod:`poskernel_core.forward.adapters`). A pass with 
 edit can change it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

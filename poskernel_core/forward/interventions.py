@@ -1,7 +1,5 @@
 """The interventions of the posts, implemented as edits of the forward pass."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal

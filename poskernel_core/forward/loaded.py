@@ -1,7 +1,5 @@
 """A model in memory: run forward passes with observers and edits, and access its parts."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

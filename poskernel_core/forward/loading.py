@@ -5,8 +5,6 @@ The model is the plain Hugging Face module. Its attention function is replaced b
 architecture, it receives the queries and keys exactly as they enter the dot product, and the scale.
 """
 
-from __future__ import annotations
-
 import math
 import tempfile
 import threading

@@ -1,7 +1,5 @@
 """Estimate the memory of a model before loading it; run a 16-bit model in float32 part by part."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any

@@ -5,8 +5,6 @@ An :class:`Observer` does not change anything; to change a pass, use an
 :meth:`~poskernel_core.forward.loading.LoadedModel.run`. Observers see the values after the edit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

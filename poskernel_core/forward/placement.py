@@ -5,8 +5,6 @@ run, directly from the model's files. The embeddings and layer 0 are on the devi
 because questions read their weights.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The precision of matrix products, a process-wide setting of torch."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -5,8 +5,6 @@ So the same tokens are run through our attention and through transformers' eager
 their patterns and logits are compared.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass

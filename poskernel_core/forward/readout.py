@@ -1,7 +1,5 @@
 """Measurements of one forward pass: next-token logits, loss and patterns."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

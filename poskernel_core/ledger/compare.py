@@ -4,8 +4,6 @@ A figure agrees if each of its numbers differs from the published one by no more
 plus the half width of our 95 % interval.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Literal
 

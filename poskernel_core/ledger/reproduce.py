@@ -1,7 +1,5 @@
 """Compute the results that the reproduction ledger compares with published figures."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The short model names of transformer_lens, such as ``gpt2-small`` and ``pythia-70m``."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from importlib.util import find_spec

@@ -4,8 +4,6 @@ Nothing here imports torch, so that pages can list and describe models quickly.
 :mod:`poskernel_core.forward.loading` loads the weights.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

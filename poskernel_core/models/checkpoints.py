@@ -6,8 +6,6 @@ A local run is a directory of model directories. The steps are read from the dir
     {"tokens_per_step": 2048, "checkpoints": {"step-0": 0, "step-64": 64}}
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """The supported architectures with their position schemes, and the refused ones with reasons."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

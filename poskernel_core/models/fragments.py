@@ -4,8 +4,6 @@ The directory of a partial model declares it in its configuration, under ``poske
 names the whole model, and ``lacks`` the parts that are missing or not that model's own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, Literal, get_args
 

@@ -4,8 +4,6 @@ The files are parsed as JSON without transformers, so pages can describe models 
 untrusted file allocates nothing. When a model is loaded, its real sizes are compared with these.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@ The file is untrusted: every length is checked before anything is read. Neither 
 transformers is imported; :mod:`poskernel_core.forward.gguf_weights` reads the weights.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import os

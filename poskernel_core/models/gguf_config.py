@@ -3,8 +3,6 @@
 Unknown settings that might change the attention are refused by name, never ignored.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Convert the vocabulary in a GGUF header to a tokenizer, with transformers' converters."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Heads with a known function, from the posts or measured when a demo model was trained."""
 
-from __future__ import annotations
-
 import json
 
 from poskernel_core.common.heads import head_name

@@ -1,7 +1,5 @@
 """Read each layer's kind from a configuration: which keys its heads see, or why it has no heads."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -6,8 +6,6 @@ independent on both sides. Consecutive pieces overlap, and their tokens must agr
 This detects effects of a piece's beginning and end, such as a space added in front.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property

@@ -4,8 +4,6 @@ The steps of pythia and of stanford-crfm's GPT-2 come from transformer_lens' lis
 as OLMo and SmolLM3, have the step in the name of each revision, and the hub lists the revisions.
 """
 
-from __future__ import annotations
-
 import ast
 from dataclasses import dataclass
 from functools import cache

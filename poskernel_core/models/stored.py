@@ -4,8 +4,6 @@ Such a model needs no weights on this machine: pages show the stored results. Th
 holds the model, its configuration and the run to show first.
 """
 
-from __future__ import annotations
-
 import os
 import zipfile
 import zlib

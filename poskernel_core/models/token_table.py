@@ -1,7 +1,5 @@
 """Properties of every token id, as boolean arrays indexed by token id."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

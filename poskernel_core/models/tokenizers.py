@@ -1,7 +1,5 @@
 """Convert text to token ids and back with a model's ``tokenizer.json``, without importing torch."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field

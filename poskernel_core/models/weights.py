@@ -4,8 +4,6 @@ A header is a few kilobytes in front of the weights. From the headers, we check 
 as many numbers as the configuration claims, before anything is allocated.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -5,8 +5,6 @@ Therefore merged CPU shards give, bit for bit, the statistics of one CPU process
 windows. A GPU uses larger batches, whose sums are rounded differently.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """The cache of loaded models of a process."""
 
-from __future__ import annotations
-
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Prepare a pass: find the model, cut the token windows, compute the plan."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -3,8 +3,6 @@
 This module combines models, corpora, passes and the store. It runs in the worker process.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import time

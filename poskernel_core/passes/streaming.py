@@ -5,8 +5,6 @@ A pass runs the model once over many windows and updates the statistics. It keep
 texts are in memory at a time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace

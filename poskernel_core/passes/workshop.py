@@ -1,7 +1,5 @@
 """Caches shared by the lanes of a worker: loaded models, tokenizers and token windows."""
 
-from __future__ import annotations
-
 import threading
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Kernels as small curves: few points, one byte each, for the browser to draw in a grid's cells."""
 
-from __future__ import annotations
-
 import base64
 from typing import Any
 

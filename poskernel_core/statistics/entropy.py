@@ -1,7 +1,5 @@
 """The mean entropy of attention rows, with 0 to 32 first keys left out."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Sums for the six per-head metrics of HeadVis, by HeadVis' definitions."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import torch

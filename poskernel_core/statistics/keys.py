@@ -1,7 +1,5 @@
 """Mean keys ``m_i`` per head and position."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from torch import Tensor

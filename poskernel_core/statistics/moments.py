@@ -1,7 +1,5 @@
 """Streaming means and standard errors over samples, and leave-one-group-out replicates."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import numpy as np

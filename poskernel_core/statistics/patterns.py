@@ -1,7 +1,5 @@
 """Mean observed attention: rows at recorded positions, and the profile along diagonals."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from typing import ClassVar
 

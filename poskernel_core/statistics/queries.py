@@ -1,7 +1,5 @@
 """Sampled queries ``q_n`` at recorded positions, from the first windows of each group."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Mean attention to the previous token, for repeated and for different tokens."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import torch

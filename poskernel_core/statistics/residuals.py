@@ -1,7 +1,5 @@
 """Means by position of residual streams, attention inputs and positional embeddings."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import torch

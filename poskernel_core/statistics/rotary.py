@@ -1,7 +1,5 @@
 """Rotary pairs of queries and keys before the rotation: means, mean squared lengths, lengths."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar
 

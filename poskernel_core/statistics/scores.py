@@ -1,7 +1,5 @@
 """The mean raw score near the main diagonal, above and below it; and mean queries."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Mean attention to the first keys of a text, and to a learned sink."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import torch

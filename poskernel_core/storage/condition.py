@@ -1,7 +1,5 @@
 """The health of a store: whether it can be read and written, and its size. Writes nothing."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from poskernel_core.common.errors import NoSpace, ReadOnlyStore, StoreFailed

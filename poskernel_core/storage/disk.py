@@ -4,8 +4,6 @@ diskcache keeps keys, sizes and ages in an SQLite database. A damaged database i
 file names.
 """
 
-from __future__ import annotations
-
 import re
 import secrets
 import sqlite3

@@ -1,7 +1,5 @@
 """Stored values as bytes: a checksum, then safetensors with a JSON header; never a pickle."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable

@@ -4,8 +4,6 @@ The file is readable JSON: a list of notes, each with the model's name, the fing
 weights, the head and the date.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, astuple, dataclass, fields
 from datetime import UTC, datetime

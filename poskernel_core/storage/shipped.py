@@ -13,8 +13,6 @@ never copied or evicted and never hide newer ones; an entry with an outdated key
 Results are stored in single precision; statistics and the figures of a single text with fewer bits.
 """
 
-from __future__ import annotations
-
 import json
 import zipfile
 from collections.abc import Container, Iterator, Mapping, Sequence

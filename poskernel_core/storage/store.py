@@ -10,8 +10,6 @@ Reading works as far as possible: on a full disk, in a read-only directory, with
 A failed write raises an error with a one-sentence message and is attempted again the next time.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

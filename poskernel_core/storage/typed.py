@@ -4,8 +4,6 @@ Their number and total size are limited (``POSKERNEL_MAX_TEXTS``, ``POSKERNEL_MA
 that they neither fill the disk nor evict results; the oldest texts are dropped first.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 

@@ -6,8 +6,6 @@ eighth of themselves, less than their uncertainty with ten groups of texts. Numb
 error: to 8 bits. No curve is finer than 1/8192 of its largest value.
 """
 
-from __future__ import annotations
-
 import json
 import zipfile
 from collections import Counter

@@ -1,7 +1,5 @@
 """The same passages at several positions: sums of squares of keys, content similarity."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor

@@ -1,7 +1,5 @@
 """How far scores are a sum over positions, as figures."""
 
-from __future__ import annotations
-
 import numpy as np
 import plotly.graph_objects as go
 

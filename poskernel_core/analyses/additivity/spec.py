@@ -1,7 +1,5 @@
 """Additivity: how much of the keys' variance position, content and their interaction explain."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

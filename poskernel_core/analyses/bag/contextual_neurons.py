@@ -1,7 +1,5 @@
 """Contextual neurons: those of layer 0 that the bag of tokens drives."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Contextual neurons, and what the bag of tokens gives them, as figures."""
 
-from __future__ import annotations
-
 import html
 from itertools import islice
 

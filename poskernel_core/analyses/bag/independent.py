@@ -5,8 +5,6 @@ holds for good. This one, ``python -m poskernel_core.analyses.bag.independent SE
 from standard input, writes one to standard output, and ends.
 """
 
-from __future__ import annotations
-
 import io
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """One neuron of layer 0 and the bag: its tokens, its relatives, its course along a text."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

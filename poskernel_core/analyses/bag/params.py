@@ -1,7 +1,5 @@
 """What the questions about the bag of tokens share: which heads, which destination token."""
 
-from __future__ import annotations
-
 from typing import Literal, TypeVar
 
 from pydantic import Field

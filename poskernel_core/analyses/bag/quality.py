@@ -1,7 +1,5 @@
 """How well the bag of tokens predicts the heads' joint output, and their kernel, as figures."""
 
-from __future__ import annotations
-
 import numpy as np
 import plotly.graph_objects as go
 

@@ -1,7 +1,5 @@
 """Searching the bag: tokens like a token, and neurons that fire for words."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from poskernel_core.analyses.bag.params import BagExperiment, ListedParams

@@ -1,7 +1,5 @@
 """Every head's kernel by offset, also without each group of texts."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

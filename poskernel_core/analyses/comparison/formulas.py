@@ -1,7 +1,5 @@
 """Kernels by offset, and how far two heads are apart."""
 
-from __future__ import annotations
-
 import numpy as np
 from jaxtyping import Float
 

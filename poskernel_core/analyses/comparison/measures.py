@@ -1,7 +1,5 @@
 """Measures of chosen heads, side by side, and a measure by depth."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

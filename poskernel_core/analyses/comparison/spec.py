@@ -1,7 +1,5 @@
 """Pinned heads of any models and runs, and how far apart their kernels are."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any

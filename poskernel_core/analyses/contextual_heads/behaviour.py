@@ -1,7 +1,5 @@
 """Behaviour groups of heads, from what was measured of them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """One head's softmax denominator along positions, and which tokens it weights up and down."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Contextual heads as figures."""
 
-from __future__ import annotations
-
 import html
 import math
 

@@ -1,7 +1,5 @@
 """Contextual heads: broad kernels whose softmax denominator hardly depends on the context."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Attention entropy: over how many keys a head's attention is spread in the windows themselves."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

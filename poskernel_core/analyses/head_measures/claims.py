@@ -4,8 +4,6 @@ A number passes a limit where its whole 95 % interval does; it fails where the w
 below; in between it is *about* at the limit, and only that is said.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Heads put in order by a number each."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from poskernel_core.common.axes import PerHead

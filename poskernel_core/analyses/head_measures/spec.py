@@ -1,7 +1,5 @@
 """Every measure of every head of a model in one answer, with each head's rank."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What every head does, in a sentence that stands on its measures."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Reads texts for every head's examples: once for the intervals, once to choose and keep them."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """What HeadVis tells of a head: six metrics, and texts in which the head attends most."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 import numpy as np

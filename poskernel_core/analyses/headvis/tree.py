@@ -1,7 +1,5 @@
 """The files that HeadVis reads, from results: one table of all heads, and a file for each head."""
 
-from __future__ import annotations
-
 import math
 import re
 from bisect import bisect_right

@@ -3,8 +3,6 @@
 Positions are samples (rows), residual dimensions are variables (columns).
 """
 
-from __future__ import annotations
-
 import numpy as np
 from jaxtyping import Float
 from pydantic import Field

@@ -1,7 +1,5 @@
 """The helix: extended positional embeddings at every layer, on their principal components."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """How a head reads the helix: along its tangent, or along its radius."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Literal
 

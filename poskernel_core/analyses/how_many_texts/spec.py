@@ -1,7 +1,5 @@
 """How many texts are enough: a measure's error against windows, and how many a wanted one takes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Whether the falling norms of layer 0 cause the recency of induction: with and without them."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from poskernel_core.analyses.induction.spec import PairsParams

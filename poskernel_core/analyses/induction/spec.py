@@ -1,7 +1,5 @@
 """Induction: which heads do it, and which of several candidates they prefer."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pydantic import Field

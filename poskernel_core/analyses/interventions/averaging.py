@@ -1,7 +1,5 @@
 """How much averaging positions in groups harms a model."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Interventions worth trying first: those of the post, and similar ones for the demo models."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

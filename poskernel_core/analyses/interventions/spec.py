@@ -1,7 +1,5 @@
 """Interventions: the same prompt, clean and with one change, and what the change does."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Literal
 

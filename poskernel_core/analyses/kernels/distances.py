@@ -1,7 +1,5 @@
 """Which heads of a layer have the same kernel: pairwise distances and groups."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Effective token count, kind and trust of every head's positional kernel."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

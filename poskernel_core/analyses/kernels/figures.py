@@ -1,7 +1,5 @@
 """Positional kernels, diagonals and their distances as figures."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -10,8 +10,6 @@ effective token count). The mean key is taken after the rotary rotation, so one 
 every architecture.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from jaxtyping import Float, Int
 

@@ -1,7 +1,5 @@
 """Positional kernels of all heads at one query position, with the observed attention."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

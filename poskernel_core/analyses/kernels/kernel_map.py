@@ -1,7 +1,5 @@
 """The kernel of one head as a map: key position against query position."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Diagonal profile of the mean observed attention."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from poskernel_core.analyses.base import KEPT_QUERIES, Analysis, Params, Progress

@@ -1,7 +1,5 @@
 """One text under the model: patterns of all heads, and scores split by the mean keys of a run."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

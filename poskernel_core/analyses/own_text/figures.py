@@ -1,7 +1,5 @@
 """One text of the reader's: patterns of all heads, one head's pattern, one row split in two."""
 
-from __future__ import annotations
-
 import base64
 import math
 import unicodedata

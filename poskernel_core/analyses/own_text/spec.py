@@ -1,7 +1,5 @@
 """One text of the reader's: the attention of all heads, and one head's scores split in two."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Position against token: a head's scores and patterns with one of the two taken away."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pydantic import Field

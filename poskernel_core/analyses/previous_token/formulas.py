@@ -1,7 +1,5 @@
 """Mean scores near the main diagonal: their part by position, and their kinks."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 

@@ -1,7 +1,5 @@
 """By which diagonal, and by which mechanism, a head attends to the previous token."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

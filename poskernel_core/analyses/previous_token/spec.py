@@ -1,7 +1,5 @@
 """Previous-token heads: which, how clean, and by which of the two mechanisms."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The three stages of one head's attention on one text: raw scores, masked, probabilities."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

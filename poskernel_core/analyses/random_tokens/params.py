@@ -1,7 +1,5 @@
 """What the experiments on random tokens share: their parameters, and their canonical run."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final, Literal, TypeVar
 

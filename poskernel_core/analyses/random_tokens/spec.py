@@ -1,7 +1,5 @@
 """How attention to random tokens depends on position, and what the norm has to do with it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Bands of wavelengths changed inside the model: what is lost without their turning, or them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Windows of text with each band of wavelengths frozen, and removed."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from itertools import pairwise

@@ -11,8 +11,6 @@ Source: ours, on the frequencies of "Round and round we go! What makes rotary po
 useful?" (2410.06205).
 """
 
-from __future__ import annotations
-
 import numpy as np
 from jaxtyping import Bool, Complex, Float
 

@@ -1,7 +1,5 @@
 """The equivariant kernel: attention as the mean query and the mean key alone would have it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What the analyses of rotary heads share: their bands, and their pairs layer by layer."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

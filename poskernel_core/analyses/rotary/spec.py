@@ -1,7 +1,5 @@
 """The rotary spectrum: which wavelengths the mean query and the mean key of a head agree on."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

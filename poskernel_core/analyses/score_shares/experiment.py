@@ -1,7 +1,5 @@
 """Texts whose scores are split into position and content, row by row."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

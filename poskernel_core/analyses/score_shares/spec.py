@@ -1,7 +1,5 @@
 """How much of what distinguishes a query's scores is position, and how much content."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from pydantic import Field

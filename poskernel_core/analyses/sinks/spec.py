@@ -1,7 +1,5 @@
 """Attention sinks: how much attention the first keys of a text take."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """When a measure appears in training, on plain arrays."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Heads over training: any measure of all heads, or one head's kernel, at each checkpoint."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache

@@ -4,8 +4,6 @@ Layer 0 only. ``A(n,i)`` of a contextual head is close to ``K(n,i) w(t_i) / Zmed
 of one destination token, content weights of tokens, and one denominator for all windows.
 """
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass, replace
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Which heads of layer 0 fill the bag: those named, or those found to be contextual."""
 
-from __future__ import annotations
-
 from poskernel_core.analyses.bag.experiment.bag import fingerprint
 from poskernel_core.analyses.bag.params import BagParams
 from poskernel_core.analyses.base import ExperimentContext

@@ -1,7 +1,5 @@
 """Sub-latents: independent components of the extended embeddings, as one neuron reads them."""
 
-from __future__ import annotations
-
 import hashlib
 
 import numpy as np

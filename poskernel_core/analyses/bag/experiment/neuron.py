@@ -1,7 +1,5 @@
 """One neuron: what every token in the bag adds to it, and the neurons that are like it."""
 
-from __future__ import annotations
-
 import torch
 from jaxtyping import Float
 from torch import Tensor

@@ -1,7 +1,5 @@
 """All neurons of layer 0: what the bag adds to them, and how well it predicts them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What the bag predicts along a text: the stream before layer 0's MLP, and its neurons' input."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

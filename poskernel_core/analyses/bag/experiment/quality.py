@@ -1,7 +1,5 @@
 """How well the bag predicts what its heads write, by position."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor

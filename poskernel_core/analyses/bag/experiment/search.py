@@ -1,7 +1,5 @@
 """Searching the bag: tokens like a token, and neurons that fire for words."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

@@ -1,7 +1,5 @@
 """A neuron along one text: what the bag predicts, and what the model computes."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

@@ -3,8 +3,6 @@
 The product of 50,257 tokens and 3,072 neurons has 154 million numbers; it is never held whole.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 Every token is run by itself at a few positions, so that no text is needed.
 """
 
-from __future__ import annotations
-
 import torch
 from jaxtyping import Float
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Content weights and softmax denominators of a fixed destination token in many contexts."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass

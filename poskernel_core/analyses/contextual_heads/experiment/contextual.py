@@ -1,7 +1,5 @@
 """One token in many contexts: how much its softmax denominator varies, in every head."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

@@ -1,7 +1,5 @@
 """One head's denominator along positions, in windows of the corpus and the reader's texts."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Attention to an earlier duplicate of the current token, by how far back it stands."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

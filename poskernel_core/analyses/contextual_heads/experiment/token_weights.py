@@ -1,7 +1,5 @@
 """The mean content score of every token, for one head and a fixed destination token."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from poskernel_core.analyses.bag.experiment.vocabulary import named_ends

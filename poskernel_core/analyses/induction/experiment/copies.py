@@ -1,7 +1,5 @@
 """A random sequence, twice: who attends to the token after the earlier copy."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor

@@ -1,7 +1,5 @@
 """The recency of induction with layer 0's norms as they are, and with those norms equalised."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 
 import numpy as np

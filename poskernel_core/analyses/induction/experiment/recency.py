@@ -1,7 +1,5 @@
 """Sequences with several candidates after the same token: which of them the model predicts."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics

@@ -1,7 +1,5 @@
 """Windows of text with positions averaged in groups of growing size."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

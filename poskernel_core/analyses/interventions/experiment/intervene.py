@@ -1,7 +1,5 @@
 """One prompt, clean and changed: from parameters to an edit, and from two runs to a result."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Position without content where positions are rotated in: scores of mean queries and mean keys."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 

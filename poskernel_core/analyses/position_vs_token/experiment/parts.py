@@ -1,7 +1,5 @@
 """Random sequences with both embeddings, with positions only, and with tokens only."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

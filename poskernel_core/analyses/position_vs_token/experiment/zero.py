@@ -1,7 +1,5 @@
 """Induction with the first ``[A]`` at position 0 and at position 1."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics

@@ -1,7 +1,5 @@
 """Random sequences: mean attention, its trend along the keys, and the norm of what it writes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The last row of sequences: what the model predicts, and where every head looks."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Running random sequences: batches, the ablations, and equalised norms."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import numpy as np
