@@ -20,7 +20,7 @@ from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
 from poskernel_core.common.specs import Request
 from poskernel_core.engine.engine import Engine
-from poskernel_core.export.gallery import Shown, gallery
+from poskernel_core.export.gallery import GalleryRun, gallery
 from poskernel_core.export.hub_card import hub_card
 from poskernel_core.models import catalog
 from poskernel_core.storage.archive import export_model, import_archive
@@ -111,7 +111,7 @@ def _made(kind: str, engine: Engine, run: Run, folder: Path) -> tuple[Path, File
     measures = {each.title: each for question in ANALYSES.values() for each in question.measures}
     query = int(answers["kernel"].params["query"])
     kernel, profile, sinks = (answers[name] for name in SHOWN)
-    return folder, gallery(Shown(verdicts, kernel, profile, sinks, measures, query))
+    return folder, gallery(GalleryRun(verdicts, kernel, profile, sinks, measures, query))
 
 
 def _answers(engine: Engine, run: Run, names: Iterable[str]) -> dict[str, Result]:

@@ -43,7 +43,7 @@ PAGE = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_s
 
 
 @dataclass(frozen=True)
-class Shown:
+class GalleryRun:
     """What a gallery shows of one run, of all heads.
 
     Attributes:
@@ -60,7 +60,7 @@ class Shown:
     query: int
 
 
-def gallery(shown: Shown) -> Iterator[tuple[str, str]]:
+def gallery(shown: GalleryRun) -> Iterator[tuple[str, str]]:
     """Yield the names and texts of all files."""
     yield "index.html", _index(shown)  # the first, by which the next export knows its folder
     yield "plotly.min.js", get_plotlyjs()
@@ -87,7 +87,7 @@ def _cells(verdicts: Result) -> list[tuple[int, int]]:
     ]
 
 
-def _index(shown: Shown) -> str:
+def _index(shown: GalleryRun) -> str:
     """Return the page with the grid of all heads."""
     found = shown.verdicts
     layers, heads = found.texts["verdict"].shape
@@ -102,7 +102,7 @@ def _index(shown: Shown) -> str:
     )
 
 
-def _data(shown: Shown) -> list[dict[str, Any]]:
+def _data(shown: GalleryRun) -> list[dict[str, Any]]:
     """Return for each measure the colour and the text of every cell, and a legend."""
     found = shown.verdicts
     told = []
@@ -175,7 +175,7 @@ def _colours(
     return cells, [[colour, f"{value:.3g}"] for colour, value in legend]
 
 
-def _head(shown: Shown, layer: int, head: int, near: list[tuple[int, int] | None]) -> str:
+def _head(shown: GalleryRun, layer: int, head: int, near: list[tuple[int, int] | None]) -> str:
     """Return the page of one head."""
     one = shown.verdicts.select(layer=layer, head=head)
     kernel = shown.kernel.select(layer=layer, head=head)

@@ -13,7 +13,7 @@ from poskernel_core.forward.observers import Batch
 from poskernel_core.statistics.base import Plan, Statistic, widened
 
 
-class AttentionEntropy(Statistic):
+class EntropySums(Statistic):
     """``entropy [layer, head, query, skip]``: mean over texts, in nats, at the recorded positions.
 
     Entry ``skip`` leaves out the first ``skip`` keys, 0 to 32, and renormalises each text's row.

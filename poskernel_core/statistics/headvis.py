@@ -17,7 +17,7 @@ QUANTITIES = 6
 distance, and attention to the successors of earlier equal tokens."""
 
 
-class HeadVisMetrics(Statistic):
+class HeadVisSums(Statistic):
     """``headvis [layer, head, quantity]``: six quantities from which the metrics are computed.
 
     Each is a sum over all tokens of a text, averaged over texts; key 0 and the start token are

@@ -12,7 +12,7 @@ from poskernel_core.statistics.base import Statistic
 FIRST_KEYS = 8
 
 
-class AttentionSinks(Statistic):
+class SinkSums(Statistic):
     """``alpha [layer, head, key]``: mean attention to each of the first keys, over later queries.
 
     Key ``i`` is averaged over the queries from ``i`` on, then over texts. ``learned [layer, head]``

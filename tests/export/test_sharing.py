@@ -17,7 +17,7 @@ from poskernel_core.analyses.definitions import errors_of
 from poskernel_core.api import build_request
 from poskernel_core.cli.main import main
 from poskernel_core.engine.engine import Engine
-from poskernel_core.export.gallery import Shown, gallery
+from poskernel_core.export.gallery import GalleryRun, gallery
 from poskernel_core.export.hub_card import hub_card
 from poskernel_core.storage.store import Store
 
@@ -53,7 +53,7 @@ def site(answers, tmp_path_factory):
     folder = tmp_path_factory.mktemp("site")
     (folder / "heads").mkdir()
     measures = {m.title: m for question in ANALYSES.values() for m in question.measures}
-    for name, text in gallery(Shown(**answers, measures=measures, query=QUERY)):
+    for name, text in gallery(GalleryRun(**answers, measures=measures, query=QUERY)):
         (folder / name).write_text(text, "utf-8")
     return folder
 

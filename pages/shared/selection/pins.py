@@ -34,7 +34,7 @@ REFUSED: Final = "pins-refused"
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptPins:
     """A pin that can be honoured, and the run of its head."""
 
     pin: Pin
@@ -74,12 +74,12 @@ def write_link() -> None:
         del st.query_params[PARAMETER]
 
 
-def kept_pins() -> tuple[list[Kept], list[str]]:
+def kept_pins() -> tuple[list[KeptPins], list[str]]:
     """Return the pins that can be honoured, and a sentence for each that cannot."""
     kept, refused = [], list(st.session_state.get(REFUSED, []))
     for pin in _pins():
         try:
-            kept.append(Kept(pin, _run_of(pin)))
+            kept.append(KeptPins(pin, _run_of(pin)))
         except BadRequest as error:
             refused.append(f"The pinned head {pin} is left out. {error}")
     return kept, refused

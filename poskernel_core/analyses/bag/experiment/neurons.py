@@ -12,7 +12,7 @@ from poskernel_core.analyses.bag.contextual_neurons import (
 )
 from poskernel_core.analyses.bag.experiment.bag import TEXTS, Bag, listed_tokens
 from poskernel_core.analyses.bag.experiment.neuron import bag_of
-from poskernel_core.analyses.bag.experiment.predicted import Parts, predict
+from poskernel_core.analyses.bag.experiment.predicted import PredictionParts, predict
 from poskernel_core.analyses.bag.experiment.quality import VARIANTS, Quality
 from poskernel_core.analyses.bag.experiment.vocabulary import ends, worded
 from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
@@ -36,7 +36,7 @@ class NeuronSums:
     def __init__(self) -> None:
         self._sums = Groups()
 
-    def add(self, bag: Bag, parts: Parts, true: Tensor, text: int) -> None:
+    def add(self, bag: Bag, parts: PredictionParts, true: Tensor, text: int) -> None:
         """Add the positions of a text after the start token; ``true [pos, neuron]``."""
         whole, added = parts.activation(bag), parts.through(parts.bag, bag)
         true, whole, added = (x[bag.start :].double() for x in (true, whole, added))

@@ -17,7 +17,7 @@ and, in the second norm, the predicted stream itself."""
 
 
 @dataclass(frozen=True)
-class Parts:
+class PredictionParts:
     """The parts that a text's stream before the MLP is predicted from, ``[pos, model]`` each.
 
     Attributes:
@@ -54,7 +54,9 @@ class Parts:
         return self.through(self.between, bag) + layer.norm2.bias @ layer.w_in + layer.b_in
 
 
-def predict(bag: Bag, tokens: Tensor, kernel: str = "own", by: str | None = None) -> Parts:
+def predict(
+    bag: Bag, tokens: Tensor, kernel: str = "own", by: str | None = None
+) -> PredictionParts:
     """Return the parts for token ids ``[pos]``; nothing of the model is run.
 
     ``kernel`` is one of ``KERNELS``, ``by`` one of ``SCALES`` (default: the bag's).
@@ -64,7 +66,7 @@ def predict(bag: Bag, tokens: Tensor, kernel: str = "own", by: str | None = None
     written, fixed = joint(bag, tokens, kernel, by, torch.arange(length, device="cpu"))
     others = _others(bag, direct)
     second = _second_scale(bag, direct + written + fixed + others, by)
-    return Parts(direct, written, fixed, others, second)
+    return PredictionParts(direct, written, fixed, others, second)
 
 
 def joint(

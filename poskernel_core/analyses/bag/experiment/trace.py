@@ -5,7 +5,7 @@ import torch
 
 from poskernel_core.analyses.bag.experiment.bag import Bag
 from poskernel_core.analyses.bag.experiment.neuron import bag_of
-from poskernel_core.analyses.bag.experiment.predicted import Parts, predict
+from poskernel_core.analyses.bag.experiment.predicted import PredictionParts, predict
 from poskernel_core.analyses.bag.neuron import NeuronTrace, NeuronTraceParams
 from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
 from poskernel_core.analyses.contextual_heads.experiment.contents import chapter, token_ids
@@ -62,7 +62,7 @@ def _text(subject: ExperimentContext, params: NeuronTraceParams) -> np.ndarray:
     return subject.windows[params.window]
 
 
-def _numbers(bag: Bag, parts: Parts, neuron: int) -> dict[str, np.ndarray]:
+def _numbers(bag: Bag, parts: PredictionParts, neuron: int) -> dict[str, np.ndarray]:
     """Return the prediction and its parts, ``[pos]`` each; the norm's bias goes with the direct."""
     layer = bag.layer
     named = {"bag": parts.bag, "position": parts.position, "others": parts.others,

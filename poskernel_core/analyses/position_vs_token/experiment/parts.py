@@ -44,7 +44,7 @@ def position_vs_token(
     rotary = subject.model.geometry.scheme != "learned"  # positions are in queries and keys
     count = steps(progress, (2 + rotary) * params.samples)
     layers, model = subject.model.geometry.n_layers, subject.model
-    both, token = Parts(layers), Parts(layers)
+    both, token = ScoreParts(layers), ScoreParts(layers)
     runs = ((both, Edit()), (token, RemovedEmbeddings("positions")))
     for some, tokens in batches(subject, layout, params.samples, 0):
         for parts, edit in runs:
@@ -53,7 +53,7 @@ def position_vs_token(
     if rotary:
         position = mean_scores(subject, batches(subject, layout, params.samples, 0), count)
     else:
-        alone, (_, tokens) = Parts(layers), next(batches(subject, layout, 1, 0))
+        alone, (_, tokens) = ScoreParts(layers), next(batches(subject, layout, 1, 0))
         model.run(tokens, RemovedEmbeddings("tokens"), [alone], keep=0)
         position = {name: (mean, np.abs(mean * 0.0)) for name, (mean, _) in alone.numbers().items()}
     return _result(params, [both.numbers(), position, token.numbers()])
@@ -78,7 +78,7 @@ def largest_offsets(profile: np.ndarray) -> np.ndarray:
     return np.argmax(profile[..., : profile.shape[-1] // 2 + 1], axis=-1)
 
 
-class Parts(Observer):
+class ScoreParts(Observer):
     """Mean scores and patterns of every layer of edited passes.
 
     Scores are those of the edited stream: no edit here changes them themselves.
