@@ -9,7 +9,7 @@ import streamlit as st
 from pages.shared.cards.plain import plain
 from pages.shared.jobs import results
 from pages.shared.selection.head_link import pin_address
-from pages.shared.selection.pins import Kept, add_pins, of_run, pin_of
+from pages.shared.selection.pins import KeptPins, add_pins, of_run, pin_of
 from pages.shared.selection.selection import Selection
 from pages.shared.tables.tables import choice_table
 from poskernel_core.analyses.comparison.pins import Pin, nearest_position
@@ -22,10 +22,10 @@ from poskernel_core.models import catalog
 from poskernel_core.models.catalog import Located
 
 
-def draw_alike(selection: Selection, kept: Sequence[Kept]) -> None:
+def draw_alike(selection: Selection, kept: Sequence[KeptPins]) -> None:
     """Draw the heads whose kernels are nearest to the selected head's, or to a pinned one's."""
     st.subheader("Heads like this one", anchor="alike")
-    own = Kept(pin_of(selection), selection.run)
+    own = KeptPins(pin_of(selection), selection.run)
     offered = {each.pin.label: each for each in [own, *kept]}
     label = st.selectbox("Heads like", list(offered), key="alike-head")
     chosen = offered.get(label or own.pin.label, own)

@@ -14,7 +14,7 @@ from pages.shared.jobs import results
 from pages.shared.jobs.pressed import NOTHING_NEW, compute_button, is_wanted, offer_rest, want
 from pages.shared.selection.fit import linked
 from pages.shared.selection.head_link import pin_link
-from pages.shared.selection.pins import Kept, of_run, pin_button, pin_of, remove_all, remove_pin
+from pages.shared.selection.pins import KeptPins, of_run, pin_button, pin_of, remove_all, remove_pin
 from pages.shared.selection.selection import Selection
 from pages.shared.tables.tables import errors_line
 from poskernel_core.analyses import find
@@ -32,7 +32,7 @@ from poskernel_core.engine.requests import canonical_of
 LOG_DEFAULT: Final = ["offset"]
 
 
-def draw_chosen(selection: Selection, kept: Sequence[Kept]) -> None:
+def draw_chosen(selection: Selection, kept: Sequence[KeptPins]) -> None:
     """Draw the pinned heads, each with its link and a button that unpins it."""
     with st.container(horizontal=True, vertical_alignment="center", key="pinned"):
         for place, each in enumerate(kept):
@@ -63,7 +63,7 @@ def draw_chosen(selection: Selection, kept: Sequence[Kept]) -> None:
             st.button("Unpin all", key="unpin-all", icon=":material/keep_off:", on_click=remove_all)
 
 
-def ready(kept: Sequence[Kept], selection: Selection) -> list[Kept]:
+def ready(kept: Sequence[KeptPins], selection: Selection) -> list[KeptPins]:
     """Return the heads whose kernels can be shown, and offer to compute the others'.
 
     Nothing makes a model run before the reader asks for it.
@@ -95,7 +95,7 @@ def ready(kept: Sequence[Kept], selection: Selection) -> list[Kept]:
     return there
 
 
-def draw_comparison(selection: Selection, kept: Sequence[Kept]) -> None:
+def draw_comparison(selection: Selection, kept: Sequence[KeptPins]) -> None:
     """Draw kernels on one axis, distances, and measures of the heads that are there."""
     heads = write_pins(each.pin for each in kept)
     asked = HeadDistancesParams(heads=heads, query=selection.query, skip=selection.skip)
@@ -124,7 +124,7 @@ def draw_comparison(selection: Selection, kept: Sequence[Kept]) -> None:
     _draw_measures(selection, kept, heads)
 
 
-def _draw_measures(selection: Selection, kept: Sequence[Kept], heads: str) -> None:
+def _draw_measures(selection: Selection, kept: Sequence[KeptPins], heads: str) -> None:
     """Draw the measures that are there; offer to compute the others."""
     first = kept[0]
     whole = HeadsBesideParams(heads=heads, query=selection.query, skip=selection.skip)
