@@ -32,7 +32,7 @@ from poskernel_core.storage.statistics import (
 from poskernel_core.storage.store import Store
 
 if TYPE_CHECKING:
-    from poskernel_core.passes.workshop import Workshop
+    from poskernel_core.passes.worker_context import WorkerContext
 
 ATTEMPTS = 3
 DROPPED = (
@@ -59,7 +59,7 @@ def _gathering(run: RunSpec, statistics: Iterable[Gather]) -> RunSpec:
 
 
 def gather_missing(
-    workshop: Workshop,
+    workshop: WorkerContext,
     asked: CanonicalRequest,
     execution: Execution,
     report: Report,
@@ -132,7 +132,7 @@ def compute(store: Store, asked: CanonicalRequest, report: Report) -> None:
 
 
 def compute_part(
-    workshop: Workshop,
+    workshop: WorkerContext,
     asked: CanonicalRequest,
     first: int,
     execution: Execution,
@@ -166,7 +166,7 @@ def compute_part(
 
 
 def _compute_now(
-    workshop: Workshop,
+    workshop: WorkerContext,
     found: CanonicalRequest,
     following: Sequence[CanonicalRequest],
     execution: Execution,
@@ -202,7 +202,7 @@ def _located(part: CanonicalRequest) -> CanonicalRequest:
 
 
 def perform(
-    workshop: Workshop, asked: CanonicalRequest, execution: Execution, report: Report
+    workshop: WorkerContext, asked: CanonicalRequest, execution: Execution, report: Report
 ) -> None:
     """Run an experiment and write its result; the statistics it needs must be in the store.
 

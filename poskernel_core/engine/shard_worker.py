@@ -45,11 +45,11 @@ def carried_out(text: str, report: Report, directory: Path | None = None) -> dic
 
 def _workshop(directory: Path | None) -> Any:
     """Return this process's workshop, which keeps the model loaded between shards."""
-    from poskernel_core.passes.workshop import Workshop  # torch
+    from poskernel_core.passes.worker_context import WorkerContext  # torch
 
     name = str(directory)
     if name not in _WORKSHOPS:
-        _WORKSHOPS[name] = Workshop(Store(directory))
+        _WORKSHOPS[name] = WorkerContext(Store(directory))
     return _WORKSHOPS[name]
 
 

@@ -24,7 +24,7 @@ from poskernel_core.storage.statistics import in_passes, windows_of
 from poskernel_core.storage.store import Store
 
 if TYPE_CHECKING:
-    from poskernel_core.passes.workshop import Workshop
+    from poskernel_core.passes.worker_context import WorkerContext
 
 
 def passes_of(asked: Iterable[CanonicalRequest]) -> list[RunSpec]:
@@ -56,7 +56,7 @@ def tasks_of(
     ]
 
 
-def carry_out(workshop: Workshop, task: ShardTask, report: Report) -> dict[str, Any]:
+def carry_out(workshop: WorkerContext, task: ShardTask, report: Report) -> dict[str, Any]:
     """Compute a shard unless it is stored; return the ``keys`` of its entries.
 
     If the task names a folder, the entries are also written to a file there, returned as ``file``.
@@ -130,9 +130,9 @@ def run_here(tasks: Sequence[ShardTask], store: Store, report: Report) -> None:
     Raises:
         BadRequest, Cancelled, ComputeFailed, StoreFailed: as :func:`carry_out`.
     """
-    from poskernel_core.passes.workshop import Workshop  # torch
+    from poskernel_core.passes.worker_context import WorkerContext  # torch
 
-    workshop = Workshop(store)
+    workshop = WorkerContext(store)
     for task in tasks:
 
         def told(done: int, total: int, note: str, shard: Shard = task.shard) -> None:

@@ -171,9 +171,9 @@ class Worker:
         with STARTING_TORCH:
             if self._workshop is None:
                 report(0, 0, "Starting torch")
-                from poskernel_core.passes.workshop import Workshop
+                from poskernel_core.passes.worker_context import WorkerContext
 
-                self._workshop = Workshop(self._store)
+                self._workshop = WorkerContext(self._store)
         return self._workshop
 
     def _queue(self, lane: Lane[_Task], task: _Task) -> bool:

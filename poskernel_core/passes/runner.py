@@ -28,7 +28,7 @@ from poskernel_core.passes import streaming
 from poskernel_core.passes.merging import merge_shards
 from poskernel_core.passes.plan import locate_again, plan_header, wants_table
 from poskernel_core.passes.streaming import Pass
-from poskernel_core.passes.workshop import Workshop
+from poskernel_core.passes.worker_context import WorkerContext
 from poskernel_core.statistics import Plan, Sums
 from poskernel_core.storage.shards import Made, drop_partial, is_written, write_partial
 from poskernel_core.storage.statistics import (
@@ -52,7 +52,7 @@ def per_number(groups: int) -> int:
 
 
 def gather_run(
-    workshop: Workshop,
+    workshop: WorkerContext,
     run: RunSpec,
     execution: Execution,
     versions: Mapping[str, str],
@@ -71,7 +71,7 @@ def gather_run(
 
 
 def gather_shard(
-    workshop: Workshop,
+    workshop: WorkerContext,
     run: RunSpec,
     shard: Shard,
     execution: Execution,
@@ -130,7 +130,7 @@ class _Ready:
     known: dict[str, Any]
 
 
-def _prepare(workshop: Workshop, run: RunSpec, execution: Execution, report: Report) -> _Ready:
+def _prepare(workshop: WorkerContext, run: RunSpec, execution: Execution, report: Report) -> _Ready:
     report(0, 0, "Loading the model")
     located = locate_again(run)
     ready = run.corpus.name.endswith(".npy") and run.destination is None

@@ -16,7 +16,7 @@ from poskernel_core.engine.engine import describe_run
 from poskernel_core.engine.provenance import software
 from poskernel_core.models import catalog
 from poskernel_core.passes import runner as gather
-from poskernel_core.passes.workshop import Workshop
+from poskernel_core.passes.worker_context import WorkerContext
 from poskernel_core.storage.shards import partials_of
 from poskernel_core.storage.statistics import StoredStatistics, read_checkpoint
 from tests.support import builders
@@ -119,12 +119,14 @@ def test_the_disk_fills_up_during_a_pass(tmp_path, model_dirs, ids, monkeypatch)
 
         monkeypatch.setattr(gather.streaming, "finish", _before(gather.streaming.finish, then_full))
         with pytest.raises(StoreFailed, match="No space is left"):
-            gather.gather_run(Workshop(store), request.run, Execution(device="cpu"), {}, _nobody)
+            gather.gather_run(
+                WorkerContext(store), request.run, Execution(device="cpu"), {}, _nobody
+            )
         assert StoredStatistics.open(store, request.run) is None
         filler[0].unlink()
         monkeypatch.undo()
 
-        gather.gather_run(Workshop(store), request.run, Execution(device="cpu"), {}, _nobody)
+        gather.gather_run(WorkerContext(store), request.run, Execution(device="cpu"), {}, _nobody)
         assert StoredStatistics.open(store, request.run) is not None
         store.close()
 
@@ -210,7 +212,7 @@ def test_a_pass_that_is_killed_again_and_again(tmp_path, model_dirs, ids, monkey
         reached.append(_read(engine.store, request.run))
     engine.close()
     for folder in ("store", "whole"):
-        place = Workshop(Store(tmp_path / folder))
+        place = WorkerContext(Store(tmp_path / folder))
         gather.gather_run(place, request.run, engine.execution, software(), _nobody)
 
     assert 0 < reached[0] < reached[1] < 301
@@ -236,7 +238,7 @@ def test_non_finite_sums(tmp_path, model_dirs, ids, monkeypatch):
 
     monkeypatch.setattr(gather.streaming.STATISTICS["keys"], "attention", overflow)
     with pytest.raises(ComputeFailed, match=r"layer 1 are not finite \(key_sum\)"):
-        gather.gather_run(Workshop(store), request.run, Execution(device="cpu"), {}, _nobody)
+        gather.gather_run(WorkerContext(store), request.run, Execution(device="cpu"), {}, _nobody)
     assert [] == list(store.keys())
     store.close()
 
@@ -249,7 +251,7 @@ def test_one_model_and_one_cut_for_both_lanes(tmp_path, model_dirs, ids, monkeyp
     load, prepare = model_cache.load, workshop.prepare
     monkeypatch.setattr(model_cache, "load", lambda *a: (loads.append(a), load(*a))[1])
     monkeypatch.setattr(workshop, "prepare", lambda *a: (cuts.append(a), prepare(*a))[1])
-    place, run = Workshop(Store(tmp_path)), etc(model_dirs["gpt2"], ids, 5).run
+    place, run = WorkerContext(Store(tmp_path)), etc(model_dirs["gpt2"], ids, 5).run
     located = catalog.locate(str(model_dirs["gpt2"]))
 
     models = [place.models.take(located, "cpu") for _ in range(3)]

@@ -11,7 +11,7 @@ from poskernel_core.engine.engine import describe_run
 from poskernel_core.models import catalog
 from poskernel_core.passes.runner import gather_run
 from poskernel_core.passes.streaming import default_batch
-from poskernel_core.passes.workshop import Workshop
+from poskernel_core.passes.worker_context import WorkerContext
 from poskernel_core.storage.store import Store
 from tests.support.builders import random_ids
 
@@ -47,7 +47,7 @@ def test_files_that_change_meanwhile(copied, tmp_path, what):
         np.save(ids, random_ids(3, 11, seed=1).numpy())
     store = Store(tmp_path / "store")
     with pytest.raises(BadRequest, match="changed meanwhile"):
-        gather_run(Workshop(store), run, Execution(device="cpu"), {}, lambda *_: None)
+        gather_run(WorkerContext(store), run, Execution(device="cpu"), {}, lambda *_: None)
     assert [] == list(store.keys())
     store.close()
 

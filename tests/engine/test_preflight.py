@@ -11,7 +11,7 @@ from poskernel_core.engine.engine import describe_run
 from poskernel_core.models import catalog
 from poskernel_core.models.tokenizers import load_tokenizer
 from poskernel_core.passes import runner
-from poskernel_core.passes.workshop import Workshop
+from poskernel_core.passes.worker_context import WorkerContext
 from poskernel_core.storage.store import Store
 from tests.support import builders
 
@@ -102,5 +102,5 @@ def test_a_store_that_is_too_small_for_the_sums(tmp_path, model_dirs):
     run = describe_run(str(model_dirs["llama"]), corpus=corpus, context=CONTEXT)
 
     with pytest.raises(ComputeFailed, match="the store is too small for this run") as caught:
-        runner.gather_run(Workshop(store), run, Execution(), {}, lambda *_: None)
+        runner.gather_run(WorkerContext(store), run, Execution(), {}, lambda *_: None)
     assert "shard" not in str(caught.value)

@@ -25,7 +25,7 @@ from poskernel_core.models.geometry import Geometry
 from poskernel_core.passes import runner, streaming
 from poskernel_core.passes.merging import merge_shards
 from poskernel_core.passes.plan import prepare
-from poskernel_core.passes.workshop import Workshop
+from poskernel_core.passes.worker_context import WorkerContext
 from poskernel_core.statistics import STATISTICS, Plan
 from poskernel_core.statistics.keys import MeanKeys
 from poskernel_core.storage.encoding import encode
@@ -269,7 +269,7 @@ def test_as_many_shards_as_one_likes(tmp_path, many, model_dirs, name, of):
     store, cut = Store(tmp_path), 0
     for number in reversed(range(of)):
         shard = Shard(number=number, of=of)
-        wrote = runner.gather_shard(Workshop(store), run, shard, Execution(), {}, nobody)
+        wrote = runner.gather_shard(WorkerContext(store), run, shard, Execution(), {}, nobody)
         assert wrote == bool(shard.blocks(READ, CONTEXT))
         cut += sum(not block.whole for block in shard.blocks(READ, CONTEXT))
     merge_shards(store, {}, run, of, nobody)

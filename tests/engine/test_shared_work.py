@@ -17,7 +17,7 @@ from poskernel_core.engine.attempts import ATTEMPTS, Attempts
 from poskernel_core.engine.devices import run_on_devices
 from poskernel_core.engine.engine import describe_run
 from poskernel_core.engine.shards import carry_out, check_arrived, file_name, merge, tasks_of
-from poskernel_core.passes.workshop import Workshop
+from poskernel_core.passes.worker_context import WorkerContext
 from poskernel_core.storage.statistics import StoredStatistics
 from poskernel_core.storage.store import Store
 from tests.support import builders
@@ -50,7 +50,7 @@ def expected(run, tmp_path_factory):
     store = Store(tmp_path_factory.mktemp("expected"))
     shards = [Shard(number=number, of=OF) for number in range(OF)]
     for task in tasks_of([run], shards, Execution(device="cpu")):
-        made = carry_out(Workshop(store), task, silent)
+        made = carry_out(WorkerContext(store), task, silent)
         assert all(map(store.has, made["keys"]))
         check_arrived(store, task, made, "This machine")
     return merged(store, run)
@@ -169,7 +169,7 @@ def test_a_shard_as_a_file(tmp_path, tasks):
     """Its name is the same on every machine, and what is not there is said to be elsewhere."""
     (tmp_path / "files").mkdir()
     task = tasks[1].model_copy(update={"folder": str(tmp_path / "files")})
-    made = carry_out(Workshop(Store(tmp_path / "store")), task, silent)
+    made = carry_out(WorkerContext(Store(tmp_path / "store")), task, silent)
 
     assert str(tmp_path / "files" / file_name(task)) == made["file"]
     assert file_name(task).startswith("gpt2-")
@@ -185,7 +185,7 @@ def test_a_shard_whose_sums_cannot_be_read(tmp_path, tasks):
     """It is computed anew at the next attempt, and no file without them is written before."""
     (tmp_path / "files").mkdir()
     task = tasks[0].model_copy(update={"folder": str(tmp_path / "files")})
-    workshop = Workshop(Store(tmp_path / "store"))
+    workshop = WorkerContext(Store(tmp_path / "store"))
     made = carry_out(workshop, task, silent)
     whole = Path(made["file"]).read_bytes()
     Path(made["file"]).unlink()

@@ -15,7 +15,7 @@ from poskernel_core.passes import runner, streaming
 from poskernel_core.passes.merging import merge_shards
 from poskernel_core.passes.plan import plan_for
 from poskernel_core.passes.streaming import Pass
-from poskernel_core.passes.workshop import Workshop
+from poskernel_core.passes.worker_context import WorkerContext
 from poskernel_core.storage.shards import Partial, partials_of
 from poskernel_core.storage.statistics import (
     StoredStatistics,
@@ -78,7 +78,7 @@ def gather(store, run, until=None, shard=WHOLE, versions=VERSIONS):
             raise Cancelled("Enough.")
 
     try:
-        runner.gather_shard(Workshop(store), run, shard, Execution(), versions, report)
+        runner.gather_shard(WorkerContext(store), run, shard, Execution(), versions, report)
     except Cancelled:
         assert until is not None
         return
@@ -202,13 +202,13 @@ def test_groups_that_are_written(tmp_path, run, reads, unbroken, change, monkeyp
     first = {"torch": "0"} if change == "versions" else VERSIONS
     with monkeypatch.context() as patch:
         if change == "tokens":
-            prepare = Workshop.prepare
+            prepare = WorkerContext.prepare
 
             def other(*given):
                 ids, plan = prepare(*given)
                 return (ids + 1) % 97, plan
 
-            patch.setattr(Workshop, "prepare", other)
+            patch.setattr(WorkerContext, "prepare", other)
         gather(store, run, 25, versions=first)
     assert [0, 1, 2] == [each.group for each in partials_of(store, run, "keys", WHOLE)]
     reads.clear()
@@ -223,14 +223,14 @@ def test_fewer_groups_than_before(tmp_path, run, reads):
     store = Store(tmp_path)
     gather(store, run, 65)
     short = IDS[:7]
-    prepare = Workshop.prepare
+    prepare = WorkerContext.prepare
 
     def fewer(workshop, run, execution, located, tokenizer):
         _, plan = prepare(workshop, run, execution, located, tokenizer)
         return short, replace(plan, windows=7)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Workshop, "prepare", fewer)
+        patch.setattr(WorkerContext, "prepare", fewer)
         gather(store, run)
 
     assert (7, 7) == (arrays(store, run)[0].windows, arrays(store, run)[0].groups)
@@ -250,7 +250,7 @@ def test_less_at_a_time(tmp_path, run, monkeypatch, most, failed, batches):
 
     monkeypatch.setattr(Pass, "_read", small)
     store = Store(tmp_path)
-    runner.gather_run(Workshop(store), run, Execution(batch=8), VERSIONS, nobody)
+    runner.gather_run(WorkerContext(store), run, Execution(batch=8), VERSIONS, nobody)
 
     assert failed + 10 * batches == tried
     whole = pk.run_pass(
@@ -277,7 +277,7 @@ def test_a_checkpoint_within_a_batch(tmp_path, run, monkeypatch, reads):
 
     monkeypatch.setattr(Pass, "_read", once)
     store = Store(tmp_path)
-    runner.gather_run(Workshop(store), run, Execution(), VERSIONS, nobody)
+    runner.gather_run(WorkerContext(store), run, Execution(), VERSIONS, nobody)
 
     assert [0, 10, 20, 30, 40, 50, 60] == windows(reads)[:7]
     assert [range(0, 20, 10), range(20, 40, 10), range(40, 50, 10)] == reads[:3]

@@ -19,7 +19,7 @@ from poskernel_core.engine.requests import canonical
 from poskernel_core.forward import interventions
 from poskernel_core.forward.edits import Chain, Edit
 from poskernel_core.models import catalog
-from poskernel_core.passes.workshop import Workshop
+from poskernel_core.passes.worker_context import WorkerContext
 from poskernel_core.statistics import STATISTICS
 from poskernel_core.storage.store import Store
 from tests.support import builders
@@ -61,7 +61,7 @@ def workshop(tmp_path_factory):
     folder = tmp_path_factory.mktemp("devices")
     builders.mini_corpus(folder)
     store = Store(folder / "store")
-    yield Workshop(store), CorpusSpec(name=str(folder / "mini.txt"))
+    yield WorkerContext(store), CorpusSpec(name=str(folder / "mini.txt"))
     store.close()
 
 

@@ -14,7 +14,7 @@ from poskernel_core.common.specs import ALL_GATHERED, CorpusSpec, Execution
 from poskernel_core.engine.engine import describe_run
 from poskernel_core.passes import runner, streaming
 from poskernel_core.passes.plan import locate_again, plan_for
-from poskernel_core.passes.workshop import Workshop
+from poskernel_core.passes.worker_context import WorkerContext
 from poskernel_core.statistics import Statistic
 from poskernel_core.storage.shards import Partial, partials_of
 from poskernel_core.storage.statistics import StoredStatistics
@@ -88,7 +88,7 @@ def test_the_sums_of_one_group_are_held(tmp_path, run, monkeypatch):
         sizes.append(store.size())
 
     monkeypatch.setattr(Store, "put", measured)
-    workshop, execution = Workshop(store), Execution(device="cpu", batch=2)
+    workshop, execution = WorkerContext(store), Execution(device="cpu", batch=2)
     runner.gather_run(workshop, run, execution, {}, lambda *_: None)
 
     assert 8 == len(made)
@@ -134,11 +134,11 @@ def test_nothing_half_written_counts(tmp_path, run, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Store, "put_bytes", failing)
         with pytest.raises(NoSpace):
-            runner.gather_run(Workshop(store), run, Execution(), {}, lambda *_: None)
+            runner.gather_run(WorkerContext(store), run, Execution(), {}, lambda *_: None)
     entries = 4 * len(GATHER)  # three layers and a manifest
     assert 70 // entries == len(partials_of(store, run, "scores", WHOLE)) == 3
     assert StoredStatistics.open(store, run) is None
-    runner.gather_run(Workshop(store), run, Execution(), {}, lambda *_: None)
+    runner.gather_run(WorkerContext(store), run, Execution(), {}, lambda *_: None)
 
     assert 3 * 5 == StoredStatistics.open(store, run).header.resumed_at_window
     assert not [key for key in store.keys("") if Partial.read(store.get(key)[0])]

@@ -10,7 +10,7 @@ from poskernel_core.forward.loading import load
 from poskernel_core.models.catalog import locate
 from poskernel_core.passes import runner
 from poskernel_core.passes.plan import plan_of
-from poskernel_core.passes.workshop import Workshop
+from poskernel_core.passes.worker_context import WorkerContext
 from poskernel_core.statistics import STATISTICS
 from poskernel_core.storage.statistics import MANIFEST, in_passes, part_key, windows_of
 from poskernel_core.storage.store import Store
@@ -104,7 +104,7 @@ def test_windows_that_are_cut_already(model_dirs, tmp_path):
         windows=WINDOWS,
         pattern_windows=ASKED,
     )
-    workshop = Workshop(Store(tmp_path / "store"))
+    workshop = WorkerContext(Store(tmp_path / "store"))
     first, again = (workshop.prepare(run, Execution(), located, None)[1] for _ in range(2))
     assert SEEN == first.seen
     assert first == again

@@ -17,7 +17,7 @@ from poskernel_core.models.tokenizers import load_tokenizer
 from poskernel_core.passes import runner
 from poskernel_core.passes.merging import merge_shards
 from poskernel_core.passes.plan import prepare
-from poskernel_core.passes.workshop import Workshop
+from poskernel_core.passes.worker_context import WorkerContext
 from poskernel_core.statistics import STATISTICS, Statistic
 from poskernel_core.storage.statistics import StoredStatistics
 from poskernel_core.storage.store import Store
@@ -79,7 +79,7 @@ def test_a_statistic_that_reads_it_is_cut_into_shards(punctuation, tmp_path):
     for store, of in zip(stores, (1, 3), strict=True):
         for number in range(of):
             shard = Shard(number=number, of=of)
-            runner.gather_shard(Workshop(store), run, shard, Execution(), {}, lambda *_: None)
+            runner.gather_shard(WorkerContext(store), run, shard, Execution(), {}, lambda *_: None)
         merge_shards(store, {}, run, of, lambda *_: None)
     whole, cut = (
         np.stack([view.layer(layer)["mass"] for layer in range(located.geometry.n_layers)])

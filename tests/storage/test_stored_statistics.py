@@ -9,7 +9,7 @@ from poskernel_core.engine import execute
 from poskernel_core.engine.engine import describe_run
 from poskernel_core.engine.requests import canonical
 from poskernel_core.passes import runner
-from poskernel_core.passes.workshop import Workshop
+from poskernel_core.passes.worker_context import WorkerContext
 from poskernel_core.storage.statistics import (
     StoredStatistics,
     missing_statistics,
@@ -60,7 +60,7 @@ def nobody(done, total, note):
 
 def gather(store, *requests, report=nobody):
     """Gather what the first request needs, while the others wait."""
-    execute.gather_missing(Workshop(store), requests[0], CPU, report, requests[1:])
+    execute.gather_missing(WorkerContext(store), requests[0], CPU, report, requests[1:])
 
 
 def test_only_what_is_missing_is_gathered(tmp_path, run, passes):

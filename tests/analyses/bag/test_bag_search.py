@@ -16,7 +16,7 @@ from poskernel_core.engine import execute
 from poskernel_core.engine.engine import describe_run
 from poskernel_core.engine.provenance import from_entry
 from poskernel_core.engine.requests import canonical
-from poskernel_core.passes.workshop import Workshop
+from poskernel_core.passes.worker_context import WorkerContext
 from tests.support import oracles
 from tests.support import oracles_bag as oracle
 from tests.support.builders import VOCABULARY
@@ -187,12 +187,12 @@ def test_one_token_listed(words):
 
 def test_asked_of_one_workshop(model_dirs, tmp_path):
     store = Store(tmp_path / "one")
-    both, scores = Workshop(store), []
+    both, scores = WorkerContext(store), []
     params = {"query": 31, "first_windows": 3, "words": "sea head", "heads": "L0H0", "min_count": 0}
     for windows in (7, 3):
         again = answer(store, both, model_dirs["gpt2"], params, windows)
         other = Store(tmp_path / f"fresh {windows}")
-        fresh = answer(other, Workshop(other), model_dirs["gpt2"], params, windows)
+        fresh = answer(other, WorkerContext(other), model_dirs["gpt2"], params, windows)
         np.testing.assert_array_equal(fresh.values["word_score"], again.values["word_score"])
         scores.append(fresh.values["score"])
     assert np.abs(scores[0] - scores[1]).max() > 1e-3
@@ -206,7 +206,7 @@ def test_one_bag_for_all_questions(model_dirs, tmp_path, monkeypatch):
         Store(tmp_path),
         {"query": 31, "first_windows": 3, "heads": "L0H0", "min_count": 0},
     )
-    place = Workshop(store)
+    place = WorkerContext(store)
     for name, params in (
         ("contextual-neurons", {}),
         ("neuron", {"neuron": 1}),

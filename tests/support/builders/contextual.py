@@ -24,7 +24,7 @@ from poskernel_core.engine.provenance import from_entry
 from poskernel_core.engine.requests import canonical
 from poskernel_core.models import catalog
 from poskernel_core.models.tokenizers import load_tokenizer
-from poskernel_core.passes.workshop import Workshop
+from poskernel_core.passes.worker_context import WorkerContext
 from tests.support.builders.made import START, VOCABULARY, build, gpt2_config, rotary_sizes, save
 from tests.support.builders.positions import blank_gpt2, undo_norm
 from tests.support.builders.truth import random_ids
@@ -179,7 +179,7 @@ def ask(folder, name, path, params, corpus="random", batch=None, **run):
     def report(done, total, note):
         """Nobody looks."""
 
-    workshop = Workshop(store)
+    workshop = WorkerContext(store)
     execute.gather_missing(workshop, request, execution, report)
     execute.perform(workshop, request, execution, report)
     return from_entry(store.get(request.key))

@@ -35,7 +35,7 @@ def _nbytes(cut: tuple[Tokens, Dealt]) -> int:
 
 
 @dataclass
-class Workshop:
+class WorkerContext:
     """The models, tokenizers and token windows in use; shared, so that each is loaded once."""
 
     store: Store
