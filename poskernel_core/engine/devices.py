@@ -28,7 +28,7 @@ def run_on_devices(
         ComputeFailed: a shard failed in every attempt; the message names it.
     """
     attempts = Attempts(tasks)
-    hands = [_Hand(device, tasks, store.directory.resolve(), attempts) for device in devices]
+    hands = [_DeviceWorker(device, tasks, store.directory.resolve(), attempts) for device in devices]
     try:
         while not attempts.wait(LOOK_EVERY):
             report(*attempts.progress())
@@ -40,7 +40,7 @@ def run_on_devices(
         raise attempts.error
 
 
-class _Hand:
+class _DeviceWorker:
     """A device: a thread that takes tasks from the queue, and the process that computes them."""
 
     def __init__(
