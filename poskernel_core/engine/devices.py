@@ -28,7 +28,9 @@ def run_on_devices(
         ComputeFailed: a shard failed in every attempt; the message names it.
     """
     attempts = Attempts(tasks)
-    hands = [_DeviceWorker(device, tasks, store.directory.resolve(), attempts) for device in devices]
+    hands = [
+        _DeviceWorker(device, tasks, store.directory.resolve(), attempts) for device in devices
+    ]
     try:
         while not attempts.wait(LOOK_EVERY):
             report(*attempts.progress())
