@@ -56,9 +56,9 @@ SHOWN: Mapping[str, Mapping[str, str]] = {  # values in addresses, by the curren
 }  # fmt: skip
 VARIABLES = {
     f"POSKERNEL_{old}": f"POSKERNEL_MAX_{new}" for old, new in {
-        "MAX_OPEN": "JOBS", "MAX_OPEN_IN_ALL": "JOBS_TOTAL", "MAX_WINDOWS": "WINDOWS",
-        "MAX_TOKENS": "TOKENS", "MAX_SAMPLES": "SAMPLES", "MAX_CHARACTERS": "CHARACTERS",
-        "MAX_TEXTS": "TEXTS", "TEXTS_MB": "TEXTS_MB", "TABLES_MB": "TABLES_MB",
+        "MOST_OPEN": "JOBS", "MOST_OPEN_IN_ALL": "JOBS_TOTAL", "MOST_WINDOWS": "WINDOWS",
+        "MOST_TOKENS": "TOKENS", "MOST_SAMPLES": "SAMPLES", "MOST_CHARACTERS": "CHARACTERS",
+        "MOST_TEXTS": "TEXTS", "TEXTS_MB": "TEXTS_MB", "TABLES_MB": "TABLES_MB",
         "SESSIONS": "SESSIONS", "SESSIONS_EACH": "SESSIONS_EACH",
         "REQUESTS_EACH": "REQUESTS_PER_MINUTE",
     }.items()

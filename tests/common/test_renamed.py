@@ -23,7 +23,7 @@ MODEL = "demo-gpt2"
 KEYS = {
     key
     for file in (ROOT / "pages").rglob("*.py")
-    for key in re.findall(r'(?:key=|_choose\(\w+, "\w+", )"(\w+)"', file.read_text("utf-8"))
+    for key in re.findall(r'"(\w+)"', file.read_text("utf-8"))
 }
 FIELDS = [
     *(set(question.params.model_fields) for question in ANALYSES.values()),

@@ -316,7 +316,7 @@ BAD_WINDOWS = {
     "unequal lengths": ([[1, 2], [3]], "windows of unequal lengths"),
 }
 BAD_ARGUMENTS = {
-    "nothing like it to gather": ({"gather": ["zzz"]}, "'gather.0' of 'run': .*'zzz'"),
+    "nothing like it to gather": ({"gather": ["zzz"]}, "No statistic 'zzz'"),
     "no samples": (
         {"queries_per_position": 0},
         "'queries_per_position' of 'run': .*or equal to 1, got 0",

@@ -246,6 +246,6 @@ def offset_by_offset(queries, keys, rule, start):
 def test_two_texts_leave_pairs_of_different_texts():
     """By hand: of scores 1 and 9 within two texts and 2 and 4 between them, 3 is left."""
     within, between = np.array([1.0, 9.0]), np.array([2.0, 4.0])
-    position, scores = np.mean([*within, *between]), within.mean()
+    position, scores = np.array([np.mean([*within, *between])]), np.array([within.mean()])
     assert formulas.without_bias(position, scores, 2) == pytest.approx(3)
     assert formulas.without_bias(position, scores, 1) == position
