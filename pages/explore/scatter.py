@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from poskernel_core.common.axes import PerHead
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.rounding import rounded, with_bias
-from poskernel_core.plotting.layout import LINE, MUTED, log_ticks, number, style
+from poskernel_core.plotting.layout import LINE, MUTED, log_ticks, number, style, unit_above
 from poskernel_core.plotting.palette import CATEGORICAL, DIVERGING, KIND_LOOKS, RED, SCALE
 
 Head = tuple[int, int]
@@ -112,18 +112,7 @@ def head_scatter(
     figure.update_layout(showlegend=bool(colour.labels), dragmode="lasso", hovermode="closest")
     figure.update_layout(margin_t=40 if colour.labels else 76)
     if not colour.labels:
-        figure.add_annotation(  # a title of the bar's own would take twice its room
-            text=_safe(colour.heading),
-            showarrow=False,
-            xref="paper",
-            x=0,
-            xanchor="left",
-            yref="paper",
-            y=1,
-            yanchor="bottom",
-            yshift=48,
-            font_size=12,
-        )
+        unit_above(figure, _safe(colour.heading), 48)  # the bar's own title takes twice its room
     for column, axis in ((x, "xaxis"), (y, "yaxis")):
         if column.logarithmic:
             figure.update_layout({axis: {"type": "log", "dtick": "D2"}})

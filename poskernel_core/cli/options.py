@@ -32,6 +32,8 @@ PREFIX = "param_"
 
 OWN_SECTION = "Options of this analysis"
 RUN_SECTION = "The run"
+MAX_NUMBER = 10**9
+"""No option takes a larger number: it is refused before any text is read."""
 METAVARS = {int: "N", float: "X", str: "TEXT"}
 
 
@@ -105,7 +107,7 @@ def _run_options() -> list[Option]:
         return Option([name], RUN_SECTION, help=help, **more)
 
     def number(name: str, help: str, least: int = 1, **more: Any) -> Option:
-        return option(name, help, type=click.IntRange(least), metavar="N", **more)
+        return option(name, help, type=click.IntRange(least, MAX_NUMBER), metavar="N", **more)
 
     return [
         option("--revision", "hub revision or training checkpoint"),
@@ -175,7 +177,7 @@ def _type(kind: Any, field: FieldInfo) -> click.ParamType[Any]:
     found = {n: getattr(each, n) for each in field.metadata for n in names if hasattr(each, n)}
     least, most = found.get("ge", found.get("gt")), found.get("le", found.get("lt"))
     if kind is int:
-        return click.IntRange(least, most)
+        return click.IntRange(least, MAX_NUMBER if most is None else most)
     if kind is float:
         return click.FloatRange(least, most, min_open="gt" in found, max_open="lt" in found)
     return click.BOOL if kind is bool else click.STRING

@@ -1,7 +1,7 @@
 """Compute the result of a request: gather its statistics, then run the analysis or experiment.
 
-This runs in the worker process of :mod:`poskernel_core.engine.engine`. Torch is imported only in
-the functions that need it: an analysis of stored statistics does not.
+This runs in the worker process of :mod:`poskernel_core.engine.engine`. Only the
+functions that run a model import torch; analyses of stored statistics work without it.
 """
 
 from __future__ import annotations

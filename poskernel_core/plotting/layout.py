@@ -141,7 +141,12 @@ def bar_above(figure: go.Figure, unit: str, ticks: list[float], labels: list[str
         "outlinewidth": 0,
     }
     figure.update_traces(colorbar=bar, selector={"type": "heatmap"})
-    figure.add_annotation(
+    return unit_above(figure, unit, 50).update_layout(margin_t=100)
+
+
+def unit_above(figure: go.Figure, unit: str, shift: int) -> go.Figure:
+    """Write the unit of a colour bar `shift` pixels above the plotting area, at its left edge."""
+    return figure.add_annotation(
         text=unit,
         showarrow=False,
         xref="paper",
@@ -150,10 +155,9 @@ def bar_above(figure: go.Figure, unit: str, ticks: list[float], labels: list[str
         yref="paper",
         y=1,
         yanchor="bottom",
-        yshift=50,
+        yshift=shift,
         font_size=12,
     )
-    return figure.update_layout(margin_t=100)
 
 
 def broken(title: str) -> str:

@@ -43,8 +43,7 @@ class Plan:
         positions: recorded query positions, ascending, all below ``context``.
         samples: requested queries per position, taken from the first windows.
         start_token: whether position 0 is the start token.
-        pattern_windows: requested number of windows (the first ones) for statistics that need
-            patterns; None for all.
+        pattern_windows: how many of the first windows form attention patterns; None: all.
         dealt: content of the groups.
         table: token properties, if a statistic needs them.
     """
@@ -66,7 +65,7 @@ class Plan:
 
     @property
     def seen(self) -> int:
-        """Number of windows for statistics that need patterns."""
+        """How many windows form attention patterns."""
         return first_of_all(self.pattern_windows or self.windows, self.windows)
 
     @property

@@ -1,4 +1,4 @@
-"""Pages that need something which the chosen model lacks open on a bundled model, and say so.
+"""If the chosen model lacks what a page needs, the page shows a bundled model and says so.
 
 The reader's own model comes back, with its head, on every other page.
 """

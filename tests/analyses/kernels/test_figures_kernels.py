@@ -59,7 +59,7 @@ def test_without_an_observation(head):
 
 
 def test_mean_attention_by_offset():
-    """Up to so many tokens back, with one standard error either way."""
+    """Offsets up to `most`, with a band of one standard error."""
     head = result("profile", {"profile": (1, 1, 13)}).select(layer=0, head=0)
     low, high, mean = (figure := profile_figure(head, most=6)).data
     expected = head.values["profile"][:7]
