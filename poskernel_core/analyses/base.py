@@ -153,7 +153,7 @@ class Question(ABC, Generic[P]):
         return found
 
     def default_query(self, context: int) -> int:
-        """Return the default query position: 400 as in the posts, or the last of a short context."""
+        """Return the default query position: the posts' 400, or the last of a short context."""
         return min(DEFAULT_QUERY, context - 1)
 
     def default_params(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
