@@ -1,4 +1,4 @@
-"""The helix and what heads read of it, as figures."""
+"""Figures of the helix, and of how heads read it."""
 
 import math
 
@@ -29,20 +29,20 @@ OVERLAYS: dict[str, tuple[str, str | None]] = {
     "layer 0, on this layer's axes": ("projection", "embedding_on_layer"),
     "layer 0, on the axes of both": ("joint", "embedding_joint"),
 }
-"""What is drawn of a layer, and of layer 0 (W_pos) beside it; ``first`` is its own projection."""
+"""Values drawn for a layer, and for layer 0 (W_pos) with it; ``first`` is layer 0's projection."""
 OWN_AXES = ("nothing", "layer 0, on this layer's axes")
 MAX_POINTS = 512  # per frame of an animation; longer curves are thinned
 MAX_COMPONENTS = 8
 HIDDEN = 2
-"""Parts of a score that the reader has to ask for: five lines at once are a tangle."""
+"""Parts of a score hidden by default, because five lines at once are a tangle."""
 
 
 def helix_figure(
     helix: Result, layer: int, span: tuple[int, int], group: int | None, overlay: str
 ) -> go.Figure:
-    """One layer's positions from `span[0]` to `span[1]`, with averages of `group` or W_pos.
+    """Draw one layer's positions from `span[0]` to `span[1]`, with averages of `group` or W_pos.
 
-    Alone, the curve is coloured by position; beside layer 0's it is vermillion, and that one blue.
+    Alone, the curve is coloured by position; with layer 0's it is vermillion, and layer 0's blue.
     """
     values, positions = helix.values, helix.coordinates["pos"]
     shown = (positions >= span[0]) & (positions <= span[1])
@@ -68,7 +68,7 @@ def helix_figure(
 
 
 def _groups(helix: Result, layer: int, span: tuple[int, int], group: int | None) -> Points | None:
-    """The averages of all groups of positions that lie inside of the span; None: there are none."""
+    """Return the averages of all groups of positions inside the span, or None without any."""
     if group is None:
         return None
     starts = helix.coordinates[f"group_of_{group}"]
@@ -77,15 +77,15 @@ def _groups(helix: Result, layer: int, span: tuple[int, int], group: int | None)
 
 
 def first_name(helix: Result) -> str:
-    """What layer 0 holds: W_pos, or, over windows and without learned ones, its mean stream."""
+    """Return the name of layer 0's content: W_pos, or its mean stream."""
     return "W_pos" if helix.params["prompts"] == "repeated" else "the stream before layer 0"
 
 
 def morph_figure(helix: Result) -> go.Figure:
     """Every layer's positions as an animation, each layer in units of its own size.
 
-    The axes stay over all layers; one layer stands still. The signs of the components must agree
-    between layers, or the morph between them is wild.
+    The axes are the same for all layers; a single layer is not animated. The signs of the
+    components must agree between layers, or the morph is erratic.
     """
     points, positions = helix.values["projection"], helix.coordinates["pos"]
     size = np.sqrt(np.square(points).sum(axis=2).mean(axis=1))

@@ -1,4 +1,4 @@
-"""Curves in three dimensions: their scene, its axes, and the animation from layer to layer."""
+"""Curves in three dimensions: scene, axes, and the animation from layer to layer."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a change does to predictions, losses and attention, as figures."""
+"""Figures of an intervention's effect on predictions, losses and attention."""
 
 import numpy as np
 import plotly.graph_objects as go
@@ -12,7 +12,7 @@ from poskernel_core.plotting.palette import BLUE, DIVERGING, VERMILLION
 from poskernel_core.plotting.patterns import stage_map
 
 FEW = 13
-"""Positions up to which each has a tick."""
+"""Most positions with a tick each."""
 PATTERNS = ("clean", "changed", "difference")
 
 
@@ -95,7 +95,7 @@ def losses_figure(found: Result) -> go.Figure:
 
 
 def kl_figure(found: Result) -> go.Figure:
-    """How far the prediction moved at every position."""
+    """Draw the KL divergence of the predictions at every position."""
     rows, unit = {"KL divergence": (found.values["kl"], None)}, "KL(clean ‖ changed) (nats)"
     return _along(rows, (Look(VERMILLION),), unit, "KL(clean ‖ changed)")
 
@@ -103,7 +103,7 @@ def kl_figure(found: Result) -> go.Figure:
 def _along(
     rows: dict[str, tuple[np.ndarray, None]], looks: tuple[Look, ...], unit: str, title: str
 ) -> go.Figure:
-    """Curves along the prompt from 0 on; whole positions alone have a tick."""
+    """Draw curves along the prompt, from 0 on, with ticks at integer positions."""
     positions = np.arange(len(next(iter(rows.values()))[0]))
     figure = curves(
         positions,
@@ -118,7 +118,7 @@ def _along(
 
 
 def averaging_figure(found: Result) -> go.Figure:
-    """The loss against the size of the groups; errors are those of the paired difference.
+    """Draw the loss against the group size; errors are those of the paired difference.
 
     A group of 1 is the clean run.
     """

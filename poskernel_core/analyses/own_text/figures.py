@@ -1,4 +1,4 @@
-"""One text of the reader's: patterns of all heads, one head's pattern, one row split in two."""
+"""Figures of one text: all heads' patterns, one head's pattern, one row split in two."""
 
 import base64
 import math
@@ -19,7 +19,7 @@ from poskernel_core.plotting.patterns import stage_map
 
 BYTE, WORD = 255, 65535
 GAP = 2  # cells between the patterns of two heads
-BARS = 128  # more keys than these have lines: bars would be finer than pixels
+BARS = 128  # with more keys, lines: bars would be finer than pixels
 TICKS = 30
 PARTS = {"position": ("position a", BLUE), "content": ("content c", VERMILLION)}
 ROW_HEIGHT = 600
@@ -27,9 +27,9 @@ PERCENTILE, MIN_TOP = 99, 0.02
 
 
 def token_text(token: str) -> str:
-    """A token as plain text: outer spaces, breaks and characters that have no shape visible.
+    """Return a token as plain text, with outer spaces, breaks and invisible characters shown.
 
-    What would turn the direction of writing, or nothing at all, is written as its number.
+    Characters that change the writing direction, or have no shape, are shown by their number.
     """
     return "".join(
         f"\\u{ord(each):04x}" if unicodedata.category(each) in ("Cc", "Cf", "Cs", "Co", "Cn")
@@ -80,7 +80,7 @@ def packed_head(result: Result) -> dict[str, Any]:
 
 
 def _top(shares: np.ndarray) -> float:
-    """Return the share that few are above, rounded up: attention to sinks would pale the rest."""
+    """Return a high percentile of the shares, rounded up, so that sinks do not pale the rest."""
     most = float(np.percentile(shares, PERCENTILE)) if shares.size else 1.0
     return min(1.0, max(MIN_TOP, math.ceil(100 * most) / 100))
 
@@ -131,10 +131,10 @@ def head_figure(result: Result) -> go.Figure:
 
 
 def row_figure(result: Result) -> go.Figure:
-    """One query's scores, position and content of each key; below, kernel and actual attention.
+    """Draw one query's scores and their parts by position and content; below, kernel and attention.
 
-    Scores are drawn less their mean over the keys shown, which the softmax ignores. Skipped keys
-    are left out, and the attention to the others is divided by its sum, as the kernel's is.
+    Scores are drawn minus their mean over the keys shown, which the softmax ignores. Skipped keys
+    are left out; kernel and attention are renormalised over the others.
     """
     n, kernel = result.chosen["query"], result.values["kernel"]
     keys = np.flatnonzero(np.isfinite(kernel))
@@ -193,7 +193,7 @@ def _names(result: Result, count: int) -> list[str]:
 
 
 def head_labels(result: Result) -> list[list[str]]:
-    """What is said of every head: its name, and the shares of its scores on the text."""
+    """Return a label for every head: its name, and the shares of its scores on the text."""
     position, content = (result.values[f"{name}_share"] for name in ("position", "content"))
     return [
         [

@@ -120,9 +120,9 @@ def look_back_figure(parts: Result, layer: Index, head: Index) -> go.Figure:
 
 
 def position_zero_figure(zero: Result, layer: Index, head: Index) -> go.Figure:
-    """One head's attention from the last [A] in the three cases of the test of position 0.
+    """Draw one head's attention from the last [A] in the three cases of the test of position 0.
 
-    Keys are counted so that [B] is the same key in every case; there the values are ringed.
+    Keys are aligned so that [B] is the same key in every case; its values are ringed.
     """
     rows, errors = part(zero, "last_row", layer=layer, head=head)
     figure = go.Figure()
@@ -160,7 +160,7 @@ def position_zero_figure(zero: Result, layer: Index, head: Index) -> go.Figure:
 
 
 def conditions_figure(result: Result) -> go.Figure:
-    """How far every head looks back by position, or one head's offsets, or one row of it."""
+    """Draw how far every head looks back by position, or one head's offsets, or one row."""
     if "head" in result.axes["pattern"]:
         return look_back_heads(result)
     if "query" in result.axes["pattern"]:

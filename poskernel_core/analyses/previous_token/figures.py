@@ -15,15 +15,15 @@ from poskernel_core.plotting.patterns import robust_span, stage_map
 from poskernel_core.plotting.scores import around_query
 
 FINE = 256
-"""Maps of more rows than this are finer than the pixels of a third of the page."""
+"""Most rows of a map that a third of the page can resolve."""
 STAGE_TITLES = {"score": "raw scores", "masked_score": "masked scores", "pattern": "probabilities"}
 
 
 def scores_figure(head: Result, title: str, reach: int = BAND) -> go.Figure:
-    """One head's mean raw score up to `reach` tokens off the diagonal, ± 1 s.e., less its mean.
+    """Draw a head's mean raw score minus its mean, up to `reach` tokens off the diagonal, ± 1 s.e.
 
-    Beside it is its part by position. The current and the previous token, k = 0 and 1, are marked
-    by how far they lie off the straight line through their neighbours.
+    The part by position is drawn too. The current and the previous token, k = 0 and 1, are marked
+    with their deviation from the straight line through their neighbours.
     """
     shown = np.abs(head.coordinates["band"]) <= reach
     offsets, error = head.coordinates["band"][shown], head.errors["score_profile"][shown]
@@ -55,7 +55,7 @@ def scores_figure(head: Result, title: str, reach: int = BAND) -> go.Figure:
 
 
 def _add_kink(figure: go.Figure, at: dict[int, float]) -> None:
-    """The line through k = -1 and 2, and how far k = 0 and 1 lie off it."""
+    """Draw the line through k = -1 and 2, and the deviations of k = 0 and 1 from it."""
     slope = (at[2] - at[-1]) / 3
     figure.add_scatter(
         x=[-2, 3],
@@ -82,7 +82,7 @@ def _add_kink(figure: go.Figure, at: dict[int, float]) -> None:
 def stage_figure(
     stages: Result, name: str, zoom: tuple[int, int] | None, *, whole: bool
 ) -> go.Figure:
-    """One stage of attention: the whole text with the window outlined, or the window alone."""
+    """Draw one stage of attention: the whole text with the zoomed part outlined, or that part."""
     scores = stages.values["score"]
     first, stop = (0, len(scores)) if whole or zoom is None else zoom
     part = slice(first, stop)
