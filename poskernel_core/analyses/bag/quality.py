@@ -1,4 +1,4 @@
-"""How well the bag of tokens predicts the heads' joint output, and their kernel, as figures."""
+"""Figures of the bag's prediction of the heads' joint output, and of their kernel."""
 
 import numpy as np
 import plotly.graph_objects as go
@@ -20,10 +20,10 @@ QUALITY = {
 
 
 def quality_figure(found: Result, value: str) -> go.Figure:
-    """How well each variant of the bag predicts the heads' joint output, against position.
+    """Draw how well each variant of the bag predicts the heads' joint output, by position.
 
-    Colours stand for the variants' scales, dashes for their kernels. Positions where a variant lies
-    below -1 are marked under the axis, a row for each variant.
+    Colours show the scale, dashes the kernel. Values below -1 are marked under the axis, in one row
+    per variant.
     """
     query, (means, errors) = found.coordinates["query"], part(found, value)
     names, figure, rows = found.words("variants"), go.Figure(), 0
@@ -49,7 +49,7 @@ def quality_figure(found: Result, value: str) -> go.Figure:
 def _add_below(
     figure: go.Figure, query: np.ndarray, mean: np.ndarray, row: int, look: Look, name: str
 ) -> None:
-    """A row of triangles where a curve lies below the axis; hover shows the values."""
+    """Draw a row of triangles where a curve is below the axis; hover shows the values."""
     figure.add_scatter(
         x=query,
         y=np.full(len(query), WORST - ROW * row),

@@ -36,7 +36,7 @@ def _kind(words: list[str], code: float) -> str:
 
 
 def bias_texts(head: Result) -> list[str]:
-    """The bias of one head's every measure; empty where it is not known."""
+    """Return the bias of each measure of one head; empty where unknown."""
     unknown = np.full(head.values["value"].shape, np.nan)
     both = (part.get("value", unknown) for part in (head.biases, head.errors))
     return [bias_text(*pair) for pair in zip(*both, strict=True)]
