@@ -1,4 +1,4 @@
-"""Means with their errors, as text and as bars."""
+"""Means with errors, as text and as bars."""
 
 import math
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ def mean_bars(
     x_title: str,
     other: Curve | None = None,
 ) -> go.Figure:
-    """A bar with its standard error for each name; `other` are diamonds, of other random tokens."""
+    """Draw a bar with its standard error per name; `other`, of other random tokens, as diamonds."""
     figure = go.Figure()
     figure.add_bar(
         x=mean,

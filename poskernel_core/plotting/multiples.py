@@ -1,6 +1,6 @@
 """Small multiples: one little panel per head, all on the same axes.
 
-All panels share one pair of Plotly axes and are moved side by side, because 64 real subplots take
+All panels share one pair of Plotly axes, with shifted coordinates, because 64 real subplots take
 the browser seconds to draw.
 """
 
@@ -47,7 +47,7 @@ def _corners(heads: int) -> Float[np.ndarray, "head 2"]:
 
 
 def _thinned(width: int) -> Int[np.ndarray, " point"]:
-    """The offsets drawn: the first 64 all, the rest about 100, as a panel has few pixels."""
+    """Return the offsets to draw: the first 64, and about 100 others, as panels have few pixels."""
     rest = np.linspace(64, width - 1, min(100, max(width - 64, 0)))
     return np.concatenate([np.arange(min(64, width)), rest.astype(int)])
 
@@ -59,7 +59,7 @@ def _round_offset(width: int) -> int:
 
 
 def _range(kernels: Float[np.ndarray, "head offset"], log_y: bool) -> tuple[float, float]:
-    """The ends of the axis: from 0, or on a log axis at least a factor of ten, for flat kernels."""
+    """Return the ends of the axis: from 0; on a log axis at least a factor of ten apart."""
     high = max(float(np.nanmax(kernels)), FLOOR)
     return (max(FLOOR / 10, min(float(np.nanmin(kernels)), high / 10)) if log_y else 0.0), high
 
@@ -67,7 +67,7 @@ def _range(kernels: Float[np.ndarray, "head offset"], log_y: bool) -> tuple[floa
 def _height(
     probability: Float[np.ndarray, " point"], low: float, high: float, log_y: bool
 ) -> Float[np.ndarray, " point"]:
-    """Height of each point in its panel, 0 to 1."""
+    """Return the height of each point in its panel, 0 to 1."""
     return log_position(probability, low, high) if log_y else (probability - low) / (high - low)
 
 

@@ -27,8 +27,8 @@ class Neuron(BagExperiment[NeuronParams]):
     one matrix as wide as the stream.
 
     Choices: here ``scale`` concerns the first norm only: each token's own (token), or one for all.
-    All tokens have equal weight. Two neurons with correlation near 1 and opposite outputs cancel, as
-    the post suspects of GPT-2's 300 and 704.
+    All tokens have equal weight. Two neurons with correlation near 1 and opposite outputs cancel,
+    as the post suspects of GPT-2's 300 and 704.
 
     Limits: as for contextual neurons; what a neuron reads besides the bag is ignored.
 
