@@ -12,7 +12,7 @@ from poskernel_core.plotting.palette import BLUE, VERMILLION, fade
 
 
 def measured(value: float, error: float) -> str:
-    """A value rounded to its standard error, as figures write it: (−1.51 ± 0.30)×10⁻⁹."""
+    """Return a value rounded to its standard error, as figures write it: (−1.51 ± 0.30)×10⁻⁹."""
     return rounded(float(value), float(error)) if math.isfinite(value) else "not defined"
 
 

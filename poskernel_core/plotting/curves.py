@@ -47,7 +47,7 @@ def curves(
     looks: Sequence[Look] = (),
     band: bool = True,
 ) -> go.Figure:
-    """A curve for every name, from its values and their errors, None where there are none.
+    """Draw a curve for every name, from its values and their errors, None where there are none.
 
     `where` is what hover says of the place, such as "key %{x}".
     """

@@ -162,8 +162,7 @@ def broken(title: str) -> str:
 
 
 def few_lines(figure: go.Figure, most: int = 5, *, last: bool = False) -> go.Figure:
-    """Show only the first or the last lines, in place; clicks in the legend show the others.
-    """
+    """Show only the first or the last lines, in place; clicks in the legend show the others."""
     lines = list(dict.fromkeys(trace.legendgroup or trace.name for trace in figure.data))
     shown = lines[-most:] if last else lines[:most]
     for trace in figure.data:
@@ -217,7 +216,7 @@ def log_offsets(last: int, first: int = 0) -> dict[str, Any]:
 
 
 def number(value: float) -> str:
-    """A tick label: plain from 0.001 to below 100 000, else as m×10ⁿ."""
+    """Return a tick label: plain from 0.001 to below 100 000, else as m×10ⁿ."""
     if value == 0 or 1e-3 <= abs(value) < 1e5:
         return as_printed(f"{value:g}")
     return as_printed(f"{value:.0e}").removeprefix("1×")

@@ -122,7 +122,7 @@ def kernel_map(
 def folded_square(
     row: Float[np.ndarray, " n_plus_1"], *, title: str, colours: Colours | None = None
 ) -> go.Figure:
-    """One row folded to a near-square (20 wide for n = 400), read like text; NaN = skipped.
+    """Draw one row folded to a near-square (20 wide for n = 400), read like text; NaN = skipped.
 
     Without `colours`, values are probabilities on a separate logarithmic scale.
     """
@@ -210,7 +210,7 @@ def _map_as_image(
     queries: Int[np.ndarray, " query_row"],
     colours: Colours,
 ) -> go.Figure:
-    """The map as a picture; hover shows the key, and the query if even."""
+    """Draw the map as a picture; hover shows the key, and the query if even."""
     even = bool((np.diff(queries) == 1).all())
     top = int(queries[0]) if even else 0
     hover = ("query %{y}<br>" if even else "") + "key %{x}<extra></extra>"

@@ -19,7 +19,7 @@ _OUTSET = (_FRAME - 0.5) * [0.05, 0.1]  # the selected frame stands clear of its
 def small_multiples(
     kernels: Float[np.ndarray, "head offset"], labels: list[str], selected: int, *, log_y: bool
 ) -> go.Figure:
-    """One panel per head: K (probability per token) over the offset 0, 1, ... (tokens).
+    """Draw one panel per head: K (probability per token) over the offset 0, 1, ... (tokens).
 
     `labels` names the heads ("L3H7"), `selected` indexes the one drawn bold.
     """
@@ -40,7 +40,7 @@ def small_multiples(
 
 
 def _corners(heads: int) -> Float[np.ndarray, "head 2"]:
-    """Each panel's lower left corner, in reading order, rows going down."""
+    """Return each panel's lower left corner, in reading order, rows going down."""
     columns = min(heads, 4 if heads <= 8 else 6 if heads <= 24 else 8)
     row, column = np.divmod(np.arange(heads), columns)
     return np.stack([column * _PITCH_X, -row * _PITCH_Y], axis=-1)
@@ -53,7 +53,7 @@ def _thinned(width: int) -> Int[np.ndarray, " point"]:
 
 
 def _round_offset(width: int) -> int:
-    """The largest round offset in the left three quarters of a panel."""
+    """Return the largest round offset in the left three quarters of a panel."""
     top = max(1.0, 0.75 * width)
     return int(log_ticks(top / 10, top)[-1])
 
@@ -95,7 +95,7 @@ def _add_curve(
 def _add_frames(
     figure: go.Figure, corners: Float[np.ndarray, "head 2"], labels: list[str], selected: int
 ) -> None:
-    """A thin frame and a title for every panel, a bold one for the selected."""
+    """Draw a thin frame and a title for every panel, a bold one for the selected."""
     frames = (corners[:, None] + _FRAME).reshape(-1, 2)
     chosen = corners[selected] + _FRAME + _OUTSET
     titles = [f"<b>{name} ◀</b>" if i == selected else name for i, name in enumerate(labels)]

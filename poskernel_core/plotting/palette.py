@@ -78,7 +78,7 @@ def scale_rgb(
 
 
 def scale_hex(t: Float[np.ndarray, "row column"]) -> list[list[str]]:
-    """The scale's colours at `t`, as '#rrggbb' per cell."""
+    """Return the scale's colours at `t`, as '#rrggbb' per cell."""
     return [[f"#{bytes(rgb).hex()}" for rgb in row] for row in scale_rgb(t)]
 
 

@@ -37,7 +37,7 @@ def stage_map(
     window: tuple[int, int] | None = None,
     unit: str = "score",
 ) -> go.Figure:
-    """One value per query (y, early ones on top) and key (x), in `unit`; hidden if not finite.
+    """Draw one value per query (y, early ones on top) and key (x), in `unit`; hidden if not finite.
 
     `values` begin at position `first_query`, `first_key`; `tokens` name the positions from 0 on.
     The colours span the 1st to the 99th percentile (probabilities: 0 to the largest), made
@@ -128,7 +128,7 @@ def _square(figure: go.Figure) -> go.Figure:
 
 
 def _names(start: int, count: int, tokens: list[str] | None) -> list[str]:
-    """A name for each position from `start` on, all different."""
+    """Return a name for each position from `start` on, all different."""
     if tokens is None:
         return [f"{at}" for at in range(start, start + count)]
     return [f"{at} {quoted(tokens[at])}" for at in range(start, start + count)]

@@ -164,7 +164,6 @@ class ContextualNeurons(BagExperiment[ContextualNeuronsParams]):
 
 
 def centred_at_best(found: Result) -> float:
-    """Return the best variant's centred R², median over positions; NaN without any.
-    """
+    """Return the best variant's centred R², median over positions; NaN without any."""
     rows = (row[np.isfinite(row)] for row in found.values["bag_centred_r2"])
     return max((float(np.median(row)) for row in rows if row.size), default=float("nan"))

@@ -27,7 +27,7 @@ NAMED = 5
 
 
 def scores_figure(scores: Result) -> go.Figure:
-    """Every neuron's score for the words, largest first; both ends are named."""
+    """Draw every neuron's score for the words, largest first; both ends are named."""
     score = scores.values["score"]
     order = np.argsort(-score, kind="stable")
     words = ", ".join(quoted(word) for word in scores.words("words")[:NAMED])
@@ -187,7 +187,7 @@ def _signed(value: float) -> str:
 
 
 def _ring(figure: go.Figure, x: np.ndarray, y: np.ndarray, neuron: int) -> None:
-    """A ring around the chosen neuron, with its number."""
+    """Draw a ring around the chosen neuron, with its number."""
     figure.add_scatter(
         x=x[[neuron]],
         y=y[[neuron]],
@@ -344,10 +344,10 @@ def _add_named(figure: go.Figure, x: np.ndarray, y: np.ndarray, places: list[int
 
 
 def contextual_neurons_figure(found: Result) -> go.Figure:
-    """All neurons; the one that the bag drives most is ringed."""
+    """Draw all neurons; the one that the bag drives most is ringed."""
     return neurons_figure(found, int(np.nanargmax(found.values["drive_share"])), "drive_share")
 
 
 def neuron_trace_figure(trace: Result) -> go.Figure:
-    """One neuron along a text, with the parts of the prediction."""
+    """Draw one neuron along a text, with the parts of the prediction."""
     return trace_figure(trace, True)

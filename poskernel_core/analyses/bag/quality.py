@@ -80,7 +80,7 @@ def _looks(names: list[str]) -> list[Look]:
 
 
 def bag_kernel_figure(found: Result) -> go.Figure:
-    """The heads' mean kernel from the query position, over the offset."""
+    """Draw the heads' mean kernel from the query position, over the offset."""
     kernel = part(found, "kernel")[0][::-1]
     figure = go.Figure(
         go.Scatter(

@@ -80,7 +80,7 @@ def distances_figure(found: Result) -> go.Figure:
 
 
 def kernels_figure(found: Result, *, log_x: bool = False, log_y: bool = False) -> go.Figure:
-    """The kernels of pinned heads over the offset, with bands of one standard error."""
+    """Draw the kernels of pinned heads over the offset, with bands of one standard error."""
     figure, floor = go.Figure(), FLOOR if log_y else None
     kernel, error = (np.atleast_2d(part["kernel"]) for part in (found.values, found.errors))
     offset = np.arange(kernel.shape[-1])
@@ -118,7 +118,7 @@ def kernels_figure(found: Result, *, log_x: bool = False, log_y: bool = False) -
 
 
 def depth_figure(found: Sequence[Result], names: Sequence[str]) -> go.Figure:
-    """A measure's mean over the heads of each layer against depth, for several models.
+    """Draw a measure's mean over the heads of each layer against depth, for several models.
 
     The band spans the smallest to the largest value of a layer's heads.
     """
@@ -152,5 +152,5 @@ def depth_figure(found: Sequence[Result], names: Sequence[str]) -> go.Figure:
 
 
 def one_depth_figure(found: Result) -> go.Figure:
-    """A measure by depth in one model."""
+    """Draw a measure by depth in one model."""
     return depth_figure([found], [str(found.provenance["model"])])

@@ -74,7 +74,7 @@ def _add_region(figure: go.Figure, limits: Span, x_span: Span, y_span: Span) -> 
 
 
 def _add_group(figure: go.Figure, heads: Result, code: int, label: str, floor: float) -> None:
-    """The heads of one group, with error bars."""
+    """Draw the heads of one group, with error bars."""
     (etc, _), (spread, error), (predicted, _) = (
         part(heads, name) for name in ("etc", "denominator_cv", "predicted_cv")
     )
@@ -117,7 +117,7 @@ def _add_group(figure: go.Figure, heads: Result, code: int, label: str, floor: f
 
 
 def variation_figure(found: Result) -> go.Figure:
-    """One head's CV of the softmax denominator over windows, observed and predicted."""
+    """Draw one head's CV of the softmax denominator over windows, observed and predicted."""
     (spread, error), query = part(found, "denominator_cv"), found.coordinates["query"]
     figure = go.Figure()
     add_curve(
@@ -149,7 +149,7 @@ def variation_figure(found: Result) -> go.Figure:
 
 
 def denominators_figure(found: Result, log_y: bool = False) -> go.Figure:
-    """One head's denominator in every window, their mean, and own texts in a colour each."""
+    """Draw one head's denominator in every window, their mean, and own texts in a colour each."""
     (mean, error), query = part(found, "mean"), found.coordinates["query"]
     values = part(found, "denominator")[0]
     ends = np.full((len(values), 1), np.nan)  # a gap between one text and the next

@@ -63,7 +63,7 @@ def sharpest(found: Result, layer: int, head: int, most: int = 5) -> list[Exampl
 
 
 def examples_table(examples: list[Example]) -> go.Figure:
-    """The examples as a table."""
+    """Draw the examples as a table."""
     columns = {
         "attention": [f"{each.attention:.3f}" for each in examples],
         "from": ["{}[{}]{}".format(*each.around(each.query)) for each in examples],

@@ -82,7 +82,7 @@ def first_name(helix: Result) -> str:
 
 
 def morph_figure(helix: Result) -> go.Figure:
-    """Every layer's positions as an animation, each layer in units of its own size.
+    """Draw every layer's positions as an animation, each layer in units of its own size.
 
     The axes are the same for all layers; a single layer is not animated. The signs of the
     components must agree between layers, or the morph is erratic.
@@ -103,7 +103,7 @@ def morph_figure(helix: Result) -> go.Figure:
 
 
 def variance_figure(helix: Result) -> go.Figure:
-    """The first components' shares of the variance, stacked, for each layer."""
+    """Draw the first components' shares of the variance, stacked, for each layer."""
     shares = helix.values["explained_variance"]
     components = min(shares.shape[1], MAX_COMPONENTS)
     colours = scale_hex(np.linspace(0.22, 0.95, components)[None])[0]
@@ -131,7 +131,7 @@ def variance_figure(helix: Result) -> go.Figure:
 
 
 def angles_figure(helix: Result, name: str) -> go.Figure:
-    """The largest canonical angle (degrees, 0 to 90) between every two layers."""
+    """Draw the largest canonical angle (degrees, 0 to 90) between every two layers."""
     angles = helix.values[name].max(axis=-1)
     labels = [f"{layer}" for layer in range(len(angles))]
     if name == "angles_position" and helix.provenance["position_scheme"] == "learned":
@@ -179,7 +179,7 @@ def shape_figure(helix: Result) -> go.Figure:
 
 
 def tangents_figure(head: Result, title: str, reach: int = BAND) -> go.Figure:
-    """One head's position-only score around the query, split along the helix.
+    """Draw one head's position-only score around the query, split along the helix.
 
     The score is the sum of its tangent, its radial part and the rest. Each is drawn relative to its
     own mean over the band. The radial part and the rest are hidden until their names in the legend
@@ -222,7 +222,7 @@ def _span(part: np.ndarray) -> float:
 
 
 def tangent_reading_figure(result: Result) -> go.Figure:
-    """One head's reading of the helix, or the fit of all heads."""
+    """Draw one head's reading of the helix, or the fit of all heads."""
     if result.axes["position_score"] == ("band",):
         return tangents_figure(result, f"Reading the helix around n = {result.params['query']}")
     return by_axes(result.only("helix_fit"))

@@ -31,7 +31,7 @@ def probability_figure(recency: Result) -> go.Figure:
 
 
 def candidate_figure(recency: Result, layer: Index, head: Index) -> go.Figure:
-    """One head's attention from the last [A] to each candidate."""
+    """Draw one head's attention from the last [A] to each candidate."""
     values = part(recency, "candidate_attention", layer=layer, head=head)
     title = title_of(layer, head, "attention to candidates")
     return _by_candidate(recency, values, {}, title, "share of attention ± 1 s.e.")
@@ -63,7 +63,7 @@ def _by_candidate(
 
 
 def last_rows_figure(recency: Result, layer: Index, head: Index) -> go.Figure:
-    """One head's attention from the last [A] to every key, a row for each second position.
+    """Draw one head's attention from the last [A] to every key, a row for each second position.
 
     Candidates are marked with their letter.
     """
@@ -99,7 +99,7 @@ def last_rows_figure(recency: Result, layer: Index, head: Index) -> go.Figure:
 
 
 def induction_figure(scores: Result) -> go.Figure:
-    """The induction score of every head [layer, head]."""
+    """Draw the induction score of every head [layer, head]."""
     score, error = part(scores, "induction")
     others = [part(scores, name)[0] for name in ("duplicate", "previous_mass")]
     hover = (
@@ -127,7 +127,7 @@ def cause_figure(cause: Result) -> go.Figure:
 
 
 def head_scores_figure(scores: Result) -> go.Figure:
-    """One head's attention to the induction target, the duplicate and the previous token."""
+    """Draw one head's attention to the induction target, the duplicate and the previous token."""
     names = {
         "induction": "the token after the duplicate",
         "duplicate": "the earlier duplicate",
@@ -156,7 +156,7 @@ def recency_figure(result: Result) -> go.Figure:
 
 
 def patterns_figure(result: Result) -> go.Figure:
-    """The layer of the head that attends most to each of the candidates, or one head."""
+    """Draw the layer of the head that attends most to each of the candidates, or one head."""
     if result.axes["pattern"] == ("layer", "head", "query", "key"):
         at = [role in CANDIDATE_ROLES for role in result.text_of("role")]
         found = result.values["pattern"][:, :, -1, at].min(axis=-1).max(axis=1)

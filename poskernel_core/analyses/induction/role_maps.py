@@ -27,7 +27,7 @@ Corners = Int[np.ndarray, "head 2"]
 
 
 def row_pattern_figure(patterns: Result, layer: Index, head: Index) -> go.Figure:
-    """The mean pattern of one head, query (y) by key (x), with the roles at both axes."""
+    """Draw the mean pattern of one head, query (y) by key (x), with the roles at both axes."""
     pattern, error = part(patterns, "pattern", layer=layer, head=head)
     roles, z = patterns.text_of("role"), only_visible(pattern)
     size = len(roles)

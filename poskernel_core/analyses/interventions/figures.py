@@ -17,7 +17,7 @@ PATTERNS = ("clean", "changed", "difference")
 
 
 def pattern_figure(found: Result, name: str, zoom: tuple[int, int] | None) -> go.Figure:
-    """The observed head's attention in an intervention: clean, changed or their difference."""
+    """Draw the observed head's attention in an intervention: clean, changed or their difference."""
     values = found.values[name].astype(np.float64)
     first, stop = zoom or (0, len(values))
     values = only_visible(values[first:stop, first:stop])
@@ -82,13 +82,13 @@ def bars_figure(found: Result) -> go.Figure:
 
 
 def percent(probability: float) -> str:
-    """A probability as a short percentage: 99.1 %, 0.042 %, < 0.01 %."""
+    """Return a probability as a short percentage: 99.1 %, 0.042 %, < 0.01 %."""
     share = 100 * probability
     return "< 0.01 %" if 0 < share < 0.01 else f"{share:.3g} %" if share >= 1 else f"{share:.2g} %"
 
 
 def losses_figure(found: Result) -> go.Figure:
-    """The loss of every token of the prompt, before and after."""
+    """Draw the loss of every token of the prompt, before and after."""
     rows = {name: (found.values[f"{name}_loss"], None) for name in ("clean", "changed")}
     looks = (Look(BLUE), Look(VERMILLION, "dot", "square"))
     return _along(rows, looks, "loss (nats per token)", "Loss of each token")
@@ -161,7 +161,7 @@ def averaging_figure(found: Result) -> go.Figure:
 
 
 def mass_figure(masses: Result) -> go.Figure:
-    """The change of every head's attention to the previous token [layer, head]."""
+    """Draw the change of every head's attention to the previous token [layer, head]."""
     change = masses.values["previous_mass_change"]
     reach = max(0.01, float(np.abs(np.nan_to_num(change)).max()))
     return head_map(

@@ -116,7 +116,7 @@ def all_heads_figure(result: Result) -> go.Figure:
 
 
 def head_figure(result: Result) -> go.Figure:
-    """One head's attention on the text, or one row of it."""
+    """Draw one head's attention on the text, or one row of it."""
     if result.axes["pattern"] != ("query", "key"):
         return row_figure(result)
     pattern, queries = result.values["pattern"], result.coordinates["query"]

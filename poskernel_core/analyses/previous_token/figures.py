@@ -113,20 +113,20 @@ def stage_figure(
 
 
 def table_figure(ranked: Result) -> go.Figure:
-    """The ratio of the two largest diagonals of every head [layer, head]."""
+    """Draw the ratio of the two largest diagonals of every head [layer, head]."""
     bar = {"title": "second / largest"}
     return head_map(ranked.values["ratio"], told=": %{z:.3f}", zmin=0, zmax=1, colorbar=bar)
 
 
 def ranking_figure(result: Result) -> go.Figure:
-    """One head's mean raw scores, or the ratio of all heads."""
+    """Draw one head's mean raw scores, or the ratio of all heads."""
     if result.axes["score_profile"] == ("band",):
         return scores_figure(result, "Mean raw score by offset")
     return table_figure(result)
 
 
 def stages_figure(result: Result) -> go.Figure:
-    """The attention of a whole text, or of one row of it."""
+    """Draw the attention of a whole text, or of one row of it."""
     if result.axes["pattern"] == ("query", "key"):
         return stage_figure(result, "pattern", None, whole=True)
     return by_axes(result.only("pattern"))

@@ -28,7 +28,7 @@ PerKey = Float[np.ndarray, " key"]
 
 
 def random_figure(result: Result) -> go.Figure:
-    """The norms of layer 0, or one head's attention from one position or the last."""
+    """Draw the norms of layer 0, or one head's attention from one position or the last."""
     if "head" in result.axes["pattern"]:
         return norm_figure(result)
     last = len(result.values["pattern"]) - 1 if "query" in result.axes["pattern"] else None

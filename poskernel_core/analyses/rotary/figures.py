@@ -35,7 +35,7 @@ def band_edges(found: Result) -> tuple[float, float]:
 
 
 def amplitudes_figure(head: Result) -> go.Figure:
-    """One head's amplitudes and swings over the wavelength on log axes; below, the phases."""
+    """Draw one head's amplitudes and swings over the wavelength on log axes; below, the phases."""
     turned = np.isfinite(head.values["wavelength"])
     wavelength = head.values["wavelength"][turned]
     figure = make_subplots(
@@ -164,7 +164,7 @@ def _over_wavelengths(
 
 
 def logit_figure(head: Result, *, log_x: bool = False) -> go.Figure:
-    """The positional logit by offset, and the part of each band."""
+    """Draw the positional logit by offset, and the part of each band."""
     logit, shown = _visible(head, "positional_logit")
     parts = head.values["band_logit"][:, shown]
     curves = {"S(D)": (logit, WHOLE)}
@@ -180,7 +180,7 @@ def logit_figure(head: Result, *, log_x: bool = False) -> go.Figure:
 
 
 def equivariant_curve(head: Result, *, log_x: bool = False) -> go.Figure:
-    """The equivariant kernel, the positional kernel and the observed attention."""
+    """Draw the equivariant kernel, the positional kernel and the observed attention."""
     kernel, shown = _visible(head, "equivariant_kernel")
     curves = {
         "equivariant kernel": (kernel, WHOLE),
@@ -203,7 +203,7 @@ def equivariant_curve(head: Result, *, log_x: bool = False) -> go.Figure:
 
 
 def without_figure(head: Result, *, log_x: bool = False) -> go.Figure:
-    """The kernel, and the kernel without each band."""
+    """Draw the kernel, and the kernel without each band."""
     kernel, shown = _visible(head, "equivariant_kernel")
     curves = {"all wavelengths": (kernel, WHOLE)}
     rows = head.values["without_band"][:, shown]
@@ -298,14 +298,14 @@ def profiles_figure(changed: Result, treatment: str, *, log_x: bool = False) -> 
 
 
 def spectrum_figure(result: Result) -> go.Figure:
-    """One head's amplitudes and phases, or the dominant wavelengths of all heads."""
+    """Draw one head's amplitudes and phases, or the dominant wavelengths of all heads."""
     if result.axes.get("amplitude") == ("pair",):
         return amplitudes_figure(result)
     return by_axes(result.only("dominant_wavelength"))
 
 
 def equivariant_figure(result: Result) -> go.Figure:
-    """One head's kernels by offset, or those of all heads."""
+    """Draw one head's kernels by offset, or those of all heads."""
     if result.axes.get("equivariant_kernel") == ("offset",):
         return equivariant_curve(result)
     return by_axes(result.only("equivariant_kernel"))
