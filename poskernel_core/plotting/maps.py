@@ -81,7 +81,7 @@ def probability_colours(*values: Float[np.ndarray, "..."]) -> Colours:
 def difference_colours(
     difference: Float[np.ndarray, "..."], *of: Float[np.ndarray, "..."]
 ) -> Colours:
-    """Return a scale symmetric about 0, at least a tenth of the largest value in `of` wide."""
+    """Return a scale symmetric about 0, reaching at least a tenth of the largest value in `of`."""
     reach = max(_largest(np.abs(difference)), 0.1 * max(_largest(each) for each in of), FLOOR)
     return Colours(-reach, reach, DIVERGING, log=False, unit="kernel − observed")
 

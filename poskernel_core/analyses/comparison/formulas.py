@@ -62,8 +62,9 @@ def distance_error(
 def largest_error(left: Rows, right: Others) -> Float[np.ndarray, "*together"]:
     """Return an upper bound of a distance's standard error, from the errors at every offset.
 
-    The error of a sum is at most the sum of the errors, whatever their correlation: here half the
-    sum of the standard errors ``left`` and ``right`` of two kernels at their common offsets.
+    The error of a sum is at most the sum of the errors, whatever their correlation: here half of
+    the summed errors of the difference, from the standard errors ``left`` and ``right`` of two
+    kernels at their common offsets.
     """
     size = min(left.shape[-1], right.shape[-1])
     both = np.hypot(left[..., :size], right[..., :size])

@@ -21,7 +21,7 @@ def verdicts_figure(found: Result) -> go.Figure:
 
 
 def measure_texts(head: Result) -> list[str]:
-    """Every measure of one head as text: a number with its error, or the name of its kind."""
+    """Return each measure of a head as text: a number with its error, or the name of its kind."""
     kinds = head.texts["kinds"]
     return [
         _kind(kinds[place].tolist(), value) if any(kinds[place]) else text

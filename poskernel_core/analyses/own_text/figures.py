@@ -61,7 +61,7 @@ def packed_patterns(result: Result) -> dict[str, Any]:
 
 
 def packed_head(result: Result) -> dict[str, Any]:
-    """One head's pattern as the browser draws it: two bytes a share, of visible positions only.
+    """Return one head's pattern for the browser: two bytes per share, visible positions only.
 
     Row after row from query `first` on, each from key 0 to the query itself; in base64, the lower
     byte first. `top` is the share from which on a token is shaded in full.
@@ -86,7 +86,7 @@ def _top(shares: np.ndarray) -> float:
 
 
 def all_heads_figure(result: Result) -> go.Figure:
-    """The patterns of all heads side by side, one row of them a layer, on a square-root scale."""
+    """Draw the patterns of all heads, a row per layer, on a square-root scale."""
     if result.axes["pattern"] != ("layer", "head", "query", "key"):
         return by_axes(result.only("pattern"))
     pattern = result.values["pattern"]

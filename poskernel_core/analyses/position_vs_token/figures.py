@@ -26,7 +26,7 @@ ZERO_CANDIDATE = 2
 
 
 def zero_bars(zero: Result) -> go.Figure:
-    """The probability of [B] after the last [A] in the three cases of the test of position 0."""
+    """Draw the probability of [B] after the last [A] in the three cases of position 0."""
     cases = zero.words("cases")
     return mean_bars(
         cases,
@@ -102,7 +102,7 @@ def condition_map_figure(parts: Result, layer: Index, head: Index, condition: in
 
 
 def look_back_figure(parts: Result, layer: Index, head: Index) -> go.Figure:
-    """One head's mean attention by offset in the three conditions, up to half of the length."""
+    """Draw a head's mean attention by offset in the three conditions, up to half of the length."""
     means, errors = part(parts, "profile", layer=layer, head=head)
     offsets, _ = part(parts, "largest_offset", layer=layer, head=head)
     shown = means.shape[1] // 2 + 1

@@ -252,7 +252,7 @@ def _stacked(view: StatisticsView, name: str) -> np.ndarray:
 
 
 def _split(view: StatisticsView, scores: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the score profile's two parts, and each one's share of the predecessor's advantage."""
+    """Return the score profile's two parts, and what each adds to the predecessor's advantage."""
     header = view.header
     position = np.stack(
         [
