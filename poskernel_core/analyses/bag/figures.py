@@ -239,7 +239,7 @@ def contributions_figure(neuron: Result) -> go.Figure:
 
 
 def trace_figure(trace: Result, parts: bool) -> go.Figure:
-    """Draw a neuron's true and predicted pre-activation along a text, and the prediction's parts."""
+    """Draw a neuron's true and predicted pre-activation along a text, and the predicted parts."""
     words = [_short(word) for word in trace.words("tokens")]
     figure = go.Figure(layout_legend_traceorder="reversed")
     figure.add_hline(y=0, line={"color": MUTED, "width": 1.2})
@@ -277,7 +277,7 @@ def _trace_title(trace: Result) -> str:
 
 
 def related_figure(neuron: Result, number: int) -> go.Figure:
-    """Draw each neuron's similarity to `number`: correlation of contributions, cosine of outputs."""
+    """Draw similarities to neuron `number`: correlation of contributions, cosine of outputs."""
     related, cosine = part(neuron, "related")[0], part(neuron, "output_cosine")[0]
     figure = go.Figure(
         go.Scatter(

@@ -226,7 +226,7 @@ def contextual_heads_figure(heads: Result) -> go.Figure:
         return by_axes(heads.only("duplicate_attention"))
     spread = heads.values["denominator_cv"]
     narrow = heads.values["etc"] < heads.params["broad"]
-    order = spread + narrow * (1 + np.nanmax(spread))  # narrow heads come last
+    order = spread + narrow * (1 + np.nanmax(spread))  # broad heads come before narrow ones
     layer, head = np.unravel_index(int(np.nanargmin(order)), order.shape)
     limits = float(heads.params["broad"]), float(heads.params["steady"])
     return plane_figure(heads, int(layer), int(head), *limits)

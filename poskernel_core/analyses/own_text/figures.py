@@ -39,7 +39,7 @@ def token_text(token: str) -> str:
 
 
 def packed_patterns(result: Result) -> dict[str, Any]:
-    """Patterns of all heads as the browser draws them: a byte a cell, the square root of its share.
+    """Return all heads' patterns for the browser: a byte per cell, the square root of its share.
 
     `cells` holds layer after layer, head after head, row after row, in base64; `top` is the share
     from which on a cell is full, for all heads alike; `bare` are the numbers of the layers without
