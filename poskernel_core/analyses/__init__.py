@@ -1,4 +1,4 @@
-"""One topic per folder; :data:`TOPICS` is the registry, :data:`ANALYSES` what it leads to."""
+"""One topic per folder; :data:`TOPICS` lists the modules, :data:`ANALYSES` their questions."""
 
 from collections.abc import Iterator
 from importlib import import_module
@@ -47,7 +47,7 @@ TOPICS = (
     "comparison.measures",
     "how_many_texts.spec",
 )
-"""The modules whose questions can be asked, in the order in which they are offered."""
+"""The modules that define questions, in the order in which the questions are listed."""
 
 
 def _questions() -> Iterator[Question[Any]]:
@@ -78,7 +78,7 @@ def find(name: str) -> Question[Any]:
     """Return the analysis or experiment called ``name``.
 
     Raises:
-        UnknownAnalysis: none is.
+        UnknownAnalysis: no analysis has that name.
     """
     if not isinstance(name, str) or name not in ANALYSES:
         raise UnknownAnalysis(

@@ -1,4 +1,4 @@
-"""What an analysis and an experiment are, and what they return."""
+"""Base classes of analyses, experiments and compositions."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ from poskernel_core.models.fragments import Part
 from poskernel_core.models.geometry import Geometry
 
 Progress = Callable[[int, int], None]
-"""Called with (steps done, steps in all); raises Cancelled when somebody cancelled."""
+"""Callback with (steps done, total steps); raises Cancelled after a cancel."""
 
 
 KEPT_QUERIES = frozenset({"positions", "queries_per_position"})
-"""The fields of a run that say which queries a pass keeps."""
+"""The run fields that decide which queries a pass keeps."""
 
 OWN_PASS = frozenset({"gather", "pattern_windows"})
-"""The fields that do not matter where a question gathers what it needs, and no attention."""
+"""The run fields that are irrelevant where a question sets ``gather`` itself, without attention."""
 
 UNKNOWN = "nothing"
-"""What errors count where none is known: of one text, or of statistics without groups of texts."""
+"""Provenance of unknown errors: of one text, or of statistics without groups of texts."""
 
 POLLED = 0.1
-"""Seconds after which an analysis at the latest says how far it is, and learns of a cancel."""
+"""Longest interval in seconds between progress reports, which also check for a cancel."""
 
 OWN_WINDOWS = frozenset({"windows", "positions", "destination", "repeat_every"})
-"""The fields that do not matter where an experiment says itself which windows it reads."""
+"""The run fields that are irrelevant where an experiment chooses its windows itself."""
 
 Statistics = Mapping[str, StatisticsView]
-"""The statistics that an answer stands on, by role."""
+"""The statistics that an answer is computed from, by role."""
 
 
 class Params(Spec):
@@ -57,7 +57,7 @@ class Params(Spec):
 
 
 class SkipParams(Params):
-    """Parameters of everything that leaves out the first key positions."""
+    """Parameters of questions that skip the first key positions."""
 
     skip: int = Field(DEFAULT_SKIP, ge=0, le=MAX_SKIP, description="first key positions left out")
 
@@ -66,24 +66,25 @@ P = TypeVar("P", bound=Params)
 
 
 class Question(ABC, Generic[P]):
-    """What can be asked of a run: its parameters, and the passes that the answer stands on.
+    """What can be asked of a run: its parameters, and the passes that it needs.
 
     Attributes:
-        questions: every question there is, by name; the registry sets them.
-        name: what it is requested by.
+        questions: all questions by name; set by the registry.
+        name: its identifier.
         title: its heading.
         noun_phrase: the noun phrase that completes "Computing ...".
         params: the class of its parameters.
-        values: what its answer holds; axes and units are those declared here.
-        texts: its string-valued outputs, declared the same way.
-        ignores: the fields of a run that its answer does not depend on.
-        uses: the model parts that this question requires.
-        scheme: the position scheme that it is about, such as ``rotary``; empty: any.
-        measures: what the grid of all heads can be coloured by.
-        figure: the function of the topic's ``figures.py`` that draws an answer; none: by its axes.
-        precomputed: whether ``precompute`` makes it: always, with ``--experiments``, or never.
-        error_counts: what the errors count where the answer does not say so, as it reads after
-            "Errors count".
+        values: its numeric outputs, with axes and units.
+        texts: its string outputs.
+        ignores: the run fields that its answer does not depend on.
+        uses: the model parts that it requires.
+        scheme: the position scheme that it requires, such as ``rotary``; empty: any.
+        measures: the measures that can colour the grid of all heads.
+        figure: the function in the topic's ``figures.py`` that draws an answer; empty: generic
+            curves, chosen by its axes.
+        precomputed: whether ``precompute`` computes it: always, with ``--experiments``, or never.
+        error_counts: what the errors count, to follow "Errors count"; the default where the
+            answer's provenance does not say.
     """
 
     questions: ClassVar[Mapping[str, Question[Any]]]
@@ -114,12 +115,12 @@ class Question(ABC, Generic[P]):
         texts: Mapping[str, Any] | None = None,
         provenance: Mapping[str, Any] | None = None,
     ) -> Result:
-        """Return an answer: the values given, with the axes and units that are declared for them.
+        """Return a result with the given values and their declared axes and units.
 
         ``texts`` are nested lists of strings.
 
         Raises:
-            ValueError: a value, a text, an error or a bias that is not declared.
+            ValueError: a value, text, error or bias is not declared.
         """
         declared = {value.name: value for value in cls.values}
         strings = {text.name: text for text in cls.texts}
@@ -146,21 +147,21 @@ class Question(ABC, Generic[P]):
 
     @classmethod
     def beside(cls, module: str, name: str) -> Callable[..., Any]:
-        """Return a function of the topic's folder; its module is imported when asked for."""
+        """Return a function from a module of the topic's folder, imported lazily."""
         topic = cls.__module__.rpartition(".")[0]
         found: Callable[..., Any] = getattr(import_module(f"{topic}.{module}"), name)
         return found
 
     def default_query(self, context: int) -> int:
-        """Return the query position shown first: the posts' 400, or the last of a short context."""
+        """Return the default query position: the posts' 400, or the last of a short context."""
         return min(DEFAULT_QUERY, context - 1)
 
     def default_params(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
-        """Return the parameters asked for first where the defaults do not fit a model."""
+        """Return defaults for this model that replace those of the parameters."""
         return {}
 
     def canonical(self, run: RunSpec, params: P) -> RunSpec:
-        """Return the run as far as the answer depends on it, so that equal answers share a key.
+        """Return the run without what the answer ignores, so that equal answers share a cache key.
 
         Raises:
             BadRequest: the parameters do not fit the run.
@@ -168,7 +169,7 @@ class Question(ABC, Generic[P]):
         return self.with_params(run.without(self.ignores), params)
 
     def with_params(self, run: RunSpec, params: P) -> RunSpec:
-        """Return the run with those fields that the parameters decide.
+        """Return the run with the fields set that the parameters decide.
 
         Raises:
             BadRequest: the parameters do not fit the run.
@@ -186,11 +187,11 @@ class Question(ABC, Generic[P]):
 
 @contextmanager
 def _one_blas_thread() -> Iterator[None]:
-    """Let NumPy multiply in the calling thread alone: its products are small, the threads ours.
+    """Limit BLAS to one thread: the products are small, and we have our own threads.
 
-    The limit is the process' own, so one answer at a time has it, and gives it back.
+    The limit is process-wide, so a lock lets one answer at a time set it.
     """
-    from threadpoolctl import ThreadpoolController  # not where nothing is computed
+    from threadpoolctl import ThreadpoolController  # imported only where something is computed
 
     with _LIMITING, ThreadpoolController().select(internal_api="openblas").limit(limits=1):
         yield
@@ -204,7 +205,7 @@ def _errors(
     whole: Mapping[str, np.ndarray],
     without: Sequence[Mapping[str, np.ndarray]],
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Return the errors and biases that the values without each group give."""
+    """Return jackknife errors and biases from the values without each group."""
     errors, biases = {}, {}
     for value in declared:
         if not value.has_error or value.name not in whole:
@@ -212,7 +213,7 @@ def _errors(
         found = whole[value.name].astype(np.float64)
         each = np.array([one[value.name] for one in without], dtype=np.float64)
         each = np.where(np.isnan(found), np.nan, each.reshape(len(without), *found.shape))
-        if value.unit == "radians":  # the nearest turn
+        if value.unit == "radians":  # unwrap to the nearest turn
             each = found + np.angle(np.exp(1j * (each - found)))
         errors[value.name], biases[value.name] = jackknife(each), bias(found, each)
     return errors, biases
@@ -223,14 +224,17 @@ class Analysis(Question[P]):
 
     @abstractmethod
     def compute(self, statistics: Statistics, params: P, progress: Progress) -> Result:
-        """Compute the values; errors and provenance are added by whoever calls."""
+        """Compute the values; the caller adds errors and provenance."""
 
     def replicate(self, statistics: Statistics, params: P, progress: Progress) -> Result:
-        """Compute the values that have errors once more; overridden where others take long."""
+        """Compute the values that have errors, for one leave-one-group-out replicate.
+
+        Override it where the other values are expensive.
+        """
         return self.compute(statistics, params, progress)
 
     def answer(self, statistics: Statistics, params: P, progress: Progress) -> Result:
-        """Compute the result with the errors and biases of its numbers over groups of texts."""
+        """Compute the result, with errors and biases over groups of texts."""
         if not any(value.has_error for value in self.values):
             return self.compute(statistics, params, progress)
         return self.jackknifed(statistics, params, progress)[0]
@@ -238,9 +242,9 @@ class Analysis(Question[P]):
     def jackknifed(
         self, statistics: Statistics, params: P, progress: Progress
     ) -> tuple[Result, list[Result]]:
-        """Return the result with errors and biases, and the results without each group of texts.
+        """Return the result with errors and biases, and its leave-one-group-out replicates.
 
-        All is computed again without each group, in every pass that has as many groups.
+        A group is left out of every pass that has as many groups as the main one.
         """
         header = statistics["main"].header
         left_out = [
@@ -278,7 +282,7 @@ class Analysis(Question[P]):
 
 @dataclass(frozen=True)
 class SubQuestion:
-    """A question of a run that another answer stands on."""
+    """A question whose answer a composition needs."""
 
     question: Question[Any]
     run: RunSpec
@@ -286,15 +290,14 @@ class SubQuestion:
 
 
 class Composition(Question[P]):
-    """A question whose answer is put together from the answers to others.
+    """A question whose answer combines the answers to others.
 
-    Each of these is a result of its own, stored under its own key. What is put together is not
-    stored, and so it is never older than what it is made of.
+    Each part is stored under its own key. The combination is not stored, so it is never stale.
     """
 
     @abstractmethod
     def parts(self, run: RunSpec, params: P) -> Mapping[str, SubQuestion]:
-        """Return the questions that it stands on, by name, in the order of the answer.
+        """Return the questions that it combines, by name, in the order of the answer.
 
         Raises:
             BadRequest: the parameters do not fit the run.
@@ -302,29 +305,29 @@ class Composition(Question[P]):
 
     @abstractmethod
     def compose(self, found: Mapping[str, Result], run: RunSpec, params: P) -> Result:
-        """Return the answer from those of all parts; arithmetic on a few numbers, no more."""
+        """Combine the answers to all parts; must be cheap."""
 
     def needs(self, run: RunSpec, params: P) -> Mapping[str, RunSpec]:
-        """Return nothing: its parts say themselves which passes they stand on."""
+        """Return nothing: each part declares the passes that it needs."""
         return {}
 
 
 @dataclass(frozen=True)
 class HeadMeasure:
-    """One number, or one kind, of every head, which the grid of all heads can be coloured by.
+    """A number or kind per head that can colour the grid of all heads.
 
     Attributes:
-        title: what it is called in the list of measures.
+        title: its name in the list of measures.
         value: the name of the value, ``[layer, head]`` at one query position.
         unit: next to the legend; an arrow says which direction is better.
         reading: one sentence on what dark and bright mean.
         scale: how numbers become colours: ``linear`` from 0, ``unit`` from 0 to 1, ``log``,
             ``diverging`` around 0, ``cosine`` (unit or diverging), ``labels`` for codes.
-        floor: on a log scale, what smaller numbers are drawn as.
-        most: the value whose largest number ends a log scale that begins at 1.
-        last: an axis of which the last entry is taken.
+        floor: lower end of a log scale; smaller numbers are drawn as this one.
+        most: the value whose maximum is the upper end of a log scale that begins at 1.
+        last: an axis to reduce to its last entry.
         only: the architectures that have it; empty: all.
-        of_windows: whether it is only for models with windowed or chunked layers.
+        of_windows: whether only models with windowed or chunked layers have it.
     """
 
     title: str
@@ -341,18 +344,18 @@ class HeadMeasure:
 
 @dataclass(frozen=True)
 class ExperimentContext:
-    """What an experiment works on.
+    """The model and tokens that an experiment gets.
 
     Attributes:
-        model: a loaded model (``models.LoadedModel``), this experiment's alone.
+        model: a loaded model (``models.LoadedModel``), not shared with others.
         windows: token ids of the run that it reads, ``[text, pos]``.
         words: the text of each token of the first window; empty without a tokenizer.
         decode: token ids -> the text of each.
         start_token: whether position 0 holds the start token.
-        source: what random tokens are drawn from.
+        source: the pool that random tokens are drawn from.
         batch: sequences per forward pass; None: a suitable number.
         single_id, encode: a text -> its one token's id, its ids; None without a tokenizer.
-        dealt: what the groups are made of that the windows belong to.
+        dealt: what the groups of windows consist of.
     """
 
     model: Any
@@ -368,14 +371,14 @@ class ExperimentContext:
 
 
 class Experiment(Question[P]):
-    """A question whose answer needs the model itself: it is run again, with changes.
+    """A question that runs the model again, with changes.
 
-    One that reads many windows is ``long``: it waits its turn with the passes, so that short ones
-    are answered meanwhile. One that ``draws`` makes its sequences itself, from random tokens.
+    One that reads many windows is ``long``: it is queued with the passes, so that short ones need
+    not wait for it. One that ``draws`` generates its sequences from random tokens.
 
-    ``runs`` names the function that runs the model: of the topic's ``experiment.py``, or, as
-    ``module:function``, of a module of its ``experiment/``. It needs torch, so nobody imports it
-    before it is called.
+    ``runs`` names the function that runs the model: a function of the topic's ``experiment.py``,
+    or, as ``module:function``, of a module in its ``experiment/``. It needs torch, so it is
+    imported lazily.
     """
 
     ignores = OWN_PASS | {"dtype", "queries_per_position"}
@@ -397,16 +400,16 @@ class Experiment(Question[P]):
         provenance: Mapping[str, Any] | None = None,
         **parts: Any,
     ) -> Result:
-        """Return an answer with the errors and biases over groups of the windows that it reads.
+        """Return a result with errors and biases over groups of the windows.
 
         Args:
-            subject: what it works on.
+            subject: the experiment's context.
             params: its parameters.
             whole: the values of all windows.
-            without: those without each group; only what has errors is looked at.
+            without: the values without each group; only those with errors are read.
             others: values that do not come from groups of windows.
-            errors: the errors of these.
-            provenance: what else is to be told, or told otherwise.
+            errors: the errors of ``others``.
+            provenance: additions and overrides.
             **parts: as for :meth:`result`.
         """
         found, biases = _errors(cls.values, whole, without)
@@ -424,7 +427,7 @@ class Experiment(Question[P]):
     def reads(self, run: RunSpec, params: P) -> RunSpec:
         """Return the run whose tokens it gets; by default the canonical run.
 
-        Of one that draws its sequences a single window is read.
+        An experiment that draws its sequences reads one window only.
 
         Raises:
             BadRequest: the parameters name no text.
@@ -432,7 +435,7 @@ class Experiment(Question[P]):
         return run.model_copy(update={"windows": 1}) if self.draws else run
 
     def tokens(self, run: RunSpec, params: P) -> int:
-        """Return about how many tokens the model reads for it, besides the passes it needs.
+        """Return about how many tokens the model reads, besides the passes that it needs.
 
         Raises:
             BadRequest: the parameters name no text.
@@ -443,7 +446,7 @@ class Experiment(Question[P]):
     def perform(
         self, subject: ExperimentContext, statistics: Statistics, params: P, progress: Progress
     ) -> Result:
-        """Run the model and return the result; provenance is added by whoever calls.
+        """Run the model and return the result; the caller adds provenance.
 
         Raises:
             BadRequest: the parameters do not fit the model or the text.

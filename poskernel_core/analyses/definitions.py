@@ -1,7 +1,7 @@
-"""The definitions of everything that can be asked for, read from the code that computes it.
+"""Definitions of all analyses and experiments, read from their docstrings and declarations.
 
-The docstring of every analysis and experiment has a first line and four parts, each a paragraph
-that begins with its name: Formula, Choices, Limits, Source. What it returns is declared next to it.
+Each docstring has a first line and four paragraphs that begin with their names: Formula, Choices,
+Limits, Source.
 """
 
 import inspect
@@ -28,12 +28,12 @@ class Method:
     """What one question computes, in Markdown with formulas between dollar signs.
 
     Attributes:
-        name: what ``show`` takes; ``title``: what it is called.
+        name: the argument of ``show``; ``title``: its heading.
         summary: one sentence; ``about``: further paragraphs.
-        values: what the result holds, with axes and unit, one entry for each meaning.
+        values: the outputs with axes and unit, one entry for each meaning.
         formula, choices, limits, source: the parts of the docstring.
         params: name, default, bounds and meaning of each parameter.
-        runs_model: whether the model is run again (an experiment), or statistics are read.
+        runs_model: whether it is an experiment, which runs the model again.
     """
 
     name: str
@@ -58,7 +58,7 @@ def method_of(name: str) -> Method:
     """Return the definition of one analysis or experiment.
 
     Raises:
-        UnknownAnalysis: none has that name.
+        UnknownAnalysis: no analysis has that name.
     """
     return _method(find(name))
 
@@ -67,20 +67,20 @@ def values_of(question: str, *names: str) -> list[str]:
     """Return axes, unit and meaning of some values of an analysis, one entry for each meaning.
 
     Raises:
-        UnknownAnalysis: none has that name.
-        KeyError: the analysis returns no such value.
+        UnknownAnalysis: no analysis has that name.
+        KeyError: the analysis has no such value.
     """
     declared = {value.name: value for value in find(question).values}
     return list(_described([declared[name] for name in names]))
 
 
 def as_markdown(text: str) -> str:
-    """Return reStructuredText as Markdown: code marks, and names instead of references."""
+    """Convert reStructuredText to Markdown: code marks, and plain names for references."""
     return _ROLE.sub(r"`\1`", text).replace("``", "`")
 
 
 def errors_of(result: Result) -> str:
-    """Return what a result's errors count, in a sentence; empty where it has none."""
+    """Return a sentence that says what a result's errors count; empty without errors."""
     question = ANALYSES.get(result.analysis)
     own = question.error_counts if question else ""
     told = [(each or own, groups) for each, groups in errors_told(result.provenance)]
@@ -104,7 +104,7 @@ def errors_of(result: Result) -> str:
 
 
 def limits_of(field: FieldInfo) -> str:
-    """Return a parameter's bounds, such as ``0 to 32``; nothing where it has none."""
+    """Return a parameter's bounds, such as ``0 to 32``; empty without bounds."""
     names = ("ge", "gt", "le", "min_length", "max_length")
     found = {n: getattr(each, n) for each in field.metadata for n in names if hasattr(each, n)}
     letters = "max_length" in found
@@ -142,13 +142,13 @@ def _names_part(paragraph: str) -> bool:
 
 
 def _part(paragraphs: list[str], name: str) -> str:
-    """Return a part as one line of Markdown, or nothing where it is missing."""
+    """Return a part as one line of Markdown; empty if it is missing."""
     found = (p for p in paragraphs if p.startswith(f"{name}:"))
     return _joined(next(found, "").removeprefix(f"{name}:"))
 
 
 def _described(values: Iterable[Value]) -> Iterator[str]:
-    """Yield what an answer holds: values that share axes, unit and meaning as one entry."""
+    """Yield a description of the values; those that share axes, unit and meaning are merged."""
     for (axes, unit, meaning), rows in groupby(
         values, key=lambda value: (value.axes, value.unit, value.meaning)
     ):

@@ -1,4 +1,4 @@
-"""Any result -> the figure that its analysis names: what ``show --html`` writes."""
+"""Draw any result with the figure of its analysis, as ``show --html`` does."""
 
 import plotly.graph_objects as go
 
@@ -8,10 +8,10 @@ from poskernel_core.plotting.by_axes import by_axes
 
 
 def figure_of(result: Result) -> go.Figure:
-    """The figure of any result: its analysis' own, else curves by the axes of its main value.
+    """Return the figure of a result: that of its analysis, else curves by its main value's axes.
 
     Raises:
-        UnknownAnalysis: a result of no analysis of ours.
+        UnknownAnalysis: the result's analysis does not exist.
     """
     question = find(result.analysis)
     if not question.figure:

@@ -1,4 +1,4 @@
-"""One number, or one kind, of every head: what the questions declare, and how it is asked for."""
+"""Measures of all heads: which question declares them, and with which parameters to ask it."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -12,7 +12,7 @@ from poskernel_core.models.geometry import Geometry
 
 
 def fits(question: Question[Any], declared: HeadMeasure, geometry: Geometry) -> bool:
-    """Tell whether a model has a measure, by its position scheme, architecture and windows."""
+    """Return whether a model has a measure, by its position scheme, architecture and windows."""
     only = declared.only or (geometry.architecture,)
     windows = any(layer.window is not None for layer in geometry.layers)
     return (
@@ -25,7 +25,7 @@ def fits(question: Question[Any], declared: HeadMeasure, geometry: Geometry) -> 
 def asked_with(
     question: Question[Any], run: RunSpec, geometry: Geometry, *, query: int, skip: int
 ) -> Params:
-    """Return what a question is asked with: what fits the model, and what is chosen."""
+    """Return a question's parameters: the model's defaults, with ``query`` and ``skip`` set."""
     chosen = {"query": query, "skip": skip}
     given = question.default_params(run, geometry)
     given |= {name: value for name, value in chosen.items() if name in question.params.model_fields}
@@ -34,7 +34,7 @@ def asked_with(
 
 
 def one_a_head(declared: HeadMeasure, found: Result, *, query: int) -> Result:
-    """Return a result with one number a head: at the chosen position, at the last entry.
+    """Reduce a result to one number per head: the chosen position, the last entry of ``last``.
 
     Raises:
         BadRequest: the position is not recorded.
@@ -48,10 +48,10 @@ def one_a_head(declared: HeadMeasure, found: Result, *, query: int) -> Result:
 def measure_called(
     title: str, questions: Iterable[Question[Any]]
 ) -> tuple[Question[Any], HeadMeasure]:
-    """Return the measure of that title, and the question that declares it.
+    """Return the measure with this title, and the question that declares it.
 
     Raises:
-        BadRequest: none is called so.
+        BadRequest: no measure has this title.
     """
     titles = []
     for question in questions:

@@ -1,4 +1,4 @@
-"""Where a kernel's queries come from: sampled windows, one text of a reader's, one fixed token."""
+"""Sources of a kernel's queries: sampled windows, one text, or one fixed token."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -37,10 +37,10 @@ class SourceParams(SkipParams, TextParams):
 
 
 def check_query(query: int, skip: int, context: int) -> None:
-    """Check that a query position lies in the context, and sees keys that are not skipped.
+    """Check that a query position is in the context and sees keys that are not skipped.
 
     Raises:
-        BadRequest: it does not.
+        BadRequest: otherwise.
     """
     if not skip <= query < context:
         raise BadRequest(
@@ -50,7 +50,7 @@ def check_query(query: int, skip: int, context: int) -> None:
 
 
 def source_runs(run: RunSpec, params: SourceParams, query: int | None) -> Mapping[str, RunSpec]:
-    """Return the passes needed: the run, and for a text or a token a small one of its own.
+    """Return the passes needed: the run, and for a text or a token a small separate one.
 
     Raises:
         BadRequest: a fixed token without a query position, or a text source without a text.
@@ -80,9 +80,9 @@ def source_runs(run: RunSpec, params: SourceParams, query: int | None) -> Mappin
 
 
 def text_run(run: RunSpec, params: TextParams, *, whole: bool = False) -> RunSpec:
-    """Return the pass over one text alone: keys and queries of every position.
+    """Return the pass over one text: keys and queries of every position.
 
-    ``whole`` refuses a typed text that is longer than the context; else its beginning is taken.
+    With ``whole`` a typed text longer than the context is an error; otherwise it is truncated.
 
     Raises:
         BadRequest: no text is named.

@@ -1,6 +1,6 @@
-"""A result as a file that says what it is: a tidy table, NumPy arrays, JSON, a page with figures.
+"""Results as self-describing files: tidy tables, NumPy arrays, JSON, pages with figures.
 
-Every file names model, revision, head, query position, skip, run and date, and so does its name.
+Every file states model, revision, head, query position, skip, run and date.
 """
 
 import csv
@@ -24,7 +24,7 @@ Record = dict[str, Any]
 
 PACKAGE = "PosKernel"
 COLUMN_NAMES = {"query": "n"}
-"""Axes that are called otherwise in tables."""
+"""Names of axes in tables, where they differ."""
 
 RUN_FIELDS = (
     "model_fingerprint",
@@ -38,7 +38,7 @@ RUN_FIELDS = (
     "dtype",
     "pattern_windows",
 )
-"""What of the provenance makes two runs the same."""
+"""The provenance that identifies a run."""
 
 PAGE_HTML = """<!DOCTYPE html>
 <html lang="en">
@@ -65,7 +65,7 @@ h1 {{ font-size: 18px; }}
 
 
 def identity(result: Result) -> dict[str, Any]:
-    """Return what a result is of, as far as it is known: model, head, position, run and date."""
+    """Return the identity of a result, as far as known: model, head, position, run and date."""
     run, params = result.provenance, result.params
     at = dict(result.chosen)
     cell = re.fullmatch(r"[Ll](\d+)[Hh](\d+)", str(params.get("head", "")))
@@ -98,19 +98,19 @@ def identity(result: Result) -> dict[str, Any]:
 
 
 def _about(result: Result) -> dict[str, Any]:
-    """Return what a result is of, and what its errors count where it has any."""
+    """Return the identity of a result, and what its errors count, if it has any."""
     return {"identity": identity(result), "error_counts": errors_of(result)}
 
 
 def _digest(result: Result) -> str:
-    """Return twelve digits that two results share if they are the same question of one run."""
+    """Return twelve digits that are equal for results of the same question and run."""
     run = {name: result.provenance.get(name) for name in RUN_FIELDS}
     asked = json.dumps([result.analysis, result.params, run], sort_keys=True, default=str)
     return hashlib.sha256(asked.encode()).hexdigest()[:12]
 
 
 def _head(about: dict[str, Any]) -> str:
-    """Return the head that a result is of, or its layer, or the heads compared, or nothing."""
+    """Return a result's head, or its layer, or the heads compared, or an empty string."""
     if "layer" in about and "head" in about:
         return head_name(about["layer"], about["head"])
     return f"L{about['layer']}" if "layer" in about else about.get("heads", "")
@@ -122,7 +122,7 @@ def _places(about: dict[str, Any]) -> list[str]:
 
 
 def file_stem(result: Result, name: str) -> str:
-    """Return a file's name without its ending, such as ``demo-gpt2-L2H6-n400-curve``."""
+    """Return a file name without extension, such as ``demo-gpt2-L2H6-n400-curve``."""
     about = identity(result)
     model = re.sub(r"[^\w.-]+", "_", str(about.get("model", PACKAGE))).strip("_.")
     places = [
@@ -139,7 +139,7 @@ def _title(result: Result, name: str) -> str:
 
 
 def caption(result: Result) -> str:
-    """Return one line that says what a result is of and where it comes from."""
+    """Return one line with a result's identity and origin."""
     about = identity(result)
     weights = about.pop("weights", None)
     shown = [
@@ -151,7 +151,7 @@ def caption(result: Result) -> str:
 
 
 def caption_and_errors(result: Result) -> str:
-    """Return the caption, and what the result's errors count where it has any."""
+    """Return the caption, and what the result's errors count, if it has any."""
     return ". ".join(filter(None, [caption(result), errors_of(result)]))
 
 
@@ -184,7 +184,7 @@ def bibtex(result: Result, title: str) -> str:
 
 
 def chart_config(filename: str, image: str = "svg") -> dict[str, Any]:
-    """Return Plotly's ``config`` of every chart: image export, no logo, nothing sent anywhere."""
+    """Return Plotly's ``config`` of every chart: image export, no logo, no uploads."""
     return {
         "displaylogo": False,
         "responsive": True,
@@ -199,7 +199,7 @@ def to_json(result: Result) -> str:
 
 
 def to_npz(result: Result) -> bytes:
-    """Return a result's arrays with errors and biases, and as JSON what they are, as an .npz."""
+    """Return a result as .npz: arrays with errors and biases, and a JSON description."""
     buffer = io.BytesIO()
     arrays: dict[str, Any] = {**result.values, **result.coordinates}
     for part, named in (("error", result.errors), ("bias", result.biases)):
@@ -218,9 +218,9 @@ def to_npz(result: Result) -> bytes:
 def to_csv(result: Result) -> str:
     """Return a result as a tidy table: one row per observation, one column per axis and value.
 
-    Commented lines above it hold what the result is of, and the values that are one number; pandas
-    reads the rest with ``comment="#"``. Values of other axes have rows of their own, in which the
-    columns of the first ones are empty.
+    Comment lines at the top state the result's identity and its scalar values; pandas reads the
+    rest with ``comment="#"``. Values with different axes are in separate rows, with the other
+    columns empty.
     """
     text = io.StringIO()
     for name, value in _scalars(result):
@@ -237,7 +237,7 @@ def to_csv(result: Result) -> str:
 def to_frame(result: Result) -> Any:
     """Return a result as a pandas data frame: the table of :func:`to_csv`.
 
-    ``attrs`` holds what the result is of, and the values that are one number.
+    ``attrs`` holds the result's identity and its scalar values.
     """
     import pandas as pd
 
@@ -259,16 +259,16 @@ def _scalars(result: Result) -> Iterator[tuple[str, str]]:
 
 
 def _beside(result: Result, name: str) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield error and bias of a value, as far as it has them, with what they are called."""
+    """Yield error and bias of a value, if it has them, with their column names."""
     for part, named in (("standard error", result.errors), ("bias", result.biases)):
         if name in named:
             yield f"{name} {part}", named[name]
 
 
 def _rows(result: Result) -> Iterator[Record]:
-    """Yield the observations: those of the values with equal axes together.
+    """Yield the observations, grouped by the axes of their values.
 
-    Texts along some of their axes are columns of theirs.
+    Texts along some of these axes are further columns.
     """
     about = identity(result)
     fixed = {name: about[name] for name in ("model", "layer", "head", "n") if name in about}
@@ -297,7 +297,7 @@ def _rows(result: Result) -> Iterator[Record]:
 def _along(
     text: Texts, of: tuple[str, ...], axes: tuple[str, ...], shape: tuple[int, ...]
 ) -> Texts:
-    """Return a text for every observation of a table; texts and tables order axes alike."""
+    """Broadcast texts to all observations of a table; both have their axes in the same order."""
     spread = np.expand_dims(text, [place for place, axis in enumerate(axes) if axis not in of])
     return np.broadcast_to(spread, shape).ravel()
 
@@ -312,13 +312,13 @@ def _worded(result: Result, name: str) -> np.ndarray:
 def to_html(
     figures: Sequence[Any], result: Result, name: str, *, title: str = "", dark: bool = False
 ) -> str:
-    """Return a page that stands alone: figures over a caption, and inside all that they are of.
+    """Return a self-contained page: figures, a caption, and the embedded data.
 
     Args:
-        figures: Plotly figures, or the text of SVG pictures; Plotly itself is in the page once.
-        result: what they show.
-        name: of the figure, for the files that its camera saves.
-        title: what is shown; the name where there is none.
+        figures: Plotly figures, or the text of SVG pictures; Plotly itself is embedded once.
+        result: the result shown.
+        name: name of the figure, for files saved from it.
+        title: heading; default: the name.
         dark: whether the figures are drawn for a dark page.
     """
     config, plotly = chart_config(file_stem(result, name)), True

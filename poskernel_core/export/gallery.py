@@ -1,7 +1,7 @@
 """A static site of a model's results: the grid of all heads, and a page for each.
 
-No server and no request to anywhere: the files can be opened from a disk, or put on any host of
-static files. A head's page is ``heads/L0H3.html``, its figures ``#kernel``, ``#diagonals`` and
+It needs no server and sends no requests: open the files from a disk, or upload them to any static
+host. A head's page is ``heads/L0H3.html``, its figures ``#kernel``, ``#diagonals`` and
 ``#sink``; a measure of the grid is ``index.html#measure=...``.
 """
 
@@ -44,11 +44,11 @@ PAGE = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_s
 
 @dataclass(frozen=True)
 class GalleryRun:
-    """What a gallery shows of one run, of all heads.
+    """The results of one run that a gallery shows, of all heads.
 
     Attributes:
         verdicts, kernel, profile, sinks: the answers to these questions.
-        measures: how each measure is drawn, by its title.
+        measures: the declared measures, by title.
         query: the query position of the kernels.
     """
 
@@ -62,7 +62,7 @@ class GalleryRun:
 
 def gallery(shown: GalleryRun) -> Iterator[tuple[str, str]]:
     """Yield the names and texts of all files."""
-    yield "index.html", _index(shown)  # the first, by which the next export knows its folder
+    yield "index.html", _index(shown)  # first: the next export recognises its folder by it
     yield "plotly.min.js", get_plotlyjs()
     yield "style.css", HERE.joinpath("gallery.css").read_text("utf-8")
     yield "grid.js", HERE.joinpath("gallery.js").read_text("utf-8")
@@ -76,7 +76,7 @@ def gallery(shown: GalleryRun) -> Iterator[tuple[str, str]]:
 
 
 def _cells(verdicts: Result) -> list[tuple[int, int]]:
-    """Return all heads that there are; layers without heads have none."""
+    """Return all heads; layers without heads are skipped."""
     there = verdicts.texts["verdict"]
     gone = verdicts.provenance.get("layers_without_heads", {})
     return [
@@ -127,7 +127,7 @@ def _data(shown: GalleryRun) -> list[dict[str, Any]]:
 
 
 def _told(one: Result, layer: int, head: int, kinds: list[str]) -> str:
-    """Return what is said of a cell: its number with the error, or the name of its kind."""
+    """Return the text of a cell: its number with the error, or the name of its kind."""
     value, error = (part["value"][layer, head] for part in (one.values, one.errors))
     if np.isnan(value) or (kinds and value < 0):
         return "no value"
@@ -139,7 +139,7 @@ def _told(one: Result, layer: int, head: int, kinds: list[str]) -> str:
 def _colours(
     values: np.ndarray, kinds: list[str], declared: HeadMeasure
 ) -> tuple[list[list[str]], list[list[str]]]:
-    """Return the colour of every cell, and the colours of the legend with what they stand for."""
+    """Return the colour of every cell, and the legend's colours with their labels."""
     if kinds:
         looks = [KIND_LOOKS[kind].colour if kind in KIND_LOOKS else "" for kind in kinds]
         spread = sample_colorscale(list(SCALE), len(kinds)) if len(kinds) > 1 else [SCALE[0]]
@@ -210,7 +210,7 @@ def _head(shown: GalleryRun, layer: int, head: int, near: list[tuple[int, int] |
 
 
 def _drawn(name: str, title: str, found: Result, figure: go.Figure) -> dict[str, str]:
-    """Return one figure with what it is of and how it is cited."""
+    """Return one figure with its caption and citation."""
     figure.update_layout(autosize=True, width=None, title=None)
     config = chart_config(file_stem(found, name))
     drawn = figure.to_html(

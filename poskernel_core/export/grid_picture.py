@@ -1,4 +1,4 @@
-"""The grid of heads as a picture for a paper: what the browser draws, from the same values."""
+"""The grid of heads as a picture for a paper, drawn from the same values as in the browser."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ GLYPHS: dict[str, tuple[Point, ...]] = {
 
 
 def grid_picture(data: dict[str, Any], title: str, *, dark: bool = False) -> Picture:
-    """Draw what `head_grid` shows: cells in their order with marks or curves, the legend."""
+    """Draw the same as `head_grid`: cells in order, with marks or curves, and the legend."""
     rows, columns = len(data["rows"]), len(data["rows"][0])
     cell = CELL_WIDTHS[(columns > 12) + (columns > 24)]
     high = max(16, min(34, 400 // rows))
@@ -84,7 +84,7 @@ def _add_cell(
 def _add_curve(
     picture: Picture, heights: np.ndarray, at: Point, size: Point, ink: str, opacity: float
 ) -> None:
-    """Draw a curve of heights from 0 to 1 in steps from left to right; none of NaN."""
+    """Draw a step curve of heights from 0 to 1, from left to right; nothing for NaN."""
     if np.isnan(heights).any():
         return
     width = size[0] / len(heights)
@@ -105,14 +105,14 @@ def _add_marks(
 
 
 def _add_ring(picture: Picture, at: Point, size: Point, colours: tuple[str, str]) -> None:
-    """Draw the outline of the selected head: dark and light, so that it shows on any colour."""
+    """Outline the selected head, dark and light, so that it is visible on any colour."""
     paper, ink = colours
     picture.rectangle(at[0] - 1.5, at[1] - 1.5, size[0] + 3, size[1] + 3, stroke=paper, line=5)
     picture.rectangle(at[0] - 1.5, at[1] - 1.5, size[0] + 3, size[1] + 3, stroke=ink, line=2)
 
 
 def _add_legend(picture: Picture, data: dict[str, Any], top: float, ink: str) -> None:
-    """Draw the unit, the colour bar with its ticks, and what the marks mean."""
+    """Draw the unit, the colour bar with its ticks, and the legend of the marks."""
     picture.text(LEFT, top, data["legendTitle"], 12, ink)
     steps = data["legend"]
     width = BAR / max(1, len(steps))

@@ -59,7 +59,7 @@ def hub_card(
     """Yield the names and contents of all files of a data set.
 
     Args:
-        results: the title of each question and its answer, of one run; at least one.
+        results: titles of questions and their answers, of one run; at least one.
         measures: all measures of all heads.
     """
     known = identity(measures)

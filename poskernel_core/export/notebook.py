@@ -1,4 +1,4 @@
-"""A result as notebooks show it: figure, what it is of, a link to its page, and a data frame."""
+"""Results in notebooks: figure, caption, a link to the dashboard, and a data frame."""
 
 import html
 import json
@@ -25,10 +25,10 @@ from poskernel_core.export.files import (
 from poskernel_core.plotting.layout import MUTED
 
 PARAMETERS: Final = ("skip", "query", "text", "neuron", "measure")
-"""Parameters that are called alike in the address of a page."""
+"""Parameters with the same name in page addresses."""
 
 SOURCES: Final = {"text": "one text", "token": "one token"}
-"""What a page calls the source of a kernel's queries, where it is not the mean over windows."""
+"""Names in page addresses of query sources other than the mean over windows."""
 
 MAX_IN_ADDRESS = 8000
 
@@ -56,17 +56,17 @@ HTML = """{library}<figure style="margin:0">
 """
 
 EMBEDDED: Final[list[str]] = []
-"""The cell whose output holds plotly.js, once there is one."""
+"""The cell whose output contains plotly.js, if any."""
 
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """A result with its figure; a notebook draws it where it is the last line of a cell.
+    """A result with its figure; a notebook draws it if it is the last expression of a cell.
 
     Attributes:
         result: the values as arrays, with units, errors and provenance.
-        address: of the dashboard that it links to; None: no link.
-        embed: whether plotly.js is put into every output, or none; None: into one of a notebook.
+        address: the dashboard to link to; None: no link.
+        embed: whether every output contains plotly.js, or none; None: only one per notebook.
     """
 
     result: Result
@@ -75,7 +75,7 @@ class View:
 
     @cached_property
     def figure(self) -> go.Figure:
-        """The figure, to be changed or kept: ``view.figure.write_html("kernel.html")``."""
+        """The figure, to change or save: ``view.figure.write_html("kernel.html")``."""
         return figure_of(self.result)
 
     @cached_property
@@ -89,10 +89,10 @@ class View:
         return None if self.address is None else page_address(self.result, self.address)
 
     def html(self, *, library: bool) -> str:
-        """Return the figure as a part of a page, which loads nothing from elsewhere.
+        """Return the figure as an HTML fragment that loads nothing.
 
         Args:
-            library: whether plotly.js is in it; otherwise the page must have it already.
+            library: whether to include plotly.js; otherwise the page must have it already.
         """
         figure = json.loads(self.figure.to_json())
         figure["layout"].setdefault("font", {}).setdefault("color", MUTED)
@@ -110,7 +110,7 @@ class View:
         )
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        """Return what a notebook shows: the figure, or text where there are no figures."""
+        """Return the figure as HTML, and a plain-text version."""
         return {"text/html": self._repr_html_(), "text/plain": repr(self)}
 
     def _repr_html_(self) -> str:
@@ -118,7 +118,7 @@ class View:
         return self.html(library=_has_library() if self.embed is None else self.embed)
 
     def __repr__(self) -> str:
-        """Return what it is of, and the shape and unit of every value."""
+        """Return the result's identity, and shape and unit of every value."""
         lines = [caption(self.result)]
         for name, array in self.result.values.items():
             axes = " ".join(
@@ -131,9 +131,9 @@ class View:
 
 
 def page_address(result: Result, base: str) -> str:
-    """Return the address at which a dashboard shows a result, as far as an address can tell it.
+    """Return the address of a result in a dashboard, as far as addresses can express it.
 
-    It names the question; the dashboard opens the page that shows it.
+    It names the question; the dashboard opens the matching page.
     """
     run, params = result.provenance, result.params | result.chosen
     asked: dict[str, Any] = {
@@ -165,7 +165,7 @@ def page_address(result: Result, base: str) -> str:
 
 
 def _has_library() -> bool:
-    """Tell whether this output is to hold plotly.js: the first one of a process, drawn anew too."""
+    """Return whether to include plotly.js: in the process's first output, also when redrawn."""
     cell = _cell()
     if not EMBEDDED:
         EMBEDDED.append(cell)
@@ -173,7 +173,7 @@ def _has_library() -> bool:
 
 
 def _cell() -> str:
-    """Return the notebook's cell that is running, as far as the kernel tells."""
+    """Return the running cell's id, if the kernel provides it."""
     shell: Any = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     parent = shell.get_parent() if hasattr(shell, "get_parent") else {}
     known = (parent.get("metadata") or {}).get("cellId")

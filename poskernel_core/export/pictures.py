@@ -1,6 +1,6 @@
-"""Pictures made of rectangles, polygons and short texts, as SVG and PNG alike.
+"""Pictures of rectangles, polygons and short texts, as SVG and PNG.
 
-No browser and no fonts from elsewhere: marks are polygons, so that they look the same everywhere.
+They need no browser and no external fonts: marks are polygons, which look the same everywhere.
 """
 
 import html
@@ -11,13 +11,13 @@ from typing import Literal
 from PIL import Image, ImageColor, ImageDraw, ImageFont
 
 Length = float | int
-"""In pixels of the picture; shares, too, may be whole."""
+"""In pixels of the picture, or a share."""
 
 Point = tuple[Length, Length]
 Anchor = Literal["start", "middle", "end"]
 
 PIXEL_RATIO = 3
-"""Pixels of a PNG for each of the picture's own."""
+"""PNG pixels per picture pixel."""
 
 _PIL_ANCHOR = {"start": "lm", "middle": "mm", "end": "rm"}
 
@@ -30,7 +30,7 @@ class Picture:
     """
 
     def __init__(self, width: Length, height: Length, paper: str) -> None:
-        """Begin with the background's colour `paper`, '#rrggbb' like all colours here."""
+        """Fill the background with the colour `paper`, '#rrggbb' like all colours here."""
         self.width, self.height = width, height
         size = (round(width * PIXEL_RATIO), round(height * PIXEL_RATIO))
         self._image = Image.new("RGB", size, paper)
@@ -55,7 +55,7 @@ class Picture:
         opacity: Length = 1,
         tip: str = "",
     ) -> None:
-        """Add a rectangle; ``tip`` is shown where a pointer rests on it (SVG only)."""
+        """Add a rectangle with an optional tooltip ``tip`` (SVG only)."""
         right, bottom = left + width, top + height
         corners = ((left, top), (right, top), (right, bottom), (left, bottom))
         self.polygon(corners, fill, opacity, stroke=stroke, line=line, tip=tip)
@@ -99,7 +99,7 @@ class Picture:
         anchor: Anchor = "start",
         bold: bool = False,
     ) -> None:
-        """Add one line of text, its middle at the height ``y``."""
+        """Add one line of text, vertically centred at ``y``."""
         weight = ' font-weight="bold"' if bold else ""
         self._svg.append(
             f'<text x="{x:.2f}" y="{y:.2f}" font-size="{size:g}" fill="{fill}" '

@@ -1,1 +1,1 @@
-"""Arrays -> Plotly figures. Nothing here knows a question, or imports streamlit."""
+"""Arrays -> Plotly figures, independent of questions and of streamlit."""

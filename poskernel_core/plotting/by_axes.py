@@ -1,4 +1,4 @@
-"""Any result as a figure, by the axes of its main value."""
+"""Generic figure of any result, from the axes of its main value."""
 
 import numpy as np
 import plotly.graph_objects as go
@@ -10,9 +10,9 @@ from poskernel_core.plotting.layout import set_height, set_title
 
 
 def by_axes(result: Result) -> go.Figure:
-    """A curve for every index of the other axes, over the last axis of the main value.
+    """Draw the main value over its last axis, a curve for every index of the other axes.
 
-    Where the value has standard errors, they are drawn. Layers without heads have no curves.
+    Standard errors are drawn if there are any. Layers without heads have no curves.
     """
     name = next(iter(result.values))
     value, axes = np.atleast_1d(result.values[name]), result.axes[name] or ("",)
@@ -35,7 +35,7 @@ def by_axes(result: Result) -> go.Figure:
 
 
 def _label(result: Result, axes: tuple[str, ...], place: tuple[int, ...]) -> str:
-    """Return what a curve is of: a head, the name of a run, or an axis and its coordinate."""
+    """Return a curve's label: a head, the name of a run, or an axis and its coordinate."""
     at = dict(zip(axes, place, strict=False))
     head = head_name(at.pop("layer"), at.pop("head")) if {"layer", "head"} <= at.keys() else ""
     return ", ".join([*filter(None, [head]), *(_place(result, *each) for each in at.items())])

@@ -1,4 +1,4 @@
-"""Means with their errors, as text and as bars."""
+"""Means with errors, as text and as bars."""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from poskernel_core.plotting.palette import BLUE, VERMILLION, fade
 
 
 def measured(value: float, error: float) -> str:
-    """A value rounded to its standard error, as figures write it: (−1.51 ± 0.30)×10⁻⁹."""
+    """Return a value rounded to its standard error, as figures write it: (−1.51 ± 0.30)×10⁻⁹."""
     return rounded(float(value), float(error)) if math.isfinite(value) else "not defined"
 
 
@@ -25,7 +25,7 @@ def mean_bars(
     x_title: str,
     other: Curve | None = None,
 ) -> go.Figure:
-    """A bar with its standard error for each name; `other` are diamonds, of other random tokens."""
+    """Draw a bar with its standard error per name; `other`, of other random tokens, as diamonds."""
     figure = go.Figure()
     figure.add_bar(
         x=mean,

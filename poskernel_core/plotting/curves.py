@@ -11,14 +11,14 @@ from jaxtyping import Float, Num
 from poskernel_core.plotting.layout import legend_under_title, style
 from poskernel_core.plotting.palette import CATEGORICAL, fade
 
-MARKED = 64  # a curve of up to this many points has a mark at each of them
-BANDS = 6  # more curves than these have bars: bands would hide each other
+MARKED = 64  # a curve of up to this many points has markers
+BANDS = 6  # with more curves, error bars: bands would hide each other
 Curve = Float[np.ndarray, " point"]
 
 
 @dataclass(frozen=True)
 class Look:
-    """How a curve differs from others, with colour and without: hex, Plotly's dash and symbol."""
+    """Look of a curve, distinct also without colour: hex, Plotly's dash and symbol."""
 
     colour: str
     dash: str = "solid"
@@ -31,7 +31,7 @@ _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "cross", "star", 
 
 
 def look(index: int) -> Look:
-    """The look of the `index`-th of many curves: four colours in turn, with other dashes."""
+    """Return the look of curve `index`: four colours in turn, with different dashes."""
     turn, place = divmod(index, len(_COLOURS))
     dash = _DASHES[(place + turn) % len(_DASHES)]
     return Look(_COLOURS[place], dash, _SYMBOLS[index % len(_SYMBOLS)])
@@ -47,7 +47,7 @@ def curves(
     looks: Sequence[Look] = (),
     band: bool = True,
 ) -> go.Figure:
-    """A curve for every name, from its values and their errors, None where there are none.
+    """Draw a curve for every name, from its values and their errors, None where there are none.
 
     `where` is what hover says of the place, such as "key %{x}".
     """
@@ -81,12 +81,12 @@ def add_curve(
     band: bool = True,
     floor: float | None = None,
 ) -> None:
-    """Add values and their standard errors, where they have any, as a band or as bars.
+    """Add values and their standard errors, if any, as a band or as bars.
 
     Hover shows both.
 
-    `where` is what hover says of the place, such as "key %{x}". With a `floor`, which a log axis
-    needs, the band ends there, and values below it are not drawn.
+    `where` is the hover text of the place, such as "key %{x}". With a `floor`, for log axes, the
+    band ends there, and values below it are not drawn.
     """
     known = error is not None and bool(np.isfinite(error).any())
     error = np.abs(error) if error is not None and known else np.zeros_like(mean)
@@ -107,7 +107,7 @@ def add_curve(
         legendgroup=name,
         error_y=bars,
         customdata=error if known else None,
-        cliponaxis=False,  # a mark at 0 is whole
+        cliponaxis=False,  # do not clip markers at 0
         mode="lines+markers" if len(x) <= MARKED else "lines",
         line={"color": look.colour, "width": 2.2, "dash": look.dash},
         marker={"color": look.colour, "symbol": look.symbol, "size": 7 if len(x) <= 32 else 5},
@@ -125,7 +125,7 @@ def add_band(
     upper: dict[str, Any],
     **both: Any,
 ) -> None:
-    """The band from `low` to `high`; `lower`, `upper` and `both` are Plotly's, of its edges."""
+    """Add a band from `low` to `high`; `lower`, `upper` and `both` style its edges."""
     edge = {"x": x, "mode": "lines", "line": {"width": 0}, "hoverinfo": "skip"} | both
     figure.add_scatter(y=low, showlegend=False, **edge, **lower)
     figure.add_scatter(y=high, fill="tonexty", fillcolor=colour, **edge, **upper)

@@ -13,7 +13,7 @@ from poskernel_core.plotting.palette import SCALE
 def head_map(
     values: Float[np.ndarray, "layer head"], *, told: str, height: int = 420, **cells: Any
 ) -> go.Figure:
-    """One number per head; `told` is what hover says of it, `cells` Plotly's other settings."""
+    """Draw one number per head; `told` is the hover text, `cells` are further Plotly options."""
     cells = {"colorscale": SCALE, "xgap": 1, "ygap": 1} | cells
     hover = f"<b>L%{{y}}H%{{x}}</b>{told}<extra></extra>"
     figure = go.Figure(go.Heatmap(z=values, hovertemplate=hover, **cells))
@@ -25,7 +25,7 @@ def head_map(
 def share_map(
     shares: Float[np.ndarray, "layer head"], *, told: str, title: str, **cells: Any
 ) -> go.Figure:
-    """One share of attention per head, from 0 to the largest, its bar above."""
+    """Draw one share of attention per head, from 0 to the largest, with a colour bar above."""
     layers, heads = shares.shape
     top, height = max(float(np.nanmax(shares)), 1e-3), min(190 + 34 * layers, 900)
     figure = head_map(shares, told=f"<br>{told}", height=height, zmin=0, zmax=top, **cells)
@@ -35,6 +35,6 @@ def share_map(
 
 
 def share_bar(figure: go.Figure, top: float) -> go.Figure:
-    """A colour bar of shares of attention above a map, from 0 to `top`."""
+    """Add a colour bar of shares of attention above a map, from 0 to `top`."""
     ticks = np.linspace(0, top, 5).tolist()
     return bar_above(figure, SHARE, ticks, [f"{tick:.2g}" for tick in ticks])

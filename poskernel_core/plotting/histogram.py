@@ -1,4 +1,4 @@
-"""Distributions, and logarithmic axes that hold all of them."""
+"""Histograms, and ranges of logarithmic axes."""
 
 import math
 from typing import Any
@@ -17,7 +17,7 @@ RING = {"symbol": "circle-open", "size": 20, "color": RED, "line_width": 2.5}
 
 
 def log_span(values: Float[np.ndarray, "*shape"], limit: float = 0.0) -> Span:
-    """The ends of a log axis over the positive values, and `limit` if it is."""
+    """Return the ends of a log axis over the positive values, and `limit` if positive."""
     shown = np.append(values[np.isfinite(values) & (values > 0)], [limit] if limit > 0 else [])
     low, high = (float(shown.min()), float(shown.max())) if len(shown) else (0.1, 1.0)
     pad = max(1.6, (high / low) ** 0.07)
@@ -25,12 +25,12 @@ def log_span(values: Float[np.ndarray, "*shape"], limit: float = 0.0) -> Span:
 
 
 def log_range(span: Span) -> dict[str, Any]:
-    """Plotly's settings of a log axis that reaches from `span[0]` to `span[1]`."""
+    """Return Plotly options of a log axis from `span[0]` to `span[1]`."""
     return log_axis(*span) | {"range": [math.log10(end) for end in span]}
 
 
 def histogram(values: Values, unit: str) -> go.Figure:
-    """Bars of the number of tokens (log scale) in steps that are round and begin at 0."""
+    """Draw a histogram of tokens (log scale); bins have round widths and begin at 0."""
     shown = values[np.isfinite(values)].astype(float)
     reach = (float(np.ptp(shown)) if len(shown) else 0.0) or 1.0
     step = log_ticks(reach / BINS, 11 * reach / BINS)[0]

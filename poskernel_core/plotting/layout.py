@@ -1,7 +1,7 @@
-"""What all figures share: quiet neutral lines, titles with units, ticks for log scales, export.
+"""Shared layout of figures: neutral lines, titles with units, ticks of log scales, export.
 
-Backgrounds are transparent and text colours are left unset, so that a figure takes those of the
-page (light or dark); the greys set here read on both.
+Backgrounds are transparent and text colours unset, so that a figure takes those of the page (light
+or dark); the greys set here are legible on both.
 """
 
 import html
@@ -15,12 +15,12 @@ from poskernel_core.common.rounding import as_printed
 GRID = "rgba(128,128,128,0.22)"
 LINE = "rgba(128,128,128,0.65)"
 MASKED = "rgba(128,128,128,0.16)"
-MUTED = "#777D84"  # text where the page's colour cannot reach: 4.2:1 on white and near-black
+MUTED = "#777D84"  # text that cannot take the page's colour: 4.2:1 on white and near-black
 
-TITLE = 36  # pixels that a title takes
+TITLE = 36  # pixels of a title
 BAR = 60  # pixels from the figure's edge to its colour bar
-SHRUNK = 0.81  # how high a square map is where columns are narrow, of the height it may have
-BARE = 20  # pixels above a plotting area that nothing stands above
+SHRUNK = 0.81  # height of a square map in a narrow column, as a share of its full height
+BARE = 20  # pixels above a plotting area without a title
 THIRD = 430  # pixels; the height of a square map in a third of the page
 MAX_TITLE = 42  # letters on one line of 320 pixels
 
@@ -33,10 +33,10 @@ _SHOWN = str.maketrans({"\n": "⏎", "\t": "⇥", "\r": "␍"})
 
 
 def relayout(figure: go.Figure, layout: dict[str, Any]) -> go.Figure:
-    """Change a figure's layout in place; of axes, legend and the like only what is named.
+    """Update a figure's layout in place; axes, legend and the like are merged.
 
-    What `update_layout` does; for layouts of many axes faster, since each part is changed apart
-    from the figure.
+    The same as `update_layout`, but faster for layouts with many axes, because each part is changed
+    outside of the figure.
     """
     for name, change in layout.items():
         if isinstance(change, dict):
@@ -79,9 +79,9 @@ def set_title(figure: go.Figure, title: str) -> go.Figure:
 
 
 def without_title(figure: go.Figure) -> go.Figure:
-    """Remove the title, and the room it takes, in place: for a card that has a heading.
+    """Remove the title and its space in place, for a card that has a heading.
 
-    A legend that hangs below a title that there never was rises as well.
+    A legend placed for a title moves up even if there is no title.
     """
     layout = figure.layout
     if not layout.title.text:
@@ -104,14 +104,14 @@ def without_title(figure: go.Figure) -> go.Figure:
 
 
 def is_square(figure: go.Figure) -> bool:
-    """Tell whether a figure is one map whose cells are as high as they are wide."""
+    """Return whether a figure is a single map with square cells."""
     return figure.layout.yaxis.scaleanchor == "x" and any(
         trace.type == "heatmap" for trace in figure.data
     )
 
 
 def legend_under_title(figure: go.Figure) -> go.Figure:
-    """Hang the legend below the title, where it grows towards the plotting area, in place."""
+    """Place the legend below the title, growing towards the plotting area, in place."""
     top = 1 - TITLE / figure.layout.height
     return figure.update_layout(
         legend={"yref": "container", "y": top, "yanchor": "top"}, margin_t=72
@@ -119,10 +119,10 @@ def legend_under_title(figure: go.Figure) -> go.Figure:
 
 
 def bar_above(figure: go.Figure, unit: str, ticks: list[float], labels: list[str]) -> go.Figure:
-    """Give a square map, which may be narrower than the page, its colour bar above, in place.
+    """Put the colour bar of a square map, which may be narrower than the page, above it, in place.
 
-    It stands below the figure's edge, not over the plotting area, and its unit is an annotation:
-    else plotly pushes the figure's title out of sight.
+    The bar is positioned from the figure's edge, not from the plotting area, and its unit is an
+    annotation: otherwise plotly pushes the figure's title out of sight.
     """
     bar = {
         "tickvals": ticks,
@@ -161,15 +161,12 @@ def unit_above(figure: go.Figure, unit: str, shift: int) -> go.Figure:
 
 
 def broken(title: str) -> str:
-    """Return an axis title that fits a phone: a long one has its unit on a line of its own."""
+    """Return an axis title that fits a phone: a long one has its unit on a separate line."""
     return title.replace(" (", "<br>(", 1) if len(title) > MAX_TITLE else title
 
 
 def few_lines(figure: go.Figure, most: int = 5, *, last: bool = False) -> go.Figure:
-    """Show the first lines only, or the last ones, in place.
-
-    A click on its name in the legend brings another.
-    """
+    """Show only the first or the last lines, in place; clicks in the legend show the others."""
     lines = list(dict.fromkeys(trace.legendgroup or trace.name for trace in figure.data))
     shown = lines[-most:] if last else lines[:most]
     for trace in figure.data:
@@ -194,7 +191,7 @@ def set_height(figure: go.Figure, height: int) -> go.Figure:
 
 
 def _share(figure: go.Figure, pixels: float) -> float:
-    """A number of pixels as a share of the height that a square map will have."""
+    """Return pixels as a share of a square map's height."""
     return pixels / (SHRUNK * float(figure.layout.height))
 
 
@@ -210,20 +207,20 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 
 def log_axis(low: float, high: float) -> dict[str, Any]:
-    """Plotly's settings of a log axis with round ticks in [low, high]."""
+    """Return Plotly options of a log axis with round ticks in [low, high]."""
     ticks = log_ticks(low, high)
     return {"type": "log", "tickvals": ticks, "ticktext": [number(tick) for tick in ticks]}
 
 
 def log_offsets(last: int, first: int = 0) -> dict[str, Any]:
-    """Plotly's settings of a log axis of offsets: a point lies at offset + 1, the ticks name it."""
+    """Return Plotly options of a log axis of offsets: points are at offset + 1, ticks at offset."""
     ticks = [tick for tick in LOG_OFFSETS if first <= tick <= last]
     texts = [f"{tick}" for tick in ticks]
     return {"type": "log", "tickvals": [tick + 1 for tick in ticks], "ticktext": texts}
 
 
 def number(value: float) -> str:
-    """A tick label: plain from 0.001 to below 100 000, else as m×10ⁿ."""
+    """Return a tick label: plain from 0.001 to below 100 000, else as m×10ⁿ."""
     if value == 0 or 1e-3 <= abs(value) < 1e5:
         return as_printed(f"{value:g}")
     return as_printed(f"{value:.0e}").removeprefix("1×")

@@ -22,20 +22,20 @@ from poskernel_core.plotting.layout import (
 from poskernel_core.plotting.palette import DIVERGING, SCALE, log_position, scale_rgb
 
 MAX_TICKS = 12
-IMAGE_CELLS = 200_000  # beyond this many cells a map travels as a PNG: 0.3 s instead of 5 s
+IMAGE_CELLS = 200_000  # larger maps are sent as PNG: 0.3 s instead of 5 s
 
 Span = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Colours:
-    """Which colour a value has, and what the bar says of it.
+    """A colour scale and its bar.
 
     Attributes:
         low, high: the values at the ends of the scale.
         scale: colours from low to high.
         log: whether the scale is logarithmic.
-        unit: above the bar.
+        unit: shown above the bar.
     """
 
     low: float
@@ -45,13 +45,13 @@ class Colours:
     unit: str
 
     def share(self, values: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
-        """Place on the scale, 0 to 1; NaN stays NaN."""
+        """Return places on the scale, 0 to 1; NaN stays NaN."""
         if self.log:
             return log_position(values, self.low, self.high)
         return np.clip((values - self.low) / (self.high - self.low), 0, 1)
 
     def ticks(self) -> tuple[list[float], list[str]]:
-        """Where the bar has ticks, 0 to 1, and the value of each."""
+        """Return the bar's ticks, 0 to 1, and their labels."""
         if not self.log:
             ends = np.linspace(self.low, self.high, 5)
             return [0, 0.25, 0.5, 0.75, 1], [number(float(f"{tick:.2g}")) for tick in ends]
@@ -63,9 +63,9 @@ class Colours:
 
 
 def probability_colours(*values: Float[np.ndarray, "..."]) -> Colours:
-    """One logarithmic scale for all of `values`, which holds at least a factor of ten.
+    """Return one logarithmic scale for all `values`, at least a factor of ten wide.
 
-    Nearly equal values have nearly equal colours.
+    Nearly equal values thus have nearly equal colours.
     """
     high = max(_largest(each) for each in values)
     low = max(FLOOR, min(float(np.nanmin(each)) for each in values))
@@ -81,7 +81,7 @@ def probability_colours(*values: Float[np.ndarray, "..."]) -> Colours:
 def difference_colours(
     difference: Float[np.ndarray, "..."], *of: Float[np.ndarray, "..."]
 ) -> Colours:
-    """A scale on both sides of 0, as far as a tenth of the largest value `of` them, or further."""
+    """Return a scale symmetric about 0, reaching at least a tenth of the largest value in `of`."""
     reach = max(_largest(np.abs(difference)), 0.1 * max(_largest(each) for each in of), FLOOR)
     return Colours(-reach, reach, DIVERGING, log=False, unit="kernel − observed")
 
@@ -101,8 +101,8 @@ def kernel_map(
 ) -> go.Figure:
     """Value of each key (x) from each query (y, early ones on top); NaN = masked, blank.
 
-    Rows are equally high and carry their true position, so `queries` may be unevenly spaced.
-    Without `colours`, values are probabilities on a logarithmic scale of their own.
+    Rows are equally high and labelled with their position, so `queries` may be unevenly spaced.
+    Without `colours`, values are probabilities on a separate logarithmic scale.
     """
     if len(queries) != len(kernel):
         raise ValueError(f"expected {len(kernel)} queries, one per row, received {len(queries)}")
@@ -122,9 +122,9 @@ def kernel_map(
 def folded_square(
     row: Float[np.ndarray, " n_plus_1"], *, title: str, colours: Colours | None = None
 ) -> go.Figure:
-    """One row folded to a near-square (20 wide for n = 400), read like text; NaN = skipped.
+    """Draw one row folded to a near-square (20 wide for n = 400), read like text; NaN = skipped.
 
-    Without `colours`, values are probabilities on a logarithmic scale of their own.
+    Without `colours`, values are probabilities on a separate logarithmic scale.
     """
     colours = colours or probability_colours(row)
     width = max(1, round(math.sqrt(len(row) - 1)))
@@ -194,9 +194,9 @@ def _map_as_cells(
 
 
 def _even_ticks(queries: Int[np.ndarray, " query_row"]) -> Int[np.ndarray, " tick"]:
-    """The queries that have a tick: evenly spaced ones where most rows are.
+    """Return the queries with a tick: evenly spaced ones if most rows are.
 
-    A row that was put between them, as that of the chosen query is, moves no tick.
+    An extra row between them, such as that of the chosen query, moves no tick.
     """
     rows = -(-len(queries) // MAX_TICKS)
     usual = rows * int(np.median(np.diff(queries, append=queries[-1:] + 1)))
@@ -210,7 +210,7 @@ def _map_as_image(
     queries: Int[np.ndarray, " query_row"],
     colours: Colours,
 ) -> go.Figure:
-    """The map as a picture; hover shows the key, and the query if even."""
+    """Draw the map as a picture; hover shows the key, and the query if even."""
     even = bool((np.diff(queries) == 1).all())
     top = int(queries[0]) if even else 0
     hover = ("query %{y}<br>" if even else "") + "key %{x}<extra></extra>"
@@ -235,9 +235,9 @@ def as_picture(
     levels: int = 255,
     smooth: str | bool | None = None,
 ) -> go.Figure:
-    """A map of `shade` in [0, 1] as a palette PNG, its first cell at `top` and `left`.
+    """Draw `shade` in [0, 1] as a palette PNG, its first cell at `top` and `left`.
 
-    One cell of it is a heat map, which carries the colour bar from `ends[0]` to `ends[1]`.
+    A heat map of one cell adds the colour bar from `ends[0]` to `ends[1]`.
     """
     source, look = picture_source(shade, scale, levels), {"hovertemplate": hover}
     figure = go.Figure(go.Image(source=source, x0=left, y0=top, zsmooth=smooth, **look))
@@ -259,14 +259,14 @@ def as_picture(
 def picture_source(
     shade: Float[np.ndarray, "row column"], scale: tuple[str, ...] = SCALE, levels: int = 255
 ) -> str:
-    """`shade` as what a `go.Image` shows: a PNG of that many colour levels in a data address."""
+    """Return `shade` as the source of a `go.Image`: a data URL of a PNG with `levels` colours."""
     return f"data:image/png;base64,{base64.b64encode(png(shade, scale, levels)).decode()}"
 
 
 def png(
     shade: Float[np.ndarray, "row column"], scale: tuple[str, ...] = SCALE, levels: int = 255
 ) -> bytes:
-    """`shade` in [0, 1] as a palette PNG, one pixel a cell; NaN is transparent (entry 0)."""
+    """Return `shade` in [0, 1] as a palette PNG, one pixel per cell; NaN is transparent."""
     index = np.where(np.isnan(shade), 0, 1 + np.round(np.nan_to_num(shade) * (levels - 1)))
     colours: UInt8[np.ndarray, "colour 3"] = scale_rgb(np.linspace(0, 1, levels), scale)
     image = Image.fromarray(index.astype(np.uint8))

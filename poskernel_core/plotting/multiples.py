@@ -1,6 +1,6 @@
 """Small multiples: one little panel per head, all on the same axes.
 
-All panels share one pair of Plotly axes and are moved side by side, because 64 real subplots take
+All panels share one pair of Plotly axes, with shifted coordinates, because 64 real subplots take
 the browser seconds to draw.
 """
 
@@ -19,7 +19,7 @@ _OUTSET = (_FRAME - 0.5) * [0.05, 0.1]  # the selected frame stands clear of its
 def small_multiples(
     kernels: Float[np.ndarray, "head offset"], labels: list[str], selected: int, *, log_y: bool
 ) -> go.Figure:
-    """One panel per head: K (probability per token) over the offset 0, 1, ... (tokens).
+    """Draw one panel per head: K (probability per token) over the offset 0, 1, ... (tokens).
 
     `labels` names the heads ("L3H7"), `selected` indexes the one drawn bold.
     """
@@ -40,26 +40,26 @@ def small_multiples(
 
 
 def _corners(heads: int) -> Float[np.ndarray, "head 2"]:
-    """Each panel's lower left corner, in reading order, rows going down."""
+    """Return each panel's lower left corner, in reading order, rows going down."""
     columns = min(heads, 4 if heads <= 8 else 6 if heads <= 24 else 8)
     row, column = np.divmod(np.arange(heads), columns)
     return np.stack([column * _PITCH_X, -row * _PITCH_Y], axis=-1)
 
 
 def _thinned(width: int) -> Int[np.ndarray, " point"]:
-    """The offsets drawn: the first 64 all, the rest about 100, as a panel has few pixels."""
+    """Return the offsets to draw: the first 64, and about 100 others, as panels have few pixels."""
     rest = np.linspace(64, width - 1, min(100, max(width - 64, 0)))
     return np.concatenate([np.arange(min(64, width)), rest.astype(int)])
 
 
 def _round_offset(width: int) -> int:
-    """The largest round offset in the left three quarters of a panel."""
+    """Return the largest round offset in the left three quarters of a panel."""
     top = max(1.0, 0.75 * width)
     return int(log_ticks(top / 10, top)[-1])
 
 
 def _range(kernels: Float[np.ndarray, "head offset"], log_y: bool) -> tuple[float, float]:
-    """The ends of the axis: from 0, or on a log axis at least a factor of ten, for flat kernels."""
+    """Return the ends of the axis: from 0; on a log axis at least a factor of ten apart."""
     high = max(float(np.nanmax(kernels)), FLOOR)
     return (max(FLOOR / 10, min(float(np.nanmin(kernels)), high / 10)) if log_y else 0.0), high
 
@@ -67,7 +67,7 @@ def _range(kernels: Float[np.ndarray, "head offset"], log_y: bool) -> tuple[floa
 def _height(
     probability: Float[np.ndarray, " point"], low: float, high: float, log_y: bool
 ) -> Float[np.ndarray, " point"]:
-    """Height of each point in its panel, 0 to 1."""
+    """Return the height of each point in its panel, 0 to 1."""
     return log_position(probability, low, high) if log_y else (probability - low) / (high - low)
 
 
@@ -95,7 +95,7 @@ def _add_curve(
 def _add_frames(
     figure: go.Figure, corners: Float[np.ndarray, "head 2"], labels: list[str], selected: int
 ) -> None:
-    """A thin frame and a title for every panel, a bold one for the selected."""
+    """Draw a thin frame and a title for every panel, a bold one for the selected."""
     frames = (corners[:, None] + _FRAME).reshape(-1, 2)
     chosen = corners[selected] + _FRAME + _OUTSET
     titles = [f"<b>{name} ◀</b>" if i == selected else name for i, name in enumerate(labels)]

@@ -1,9 +1,9 @@
 """The dashboard's colours, in one place.
 
 The scale is plasma: blue = local, magenta = slow decay, yellow-orange = uniform, as in the posts.
-Its luminance only rises, so it survives grey print and colour blindness; shapes (`KIND_LOOKS`)
-say the same without colour. `DIVERGING`, for values around 0, runs blue - grey - orange, and its
-luminance only rises as well: blue = below 0 stays the darker side in print.
+Its luminance increases monotonically, so it survives grey print and colour blindness; shapes
+(`KIND_LOOKS`) give the same information without colour. `DIVERGING`, for values around 0, runs
+blue - grey - orange, also with increasing luminance: blue, below 0, is the darker side in print.
 """
 
 from dataclasses import dataclass
@@ -57,7 +57,10 @@ KIND_LOOKS: dict[str, Kind] = {
 def log_position(
     values: Float[np.ndarray, "*shape"], low: float, high: float
 ) -> Float[np.ndarray, "*shape"]:
-    """Where `values` lie between `low` and `high` on a log scale, clipped to [0, 1]; NaN stays."""
+    """Return places of `values` between `low` and `high` on a log scale, clipped to [0, 1].
+
+    NaN stays NaN.
+    """
     if not 0 < low < high:
         raise ValueError(f"a log scale needs 0 < low < high, got low={low:g}, high={high:g}")
     clipped = np.clip(values, low, high)
@@ -75,12 +78,12 @@ def scale_rgb(
 
 
 def scale_hex(t: Float[np.ndarray, "row column"]) -> list[list[str]]:
-    """The scale's colours at `t`, as '#rrggbb' per cell."""
+    """Return the scale's colours at `t`, as '#rrggbb' per cell."""
     return [[f"#{bytes(rgb).hex()}" for rgb in row] for row in scale_rgb(t)]
 
 
 def ink_on(colour: str) -> str:
-    """Black or white, whichever reads better on `colour` ('#rrggbb'), by WCAG contrast."""
+    """Return black or white, whichever has more WCAG contrast on `colour` ('#rrggbb')."""
     srgb = np.array(hex_to_rgb(colour)) / 255
     linear = np.where(srgb <= 0.04045, srgb / 12.92, ((srgb + 0.055) / 1.055) ** 2.4)
     luminance = float(linear @ np.array([0.2126, 0.7152, 0.0722]))

@@ -10,9 +10,9 @@ Numbers = Float[np.ndarray, "*shape"]
 
 
 def part(result: Result, name: str, **chosen: Index) -> tuple[Num[np.ndarray, "*shape"], Numbers]:
-    """A value of `result` and its errors (NaN where it has none), at one index of each axis.
+    """Return a value of `result` and its errors (NaN without any), at one index of each axis.
 
-    An axis that was selected before is passed over; None stands for such an axis.
+    Axes that were already selected are ignored; their index may be None.
     """
     if name not in result.values:
         raise ValueError(f"expected a result with {name!r}, received {result.analysis!r}")
@@ -29,12 +29,12 @@ def part(result: Result, name: str, **chosen: Index) -> tuple[Num[np.ndarray, "*
 
 
 def last_key(row: Float[np.ndarray, " key"]) -> int:
-    """The query of a row [key] of attention or scores: its last key that is seen."""
+    """Return the query position of a row [key]: its last visible key."""
     return int(np.flatnonzero(np.nan_to_num(row))[-1])
 
 
 def title_of(layer: Index, head: Index, what: str) -> str:
-    """A title that begins with the head, where it is known."""
+    """Return a title that begins with the head, if there is one."""
     if layer is None or head is None:
         return what[0].upper() + what[1:]
     return f"L{layer}H{head}: {what}"

@@ -1,6 +1,6 @@
 """One stage of attention as a square map: raw scores, masked scores, probabilities, differences.
 
-Small maps are cells that name their tokens; larger ones travel as a picture.
+Small maps are cells with token names; larger ones are sent as pictures.
 """
 
 import math
@@ -19,7 +19,7 @@ NAMED = 32  # up to this many rows have their tokens written at the axes
 FINE = 300  # more rows than this are finer than the pixels of a page
 FEW_LEVELS = 64  # of colour in the largest pictures, which are mostly noise: 0.9 instead of 1.3 MB
 _TICKS = 10
-_TOKEN_TICKS = 13  # as many tokens can be told apart at the axis of a map that is 260 pixels wide
+_TOKEN_TICKS = 13  # most legible tokens at the axis of a map 260 pixels wide
 
 StageMap = Float[np.ndarray, "query key"]
 Scale = tuple[str, ...]
@@ -37,7 +37,7 @@ def stage_map(
     window: tuple[int, int] | None = None,
     unit: str = "score",
 ) -> go.Figure:
-    """One value per query (y, early ones on top) and key (x), in `unit`; hidden if not finite.
+    """Draw one value per query (y, early ones on top) and key (x), in `unit`; hidden if not finite.
 
     `values` begin at position `first_query`, `first_key`; `tokens` name the positions from 0 on.
     The colours span the 1st to the 99th percentile (probabilities: 0 to the largest), made
@@ -72,7 +72,7 @@ def stage_map(
 
 
 def robust_span(values: Float[np.ndarray, "*shape"], *, diverging: bool = False) -> Span:
-    """What the ends of the colour scale stand for: see `stage_map`."""
+    """Return the values at the ends of the colour scale: see `stage_map`."""
     _check_shown(values)
     low, high = (float(end) for end in np.nanpercentile(values, [1, 99]))
     if diverging:
@@ -86,7 +86,7 @@ def robust_span(values: Float[np.ndarray, "*shape"], *, diverging: bool = False)
 def _as_cells(
     values: StageMap, span: Span, scale: Scale, first: tuple[int, int], tokens: list[str] | None
 ) -> go.Figure:
-    """Cells on two category axes, whose names, such as "34 'ninja'", are what hover shows."""
+    """Draw cells on two category axes; hover shows their names, such as "34 'ninja'"."""
     queries, keys = (_names(start, n, tokens) for start, n in zip(first, values.shape, strict=True))
     figure = go.Figure(
         go.Heatmap(
@@ -116,7 +116,7 @@ def _as_cells(
 
 
 def _square(figure: go.Figure) -> go.Figure:
-    """Square cells on quiet axes."""
+    """Make cells square and axes unobtrusive."""
     style(
         figure, x_title="key position i (tokens)", y_title="query position n (tokens)", height=520
     )
@@ -128,7 +128,7 @@ def _square(figure: go.Figure) -> go.Figure:
 
 
 def _names(start: int, count: int, tokens: list[str] | None) -> list[str]:
-    """A name for each position from `start` on, all different."""
+    """Return a name for each position from `start` on, all different."""
     if tokens is None:
         return [f"{at}" for at in range(start, start + count)]
     return [f"{at} {quoted(tokens[at])}" for at in range(start, start + count)]
@@ -139,7 +139,7 @@ def _named(names: list[str], tokens: list[str] | None) -> bool:
 
 
 def _ticks(names: list[str], start: int, tokens: list[str] | None) -> tuple[list[int], list[str]]:
-    """Where the ticks stand, as row numbers, and their text: tokens, or round positions."""
+    """Return ticks as row numbers, and their texts: tokens, or round positions."""
     if _named(names, tokens):
         step = math.ceil(len(names) / _TOKEN_TICKS)
         return list(range(0, len(names), step)), names[::step]
@@ -149,7 +149,7 @@ def _ticks(names: list[str], start: int, tokens: list[str] | None) -> tuple[list
 
 
 def _bar_ticks(values: StageMap, span: Span) -> tuple[list[float], list[str]]:
-    """Where the bar has ticks, and their text, which says where values lie beyond its ends."""
+    """Return the bar's ticks and texts, which mark ends that values exceed."""
     ticks = np.linspace(*span, 5)
     labels = [as_printed(f"{tick:.3g}") for tick in ticks]
     slack = 1e-6 * (span[1] - span[0])
@@ -161,7 +161,7 @@ def _bar_ticks(values: StageMap, span: Span) -> tuple[list[float], list[str]]:
 
 
 def _outline(figure: go.Figure, window: tuple[int, int] | None, shift: tuple[int, int]) -> None:
-    """The zoomed `window` as a red square with a light edge, legible on every colour."""
+    """Outline the zoomed `window` in red with a light edge, legible on every colour."""
     if window is None:
         return
     if window[0] >= window[1]:

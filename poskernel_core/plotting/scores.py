@@ -8,7 +8,7 @@ from poskernel_core.plotting.layout import LINE, MASKED, legend_under_title, set
 
 
 def around_query(figure: go.Figure, offsets: Int[np.ndarray, " band"], title: str) -> go.Figure:
-    """Axes of scores over `offsets` k = n - i, in place; those below 0 are future keys."""
+    """Set axes for scores over `offsets` k = n - i, in place; those below 0 are future keys."""
     style(
         figure,
         x_title="offset k = n − i (tokens), future keys < 0",

@@ -1,4 +1,4 @@
-"""Kernels as small curves: few points, one byte each, for the browser to draw in a grid's cells."""
+"""Kernels as compact curves, one byte per point, which the browser draws in the grid's cells."""
 
 import base64
 from typing import Any
@@ -8,16 +8,16 @@ from jaxtyping import Float
 
 POINTS = 32
 MISSING = 255
-"""The byte of a point of a head that has no kernel; others run from 0 to 254, its largest."""
+"""The byte of all points of a head without a kernel; other bytes run from 0 to 254."""
 
 
 def compact_curves(
     kernels: Float[np.ndarray, "layer head key"], query: int, first: int
 ) -> dict[str, Any]:
-    """Return the kernels at a query position by offset, as what JSON can hold.
+    """Return the kernels at a query position by offset, in a form for JSON.
 
-    Offsets are put together in at most 32 bins of about even width on a log scale; a point is the
-    mean over its bin. Every curve is scaled to its own largest point.
+    Offsets are grouped into at most 32 bins of about equal width on a log scale; a point is the
+    mean over its bin. Every curve is scaled to its largest point.
 
     Returns:
         ``codes``, base64 of bytes ``[layer, head, point]``; ``starts``, the first offset of each

@@ -1,1 +1,1 @@
-"""How far keys are the sum of a part of position and a part of content."""
+"""How far keys are the sum of a position part and a content part."""

@@ -20,7 +20,7 @@ NAMES = ("position_share", "content_share", "interaction_share")
 
 
 class _Keys(Observer):
-    """Adds up keys and their inner products, by group of passages.
+    """Sums keys and their inner products, by group of passages.
 
     A batch is one passage, at every shift.
 
@@ -47,7 +47,7 @@ class _Keys(Observer):
 
 
 def shift_places(context: int, first: int, length: int, shifts: int) -> np.ndarray:
-    """Return where the passage begins, evenly spaced, from the first after the start token on."""
+    """Return the passage's start positions, evenly spaced, the first after the start token."""
     step = (context - first - length) // (shifts - 1)
     return first + step * np.arange(shifts)
 
@@ -141,7 +141,7 @@ def cosines(mean: np.ndarray, gram: np.ndarray, count: float) -> np.ndarray:
     """Return the cosine between contents by distance in shifts, ``[kv, shift]``; 1 for none."""
     centred = gram - np.einsum("hjsd,hjrd->hsr", mean, mean) / count
     squares = np.einsum("hss->hs", centred)
-    there = squares > NOTHING * np.einsum("hss->hs", gram)  # else content has no direction
+    there = squares > NOTHING * np.einsum("hss->hs", gram)  # otherwise there is no content
     size = np.sqrt(np.where(there, squares, np.nan))
     cosine = centred / (size[:, :, None] * size[:, None, :])
     shifts = gram.shape[-1]

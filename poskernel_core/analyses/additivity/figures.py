@@ -17,11 +17,11 @@ SHARES = {
     "content_share": ("content", VERMILLION, "/"),
     "interaction_share": ("interaction", MUTED, "x"),
 }
-"""The shares from the bottom up: what each is called, its colour and its pattern."""
+"""Name, colour and pattern of each share, from the bottom up."""
 
 
 def shares_figure(found: Result, layer: int) -> go.Figure:
-    """How much of the keys' variance position, content and their interaction explain, per head."""
+    """Draw the shares of the keys' variance: position, content and interaction, per head."""
     figure = go.Figure()
     for name, (label, colour, pattern) in SHARES.items():
         share, error = part(found, name, layer=layer)
@@ -53,7 +53,7 @@ def shares_figure(found: Result, layer: int) -> go.Figure:
 
 
 def similarity_figure(found: Result, layer: int, head: int) -> go.Figure:
-    """How alike one head's content stays when the same passage is moved along the context."""
+    """Draw how similar one head's content stays when a passage moves along the context."""
     cosine, error = part(found, "content_similarity", layer=layer, head=head)
     figure = curves(
         found.coordinates["shift"],
@@ -68,7 +68,7 @@ def similarity_figure(found: Result, layer: int, head: int) -> go.Figure:
 
 
 def additivity_figure(found: Result) -> go.Figure:
-    """The layer whose keys depend on position most; of one head, its own."""
+    """Draw the layer whose keys depend on position most, or the layer of the selected head."""
     if "layer" not in found.axes["content_similarity"]:
         return by_axes(found.only("content_similarity"))
     shares = np.nan_to_num(found.values["position_share"], nan=-1.0)

@@ -27,20 +27,20 @@ class Additivity(Experiment[AdditivityParams]):
 
     Formula: let $k_{t,j,s}$ be the key of token $j$ of passage $t$ at shift $s$. For each $j$ the
     sum of squares around the mean splits exactly into that of the means over passages (position),
-    that of the means over shifts (content), and the rest (their interaction), as in a
-    two-way analysis of variance. Content at one place is
+    that of the means over shifts (content), and the rest (interaction), as in a two-way analysis
+    of variance. Content at one place is
     $c_{t,j,s} = k_{t,j,s} - \mathbb{E}_t[k_{t,j,s}]$; the cosine is of all $c$ at two places.
 
-    Choices: a passage is shifted by telling the model other positions, so that nothing else
-    changes: the beginning of a text follows the start token, which stays at position 0. Shifts are
-    evenly spaced over the context. Keys are those that enter the product; rotary models rotate them
-    with position, so that little is additive in them.
+    Choices: a passage is shifted by changing its position ids only; it is the beginning of a text,
+    after the start token, which stays at position 0. Shifts are evenly spaced over the context.
+    Keys are those that enter the product; rotary models rotate them with position, so little is
+    additive in them.
 
     Limits: the model was not trained on positions with a gap. With few passages, chance adds to the
-    share of position: about the content's share over their number, which its bias tells. Errors are
-    over groups of texts, each of which a passage begins.
+    share of position: about the content's share divided by their number; the bias estimates it.
+    Errors are over groups of texts, with one passage per text.
 
-    Source: what "Positional kernels of attention heads" assumes and leaves open; the test is ours.
+    Source: the test is ours; "Positional kernels of attention heads" assumes additivity.
     """
 
     name = "additivity"
@@ -101,7 +101,7 @@ class Additivity(Experiment[AdditivityParams]):
     runs = "additivity"
 
     def default_params(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
-        """Return what fits the context: shorter passages, fewer places if need be."""
+        """Return passages and shifts that fit the context."""
         room = run.context - int(run.start_token)
         length = min(16, max(1, room // 2))
         return {"passage_length": length, "shifts": max(2, min(8, room - length + 1))}
@@ -127,5 +127,5 @@ class Additivity(Experiment[AdditivityParams]):
         return run.model_copy(update={"windows": params.passages, "positions": (0,)})
 
     def needs(self, run: RunSpec, params: AdditivityParams) -> Mapping[str, RunSpec]:
-        """Return nothing: the passages are run on their own."""
+        """Return nothing: the experiment runs the passages itself."""
         return {}

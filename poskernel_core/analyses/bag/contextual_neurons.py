@@ -37,18 +37,18 @@ class ContextualNeurons(BagExperiment[ContextualNeuronsParams]):
     Contributions of tokens go through the second norm with its mean scale whatever ``scale`` is,
     as a token has no stream of its own. What a start token writes is exact. Kernels are those of
     the destination token, with nothing skipped. A content weight is the exponential of the token's
-    mean content score at four positions: where the heads' mean kernel, a start token left out, has
-    passed 1/8, 3/8, 5/8 and 7/8 of its mass. Denominators are those at the query position. Gated
+    mean content score at four positions: where the heads' mean kernel, without a start token,
+    passes 1/8, 3/8, 5/8 and 7/8 of its mass. Denominators are those at the query position. Gated
     MLPs
     (Llama, Qwen, Mistral): the pre-activation is the gate's. Contextual heads, where none are
     named, are found in layer 0 as ``contextual-heads`` finds them, on the windows used here.
 
-    Limits: the heads' outputs share a large constant, so that a cosine near 1 says little; the
-    centred $R^2$ shows what the bag knows of the text. Layer 0 only; the current token is not the
-    destination token whose kernel is used, which is the main error. Special tokens are left out of
-    the vocabulary, and those rarer in the run's windows than ``min_count``, as embeddings that were
-    hardly trained have wild contributions. Errors
-    are over groups of windows; the bag itself, with the mean keys, is left as it is.
+    Limits: the heads' outputs share a large constant, so a cosine near 1 means little; the centred
+    $R^2$ shows what the bag knows about the text. Layer 0 only; the main error is that the current
+    token is not the destination token whose kernel is used. The vocabulary excludes special tokens,
+    and tokens rarer in the run's windows than ``min_count``, because barely trained embeddings have
+    extreme contributions. Errors are over groups of windows; the bag and the mean keys are taken
+    as exact.
 
     Source: "Contextual attention heads in the first layer of GPT-2"; scales by token, shares and
     rankings are ours.
@@ -164,9 +164,6 @@ class ContextualNeurons(BagExperiment[ContextualNeuronsParams]):
 
 
 def centred_at_best(found: Result) -> float:
-    """Return the centred R², median over positions, of the variant that predicts best.
-
-    NaN where no variant has one.
-    """
+    """Return the best variant's centred R², median over positions; NaN without any."""
     rows = (row[np.isfinite(row)] for row in found.values["bag_centred_r2"])
     return max((float(np.median(row)) for row in rows if row.size), default=float("nan"))

@@ -1,4 +1,4 @@
-"""Contextual neurons, and what the bag of tokens gives them, as figures."""
+"""Figures of contextual neurons, and of the bag's contributions to them."""
 
 import html
 from itertools import islice
@@ -27,7 +27,7 @@ NAMED = 5
 
 
 def scores_figure(scores: Result) -> go.Figure:
-    """Every neuron's score for the words, largest first; both ends are named."""
+    """Draw every neuron's score for the words, largest first; both ends are named."""
     score = scores.values["score"]
     order = np.argsort(-score, kind="stable")
     words = ", ".join(quoted(word) for word in scores.words("words")[:NAMED])
@@ -64,7 +64,7 @@ def scores_figure(scores: Result) -> go.Figure:
 
 
 def nearest_figure(found: Result) -> go.Figure:
-    """The nearest tokens' cosines: of extended embeddings, and of the plain ones."""
+    """Draw the nearest tokens' cosines, of extended and of plain embeddings."""
     words = [quoted(word) for word in found.words("words")]
     places = np.arange(len(words))
     figure = go.Figure()
@@ -85,7 +85,7 @@ def nearest_figure(found: Result) -> go.Figure:
 
 
 def latents_figure(found: Result) -> go.Figure:
-    """Share of each sub-latent in the variance of a neuron's contributions, and what is left."""
+    """Draw each sub-latent's share of the variance of a neuron's contributions, and the rest."""
     share, rest = found.values["share"], float(found.values["rest"])
     top = [" ".join(quoted(word) for word in row[:NAMED]) for row in found.texts["top_words"]]
     unlisted = max(0.0, 1 - rest - float(share.sum()))
@@ -121,9 +121,9 @@ TRACE_CURVES = {"predicted": ("predicted", Look(VERMILLION, "dash")), "true": ("
 
 
 def neurons_figure(found: Result, neuron: int, rank_by: str) -> go.Figure:
-    """Every neuron's share of variance from the bag against the R² of its prediction.
+    """Draw every neuron's share of variance from the bag against the R² of its prediction.
 
-    The first by `rank_by`, the name of any value of neurons, are marked; `neuron` is ringed.
+    The largest by `rank_by`, a value per neuron, are marked; `neuron` is ringed.
     """
     share, r2, rank = (part(found, name)[0] for name in ("drive_share", "r2", rank_by))
     span = log_span(share)
@@ -163,7 +163,7 @@ def neurons_figure(found: Result, neuron: int, rank_by: str) -> go.Figure:
 
 
 def _neuron_hover(found: Result, place: int) -> str:
-    """What hover shows of a neuron: numbers with errors, and the tokens at both ends."""
+    """Return a neuron's hover text: numbers with errors, and the tokens at both ends."""
     told = [
         f"{label} {measured(*(float(each[place]) for each in part(found, name)))}"
         for name, label in (
@@ -187,7 +187,7 @@ def _signed(value: float) -> str:
 
 
 def _ring(figure: go.Figure, x: np.ndarray, y: np.ndarray, neuron: int) -> None:
-    """A ring around the chosen neuron, with its number."""
+    """Draw a ring around the chosen neuron, with its number."""
     figure.add_scatter(
         x=x[[neuron]],
         y=y[[neuron]],
@@ -204,10 +204,9 @@ def _ring(figure: go.Figure, x: np.ndarray, y: np.ndarray, neuron: int) -> None:
 
 
 def contributions_figure(neuron: Result) -> go.Figure:
-    """How many tokens add how much to one neuron; those at the ends are named.
+    """Draw a histogram of tokens by contribution to one neuron; those at the ends are named.
 
-    Names of the largest stand in the upper right corner, above all bars, those of the smallest over
-    theirs, which are few.
+    The largest are named in the upper right corner, above all bars, the smallest above their bars.
     """
     values = part(neuron, "contribution")[0]
     figure = histogram(values, "pre-activation")
@@ -240,7 +239,7 @@ def contributions_figure(neuron: Result) -> go.Figure:
 
 
 def trace_figure(trace: Result, parts: bool) -> go.Figure:
-    """One neuron's true and predicted pre-activation along a text, and the prediction's parts."""
+    """Draw a neuron's true and predicted pre-activation along a text, and the predicted parts."""
     words = [_short(word) for word in trace.words("tokens")]
     figure = go.Figure(layout_legend_traceorder="reversed")
     figure.add_hline(y=0, line={"color": MUTED, "width": 1.2})
@@ -269,7 +268,7 @@ def trace_figure(trace: Result, parts: bool) -> go.Figure:
 
 
 def _trace_title(trace: Result) -> str:
-    """The neuron, and what is measured of its prediction."""
+    """Return a title: the neuron, and the quality of its prediction."""
     asked, values = trace.params, trace.values
     measures = {"r2": "R²", "correlation": "correlation"}.items()
     told = [f"{label} {_signed(float(values[name]))}" for name, label in measures if name in values]
@@ -278,7 +277,7 @@ def _trace_title(trace: Result) -> str:
 
 
 def related_figure(neuron: Result, number: int) -> go.Figure:
-    """Every neuron's correlation of contributions with `number` against what both write."""
+    """Draw similarities to neuron `number`: correlation of contributions, cosine of outputs."""
     related, cosine = part(neuron, "related")[0], part(neuron, "output_cosine")[0]
     figure = go.Figure(
         go.Scatter(
@@ -309,10 +308,10 @@ def related_figure(neuron: Result, number: int) -> go.Figure:
 
 
 def _add_named(figure: go.Figure, x: np.ndarray, y: np.ndarray, places: list[int]) -> None:
-    """Marks that differ by colour and shape, with the neurons' numbers in a column above each end.
+    """Draw marks that differ by colour and shape, with the neurons' numbers above each end.
 
-    Those of one end lie close to each other, and in the cloud of all others: so their numbers stand
-    apart, in the marks' order.
+    The marks of one end are close together, in the cloud of all others, so their numbers are in a
+    separate column, in the marks' order.
     """
     for end in (-1, 1):
         some = sorted((place for place in places if end * x[place] > 0), key=lambda place: y[place])
@@ -345,10 +344,10 @@ def _add_named(figure: go.Figure, x: np.ndarray, y: np.ndarray, places: list[int
 
 
 def contextual_neurons_figure(found: Result) -> go.Figure:
-    """All neurons; the one that the bag drives most is ringed."""
+    """Draw all neurons; the one that the bag drives most is ringed."""
     return neurons_figure(found, int(np.nanargmax(found.values["drive_share"])), "drive_share")
 
 
 def neuron_trace_figure(trace: Result) -> go.Figure:
-    """One neuron along a text, with the parts of the prediction."""
+    """Draw one neuron along a text, with the parts of the prediction."""
     return trace_figure(trace, True)

@@ -1,8 +1,8 @@
-"""Independent components, found by a process of their own.
+"""Independent components, computed in a separate process.
 
-scikit-learn brings pandas and pyarrow with it: a hundred megabytes that a process which imports it
-holds for good. This one, ``python -m poskernel_core.analyses.bag.independent SEED``, reads an array
-from standard input, writes one to standard output, and ends.
+Importing scikit-learn loads pandas and pyarrow: a hundred megabytes that a process never frees.
+``python -m poskernel_core.analyses.bag.independent SEED`` reads an array from standard input,
+writes one to standard output, and exits.
 """
 
 import io
@@ -22,10 +22,10 @@ ITERATIONS = 200
 def rotation(
     white: Float[np.ndarray, "sample component"], seed: int
 ) -> Float[np.ndarray, "component component"]:
-    """Return the rotation of white data, by rows, after which its components are independent.
+    """Return the rotation that makes the components of white data independent.
 
     Raises:
-        ComputeFailed: the process could not be started, or ended before it was done.
+        ComputeFailed: the process could not be started, or failed.
 
     Source: FastICA with the log-cosh contrast (Hyvärinen 1999), as in scikit-learn.
     """
@@ -55,19 +55,19 @@ def rotation(
 def found_here(
     white: Float[np.ndarray, "sample component"], seed: int
 ) -> Float[np.ndarray, "component component"]:
-    """Return the rotation as :func:`rotation` does, in this very process."""
+    """Return the same as :func:`rotation`, computed in this process."""
     from sklearn.decomposition import FastICA
     from sklearn.exceptions import ConvergenceWarning
 
     model = FastICA(whiten=False, max_iter=ITERATIONS, random_state=seed)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # the last estimate serves as well
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the last estimate is good enough
         model.fit(white)
     return np.asarray(model.components_)
 
 
 def main() -> None:
-    """Serve one array."""
+    """Read one array from standard input, and write its rotation to standard output."""
     white = np.load(io.BytesIO(sys.stdin.buffer.read()), allow_pickle=False)
     np.save(sys.stdout.buffer, found_here(white, int(sys.argv[1])), allow_pickle=False)
 

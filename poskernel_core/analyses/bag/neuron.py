@@ -1,4 +1,4 @@
-"""One neuron of layer 0 and the bag: its tokens, its relatives, its course along a text."""
+"""One neuron of layer 0 and the bag: its tokens, related neurons, and its trace along a text."""
 
 from typing import Literal
 
@@ -19,16 +19,16 @@ class NeuronParams(ListedParams):
 
 
 class Neuron(BagExperiment[NeuronParams]):
-    r"""The contributions of all tokens to one neuron, and the neurons that are like it.
+    r"""The contributions of all tokens to one neuron, and similar neurons.
 
     Formula: with extended embeddings $e(t)$ and $u_j$ the neuron's input weights through the
     second norm of mean scale, $g_j(t) = e(t) \cdot u_j$. Over tokens,
     $\mathrm{Cov}(g_i, g_j) = u_i^\top\, \mathrm{Cov}(e)\, u_j$, so that all correlations need
     one matrix as wide as the stream.
 
-    Choices: here ``scale`` is of the first norm alone: each token's own (token), or one for all.
-    All tokens count the same. Two neurons with correlation near 1 and opposite outputs cancel, as
-    the post suspects of GPT-2's 300 and 704.
+    Choices: here ``scale`` concerns the first norm only: each token's own (token), or one for all.
+    All tokens have equal weight. Two neurons with correlation near 1 and opposite outputs cancel,
+    as the post suspects of GPT-2's 300 and 704.
 
     Limits: as for contextual neurons; what a neuron reads besides the bag is ignored.
 
@@ -77,7 +77,7 @@ class Neuron(BagExperiment[NeuronParams]):
 
 
 class NeuronTraceParams(BagParams):
-    """Parameters of a neuron's course along a text."""
+    """Parameters of a neuron's trace along a text."""
 
     neuron: int = Field(0, ge=0, description=NEURON)
     text: str = Field("", max_length=MAX_TEXT_CHARACTERS, description="a text, as typed")

@@ -1,4 +1,4 @@
-"""What the questions about the bag of tokens share: which heads, which destination token."""
+"""Shared parameters of the questions about the bag of tokens."""
 
 from typing import Literal, TypeVar
 
@@ -30,7 +30,7 @@ class BagParams(Params):
 
 
 class ListedParams(BagParams):
-    """Parameters of everything that goes over the vocabulary."""
+    """Parameters of questions about the whole vocabulary."""
 
     min_count: int = Field(
         5, ge=0, le=1_000_000, description="times that a token must occur in the run's windows"
@@ -41,7 +41,7 @@ B = TypeVar("B", bound=BagParams)
 
 
 class BagExperiment(Experiment[B]):
-    """A question about the bag of tokens; it stands on the run's mean keys."""
+    """A question about the bag of tokens; it uses the run's mean keys."""
 
     ignores = Experiment.ignores | {"positions"}
     uses = ("token embeddings", "neurons")

@@ -1,4 +1,4 @@
-"""How well the bag of tokens predicts the heads' joint output, and their kernel, as figures."""
+"""Figures of the bag's prediction of the heads' joint output, and of their kernel."""
 
 import numpy as np
 import plotly.graph_objects as go
@@ -20,10 +20,10 @@ QUALITY = {
 
 
 def quality_figure(found: Result, value: str) -> go.Figure:
-    """How well each variant of the bag predicts the heads' joint output, against position.
+    """Draw how well each variant of the bag predicts the heads' joint output, by position.
 
-    Colours stand for the variants' scales, dashes for their kernels. Positions where a variant lies
-    below -1 are marked under the axis, a row for each variant.
+    Colours show the scale, dashes the kernel. Values below -1 are marked under the axis, in one row
+    per variant.
     """
     query, (means, errors) = found.coordinates["query"], part(found, value)
     names, figure, rows = found.words("variants"), go.Figure(), 0
@@ -49,7 +49,7 @@ def quality_figure(found: Result, value: str) -> go.Figure:
 def _add_below(
     figure: go.Figure, query: np.ndarray, mean: np.ndarray, row: int, look: Look, name: str
 ) -> None:
-    """A row of triangles where a curve lies below the axis; hover shows the values."""
+    """Draw a row of triangles where a curve is below the axis; hover shows the values."""
     figure.add_scatter(
         x=query,
         y=np.full(len(query), WORST - ROW * row),
@@ -68,7 +68,7 @@ def _add_below(
 
 
 def _looks(names: list[str]) -> list[Look]:
-    """A look for each name "kernel, scale": a dash for the kernel, a colour for the scale."""
+    """Return a look per name "kernel, scale": a dash for the kernel, a colour for the scale."""
     pairs = [name.partition(", ")[::2] for name in names]
     kernels, scales = (list(dict.fromkeys(column)) for column in zip(*pairs, strict=True))
     dashes, symbols = ("dash", "solid", "dot"), ("circle-open", "circle", "circle-cross")
@@ -80,7 +80,7 @@ def _looks(names: list[str]) -> list[Look]:
 
 
 def bag_kernel_figure(found: Result) -> go.Figure:
-    """The heads' mean kernel from the query position, over the offset."""
+    """Draw the heads' mean kernel from the query position, over the offset."""
     kernel = part(found, "kernel")[0][::-1]
     figure = go.Figure(
         go.Scatter(

@@ -1,4 +1,4 @@
-"""Searching the bag: tokens like a token, and neurons that fire for words."""
+"""Search the bag: tokens similar to a token, and neurons that fire for words."""
 
 from pydantic import Field
 
@@ -20,8 +20,7 @@ class ExtendedEmbedding(BagExperiment[ExtendedEmbeddingParams]):
 
     Choices: the mean is taken out because all extended embeddings share it.
 
-    Limits: nearness says that two tokens leave the same trace in the bag, and nothing about their
-    order.
+    Limits: near tokens contribute the same to the bag; their order is not taken into account.
 
     Source: "Contextual attention heads in the first layer of GPT-2".
     """
@@ -61,15 +60,15 @@ class WordNeuronsParams(ListedParams):
 
 
 class WordNeurons(BagExperiment[WordNeuronsParams]):
-    r"""Which neurons fire for some words, and which are kept from firing.
+    r"""Which neurons some words activate, and which they suppress.
 
     Formula: $\frac1W \sum_w (g_j(w) - \bar g_j) / \mathrm{sd}(g_j)$ with contributions $g_j$ of
     all tokens to neuron $j$: how far the words stand out among the vocabulary.
 
-    Choices: every word is searched with a leading space, as it stands in running text, and all its
-    tokens count; tokens in the words need not be frequent.
+    Choices: every word gets a leading space, as in running text, and all its tokens count, even
+    rare ones.
 
-    Limits: neurons that the bag hardly drives have scores as well: see their drive.
+    Limits: neurons that the bag hardly drives also have scores: see their drive.
 
     Source: ours; the contributions are those of "Contextual attention heads in the first layer of
     GPT-2".

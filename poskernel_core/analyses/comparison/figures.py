@@ -21,14 +21,14 @@ from poskernel_core.plotting.palette import SCALE, ink_on, scale_hex
 
 
 def pin_labels(found: Result) -> list[str]:
-    """The heads in words; the model is left out where all are of one."""
+    """Return the pins' labels, without the model if all share one."""
     pins = [read_pins(text)[0] for text in found.words("heads")]
     settings = {(pin.model, pin.settings) for pin in pins}
     return [pin.cell if len(settings) == 1 else pin.label for pin in pins]
 
 
 def short_labels(found: Result) -> list[str]:
-    """The heads by their names alone, numbered where two have one name."""
+    """Return the heads' names, numbered where two are equal."""
     cells = [read_pins(text)[0].cell for text in found.words("heads")]
     return [
         cell if cells.count(cell) == 1 else f"{cell} ({cells[: place + 1].count(cell)})"
@@ -37,7 +37,7 @@ def short_labels(found: Result) -> list[str]:
 
 
 def distances_figure(found: Result) -> go.Figure:
-    """The distances between pinned heads as a square, each with its error on it."""
+    """Draw the distances between pinned heads as a square map, with errors written in."""
     if found.axes["distance"] != ("pin", "other"):
         return kernels_figure(found)
     labels, long = short_labels(found), pin_labels(found)
@@ -80,7 +80,7 @@ def distances_figure(found: Result) -> go.Figure:
 
 
 def kernels_figure(found: Result, *, log_x: bool = False, log_y: bool = False) -> go.Figure:
-    """The kernels of pinned heads over the offset, with bands of one standard error."""
+    """Draw the kernels of pinned heads over the offset, with bands of one standard error."""
     figure, floor = go.Figure(), FLOOR if log_y else None
     kernel, error = (np.atleast_2d(part["kernel"]) for part in (found.values, found.errors))
     offset = np.arange(kernel.shape[-1])
@@ -118,9 +118,9 @@ def kernels_figure(found: Result, *, log_x: bool = False, log_y: bool = False) -
 
 
 def depth_figure(found: Sequence[Result], names: Sequence[str]) -> go.Figure:
-    """A measure's mean over the heads of each layer against depth, for several models.
+    """Draw a measure's mean over the heads of each layer against depth, for several models.
 
-    The band reaches from the smallest head of a layer to the largest.
+    The band spans the smallest to the largest value of a layer's heads.
     """
     figure = go.Figure()
     for place, (one, name) in enumerate(zip(found, names, strict=True)):
@@ -152,5 +152,5 @@ def depth_figure(found: Sequence[Result], names: Sequence[str]) -> go.Figure:
 
 
 def one_depth_figure(found: Result) -> go.Figure:
-    """A measure by depth in one model."""
+    """Draw a measure by depth in one model."""
     return depth_figure([found], [str(found.provenance["model"])])

@@ -1,4 +1,4 @@
-"""Every head's kernel by offset, also without each group of texts."""
+"""Every head's kernel by offset, with leave-one-group-out replicates."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -26,7 +26,7 @@ class KernelFolds(Analysis[KernelFoldsParams]):
     Formula: $K(n, n-k)$ of the positional kernel, the mean over sampled queries; a **replicate** is
     the same without one group of texts, in the queries and in the mean keys.
 
-    Choices: offsets that a head does not see (skipped keys, keys beyond its window) hold NaN.
+    Choices: offsets that a head does not see (skipped keys, keys beyond its window) are NaN.
 
     Limits: noise in the mean keys makes kernels look sharper than they are.
 
@@ -73,7 +73,7 @@ class KernelFolds(Analysis[KernelFoldsParams]):
     def compute(
         self, statistics: Statistics, params: KernelFoldsParams, progress: Progress
     ) -> Result:
-        """Turn the kernels of all layers."""
+        """Compute the kernels of all layers by offset."""
         layers = range(statistics["main"].header.n_layers)
         found = []
         for layer in layers:
@@ -85,7 +85,7 @@ class KernelFolds(Analysis[KernelFoldsParams]):
     def answer(
         self, statistics: Statistics, params: KernelFoldsParams, progress: Progress
     ) -> Result:
-        """Keep the kernels without each group as well; one of NaN where there are no groups."""
+        """Add the leave-one-group-out replicates; a single NaN one without groups."""
         whole, without = self.jackknifed(statistics, params, progress)
         kernel = whole.values["kernel"]
         folds = np.stack([each.values["kernel"] for each in without] or [kernel * np.nan])
@@ -112,6 +112,6 @@ def _layer(
 
 
 def _by_offset(rows: np.ndarray, n: int) -> np.ndarray:
-    """Return rows over the visible keys by offset from 0 to ``n``, NaN beyond the first key."""
+    """Reindex rows over visible keys by offset from 0 to ``n``; NaN beyond the first key."""
     beyond = [(0, 0)] * (rows.ndim - 1) + [(0, n + 1 - rows.shape[-1])]
     return np.pad(rows[..., ::-1], beyond, constant_values=np.nan)

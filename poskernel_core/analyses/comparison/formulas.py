@@ -1,4 +1,4 @@
-"""Kernels by offset, and how far two heads are apart."""
+"""Distances between kernels by offset, with errors."""
 
 import numpy as np
 from jaxtyping import Float
@@ -13,7 +13,7 @@ Others = Float[np.ndarray, "*other offset2"]
 def common_offsets(left: Rows, right: Others) -> tuple[np.ndarray, np.ndarray]:
     """Return two kernels on the offsets that both see, each renormalised there.
 
-    Offsets that a kernel does not see hold NaN; it is 0 everywhere where it has no mass on them.
+    NaN marks offsets that a kernel does not see. A kernel without mass on the common offsets is 0.
     """
     size = min(left.shape[-1], right.shape[-1])
     left, right = left[..., :size], right[..., :size]
@@ -30,7 +30,7 @@ def _shares(rows: np.ndarray, seen: np.ndarray) -> np.ndarray:
 def distance(left: Rows, right: Others) -> Float[np.ndarray, "*together"]:
     """Return the TV distance of kernels by offset on the offsets that both see, in [0, 1].
 
-    1 where one of them has no mass there; NaN where a kernel is not known at all.
+    1 where one of them has no mass there; NaN where a kernel is all NaN.
     """
     known = np.isfinite(left).any(axis=-1) & np.isfinite(right).any(axis=-1)
     left, right = np.broadcast_arrays(*common_offsets(left, right))
@@ -49,8 +49,8 @@ def distance_error(
 ) -> float:
     """Return the standard error of a distance, a jackknife over groups of texts.
 
-    ``together``: both heads read the same texts, which are left out of both; else of one after the
-    other, and the variances add up.
+    ``together``: both heads read the same texts, so each group is left out of both at once;
+    otherwise of one at a time, and the variances add up.
     """
     if together:
         return float(jackknife(distance(left_folds, right_folds)))
@@ -60,10 +60,11 @@ def distance_error(
 
 
 def largest_error(left: Rows, right: Others) -> Float[np.ndarray, "*together"]:
-    """Return the largest that a distance's standard error can be, from those at every offset.
+    """Return an upper bound of a distance's standard error, from the errors at every offset.
 
-    A sum's error is at most the sum of the errors, however they go together: here half of it, of
-    the standard errors ``left`` and ``right`` of two kernels at the offsets that both know.
+    The error of a sum is at most the sum of the errors, whatever their correlation: here half of
+    the summed errors of the difference, from the standard errors ``left`` and ``right`` of two
+    kernels at their common offsets.
     """
     size = min(left.shape[-1], right.shape[-1])
     both = np.hypot(left[..., :size], right[..., :size])
@@ -71,9 +72,9 @@ def largest_error(left: Rows, right: Others) -> Float[np.ndarray, "*together"]:
 
 
 def apart(value: np.ndarray, error: np.ndarray) -> np.ndarray:
-    """Return by how many standard errors values ``[..., pin]`` exceed the first pin's.
+    """Return the z scores of values ``[..., pin]`` against the first pin.
 
-    NaN where an error is not known; the first pin itself is 0.
+    NaN where an error is unknown; 0 for the first pin.
     """
     gap = value - value[..., :1]
     both = np.hypot(error, error[..., :1])

@@ -41,11 +41,12 @@ class HeadsBeside(Composition[HeadsBesideParams]):
     Formula: that of each measure; a head's **z score** against the first one is
     $(x - x_0) / \sqrt{\sigma^2 + \sigma_0^2}$.
 
-    Choices: each head at the recorded query position of its run that lies nearest to ``n``. The
-    first head is the one that others are held against.
+    Choices: each head is taken at the recorded query position of its run nearest to ``n``. The
+    first head is the reference.
 
-    Limits: heads of one run share windows, so that their errors are not independent, and mostly
-    smaller than taken here. A measure that a model cannot have, or that is left out, is NaN.
+    Limits: heads of one run share windows, so their errors are not independent, and the error of a
+    difference is mostly smaller than assumed here. Measures that a model cannot have, or that are
+    left out, are NaN.
 
     Source: ours; the measures are those of their questions, such as the effective token count of
     "Positional kernels of attention heads".
@@ -82,10 +83,10 @@ class HeadsBeside(Composition[HeadsBesideParams]):
     )
 
     def parts(self, run: RunSpec, params: HeadsBesideParams) -> Mapping[str, SubQuestion]:
-        """Return the questions of every run that is pinned, but those that are left out.
+        """Return the questions of every pinned run, except those left out.
 
         Raises:
-            BadRequest: none is left, or a head that there is not.
+            BadRequest: no question is left, or a head does not exist.
         """
         out = set(names_between_commas(params.leave_out))
         parts = {
@@ -101,7 +102,7 @@ class HeadsBeside(Composition[HeadsBesideParams]):
     def compose(
         self, found: Mapping[str, Result], run: RunSpec, params: HeadsBesideParams
     ) -> Result:
-        """Take every pinned head's column out of its model's table."""
+        """Collect every pinned head's column from its model's table."""
         pins = pinned_heads(run, params.heads, params.query)
         tables = {}
         for first, pinned in _runs(run, params).items():
@@ -160,12 +161,12 @@ def _asked(pinned: Pinned, params: HeadsBesideParams) -> HeadMeasuresParams:
 
 
 def _first(pins: list[Pinned], place: int) -> int:
-    """Return the place of the first pinned head of the same run."""
+    """Return the index of the first pinned head of the same run."""
     return next(i for i, one in enumerate(pins) if one.run == pins[place].run)
 
 
 def _runs(run: RunSpec, params: HeadsBesideParams) -> dict[int, Pinned]:
-    """Return for every run the first head that is pinned of it, by its place."""
+    """Return the first pinned head of every run, by index."""
     pins = pinned_heads(run, params.heads, params.query)
     return {place: one for place, one in enumerate(pins) if _first(pins, place) == place}
 
@@ -182,13 +183,12 @@ class MeasureByDepthParams(SkipParams):
 class MeasureByDepth(Composition[MeasureByDepthParams]):
     r"""A measure over the layers of a model, so that models of different depths can be compared.
 
-    Formula: layer $l$ of $L$ lies at depth $l / (L-1)$; the mean, the smallest and the largest of
+    Formula: layer $l$ of $L$ has depth $l / (L-1)$; the mean, the smallest and the largest of
     the measure over the heads of each layer.
 
-    Choices: a model of one layer lies at depth 0. Layers without heads hold NaN.
+    Choices: the only layer of a one-layer model has depth 0. Layers without heads are NaN.
 
-    Limits: heads of a layer differ, so that their mean need not be any head's. A measure that is a
-    kind has no mean.
+    Limits: heads of a layer differ, so no head may be near the mean. Kinds have no mean.
 
     Source: ours; the measures are those of their questions, such as the effective token count of
     "Positional kernels of attention heads".
@@ -226,7 +226,7 @@ class MeasureByDepth(Composition[MeasureByDepthParams]):
     def compose(
         self, found: Mapping[str, Result], run: RunSpec, params: MeasureByDepthParams
     ) -> Result:
-        """Take mean and ends over the heads of each layer."""
+        """Compute mean, minimum and maximum over the heads of each layer."""
         _, declared = measure_called(params.measure, self.questions.values())
         (whole,) = found.values()
         one = one_a_head(declared, whole, query=nearest_position(run, params.query))
@@ -249,5 +249,5 @@ class MeasureByDepth(Composition[MeasureByDepthParams]):
 
 
 def _end(numbers: np.ndarray, pick: np.ufunc) -> np.ndarray:
-    """Return the smallest or largest number of each layer; NaN where it has none."""
+    """Return the smallest or largest number of each layer; NaN if all are NaN."""
     return np.asarray(pick.reduce(np.where(np.isfinite(numbers), numbers, np.nan), axis=1))

@@ -1,8 +1,8 @@
-"""Pinned heads: which head of which run, in a line of text that a link can carry.
+"""Pinned heads: a head and its run as one line of text, for links.
 
-A pin is written ``L2H6@demo-gpt2``, with ``@revision`` where there is one, and ``;name=value`` for
-whatever of the run is not as everywhere: ``L5H1@gpt2;corpus=bible;context=512``. A head alone is
-one of the run that is asked about.
+A pin is written ``L2H6@demo-gpt2``, with an optional ``@revision``, and ``;name=value`` for run
+settings that differ from the defaults: ``L5H1@gpt2;corpus=bible;context=512``. A head without a
+model belongs to the current run.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from poskernel_core.models.catalog import Located
 
 MAX_PINS: Final = 8
 LONGEST: Final = 1200
-"""Characters of one pin."""
+"""Most characters of one pin."""
 
 SETTINGS: Final[dict[str, tuple[Any, Callable[[str], Any]]]] = {
     "corpus": ("sample", str),
@@ -40,7 +40,7 @@ SETTINGS: Final[dict[str, tuple[Any, Callable[[str], Any]]]] = {
     "dtype": ("float32", str),
     "seed": (0, int),
 }
-"""What of a run may be named: the value that is left out, and how a text is read."""
+"""The run settings of a pin: the default, which is not written, and the parser."""
 
 SAFE: Final = "/.-_ :"
 
@@ -51,10 +51,10 @@ class Pin:
 
     Attributes:
         cell: the head, such as ``L2H6``.
-        model: its model's name; empty: the run that is asked about, and then all else is its own.
+        model: its model's name; empty: the current run, and the other attributes are unused.
         revision: its revision or checkpoint.
         context: ``T`` in tokens; None: the model's, up to 1024.
-        corpus, windows, start, dtype, seed: the run's, as a link names them.
+        corpus, windows, start, dtype, seed: settings of the run, named as in links.
     """
 
     cell: str
@@ -68,7 +68,7 @@ class Pin:
     seed: int = 0
 
     def __str__(self) -> str:
-        """Return the pin as it is written, without what is as everywhere."""
+        """Return the pin as text, without default settings."""
         if not self.model:
             return self.cell
         text = f"{self.cell}@{quote(self.model, SAFE)}"
@@ -99,12 +99,12 @@ class Pin:
 
     @staticmethod
     def usual_context(longest: int) -> int:
-        """Return the context that a pin leaves out, of a model that reads ``longest`` tokens."""
+        """Return the default context of a model that reads ``longest`` tokens."""
         return min(longest, DEFAULT_CONTEXT)
 
     @property
     def settings(self) -> str:
-        """What of the run is not as everywhere, in words; empty where nothing is."""
+        """Settings of the run that differ from the defaults, in words."""
         named = [
             {"windows": counted(value, "window"), "start": "no start token"}.get(
                 name, f"{name} {value}"
@@ -116,15 +116,15 @@ class Pin:
 
     @property
     def label(self) -> str:
-        """The head, its model and what is special about its run, for a legend."""
+        """The head, its model and its run's special settings, for a legend."""
         return " ".join(filter(None, [self.cell, self.model, self.settings]))
 
 
 def read_pins(text: str) -> list[Pin]:
-    """Return the pins that are written between commas, each once, in their order.
+    """Parse comma-separated pins; duplicates are dropped.
 
     Raises:
-        BadRequest: one that is not of that form, or too many.
+        BadRequest: a pin is malformed, or there are too many.
     """
     pins = list(dict.fromkeys(_read(each.strip()) for each in text.split(",") if each.strip()))
     if len(pins) > MAX_PINS:
@@ -133,7 +133,7 @@ def read_pins(text: str) -> list[Pin]:
 
 
 def write_pins(pins: Iterable[Pin]) -> str:
-    """Return pins as one text, which :func:`read_pins` reads."""
+    """Return pins as text for :func:`read_pins`."""
     return ",".join(map(str, pins))
 
 
@@ -164,10 +164,10 @@ def pinned_run(
     run: RunSpec | None = None,
     find: Callable[[str, str | None], Located] = catalog.locate,
 ) -> RunSpec:
-    """Return the run of a pin; of a head alone it is ``run`` itself. ``find`` locates models.
+    """Return the run of a pin; ``run`` itself for a pin without a model. ``find`` locates models.
 
     Raises:
-        BadRequest: a head outside the model, or a model, corpus or length that there is not.
+        BadRequest: the head is outside the model, or the model, corpus or length does not exist.
     """
     if not pin.model and run is None:
         raise BadRequest(f"The pinned head {pin.cell} needs a model, such as {pin.cell}@gpt2.")
@@ -204,5 +204,5 @@ def pinned_run(
 
 
 def nearest_position(run: RunSpec, query: int) -> int:
-    """Return the recorded query position of a run that lies nearest to the one asked for."""
+    """Return the recorded query position of a run nearest to ``query``."""
     return min(run.positions, key=lambda each: (abs(each - query), each))

@@ -57,7 +57,7 @@ class Pinned:
         pin: as it was written.
         run: its run.
         layer, head: its place in the model.
-        query: the query position that is taken: the nearest that is recorded.
+        query: the nearest recorded query position.
     """
 
     def __init__(self, pin: Pin, run: RunSpec, located: Located, query: int) -> None:
@@ -71,7 +71,7 @@ def pinned_heads(run: RunSpec, heads: str, query: int) -> list[Pinned]:
     """Return the pinned heads with their runs.
 
     Raises:
-        BadRequest: no head, or one that there is not.
+        BadRequest: there are no heads, or one does not exist.
     """
     pins = read_pins(heads)
     if not pins:
@@ -89,7 +89,7 @@ def _located(name: str, revision: str | None) -> Located:
 
 
 def located_once(name: str, revision: str | None) -> Located:
-    """Return a model; one of the hub is asked for once, as long as the program runs."""
+    """Locate a model, cached for the life of the process, to ask the hub only once."""
     return (catalog.locate if catalog.is_local(name) else _located)(name, revision)
 
 
@@ -100,13 +100,13 @@ class HeadDistances(Composition[HeadDistancesParams]):
     see; $\mathrm{TV}(K,K') = \tfrac12 \sum_k |K_k - K'_k|$, from 0 (equal) to 1 (nothing in
     common).
 
-    Choices: each head at the recorded query position of its run that lies nearest to ``n``. The
-    error is a jackknife over groups of texts; in two heads of one run the same texts are left out
+    Choices: each head is taken at the recorded query position of its run nearest to ``n``. The
+    error is a jackknife over groups of texts; for two heads of one run the same texts are left out
     of both.
 
-    Limits: noise of the texts does not cancel in a distance, so that one near 0 is a little too
+    Limits: noise of the texts does not cancel in a distance, so small distances are a little too
     large. Between heads that see different offsets the triangle inequality need not hold. Runs of
-    the same windows are taken as independent, which makes their error rather too large.
+    the same windows are treated as independent, so their errors are rather too large.
 
     Source: ours; the distance is that of "Positional kernels of attention heads".
     """
@@ -143,7 +143,7 @@ class HeadDistances(Composition[HeadDistancesParams]):
     figure = "distances_figure"
 
     def parts(self, run: RunSpec, params: HeadDistancesParams) -> Mapping[str, SubQuestion]:
-        """Return the kernels of every run that is pinned, each once."""
+        """Return the kernels of every pinned run, without duplicates."""
         parts = {}
         for pinned in pinned_heads(run, params.heads, params.query):
             asked = KernelFoldsParams(query=pinned.query, skip=params.skip)
@@ -154,7 +154,7 @@ class HeadDistances(Composition[HeadDistancesParams]):
     def compose(
         self, found: Mapping[str, Result], run: RunSpec, params: HeadDistancesParams
     ) -> Result:
-        """Compare every pinned head with every other."""
+        """Compare all pairs of pinned heads."""
         pinned = pinned_heads(run, params.heads, params.query)
         kernels = [found[_part_name(one)].select(layer=one.layer, head=one.head) for one in pinned]
         gap, error = _pairs(pinned, kernels)
@@ -183,7 +183,7 @@ class HeadDistances(Composition[HeadDistancesParams]):
 
 
 def told_together(provenances: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return where several answers come from: the first one's, and whatever of a run differs."""
+    """Merge provenances: the first one's, plus the run settings that differ."""
     first = provenances[0]
     told = {
         name: ", ".join(dict.fromkeys(str(each.get(name) or "main") for each in provenances))
@@ -197,7 +197,7 @@ def told_together(provenances: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _part_name(pinned: Pinned) -> str:
-    """Return the name of a run's kernels among the parts: one for all heads of the run."""
+    """Return the part name of a run's kernels; all heads of the run share it."""
     alone = pinned.run.digest(query=pinned.query)[:12]
     return f"{pinned.run.model.name} {alone}"
 
@@ -221,6 +221,6 @@ def _pairs(pinned: Sequence[Pinned], kernels: Sequence[Result]) -> tuple[np.ndar
 
 
 def _padded(rows: Sequence[np.ndarray]) -> np.ndarray:
-    """Return rows of different lengths below each other, NaN where one is shorter."""
+    """Stack rows of different lengths, padded with NaN."""
     longest = max(map(len, rows))
     return np.stack([np.pad(row, (0, longest - len(row)), constant_values=np.nan) for row in rows])

@@ -1,4 +1,4 @@
-"""Behaviour groups of heads, from what was measured of them."""
+"""Behaviour groups of heads, from their measures."""
 
 from dataclasses import replace
 from typing import Any
@@ -10,11 +10,11 @@ from poskernel_core.analyses.base import Params
 from poskernel_core.common.result import Result
 
 BEHAVIOURS = ("duplicate token", "detokenization", "contextual", "other")
-"""In the order in which they are asked for: the first that fits is the head's."""
+"""In the order of the tests: a head belongs to the first group that fits."""
 
 
 class Thresholds(Params):
-    """What makes a head belong to a group."""
+    """Thresholds of the groups."""
 
     duplicates: float = Field(
         0.3, ge=0, le=1, description="attention to a duplicate that makes a duplicate-token head"
@@ -33,7 +33,7 @@ class Thresholds(Params):
 def behaviour(values: dict[str, np.ndarray], limits: Thresholds) -> np.ndarray:
     """Return the group of every head as an index into :data:`BEHAVIOURS`.
 
-    ``values`` are those of contextual heads. Larger attention to near or to far duplicates counts.
+    ``values`` are those of contextual heads. For duplicates, the larger of near and far counts.
     """
     duplicates = np.fmax(values["near_duplicates"], values["far_duplicates"])
     tests = [
@@ -45,7 +45,7 @@ def behaviour(values: dict[str, np.ndarray], limits: Thresholds) -> np.ndarray:
 
 
 def regrouped(heads: Result, **limits: Any) -> Result:
-    """Return the result of contextual heads with its groups by other thresholds.
+    """Return a result of contextual heads, regrouped with other thresholds.
 
     ``limits`` are fields of :class:`Thresholds`.
     """

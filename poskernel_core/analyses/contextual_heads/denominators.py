@@ -1,4 +1,4 @@
-"""One head's softmax denominator along positions, and which tokens it weights up and down."""
+"""One head's softmax denominator along positions, and its content weights of tokens."""
 
 from collections.abc import Mapping
 
@@ -41,11 +41,11 @@ class Denominators(Experiment[DenominatorsParams]):
     Formula: $Z_n = \sum_j K(n,j)\, e^{c(n,j)}$;
     $\mathrm{Var}[Z_n] = \mathrm{Var}[w] / \mathrm{ETC}(n)$ for independent content.
 
-    Choices: as for contextual heads; positions are evenly spaced, the last of the context among
-    them. Texts of your own are drawn alongside and do not enter mean and variation.
+    Choices: as for contextual heads; positions are evenly spaced and include the last of the
+    context. Texts of your own are drawn alongside, but do not enter mean and variation.
 
-    Limits: one token at a time; ten windows determine a coefficient of variation to within about a
-    quarter. Errors are over groups of texts, left out in the windows and in the mean keys.
+    Limits: one token at a time; with ten windows, a coefficient of variation is uncertain by about
+    a quarter. Errors are over groups of texts, left out of the windows and of the mean keys.
 
     Source: "Contextual attention heads in the first layer of GPT-2".
     """
@@ -132,14 +132,14 @@ class TokenWeights(Experiment[TokenWeightsParams]):
     Formula: $c(n,i) = \text{scale}\; q_n \cdot (k_i - m_i)$, mean over keys $i$ that hold the
     token.
 
-    Choices: in layer 0, whose keys depend on token and position alone, every token is placed at
-    four positions that share the mass of the head's kernel equally. In later layers, where context
-    matters, scores are means over the places where the token stands in the windows. Tokens rarer in
-    the windows than ``min_count`` are left out, special ones always.
+    Choices: in layer 0, whose keys depend only on token and position, every token is placed at four
+    positions that divide the mass of the head's kernel equally. In later layers, where context
+    matters, scores are means over the token's occurrences in the windows. Special tokens, and
+    tokens rarer in the windows than ``min_count``, are left out.
 
     Limits: a mean over contexts hides that a later head may weight a token by its context. Errors
-    are over groups of texts: in layer 0 the mean keys alone stand on texts, so that all tokens have
-    one error; in later layers a token that stands in one group alone has none.
+    are over groups of texts: in layer 0 only the mean keys depend on texts, so all tokens have the
+    same error; in later layers a token that occurs in a single group has none.
 
     Source: "Contextual attention heads in the first layer of GPT-2" (keywords and stop words).
     """

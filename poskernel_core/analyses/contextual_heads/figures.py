@@ -20,9 +20,9 @@ from poskernel_core.plotting.parts import part
 
 
 def plane_figure(heads: Result, layer: int, head: int, broad: float, steady: float) -> go.Figure:
-    """Every head's ETC against the CV of its denominator, one mark a group.
+    """Draw every head's ETC against the CV of its denominator, with one symbol per group.
 
-    The region of contextual heads is shaded; a CV of 0 stands at the lower edge.
+    The region of contextual heads is shaded; a CV of 0 is drawn at the lower edge.
     """
     spread = part(heads, "denominator_cv")[0]
     x_span = log_span(heads.values["etc"], broad)
@@ -54,7 +54,7 @@ def plane_figure(heads: Result, layer: int, head: int, broad: float, steady: flo
 
 
 def _add_region(figure: go.Figure, limits: Span, x_span: Span, y_span: Span) -> None:
-    """Thin lines at both thresholds, and a light fill where heads are contextual."""
+    """Draw thin lines at both thresholds, and shade the region of contextual heads."""
     broad, steady = limits
     line = {"color": LINE, "width": 1.2, "dash": "dot"}
     figure.add_vline(x=broad, line=line, layer="below")
@@ -74,7 +74,7 @@ def _add_region(figure: go.Figure, limits: Span, x_span: Span, y_span: Span) -> 
 
 
 def _add_group(figure: go.Figure, heads: Result, code: int, label: str, floor: float) -> None:
-    """The heads of one group, with error bars."""
+    """Draw the heads of one group, with error bars."""
     (etc, _), (spread, error), (predicted, _) = (
         part(heads, name) for name in ("etc", "denominator_cv", "predicted_cv")
     )
@@ -117,7 +117,7 @@ def _add_group(figure: go.Figure, heads: Result, code: int, label: str, floor: f
 
 
 def variation_figure(found: Result) -> go.Figure:
-    """One head's CV of the softmax denominator over windows, observed and predicted."""
+    """Draw one head's CV of the softmax denominator over windows, observed and predicted."""
     (spread, error), query = part(found, "denominator_cv"), found.coordinates["query"]
     figure = go.Figure()
     add_curve(
@@ -149,7 +149,7 @@ def variation_figure(found: Result) -> go.Figure:
 
 
 def denominators_figure(found: Result, log_y: bool = False) -> go.Figure:
-    """One head's denominator in every window, their mean, and own texts in a colour each."""
+    """Draw one head's denominator in every window, their mean, and own texts in a colour each."""
     (mean, error), query = part(found, "mean"), found.coordinates["query"]
     values = part(found, "denominator")[0]
     ends = np.full((len(values), 1), np.nan)  # a gap between one text and the next
@@ -196,7 +196,7 @@ def denominators_figure(found: Result, log_y: bool = False) -> go.Figure:
 
 
 def duplicates_figure(heads: Result, layer: int, head: int) -> go.Figure:
-    """One head's attention to an earlier duplicate of the token, and to another in its place."""
+    """Draw one head's attention to an earlier duplicate, and to another token in its place."""
     distance = heads.coordinates["distance"]
     names = {"the same token": "duplicate_attention", "another token there": "baseline"}
     figure = curves(
@@ -214,19 +214,19 @@ def duplicates_figure(heads: Result, layer: int, head: int) -> go.Figure:
 
 
 def weights_figure(weights: Result) -> go.Figure:
-    """How many tokens have which content weight, in nats."""
+    """Draw a histogram of tokens by content weight, in nats."""
     figure = histogram(part(weights, "log_weight")[0], "nats")
     figure.update_xaxes(title_text="log content weight of a token (nats; 0 = position alone)")
     return set_title(figure, f"{weights.params['head']}: content weights of tokens")
 
 
 def contextual_heads_figure(heads: Result) -> go.Figure:
-    """All heads; the steadiest of the broad ones is named; of one head, its own."""
+    """Draw all heads with the steadiest broad one named, or the selected head named."""
     if "layer" not in heads.axes["duplicate_attention"]:
         return by_axes(heads.only("duplicate_attention"))
     spread = heads.values["denominator_cv"]
     narrow = heads.values["etc"] < heads.params["broad"]
-    order = spread + narrow * (1 + np.nanmax(spread))  # narrow ones only where none is broad
+    order = spread + narrow * (1 + np.nanmax(spread))  # broad heads come before narrow ones
     layer, head = np.unravel_index(int(np.nanargmin(order)), order.shape)
     limits = float(heads.params["broad"]), float(heads.params["steady"])
     return plane_figure(heads, int(layer), int(head), *limits)

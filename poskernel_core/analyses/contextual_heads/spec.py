@@ -12,7 +12,7 @@ from poskernel_core.common.specs import RunSpec
 
 
 class DestinationParams(SkipParams):
-    """Parameters that fix the destination token and where it stands."""
+    """Parameters of the destination token and its position."""
 
     token: str = Field(" the", min_length=1, max_length=64, description="the destination token")
     query: int = Field(ge=1, description="position of the destination token")
@@ -32,7 +32,7 @@ class ContextualParams(DestinationParams, Thresholds):
 class ContextualHeads(Experiment[ContextualParams]):
     r"""The softmax denominator of a fixed token in many windows, for every head.
 
-    The token replaces what stands at position $n$ of each window.
+    The token replaces the token at position $n$ of each window.
 
     Formula: $Z_n = \sum_j K(n,j)\, w(n,j)$ with content weights $w(n,i) = e^{c(n,i)}$,
     $c(n,i) = \text{scale}\; q_n \cdot (k_i - m_i)$. If content is independent within a window,
@@ -40,7 +40,7 @@ class ContextualHeads(Experiment[ContextualParams]):
 
     Choices: the first ``skip`` keys are left out of kernel and denominator. Moments of weights give
     every key the same weight. The ETC in the prediction is that of each window's own kernel, which
-    in layer 0 is the same for all. Duplicates stand 2, 4, 8, ... tokens back, all of them in one
+    in layer 0 is the same for all. Duplicates are 2, 4, 8, ... tokens back, all of them in one
     sequence of $n + 1$ random tokens: the first is seen from $n$, the second from $n - 3$, the next
     from $n - 6$ and so on. A head is a duplicate-token head if ``near_duplicates`` or
     ``far_duplicates`` reaches 0.3; else detokenization if half of its mass is in the last 10
@@ -48,9 +48,9 @@ class ContextualHeads(Experiment[ContextualParams]):
     all four can be changed.
 
     Limits: exponentials have heavy tails: where a few keys carry the denominator, its variation
-    over 60 windows is itself uncertain. Errors are over groups of texts, left out in the windows
-    and in the mean keys; those of duplicates over random sequences. The behaviour groups are those
-    of layer 0; in later layers a head with a local kernel need not join words together.
+    over 60 windows is itself uncertain. Errors are over groups of texts, left out of the windows
+    and of the mean keys; those of duplicates are over random sequences. The behaviour groups are
+    made for layer 0; in later layers a head with a local kernel need not join words together.
 
     Source: "Contextual attention heads in the first layer of GPT-2" and "Positional kernels of
     attention heads"; thresholds and the measure of duplicate attention are ours.
@@ -161,10 +161,10 @@ class ContextualHeads(Experiment[ContextualParams]):
 
 
 def check_query(run: RunSpec, query: int, skip: int) -> None:
-    """Refuse a position outside the context, or one that sees no key but its own.
+    """Check that a position is in the context and sees keys besides its own.
 
     Raises:
-        BadRequest: it is.
+        BadRequest: otherwise.
     """
     if not skip < query < run.context:
         raise BadRequest(

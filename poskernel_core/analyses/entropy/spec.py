@@ -1,4 +1,4 @@
-"""Attention entropy: over how many keys a head's attention is spread in the windows themselves."""
+"""Attention entropy: how widely a head's attention is spread within each window."""
 
 from collections.abc import Mapping
 
@@ -24,11 +24,11 @@ class AttentionEntropy(Analysis[EntropyParams]):
     the entropy of the mean row would be larger. The first ``skip`` keys are left out, as for
     kernels.
 
-    Limits: a head that looks at one key, another in every window, has entropy 0 and a broad kernel:
-    entropy says how sharp attention is, not whether position makes it so.
+    Limits: a head that looks at a single key, but a different one in each window, has entropy 0 and
+    a broad kernel: entropy shows how sharp attention is, not whether position is the cause.
 
-    Source: "Positional kernels of attention heads" speaks of broad and of sharp heads by their
-    kernels; the entropy of the observed attention, as a second number, is ours.
+    Source: "Positional kernels of attention heads" calls heads broad or sharp by their kernels;
+    the entropy of the observed attention is ours.
     """
 
     name = "entropy"
@@ -57,11 +57,11 @@ class AttentionEntropy(Analysis[EntropyParams]):
     ignores = frozenset({"queries_per_position", "gather"})
 
     def needs(self, run: RunSpec, params: EntropyParams) -> Mapping[str, RunSpec]:
-        """Return a small pass of its own over the same windows."""
+        """Return a separate small pass over the same windows."""
         return {"main": run.model_copy(update={"gather": ("entropy",)})}
 
     def compute(self, statistics: Statistics, params: EntropyParams, progress: Progress) -> Result:
-        """Take the entropies with the asked number of first keys left out."""
+        """Read the entropies for the chosen ``skip``."""
         view = statistics["main"]
         progress(1, 1)
         return self.result(

@@ -1,7 +1,7 @@
-"""What may be said of one head: sentences that stand on its measures, as far as errors allow.
+"""Build the verdict on one head: a sentence of claims that its measures support.
 
-A number passes a limit where its whole 95 % interval does; it fails where the whole interval lies
-below; in between it is *about* at the limit, and only that is said.
+A number passes a limit if its whole 95 % interval does, and fails if the whole interval is below;
+otherwise the sentence says *about*.
 """
 
 import math
@@ -13,11 +13,11 @@ from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, rounded
 
 ATTENTION = 0.3
-"""Share of attention from which a head is said to look somewhere."""
+"""Smallest share of attention for the claim that a head looks somewhere."""
 
 HALF = 0.5
-"""Share of the scores from which position, or content, decides them; distance from which a kernel
-does not tell what a head does."""
+"""Smallest share with which position or content decides the scores; smallest distance at which a
+kernel does not predict a head's attention."""
 
 Passes = Literal["yes", "about", "no"]
 
@@ -29,8 +29,8 @@ class Number:
     Attributes:
         value: the measure.
         error: its standard error.
-        width: by how many errors its 95 % interval reaches to either side of the value less bias.
-        bias: by how much it is too large for want of texts, as far as that is known.
+        width: half-width of its 95 % interval, in errors; the centre is the value minus the bias.
+        bias: how much too large it is because texts are few; NaN: unknown.
     """
 
     value: float
@@ -39,9 +39,9 @@ class Number:
     bias: float = 0.0
 
     def passes(self, limit: float) -> Passes | None:
-        """Return whether it lies at a limit or above; None where it is not known.
+        """Return whether it is at or above a limit; None if it is NaN.
 
-        Without a known error it passes nothing for certain.
+        Without a known error it passes no limit for certain.
         """
         if math.isnan(self.value):
             return None
@@ -53,16 +53,16 @@ class Number:
         return "no" if middle + self.width * self.error < limit else "about"
 
     def __str__(self) -> str:
-        """Return it as it is read: rounded to its error."""
+        """Return the value rounded to its error."""
         return rounded(self.value, self.error)
 
 
 @dataclass(frozen=True)
 class Head:
-    """What was found out about one head.
+    """All results about one head.
 
     Attributes:
-        found: the answers by the names of their questions, at one query position.
+        found: results by question name, at one query position.
         layer, head: its place.
     """
 
@@ -71,11 +71,11 @@ class Head:
     head: int
 
     def knows(self, question: str) -> bool:
-        """Tell whether a question was answered."""
+        """Return whether a question was answered."""
         return question in self.found
 
     def number(self, question: str, value: str, *place: int) -> Number:
-        """Return a number; a value that is declared without an error counts as exact."""
+        """Return a number; a value declared without an error counts as exact."""
         result, at = self.found[question], (self.layer, self.head, *place)
         error, bias = (
             0.0 if value not in part else float(part[value][at])
@@ -84,19 +84,19 @@ class Head:
         return Number(float(result.values[value][at]), error, result.interval, bias)
 
     def word(self, question: str, value: str) -> str | None:
-        """Return what a kind is called; None where the head has none."""
+        """Return the name of a kind; None where the head has none."""
         code = float(self.found[question].values[value][self.layer, self.head])
         words = self.found[question].labels[value]
         return None if math.isnan(code) or code < 0 else words[int(code)]
 
     def param(self, question: str, name: str) -> Any:
-        """Return a parameter that a question was asked with."""
+        """Return a parameter of a question."""
         return self.found[question].params[name]
 
 
 @dataclass(frozen=True)
 class Said:
-    """A clause of the verdict, or what the head certainly does not do."""
+    """A clause of the verdict; ``negative``: something that the head certainly does not do."""
 
     text: str
     negative: bool = False
@@ -106,7 +106,7 @@ Claim = Callable[[Head], Iterator[Said]]
 
 
 def verdict(head: Head) -> str:
-    """Return what may be said of a head, in a sentence; empty where nothing may."""
+    """Return the verdict on a head as a sentence; empty without claims."""
     kind = _kind(head)
     said = [each for claim in CLAIMS for each in claim(head)]
     clauses = [each.text for each in said if not each.negative]
@@ -124,7 +124,7 @@ def verdict(head: Head) -> str:
 
 
 def _kind(head: Head) -> tuple[str, str] | None:
-    """Return the kind of the kernel, and the number that makes it so."""
+    """Return the kind of the kernel, and the number that decides it."""
     if not head.knows("etc"):
         return None
     mass, spread = head.number("etc", "local_mass"), head.number("etc", "etc")
@@ -185,7 +185,7 @@ def _share(head: Head) -> Iterator[Said]:
 
 
 def _explained(head: Head) -> Iterator[Said]:
-    """Whether the kernel tells what the head does."""
+    """Whether the kernel fails to predict the observed attention."""
     if head.knows("etc"):
         fidelity = head.number("etc", "attention_distance")
         if fidelity.passes(HALF) == "yes":
@@ -249,7 +249,7 @@ def _sink(head: Head) -> Iterator[Said]:
 
 
 def _wavelength(head: Head) -> Iterator[Said]:
-    """The rotary pair that moves the positional logit most, where one certainly does."""
+    """The wavelength that moves the positional logit most; "about" if not certainly."""
     if not head.knows("rotary-spectrum"):
         return
     result, at = head.found["rotary-spectrum"], (head.layer, head.head)
@@ -277,7 +277,7 @@ def _at_limit(number: Number, limit: float, yes: str, no: str) -> Iterator[Said]
 
 
 def _listed(parts: list[str]) -> str:
-    """Return clauses as a list in words."""
+    """Join clauses with commas and "and"."""
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
@@ -291,4 +291,4 @@ CLAIMS: tuple[Claim, ...] = (
     _explained,
     _wavelength,
 )
-"""In the order in which a verdict speaks of them, after the kind of the kernel."""
+"""In the order of the verdict's clauses, after the kind of the kernel."""

@@ -9,7 +9,7 @@ from poskernel_core.plotting.head_map import head_map
 
 
 def verdicts_figure(found: Result) -> go.Figure:
-    """One head's measures as a table, or the first measure of all heads."""
+    """Draw one head's measures as a table, or the first measure of all heads."""
     if found.axes["value"] == ("measure",):
         return measures_table(found)
     return head_map(
@@ -21,7 +21,7 @@ def verdicts_figure(found: Result) -> go.Figure:
 
 
 def measure_texts(head: Result) -> list[str]:
-    """Every measure of one head as text: a number with its error, or the name of its kind."""
+    """Return each measure of a head as text: a number with its error, or the name of its kind."""
     kinds = head.texts["kinds"]
     return [
         _kind(kinds[place].tolist(), value) if any(kinds[place]) else text
@@ -36,14 +36,14 @@ def _kind(words: list[str], code: float) -> str:
 
 
 def bias_texts(head: Result) -> list[str]:
-    """The bias of one head's every measure; empty where it is not known."""
+    """Return the bias of each measure of one head; empty where unknown."""
     unknown = np.full(head.values["value"].shape, np.nan)
     both = (part.get("value", unknown) for part in (head.biases, head.errors))
     return [bias_text(*pair) for pair in zip(*both, strict=True)]
 
 
 def rank_texts(head: Result) -> list[str]:
-    """The rank of one head in every measure, such as "3 of 32"; empty where it has none."""
+    """Return the rank of one head in every measure, such as "3 of 32"; empty where it has none."""
     return [
         "" if np.isnan(rank) else f"{rank:.0f} of {count:.0f}"
         for rank, count in zip(head.values["rank"], head.values["ranked"], strict=True)
@@ -51,7 +51,7 @@ def rank_texts(head: Result) -> list[str]:
 
 
 def measures_table(head: Result) -> go.Figure:
-    """One head's measures with their errors, biases and ranks."""
+    """Draw one head's measures with their errors, biases and ranks."""
     columns = {
         "measure": head.words("measure"),
         "value": measure_texts(head),

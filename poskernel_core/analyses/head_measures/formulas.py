@@ -1,4 +1,4 @@
-"""Heads put in order by a number each."""
+"""Ranks of heads."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from poskernel_core.common.axes import PerHead
 
 
 def ranks(numbers: PerHead) -> PerHead:
-    """Return 1 for the largest number, equal numbers alike; NaN stays NaN and counts for nobody."""
+    """Return ranks, 1 for the largest; ties share a rank; NaN stays NaN and does not count."""
     known = np.sort(numbers[~np.isnan(numbers)])
     above = known.size - np.searchsorted(known, numbers, side="right")
     return np.where(np.isnan(numbers), np.nan, 1.0 + above)

@@ -1,4 +1,4 @@
-"""Every measure of every head of a model in one answer, with each head's rank."""
+"""A table of all measures of all heads, with ranks."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -33,21 +33,20 @@ class HeadMeasuresParams(SkipParams):
 
 
 class HeadMeasures(Composition[HeadMeasuresParams]):
-    r"""Every measure of all heads in one table: what the grids show one by one, with ranks.
+    r"""Every measure of all heads in one table, with ranks.
 
-    Formula: each measure $m$ is that of the question that declares it. A head's **rank** is
+    Formula: each measure $m$ is defined by the question that declares it. A head's **rank** is
     $1 + \#\{h : m_h > m\}$, over the heads $h$ of the model.
 
-    Choices: every question is asked as the pages ask it, at the same query position and skip.
-    Measures from the statistics of the windows are always among them; those for which the model
-    runs again only where they are asked for. Kinds are numbers here, the places of their names in
-    ``kinds``, and have no ranks.
+    Choices: every question is asked as on the pages, at the same query position and skip. Measures
+    from the statistics of the windows are always included; those for which the model runs again
+    only on request. Kinds are numbers here, indices into ``kinds``, and have no ranks.
 
-    Limits: a measure that a model cannot have (of another position scheme, of a part that is
-    missing, of a longer context) is left out, not zero.
+    Limits: a measure that a model cannot have (it needs another position scheme, a missing part or
+    a longer context) is left out, not zero.
 
-    Source: ours; each measure's own stands with its question. Such tables of all heads began with
-    Olsson et al., "In-context learning and induction heads".
+    Source: ours; for each measure see its question. Such tables of all heads began with Olsson et
+    al., "In-context learning and induction heads".
     """
 
     name = "head-measures"
@@ -101,7 +100,7 @@ class HeadMeasures(Composition[HeadMeasuresParams]):
     def compose(
         self, found: Mapping[str, Result], run: RunSpec, params: HeadMeasuresParams
     ) -> Result:
-        """Put the measures of all answers below each other, and rank the heads."""
+        """Stack the measures of all answers, and rank the heads."""
         geometry = catalog.locate(run.model.name, run.model.revision).geometry
         columns = list(self._columns(found, geometry, params))
         kinds = [one.labels.get(declared.value, ()) for _, declared, one in columns]
@@ -145,7 +144,7 @@ class HeadMeasures(Composition[HeadMeasuresParams]):
     def _columns(
         self, found: Mapping[str, Result], geometry: Any, params: HeadMeasuresParams
     ) -> Iterator[tuple[Question[Any], HeadMeasure, Result]]:
-        """Yield each measure with its question, and the result at one number a head."""
+        """Yield each measure with its question, and the result reduced to one number per head."""
         for name, result in found.items():
             question = self.questions[name]
             for declared in question.measures:

@@ -1,4 +1,4 @@
-"""What every head does, in a sentence that stands on its measures."""
+"""Verdicts: what every head does, in a sentence derived from its measures."""
 
 from collections.abc import Mapping
 
@@ -25,30 +25,30 @@ class HeadVerdictsParams(SkipParams):
 
 
 def names_between_commas(text: str) -> tuple[str, ...]:
-    """Return the names that stand between commas, each once, in their order."""
+    """Split a comma-separated list of names; duplicates are dropped."""
     return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
 class HeadVerdicts(Composition[HeadVerdictsParams]):
-    r"""What every head does, in a sentence made from its measures, with all of them.
+    r"""What every head does, in a sentence derived from its measures, together with all of them.
 
     Formula: a measure $x \pm \sigma$ of bias $b$ passes a limit $t$ where $x - b - w\sigma \ge t$
-    and fails it where $x - b + w\sigma < t$; in between the sentence says "about". Its 95 %
-    interval reaches $w\sigma$ to either side of $x - b$: of errors over $G$ groups $w$ is
-    Student's $t_{0.975,\,G-1}$ (2.26 of ten), else 1.96. The sentence begins with the kind of the
+    and fails it where $x - b + w\sigma < t$; in between the sentence says "about". The 95 %
+    interval is $x - b \pm w\sigma$: for errors over $G$ groups $w$ is Student's
+    $t_{0.975,\,G-1}$ (2.26 for ten), else 1.96. The sentence begins with the kind of the
     kernel: local where the mass in the last tokens passes 0.5, uniform where ETC passes half of the
     visible keys, slow decay where it fails both. A head *looks back* $k$ tokens where its largest
     diagonal $P(k)$ passes 0.3; it is an induction head, is drawn to duplicates of the current
     token, or has a sink on the first key, where that share of attention passes 0.3. It is
     contextual where its denominator's coefficient of variation fails 0.25, its ETC is 30 tokens or
-    more, and it is neither local nor drawn to duplicates. Position, or content, decides its scores
-    where its share passes 0.5. A kernel does not say what a head does where its distance to the
-    observed attention passes 0.5. A wavelength dominates where its swing passes the next one's.
+    more, and it is neither local nor drawn to duplicates. Position or content decides its scores
+    where that share passes 0.5. A kernel does not predict a head's attention where its distance to
+    the observed attention passes 0.5. A wavelength dominates where its swing passes the next one's.
 
-    Choices: limits are those of the questions themselves where they have any. A share of attention
-    without a standard error passes nothing for certain. What a head does not do is said only where
-    it certainly fails. Nothing is said of a measure that is left out, or that the model cannot
-    have: ``unknown`` names what is left out.
+    Choices: limits are those of the questions themselves, where these have any. A share of
+    attention without a standard error passes no limit for certain. The sentence says what a head
+    does not do only where it certainly fails. It leaves out measures that the model cannot have,
+    and those that ``unknown`` names.
 
     Limits: limits are conventions; a head just below one differs little from one just above. An
     interval holds for one claim, not for all claims about all heads together, and for texts of one
@@ -74,7 +74,7 @@ class HeadVerdicts(Composition[HeadVerdictsParams]):
     figure = "verdicts_figure"
 
     def parts(self, run: RunSpec, params: HeadVerdictsParams) -> Mapping[str, SubQuestion]:
-        """Return the questions that declare a measure, but those that are left out.
+        """Return the questions that declare a measure, except those left out.
 
         Raises:
             BadRequest: none is left.
@@ -91,7 +91,7 @@ class HeadVerdicts(Composition[HeadVerdictsParams]):
     def compose(
         self, found: Mapping[str, Result], run: RunSpec, params: HeadVerdictsParams
     ) -> Result:
-        """Put the measures together, and say of each head what may be said."""
+        """Combine the measures, and write each head's verdict."""
         table = HeadMeasures().compose(found, run, _all_of(params))
         known = {name: _at(result, params.query) for name, result in found.items()}
         gone = next(iter(found.values())).provenance.get("layers_without_heads", {})
@@ -125,6 +125,6 @@ def _all_of(params: HeadVerdictsParams) -> HeadMeasuresParams:
 
 
 def _at(result: Result, query: int) -> Result:
-    """Return an answer at the query position, where it has several."""
+    """Return a result at one query position, if it has several."""
     along = any("query" in axes for axes in result.axes.values())
     return result.select(query=query) if along else result

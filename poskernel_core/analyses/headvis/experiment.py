@@ -1,4 +1,4 @@
-"""Reads texts for every head's examples: once for the intervals, once to choose and keep them."""
+"""Find every head's example texts: one pass for the intervals, one to choose and keep texts."""
 
 from bisect import bisect_right
 from collections.abc import Callable
@@ -16,10 +16,10 @@ from poskernel_core.forward.observers import Batch, Observer
 from poskernel_core.statistics.moments import Groups, replicated
 
 TOP = 8
-"""Keys that are kept of every row, those with most attention."""
+"""Keys kept of every row: those with most attention."""
 
 FIRST_TEXTS = 200
-"""Texts whose largest attention cuts the intervals, at most."""
+"""Most texts that the intervals are computed from."""
 
 BINS = 50
 TOKENS_AT_A_TIME = 2048
@@ -27,7 +27,7 @@ MAX_BYTES = 2**30
 
 
 class Largest(Observer):
-    """The largest attention of every head in the texts of a batch, and maybe each row's top keys.
+    """The largest attention of every head in each text of a batch; optionally each row's top keys.
 
     ``largest [layer]`` holds ``[text, head]``; key 0 and query 0 do not count. ``top [layer]``
     holds attention and keys ``[text, head, pos, rank]``.
@@ -41,7 +41,7 @@ class Largest(Observer):
         self._context, self._keep_top = context, keep_top
 
     def pattern(self, block: PatternBlock, batch: Batch) -> None:
-        """See a block: its largest attention, and the most attended keys of its rows."""
+        """Update the largest attention and the rows' top keys with a block."""
         rows, first = block.pattern, block.first_row
         counted = rows[:, :, 1 if first == 0 else 0 :, 1 if block.first_key == 0 else 0 :]
         here = rows.new_zeros(rows.shape[:2])
@@ -102,7 +102,7 @@ class Kept:
             self.key[at], self.attention[at] = keys, attention
 
     def _place(self, layer: int, head: int, interval: int, value: float) -> int | None:
-        """Return where a text goes, or None: the largest stay in the last, others are drawn."""
+        """Return a text's slot or None: the last interval keeps the largest, others are sampled."""
         params, at = self.params, (layer, head, interval)
         seen = self._seen[at]
         self._seen[at] += 1

@@ -1,4 +1,4 @@
-"""Where a head attends most sharply: the token that looks, the one it looks at, and their texts."""
+"""Examples of a head's largest attention: query token, key token, and their texts."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 from poskernel_core.common.result import Result
 
 AROUND = 5
-"""Tokens shown on each side of the two."""
+"""Tokens of context shown on each side."""
 
 
 @dataclass(frozen=True)
@@ -16,8 +16,8 @@ class Example:
     """The largest attention of one head in one text.
 
     Attributes:
-        attention: it, as a share.
-        query, key: the positions of the token that looks and of the one it looks at.
+        attention: as a share.
+        query, key: positions of query and key.
         words: the tokens of the text.
     """
 
@@ -63,7 +63,7 @@ def sharpest(found: Result, layer: int, head: int, most: int = 5) -> list[Exampl
 
 
 def examples_table(examples: list[Example]) -> go.Figure:
-    """The examples as a table."""
+    """Draw the examples as a table."""
     columns = {
         "attention": [f"{each.attention:.3f}" for each in examples],
         "from": ["{}[{}]{}".format(*each.around(each.query)) for each in examples],

@@ -1,4 +1,4 @@
-"""What HeadVis tells of a head: six metrics, and texts in which the head attends most."""
+"""The metrics of HeadVis, and example texts for every head."""
 
 from collections.abc import Iterator, Mapping
 
@@ -32,15 +32,15 @@ class HeadVisMetrics(Analysis[HeadVisParams]):
 
     Formula: with $N$ tokens in all texts, $\frac{1}{N}\sum A(q,q)$; $\sum A(q,q-1)$ over the number
     of tokens that have a predecessor; $-\frac{1}{N}\sum A \ln A$; $\frac{1}{N}\sum A\,(q-k)$;
-    $\frac{1}{N}\sum A\,(q-k)^2$ less the square of that; and $\sum_q \sum_{j<q,\; t_j = t_q}
+    $\frac{1}{N}\sum A\,(q-k)^2$ minus the square of that; and $\sum_q \sum_{j<q,\; t_j = t_q}
     A(q,j+1)$ over the number of queries whose token occurred before.
 
     Choices: sums run over all tokens of all texts and are divided once. Key 0 and the start token
     are included and no key is skipped, so that the numbers are those of HeadVis. Attention below
     0.01 counts as none in the induction score.
 
-    Limits: many heads park their attention on the first key, which distance, its variance and
-    entropy then tell of: they are here to be compared with tables of HeadVis, and the measures of
+    Limits: many heads park their attention on the first key, which then dominates distance, its
+    variance and entropy: these metrics are for comparison with tables of HeadVis; our measures of
     position leave the first keys out.
 
     Source: "HeadVis" (Luger, Kamath et al., transformer-circuits.pub, 2026), as the pipeline of
@@ -68,11 +68,11 @@ class HeadVisMetrics(Analysis[HeadVisParams]):
     ignores = KEPT_QUERIES | OWN_PASS
 
     def needs(self, run: RunSpec, params: HeadVisParams) -> Mapping[str, RunSpec]:
-        """Return the statistic of its own over the same windows."""
+        """Return a separate pass over the same windows."""
         return {"main": run.model_copy(update={"gather": ("headvis",)})}
 
     def compute(self, statistics: Statistics, params: HeadVisParams, progress: Progress) -> Result:
-        """Divide the sums as they were gathered."""
+        """Divide the gathered sums."""
         view = statistics["main"]
         found = metrics(
             stacked(view, "headvis"), stacked(view, "headvis_repeats"), view.header.context
@@ -86,7 +86,7 @@ class HeadVisMetrics(Analysis[HeadVisParams]):
 def metrics(sums: np.ndarray, repeats: np.ndarray, context: int) -> Iterator[np.ndarray]:
     """Yield the metrics ``[layer, head]`` of mean sums over a text ``[layer, head, quantity]``.
 
-    ``repeats [layer]`` is the mean number of a text's tokens that occurred in it before.
+    ``repeats [layer]`` is the mean number of tokens of a text that occurred earlier in it.
     """
     own, previous, entropy, distance, square, induction = np.moveaxis(sums.astype(float), -1, 0)
     again = repeats.astype(float)[:, None]
@@ -110,15 +110,15 @@ class HeadExamples(Experiment[HeadExamplesParams]):
     r"""Texts of every head, from those in which it attends least to those in which it attends most.
 
     Formula: a text's largest attention is $\max A(q,k)$ over $q, k \ge 1$. The quantiles of the
-    first texts cut it into intervals. Of each text that is kept the eight largest $A(q,k)$ of
-    every row are held.
+    first texts cut it into intervals. For each kept text, the eight largest $A(q,k)$ of every row
+    are stored.
 
-    Choices: the interval's texts are drawn evenly from all that fall into it; those of the last
-    are the ones with most attention. Intervals are cut at the quantiles of up to 200 texts. Key 0
-    and query 0 do not count for the largest attention; among the eight largest, key 0 does.
+    Choices: the texts of an interval are a uniform sample of all that fall into it; the last
+    interval keeps those with most attention. Intervals are cut at the quantiles of up to 200 texts.
+    Key 0 and query 0 do not count for the largest attention; among the eight largest, key 0 does.
 
-    Limits: a bounded number of texts a head, however many are read. A head that attends fully to
-    one key in every text has the same largest attention in all, and its intervals mean nothing.
+    Limits: the number of texts per head is bounded. A head that attends fully to one key in every
+    text has the same largest attention in all, so its intervals are meaningless.
 
     Source: "HeadVis" (Luger, Kamath et al., transformer-circuits.pub, 2026) shows such sequences.
     """
@@ -169,5 +169,5 @@ class HeadExamples(Experiment[HeadExamplesParams]):
     runs = "head_examples"
 
     def needs(self, run: RunSpec, params: HeadExamplesParams) -> Mapping[str, RunSpec]:
-        """Return nothing: it stands on no pass."""
+        """Return nothing: it needs no pass."""
         return {}

@@ -1,4 +1,4 @@
-"""The files that HeadVis reads, from results: one table of all heads, and a file for each head."""
+"""Convert results to files for HeadVis: one table of all heads, and a file for each head."""
 
 import math
 import re
@@ -17,7 +17,7 @@ DISTANCES = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
 """Edges of the bins of distances that HeadVis draws."""
 
 LEAST = 0.005
-"""Attention below this is left out of the files."""
+"""Smallest attention that the files contain."""
 
 MAX_TOKENS = 50
 DECIMALS = 4
@@ -30,10 +30,10 @@ def folder_of(metrics: Result) -> tuple[str, str, str]:
 
 
 def tree(metrics: Result, examples: Result, measures: Result) -> Iterator[tuple[str, Any]]:
-    """Yield the names of the files and what they hold, one after another.
+    """Yield the names and contents of the files.
 
     Args:
-        metrics: those of HeadVis.
+        metrics: the HeadVis metrics.
         examples: the example texts of all heads of the same run.
         measures: our measures, which become further metrics; kinds are left out.
     """
@@ -70,7 +70,7 @@ def _as_folder(name: str) -> str:
 
 
 def _as_metric(title: str, taken: dict[str, str]) -> str:
-    """Return a measure's title as a name of letters, digits and underscores that nobody has."""
+    """Return a measure's title as a unique name of letters, digits and underscores."""
     name = re.sub(r"[^a-z0-9]+", "_", title.lower()).strip("_")
     return f"poskernel_{name}" if name in taken else name
 
@@ -193,7 +193,7 @@ def _distances(texts: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _top_tokens(texts: list[dict[str, Any]], side: int) -> list[dict[str, Any]]:
-    """Return the tokens with most of the kept attention, of the query (0) or the key (1)."""
+    """Return the query (0) or key (1) tokens with most of the kept attention."""
     weight: dict[str, float] = defaultdict(float)
     for text, query, key, value in _pairs(texts):
         weight[text["tokens"][(query, key)[side]]] += value

@@ -1,4 +1,4 @@
-"""The helix and what heads read of it, as figures."""
+"""Figures of the helix, and of how heads read it."""
 
 import math
 
@@ -29,20 +29,20 @@ OVERLAYS: dict[str, tuple[str, str | None]] = {
     "layer 0, on this layer's axes": ("projection", "embedding_on_layer"),
     "layer 0, on the axes of both": ("joint", "embedding_joint"),
 }
-"""What is drawn of a layer, and of layer 0 (W_pos) beside it; ``first`` is its own projection."""
+"""Values drawn for a layer, and for layer 0 (W_pos) with it; ``first`` is layer 0's projection."""
 OWN_AXES = ("nothing", "layer 0, on this layer's axes")
 MAX_POINTS = 512  # per frame of an animation; longer curves are thinned
 MAX_COMPONENTS = 8
 HIDDEN = 2
-"""Parts of a score that the reader has to ask for: five lines at once are a tangle."""
+"""Parts of a score hidden by default, because five lines at once are a tangle."""
 
 
 def helix_figure(
     helix: Result, layer: int, span: tuple[int, int], group: int | None, overlay: str
 ) -> go.Figure:
-    """One layer's positions from `span[0]` to `span[1]`, with averages of `group` or W_pos.
+    """Draw one layer's positions from `span[0]` to `span[1]`, with averages of `group` or W_pos.
 
-    Alone, the curve is coloured by position; beside layer 0's it is vermillion, and that one blue.
+    Alone, the curve is coloured by position; with layer 0's it is vermillion, and layer 0's blue.
     """
     values, positions = helix.values, helix.coordinates["pos"]
     shown = (positions >= span[0]) & (positions <= span[1])
@@ -68,7 +68,7 @@ def helix_figure(
 
 
 def _groups(helix: Result, layer: int, span: tuple[int, int], group: int | None) -> Points | None:
-    """The averages of all groups of positions that lie inside of the span; None: there are none."""
+    """Return the averages of all groups of positions inside the span, or None without any."""
     if group is None:
         return None
     starts = helix.coordinates[f"group_of_{group}"]
@@ -77,15 +77,15 @@ def _groups(helix: Result, layer: int, span: tuple[int, int], group: int | None)
 
 
 def first_name(helix: Result) -> str:
-    """What layer 0 holds: W_pos, or, over windows and without learned ones, its mean stream."""
+    """Return the name of layer 0's content: W_pos, or its mean stream."""
     return "W_pos" if helix.params["prompts"] == "repeated" else "the stream before layer 0"
 
 
 def morph_figure(helix: Result) -> go.Figure:
-    """Every layer's positions as an animation, each layer in units of its own size.
+    """Draw every layer's positions as an animation, each layer in units of its own size.
 
-    The axes stay over all layers; one layer stands still. The signs of the components must agree
-    between layers, or the morph between them is wild.
+    The axes are the same for all layers; a single layer is not animated. The signs of the
+    components must agree between layers, or the morph is erratic.
     """
     points, positions = helix.values["projection"], helix.coordinates["pos"]
     size = np.sqrt(np.square(points).sum(axis=2).mean(axis=1))
@@ -103,7 +103,7 @@ def morph_figure(helix: Result) -> go.Figure:
 
 
 def variance_figure(helix: Result) -> go.Figure:
-    """The first components' shares of the variance, stacked, for each layer."""
+    """Draw the first components' shares of the variance, stacked, for each layer."""
     shares = helix.values["explained_variance"]
     components = min(shares.shape[1], MAX_COMPONENTS)
     colours = scale_hex(np.linspace(0.22, 0.95, components)[None])[0]
@@ -131,7 +131,7 @@ def variance_figure(helix: Result) -> go.Figure:
 
 
 def angles_figure(helix: Result, name: str) -> go.Figure:
-    """The largest canonical angle (degrees, 0 to 90) between every two layers."""
+    """Draw the largest canonical angle (degrees, 0 to 90) between every two layers."""
     angles = helix.values[name].max(axis=-1)
     labels = [f"{layer}" for layer in range(len(angles))]
     if name == "angles_position" and helix.provenance["position_scheme"] == "learned":
@@ -179,7 +179,7 @@ def shape_figure(helix: Result) -> go.Figure:
 
 
 def tangents_figure(head: Result, title: str, reach: int = BAND) -> go.Figure:
-    """One head's position-only score around the query, split along the helix.
+    """Draw one head's position-only score around the query, split along the helix.
 
     The score is the sum of its tangent, its radial part and the rest. Each is drawn relative to its
     own mean over the band. The radial part and the rest are hidden until their names in the legend
@@ -222,7 +222,7 @@ def _span(part: np.ndarray) -> float:
 
 
 def tangent_reading_figure(result: Result) -> go.Figure:
-    """One head's reading of the helix, or the fit of all heads."""
+    """Draw one head's reading of the helix, or the fit of all heads."""
     if result.axes["position_score"] == ("band",):
         return tangents_figure(result, f"Reading the helix around n = {result.params['query']}")
     return by_axes(result.only("helix_fit"))

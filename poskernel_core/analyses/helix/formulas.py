@@ -17,15 +17,15 @@ GROUP_SIZES = (5, 10, 20, 50, 100)
 """Group sizes of the post, in positions."""
 
 STREAM_SUMS: tuple[Gather, ...] = ("residuals", "normed", "positions")
-"""What a pass gathers for the helix alone."""
+"""The sums that a pass gathers only for the helix."""
 
 
 FAR_OUT = 8.0
-"""Median distances from the middle beyond which a position lies far from all others."""
+"""Distance from the centre, in medians, beyond which a position counts as far out."""
 
 
 class StreamParams(Params):
-    """Parameters that say on which prompts the extended positional embeddings are measured."""
+    """Parameters of the prompts that extended positional embeddings are measured on."""
 
     tokens: int = Field(100, ge=1, le=1000, description="number of repeated tokens, one per text")
     leave_out: int = Field(
@@ -49,7 +49,7 @@ def repeated_run(run: RunSpec, tokens: int) -> RunSpec:
 
 
 def first_position(context: int, start_token: bool, leave_out: int) -> int:
-    """Return the first position that counts: never a start token's, which is like no other.
+    """Return the first position that counts; the start token's is an outlier and never counts.
 
     Raises:
         BadRequest: fewer than four positions would be left.
@@ -93,7 +93,7 @@ def principal(rows: PositionRows, count: int) -> tuple[Components, np.ndarray]:
 def left_directions(rows: PositionRows, count: int) -> Float[np.ndarray, "pos component"]:
     """Return the first left singular vectors, directions in position space, ``[pos, component]``.
 
-    The rows are taken as they are, not centred: the author's code does so.
+    The rows are not centred, as in the author's code.
     """
     from scipy.linalg import eigh
 
@@ -119,17 +119,17 @@ def canonical_angles(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def far_out(points: Float[np.ndarray, "pos component"]) -> list[int]:
-    """Return the rows that lie far from all others, as the first positions of a text often do.
+    """Return outlying rows; the first positions of a text often are.
 
-    Far is more than ``FAR_OUT`` times the median distance from the middle, which is the median of
-    each component.
+    A row is far out if its distance from the centre, the componentwise median, is more than
+    ``FAR_OUT`` times the median distance.
     """
     distance = np.linalg.norm(points - np.median(points, axis=0), axis=1)
     return [int(row) for row in np.flatnonzero(distance > FAR_OUT * np.median(distance))]
 
 
 def far_share(rows: PositionRows, far: float) -> float:
-    """Return the share of entries that lie further from 0 than ``far`` times their rms."""
+    """Return the share of entries whose size exceeds ``far`` times their rms."""
     rms = float(np.sqrt(np.square(rows).mean()))
     return float((np.abs(rows) > far * rms).mean())
 

@@ -1,4 +1,4 @@
-"""Curves in three dimensions: their scene, its axes, and the animation from layer to layer."""
+"""Curves in three dimensions: scene, axes, and the animation from layer to layer."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ Positions = Int[np.ndarray, " pos"]
 
 
 def coloured_curve(points: Points, positions: Positions, name: str) -> go.Scatter3d:
-    """A curve coloured by position (tokens), with its colour bar."""
+    """Draw a curve coloured by position (tokens), with its colour bar."""
     ink = {"color": MUTED}
     colours = {"color": positions, "colorscale": _CURVE}
     bar = {
@@ -49,14 +49,14 @@ def coloured_curve(points: Points, positions: Positions, name: str) -> go.Scatte
 def plain_curve(
     points: Points, positions: Positions, name: str, colour: str, *, thin: bool
 ) -> go.Scatter3d:
-    """A curve of one colour; a thin one without markers differs in grey print, too."""
+    """Draw a curve of one colour; a thin one without markers differs in grey print, too."""
     line = {"color": colour, "width": 2.5 if thin else 4}
     curve = _curve(points, positions, name, line, {"color": colour, "size": 3})
     return curve.update(mode="lines" if thin else "lines+markers")
 
 
 def averages(groups: Float[np.ndarray, "group 3"]) -> go.Scatter3d:
-    """A large outlined marker per group of positions."""
+    """Draw a large outlined marker per group of positions."""
     edge = {"color": "white", "width": 1}
     return go.Scatter3d(
         **_xyz(groups),
@@ -117,7 +117,7 @@ def scene(figure: go.Figure, titles: list[str], shown: Float[np.ndarray, "point 
 
 
 def morph(points: Float[np.ndarray, "layer pos 3"], titles: list[list[str]]) -> list[go.Frame]:
-    """A frame per layer, named by its number, and `BETWEEN` of them between two layers."""
+    """Return a frame per layer, named by its number, and `BETWEEN` of them between two layers."""
     frames = []
     for layer, here in enumerate(points):
         if layer:
@@ -129,7 +129,7 @@ def morph(points: Float[np.ndarray, "layer pos 3"], titles: list[list[str]]) -> 
 
 
 def add_player(figure: go.Figure, layers: int) -> go.Figure:
-    """A play and a pause button, and a slider over the layers, in place."""
+    """Draw a play and a pause button, and a slider over the layers, in place."""
     still = {"mode": "immediate", "frame": {"duration": 0, "redraw": True}, "transition": _NONE}
     moving = {"fromcurrent": True, "frame": {"duration": 220, "redraw": True}, "transition": _NONE}
     buttons = [
@@ -215,7 +215,7 @@ def _curve(
 
 
 def _xyz(points: Points) -> dict[str, list[float]]:
-    """The coordinates to five digits, as lists: a frame's binary arrays may stay packed."""
+    """Return the coordinates to five digits, as lists: a frame's binary arrays may stay packed."""
     return {
         letter: [float(f"{value:.5g}") for value in points[:, axis]]
         for axis, letter in enumerate("xyz")

@@ -44,16 +44,16 @@ class Helix(Analysis[HelixParams]):
     $x^l$ the stream before layer $l$; canonical angles are $\arccos$ of the singular values of
     $U^\top V$.
 
-    Choices: 100 repeated tokens, without a start token. Taken over the windows of a corpus instead
-    (``prompts``), it is the mean stream that heads meet in real text, at layer 0 the mean token
-    embeddings included; the start token's position is left out. The post's prose compares
+    Choices: 100 repeated tokens, without a start token. Over the windows of a corpus instead
+    (``prompts``), it is the mean stream that heads read in real text, including the mean token
+    embeddings at layer 0; the start token's position is left out. The post's prose compares
     subspaces of the residual stream, its code left singular vectors: both are computed, labelled.
     The post gives no threshold for "far from 0"; the root mean square is ours. Signs of components
     agree with the layer before.
 
-    Limits: rotary models add nothing to the stream, so one repeated token looks alike everywhere;
-    only the version over windows remains. No errors: the mean stream is not kept by groups of
-    texts.
+    Limits: rotary models add no positions to the stream, so a repeated token looks the same
+    everywhere; for them only the version over windows works. No errors: the mean stream is not kept
+    by groups of texts.
 
     Source: "The positional embedding matrix and previous-token heads".
     """
@@ -139,7 +139,7 @@ class Helix(Analysis[HelixParams]):
     ignores = KEPT_QUERIES | OWN_PASS
 
     def default_params(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
-        """Return texts as prompts where positions are no part of the stream."""
+        """Return texts as prompts for models that add no positions to the stream."""
         return {} if geometry.scheme == "learned" else {"prompts": "texts"}
 
     def with_params(self, run: RunSpec, params: HelixParams) -> RunSpec:

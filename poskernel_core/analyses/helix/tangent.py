@@ -1,4 +1,4 @@
-"""How a head reads the helix: along its tangent, or along its radius."""
+"""How a head reads the helix: along its tangent or its radius."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -35,18 +35,18 @@ class TangentParams(formulas.StreamParams):
 
 
 class Tangent(Analysis[TangentParams]):
-    r"""Position-only scores around a query, split along the helix that the layer's stream draws.
+    r"""Position-only scores around a query, split along the helix of the layer's stream.
 
     Formula: with $y_i$ the position's point on the first three components of $X^l$, the head's
     reading direction $u$ is the least-squares solution of $a(n,i) = c + u \cdot y_i$ over all $i$.
     It is split along the radius $y_n / |y_n|$, the tangent $y_{n+1} - y_{n-1}$ made orthogonal to
     it, and the third direction.
 
-    Choices: $X^l$ is the mean stream of the windows, which the heads meet; the post's helix is that
+    Choices: $X^l$ is the mean stream of the windows, which the heads read; the post's helix is that
     of repeated tokens (``prompts``).
 
     Limits: where ``helix_fit`` is low, the head reads more of the positions than three components
-    hold. Errors count texts in mean queries, mean keys and scores; the helix is taken as it is.
+    contain. Errors count texts in mean queries, mean keys and scores; the helix is taken as exact.
 
     Source: the tangent picture of "The positional embedding matrix and previous-token heads".
     """
@@ -97,14 +97,14 @@ class Tangent(Analysis[TangentParams]):
     )
     figure = "tangent_reading_figure"
     precomputed = "always"
-    ignores = KEPT_QUERIES  # mean queries are there at every position
+    ignores = KEPT_QUERIES  # mean queries exist at every position
 
     def default_query(self, context: int) -> int:
         """Return the usual position, or the last that has a neighbour on both sides."""
         return min(super().default_query(context), context - 2)
 
     def needs(self, run: RunSpec, params: TangentParams) -> Mapping[str, RunSpec]:
-        """Return the run, and where it is asked for the pass over repeated tokens."""
+        """Return the run, and, if chosen, the pass over repeated tokens."""
         first = formulas.first_position(run.context, run.start_token, params.leave_out)
         if not first < params.query < run.context - 1:
             raise BadRequest(
@@ -121,7 +121,7 @@ class Tangent(Analysis[TangentParams]):
         params: TangentParams,
         progress: Progress,
     ) -> Result:
-        """Find the helix once: mean residuals are the same without any group of texts."""
+        """Compute the helix once: mean residuals are not kept by groups of texts."""
         found = {**statistics, "helix": _helix(statistics, params, progress)}
         return super().answer(found, params, progress)
 

@@ -1,4 +1,4 @@
-"""How many texts are enough -> figures."""
+"""Figures of how many texts are enough."""
 
 import numpy as np
 import plotly.graph_objects as go
@@ -12,14 +12,14 @@ from poskernel_core.plotting.palette import CATEGORICAL
 
 
 def texts_figure(found: Result) -> go.Figure:
-    """One head's error against windows, or how many windows are enough for each head."""
+    """Draw one head's error against windows, or the number of windows that each head needs."""
     if found.axes["enough"] == ():
         return error_curve(found)
     return enough_map(found)
 
 
 def error_curve(found: Result) -> go.Figure:
-    """The error of one head's number against the windows it was made of, with the fitted law."""
+    """Draw the error of one head's number against the number of windows, with the fitted law."""
     windows = found.coordinates["subset"].astype(float)
     law, wanted = float(found.values["law"]), float(found.values["wanted"])
     enough = float(found.values["enough"])
@@ -64,7 +64,7 @@ def error_curve(found: Result) -> go.Figure:
 
 
 def enough_map(found: Result) -> go.Figure:
-    """How many windows have the wanted error, for every head ``[layer, head]``, on a log scale."""
+    """Draw the windows needed for the wanted error, per head ``[layer, head]``, on a log scale."""
     enough = found.values["enough"]
     ticks = log_ticks(1.0, max(10.0, float(np.nanmax(enough, initial=10.0))))
     texts = np.vectorize(_windows, otypes=[object])(enough)

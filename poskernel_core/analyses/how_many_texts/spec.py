@@ -1,4 +1,4 @@
-"""How many texts are enough: a measure's error against windows, and how many a wanted one takes."""
+"""How many texts are enough: a measure's error against windows, and the number needed."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -22,7 +22,7 @@ from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
 from poskernel_core.common.views import Some
 
 OF_VALUE, OF_SHARE = 0.05, 0.02
-"""The wanted error where none is asked for: of a number on a log scale, and of any other."""
+"""Default wanted errors: relative, for measures on a log scale, and absolute, for others."""
 
 
 class HowManyTextsParams(SkipParams):
@@ -44,14 +44,14 @@ class HowManyTexts(Analysis[HowManyTextsParams]):
     $c^2 = \sum_m \nu_m s_m^2 N_m / \sum_m \nu_m$ over the errors $s_m$ of $m$ groups of texts alone
     ($\nu_m$ degrees of freedom); enough are $N = (c / \text{wanted})^2$.
 
-    Choices: errors are those of two, of half and of all of the groups that the run was dealt to;
-    several sets of groups that share none are averaged (root of mean squares). Where no error is
-    wanted, it is a twentieth of a number on a log scale, 0.02 of any other.
+    Choices: errors are computed from two, half and all of the run's groups; disjoint sets of
+    groups are averaged (root mean square). The default wanted error is a twentieth of the value
+    for measures on a log scale, 0.02 for others.
 
-    Limits: the law holds where errors are small; with a few windows ETC and distances are also
-    biased, which more texts mend faster than the error. A number beyond ten times the windows read
-    is a guess, and each of them is itself uncertain by a third. Measures for which the model runs
-    again have errors of their own, and are left out.
+    Limits: the law holds where errors are small; with few windows ETC and distances are also
+    biased, and the bias shrinks faster than the error with more texts. A number beyond ten times
+    the windows read is a guess, and each number is itself uncertain by a third. Measures for which
+    the model runs again have other errors, and are left out.
 
     Source: ours; the jackknife as in "The jackknife: a review" (Miller, 1974).
     """
@@ -78,16 +78,16 @@ class HowManyTexts(Analysis[HowManyTextsParams]):
     figure = "texts_figure"
 
     def needs(self, run: RunSpec, params: HowManyTextsParams) -> Mapping[str, RunSpec]:
-        """Return what the question needs that declares the measure.
+        """Return the passes that the measure's question needs.
 
         Raises:
-            BadRequest: no such measure, or one without an error that counts texts.
+            BadRequest: there is no such measure, or it has no error over texts.
         """
         question, _, asked = self._asked(params)
         return question.needs(question.canonical(run, asked), asked)
 
     def _asked(self, params: HowManyTextsParams) -> tuple[Analysis[Any], HeadMeasure, Params]:
-        """Return the question that declares the measure, and what it is asked with."""
+        """Return the question that declares the measure, the measure, and the parameters."""
         counting = [one for one in self.questions.values() if isinstance(one, Analysis)]
         question, declared = measure_called(params.measure, counting)
         assert isinstance(question, Analysis)
@@ -102,7 +102,7 @@ class HowManyTexts(Analysis[HowManyTextsParams]):
     def compute(
         self, statistics: Statistics, params: HowManyTextsParams, progress: Progress
     ) -> Result:
-        """Ask the question of sets of groups, and of each set without each of its groups.
+        """Compute the measure for sets of groups, and for each set without each of its groups.
 
         Raises:
             BadRequest: fewer than four groups of texts, or a position that is not recorded.

@@ -19,7 +19,7 @@ from poskernel_core.plotting.palette import SCALE
 from poskernel_core.plotting.parts import Index, part, title_of
 
 CANDIDATE_ROLES = ROLES[ROLES.index("[B]") :]
-FEW = 32  # up to this many keys, the cells of a map stand apart, and candidates have their letter
+FEW = 32  # up to this many keys, cells have gaps and candidates are labelled
 
 
 def probability_figure(recency: Result) -> go.Figure:
@@ -31,7 +31,7 @@ def probability_figure(recency: Result) -> go.Figure:
 
 
 def candidate_figure(recency: Result, layer: Index, head: Index) -> go.Figure:
-    """One head's attention from the last [A] to each candidate."""
+    """Draw one head's attention from the last [A] to each candidate."""
     values = part(recency, "candidate_attention", layer=layer, head=head)
     title = title_of(layer, head, "attention to candidates")
     return _by_candidate(recency, values, {}, title, "share of attention ± 1 s.e.")
@@ -44,7 +44,7 @@ def _by_candidate(
     title: str,
     y_title: str,
 ) -> go.Figure:
-    """A curve per candidate over the position of the last pair's [A]; `others` grey and dotted."""
+    """Draw a curve per candidate over the position of the last [A]; `others` grey and dotted."""
     seconds, count = recency.coordinates["second"], values[0].shape[1]
     means, errors = values
     rows = {name: (means[:, at], errors[:, at]) for at, name in enumerate(CANDIDATE_ROLES[:count])}
@@ -63,7 +63,7 @@ def _by_candidate(
 
 
 def last_rows_figure(recency: Result, layer: Index, head: Index) -> go.Figure:
-    """One head's attention from the last [A] to every key, a row for each second position.
+    """Draw one head's attention from the last [A] to every key, a row for each second position.
 
     Candidates are marked with their letter.
     """
@@ -99,7 +99,7 @@ def last_rows_figure(recency: Result, layer: Index, head: Index) -> go.Figure:
 
 
 def induction_figure(scores: Result) -> go.Figure:
-    """The induction score of every head [layer, head]."""
+    """Draw the induction score of every head [layer, head]."""
     score, error = part(scores, "induction")
     others = [part(scores, name)[0] for name in ("duplicate", "previous_mass")]
     hover = (
@@ -127,7 +127,7 @@ def cause_figure(cause: Result) -> go.Figure:
 
 
 def head_scores_figure(scores: Result) -> go.Figure:
-    """One head's attention to the induction target, the duplicate and the previous token."""
+    """Draw one head's attention to the induction target, the duplicate and the previous token."""
     names = {
         "induction": "the token after the duplicate",
         "duplicate": "the earlier duplicate",
@@ -142,21 +142,21 @@ def head_scores_figure(scores: Result) -> go.Figure:
 
 
 def induction_scores_figure(result: Result) -> go.Figure:
-    """The induction score of all heads, or what one head does."""
+    """Draw the induction score of all heads, or the scores of one head."""
     if result.axes["induction"]:
         return induction_figure(result)
     return head_scores_figure(result)
 
 
 def recency_figure(result: Result) -> go.Figure:
-    """What is predicted, or what one head attends to."""
+    """Draw the predicted probabilities, or one head's attention to the candidates."""
     if "head" in result.axes["candidate_attention"]:
         return probability_figure(result)
     return candidate_figure(result, None, None)
 
 
 def patterns_figure(result: Result) -> go.Figure:
-    """The layer of the head that attends most to each of the candidates, or one head."""
+    """Draw the layer of the head that attends most to each of the candidates, or one head."""
     if result.axes["pattern"] == ("layer", "head", "query", "key"):
         at = [role in CANDIDATE_ROLES for role in result.text_of("role")]
         found = result.values["pattern"][:, :, -1, at].min(axis=-1).max(axis=1)
@@ -167,7 +167,7 @@ def patterns_figure(result: Result) -> go.Figure:
 
 
 def norm_cause_figure(result: Result) -> go.Figure:
-    """What equalised norms change in one head's attention, or in the preference of all heads."""
+    """Draw the effect of equalised norms on one head's attention, or on all heads' preference."""
     if result.axes["attention_change"] == ():
         return cause_figure(result)
     return by_axes(result.only("attention_advantage_change"))

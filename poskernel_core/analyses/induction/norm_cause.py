@@ -1,4 +1,4 @@
-"""Whether the falling norms of layer 0 cause the recency of induction: with and without them."""
+"""Test whether the falling norms of layer 0 cause the recency of induction."""
 
 from pydantic import Field
 
@@ -26,16 +26,16 @@ class NormCause(Sampled[NormCauseParams]):
     Formula: the output $z_n$ of each head of layer 0 becomes $z_n\, \bar r / r_n$ with
     $r_n = \sqrt{\mathbb{E}\|z_n\|^2}$ over random sequences and $\bar r$ its mean over positions.
 
-    Choices: those of the recency of induction and of attention to random tokens. Rows are averaged
-    with equal weight. Errors are over sequences; that of a change is the error of the mean
-    difference between the two runs of each sequence.
+    Choices: those of the recency of induction and of attention to random tokens. Rows have equal
+    weight. Errors are over sequences; that of a change is the error of the mean difference between
+    the two runs of each sequence.
 
-    Limits: the scaling does more than equalise norms. It also magnifies at late positions what all
-    sequences have in common, it rescales the query's own position, and it touches layer 0 alone,
-    while deeper induction heads read later layers too. A rise that vanishes because induction
-    itself broke says nothing: look at ``attention``.
+    Limits: the scaling does more than equalise norms. At late positions it also magnifies what all
+    sequences have in common, it rescales the query's own position, and it changes layer 0 only,
+    while deeper induction heads read later layers too. If the rise vanishes because induction
+    itself broke, it proves nothing: look at ``attention``.
 
-    Source: the test that "Recency bias in an induction head" leaves open; it is ours.
+    Source: ours; "Recency bias in an induction head" leaves this test open.
     """
 
     name = "equalised-norms"

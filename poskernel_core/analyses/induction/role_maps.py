@@ -1,6 +1,6 @@
 """Patterns of sequences with candidates: one large map, or a small one for every head.
 
-A position's role says what stands there: "start", "R" (a random token), "[A]", "[B]", "[C]", ...
+The role of a position is "start", "R" (a random token), "[A]", "[B]", "[C]", ...
 """
 
 import math
@@ -20,14 +20,14 @@ from poskernel_core.plotting.parts import Index, part, title_of
 
 NAMED = 32  # up to this many positions are all named at the axes of a large map
 PANEL = 32  # cells along a side of a small map; longer sequences are pooled
-_ABREAST = 56  # positions side by side that have room for a letter each, in half a page
+_ABREAST = 56  # most positions with a letter each, side by side in half a page
 _ABOVE = 9  # the same for positions of a panel, one above the other
 Pattern = Float[np.ndarray, "query key"]
 Corners = Int[np.ndarray, "head 2"]
 
 
 def row_pattern_figure(patterns: Result, layer: Index, head: Index) -> go.Figure:
-    """The mean pattern of one head, query (y) by key (x), with the roles at both axes."""
+    """Draw the mean pattern of one head, query (y) by key (x), with the roles at both axes."""
     pattern, error = part(patterns, "pattern", layer=layer, head=head)
     roles, z = patterns.text_of("role"), only_visible(pattern)
     size = len(roles)
@@ -45,9 +45,9 @@ def row_pattern_figure(patterns: Result, layer: Index, head: Index) -> go.Figure
 
 
 def row_patterns_figure(patterns: Result, layer: int, columns: int | None = None) -> go.Figure:
-    """The mean patterns of all heads of a layer as small maps, in one trace on one scale.
+    """Draw the mean patterns of a layer's heads as small maps, in one trace on one scale.
 
-    Letters name the positions. Sequences of more than 32 tokens are pooled: a cell is the largest
+    Letters name the positions. Sequences of more than 32 tokens are pooled: a cell is the maximum
     of its block.
     """
     values, errors = part(patterns, "pattern", layer=layer)
@@ -87,18 +87,18 @@ def _cells(z: Pattern, *, hovertemplate: str, **told: Any) -> go.Figure:
 
 
 def letter(role: str) -> str:
-    """The letter of a named position, nothing for the start token and random ones."""
+    """Return the letter of a named position; empty for the start token and random tokens."""
     return role[1:-1] if role.startswith("[") else ""
 
 
 def _columns(heads: int) -> int:
-    """Maps in a row: up to 4, or 8 of more than 16 heads; fewer where rows are then all full."""
+    """Return maps per row: up to 4, or 8 for more than 16 heads; fewer if that fills all rows."""
     most = 4 if heads <= 16 else 8
     return next((n for n in range(most, most // 2, -1) if heads % n == 0), min(heads, most))
 
 
 def _pooled(pattern: Pattern, step: int) -> Float[np.ndarray, "query_block key_block"]:
-    """The largest of every block of `step` by `step` cells."""
+    """Return the maximum of every block of `step` by `step` cells."""
     pad = -len(pattern) % step
     padded = np.pad(pattern, (0, pad), constant_values=np.nan)
     blocks = padded.reshape(len(padded) // step, step, -1, step)
@@ -108,7 +108,7 @@ def _pooled(pattern: Pattern, step: int) -> Float[np.ndarray, "query_block key_b
 def _hover(
     cells: Pattern, error: Pattern | None, roles: list[str], head: str = "", step: int = 1
 ) -> np.ndarray:
-    """What each cell says: its head, query and key with their roles, value and error."""
+    """Return each cell's hover text: head, query and key with their roles, value and error."""
     text = np.full(cells.shape, "", dtype=object)
     names = [
         f"{place * step}" + (f" {role}" if step == 1 else f"–{place * step + step - 1}")
@@ -121,7 +121,7 @@ def _hover(
 
 
 def _runs(roles: list[str], apart: bool) -> list[tuple[int, int]]:
-    """First and last position of each run of named ones; each one a run of its own if `apart`."""
+    """Return first and last position of each run of named positions; single ones if `apart`."""
     runs: list[tuple[int, int]] = []
     for place, role in enumerate(roles):
         if not letter(role):
@@ -134,7 +134,7 @@ def _runs(roles: list[str], apart: bool) -> list[tuple[int, int]]:
 
 
 def _ticks(roles: list[str]) -> dict[str, Any]:
-    """Ticks of a large map: each position with its role, or the named ones of a long sequence."""
+    """Return the ticks of a large map: all positions with roles, or only named ones if long."""
     if len(roles) <= NAMED:
         names = [f"{place} {role}" for place, role in enumerate(roles)]
         return {"tickvals": list(range(len(roles))), "ticktext": names}
@@ -171,7 +171,7 @@ def _grid_axes(figure: go.Figure, corners: Corners, side: int, height: int) -> N
 def _grid_ticks(
     figure: go.Figure, corners: Corners, roles: list[str], step: int, columns: int
 ) -> None:
-    """Letters under every column of panels and next to every row; if dense, runs are joined."""
+    """Put letters under every column of panels and next to every row; if dense, join runs."""
     side = -(-len(roles) // step)
     for axis, start, apart in (
         ("xaxis", 1, side * columns <= _ABREAST),

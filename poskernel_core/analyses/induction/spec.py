@@ -33,12 +33,13 @@ class InductionScores(Sampled[InductionScoresParams]):
     Formula: with $T$ random tokens twice, from position $s$ on (1 after a start token, else 0),
     $\text{induction} = \mathbb{E}\, A(s+T+j,\; s+j+1)$ over $0 \le j < T$.
 
-    Choices: tokens of one sequence all differ, so that each has one earlier duplicate.
+    Choices: the tokens of a sequence all differ, so that each has one earlier duplicate.
 
-    Limits: random tokens show the circuit, not how much text uses it. Errors are over sequences.
+    Limits: random tokens show the circuit, not how much it is used in text. Errors are over
+    sequences.
 
-    Source: "Recency bias in an induction head", which takes L1H6 of attn-only-2l from its pattern;
-    the score is that of Olsson et al., "In-context learning and induction heads".
+    Source: "Recency bias in an induction head", which identifies L1H6 of attn-only-2l by its
+    pattern; the score is that of Olsson et al., "In-context learning and induction heads".
     """
 
     name = "induction-scores"
@@ -123,12 +124,12 @@ class InductionRecency(Sampled[RecencyParams]):
     Formula: $P(t) = \mathbb{E}\,\mathrm{softmax}(\text{logits of the last position})_t$ over random
     sequences.
 
-    Choices: tokens of one sequence all differ; special tokens are never drawn. Rows have sequences
-    of their own, so that their errors are independent. One row has no rise (NaN), one candidate no
+    Choices: the tokens of a sequence all differ; special tokens are never drawn. Each row has
+    separate sequences, so errors are independent. One row has no rise (NaN), one candidate no
     advantage (0). Equalising norms multiplies the output $z_n$ of each head of layer 0 by $\bar r /
     r_n$ with $r_n = \sqrt{\mathbb{E}\|z_n\|^2}$ measured on 500 random sequences of the same length
-    under the same other ablations, and $\bar r$ the mean of $r_n$; a start token's own output is
-    left as it is. The error of the measured norms is not in ours.
+    with the same other ablations, and $\bar r$ the mean of $r_n$; the start token's output is
+    unchanged. Our errors leave out that of the measured norms.
 
     Limits: induction on random tokens is weaker than on text, so probabilities are small.
 
@@ -248,7 +249,7 @@ class RecencyPatterns(Sampled[RecencyPatternsParams]):
 
     Choices: those of the recency of induction; the sequences are the same as there.
 
-    Limits: a mean over sequences hides whether a head attends so in each of them.
+    Limits: a mean over sequences does not show how much single sequences differ.
 
     Source: "Recency bias in an induction head", figure 2.
     """

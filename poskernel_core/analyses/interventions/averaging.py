@@ -24,13 +24,13 @@ class Averaging(Experiment[AveragingParams]):
     Formula: $\text{loss} = \mathbb{E}\,[-\log p(t_n \mid t_{<n})]$ over the windows' tokens.
 
     Choices: positions are averaged in ``W_pos``, or in the stream before a layer; the first
-    ``keep`` positions can be spared.
+    ``keep`` positions can be exempt.
 
     Limits: in the stream, $X^l$ is measured on prompts of one repeated token without a start
-    token. Errors are over groups of windows, those of changes paired.
+    token. Errors are over groups of windows; errors of changes are paired.
 
-    Source: "The positional embedding matrix and previous-token heads", which averages in groups of
-    5, 10 and 20, finds the output nearly unchanged, and worse at 50 and 100.
+    Source: "The positional embedding matrix and previous-token heads": with groups of 5, 10 and 20
+    the output is nearly unchanged, at 50 and 100 it is worse.
     """
 
     name = "averaging"

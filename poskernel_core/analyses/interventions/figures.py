@@ -1,4 +1,4 @@
-"""What a change does to predictions, losses and attention, as figures."""
+"""Figures of an intervention's effect on predictions, losses and attention."""
 
 import numpy as np
 import plotly.graph_objects as go
@@ -12,12 +12,12 @@ from poskernel_core.plotting.palette import BLUE, DIVERGING, VERMILLION
 from poskernel_core.plotting.patterns import stage_map
 
 FEW = 13
-"""Positions up to which each has a tick."""
+"""Most positions with a tick each."""
 PATTERNS = ("clean", "changed", "difference")
 
 
 def pattern_figure(found: Result, name: str, zoom: tuple[int, int] | None) -> go.Figure:
-    """The observed head's attention in an intervention: clean, changed or their difference."""
+    """Draw the observed head's attention in an intervention: clean, changed or their difference."""
     values = found.values[name].astype(np.float64)
     first, stop = zoom or (0, len(values))
     values = only_visible(values[first:stop, first:stop])
@@ -82,20 +82,20 @@ def bars_figure(found: Result) -> go.Figure:
 
 
 def percent(probability: float) -> str:
-    """A probability as a short percentage: 99.1 %, 0.042 %, < 0.01 %."""
+    """Return a probability as a short percentage: 99.1 %, 0.042 %, < 0.01 %."""
     share = 100 * probability
     return "< 0.01 %" if 0 < share < 0.01 else f"{share:.3g} %" if share >= 1 else f"{share:.2g} %"
 
 
 def losses_figure(found: Result) -> go.Figure:
-    """The loss of every token of the prompt, before and after."""
+    """Draw the loss of every token of the prompt, before and after."""
     rows = {name: (found.values[f"{name}_loss"], None) for name in ("clean", "changed")}
     looks = (Look(BLUE), Look(VERMILLION, "dot", "square"))
     return _along(rows, looks, "loss (nats per token)", "Loss of each token")
 
 
 def kl_figure(found: Result) -> go.Figure:
-    """How far the prediction moved at every position."""
+    """Draw the KL divergence of the predictions at every position."""
     rows, unit = {"KL divergence": (found.values["kl"], None)}, "KL(clean ‖ changed) (nats)"
     return _along(rows, (Look(VERMILLION),), unit, "KL(clean ‖ changed)")
 
@@ -103,7 +103,7 @@ def kl_figure(found: Result) -> go.Figure:
 def _along(
     rows: dict[str, tuple[np.ndarray, None]], looks: tuple[Look, ...], unit: str, title: str
 ) -> go.Figure:
-    """Curves along the prompt from 0 on; whole positions alone have a tick."""
+    """Draw curves along the prompt, from 0 on, with ticks at integer positions."""
     positions = np.arange(len(next(iter(rows.values()))[0]))
     figure = curves(
         positions,
@@ -118,7 +118,7 @@ def _along(
 
 
 def averaging_figure(found: Result) -> go.Figure:
-    """The loss against the size of the groups; errors are those of the paired difference.
+    """Draw the loss against the group size; errors are those of the paired difference.
 
     A group of 1 is the clean run.
     """
@@ -161,7 +161,7 @@ def averaging_figure(found: Result) -> go.Figure:
 
 
 def mass_figure(masses: Result) -> go.Figure:
-    """The change of every head's attention to the previous token [layer, head]."""
+    """Draw the change of every head's attention to the previous token [layer, head]."""
     change = masses.values["previous_mass_change"]
     reach = max(0.01, float(np.abs(np.nan_to_num(change)).max()))
     return head_map(

@@ -1,4 +1,4 @@
-"""Interventions worth trying first: those of the post, and similar ones for the demo models."""
+"""Preset interventions: those of the post, and similar ones for the demo models."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,9 +22,9 @@ _LIST = (
 )
 _TOY_LIST = "day house king land people man; day house"
 _ROTARY_LIST = "data line table name man code; data line table name man code; data line"
-"""Words that are tokens of its small vocabulary."""
+"""Each word is one token of the small vocabulary."""
 SHORT = 512
-"""Contexts of fewer tokens may not hold the post's prompt, of about 320."""
+"""Shorter contexts may not hold the post's prompt of about 320 tokens."""
 
 _ABOUT = {
     "average": "Neighbouring positions share one embedding: the previous-token head, which goes by "
@@ -40,11 +40,11 @@ class Preset:
     """One intervention, ready to run.
 
     Attributes:
-        name: what it shows, in a few words.
+        name: a short title.
         about: what to expect, in one or two sentences.
         prompt: the text.
         cell: the head to look at.
-        params: parameters of the intervention that differ from the defaults.
+        params: the intervention's parameters that differ from the defaults.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Preset:
 
 
 def _repeat_after_me(last: str, begun: str) -> str:
-    """Return the post's prompt: strings to be repeated, and a last one of which some is given."""
+    """Return the post's prompt: repeated strings, and a last one whose reply has only begun."""
     asked = "Please repeat the following string exactly: "
     shown = [f'Request: {asked}"{text}"\nReply: "{text}"' for text in _STRINGS]
     return "\n".join([*shown, f'Request: {asked}"{last}"\nReply: "{begun}'])
@@ -112,9 +112,9 @@ _GPT2 = (
 def _demo(
     prompt: str, cell: str, layers: str, moves: str, about: dict[str, str], *, learned: bool = True
 ) -> tuple[Preset, ...]:
-    """Return the presets of a demo model around its previous-token head.
+    """Return the presets of a demo model for its previous-token head.
 
-    Positional embeddings are changed where they are ``learned``.
+    Those that change positional embeddings are included where these are ``learned``.
     """
     changes: dict[str, dict[str, Any]] = {
         "The previous-token head's attention moved": {
@@ -141,9 +141,9 @@ def _demo(
 
 
 def _any_model(prompt: str, scheme: str = "learned") -> tuple[Preset, ...]:
-    """Return presets that name no head: the selected one is looked at.
+    """Return presets that name no head: they show the selected one.
 
-    Without its token embeddings a model keeps something only where positions are added to them.
+    Token embeddings are removed only where learned positions remain in the stream without them.
     """
     blind = Preset(
         "Every fifth position blind to its predecessor",
@@ -211,9 +211,10 @@ _BY_MODEL = {
 
 
 def presets_for(model: str, scheme: str = "learned", context: int = SHORT) -> tuple[Preset, ...]:
-    """Return the presets of a model; for one that has none of its own, those that fit any.
+    """Return the presets of a model, or generic ones.
 
-    ``scheme`` is its position scheme; their prompt is short where ``context`` is, in tokens.
+    ``scheme`` is the model's position scheme. A ``context`` (tokens) below ``SHORT`` gets a short
+    prompt.
     """
     prompt = _repeat_after_me(" apple orange", "") if context >= SHORT else _LIST
     return _BY_MODEL.get(model) or _any_model(prompt, scheme)

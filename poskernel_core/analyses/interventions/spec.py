@@ -1,4 +1,4 @@
-"""Interventions: the same prompt, clean and with one change, and what the change does."""
+"""Interventions: one prompt, run clean and with one change."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -27,7 +27,7 @@ class AveragingPlace(Params):
 
 
 class InterventionParams(TextParams, AveragingPlace):
-    """Parameters of an intervention; those of other changes than the chosen one do nothing."""
+    """Parameters of an intervention; those of changes not chosen are ignored."""
 
     head: str = Field("L0H0", description="the head whose pattern is shown, such as L0H3")
     change: Change = Field(
@@ -89,8 +89,8 @@ class Intervention(Experiment[InterventionParams]):
     both are offered. An ablated head's output is zero. Removed embeddings are zeros;
     rotary models are rotated as at position 0.
 
-    Limits: one prompt. The error of ``loss_change`` takes positions as independent; KL and masses
-    have none.
+    Limits: one prompt. The error of ``loss_change`` assumes independent positions; KL and masses
+    have no errors.
 
     Source: "The positional embedding matrix and previous-token heads"; removing embeddings follows
     "The previous token head and the look-back-two head".

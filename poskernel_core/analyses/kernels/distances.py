@@ -28,12 +28,12 @@ class KernelDistances(Analysis[KernelDistancesParams]):
     Formula: $\mathrm{TV}(K,K') = \tfrac12 \sum_i |K_i - K'_i|$, from 0 (equal) to 1 (no key in
     common).
 
-    Choices: groups by complete linkage, so that all pairs of a group are within ``alike`` (0.1); a
-    pair is ruled out from a distance of ``apart`` (0.5). Kernels are means over sampled queries at
+    Choices: groups by complete linkage: all pairs of a group are within ``alike`` (0.1); a
+    distance of ``apart`` (0.5) or more rules a pair out. Kernels are means over sampled queries at
     one position.
 
-    Limits: a feature that is spread over several heads needs equal kernels, but equal kernels do
-    not prove one.
+    Limits: heads that share a feature need equal kernels, but equal kernels do not prove that they
+    share one.
 
     Source: "Positional kernels of attention heads" (attention superposition).
     """
@@ -83,7 +83,7 @@ class KernelDistances(Analysis[KernelDistancesParams]):
         params: KernelDistancesParams,
         progress: Progress,
     ) -> Result:
-        """Compare every head with every other of its layer."""
+        """Compare all pairs of heads of each layer."""
         layers = range(statistics["main"].header.n_layers)
         found = []
         for layer in layers:

@@ -35,12 +35,12 @@ class EtcHeatMap(Analysis[EtcParams]):
     Choices: the first ``skip`` keys are left out, because heads park attention there. ``local`` if
     at least half of the mass lies in the last 10 tokens; else ``uniform`` if ETC is at least half
     of the visible keys; else ``slow decay``. The mean key is taken per head and after rotation, so
-    that one definition serves learned and rotary positions; the first version of the post speaks
-    of the mean stream through the key matrix, which is the same for learned positions.
+    that one definition serves learned and rotary positions; the first version of the post takes
+    the mean stream through the key matrix, which is the same for learned positions.
 
-    Limits: a kernel says what position does on average; where ``attention_distance`` is large,
+    Limits: a kernel shows the average effect of position; where ``attention_distance`` is large,
     content decides. Noise in the mean keys makes kernels look sharper than they are, so with few
-    texts ETC comes out too small: the bias says by how much.
+    texts ETC is too small: the bias estimates by how much.
 
     Source: "Positional kernels of attention heads"; query variation, equivariance error
     and distance to observed attention are ours.
@@ -221,7 +221,7 @@ def summarise_row(
 ) -> dict[str, np.ndarray]:
     """Summarise the mean kernels ``[head, key]`` of one query position over its visible keys.
 
-    ``observed [head, key]`` is the mean attention to the same keys, or None where there is none.
+    ``observed [head, key]`` is the mean attention to the same keys; None: not recorded.
     """
     row = {
         "etc": formulas.effective_tokens(mean),

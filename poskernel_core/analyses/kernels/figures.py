@@ -30,7 +30,7 @@ from poskernel_core.plotting.parts import part
 
 
 def etc_figure(etc: Result) -> go.Figure:
-    """The log ETC of all heads [layer, head] as a heat map, ticks in tokens."""
+    """Draw the log ETC of all heads [layer, head] as a heat map, ticks in tokens."""
     if etc.axes["log_etc"] != ("layer", "head"):
         return by_axes(etc.only("log_etc"))
     top = float(np.log(max(np.nanmax(etc.values["visible_keys"]), 2.0)))
@@ -50,7 +50,7 @@ def etc_figure(etc: Result) -> go.Figure:
 def head_curve(
     kernel: Result, query: int, *, log_x: bool = False, log_y: bool = False
 ) -> go.Figure:
-    """One head's kernel over the offset, with its spread over queries and the mean attention."""
+    """Draw a head's kernel by offset, with its spread over queries and the mean attention."""
     first = int(kernel.params["skip"])
     names = ("kernel", "kernel_low", "kernel_high", "observed")
     columns = [np.arange(query + 1 - first)]
@@ -81,7 +81,7 @@ def _banded(
     log_x: bool = False,
     log_y: bool = False,
 ) -> go.Figure:
-    """A mean line over its band, from `columns` = offset, mean, low, high, ... (each [k])."""
+    """Draw a mean line over its band, from `columns` = offset, mean, low, high, ... (each [k])."""
     offset, mean, low, high = columns[:4]
     figure, x = go.Figure(), offset + log_x
     edges, named = (_shown(low, log_y), _shown(high, log_y)), {"name": names[1]}
@@ -124,7 +124,7 @@ def _over_offsets(
 
 
 def _log_probability(curves: list[np.ndarray]) -> dict[str, Any]:
-    """A log y-axis over `curves`; where values lie below the floor, its lowest tick says so."""
+    """Return a log y-axis for `curves`; the lowest tick marks values below the floor."""
     low, high = (float(end([end(curve) for curve in curves])) for end in (np.nanmin, np.nanmax))
     axis = log_axis(max(low, FLOOR), max(high, 2 * FLOOR))
     if low < FLOOR:
@@ -133,9 +133,9 @@ def _log_probability(curves: list[np.ndarray]) -> dict[str, Any]:
 
 
 def kernel_figure(kernel: Result) -> go.Figure:
-    """One head's kernel over the offset, or the kernels of many.
+    """Draw one head's kernel by offset, or the kernels of many heads.
 
-    The near offsets of a local head get room: they are spaced by their logarithm.
+    The x-axis of a local head is logarithmic, to give near offsets room.
     """
     if kernel.axes["kernel"] == ("key",):
         values = kernel.values
@@ -145,20 +145,20 @@ def kernel_figure(kernel: Result) -> go.Figure:
 
 
 def kernel_map_figure(found: Result) -> go.Figure:
-    """The kernel of one head from every query position."""
+    """Draw the kernel of one head at every query position."""
     title = f"Kernel of {found.params['head']}"
     return kernel_map(found.values["kernel"], found.coordinates["query"], title=title)
 
 
 def diagonal_figure(profile: Result) -> go.Figure:
-    """One head's mean attention by offset, or that of many."""
+    """Draw one head's mean attention by offset, or that of many heads."""
     if profile.axes["profile"] == ("offset",):
         return profile_figure(profile, most=len(profile.values["profile"]))
     return by_axes(profile.only("profile"))
 
 
 def profile_figure(head: Result, *, most: int) -> go.Figure:
-    """One head's mean attention over the offset, up to `most` tokens back, ± 1 standard error."""
+    """Draw a head's mean attention by offset, up to `most` tokens back, ± 1 standard error."""
     mean, error = (each["profile"][: most + 1] for each in (head.values, head.errors))
     hover = "P %{customdata[1]:.3g}<br>± 1 s.e. %{customdata[2]:.3g} – %{customdata[3]:.3g}"
     columns = [np.arange(len(mean)), mean, mean - error, mean + error]
@@ -168,7 +168,7 @@ def profile_figure(head: Result, *, most: int) -> go.Figure:
 
 
 def kernel_distances_figure(found: Result) -> go.Figure:
-    """The layer whose heads differ most; of one head, its own."""
+    """Draw the layer whose heads differ most, or the layer of the selected head."""
     if "layer" not in found.axes["distance"]:
         return by_axes(found.only("distance"))
     distance = np.nan_to_num(found.values["distance"], nan=-1.0)
@@ -180,7 +180,7 @@ GROUP_LOOKS = (("diamond", PURPLE), ("square", VERMILLION), ("circle", BLUE), ("
 
 
 def distances_figure(distances: Result, layer: int) -> go.Figure:
-    """How far apart a layer's kernels are; groups of heads stand together, outlined."""
+    """Draw the distances of a layer's kernels; groups of heads are adjacent and outlined."""
     distance, error = part(distances, "distance", layer=layer)
     group = part(distances, "group", layer=layer)[0]
     order = np.argsort(group, kind="stable")
@@ -226,7 +226,7 @@ def distances_figure(distances: Result, layer: int) -> go.Figure:
 
 
 def _outline_groups(figure: go.Figure, group: Num[np.ndarray, " head"]) -> None:
-    """A red square with a light edge around every group of two or more heads."""
+    """Outline every group of two or more heads: a red square with a light edge."""
     for one in np.unique(group):
         places = np.flatnonzero(group == one)
         if len(places) < 2:

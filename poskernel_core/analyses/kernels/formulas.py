@@ -18,7 +18,7 @@ from poskernel_core.common.attention import ScoreRule
 KINDS = ("local", "slow decay", "uniform")
 LOCAL_TOKENS = 10
 CELLS = 2**17
-"""Numbers of kernels that are made at a time: a megabyte."""
+"""Kernel entries computed at a time: a megabyte."""
 
 
 def kernel_rows(
@@ -27,11 +27,11 @@ def kernel_rows(
     rule: ScoreRule | float,
     first: int = 0,
 ) -> Float[np.ndarray, "head sample key"]:
-    """Return ``softmax_i a(n,i)`` over the keys given (the visible ones), float64.
+    """Return ``softmax_i a(n,i)`` over the given (visible) keys, float64.
 
     ``a(n,i)`` is the score of the mean key: ``scale * q . m_i``, with the layer's soft cap and
-    slopes where ``rule`` has any. The last key is the query's own position; ``first`` is the
-    first one's. ``head // kv`` query heads share each key head, in order.
+    slopes where ``rule`` has any. The last key is at the query's own position; ``first`` is the
+    position of the first key. ``head // kv`` query heads share each key head, in order.
     """
     weights = _weights(queries, mean_keys, rule, first)
     weights /= weights.sum(axis=-1, keepdims=True)
@@ -44,7 +44,7 @@ def _weights(
     rule: ScoreRule | float,
     first: int,
 ) -> Float[np.ndarray, "head sample key"]:
-    """Return kernels as far as a factor of each row, whose largest number is 1."""
+    """Return unnormalised kernels; the largest number of each row is 1."""
     heads, samples, width = queries.shape
     shared = queries.reshape(mean_keys.shape[0], -1, width).astype(np.float64)
     rule = rule if isinstance(rule, ScoreRule) else ScoreRule(rule)
@@ -67,8 +67,8 @@ def effective_tokens(kernel: Float[np.ndarray, "*batch key"]) -> Float[np.ndarra
 def half_mass_distance(kernel: Float[np.ndarray, "*batch key"]) -> Float[np.ndarray, "*batch"]:
     """Return the offset within which half of the mass lies, in tokens.
 
-    Mass is taken as spread evenly over each token, the token at offset ``k`` from ``k`` to
-    ``k + 1``. The last key must be the query's own position.
+    The mass at offset ``k`` is spread evenly from ``k`` to ``k + 1``. The last key must be at the
+    query's own position.
     """
     turned = kernel[..., ::-1]
     mass = np.cumsum(turned, axis=-1)
@@ -112,8 +112,8 @@ def mean_kernels(
 ) -> tuple[Float[np.ndarray, "head key"], Float[np.ndarray, " head"]]:
     """Return the kernels' means over the queries, and the query variation of each head.
 
-    Arguments as of :func:`kernel_rows` and :func:`query_variation`. Few key heads at a time, so
-    that their kernels stay in the processor's cache.
+    Arguments as for :func:`kernel_rows` and :func:`query_variation`. It works on few key heads at
+    a time, so that their kernels fit into the processor's cache.
     """
     shared = len(queries) // len(mean_keys)
     means = np.empty((len(queries), mean_keys.shape[1]))
@@ -135,8 +135,8 @@ def query_variation(
 ) -> Float[np.ndarray, " head"]:
     """Return the mean TV distance between queries of different groups, in [0, 1].
 
-    Sample ``s`` is of group ``s % groups``. Each query is paired with those of the next two groups,
-    round the circle of groups, that have the same place in theirs. NaN where there is no pair.
+    Sample ``s`` is in group ``s % groups``. Each query is paired with the queries of the same index
+    in the next two groups (cyclically). NaN without pairs.
     """
     heads, count, keys = kernels.shape
     groups = min(groups, count)
@@ -170,8 +170,8 @@ def aligned_distance(
 ) -> Float[np.ndarray, "head query query2"]:
     """Return the TV distance between kernels of different ``n``, aligned by offset.
 
-    Both are renormalised on their common support, the offsets that both positions see. Positions
-    that see no key give NaN.
+    Both are renormalised over the offsets that both positions see. Positions that see no key give
+    NaN.
     """
     heads, count, _ = turned.shape
     distance = np.full((heads, count, count), np.nan)

@@ -41,7 +41,7 @@ class PositionalKernel(Analysis[KernelParams]):
     token at position $n$; the posts take a chapter of the Bible, or " the".
 
     Limits: noise in the mean keys makes kernels look sharper than they are. Queries of one text
-    share its content, and errors then count the texts of the mean keys alone.
+    share its content, and errors then count only the texts of the mean keys.
 
     Source: "Positional kernels of attention heads"; "Contextual attention heads in the first layer
     of GPT-2" draws one row as a square.
@@ -134,7 +134,7 @@ class PositionalKernel(Analysis[KernelParams]):
     def replicate(
         self, statistics: Mapping[str, StatisticsView], params: KernelParams, progress: Progress
     ) -> Result:
-        """Compute all but the percentiles."""
+        """Compute everything except the percentiles."""
         return self._all(statistics, params, progress, spread=False)
 
     def _all(

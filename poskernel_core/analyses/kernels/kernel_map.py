@@ -33,9 +33,9 @@ class KernelMap(Analysis[KernelMapParams]):
     Formula: that of the positional kernel, at every recorded $n$.
 
     Choices: the queries are those of the recorded positions (mean over sampled windows), or, for
-    one text, of every position of the text. What is not visible holds NaN.
+    one text, of every position of the text. Invisible keys are NaN.
 
-    Limits: between recorded positions nothing is interpolated; rows are drawn equally high.
+    Limits: nothing is interpolated between recorded positions; rows are drawn equally high.
 
     Source: "Positional kernels of attention heads".
     """

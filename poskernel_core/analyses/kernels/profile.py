@@ -15,7 +15,7 @@ class DiagonalProfile(Analysis[Params]):
 
     Choices: the start token's row and column are left out, as in the author's code.
 
-    Limits: large offsets are means over few pairs, most of them with the first keys.
+    Limits: at large offsets, means are over few pairs, most of them with the first keys.
 
     Source: "The positional embedding matrix and previous-token heads".
     """

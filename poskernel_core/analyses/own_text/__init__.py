@@ -1,1 +1,1 @@
-"""One text of the reader's: every head's attention on it, and its scores split in two."""
+"""One text: every head's attention, and scores split into position and content."""

@@ -1,4 +1,4 @@
-"""One text under the model: patterns of all heads, and scores split by the mean keys of a run."""
+"""Run one text: patterns of all heads, and scores split by the mean keys of a run."""
 
 import math
 
@@ -74,7 +74,7 @@ def one_head(
 def row_shares(position: Tensor, content: Tensor, both: Tensor) -> tuple[np.ndarray, ...]:
     """Return variances of position and content, and twice their covariance, as shares of all.
 
-    NaN where the scores do not differ.
+    NaN where all scores are equal.
     """
     total = position + content + both
     flat = total <= 0
@@ -88,7 +88,7 @@ def _named(shares: tuple[np.ndarray, ...]) -> dict[str, np.ndarray]:
 
 
 def _mean_keys_of(main: StatisticsView, length: int) -> dict[str, int]:
-    """Return what the provenance says of the mean keys' windows, and of the text."""
+    """Return the provenance: windows of the mean keys, and length of the text."""
     header = main.header
     return {"windows": header.windows, "context": header.context, "text_tokens": length}
 
@@ -103,7 +103,7 @@ def _split(
 ) -> tuple[Tensor, Tensor]:
     """Return the scores of some rows and their part by position, ``[head, row, key]``, float64.
 
-    Keys are those up to the last of the rows; nothing is hidden.
+    Keys up to the last row are included; nothing is masked.
     """
     count, width = call.q.shape[1], call.q.shape[-1]
     mean = torch.from_numpy(main.layer(call.layer)["mean_keys"][:, : rows.stop, :width].copy())
@@ -121,7 +121,7 @@ def _split(
 
 
 def _hidden(call: AttentionCall, rows: range, skip: int) -> Tensor:
-    """Return which keys do not count in each row, ``[row, key]``."""
+    """Return which keys are left out of each row, ``[row, key]``."""
     queries, keys = (
         torch.arange(rows.start, rows.stop, device="cpu")[:, None],
         torch.arange(rows.stop, device="cpu"),
@@ -131,7 +131,7 @@ def _hidden(call: AttentionCall, rows: range, skip: int) -> Tensor:
 
 
 def _variances(score: Tensor, position: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return of each row the variances of position and content, and twice their covariance."""
+    """Return each row's variances of position and content, and twice their covariance."""
     count = (~hidden).sum(dim=-1).clamp(min=1)
 
     def mean(x: Tensor) -> Tensor:

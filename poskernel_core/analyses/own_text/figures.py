@@ -1,4 +1,4 @@
-"""One text of the reader's: patterns of all heads, one head's pattern, one row split in two."""
+"""Figures of one text: all heads' patterns, one head's pattern, one row split in two."""
 
 import base64
 import math
@@ -19,7 +19,7 @@ from poskernel_core.plotting.patterns import stage_map
 
 BYTE, WORD = 255, 65535
 GAP = 2  # cells between the patterns of two heads
-BARS = 128  # more keys than these have lines: bars would be finer than pixels
+BARS = 128  # with more keys, lines: bars would be finer than pixels
 TICKS = 30
 PARTS = {"position": ("position a", BLUE), "content": ("content c", VERMILLION)}
 ROW_HEIGHT = 600
@@ -27,9 +27,9 @@ PERCENTILE, MIN_TOP = 99, 0.02
 
 
 def token_text(token: str) -> str:
-    """A token as plain text: outer spaces, breaks and characters that have no shape visible.
+    """Return a token as plain text, with outer spaces, breaks and invisible characters shown.
 
-    What would turn the direction of writing, or nothing at all, is written as its number.
+    Characters that change the writing direction, or have no shape, are shown by their number.
     """
     return "".join(
         f"\\u{ord(each):04x}" if unicodedata.category(each) in ("Cc", "Cf", "Cs", "Co", "Cn")
@@ -39,7 +39,7 @@ def token_text(token: str) -> str:
 
 
 def packed_patterns(result: Result) -> dict[str, Any]:
-    """Patterns of all heads as the browser draws them: a byte a cell, the square root of its share.
+    """Return all heads' patterns for the browser: a byte per cell, the square root of its share.
 
     `cells` holds layer after layer, head after head, row after row, in base64; `top` is the share
     from which on a cell is full, for all heads alike; `bare` are the numbers of the layers without
@@ -61,7 +61,7 @@ def packed_patterns(result: Result) -> dict[str, Any]:
 
 
 def packed_head(result: Result) -> dict[str, Any]:
-    """One head's pattern as the browser draws it: two bytes a share, of visible positions only.
+    """Return one head's pattern for the browser: two bytes per share, visible positions only.
 
     Row after row from query `first` on, each from key 0 to the query itself; in base64, the lower
     byte first. `top` is the share from which on a token is shaded in full.
@@ -80,13 +80,13 @@ def packed_head(result: Result) -> dict[str, Any]:
 
 
 def _top(shares: np.ndarray) -> float:
-    """Return the share that few are above, rounded up: attention to sinks would pale the rest."""
+    """Return a high percentile of the shares, rounded up, so that sinks do not pale the rest."""
     most = float(np.percentile(shares, PERCENTILE)) if shares.size else 1.0
     return min(1.0, max(MIN_TOP, math.ceil(100 * most) / 100))
 
 
 def all_heads_figure(result: Result) -> go.Figure:
-    """The patterns of all heads side by side, one row of them a layer, on a square-root scale."""
+    """Draw the patterns of all heads, a row per layer, on a square-root scale."""
     if result.axes["pattern"] != ("layer", "head", "query", "key"):
         return by_axes(result.only("pattern"))
     pattern = result.values["pattern"]
@@ -116,7 +116,7 @@ def all_heads_figure(result: Result) -> go.Figure:
 
 
 def head_figure(result: Result) -> go.Figure:
-    """One head's attention on the text, or one row of it."""
+    """Draw one head's attention on the text, or one row of it."""
     if result.axes["pattern"] != ("query", "key"):
         return row_figure(result)
     pattern, queries = result.values["pattern"], result.coordinates["query"]
@@ -131,10 +131,10 @@ def head_figure(result: Result) -> go.Figure:
 
 
 def row_figure(result: Result) -> go.Figure:
-    """One query's scores, position and content of each key; below, kernel and actual attention.
+    """Draw one query's scores and their parts by position and content; below, kernel and attention.
 
-    Scores are drawn less their mean over the keys shown, which the softmax ignores. Skipped keys
-    are left out, and the attention to the others is divided by its sum, as the kernel's is.
+    Scores are drawn minus their mean over the keys shown, which the softmax ignores. Skipped keys
+    are left out; kernel and attention are renormalised over the others.
     """
     n, kernel = result.chosen["query"], result.values["kernel"]
     keys = np.flatnonzero(np.isfinite(kernel))
@@ -193,7 +193,7 @@ def _names(result: Result, count: int) -> list[str]:
 
 
 def head_labels(result: Result) -> list[list[str]]:
-    """What is said of every head: its name, and the shares of its scores on the text."""
+    """Return a label for every head: its name, and the shares of its scores on the text."""
     position, content = (result.values[f"{name}_share"] for name in ("position", "content"))
     return [
         [

@@ -1,4 +1,4 @@
-"""One text of the reader's: the attention of all heads, and one head's scores split in two."""
+"""One text: the attention of all heads, and one head's scores split in two."""
 
 from collections.abc import Mapping
 
@@ -10,10 +10,10 @@ from poskernel_core.common.result import outputs
 from poskernel_core.common.specs import RunSpec
 
 MAX_PATTERN_CELLS = 2**21
-"""Cells of all heads' patterns together that are kept of one text, 8 MB."""
+"""Most cells of all heads' patterns on one text, 8 MB."""
 
 MAX_CELLS = 2**22
-"""Pairs of query and key that are kept of one head on one text, 84 MB for all values."""
+"""Most query-key pairs of one head on one text, 84 MB for all values."""
 
 
 class OwnTextParams(SkipParams, TextParams):
@@ -33,7 +33,7 @@ class HeadOnTextParams(OwnTextParams):
 
 
 class _OnText(Experiment[OwnTextParams]):
-    """An experiment on one text that stands on the mean keys of the run."""
+    """An experiment on one text that uses the mean keys of the run."""
 
     ignores = Experiment.ignores | {"positions", "destination", "repeat_every"}
     uses = ("token embeddings",)
@@ -52,7 +52,7 @@ class _OnText(Experiment[OwnTextParams]):
         return {"main": run.model_copy(update={"gather": ("keys",)})}
 
     def reads(self, run: RunSpec, params: OwnTextParams) -> RunSpec:
-        """Return the run of the text alone; one that is longer than the context is refused."""
+        """Return the run of the text alone; a text longer than the context is an error."""
         return text_run(run, params, whole=True)
 
 
@@ -63,15 +63,16 @@ class OwnText(_OnText):
     $s(n,i) = a(n,i) + c(n,i)$ with $a(n,i) = \text{scale}\; q_n \cdot m_i$, the score of the mean
     key of that position. The share that position explains is
     $\mathbb{E}_n \mathrm{Var}_i[a] \,/\, \mathbb{E}_n \mathrm{Var}_i[s]$ over the visible keys
-    $i \ge \text{skip}$, content's the same of $c$, and twice their covariance is the rest.
+    $i \ge \text{skip}$; content's share is the same for $c$, and twice their covariance is the
+    rest.
 
     Choices: the mean keys are those of the chosen corpus and run. All patterns together hold at
-    most $2^{21}$ cells: in a longer text a cell stands for a block of tokens, over whose queries
-    attention is averaged and over whose keys it is summed, so that rows still sum to 1 (less what a
-    learned sink takes).
+    most $2^{21}$ cells: in a longer text a cell is a block of tokens, with attention averaged over
+    its queries and summed over its keys, so that rows still sum to 1 (minus a learned sink's
+    share).
 
-    Limits: one text shows what a head does there, not what it does on average: there are no errors.
-    A text that is longer than the run's context has no mean keys at its end, and is refused.
+    Limits: one text shows what a head does there, not on average, so there are no errors. A text
+    longer than the run's context is refused, because its end has no mean keys.
 
     Source: the split is that of "Positional kernels of attention heads".
     """
@@ -100,7 +101,7 @@ class OwnText(_OnText):
 
 
 class HeadOnText(_OnText):
-    r"""One head on one text: each score split into position and content, and what they make.
+    r"""One head on one text: scores split into position and content, kernel and attention.
 
     Formula: $s(n,i) = a(n,i) + c(n,i)$ with $a(n,i) = \text{scale}\; q_n \cdot m_i$, the score of
     the mean key of position $i$, and $c = s - a$; $A(n,\cdot)$ is the softmax of $s$ over the
@@ -108,12 +109,12 @@ class HeadOnText(_OnText):
     $\mathrm{Var}_i[a]$, $\mathrm{Var}_i[c]$ and twice their covariance over $\mathrm{Var}_i[s]$.
 
     Choices: caps and slopes as in the model: the position part is the capped score of the mean key,
-    and ALiBi's bias belongs to it. The mean keys are those of the chosen corpus and run. The
-    distance compares $K$ with the attention to the same keys, which is divided by its sum. At most
-    $2^{22}$ pairs are kept: all of a text of 2,048 tokens, in a longer one the queries around one.
+    and includes ALiBi's bias. The mean keys are those of the chosen corpus and run. The distance
+    compares $K$ with the attention to the same keys, renormalised. At most $2^{22}$ pairs are kept:
+    all pairs of up to 2,048 tokens, or the queries around a chosen one in a longer text.
 
-    Limits: the mean key is a mean over the corpus: on a text that is unlike it, what all of its
-    keys have in common counts as content. No errors: one text is one observation.
+    Limits: the mean key is a mean over the corpus: in a text unlike it, what all keys have in
+    common counts as content. No errors: one text is one observation.
 
     Source: "Positional kernels of attention heads"; a head whose share of position is near 1 is
     positional, near 0 symbolic (2511.11579).
@@ -152,7 +153,7 @@ class HeadOnText(_OnText):
 
 
 def kept_queries(length: int, around: int | None) -> range:
-    """Return the queries that are kept of a text: all, or as many as the bound allows around one.
+    """Return the queries to keep: all, or as many around one as the limit allows.
 
     Args:
         length: of the text, in tokens.
@@ -165,7 +166,7 @@ def kept_queries(length: int, around: int | None) -> range:
 
 
 def kept_around(length: int, query: int) -> int | None:
-    """Return what to ask for so that a query is kept, one answer for many neighbouring ones."""
+    """Return ``around`` for a query; neighbouring queries share it, and so a cache key."""
     count = len(kept_queries(length, None))
     if count == length:
         return None

@@ -1,1 +1,1 @@
-"""What a head does with position or token alone."""
+"""Heads with position only or token only."""

@@ -26,7 +26,7 @@ ZERO_CANDIDATE = 2
 
 
 def zero_bars(zero: Result) -> go.Figure:
-    """The probability of [B] after the last [A] in the three cases of the test of position 0."""
+    """Draw the probability of [B] after the last [A] in the three cases of position 0."""
     cases = zero.words("cases")
     return mean_bars(
         cases,
@@ -38,7 +38,7 @@ def zero_bars(zero: Result) -> go.Figure:
 
 
 def look_back_heads(parts: Result) -> go.Figure:
-    """Every head's largest attention to one offset by position only; cells name the offset."""
+    """Draw every head's largest attention to one offset by position only; cells name the offset."""
     mass, error = part(parts, "largest_mass", condition=1)
     offset, _ = part(parts, "largest_offset", condition=1)
     hover = "by position only, %{customdata[1]} back: <b>%{z:.3f}</b> ± %{customdata[0]:.2g}"
@@ -86,7 +86,7 @@ def _conditions(
 def _three_curves(
     means: np.ndarray, errors: np.ndarray, names: list[str], **titles: Any
 ) -> go.Figure:
-    """One curve per condition, with its band of one standard error, over 0, 1, 2, ..."""
+    """Draw one curve per condition, with its band of one standard error, over 0, 1, 2, ..."""
     x, pairs = np.arange(means.shape[1]), zip(means, errors, strict=True)
     rows = dict(zip(names, pairs, strict=True))
     figure = curves(x, rows, looks=CONDITION_LOOKS, **titles)
@@ -94,7 +94,7 @@ def _three_curves(
 
 
 def condition_map_figure(parts: Result, layer: Index, head: Index, condition: int) -> go.Figure:
-    """One head's whole mean pattern in one condition, later keys left blank."""
+    """Draw one head's whole mean pattern in one condition, later keys left blank."""
     pattern, _ = part(parts, "pattern", layer=layer, head=head, condition=condition)
     title = title_of(layer, head, parts.words("conditions")[condition])
     shown = only_visible(pattern.astype(np.float64))
@@ -102,7 +102,7 @@ def condition_map_figure(parts: Result, layer: Index, head: Index, condition: in
 
 
 def look_back_figure(parts: Result, layer: Index, head: Index) -> go.Figure:
-    """One head's mean attention by offset in the three conditions, up to half of the length."""
+    """Draw a head's mean attention by offset in the three conditions, up to half of the length."""
     means, errors = part(parts, "profile", layer=layer, head=head)
     offsets, _ = part(parts, "largest_offset", layer=layer, head=head)
     shown = means.shape[1] // 2 + 1
@@ -120,9 +120,9 @@ def look_back_figure(parts: Result, layer: Index, head: Index) -> go.Figure:
 
 
 def position_zero_figure(zero: Result, layer: Index, head: Index) -> go.Figure:
-    """One head's attention from the last [A] in the three cases of the test of position 0.
+    """Draw one head's attention from the last [A] in the three cases of the test of position 0.
 
-    Keys are counted so that [B] is the same key in every case; there the values are ringed.
+    Keys are aligned so that [B] is the same key in every case; its values are ringed.
     """
     rows, errors = part(zero, "last_row", layer=layer, head=head)
     figure = go.Figure()
@@ -160,7 +160,7 @@ def position_zero_figure(zero: Result, layer: Index, head: Index) -> go.Figure:
 
 
 def conditions_figure(result: Result) -> go.Figure:
-    """How far every head looks back by position, or one head's offsets, or one row of it."""
+    """Draw how far every head looks back by position, or one head's offsets, or one row."""
     if "head" in result.axes["pattern"]:
         return look_back_heads(result)
     if "query" in result.axes["pattern"]:
@@ -169,7 +169,7 @@ def conditions_figure(result: Result) -> go.Figure:
 
 
 def zero_figure(result: Result) -> go.Figure:
-    """The probability of [B] in the three cases, or one head's attention in them."""
+    """Draw the probability of [B] in the three cases, or one head's attention in them."""
     if "head" in result.axes["last_row"]:
         return zero_bars(result)
     return position_zero_figure(result, None, None)

@@ -1,4 +1,4 @@
-"""Position against token: a head's scores and patterns with one of the two taken away."""
+"""Position against token: a head's scores and patterns with one of the two removed."""
 
 from typing import Any
 
@@ -42,9 +42,9 @@ class PositionVsToken(Sampled[PositionVsTokenParams]):
     the stream of real runs (a start token keeps its content, as it is the same in all sequences);
     "token only" rotates every query and key as at position 0.
 
-    Limits: position-only embeddings without tokens are inputs that no model was trained on. Errors
-    are over sequences; position only is the same for all of them (error 0), for rotary models the
-    error is a jackknife over ten groups of sequences.
+    Limits: no model was trained on positions without tokens. Errors are over sequences; "position
+    only" is the same for all of them (error 0), and for rotary models its error is a jackknife over
+    ten groups of sequences.
 
     Source: "The previous token head and the look-back-two head", figures 1 to 4 and 6 to 8.
     """
@@ -126,7 +126,7 @@ class PositionZero(Sampled[PositionZeroParams]):
     r"""Induction with the first ``[A]`` at position 0 and at position 1.
 
     Three cases along the axis ``case``: start token, then ``[A][B] ... [A]``; the same without the
-    start token, so that ``[A]`` stands at position 0; a random token in place of the start token.
+    start token, so that ``[A]`` is at position 0; a random token in place of the start token.
     The post has the first two; the third separates the missing start token from position 0.
 
     Formula: $P([B])$ from the softmax of the last position's logits, mean over sequences.
@@ -134,7 +134,7 @@ class PositionZero(Sampled[PositionZeroParams]):
     Choices: tokens of one sequence all differ. A model without a start token has no first case
     (NaN).
 
-    Limits: a model trained with a start token was never shown the second and third case.
+    Limits: a model trained with a start token has never seen the second and third case.
 
     Source: "The previous token head and the look-back-two head", figure 5.
     """
@@ -187,7 +187,7 @@ class PositionZero(Sampled[PositionZeroParams]):
         return {"length": min(11, geometry.n_ctx), "samples": first_samples(SAMPLES, geometry)}
 
     def with_params(self, run: RunSpec, params: PositionZeroParams) -> RunSpec:
-        """Return the run of the random sequences; the cases say which have a start token."""
+        """Return the run of the random sequences; each case decides on its start token."""
         return random_run(run, params.length, params.samples).model_copy(
             update={"start_token": False}
         )

@@ -1,1 +1,1 @@
-"""Previous-token heads: which, by which mechanism, and the stages of their attention on a text."""
+"""Previous-token heads: ranking, mechanism, and the stages of attention on a text."""

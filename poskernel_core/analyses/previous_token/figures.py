@@ -15,15 +15,15 @@ from poskernel_core.plotting.patterns import robust_span, stage_map
 from poskernel_core.plotting.scores import around_query
 
 FINE = 256
-"""Maps of more rows than this are finer than the pixels of a third of the page."""
+"""Most rows of a map that a third of the page can resolve."""
 STAGE_TITLES = {"score": "raw scores", "masked_score": "masked scores", "pattern": "probabilities"}
 
 
 def scores_figure(head: Result, title: str, reach: int = BAND) -> go.Figure:
-    """One head's mean raw score up to `reach` tokens off the diagonal, ± 1 s.e., less its mean.
+    """Draw a head's mean raw score minus its mean, up to `reach` tokens off the diagonal, ± 1 s.e.
 
-    Beside it is its part by position. The current and the previous token, k = 0 and 1, are marked
-    by how far they lie off the straight line through their neighbours.
+    The part by position is drawn too. The current and the previous token, k = 0 and 1, are marked
+    with their deviation from the straight line through their neighbours.
     """
     shown = np.abs(head.coordinates["band"]) <= reach
     offsets, error = head.coordinates["band"][shown], head.errors["score_profile"][shown]
@@ -55,7 +55,7 @@ def scores_figure(head: Result, title: str, reach: int = BAND) -> go.Figure:
 
 
 def _add_kink(figure: go.Figure, at: dict[int, float]) -> None:
-    """The line through k = -1 and 2, and how far k = 0 and 1 lie off it."""
+    """Draw the line through k = -1 and 2, and the deviations of k = 0 and 1 from it."""
     slope = (at[2] - at[-1]) / 3
     figure.add_scatter(
         x=[-2, 3],
@@ -82,7 +82,7 @@ def _add_kink(figure: go.Figure, at: dict[int, float]) -> None:
 def stage_figure(
     stages: Result, name: str, zoom: tuple[int, int] | None, *, whole: bool
 ) -> go.Figure:
-    """One stage of attention: the whole text with the window outlined, or the window alone."""
+    """Draw one stage of attention: the whole text with the zoomed part outlined, or that part."""
     scores = stages.values["score"]
     first, stop = (0, len(scores)) if whole or zoom is None else zoom
     part = slice(first, stop)
@@ -113,20 +113,20 @@ def stage_figure(
 
 
 def table_figure(ranked: Result) -> go.Figure:
-    """The ratio of the two largest diagonals of every head [layer, head]."""
+    """Draw the ratio of the two largest diagonals of every head [layer, head]."""
     bar = {"title": "second / largest"}
     return head_map(ranked.values["ratio"], told=": %{z:.3f}", zmin=0, zmax=1, colorbar=bar)
 
 
 def ranking_figure(result: Result) -> go.Figure:
-    """One head's mean raw scores, or the ratio of all heads."""
+    """Draw one head's mean raw scores, or the ratio of all heads."""
     if result.axes["score_profile"] == ("band",):
         return scores_figure(result, "Mean raw score by offset")
     return table_figure(result)
 
 
 def stages_figure(result: Result) -> go.Figure:
-    """The attention of a whole text, or of one row of it."""
+    """Draw the attention of a whole text, or of one row of it."""
     if result.axes["pattern"] == ("query", "key"):
         return stage_figure(result, "pattern", None, whole=True)
     return by_axes(result.only("pattern"))

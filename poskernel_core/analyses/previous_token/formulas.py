@@ -1,4 +1,4 @@
-"""Mean scores near the main diagonal: their part by position, and their kinks."""
+"""Mean scores near the main diagonal: their part by position, and contrasts."""
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -7,7 +7,7 @@ from poskernel_core.common.attention import ScoreRule
 from poskernel_core.common.specs import BAND
 
 ROWS = 64
-"""Rows of queries that are multiplied at a time by the keys around them."""
+"""Queries multiplied with the keys around them in one batch."""
 
 
 def position_profile(
@@ -20,7 +20,7 @@ def position_profile(
     Args:
         queries: mean queries ``[head, pos, d]``.
         keys: mean keys ``[kv, pos, d]``, of the same windows.
-        rule: how the layer makes scores; a number is the scale alone.
+        rule: the layer's score rule; a number is a plain scale.
         start: the first position that counts (1 leaves out a start token).
 
     Returns:
@@ -67,10 +67,10 @@ def contrasts(profile: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def without_bias(position: np.ndarray, scores: np.ndarray, texts: int) -> np.ndarray:
-    """Return a position profile without the content that means of few texts still hold.
+    """Remove from a position profile the content that remains in means of few texts.
 
-    The product of two means over ``N`` texts holds a share ``1/N`` of the mean product:
-    ``E[q_mean . k_mean] = p + (s - p) / N``, solved for the position part ``p``. It is the mean
-    over pairs of a query and a key of different texts.
+    The product of two means over ``N`` texts contains a share ``1/N`` of the mean product:
+    ``E[q_mean . k_mean] = p + (s - p) / N``, solved for the position part ``p``. This is the mean
+    over pairs of a query and a key from different texts.
     """
     return (texts * position - scores) / (texts - 1) if texts > 1 else position

@@ -1,4 +1,4 @@
-"""By which diagonal, and by which mechanism, a head attends to the previous token."""
+"""Classify heads by diagonal and by mechanism of attention to the previous token."""
 
 from collections.abc import Mapping
 

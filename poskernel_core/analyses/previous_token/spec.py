@@ -1,4 +1,4 @@
-"""Previous-token heads: which, how clean, and by which of the two mechanisms."""
+"""Previous-token heads: ranking, and which of the two mechanisms they use."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -37,7 +37,7 @@ class PreviousTokenParams(Params):
 
 
 class PreviousToken(Analysis[PreviousTokenParams]):
-    r"""Every head's diagonals, how clean they are, and by which mechanism they come about.
+    r"""Every head's largest diagonals, how clean they are, and the mechanism behind them.
 
     ``[layer, head]`` each.
 
@@ -45,14 +45,14 @@ class PreviousToken(Analysis[PreviousTokenParams]):
     \mathbb{E}_{\text{text},\,n}\, s(n, n-k)$, future keys included; contrasts are $\bar s(k)$ minus
     the line through $\bar s(-1)$ and $\bar s(2)$.
 
-    Choices: only offsets up to half of the context count, as a longer diagonal is a mean over few
+    Choices: only offsets up to half of the context count; longer diagonals are means over few
     pairs, most of them with the first keys. The post reads kinds off pictures; here dip and peak
     must exceed ``errors`` standard errors of the contrast, and the split of the score into
     position and content decides. The part by position is the mean score of a query and a key of
     different texts: with $p$ the score of mean query and mean key over $N$ texts, it is
     $(N p - \bar s) / (N - 1)$.
 
-    Limits: with a soft cap, the part by position leaves out pairs of one text only roughly.
+    Limits: with a soft cap, the part by position excludes pairs of one text only approximately.
 
     Source: "The positional embedding matrix and previous-token heads".
     """
@@ -212,7 +212,7 @@ class PreviousToken(Analysis[PreviousTokenParams]):
         params: PreviousTokenParams,
         progress: Progress,
     ) -> Result:
-        """Compute all once more; where one text is left, nothing tells position from content."""
+        """Compute a replicate; with one text left, position and content cannot be separated."""
         found = self.compute(statistics, params, progress)
         if statistics["main"].header.windows > 1:
             return found
@@ -225,7 +225,7 @@ class PreviousToken(Analysis[PreviousTokenParams]):
         params: PreviousTokenParams,
         progress: Progress,
     ) -> Result:
-        """Classify the heads as well, as far as errors allow."""
+        """Compute the result with errors, and classify the heads with these errors."""
         found = super().answer(statistics, params, progress)
         names = ("self_contrast", "previous_contrast")
         contrast, error = (

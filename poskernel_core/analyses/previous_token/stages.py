@@ -29,7 +29,7 @@ class Stages(Analysis[StagesParams]):
 
     Choices: the text is the reader's own or the first of the corpus, cut to the context.
 
-    Limits: one text shows what the head does there, not what it does on average.
+    Limits: one text shows what the head does there, not on average.
 
     Source: "Step 1" to "Step 3" of "The positional embedding matrix and previous-token heads".
     """
@@ -68,7 +68,7 @@ class Stages(Analysis[StagesParams]):
     def compute(
         self, statistics: Mapping[str, StatisticsView], params: StagesParams, progress: Progress
     ) -> Result:
-        """Multiply queries and keys, hide, and take the softmax."""
+        """Multiply queries and keys, mask, and take the softmax."""
         view = statistics["main"]
         header = view.header
         layer, head = parse_cell(params.head, header.n_layers, header.n_heads)

@@ -1,1 +1,1 @@
-"""Experiments on random tokens: how they are asked for, drawn and run."""
+"""Experiments on random tokens."""

@@ -22,13 +22,13 @@ from poskernel_core.plotting.layout import (
 from poskernel_core.plotting.palette import BLUE, VERMILLION
 from poskernel_core.plotting.parts import Index, last_key, part, title_of
 
-OFF_SCALE = 2.5  # a point this many times higher than all keys of the trend would flatten them
+OFF_SCALE = 2.5  # points this many times higher than the trend's keys are cut off
 LEGEND = "head: exponent ± 1 s.e., and how far off its power law at most"
 PerKey = Float[np.ndarray, " key"]
 
 
 def random_figure(result: Result) -> go.Figure:
-    """The norms of layer 0, or one head's attention from one position or the last."""
+    """Draw the norms of layer 0, or one head's attention from one position or the last."""
     if "head" in result.axes["pattern"]:
         return norm_figure(result)
     last = len(result.values["pattern"]) - 1 if "query" in result.axes["pattern"] else None
@@ -38,10 +38,10 @@ def random_figure(result: Result) -> go.Figure:
 def intrinsic_figure(
     rows: Result, layer: Index, head: Index, query: Index, log_y: bool = False
 ) -> go.Figure:
-    """Mean attention from position `query` to each key, and the line through its trend.
+    """Draw mean attention from position `query` to each key, and the fitted trend.
 
-    The trend leaves out the keys before the first that counts and the query itself: they are grey,
-    and stand at the upper edge with their value where they would flatten the rest.
+    The trend leaves out the first keys and the query itself: they are grey. Where they would
+    flatten the rest, they are drawn at the upper edge, with their value.
     """
     where = {"layer": layer, "head": head, "query": query}
     row, error = part(rows, "pattern", **where)
@@ -81,9 +81,9 @@ def _add_trend(
     correlation: float,
     log_y: bool,
 ) -> None:
-    """The fitted line over the keys of the trend, through their mean, and how well it fits.
+    """Draw the fitted line over the keys of the trend, and how well it fits.
 
-    Keys that a window hides, the zeros before the first that is seen, are no part of it.
+    Keys hidden by a window (leading zeros) are left out.
     """
     if not np.isfinite(slope[0]):
         return
@@ -106,7 +106,7 @@ def _add_trend(
 
 
 def _top(row: PerKey, error: PerKey, left_out: list[int]) -> float:
-    """The upper end of the axis: room for the keys of the trend, and others not far above them."""
+    """Return the upper end of the axis: above the trend's keys, and others not far above them."""
     high = row + np.abs(error)
     base = float(np.max(np.delete(high, left_out), initial=0.0))
     ends = high[left_out].tolist()
@@ -117,7 +117,7 @@ def _top(row: PerKey, error: PerKey, left_out: list[int]) -> float:
 def _add_left_out(
     figure: go.Figure, row: PerKey, error: PerKey, keys: list[int], top: float, log_y: bool
 ) -> None:
-    """Keys that the trend leaves out; one above `top` is a triangle below it, with its value."""
+    """Draw the keys that the trend leaves out; those above `top` as triangles with their value."""
     query = len(row) - 1
     high = [row[key] > top for key in keys]
     spread = [None if off else error[key] for key, off in zip(keys, high, strict=True)]
@@ -167,9 +167,9 @@ def _row_axes(figure: go.Figure, row: PerKey, top: float, log_y: bool) -> None:
 
 
 def norm_figure(rows: Result, heads: Sequence[int] | None = None) -> go.Figure:
-    """The norm of the outputs of layer 0's heads against the visible tokens, and 1/√tokens, dotted.
+    """Draw the norms of layer 0's head outputs against the visible tokens, and 1/√tokens, dotted.
 
-    The legend says how far each curve lies off its own power law where it is farthest.
+    The legend gives each curve's largest deviation from its fitted power law.
     """
     norm, error = part(rows, "norm")
     exponents = list(zip(*part(rows, "norm_exponent"), strict=True))
@@ -198,7 +198,7 @@ def norm_figure(rows: Result, heads: Sequence[int] | None = None) -> go.Figure:
 def _off_law(
     tokens: Float[np.ndarray, " pos"], norm: Float[np.ndarray, " pos"], exponent: float
 ) -> str:
-    """How far a curve lies off its power law at most, position 0 left out as in the fit."""
+    """Return a curve's largest deviation from its power law, without position 0, as in the fit."""
     with np.errstate(divide="ignore", invalid="ignore"):
         left = np.log(norm[1:]) - exponent * np.log(tokens[1:])
         factor = float(np.exp(np.abs(left - left.mean()).max())) if left.size else np.nan
@@ -246,6 +246,6 @@ def _norm_axes(
     figure.update_yaxes(type="log")
     figure.update_layout(
         legend_title={"text": LEGEND, "side": "top", "font_size": 12},
-        legend_maxheight=1000,  # on a phone, one head a line: it shall not scroll
+        legend_maxheight=1000,  # on a phone, with one head per line, it must not scroll
     )
     return set_title(legend_under_title(figure), "Norm of layer 0's outputs")

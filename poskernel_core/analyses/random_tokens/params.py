@@ -1,4 +1,4 @@
-"""What the experiments on random tokens share: their parameters, and their canonical run."""
+"""Shared by the experiments on random tokens: parameters, and the canonical run."""
 
 from collections.abc import Mapping
 from typing import Final, Literal, TypeVar
@@ -11,21 +11,21 @@ from poskernel_core.data.made import RANDOM
 from poskernel_core.models.geometry import Geometry
 
 RANDOM_TOKENS = 48
-"""Length at which attention to random tokens is shown first."""
+"""Default length of the sequences for attention to random tokens."""
 SAMPLES: Final = 500
-"""Sequences averaged over where nothing else is said."""
+"""Default number of sequences."""
 CLEAR_SAMPLES: Final = 2000
-"""Sequences averaged over where trends are looked for."""
+"""Default number of sequences where trends are fitted."""
 SAMPLE_COUNTS: Final = (100, 200, 500, 1000, 2000, 5000, 20_000)
-"""Numbers of sequences that are offered."""
+"""The numbers of sequences that pages offer."""
 FIRST_WORK: Final = 2_000_000_000
-"""Sequences times layers times squared width up to which no fewer are averaged over at first."""
+"""Largest default work: sequences times layers times squared width."""
 
 
 def first_samples(most: int, geometry: Geometry) -> int:
-    """Return how many sequences are averaged over first: ``most``, in a large model fewer.
+    """Return the default number of sequences: ``most``, or fewer for a large model.
 
-    What a sequence costs grows with the layers and the square of the width. The answer is one of
+    The cost of a sequence grows with the layers and the square of the width. The result is one of
     ``SAMPLE_COUNTS``, so that a page offers it.
     """
     room = min(most, FIRST_WORK // (geometry.n_layers * geometry.d_model**2))
@@ -33,13 +33,13 @@ def first_samples(most: int, geometry: Geometry) -> int:
 
 
 class SampleParams(Params):
-    """Parameters of everything that is averaged over random sequences."""
+    """Parameters of means over random sequences."""
 
     samples: int = Field(SAMPLES, ge=2, le=1_000_000, description="random sequences averaged over")
 
 
 class Ablations(SampleParams):
-    """Parameters that ablate parts of the model while sequences are run."""
+    """Parameters that ablate parts of the model."""
 
     no_positions: bool = Field(
         False, description="remove positional embeddings (rotary: the rotation)"
@@ -51,7 +51,7 @@ class Ablations(SampleParams):
 
 
 class NormAblations(Ablations):
-    """Parameters of runs in which norms can be equalised as well."""
+    """Ablations, and whether norms are equalised."""
 
     equalise_norms: bool = Field(
         False, description="rescale layer 0's head outputs to the same rms norm at every position"
@@ -62,7 +62,7 @@ S = TypeVar("S", bound=SampleParams)
 
 
 class Sampled(Experiment[S]):
-    """An experiment over random sequences: the corpus and its windows play no part."""
+    """An experiment over random sequences; it ignores the corpus and its windows."""
 
     ignores = Experiment.ignores | OWN_WINDOWS | {"corpus", "context"}
     long = True
@@ -70,7 +70,7 @@ class Sampled(Experiment[S]):
     error_counts = "sequences of random tokens"
 
     def needs(self, run: RunSpec, params: S) -> Mapping[str, RunSpec]:
-        """Return nothing: the sequences are made on the way."""
+        """Return nothing: the sequences are generated."""
         return {}
 
 

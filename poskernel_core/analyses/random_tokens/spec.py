@@ -1,4 +1,4 @@
-"""How attention to random tokens depends on position, and what the norm has to do with it."""
+"""How attention to random tokens depends on position, and the norms of layer 0's outputs."""
 
 from typing import Any
 
@@ -27,8 +27,7 @@ class RandomAttentionParams(NormAblations):
 class RandomAttention(Sampled[RandomAttentionParams]):
     r"""Intrinsic dependence on position: mean attention over random sequences.
 
-    Nothing in such a sequence calls for attention, so what is left is
-    what the head does by position.
+    Random sequences have no content to attend to, so only the effect of position remains.
 
     Formula: the norm of the output $z_n$ is $r_n = \sqrt{\mathbb{E}\|z_n\|^2}$; uniform attention
     over independent values of mean zero gives $\mathbb{E}\|z_n\|^2 = \mathbb{E}\|v\|^2 / (n+1)$, so

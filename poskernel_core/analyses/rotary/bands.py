@@ -1,4 +1,4 @@
-"""Bands of wavelengths changed inside the model: what is lost without their turning, or them."""
+"""Freeze or remove bands of wavelengths inside the model, and measure the effect."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ from poskernel_core.common.specs import RunSpec
 
 TREATMENTS = ("frozen", "removed")
 CHANGES = ("clean", *(f"{band} {treatment}" for treatment in TREATMENTS for band in BANDS))
-"""The runs that are compared, in the order of the axis ``change``."""
+"""The compared runs, in the order of the axis ``change``."""
 
 
 class ChangedBandsParams(Wavelengths):
@@ -31,16 +31,16 @@ class ChangedBands(Experiment[ChangedBandsParams]):
     previous-token mass $P(1) = \mathbb{E}\, A(n, n-1)$; distance of patterns $\mathbb{E}_n
     \tfrac12 \sum_i |A(n,i) - A'(n,i)|$.
 
-    Choices: the pairs of a frozen band are not turned, neither in queries nor in keys, so that
-    they go on comparing content, without the distance; those of a removed band are zero, so that
-    neither is compared. Everything after the change is recomputed. Heads that share keys are
-    changed one by one. Bands are those of the rotary spectrum.
+    Choices: the pairs of a frozen band are not turned, in queries and keys, so they compare content
+    but not distance; those of a removed band are zero, so they compare neither. Everything after
+    the change is recomputed. Heads that share keys are changed one by one. Bands are those of the
+    rotary spectrum.
 
-    Limits: a model was never trained like this, so that a loss says that a band is used, and not
-    for what alone. Errors are over groups of windows, those of changes paired.
+    Limits: the model was never trained like this, so a higher loss shows that a band is used, but
+    not what for. Errors are over groups of windows; errors of changes are paired.
 
-    Source: ours; that wavelengths are removed follows "Round and round we go! What makes rotary
-    positional encodings useful?" (2410.06205).
+    Source: ours; removing wavelengths follows "Round and round we go! What makes rotary positional
+    encodings useful?" (2410.06205).
     """
 
     name = "changed-bands"

@@ -11,12 +11,12 @@ from poskernel_core.plotting.palette import BLUE, VERMILLION, fade
 MAX_CLOCKS = 6
 CLOCK_OFFSETS = (0, 1, 2, 4, 8, 16, 64)
 RADIUS = 0.43
-"""Of a clock, in units of the way from one clock to the next."""
+"""Radius of a clock, in units of the distance between clocks."""
 ROW = 56  # height of a row of clocks in pixels
 
 
 def clocks_figure(head: Result, kernel: Result) -> go.Figure:
-    """The clocks of the pairs that matter most to one head, in order of wavelength.
+    """Draw the clocks of the pairs that matter most to one head, in order of wavelength.
 
     A row for each pair, a column for each offset. The hand of a pair stands at its phase plus one
     turn for each wavelength of offset. Its shadow on the horizontal is what the pair adds to the
@@ -97,7 +97,7 @@ def _hands(
     angle: np.ndarray,
     told: np.ndarray,
 ) -> None:
-    """Hands of clocks at (x, y), each with its shadow on the horizontal."""
+    """Draw the hands of clocks at (x, y), each with its projection on the horizontal."""
     none = np.full_like(angle, np.nan)
     reach, height = RADIUS * np.cos(angle), RADIUS * np.sin(angle)
     hand = {"mode": "lines", "hoverinfo": "skip", "legendgroup": name, "showlegend": False}

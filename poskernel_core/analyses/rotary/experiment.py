@@ -1,4 +1,4 @@
-"""Windows of text with each band of wavelengths frozen, and removed."""
+"""Run windows of text with each band of wavelengths frozen or removed."""
 
 import math
 from collections.abc import Mapping
@@ -52,7 +52,7 @@ def change_bands(
 
 
 def edits_of(subject: ExperimentContext, params: ChangedBandsParams) -> list[Edit]:
-    """Return the edits of all runs, the clean one's first.
+    """Return the edits of all runs, the clean run first.
 
     Raises:
         BadRequest: a head or a layer that is not there, or bands that do not grow.
@@ -75,7 +75,7 @@ def edits_of(subject: ExperimentContext, params: ChangedBandsParams) -> list[Edi
 
 
 def _effects(found: Measured, clean: Measured, start: int) -> dict[str, np.ndarray]:
-    """Return what one run of one window gives."""
+    """Return the values of one run of one window."""
     pattern = found.pattern.astype(np.float64)
     apart = np.abs(pattern - clean.pattern).sum(axis=-1)
     return {
@@ -87,7 +87,7 @@ def _effects(found: Measured, clean: Measured, start: int) -> dict[str, np.ndarr
 
 
 def _profile(pattern: Float[np.ndarray, "query key"], context: int) -> Float[np.ndarray, " offset"]:
-    """Return the mean of every diagonal of a pattern; offsets without a pair hold NaN."""
+    """Return the mean of every diagonal of a pattern; NaN at offsets without a pair."""
     means = [float(np.diagonal(pattern, -back).mean()) for back in range(len(pattern))]
     return np.pad(means, (0, context - len(means)), constant_values=np.nan)
 

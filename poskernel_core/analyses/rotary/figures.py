@@ -1,4 +1,4 @@
-"""Rotary pairs and what changing them does: spectra over wavelengths, curves over offsets."""
+"""Figures of rotary pairs: spectra over wavelengths, curves over offsets, effects of changes."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +16,7 @@ from poskernel_core.plotting.curves import add_band
 from poskernel_core.plotting.layout import MUTED, log_axis, log_offsets, set_title, style
 from poskernel_core.plotting.palette import BLUE, GREEN, PURPLE, VERMILLION, fade
 
-NOTHING = 1e-4  # nats: amplitudes on a log axis are drawn no lower
+NOTHING = 1e-4  # nats; lower limit of amplitudes on a log axis
 BAND_LOOKS = {
     "short": {"color": VERMILLION, "dash": "dash", "width": 2},
     "middle": {"color": GREEN, "dash": "dashdot", "width": 2},
@@ -29,13 +29,13 @@ PerOffset = Float[np.ndarray, " offset"]
 
 
 def band_edges(found: Result) -> tuple[float, float]:
-    """Where the short and the middle band end, in tokens."""
+    """Return where the short and the middle band end, in tokens."""
     long = found.params["long"]
     return float(found.params["short"]), float(long or found.provenance["context"])
 
 
 def amplitudes_figure(head: Result) -> go.Figure:
-    """One head's amplitudes and swings over the wavelength on log axes; below, the phases."""
+    """Draw one head's amplitudes and swings over the wavelength on log axes; below, the phases."""
     turned = np.isfinite(head.values["wavelength"])
     wavelength = head.values["wavelength"][turned]
     figure = make_subplots(
@@ -121,7 +121,7 @@ def _lines(
     y_title: str,
     levels: Mapping[str, float] | None = None,
 ) -> go.Figure:
-    """Lines over the wavelength, with their errors where they have some; `levels` go across."""
+    """Draw lines over the wavelength, with errors if any; `levels` are horizontal lines."""
     figure, wavelength = go.Figure(), head.values["wavelength"]
     looks = ((BLUE, "solid"), (VERMILLION, "dash"), (MUTED, "dot"))
     for (name, (value, error)), (colour, dash) in zip(lines.items(), looks, strict=False):
@@ -164,7 +164,7 @@ def _over_wavelengths(
 
 
 def logit_figure(head: Result, *, log_x: bool = False) -> go.Figure:
-    """The positional logit by offset, and the part of each band."""
+    """Draw the positional logit by offset, and the part of each band."""
     logit, shown = _visible(head, "positional_logit")
     parts = head.values["band_logit"][:, shown]
     curves = {"S(D)": (logit, WHOLE)}
@@ -180,7 +180,7 @@ def logit_figure(head: Result, *, log_x: bool = False) -> go.Figure:
 
 
 def equivariant_curve(head: Result, *, log_x: bool = False) -> go.Figure:
-    """The equivariant kernel, the positional kernel and the observed attention."""
+    """Draw the equivariant kernel, the positional kernel and the observed attention."""
     kernel, shown = _visible(head, "equivariant_kernel")
     curves = {
         "equivariant kernel": (kernel, WHOLE),
@@ -203,7 +203,7 @@ def equivariant_curve(head: Result, *, log_x: bool = False) -> go.Figure:
 
 
 def without_figure(head: Result, *, log_x: bool = False) -> go.Figure:
-    """The kernel, and the kernel without each band."""
+    """Draw the kernel, and the kernel without each band."""
     kernel, shown = _visible(head, "equivariant_kernel")
     curves = {"all wavelengths": (kernel, WHOLE)}
     rows = head.values["without_band"][:, shown]
@@ -215,7 +215,7 @@ def without_figure(head: Result, *, log_x: bool = False) -> go.Figure:
 
 
 def _visible(head: Result, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """One curve over the visible offsets, and which they are."""
+    """Return a curve's values at the visible offsets, and the mask of these offsets."""
     shown = np.isfinite(head.values["positional_logit"])
     return head.values[name][shown], shown
 
@@ -258,7 +258,7 @@ def _by_offset(
 
 
 def losses_figure(changed: Result) -> go.Figure:
-    """What each band's change does to the loss."""
+    """Draw the effect of each band's change on the loss."""
     figure = go.Figure()
     for treatment, colour, shape in zip(TREATMENTS, (BLUE, VERMILLION), ("", "/"), strict=True):
         places = [CHANGES.index(f"{band} {treatment}") for band in BANDS]
@@ -281,7 +281,7 @@ def losses_figure(changed: Result) -> go.Figure:
 
 
 def profiles_figure(changed: Result, treatment: str, *, log_x: bool = False) -> go.Figure:
-    """The observed head's mean attention by offset: clean, and with each band changed so."""
+    """Draw the head's mean attention by offset: clean, and with this treatment of each band."""
     profile, errors = changed.values["profile"], changed.errors["profile"]
     shown = np.isfinite(profile[0])
     curves = {"clean": (profile[0, shown], WHOLE)}
@@ -298,14 +298,14 @@ def profiles_figure(changed: Result, treatment: str, *, log_x: bool = False) -> 
 
 
 def spectrum_figure(result: Result) -> go.Figure:
-    """One head's amplitudes and phases, or the dominant wavelengths of all heads."""
+    """Draw one head's amplitudes and phases, or the dominant wavelengths of all heads."""
     if result.axes.get("amplitude") == ("pair",):
         return amplitudes_figure(result)
     return by_axes(result.only("dominant_wavelength"))
 
 
 def equivariant_figure(result: Result) -> go.Figure:
-    """One head's kernels by offset, or those of all heads."""
+    """Draw one head's kernels by offset, or those of all heads."""
     if result.axes.get("equivariant_kernel") == ("offset",):
         return equivariant_curve(result)
     return by_axes(result.only("equivariant_kernel"))

@@ -1,8 +1,9 @@
 """The mathematics of rotary spectra, on NumPy arrays.
 
 Write pair ``r`` of the query and of the key before the rotation as complex numbers ``u_r(n)`` and
-``v_r(i)``; the model turns both by ``theta_r`` radians per token and scales them by ``f_r`` (1, but
-for YaRN and its like). Then exactly ``s(n,i) = scale * (sum_r f_r^2 Re(u_r(n) conj(v_r(i))
+``v_r(i)``; the model turns both by ``theta_r`` radians per token and scales them by ``f_r`` (1,
+except for YaRN and similar schemes). Then exactly
+``s(n,i) = scale * (sum_r f_r^2 Re(u_r(n) conj(v_r(i))
 e^{j theta_r (n-i)}) + unturned part)``. With the means over windows and positions ``U_r`` and
 ``V_r`` in their place the score depends on the offset ``D = n - i`` alone: the positional logit
 ``S(D) = scale * sum_r A_r cos(theta_r D + phi_r)``, whose softmax is the equivariant kernel.
@@ -16,7 +17,7 @@ from jaxtyping import Bool, Complex, Float
 
 BANDS = ("short", "middle", "long")
 ONE, TWO, POWER, SIZE = range(4)
-"""What the last axis of the gathered pairs holds."""
+"""Indices into the last axis of the gathered pairs."""
 
 Products = Complex[np.ndarray, "*batch head pair"]
 Pairs = Float[np.ndarray, "*batch head pair part"]
@@ -25,7 +26,7 @@ Offsets = Float[np.ndarray, " offset"]
 
 
 def wavelengths(speed: Float[np.ndarray, "*batch pair"]) -> Float[np.ndarray, "*batch pair"]:
-    """Return ``2 pi / theta_r`` in tokens; infinite for a pair that stands still."""
+    """Return ``2 pi / theta_r`` in tokens; infinite where ``theta_r`` is 0."""
     with np.errstate(divide="ignore"):
         return np.asarray(2 * np.pi / np.abs(speed))
 
@@ -33,10 +34,10 @@ def wavelengths(speed: Float[np.ndarray, "*batch pair"]) -> Float[np.ndarray, "*
 def bands_of(
     wavelength: Float[np.ndarray, "*batch pair"], short: float, long: float
 ) -> Bool[np.ndarray, "band *batch pair"]:
-    """Return which pairs lie in each of :data:`BANDS`.
+    """Return which pairs are in each of :data:`BANDS`.
 
     Short are wavelengths up to ``short`` tokens, middle ones up to ``long``, long ones beyond it.
-    Pairs that are not turned (NaN) lie in none.
+    Pairs that are not turned (NaN) are in no band.
     """
     up_to_short, up_to_long = wavelength <= short, wavelength <= long
     return np.stack([up_to_short, ~up_to_short & up_to_long, (wavelength > long) & ~up_to_short])
@@ -50,7 +51,7 @@ def complex_pairs(pairs: Pairs) -> Products:
 def products(queries: Products, keys: Products, factor: PerPair, scale: float) -> Products:
     """Return ``scale f_r^2 U_r conj(V_r)``: its size is ``scale A_r``, its angle ``phi_r``.
 
-    ``keys`` are those that each query head reads. Pairs that are not turned give 0.
+    ``keys`` are repeated for the query heads that share them. Pairs that are not turned give 0.
     """
     found = scale * factor**2 * queries * np.conj(keys)
     return np.where(np.isnan(factor), 0, found)
@@ -59,9 +60,9 @@ def products(queries: Products, keys: Products, factor: PerPair, scale: float) -
 def swings(
     product: Products, speed: PerPair, offset: Offsets
 ) -> Float[np.ndarray, "*batch head pair"]:
-    """Return by how much each pair's term varies over the offsets, in nats (standard deviation).
+    """Return the standard deviation of each pair's term over the offsets, in nats.
 
-    A term that hardly changes over the offsets, however large, does not matter to a softmax.
+    A term that hardly varies over the offsets does not affect the softmax, however large it is.
     """
     angle = np.nan_to_num(speed)[:, None] * offset
     cos, sin = (wave - wave.mean(axis=-1, keepdims=True) for wave in (np.cos(angle), np.sin(angle)))
@@ -82,7 +83,7 @@ def positional_logit(
 def equivariant_kernel(
     logit: Float[np.ndarray, "*batch offset"],
 ) -> Float[np.ndarray, "*batch offset"]:
-    """Return the softmax of the positional logit over the offsets given (the visible ones)."""
+    """Return the softmax of the positional logit over the given (visible) offsets."""
     weight = np.exp(logit - logit.max(axis=-1, keepdims=True))
     return np.asarray(weight / weight.sum(axis=-1, keepdims=True))
 

@@ -1,4 +1,4 @@
-"""The equivariant kernel: attention as the mean query and the mean key alone would have it."""
+"""The equivariant kernel: the attention of the mean query to the mean key, by offset."""
 
 from collections.abc import Mapping
 
@@ -51,16 +51,17 @@ class EquivariantKernel(Analysis[EquivariantParams]):
     visible offsets. It is the positional kernel $K(n,\cdot)$ itself where mean keys do not depend
     on position before the rotation, and every query is the mean query.
 
-    Choices: the first ``skip`` keys are left out, and as many positions of the means. Bands are
-    wavelengths up to 16 tokens, up to the context, and beyond it. A kernel without a band is the
-    softmax of $S$ without the terms of its pairs. A constant does not matter to a softmax, so the
-    logits are given minus their means over the visible offsets; what is not turned adds only to it.
+    Choices: the first ``skip`` keys are left out, as are the first ``skip`` positions of the means.
+    Bands are wavelengths up to 16 tokens, up to the context, and beyond it. A kernel without a band
+    is the softmax of $S$ without the terms of its pairs. The softmax ignores constants, so logits
+    are given minus their means over the visible offsets; dimensions that are not turned add only a
+    constant.
 
-    Limits: one query and one key stand for all. Where ``kernel_distance`` is large, mean keys
-    change with position, or queries differ; where ``equivariant_attention_distance`` is, content
-    decides. A soft cap on scores is left out of $S$; the positional kernel has it.
+    Limits: one query and one key represent all. Where ``kernel_distance`` is large, mean keys
+    change with position, or queries differ; where ``equivariant_attention_distance`` is large,
+    content decides. A soft cap on scores is left out of $S$; the positional kernel has it.
 
-    Source: ours; that removing wavelengths shows what they do follows "Round and round we go! What
+    Source: ours; removing wavelengths to see their effect follows "Round and round we go! What
     makes rotary positional encodings useful?" (2410.06205).
     """
 
@@ -227,7 +228,7 @@ def _kernels(
 
 
 def _padded(name: str, array: np.ndarray, hidden: int) -> np.ndarray:
-    """Return an array over the visible offsets as one over all of the context."""
+    """Pad an array over the visible offsets to the whole context."""
     nothing = np.nan if name in LOGITS else 0.0
     padding = [(0, 0)] * (array.ndim - 1) + [(0, hidden)]
     return np.pad(array, padding, constant_values=nothing).astype(np.float32)

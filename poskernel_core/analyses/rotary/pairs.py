@@ -1,4 +1,4 @@
-"""What the analyses of rotary heads share: their bands, and their pairs layer by layer."""
+"""Shared by the analyses of rotary heads: bands of wavelengths, and mean pairs of a layer."""
 
 from dataclasses import dataclass
 
@@ -46,7 +46,7 @@ class Wavelengths(Params):
     def bands(
         self, wavelength: Float[np.ndarray, "*batch pair"], context: int
     ) -> Bool[np.ndarray, "band *batch pair"]:
-        """Return which pairs lie in each band.
+        """Return which pairs are in each band.
 
         Raises:
             BadRequest: the middle band ends before it begins.
@@ -55,7 +55,7 @@ class Wavelengths(Params):
 
 
 class BandParams(SkipParams, Wavelengths):
-    """The same, and the first positions that are left out."""
+    """Bands, and the first positions to skip."""
 
 
 def rotary_run(run: RunSpec, params: BandParams) -> RunSpec:
@@ -79,8 +79,8 @@ class LayerPairs:
 
     Attributes:
         speed, factor: radians per token and factor of every pair; NaN for those not turned.
-        queries, keys: ``[head, pair, part]``; keys are those that each query head reads.
-        scale: what queries times keys are multiplied by.
+        queries, keys: ``[head, pair, part]``; keys are repeated for the heads that share them.
+        scale: factor of the query-key products.
     """
 
     speed: Float[np.ndarray, " pair"]
@@ -97,11 +97,11 @@ class LayerPairs:
 
 
 def require_rotations(view: StatisticsView) -> None:
-    """Refuse a model that turns nothing, or where nobody sees the angles.
+    """Check that the model rotates pairs, and that the pass has seen the angles.
 
     Raises:
-        NotInModel: a model that turns nothing.
-        BadRequest: no layer handed its attention any angles.
+        NotInModel: the model rotates nothing.
+        BadRequest: no layer passes angles to its attention.
     """
     header = view.header
     if header.scheme != "rotary":

@@ -46,8 +46,7 @@ class RotarySpectrum(Analysis[SpectrumParams]):
     wavelength, and the weights of the bands, go by the ``swing``: by how much the pair's term $A_r
     \cos(\theta_r D + \varphi_r)$ varies over the offsets $D$ of the context.
 
-    Limits: means hide what differs from token to token: where the mean share is small, content
-    decides.
+    Limits: means hide differences between tokens: where the mean share is small, content decides.
 
     Source: usage as in "Round and round we go! What makes rotary positional encodings useful?"
     (2410.06205); amplitudes, phases and mean shares are ours.
@@ -162,7 +161,7 @@ class RotarySpectrum(Analysis[SpectrumParams]):
     ignores = KEPT_QUERIES | OWN_PASS
 
     def needs(self, run: RunSpec, params: SpectrumParams) -> Mapping[str, RunSpec]:
-        """Return a small pass of its own over the same windows.
+        """Return a separate small pass over the same windows.
 
         Raises:
             BadRequest: bands that do not grow, or no position left.
@@ -184,7 +183,7 @@ class RotarySpectrum(Analysis[SpectrumParams]):
 
 
 def _spectrum(pairs: LayerPairs, bands: np.ndarray, offset: np.ndarray) -> dict[str, np.ndarray]:
-    """Return what the mean pairs of one layer give, ``[head, pair]`` or ``[head]``."""
+    """Return the values from the mean pairs of one layer, ``[head, pair]`` or ``[head]``."""
     product, queries, keys = pairs.products, pairs.queries, pairs.keys
     turned = np.isfinite(pairs.speed)
     swing = formulas.swings(product, pairs.speed, offset)
@@ -214,6 +213,6 @@ def _pair_share(pairs: np.ndarray) -> np.ndarray:
 
 
 def _share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """Return ``part / whole``, NaN where there is nothing to share."""
+    """Return ``part / whole``, NaN where ``whole`` is 0."""
     whole = np.broadcast_to(whole, part.shape)
     return np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole > 0)

@@ -1,4 +1,4 @@
-"""Texts whose scores are split into position and content, row by row."""
+"""Run texts and split their scores into position and content, row by row."""
 
 import numpy as np
 import torch
@@ -15,14 +15,14 @@ from poskernel_core.forward.observers import Batch, Observer
 from poskernel_core.statistics.moments import Numbers
 
 CELLS = 2**22
-"""Scores of one layer that are split at a time."""
+"""Most scores of one layer in a batch."""
 
 FEWEST = 4
-"""Groups from which on products of different ones are taken: three, also without one of them."""
+"""Fewest groups for products of different groups: three remain when one is left out."""
 
 
 class _Products(Observer):
-    """Adds up what the shares of each row are made of.
+    """Sums the variances and covariances that the shares are computed from.
 
     ``sums [part, layer, kept, head, query]`` are the variance of the score by position, its
     covariance with the score, and the score's variance; of all windows, and without each group.
@@ -65,12 +65,12 @@ class _Products(Observer):
 
 
 def weights(groups: int, read: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return how a window of each group counts, with all windows and without each group.
+    """Return the weights of windows and products, with all groups and without each group.
 
-    Of mean keys there are ``groups``, of windows ``read``. Products of two mean keys count by
-    ``[group of the window, kept, group, group]``, those of one with the score by
-    ``[group of the window, kept, group]``, and the window itself by ``[group of it, kept]``. From
-    four groups on, all of a product are different ones; else all count alike.
+    There are ``groups`` groups of mean keys and ``read`` groups of windows. Products of two mean
+    keys have weights ``[group of the window, kept, group, group]``, products of a mean key with the
+    score ``[group of the window, kept, group]``, windows ``[group of the window, kept]``. With four
+    or more groups, only products of different groups count; otherwise all count equally.
     """
     there = np.ones((1 + read, groups))
     if groups > 1:
@@ -85,9 +85,9 @@ def weights(groups: int, read: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def shares(position: np.ndarray, common: np.ndarray, score: np.ndarray) -> Numbers:
-    """Return the shares of sums of variances: by position, its covariance with scores, of scores.
+    """Return the shares from three sums: variance by position, covariance with scores, variance.
 
-    NaN where no text has scores that differ.
+    NaN where all scores are equal.
     """
     content, covariance = score - 2 * common + position, 2 * (common - position)
     with np.errstate(invalid="ignore", divide="ignore"):

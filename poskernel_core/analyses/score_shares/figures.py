@@ -1,4 +1,4 @@
-"""Which part of the scores positions explain, as a figure."""
+"""Figure of the score variance explained."""
 
 import plotly.graph_objects as go
 
@@ -8,7 +8,7 @@ from poskernel_core.plotting.curves import curves
 
 
 def score_shares_figure(head: Result) -> go.Figure:
-    """What position and content explain of one head's score variance, along the query positions."""
+    """Draw one head's shares of position and content in the score variance, by query position."""
     if head.axes["position_share"] != ("query",):
         return by_axes(head)
     names = {

@@ -1,4 +1,4 @@
-"""How much of what distinguishes a query's scores is position, and how much content."""
+"""Score variance explained by position and by content."""
 
 from collections.abc import Mapping
 
@@ -22,21 +22,21 @@ class ScoreShares(Experiment[ShareParams]):
 
     Formula: each score splits exactly into $s(n,i) = a(n,i) + c(n,i)$, with the score of the mean
     key $a(n,i) = \text{scale}\; q_n \cdot m_i$. Over the visible keys $i \ge \text{skip}$ of a row,
-    position explains the share $\mathbb{E}\,\mathrm{Var}_i[a] \,/\, \mathbb{E}\,\mathrm{Var}_i[s]$,
-    content the same of $c$, and twice their covariance is the rest: the three add up to 1.
+    position explains the share $\mathbb{E}\,\mathrm{Var}_i[a] \,/\, \mathbb{E}\,\mathrm{Var}_i[s]$;
+    content's share is the same for $c$, and twice their covariance is the rest: the three sum to 1.
 
-    Choices: the softmax ignores what a row has in common, so variances are taken within a row.
-    Means are over one query of each window at every recorded position, before dividing. Mean keys
-    of few texts are noisy, and their noise would count as position. So $\mathrm{Var}_i[a]$ is the
-    mean of $\mathrm{Cov}_i[a_g, a_h]$ over two groups $g \ne h$ of texts, with mean keys of their
-    own, the query from a third; $\mathrm{Cov}_i[s, a]$ is that of $\mathrm{Cov}_i[s, a_g]$ over the
+    Choices: the softmax ignores a constant in a row, so variances are taken within a row. Means
+    are over one query of each window at every recorded position, before dividing. Mean keys of few
+    texts are noisy, and their noise would count as position. So $\mathrm{Var}_i[a]$ is the mean of
+    $\mathrm{Cov}_i[a_g, a_h]$ over two groups $g \ne h$ of texts, each with its mean keys, with the
+    query from a third; $\mathrm{Cov}_i[s, a]$ is the mean of $\mathrm{Cov}_i[s, a_g]$ over the
     groups other than the query's, and $\mathrm{Var}[c] = \mathrm{Var}[s] - 2\,\mathrm{Cov}[s, a] +
     \mathrm{Var}[a]$. With a soft cap, $a_g$ is the capped score of the group's mean key. With fewer
     than four groups the products are of all groups.
 
-    Limits: variance weighs every key alike, also those that no head attends to. Where position and
-    content work against each other the covariance is negative, and a share may be above 1; chance
-    may bring one below 0. Errors are over groups of texts, left out in the windows and in the mean
+    Limits: variance weights all keys equally, even those that no head attends to. Where position
+    and content oppose each other, the covariance is negative and a share may be above 1; by chance
+    a share may be below 0. Errors are over groups of texts, left out of the windows and of the mean
     keys; with fewer than four groups noise adds to the share of position.
 
     Source: the split is that of "Positional kernels of attention heads"; a head near 1 and 0 is

@@ -10,7 +10,7 @@ from poskernel_core.plotting.layout import BARE
 
 
 def sinks_figure(head: Result) -> go.Figure:
-    """One head's mean attention to each of the first keys; of many, by its axes."""
+    """Draw one head's mean attention to each of the first keys, or generic curves of many heads."""
     if head.axes["alpha"] != ("key",):
         return by_axes(head)
     alpha = head.values["alpha"]

@@ -29,14 +29,14 @@ class AttentionSinks(Analysis[SinkParams]):
 
     Formula: $\alpha_i = \mathbb{E}_\text{text}\, \mathrm{mean}_{n \ge i}\, A(n,i)$. A head has
     a sink where $\alpha_0$ is above ``threshold``; the sink rate is the share of such heads. A
-    learned sink is one more logit in the softmax, which takes attention and writes nothing: its
+    learned sink is an extra logit in the softmax, which takes attention and writes nothing: its
     mass is what the keys do not receive, $1 - \sum_i A(n,i)$.
 
-    Choices: ``skip`` does not touch these numbers: the first keys are what they are about. A key
-    that a sliding window hides receives nothing. The mass of a learned sink is a mean over all
+    Choices: ``skip`` does not apply, because these numbers describe the first keys. A key that a
+    sliding window hides receives nothing. The mass of a learned sink is a mean over all
     queries; in models without one it is zero up to rounding.
 
-    Limits: attention to the first key says nothing of what is written there: a sink may be a way of
+    Limits: attention to the first key does not show what is read there: a sink may be a way of
     attending to nothing.
 
     Source: sink rate and threshold as in "When attention sink emerges in language models"
@@ -93,11 +93,11 @@ class AttentionSinks(Analysis[SinkParams]):
     ignores = KEPT_QUERIES | {"gather"}
 
     def needs(self, run: RunSpec, params: SinkParams) -> Mapping[str, RunSpec]:
-        """Return the statistic of its own over the same windows."""
+        """Return a separate pass over the same windows."""
         return {"main": run.model_copy(update={"gather": ("sinks",)})}
 
     def compute(self, statistics: Statistics, params: SinkParams, progress: Progress) -> Result:
-        """Take the means as they were gathered, and count the heads above the threshold."""
+        """Read the gathered means, and count the heads above the threshold."""
         view = statistics["main"]
         alpha = stacked(view, "alpha")
         kept = np.delete(alpha[..., 0], list(view.header.reasons), axis=0)

@@ -1,4 +1,4 @@
-"""Heads over training: a measure against steps or tokens, all heads at every checkpoint, kinds."""
+"""Figures of heads over training: curves, kinds as counts, and all heads at every checkpoint."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,18 +28,18 @@ STEPS, TOKENS = "steps", "tokens"
 
 @dataclass(frozen=True)
 class Axis:
-    """Where checkpoints stand on a logarithmic axis: step 0 a factor of two before the next."""
+    """A logarithmic axis of checkpoints; step 0 is drawn at half of the next one."""
 
     at: Float[np.ndarray, " step"]
     zero: float | None
     title: str
 
     def place(self, value: float) -> float:
-        """Where a step, or a number of tokens, stands."""
+        """Return the place of a step, or of a number of tokens."""
         return self.zero if value <= 0 and self.zero is not None else value
 
     def apply(self, figure: go.Figure) -> go.Figure:
-        """Give a figure this axis, in place."""
+        """Set this as a figure's x-axis, in place."""
         low, high = float(self.at[0]), float(self.at[-1])
         first = low if self.zero is None else 2 * low
         ticks = log_ticks(first, high) if first < high else [first]
@@ -50,10 +50,10 @@ class Axis:
 
 
 def axis_of(result: Result, over: str = STEPS) -> Axis:
-    """The axis of a result's checkpoints, in steps or in tokens read.
+    """Return the axis of a result's checkpoints, in steps or in tokens read.
 
     Raises:
-        ValueError: tokens that are not known.
+        ValueError: the numbers of tokens are unknown.
     """
     tokens = over == TOKENS
     values = (result.values["tokens"] if tokens else result.coordinates["step"]).astype(float)
@@ -68,7 +68,7 @@ def axis_of(result: Result, over: str = STEPS) -> Axis:
 
 
 def over_training_figure(result: Result) -> go.Figure:
-    """A measure over training: kinds as counts, one head or the most changed ones as curves."""
+    """Draw a measure over training: kinds as counts, else curves of the most changed heads."""
     if "measure" in result.labels and "count" in result.values:
         return count_figure(result)
     if result.axes["measure"] == ("step",):
@@ -77,7 +77,7 @@ def over_training_figure(result: Result) -> go.Figure:
 
 
 def most_changed(result: Result, most: int = MAX_CURVES) -> list[str]:
-    """The heads whose measure changed the most from the first checkpoint to the last."""
+    """Return the heads whose measure changed the most from the first checkpoint to the last."""
     change = np.abs(result.values["change"])
     order = np.argsort(np.where(np.isnan(change), np.inf, -change), axis=None, kind="stable")
     places = np.unravel_index(order[:most], change.shape)
@@ -85,10 +85,10 @@ def most_changed(result: Result, most: int = MAX_CURVES) -> list[str]:
 
 
 def curves_figure(result: Result, heads: Sequence[str], over: str = STEPS) -> go.Figure:
-    """The measure of some heads against steps or tokens, with bands of one standard error.
+    """Draw the measure of some heads against steps or tokens, with bands of one standard error.
 
-    A diamond marks the emergence at half of the final value, on a line as long as its interval;
-    heads that lie above that from the first checkpoint on have none.
+    A diamond marks the emergence at half of the final value, on a line that spans its interval;
+    heads that are above from the first checkpoint on have no diamond.
     """
     axis, figure = axis_of(result, over), go.Figure()
     for index, name in enumerate(heads):
@@ -113,7 +113,7 @@ def _add_head(
     at, first, last = (
         float(one.values[f"emergence{part}"]) for part in ("", "_earliest", "_latest")
     )
-    if np.isnan(at) or at <= one.coordinates["step"][0]:  # it was there from the first step on
+    if np.isnan(at) or at <= one.coordinates["step"][0]:  # above from the first step on
         return
     places = [axis.place(_in(one, step, over)) for step in (first, at, last)]
     figure.add_scatter(
@@ -135,14 +135,14 @@ def _add_head(
 
 
 def _in(one: Result, step: float, over: str) -> float:
-    """A step as it is, or as tokens read, which grow with the steps between checkpoints."""
+    """Return a step, or the tokens read by then, interpolated between checkpoints."""
     if over == STEPS:
         return step
     return float(np.interp(step, one.coordinates["step"].astype(float), one.values["tokens"]))
 
 
 def count_figure(result: Result, over: str = STEPS) -> go.Figure:
-    """How many heads are of each kind at every checkpoint, stacked."""
+    """Draw how many heads are of each kind at every checkpoint, stacked."""
     axis, figure = axis_of(result, over), go.Figure()
     names = result.labels["measure"]
     for index, (name, count) in enumerate(zip(names, result.values["count"].T, strict=True)):
@@ -168,9 +168,9 @@ def _label_colour(name: str, index: int) -> str:
 
 
 def grids_figure(result: Result, selected: str, *, log: bool, unit: str) -> go.Figure:
-    """All heads at every checkpoint on one scale: a small grid each, layers downwards.
+    """Draw a small grid of all heads for each checkpoint, on one colour scale, layers downwards.
 
-    The selected head is framed in every grid. A measure with values below 0 diverges from it.
+    The selected head is framed in every grid. A measure with negative values has a diverging scale.
     """
     measure = result.values["measure"].astype(float)
     names = result.labels.get("measure", ())
@@ -231,7 +231,7 @@ def grids_figure(result: Result, selected: str, *, log: bool, unit: str) -> go.F
 
 
 def _columns(steps: int, heads: int) -> int:
-    """How many grids stand side by side: about as many cells as a page is wide."""
+    """Return the number of grids in a row: at most 6, and about 48 heads wide."""
     return max(1, min(steps, 6, 48 // (heads + 1)))
 
 
@@ -250,7 +250,7 @@ def _told(result: Result, place: int, layer: int, head: int) -> str:
 def _coloured(
     cells: np.ndarray, names: Sequence[str], log: bool, unit: str
 ) -> tuple[np.ndarray, tuple[float, float], object, list[float], list[str]]:
-    """What is drawn, the ends of its scale, the scale's colours, and the ticks of its bar."""
+    """Return the drawn values, the ends and colours of their scale, and the ticks of its bar."""
     if names:
         colours = [_label_colour(name, index) for index, name in enumerate(names)]
         edges = np.linspace(0, 1, len(names) + 1)
@@ -270,7 +270,7 @@ def _coloured(
 
 
 def kernel_over_training_figure(result: Result) -> go.Figure:
-    """One head's kernel at every checkpoint: offset n - i across, checkpoints downwards."""
+    """Draw one head's kernel at every checkpoint: offset n - i across, checkpoints downwards."""
     skip, query = int(result.params["skip"]), int(result.params["query"])
     kernel = result.values["kernel"][:, skip : query + 1][:, ::-1]
     colours = probability_colours(kernel)

@@ -1,4 +1,4 @@
-"""When a measure appears in training, on plain arrays."""
+"""When a measure emerges in training, on NumPy arrays."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 
 @dataclass(frozen=True)
 class Emergence:
-    """When each head's measure appeared, in steps; NaN where it fell, ends at 0 or has no end."""
+    """When each head's measure emerged, in steps; NaN where it fell, or ends at 0 or NaN."""
 
     step: Float[np.ndarray, "..."]
     earliest: Float[np.ndarray, "..."]
@@ -20,10 +20,10 @@ def emergence(steps: Int[np.ndarray, " step"], measure: Float[np.ndarray, "step 
 
     ``steps`` ascend. Between the last checkpoint that is not above and the next one, the crossing
     is interpolated linearly in the logarithm of the step. Where the first of the two is step 0,
-    which has none, or where all checkpoints are above, it is the earliest checkpoint that is above;
-    what lies before that is the interval. A measure that ends below 0 is taken with its sign
-    turned. A checkpoint without a number is not above. A measure that is above half at all
-    checkpoints, and further from 0 at the first than at the last, fell: it did not emerge.
+    which has no logarithm, or where all checkpoints are above, the result is the earliest
+    checkpoint that is above, and the interval begins at 0. The sign of a measure that ends below 0
+    is flipped. NaN is not above. A measure that is above half at all checkpoints, and further from
+    0 at the first than at the last, fell: it did not emerge.
     """
     final = measure[-1]
     share = np.divide(measure, final, out=np.full(measure.shape, np.nan), where=final != 0)
@@ -47,6 +47,6 @@ def emergence(steps: Int[np.ndarray, " step"], measure: Float[np.ndarray, "step 
 
 
 def label_counts(codes: Int[np.ndarray, "step ..."], labels: int) -> Int[np.ndarray, "step label"]:
-    """Return how many heads have each label at every checkpoint; a negative code has none."""
+    """Count the heads with each label at every checkpoint; negative codes mean no label."""
     flat = codes.reshape(len(codes), -1)
     return (flat[:, :, None] == np.arange(labels)).sum(axis=1)

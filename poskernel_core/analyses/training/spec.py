@@ -24,7 +24,7 @@ MAX_LIST = 20_000
 
 
 class CheckpointParams(SkipParams):
-    """Parameters of everything that is asked of the checkpoints of a run."""
+    """Parameters of questions about the checkpoints of a training run."""
 
     query: int = Field(DEFAULT_QUERY, ge=0, description="query position n")
     checkpoints: str = Field(
@@ -39,13 +39,13 @@ C = TypeVar("C", bound=CheckpointParams)
 
 
 class OfCheckpoints(Composition[C]):
-    """A question asked of each checkpoint of a model's run; the answers have an axis ``step``."""
+    """A question asked of each checkpoint of a training run; results have an axis ``step``."""
 
     def with_params(self, run: RunSpec, params: C) -> RunSpec:
-        """Return the run of the whole training, whichever checkpoint of it is chosen.
+        """Return the run with the whole training as its model, whichever checkpoint it names.
 
         Raises:
-            UnknownModel: the model comes without checkpoints, or without one that is asked for.
+            UnknownModel: the model has no checkpoints, or not one of those chosen.
         """
         training = chosen_run(run, params)
         specs = [spec_of(training, each) for each in training.checkpoints]
@@ -67,18 +67,16 @@ class OverTraining(OfCheckpoints[OverTrainingParams]):
 
     Formula: **emergence** of a head's measure $m(s)$ that ends at $m(S)$: the first step from which
     $m$ stays above $m(S)/2$. Between the checkpoints $s_0 < s_1$ around it, $\ln s = \ln s_0 +
-    \frac{m(S)/2 - m(s_0)}{m(s_1) - m(s_0)} (\ln s_1 - \ln s_0)$; the interval in which it could
-    lie is $[s_0, s_1]$.
+    \frac{m(S)/2 - m(s_0)}{m(s_1) - m(s_0)} (\ln s_1 - \ln s_0)$; its interval is $[s_0, s_1]$.
 
-    Choices: the logarithm of step 0 does not exist, so a measure that is above at the checkpoint
-    after it, or already at the first one, emerges at that checkpoint at the latest, and the
-    interval begins at 0. A measure that ends below 0 is taken with its sign turned. One that is
-    above half of its final value at all checkpoints, and is further from 0 at the first than at the
-    last, fell: it has no emergence.
+    Choices: step 0 has no logarithm, so a measure that is above at the first checkpoint, or at the
+    one after step 0, gets that checkpoint as its emergence, and the interval begins at 0. The sign
+    of a measure that ends below 0 is flipped. A measure that is above half of its final value at
+    all checkpoints, and further from 0 at the first than at the last, fell: it has no emergence.
 
-    Limits: half of the final value is crossed by noise as well where a head ends near where it
-    began: see ``change`` and its error. What happens between two checkpoints is not seen. Tokens
-    are those that the schedule tells.
+    Limits: where a head ends near where it began, noise can cross half of the final value: see
+    ``change`` and its error. Changes between two checkpoints are invisible. Token counts follow
+    the training schedule.
 
     Source: ours; pictures of heads over training are in Olsson et al., "In-context learning and
     induction heads".
@@ -195,9 +193,9 @@ class KernelOverTraining(OfCheckpoints[KernelOverTrainingParams]):
     the checkpoint of step $s$, with its own queries $q_n$ and mean keys $m_i$.
 
     Choices: those of the positional kernel: the mean over many windows' queries. With skip 0 the
-    observed attention to key 0 is what the head parks on the first token.
+    observed attention to key 0 shows how much the head parks on the first token.
 
-    Limits: the same windows at every checkpoint, so that their errors are not independent.
+    Limits: all checkpoints read the same windows, so their errors are not independent.
 
     Source: ours; the kernel is that of "Positional kernels of attention heads".
     """
@@ -272,16 +270,16 @@ class KernelOverTraining(OfCheckpoints[KernelOverTrainingParams]):
 
 
 def chosen_run(run: RunSpec, params: CheckpointParams) -> TrainingRun:
-    """Return the checkpoints that are asked for, of the run of a model.
+    """Return the chosen checkpoints of a model's training run.
 
     Raises:
-        UnknownModel, BadRequest: the model comes without checkpoints, or without one of these.
+        UnknownModel, BadRequest: the model has no checkpoints, or not one of those chosen.
     """
     return required_run(run.model.name).chosen(params.checkpoints)
 
 
 def _runs(run: RunSpec, params: CheckpointParams) -> Iterator[tuple[Checkpoint, RunSpec]]:
-    """Yield the same run of every checkpoint's weights."""
+    """Yield each checkpoint, and the run with its weights."""
     training = chosen_run(run, params)
     for checkpoint in training.checkpoints:
         yield checkpoint, run.model_copy(update={"model": spec_of(training, checkpoint)})
@@ -289,12 +287,12 @@ def _runs(run: RunSpec, params: CheckpointParams) -> Iterator[tuple[Checkpoint, 
 
 @lru_cache(maxsize=64)
 def _geometry(model: ModelSpec) -> Geometry:
-    """Return the sizes of a run's model, which are those of all its checkpoints."""
+    """Return the geometry of a run's model, the same at all checkpoints."""
     return catalog.locate(model.name).geometry
 
 
 def _changes(steps: np.ndarray, measure: np.ndarray, kinds: bool) -> dict[str, np.ndarray]:
-    """Return how much each head's measure changed, and where it emerged; NaN where it is a kind."""
+    """Return how much each head's measure changed, and where it emerged; NaN for kinds."""
     measure = np.full_like(measure, np.nan) if kinds else measure
     found = emergence(steps, measure)
     return {
@@ -317,7 +315,7 @@ def _of_steps(training: TrainingRun, found: Mapping[str, Result]) -> dict[str, n
 
 
 def _equal_weights(training: TrainingRun, found: Mapping[str, Result]) -> dict[str, str]:
-    """Return for checkpoints with the weights of an earlier one that one's revision."""
+    """Map checkpoints whose weights equal an earlier one's to the revision of that one."""
     if training.local:
         return dict(first_of_equals(training))
     told = {name: each.provenance.get("weights_of") for name, each in found.items()}
@@ -327,7 +325,7 @@ def _equal_weights(training: TrainingRun, found: Mapping[str, Result]) -> dict[s
 def _provenance(
     training: TrainingRun, found: Mapping[str, Result], run: RunSpec, question: Question[Any]
 ) -> dict[str, Any]:
-    """Return where the answers come from: what they share, and the checkpoints."""
+    """Return the answers' shared provenance, and the checkpoints."""
     names = [each.revision for each in training.checkpoints]
     several = f"{names[0]} to {names[-1]}" if len(names) > 1 else names[0]
     return found[names[-1]].provenance | {

@@ -1,1 +1,1 @@
-"""What runs the model for the questions of `bag`. torch."""
+"""The code of `bag` that runs the model; needs torch."""

@@ -50,7 +50,7 @@ class Scales:
 
 @dataclass(frozen=True)
 class Bag:
-    """What the approximation is made of.
+    """The components of the approximation.
 
     Attributes:
         layer: the parts of layer 0.
@@ -58,11 +58,11 @@ class Bag:
         start: first position after the start token (1, or 0 without one).
         kernels: ``K(n,i)`` of the destination token, ``[head, query, key]``.
         weights: content weight over median denominator, ``w_h(t) / Zmed_h``, ``[head, vocab]``.
-        token_scales: the first norm's scale where each token stands, ``[vocab]``.
+        token_scales: the first norm's scale for each token, ``[vocab]``.
         denominators: ``Zmed_h [head]``.
         start_values: the start token's own values ``[head, d]``, exactly.
         scales: the norms' scales on the windows.
-        by: which scale the first norm has in an extended embedding: ``mean`` or ``token``.
+        by: the first norm's scale in an extended embedding: ``mean`` or ``token``.
     """
 
     layer: FirstLayer
@@ -92,7 +92,7 @@ class Bag:
         return self.kernels.mean(dim=0)
 
     def scale_of(self, ids: Tensor, by: str) -> Float[Tensor, " token"]:
-        """Return the first norm's scale for tokens at positions 0, 1, ..., by what it depends on.
+        """Return the first norm's scale for tokens at positions 0, 1, ....
 
         ``mean``: one for all; ``token``: each token's own; ``position``: each position's mean.
         """
@@ -118,9 +118,9 @@ class Bag:
         return torch.cat([self.embed(some) for some in torch.from_numpy(ids).split(ROWS)])
 
     def readers(self) -> Float[Tensor, "model neuron"]:
-        """Return what turns an extended embedding into contributions to every neuron.
+        """Return the matrix from extended embeddings to contributions to every neuron.
 
-        The second norm with its mean scale, and the neurons' input weights.
+        It combines the second norm, with its mean scale, and the neurons' input weights.
         """
         norm = self.layer.norm2
         read = self.second_scale * norm.gain[:, None] * self.layer.w_in
@@ -128,7 +128,7 @@ class Bag:
 
 
 def by_position(scales: np.ndarray, start: int, length: int) -> Float[Tensor, " pos"]:
-    """Return the mean of scales ``[text, pos]`` at every position; a start token's is the next."""
+    """Return mean scales at every position; a start token gets that of the next position."""
     mean = torch.from_numpy(scales.mean(axis=0))
     return torch.cat([mean[:1].expand(start), mean])[:length]
 
@@ -139,10 +139,11 @@ def build_bag(
     heads: tuple[int, ...],
     params: BagParams,
 ) -> Bag:
-    """Return the bag of some heads; that built last is kept with the model.
+    """Return the bag of some heads; the latest is cached with the model.
 
     Raises:
-        BadRequest: the model's layer 0 cannot be taken apart, or the token is not one of its own.
+        BadRequest: the model's layer 0 cannot be split into parts, or the token is not in its
+            vocabulary.
     """
     key = (heads, params.token, params.query, params.first_windows, fingerprint(subject, main))
     bag: Bag = subject.model.remember("bag", key, lambda: _build(subject, main, heads, params))
@@ -183,16 +184,16 @@ def _build(
 
 
 def fingerprint(subject: ExperimentContext, main: StatisticsView) -> tuple[bool, bytes]:
-    """Return what distinguishes texts and mean keys from others."""
+    """Return the cache key of texts and mean keys."""
     data = subject.windows.tobytes() + main.layer(0)["mean_keys"].tobytes()
     return subject.start_token, hashlib.sha256(data).digest()
 
 
 def listed_tokens(subject: ExperimentContext, fewest: int) -> np.ndarray:
-    """Return the ids of ordinary tokens that occur so often in the windows, ascending.
+    """Return the ids of ordinary tokens with at least ``fewest`` occurrences, ascending.
 
     Raises:
-        BadRequest: none does.
+        BadRequest: there are none.
     """
     assert subject.source is not None
     found = subject.source.pool[token_counts(subject)[subject.source.pool] >= fewest]

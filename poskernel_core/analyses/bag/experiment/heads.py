@@ -1,4 +1,4 @@
-"""Which heads of layer 0 fill the bag: those named, or those found to be contextual."""
+"""Select the heads of layer 0 that fill the bag: the named ones, or the contextual ones."""
 
 from poskernel_core.analyses.bag.experiment.bag import fingerprint
 from poskernel_core.analyses.bag.params import BagParams
@@ -34,7 +34,7 @@ def chosen_heads(
         if any(layer for layer, _ in cells):
             raise BadRequest(f"Expected heads of layer 0, got {params.heads!r}.")
         return tuple(sorted({head for _, head in cells}))
-    token_id(subject, params.token)  # refused also where the heads are known
+    token_id(subject, params.token)  # checks the token even where heads are named
     key = (params.token, params.query, params.first_windows, fingerprint(subject, main))
     found: tuple[int, ...] = subject.model.remember(
         "contextual", key, lambda: _contextual(subject, main, params)

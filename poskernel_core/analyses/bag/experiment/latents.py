@@ -1,4 +1,4 @@
-"""Sub-latents: independent components of the extended embeddings, as one neuron reads them."""
+"""Sub-latents: independent components of the extended embeddings, and a neuron's share of each."""
 
 import hashlib
 
@@ -14,11 +14,11 @@ from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import Result
 
 MAX_TOKENS = 10_000
-"""Tokens that components are found on; all tokens are then read in them."""
+"""Most tokens that components are fitted on; they are then applied to all tokens."""
 
 ROWS = 4096
 NOTHING = 1e-7
-"""Share of the largest below which a variance, or a spread, is rounding."""
+"""Share of the largest below which a variance or spread is rounding error."""
 
 
 def neuron_latents(
@@ -30,7 +30,7 @@ def neuron_latents(
     """Decompose a neuron; see :class:`~poskernel_core.analyses.NeuronLatents`.
 
     Raises:
-        BadRequest: no such neuron, one that reads nothing, too many components, or no bag.
+        BadRequest: no such neuron, a neuron without input, too many components, or no bag.
     """
     main = statistics["main"]
     progress(0, 2)
@@ -55,7 +55,7 @@ def neuron_latents(
 def _kept(
     subject: ExperimentContext, table: np.ndarray, count: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the components of a table; those found last are kept with the model for any neuron."""
+    """Return the components of a table; the latest are cached with the model, for all neurons."""
     assert subject.source is not None
     key = (count, subject.source.seed, hashlib.sha256(table.tobytes()).digest())
     seed = subject.source.seed
@@ -65,12 +65,12 @@ def _kept(
 def components(table: np.ndarray, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Return values ``[token, latent]`` of unit variance, and directions ``[latent, model]``.
 
-    ``values @ directions`` is what the components hold of the centred table. Values are
-    uncorrelated over all tokens, as the rotation that is found on some of them is orthogonal.
+    ``values @ directions`` approximates the centred table. Values are uncorrelated over all tokens,
+    because the rotation, although fitted on some of them, is orthogonal.
 
     Raises:
         BadRequest: the table has fewer dimensions.
-        ComputeFailed: the search was broken off.
+        ComputeFailed: the search failed.
     """
     white, spread = _whitened(table, count)
     some = white
@@ -85,7 +85,7 @@ def _whitened(table: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the first components ``[token, count]`` of unit variance, and their directions.
 
     Raises:
-        BadRequest: the table has fewer.
+        BadRequest: the table has fewer dimensions.
     """
     mean = table.mean(axis=0, dtype=np.float64)
     parts = np.array_split(np.arange(len(table)), -(-len(table) // ROWS))

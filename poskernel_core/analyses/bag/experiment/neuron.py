@@ -1,4 +1,4 @@
-"""One neuron: what every token in the bag adds to it, and the neurons that are like it."""
+"""One neuron: every token's contribution, and similar neurons."""
 
 import torch
 from jaxtyping import Float
@@ -22,10 +22,10 @@ ROWS = 4096
 def bag_of(
     subject: ExperimentContext, main: StatisticsView, params: BagParams, neuron: int | None = None
 ) -> Bag:
-    """Return the bag of the chosen heads; check that there is such a neuron.
+    """Return the bag of the chosen heads; check that the neuron exists.
 
     Raises:
-        BadRequest: there is none, or the bag cannot be built.
+        BadRequest: no such neuron, or the bag cannot be built.
     """
     neurons = count_neurons(subject.model)
     if neuron is not None and neuron >= neurons:

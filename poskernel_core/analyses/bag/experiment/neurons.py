@@ -1,4 +1,4 @@
-"""All neurons of layer 0: what the bag adds to them, and how well it predicts them."""
+"""All neurons of layer 0: contributions of the bag, and quality of its predictions."""
 
 from collections.abc import Iterator
 
@@ -41,12 +41,12 @@ class NeuronSums:
         whole, added = parts.activation(bag), parts.through(parts.bag, bag)
         true, whole, added = (x[bag.start :].double() for x in (true, whole, added))
         agree, fires = ((true > 0) == (whole > 0)).double(), (true > 0).double()
-        left = true - (whole - added)  # what the bag has to explain
+        left = true - (whole - added)  # the part that the bag should explain
         rows = (true, true**2, (true - whole) ** 2, added, added**2, left, left**2, agree, fires)
         self._sums.add(torch.stack([row.mean(dim=0) for row in rows])[None], range(text, text + 1))
 
     def numbers(self) -> tuple[Numbers, list[Numbers]]:
-        """Return values, and those without each group, ``[neuron]`` each."""
+        """Return values ``[neuron]``, and their leave-one-group-out replicates."""
         return replicated(self._numbers, self._sums)
 
     def _numbers(self, means: np.ndarray) -> Numbers:
@@ -64,7 +64,7 @@ class NeuronSums:
 
 
 def _variance(square: np.ndarray, mean: np.ndarray) -> np.ndarray:
-    """Return the variance of means; NaN where it is rounding."""
+    """Return the variance from means; NaN where it is rounding error."""
     found = square - mean**2
     return np.where(found > 1e-9 * square, found, np.nan)
 
@@ -78,7 +78,7 @@ def contextual_neurons(
     """Rank all neurons; see :class:`~poskernel_core.analyses.ContextualNeurons`.
 
     Raises:
-        BadRequest: heads that are not of layer 0, a model without neurons, or an unknown token.
+        BadRequest: heads outside layer 0, a model without neurons, or an unknown token.
     """
     main = statistics["main"]
     texts = torch.from_numpy(first_in_equal_groups(subject.windows, params.first_windows))
@@ -132,7 +132,7 @@ def _result(
 
 
 def _strongest(values: dict[str, np.ndarray], words: dict[str, list[list[str]]]) -> Iterator[str]:
-    """Yield the tokens at both ends of the few neurons that the bag drives most, a line each."""
+    """Yield a line for each of the most driven neurons: the tokens at both ends."""
     order = np.argsort(-np.nan_to_num(values["drive_share"]), kind="stable")
     for neuron in order[:STRONGEST].tolist():
         for end in ENDS:

@@ -1,4 +1,4 @@
-"""What the bag predicts along a text: the stream before layer 0's MLP, and its neurons' input."""
+"""The bag's predictions along a text: the stream before layer 0's MLP, and its pre-activations."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from torch import Tensor
 from poskernel_core.analyses.bag.experiment.bag import Bag, by_position
 
 KERNELS = ("common", "own")
-"""How the heads average: all with their mean kernel, or each with its own."""
+"""Kernels of the heads: their common mean kernel, or each one's own."""
 
 SCALES = ("mean", "position", "token")
 """What the norms' scales depend on: nothing (the post), the position (its appendix), or the token
@@ -18,13 +18,13 @@ and, in the second norm, the predicted stream itself."""
 
 @dataclass(frozen=True)
 class PredictionParts:
-    """The parts that a text's stream before the MLP is predicted from, ``[pos, model]`` each.
+    """The parts of a text's predicted stream before the MLP, ``[pos, model]`` each.
 
     Attributes:
         direct: the stream before the layer, exactly.
         bag: ``sum_i K(n,i) e(t_i)`` of the contextual heads.
-        position: what they add beside: positions, biases, the start token.
-        others: the other heads, as if each attended to the current token alone; the output bias.
+        position: their other output: positions, biases, the start token.
+        others: the other heads, as if each attended only to the current token; the output bias.
         scale: the second norm's scale, ``[pos]``.
     """
 
@@ -45,7 +45,7 @@ class PredictionParts:
         return self.direct + self.joint + self.others
 
     def through(self, part: Tensor, bag: Bag) -> Float[Tensor, "pos neuron"]:
-        """Return what a part adds to every neuron's pre-activation."""
+        """Return a part's contribution to every neuron's pre-activation."""
         return (self.scale[:, None] * bag.layer.norm2.linear(part)) @ bag.layer.w_in
 
     def activation(self, bag: Bag) -> Float[Tensor, "pos neuron"]:
@@ -57,7 +57,7 @@ class PredictionParts:
 def predict(
     bag: Bag, tokens: Tensor, kernel: str = "own", by: str | None = None
 ) -> PredictionParts:
-    """Return the parts for token ids ``[pos]``; nothing of the model is run.
+    """Return the parts for token ids ``[pos]``, without running the model.
 
     ``kernel`` is one of ``KERNELS``, ``by`` one of ``SCALES`` (default: the bag's).
     """
@@ -72,7 +72,7 @@ def predict(
 def joint(
     bag: Bag, tokens: Tensor, kernel: str, by: str, rows: Tensor
 ) -> tuple[Float[Tensor, "row model"], Float[Tensor, "row model"]]:
-    """Return what the contextual heads write at some positions: the bag, and what is beside it."""
+    """Return the contextual heads' output at some positions: the bag, and the rest."""
     kernels = bag.kernels[:, rows] if kernel == "own" else bag.common[None, rows]
     kernels, scale = kernels[..., : len(tokens)], bag.scale_of(tokens, by)
     values, w_o = bag.values(tokens, scale), bag.layer.w_o[list(bag.heads)]
@@ -92,7 +92,7 @@ def _second_scale(bag: Bag, between: Tensor, by: str) -> Float[Tensor, " pos"]:
 
 
 def _others(bag: Bag, direct: Tensor) -> Float[Tensor, "pos model"]:
-    """Return what the other heads write if they attend to the current token alone."""
+    """Return the other heads' output, as if they attended only to the current token."""
     layer = bag.layer
     others = [head for head in range(len(layer.w_o)) if head not in bag.heads]
     alone = layer.norm1.exact(direct) @ layer.w_v[others] + layer.b_v[others][:, None]
@@ -100,9 +100,9 @@ def _others(bag: Bag, direct: Tensor) -> Float[Tensor, "pos model"]:
 
 
 def _constant_values(bag: Bag, scale: Float[Tensor, " pos"]) -> Float[Tensor, "head pos d"]:
-    """Return what positions and biases add to the values; a start token has its own values.
+    """Return the part of the values from positions and biases, and a start token's exact values.
 
-    Those are weighted as its attention is.
+    The latter are weighted by its attention.
     """
     layer, chosen = bag.layer, list(bag.heads)
     linear = scale[:, None] * layer.norm1.linear(layer.positions[: len(scale)])

@@ -1,4 +1,4 @@
-"""How well the bag predicts what its heads write, by position."""
+"""Quality of the bag's prediction of its heads' output, by position."""
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ class Quality:
     """Sums over windows of the heads' true and predicted joint output, at a few positions.
 
     Attributes:
-        places: those positions, evenly spaced.
+        places: these positions, evenly spaced.
     """
 
     def __init__(self, bag: Bag, length: int, places: int) -> None:
@@ -42,7 +42,7 @@ class Quality:
         self._predicted.add(torch.stack(found)[None], some)
 
     def numbers(self) -> tuple[Numbers, list[Numbers]]:
-        """Return values, and those without each group, ``[variant, query]`` each."""
+        """Return values ``[variant, query]``, and their leave-one-group-out replicates."""
         return replicated(_numbers, self._scalars, self._true, self._predicted)
 
 
@@ -50,8 +50,8 @@ def _numbers(scalars: np.ndarray, true: np.ndarray, predicted: np.ndarray) -> Nu
     """Return the numbers from means over windows.
 
     ``scalars [3, variant, query]`` are cosine, squared error and squared length; ``true [query,
-    model]``, ``predicted [variant, query, model]``. Taking both about their means lowers the
-    squared error by the squared difference of the means.
+    model]``, ``predicted [variant, query, model]``. Centring both lowers the squared error by the
+    squared difference of the means.
     """
     cosine, error, squares = scalars
     variance = squares - (true**2).sum(axis=-1)

@@ -1,4 +1,4 @@
-"""Searching the bag: tokens like a token, and neurons that fire for words."""
+"""Search the bag: tokens similar to a token, and neurons that fire for words."""
 
 import numpy as np
 import torch

@@ -1,4 +1,4 @@
-"""A neuron along one text: what the bag predicts, and what the model computes."""
+"""A neuron along one text: predicted by the bag, and computed by the model."""
 
 import numpy as np
 import torch
@@ -63,7 +63,7 @@ def _text(subject: ExperimentContext, params: NeuronTraceParams) -> np.ndarray:
 
 
 def _numbers(bag: Bag, parts: PredictionParts, neuron: int) -> dict[str, np.ndarray]:
-    """Return the prediction and its parts, ``[pos]`` each; the norm's bias goes with the direct."""
+    """Return the prediction and its parts, ``[pos]`` each; "direct" includes the norm's bias."""
     layer = bag.layer
     named = {"bag": parts.bag, "position": parts.position, "others": parts.others,
              "direct": parts.direct}  # fmt: skip
@@ -77,7 +77,7 @@ def _numbers(bag: Bag, parts: PredictionParts, neuron: int) -> dict[str, np.ndar
 
 
 def agreement(true: np.ndarray, predicted: np.ndarray, added: np.ndarray) -> dict[str, np.ndarray]:
-    """Return how well the prediction does, and the bag against what the other parts leave."""
+    """Return the quality of the prediction, and of the bag's part against the residual."""
     true, predicted, added = (each.astype(np.float64) for each in (true, predicted, added))
     error, left = ((true - predicted) ** 2).sum(), true - (predicted - added)
     spreads = {

@@ -1,6 +1,6 @@
 """Products of the whole vocabulary with all neurons, a block of neurons at a time.
 
-The product of 50,257 tokens and 3,072 neurons has 154 million numbers; it is never held whole.
+The product of 50,257 tokens and 3,072 neurons has 154 million numbers, too many to hold at once.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,11 +17,11 @@ CELLS = 2**24
 
 @dataclass(frozen=True)
 class Ends:
-    """What is kept of every neuron's contributions over the vocabulary.
+    """Summary of every neuron's contributions over the vocabulary.
 
     Attributes:
         mean, std: over tokens, ``[neuron]``.
-        top, bottom: places of the largest and the smallest, ``[neuron, rank]``.
+        top, bottom: indices of the largest and the smallest, ``[neuron, rank]``.
         highest, lowest: their contributions.
     """
 
@@ -60,7 +60,7 @@ def ends(
 def named_ends(
     decode: Callable[[list[int]], list[str]], ids: np.ndarray, values: np.ndarray, listed: int
 ) -> tuple[dict[str, np.ndarray], dict[str, list[str]]]:
-    """Return the largest (``top``) and smallest values as values, and their tokens as texts."""
+    """Return the largest (``top``) and smallest values, and the texts of their tokens."""
     order = np.argsort(values, kind="stable")
     places = {"top": order[::-1][:listed], "bottom": order[:listed]}
     return (

@@ -1,1 +1,1 @@
-"""What runs the model for the questions of `contextual_heads`. torch."""
+"""The code of `contextual_heads` that runs the model; needs torch."""

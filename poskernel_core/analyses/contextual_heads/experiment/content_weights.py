@@ -1,6 +1,6 @@
-"""Content scores of tokens in layer 0, whose keys depend on token and position alone.
+"""Content scores of tokens in layer 0, whose keys depend only on token and position.
 
-Every token is run by itself at a few positions, so that no text is needed.
+Every token is run alone at a few positions, so no text is needed.
 """
 
 import torch
@@ -51,7 +51,7 @@ def destination_kernels(
 
 
 def quantiles(kernels: Float[Tensor, "head key"], start: int) -> list[int]:
-    """Return a few key positions, each standing for an equal share of the heads' mean kernel."""
+    """Return a few key positions that represent equal shares of the heads' mean kernel."""
     mass = torch.cumsum(kernels.mean(dim=0)[start:], dim=0)
     shares = torch.tensor(QUANTILES, dtype=mass.dtype, device="cpu") * mass[-1]
     return (torch.searchsorted(mass, shares).clamp(max=len(mass) - 1) + start).tolist()
@@ -65,7 +65,7 @@ def content_scores(
 ) -> Float[Tensor, "place head vocab"]:
     """Return the content score ``c`` of every token at some key positions, for queries.
 
-    ALiBi's bias is the same for all tokens, so that content has no part in it.
+    ALiBi's bias is the same for all tokens, so it is no part of content.
     """
     geometry, rule = subject.model.geometry, main.header.rule(0)
     found = torch.zeros(

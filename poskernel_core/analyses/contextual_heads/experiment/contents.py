@@ -34,7 +34,7 @@ class LastQuery:
         kernel: ``K(n, .)`` over the keys from ``first`` on, ``[kept, text, head, key]``; sums to 1.
         log_weight: content scores ``c(n, .)``, whose exponentials are the content weights.
 
-    What is kept of the mean keys is all of them, and then all but each group.
+    The axis ``kept`` is all groups of mean keys, then all but each group.
     """
 
     layer: int
@@ -57,7 +57,7 @@ def token_id(subject: ExperimentContext, text: str) -> int:
     """Return the id of a text that is one token.
 
     Raises:
-        BadRequest: it is none, or the model has no tokenizer.
+        BadRequest: it is not one token, or the model has no tokenizer.
     """
     if subject.single_id is None:
         raise BadRequest("A fixed token needs a tokenizer, and the model has none.")
@@ -65,10 +65,10 @@ def token_id(subject: ExperimentContext, text: str) -> int:
 
 
 def own_texts(subject: ExperimentContext, typed: str, items: str) -> dict[str, np.ndarray]:
-    """Return token ids ``[pos]`` of the reader's texts by title, no longer than the windows.
+    """Return token ids ``[pos]`` of the user's texts by title, cut to the windows' length.
 
-    ``typed`` are texts divided by lines of dashes, ``items`` names of chapters divided by
-    semicolons. The start token, where there is one, stands in front of each.
+    ``typed`` are texts separated by lines of dashes, ``items`` names of chapters separated by
+    semicolons. Each begins with the start token, if there is one.
 
     Raises:
         BadRequest: no such chapter, or the model has no tokenizer.
@@ -83,7 +83,7 @@ def chapter(item: str) -> str:
     """Return the text of a named chapter.
 
     Raises:
-        BadRequest: there is none of that name.
+        BadRequest: there is no such chapter.
     """
     known = texts.items(CHAPTERS)
     if item not in known:
@@ -124,10 +124,10 @@ def last_rows(
     layers: Collection[int] | None = None,
     groups: int = 0,
 ) -> Iterator[tuple[range, list[LastQuery]]]:
-    """Yield the numbers of some texts at a time, and the row of their last query in every layer.
+    """Yield batches of texts: their numbers, and the row of their last query in every layer.
 
-    ``main`` holds the mean keys of the model's pass; ``layers`` are those wanted (default: all).
-    Rows are also made with the mean keys without each of so many ``groups``.
+    ``main`` has the mean keys of the model's pass; ``layers``: default all. With ``groups``, rows
+    are also computed with the mean keys without each group.
     """
     views = [main, *(without(main, group) for group in range(groups))]
     size = subject.batch or max(1, min(MAX_BATCH, KEYS // windows.shape[1]))

@@ -26,9 +26,9 @@ LOCAL_TOKENS = 10
 
 
 class LayerRows:
-    """What is kept of one layer: denominators of all windows ``[head, text]``, sums of all else.
+    """One layer's denominators of all windows ``[head, text]``, and sums of everything else.
 
-    Sums are kept of all windows, and of all but each group of them.
+    Sums are over all windows, and over all but each group.
     """
 
     def __init__(self, heads: int, texts: int, groups: int = 0) -> None:
@@ -49,7 +49,7 @@ class LayerRows:
         self._keys = kernel.shape[-1]
 
     def values(self) -> list[Numbers]:
-        """Return the values ``[head]`` of all windows, and those without each group."""
+        """Return the values ``[head]`` of all windows, and their leave-one-group-out replicates."""
         texts = self._kept.sum(dim=1).numpy()
         rows = zip(texts, np.asarray(self._kernel), self._sums.swapaxes(0, 1), strict=True)
         return [_numbers(*row, self._keys) for row in rows]
@@ -72,7 +72,7 @@ def _numbers(texts: float, kernel: np.ndarray, sums: np.ndarray, keys: int) -> N
 
 
 def relative_spread(count: float, mean: np.ndarray, square: np.ndarray) -> np.ndarray:
-    """Return standard deviation over mean, of means and mean squares; NaN for a single number."""
+    """Return the coefficient of variation from means and mean squares; NaN for a single number."""
     if count < 2:
         return np.full_like(mean, np.nan)
     variance = np.maximum(square - mean**2, 0) * count / (count - 1)

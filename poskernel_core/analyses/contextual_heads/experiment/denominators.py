@@ -1,4 +1,4 @@
-"""One head's denominator along positions, in windows of the corpus and the reader's texts."""
+"""One head's denominator along positions, in windows of the corpus and the user's texts."""
 
 import re
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from poskernel_core.statistics.moments import Numbers
 
 TITLE = 40
 CALLED = {"denominator": "mean"} | {n: n for n in ("denominator_cv", "predicted_cv", "etc")}
-"""What is taken of a layer's values, and what it is called here."""
+"""Names of a layer's values -> names in this result."""
 
 
 def denominators(

@@ -1,4 +1,4 @@
-"""Attention to an earlier duplicate of the current token, by how far back it stands."""
+"""Attention to an earlier duplicate of the current token, by distance."""
 
 from collections.abc import Callable
 
@@ -21,8 +21,8 @@ BATCH = 8
 def copy_distances(query: int, start: int) -> np.ndarray:
     """Return the distances 2, 4, 8, ... of copies that fit before ``query``.
 
-    The copies are seen from every third position back from ``query``, so that no copy stands where
-    another is looked from: no power of two is a multiple of three.
+    The queries are every third position back from ``query``, so that no copy is at a query: no
+    power of two is a multiple of three.
     """
     count = 0
     while STEP * count + 2 ** (count + 1) <= query - start:
@@ -35,7 +35,7 @@ def copy_sequences(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return random tokens ``[text, pos]`` with copies, and the same ones without.
 
-    The token at ``query - 3 k`` also stands ``distances[k]`` before; nowhere else.
+    The token at ``query - 3 k`` also occurs ``distances[k]`` earlier, and nowhere else.
     """
     assert subject.source is not None
     pool, start = subject.source.pool, int(subject.start_token)
@@ -107,7 +107,7 @@ def _copy_attention(
 
 
 class _Places(Observer):
-    """A few queries' attention to the place of one key each, of every layer run so far."""
+    """Keeps the attention of a few queries to one key each, in every layer."""
 
     def __init__(self, query: int, distances: np.ndarray) -> None:
         self.layers: list[Tensor] = []

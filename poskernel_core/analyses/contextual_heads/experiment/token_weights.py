@@ -78,7 +78,7 @@ def _first_layer(
 ) -> Weights:
     """Score all tokens at a few places; count how often they occur in the windows.
 
-    Texts play a part by the mean keys alone, which move the scores of all tokens alike.
+    Texts matter only through the mean keys, which shift the scores of all tokens equally.
     """
     queries = destination_queries(subject, token)
     kernel = destination_kernels(queries, main)[head : head + 1, params.query]
@@ -100,7 +100,7 @@ def _in_texts(
     cell: tuple[int, int],
     progress: Progress,
 ) -> Weights:
-    """Score tokens where they stand in the windows."""
+    """Score tokens where they occur in the windows."""
     texts = first_in_equal_groups(subject.windows, params.first_windows)
     windows = destination_windows(texts, params.query, token)
     groups, size = groups_of(len(windows)), subject.model.geometry.n_vocab

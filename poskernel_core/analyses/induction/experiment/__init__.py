@@ -1,1 +1,1 @@
-"""What runs the model for the questions of `induction`. torch."""
+"""The code of `induction` that runs the model; needs torch."""

@@ -1,4 +1,4 @@
-"""A random sequence, twice: who attends to the token after the earlier copy."""
+"""Run random sequences twice in a row, and measure attention to the token after the duplicate."""
 
 import numpy as np
 import torch
@@ -59,7 +59,7 @@ class _Diagonals(Observer):
         pattern, first, period = block.pattern, self._first, self._period
         second = pattern[..., first + period :, :]
         for name, offset in (("induction", period - 1), ("duplicate", period)):
-            # row j of the second copy stands at first + period + j
+            # row j of the second copy is at first + period + j
             diagonal = second.diagonal(first + period - offset, dim1=-2, dim2=-1)[..., :period]
             self.means[name][block.layer].add(diagonal.cpu().double().mean(dim=-1))
         before = pattern.diagonal(-1, dim1=-2, dim2=-1)[..., first:]
@@ -73,7 +73,7 @@ def _stack(moments: list[Moments], what: str) -> np.ndarray:
 def _copy_losses(logits: Tensor, tokens: Tensor, first: int, period: int) -> Tensor:
     """Return the mean loss of every sequence's first and second copy, ``[text, copy]``.
 
-    The first token of all has nothing before it where there is no start token, and is left out.
+    Without a start token the very first token has no prediction and is left out.
     """
     loss = torch.stack(
         [_losses(text[:-1], ids[1:]) for text, ids in zip(logits, tokens, strict=True)]
@@ -83,5 +83,5 @@ def _copy_losses(logits: Tensor, tokens: Tensor, first: int, period: int) -> Ten
 
 
 def _losses(logits: Tensor, tokens: Tensor) -> Tensor:
-    """Return the loss at every position of one text, ``[pos]``: float64 of many is large."""
+    """Return the loss at every position of one text, ``[pos]``; float64, so one text at a time."""
     return torch.nn.functional.cross_entropy(logits.double(), tokens, reduction="none")

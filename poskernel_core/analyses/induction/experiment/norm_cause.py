@@ -1,4 +1,4 @@
-"""The recency of induction with layer 0's norms as they are, and with those norms equalised."""
+"""Run the recency of induction with layer 0's norms as they are, and equalised."""
 
 from collections import defaultdict
 
@@ -36,7 +36,7 @@ def norm_cause(
     """Run every sequence twice; see :class:`~poskernel_core.analyses.NormCause`.
 
     Raises:
-        BadRequest: a head that is not there.
+        BadRequest: the model has no such head.
     """
     start, samples = subject.start_token, params.samples
     seconds = second_positions(params.length, params.first, params.candidates, start)
@@ -76,16 +76,15 @@ def norm_cause(
 
 
 def paired(clean: Tensor, flat: Tensor) -> Tensor:
-    """Return both runs' numbers of the same sequences ``[text, ...]`` and flat less clean.
+    """Stack clean, flat, and flat minus clean of the same sequences, ``[text, 3, ...]``.
 
-    They are one after the other, ``[text, 3, ...]``: a mean change has the error of a mean of
-    differences.
+    The differences are kept per sequence, so that errors of changes are paired.
     """
     return torch.stack([clean, flat, flat - clean], dim=1)
 
 
 class _LastRows(Observer):
-    """The last row of every layer's pattern in the pass that was run last."""
+    """Keeps the last row of every layer's pattern in the latest pass."""
 
     wants_patterns = True
 
@@ -95,7 +94,7 @@ class _LastRows(Observer):
         self._weights: dict[int, Tensor] = {}
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
-        """See which keys a slope is over."""
+        """Note which keys a slope is fitted to."""
         if call.layer not in self._weights:
             weights = slope_weights(visible_keys(call), self._first)[-1]
             self._weights[call.layer] = torch.from_numpy(weights)
@@ -105,7 +104,7 @@ class _LastRows(Observer):
         self._rows[block.layer] = block.pattern[:, :, -1].cpu().double()
 
     def numbers(self, layout: Layout, tokens: Tensor, logits: Tensor) -> dict[str, Tensor]:
-        """Return what each sequence of a layout shows: ``[text]`` or ``[text, layer, head]``."""
+        """Return the values of each sequence: ``[text]`` or ``[text, layer, head]``."""
         rows = torch.stack(list(self._rows.values()), dim=1)
         if not layout.pairs:
             weights = torch.stack(list(self._weights.values()))
@@ -123,7 +122,7 @@ class _LastRows(Observer):
 
 
 def _over_rows(rows: list[dict[str, Moments]]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Return means over rows and rises along them, with errors: rows are independent."""
+    """Return means over rows and rises along them, with errors; rows are independent."""
     found = {}
     for name in rows[0]:
         mean, error = means([row[name] for row in rows])

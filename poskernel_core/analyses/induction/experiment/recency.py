@@ -77,7 +77,7 @@ def _recency_values(rows: list[RowMeans]) -> tuple[dict[str, np.ndarray], dict[s
 
 
 def _rise(mean: np.ndarray, error: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return last row less first of the last candidate; rows are independent."""
+    """Return last row minus first row of the last candidate, with errors; rows are independent."""
     rise = np.asarray(mean[-1, ..., -1] - mean[0, ..., -1])
     both = np.asarray(np.hypot(error[-1, ..., -1], error[0, ..., -1]))
     return (rise, both) if len(mean) > 1 else (rise * np.nan, both * np.nan)

@@ -1,1 +1,1 @@
-"""What runs the model for the questions of `interventions`. torch."""
+"""The code of `interventions` that runs the model; needs torch."""

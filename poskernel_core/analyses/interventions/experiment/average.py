@@ -1,4 +1,4 @@
-"""Windows of text with positions averaged in groups of growing size."""
+"""Run windows of text with positions averaged in groups of increasing size."""
 
 from collections.abc import Mapping
 
@@ -24,7 +24,7 @@ def average(
     """Run every window with every group size; see :class:`~poskernel_core.analyses.Averaging`.
 
     Raises:
-        BadRequest: positions that are not learned, or no such layer.
+        BadRequest: positions are not learned, or there is no such layer.
     """
     sizes = (1, *GROUP_SIZES)
     edits = [averaging_edit(subject, statistics, params, size) for size in sizes]

@@ -1,4 +1,4 @@
-"""One prompt, clean and changed: from parameters to an edit, and from two runs to a result."""
+"""Run one prompt clean and changed: build the edit, and compare the two runs."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -63,7 +63,7 @@ def build_edit(
     """Return the edit that the parameters describe, for this model and prompt.
 
     Raises:
-        BadRequest: a head, layer, row or key that is not there, or positions that are not learned.
+        BadRequest: a head, layer, row or key does not exist, or positions are not learned.
     """
     geometry = subject.model.geometry
     sizes = geometry.n_layers, geometry.n_heads
@@ -95,7 +95,7 @@ def averaging_edit(
     """Return the edit that averages positions, in ``W_pos`` or in the stream before a layer.
 
     Raises:
-        BadRequest: positions that are not learned, or no such layer.
+        BadRequest: positions are not learned, or there is no such layer.
     """
     need_learned(subject)
     layer = place.layer
@@ -109,7 +109,7 @@ def averaging_edit(
 
 
 def need_learned(subject: ExperimentContext) -> None:
-    """Refuse a model without positional embeddings.
+    """Check that the model has learned positional embeddings.
 
     Raises:
         BadRequest: the model's positions are rotary.
@@ -153,6 +153,6 @@ def _compared(subject: ExperimentContext, clean: Measured, changed: Measured) ->
 
 
 def _candidates(clean: np.ndarray, changed: np.ndarray) -> np.ndarray:
-    """Return the likeliest next tokens of both runs, the likeliest of the clean one first."""
+    """Return the likeliest next tokens of both runs, ordered by the clean run."""
     both = np.union1d(*(np.argsort(-row, kind="stable")[:CANDIDATES] for row in (clean, changed)))
     return both[np.argsort(-clean[both], kind="stable")]

@@ -1,1 +1,1 @@
-"""What runs the model for the questions of `position_vs_token`. torch."""
+"""The code of `position_vs_token` that runs the model; needs torch."""

@@ -1,4 +1,4 @@
-"""Position without content where positions are rotated in: scores of mean queries and mean keys."""
+"""Position without content in rotary models: scores of mean queries and mean keys."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -18,7 +18,7 @@ MEANS = ("score", "pattern", "profile", "first_mass")
 
 
 def patterns_and_parts(pattern: Tensor) -> dict[str, Tensor]:
-    """Return what is taken from patterns ``[..., query, key]``, by name.
+    """Return patterns ``[..., query, key]`` and values derived from them, by name.
 
     ``profile [..., offset]`` is the mean of each diagonal, position 0 left out as query and key;
     ``first_mass`` is the attention from position 1 to position 0.
@@ -56,7 +56,7 @@ def mean_scores(
 
 
 class _MeanQueriesAndKeys(Observer):
-    """Adds up queries and keys by group of samples."""
+    """Sums queries and keys by group of samples."""
 
     def __init__(self) -> None:
         self._queries: dict[int, Groups] = {}
@@ -69,7 +69,7 @@ class _MeanQueriesAndKeys(Observer):
         self._keys.setdefault(call.layer, Groups()).add(call.k, batch.samples)
 
     def layer(self, layer: int) -> tuple[Numbers, list[Numbers]]:
-        """Return a layer's numbers ``[head, ...]``, and those without each group."""
+        """Return a layer's numbers ``[head, ...]``, and its leave-one-group-out replicates."""
         numbers = partial(self._numbers, self._calls[layer])
         return replicated(numbers, self._queries[layer], self._keys[layer])
 

@@ -81,7 +81,7 @@ def largest_offsets(profile: np.ndarray) -> np.ndarray:
 class ScoreParts(Observer):
     """Mean scores and patterns of every layer of edited passes.
 
-    Scores are those of the edited stream: no edit here changes them themselves.
+    Scores are those of the edited stream; no edit here changes scores directly.
     """
 
     wants_patterns = True
@@ -100,7 +100,7 @@ class ScoreParts(Observer):
             self._means[name][block.layer].add(part)
 
     def numbers(self) -> Numbers:
-        """Return what was added up."""
+        """Return the accumulated means and errors."""
         return {
             name: (np.stack([m.mean for m in layers]), np.stack([m.error for m in layers]))
             for name, layers in self._means.items()

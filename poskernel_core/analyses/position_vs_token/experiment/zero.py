@@ -16,7 +16,7 @@ CASES = (
     "no start token, [A] at position 1",
 )
 PLACES = ((True, 1), (False, 0), (False, 1))
-"""Of every case: whether there is a start token, and where the first ``[A]`` stands."""
+"""For every case: whether there is a start token, and the position of the first ``[A]``."""
 
 
 def position_zero(
@@ -51,7 +51,7 @@ def position_zero(
 
 
 def _numbers(rows: list[RowMeans], length: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Return means and errors by name, one case after the other; there is one candidate."""
+    """Return means and errors by name, stacked over cases; there is one candidate."""
     probability, attention = (
         (mean[..., 0], error[..., 0])
         for mean, error in (
@@ -68,5 +68,5 @@ def _numbers(rows: list[RowMeans], length: int) -> dict[str, tuple[np.ndarray, n
 
 
 def _after_gap(array: np.ndarray, gap: int) -> np.ndarray:
-    """Return an array of cases after the ``gap`` that could not be run, which are NaN."""
+    """Prepend ``gap`` NaN cases, which could not be run, to an array of cases."""
     return np.concatenate([np.full_like(array[:gap], np.nan), array])

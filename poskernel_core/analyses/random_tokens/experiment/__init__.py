@@ -1,1 +1,1 @@
-"""What runs the model for the questions of `random_tokens`. torch."""
+"""The code of `random_tokens` that runs the model; needs torch."""

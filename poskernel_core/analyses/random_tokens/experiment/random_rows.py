@@ -1,4 +1,4 @@
-"""Random sequences: mean attention, its trend along the keys, and the norm of what it writes."""
+"""Run random sequences: mean attention, its trend along the keys, and norms of head outputs."""
 
 from collections.abc import Iterator
 
@@ -29,7 +29,7 @@ from poskernel_core.statistics.moments import Moments
 MAX_CELLS = 2**23
 MIN_KEYS = 3
 MIN_FOR_P = 10
-"""Below this number of keys the t distribution is no stand-in for that of the rank correlation."""
+"""Fewest keys for which the t distribution approximates that of the rank correlation."""
 PER_QUERY = ("layer", "head", "query")
 
 
@@ -42,7 +42,7 @@ def random_attention(
     """Run the sequences; see :class:`~poskernel_core.analyses.RandomAttention`.
 
     Raises:
-        BadRequest: a head that is not there, or sequences too long for the number of heads.
+        BadRequest: the model has no such head, or sequences are too long for the number of heads.
     """
     length, layers = params.length, subject.model.geometry.n_layers
     check_size(subject, length, MAX_CELLS)
@@ -71,7 +71,7 @@ class _Trends(Observer):
         self._weights: dict[int, Tensor] = {}
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
-        """See which keys a slope is over."""
+        """Note which keys a slope is fitted to."""
         if call.layer not in self._weights:
             weights = slope_weights(visible_keys(call), self._first)
             self._weights[call.layer] = torch.from_numpy(weights)
@@ -115,7 +115,7 @@ def _result(
 
 
 def _trend_keys(visible: np.ndarray, first: int) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield every query that has enough keys for a trend, and the keys: visible ones before it."""
+    """Yield each query with enough keys for a trend, and these keys: the visible ones before it."""
     for query, count in enumerate(visible):
         keys = np.arange(max(first, query + 1 - int(count)), query)
         if len(keys) >= MIN_KEYS:

@@ -1,4 +1,4 @@
-"""The last row of sequences: what the model predicts, and where every head looks."""
+"""The last row of sequences: predicted probabilities, and every head's attention."""
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ class RowMeans(Observer):
         self.preference = [Moments() for _ in range(layers)]
 
     def run(self, subject: ExperimentContext, edit: Edit, tokens: Tensor, samples: range) -> None:
-        """Add a batch of sequences, of these numbers."""
+        """Run and add a batch; ``samples`` are the numbers of its sequences."""
         logits = subject.model.run(tokens, edit, [self], samples=samples, keep=1)[:, -1].cpu()
         chances = torch.softmax(logits.double(), dim=-1)
         found = chances.gather(1, tokens[:, list(self.layout.candidates)])
@@ -48,7 +48,7 @@ def means(rows: list[Moments]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def layers_of(rows: list[list[Moments]], length: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Return means and errors of every row and layer; shorter rows get NaN in front."""
+    """Return means and errors of every row and layer; shorter rows are padded with NaN in front."""
     pairs = [means(row) for row in rows]
     mean, error = (np.stack([_padded(pair[i], length) for pair in pairs]) for i in (0, 1))
     return mean, error

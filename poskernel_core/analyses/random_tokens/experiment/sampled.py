@@ -1,4 +1,4 @@
-"""Running random sequences: batches, the ablations, and equalised norms."""
+"""Run random sequences: batches, ablations, and equalised norms."""
 
 from collections.abc import Callable, Iterator
 
@@ -27,11 +27,11 @@ PATTERN_CELLS = 2**22
 LOGITS = 2**25
 MEASURED = 500
 FLATTENING = 1_000_000
-"""Stream of the sequences on which norms are measured before they are equalised."""
+"""Random stream of the sequences on which norms are measured before they are equalised."""
 
 
 def steps(progress: Progress, total: int) -> Callable[[int], None]:
-    """Return a function that is told how many sequences were just done, of ``total`` in all."""
+    """Return a callback that takes the number of sequences just done, and reports progress."""
     done = 0
 
     def count(sequences: int) -> None:
@@ -46,9 +46,9 @@ def steps(progress: Progress, total: int) -> Callable[[int], None]:
 def batches(
     subject: ExperimentContext, layout: Layout, samples: int, stream: int, logits: int = 0
 ) -> Iterator[tuple[range, Tensor]]:
-    """Yield the numbers and token ids ``[text, pos]`` of some samples at a time.
+    """Yield batches of sequences: their numbers, and token ids ``[text, pos]``.
 
-    ``logits`` is the number of positions that will be unembedded: it limits the batch.
+    ``logits`` is the number of positions to unembed, which limits the batch size.
     """
     assert subject.source is not None
     size = subject.batch or _fitting(subject, len(layout.places), logits)
@@ -65,7 +65,7 @@ def _fitting(subject: ExperimentContext, length: int, logits: int) -> int:
 
 
 def check_size(subject: ExperimentContext, length: int, most: int, rows: int | None = None) -> None:
-    """Refuse patterns of all heads that hold too many cells; of ``rows`` rows, or square.
+    """Check that all heads' patterns fit into memory; they have ``rows`` rows, or are square.
 
     Raises:
         BadRequest: the sequences are too long for the number of heads.
@@ -89,10 +89,10 @@ def ablations(
 ) -> tuple[Edit, np.ndarray | None]:
     """Return the edit that the parameters describe, and the norms that it equalises.
 
-    Norms are root mean squares, ``[head, pos]``; None where they are left as they are.
+    Norms are root mean squares, ``[head, pos]``; None: not equalised.
 
     Raises:
-        BadRequest: a head that is not there.
+        BadRequest: the model has no such head.
     """
     geometry = subject.model.geometry
     edits: list[Edit] = []
@@ -115,9 +115,9 @@ def ablations(
 
 
 def flat(norms: np.ndarray, first: int) -> Edit:
-    """Return the edit that gives layer 0's heads the same norm at every position from ``first`` on.
+    """Return the edit that equalises the norms of layer 0's heads from position ``first`` on.
 
-    ``norms [head, pos]`` are the present ones. Where a norm is zero, nothing can be scaled.
+    ``norms [head, pos]`` are the current norms. Outputs of norm zero are not scaled.
     """
     target = norms[:, first:].mean(axis=1, keepdims=True)
     factor = np.ones_like(norms)
@@ -152,7 +152,7 @@ class Norms(Observer):
         self.visible: dict[int, np.ndarray] = {}
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
-        """See which keys are visible."""
+        """Note which keys are visible."""
         if call.layer not in self.visible:
             self.visible[call.layer] = visible_keys(call)
 
