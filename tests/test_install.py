@@ -207,7 +207,7 @@ def test_the_command(installed, tmp_path):
         "from poskernel_core.storage.store import default_directory\n"
         "print(pk.__file__, default_directory(), sep='\\n')"
     )
-    package, directory = map(Path, installed.run(tmp_path, "python", "-c", code).splitlines())
+    package, directory = map(Path, installed.run(tmp_path, "python", "-P", "-c", code).splitlines())
 
     assert installed.python.parents[1] in package.parents
     assert not (package.parents[1] / "cache").exists()

@@ -245,12 +245,12 @@ def test_non_finite_sums(tmp_path, model_dirs, ids, monkeypatch):
 
 def test_one_model_and_one_cut_for_both_lanes(tmp_path, model_dirs, ids, monkeypatch):
     """Pass and experiment take the same loaded model, tokenizer and windows."""
-    from poskernel_core.passes import model_cache, workshop
+    from poskernel_core.passes import model_cache, worker_context
 
     loads, cuts = [], []
-    load, prepare = model_cache.load, workshop.prepare
+    load, prepare = model_cache.load, worker_context.prepare
     monkeypatch.setattr(model_cache, "load", lambda *a: (loads.append(a), load(*a))[1])
-    monkeypatch.setattr(workshop, "prepare", lambda *a: (cuts.append(a), prepare(*a))[1])
+    monkeypatch.setattr(worker_context, "prepare", lambda *a: (cuts.append(a), prepare(*a))[1])
     place, run = WorkerContext(Store(tmp_path)), etc(model_dirs["gpt2"], ids, 5).run
     located = catalog.locate(str(model_dirs["gpt2"]))
 

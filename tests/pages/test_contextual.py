@@ -220,3 +220,15 @@ def test_a_query_position_within_the_skipped_keys(show):
     drawn(page, FIGURES)
     expect(page.get_by_text(NOTHING_LEFT)).to_have_count(0)
     no_trouble(page)
+
+
+def test_what_is_counted_is_what_is_drawn(show):
+    """The sentence and the table count what the plane shows; the steadiest head is first."""
+    page = show()
+    drawn(page, FIGURES)
+    assert HEADS == sum(groups(page).values())
+    assert counted(page) == groups(page)["contextual"]
+    spreads = [float(each) for each in column(page, "contextual-table", "CV")]
+    assert sorted(spreads) == spreads
+    assert {"contextual"} == set(column(page, "contextual-table", "group"))
+    no_trouble(page)

@@ -14,11 +14,13 @@ from tests.support.visit import (
     press,
     redraws,
     seek,
+    settle,
     slider,
     table,
     title_of,
     traces,
     until,
+    visit,
 )
 from tests.support.visit_tables import opens
 
@@ -125,4 +127,15 @@ def test_the_morph_plays_and_can_be_moved(show):
         f"last => String(Array.from({PLAYER}.data[0].x)) !== last",
         ",".join(map(str, last)),
     )
+    no_trouble(page)
+
+
+def test_a_model_with_rotary_positions(page, server, rotary):
+    """A sentence says why there is no helix of the post's kind; the mean stream is drawn."""
+    visit(page, server.link(PAGE, model=rotary))
+    expect(page.get_by_text("This model has rotary positions")).to_be_visible()
+    expect(page.get_by_role("radio", name="one token repeated")).to_have_count(0)
+    for figure in ("helix", "morph", "variance", "angles_residual", "angles_position", "shape"):
+        expect(page.locator(f".st-key-figure-{figure} .main-svg").first).to_be_visible()
+    settle(page)
     no_trouble(page)

@@ -186,3 +186,23 @@ def test_a_model_without_neurons(page, server):
     expect(page.locator(".js-plotly-plot")).to_have_count(0)
     no_trouble(page)
     assert [] == trouble
+
+
+def test_the_neuron_that_is_driven_most_is_ringed_and_named(show):
+    """It is not among its own relatives; sub-latents have several shares."""
+    page = show()
+    first = column(page, "neuron-table", "neuron")[0]
+    expect(page.get_by_role("heading", name=f"Neuron {first}", exact=True)).to_be_visible()
+    assert f"<b>{first}</b>" == page.evaluate(RING)
+    expect(page.get_by_text("The bag is filled by L0H0, ")).to_be_visible()
+    assert first not in column(page, "related-table", "neuron")
+    assert 7 > len(column(page, "card-latents", "share")) > 1
+    no_trouble(page)
+
+
+def test_the_ring_is_around_the_neuron_of_the_link(show):
+    """Also when everything is stored already."""
+    show(neuron=7)
+    page = show(neuron=7)
+    chosen(page, 7)
+    assert "<b>7</b>" == page.evaluate(RING)

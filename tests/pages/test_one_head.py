@@ -102,3 +102,17 @@ def test_a_more_telling_head_is_offered(name, model, topic):
     assert (model, cell) == chosen(app)
     assert not [each for each in app.button if each.key == "select-offered"]
     assert (model, cell) == chosen(open_page(app, "head"))
+
+
+def test_what_a_page_needs_is_lent_on_every_page():
+    """From results alone: rotary pairs, checkpoints, weights; a line says why."""
+    for name in page_names():
+        if (need := needs(name)) in ("", "learned"):
+            continue
+        app = opened("etc_heatmap") if need != "weights" else AppTest.from_file(
+            str(ROOT / "app.py"), default_timeout=120
+        )  # fmt: skip
+        lent = {"rotary": "demo-rotary", "training": TRAINING, "weights": "demo-gpt2"}[need]
+        assert lent == chosen(open_page(app, name))[0]
+        said = "results alone" if need == "weights" else lent.replace("-", "\\-")
+        assert said in app.info[0].value

@@ -174,3 +174,14 @@ def position_zero(page: Page) -> None:
     deltas = page.get_by_test_id("stMetricDelta").all_inner_texts()
     assert texts == [f"{n} {delta}" for n, delta in zip(numbers, deltas, strict=True)]
     assert min(map(float, numbers)) == float(numbers[1])
+
+
+def test_three_curves_and_their_maps(show):
+    """A condition each, in the same order."""
+    page = show()
+    for figure in ("scores", "attention"):
+        assert {"both": 9, "position only": 9, "token only": 9} == curves(page, figure)
+    for number, end in enumerate(("both", "position only", "token only")):
+        assert title(page, f"map-{number}").endswith(f": {end}")
+    expect(page.get_by_text("This model rotates positions in")).to_have_count(0)
+    no_trouble(page)

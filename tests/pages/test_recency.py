@@ -185,3 +185,13 @@ def row_and_layer_of_the_patterns(page: Page) -> None:
         seek(page, LAYER, "1")
     expect(page.locator(".st-key-figure-pattern .main-svg").first).to_be_visible()
     no_trouble(page)
+
+
+def test_sequences_are_those_of_the_experiment(show):
+    """A row for every second position; the grid has every head."""
+    page = show()
+    cells = page.get_by_role("gridcell", name=re.compile(r"^L\dH\d: induction score"))
+    expect(cells).to_have_count(16)
+    assert [roles(13, [2, second]) for second in range(4, 11)] == sequences(page)
+    expect(page.get_by_text("the strongest induction head.")).to_be_visible()
+    no_trouble(page)

@@ -95,3 +95,11 @@ def test_a_long_computation_is_cancelled(page, server):
     page.get_by_role("button", name="Cancel").first.click()
     expect(told.first).to_be_visible()
     expect(page.get_by_role("button", name="Try again").first).to_be_visible()
+
+
+def test_no_error_of_the_causal_test_is_rounded_away(show):
+    page = show(comparenorms="true")
+    expect(page.locator(".st-key-card-cause")).to_be_visible()
+    texts = [text for column in causes(page) for text in column.values()]
+    assert any("±" in text for text in texts)
+    assert [] == [text for text in texts if text.endswith("± 0.0000")]
