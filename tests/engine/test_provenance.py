@@ -2,7 +2,9 @@
 
 from poskernel_core.common.header import PassHeader
 from poskernel_core.common.specs import CorpusSpec, ModelSpec, RunSpec
-from poskernel_core.engine.provenance import provenance
+from poskernel_core.engine.provenance import from_entry, provenance, to_entry
+from poskernel_core.storage.encoding import decode, encode
+from tests.support import made_results
 
 RUN = RunSpec(
     model=ModelSpec(name="m", revision="main", fingerprint="abc"),
@@ -43,3 +45,12 @@ def test_fewer_patterns_are_said():
     assert provenance(few, HEADER, 0.0)["pattern_windows"] == 10
     many = RUN.model_copy(update={"pattern_windows": 64})
     assert "pattern_windows" not in provenance(many, HEADER, 0.0)
+
+
+def test_values_come_back_in_their_order():
+    """The bytes know arrays by name alone, in an order that changes from reading to reading."""
+    written = made_results.recency()
+    read = from_entry(decode(encode("key", *to_entry(written)), "key"))
+
+    assert len(written.values) > 3
+    assert [*written.values] == [*read.values]
