@@ -66,7 +66,7 @@ def test_entries_by_hand(helped):
     assert "[default: 0.5; 0<=x<=1]" in etc["--local-share"][1]
     assert "0<x<=10]" in entries(helped("show", "helix"), OWN)["--far"][1]
     assert "[required]" in entries(helped("show", "stages"), OWN)["--head"][1]
-    assert ("N", "windows of text; up to 500 if not given  [x>=1]") == (
+    assert ("N", "windows of text; up to 500 if not given  [1<=x<=1000000000]") == (
         entries(helped("precompute", MODEL), RUN)["--windows"]
     )
 
@@ -129,7 +129,7 @@ WRONG = {
     "a flag's value": (("show", "etc", MODEL, "--json=1"), ["--json", "not take a value"]),
     "too large": (("show", "etc", MODEL, "--skip", "33"), ["--skip", "33", "0<=x<=32"]),
     "no number": (("show", "etc", MODEL, "--local-share", "x"), ["--local-share", "'x'"]),
-    "zero": (("precompute", MODEL, "--windows", "0"), ["--windows", "x>=1"]),
+    "zero": (("precompute", MODEL, "--windows", "0"), ["--windows", "1<=x"]),
     "no choice": (
         ("show", "kernel", MODEL, "--source", "dream"), ["--source", "'dream'", "mean", "token"],
     ),
