@@ -17,9 +17,8 @@ QUIET = """() => {
   const part = place => place.shadowRoot?.querySelector("div > div > :not(style)");
   if (!all("stBidiComponentIsolated").every(part)) return false;
   if (!all("stPlotlyChart").every(chart => chart.querySelector(".main-svg"))) return false;
-  const { did, asked, began, drew } = window.visitor, now = performance.now();
-  return now - drew > 100 && (began > asked || now - asked > 1000)
-    && (asked > did || now - did > 400);
+  const { did, asked, began, ended, drew } = window.visitor, now = performance.now();
+  return now - drew > 100 && ended > began && began > asked && (asked > did || now - did > 400);
 }"""
 """No run of the script is under way or still to come, and what it drew is there; see `watch.js`.
 
@@ -215,7 +214,8 @@ def table(page: Page, key: str) -> Locator:
 
 
 def parameter(page: Page, name: str) -> str | None:
-    """What the address says of one parameter."""
+    """What the address says of one parameter, once the page is settled."""
+    settle(page)
     return parse_qs(urlsplit(page.url).query).get(name, [None])[0]
 
 

@@ -1,21 +1,45 @@
-// When a visitor last did something, when the page last asked for a run of its script, when a run
-// last began, and when anything was last drawn: from these `settle` in visit.py knows whether more
-// is still to come.
+// What `settle` in visit.py goes by: when a visitor last did something, when the page last asked
+// for a run of its script, when a run last began and ended, and when anything was last drawn.
 (() => {
-  const times = (window.visitor = { did: 0, asked: 0, began: 0, drew: 0 });
-  const note = name => () => (times[name] = performance.now());
+  const times = (window.visitor = { did: 0, asked: 0, began: 0, ended: 0, drew: 0 });
+  const note = name => (times[name] = performance.now());
   for (const kind of ["pointerdown", "pointerup", "keydown", "input", "popstate"])
-    window.addEventListener(kind, note("did"), { capture: true, passive: true });
-  const RERUN = (11 << 3) | 2; // how a message that asks for a run begins: its field 11
-  const send = WebSocket.prototype.send;
-  WebSocket.prototype.send = function (message) {
-    if (message[0] === RERUN) note("asked")();
-    return send.call(this, message);
+    window.addEventListener(kind, () => note("did"), { capture: true, passive: true });
+  new MutationObserver(() => note("drew")).observe(document, { subtree: true, childList: true });
+
+  // What moves while it waits is drawn sixty times a second.
+  const still = new CSSStyleSheet();
+  still.replaceSync("*, ::before, ::after { animation: none !important; transition: none !important }");
+  document.adoptedStyleSheets = [still];
+
+  // Protocol buffers: before each field stands its number and, in three bits, how it is written.
+  const RERUN = (11 << 3) | 2, NEW_SESSION = (4 << 3) | 2, SCRIPT_FINISHED = 6 << 3;
+  const LONG = 2; // written as its length and so many bytes
+  const holds = (bytes, wanted) => {
+    for (let at = 0; at < bytes.length; ) {
+      const tag = bytes[at++];
+      if (tag === wanted) return true;
+      if (tag > 127) return false; // a field from 16 on: none that is looked for
+      let value = 0, shift = 0;
+      do value += (bytes[at] & 127) * 2 ** shift, shift += 7;
+      while (bytes[at++] > 127);
+      if ((tag & 7) === LONG) at += value;
+    }
+    return false;
   };
-  const STATE = "data-test-script-state";
-  const running = ({ type, target }) => type === "attributes" && target.getAttribute(STATE) === "running";
-  new MutationObserver(changes => {
-    note("drew")();
-    if (changes.some(running)) note("began")();
-  }).observe(document, { subtree: true, childList: true, attributeFilter: [STATE] });
+  window.WebSocket = class extends WebSocket {
+    constructor(...given) {
+      super(...given);
+      this.addEventListener("message", ({ data }) => {
+        if (!(data instanceof ArrayBuffer)) return;
+        const bytes = new Uint8Array(data);
+        if (holds(bytes, NEW_SESSION)) note("began");
+        if (holds(bytes, SCRIPT_FINISHED)) note("ended");
+      });
+    }
+    send(message) {
+      if (message[0] === RERUN) note("asked");
+      return super.send(message);
+    }
+  };
 })();
