@@ -121,8 +121,7 @@ def lent(name: str) -> list[str]:
         return []
     return [
         plain(
-            f"{first} {need.why}, so this page has chosen {need.model}. Other pages go back to "
-            f"{first}."
+            f"{first} {need.why}, so this page shows {need.model}. Other pages return to {first}."
         )
     ]
 
