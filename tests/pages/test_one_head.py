@@ -74,7 +74,7 @@ def test_a_model_that_was_chosen_on_purpose_is_kept():
     app = opened("etc_heatmap")
     app.selectbox(key="model").select(TRAINING).run()
     open_page(app, TRAINED)
-    assert not [each for each in app.info if "has chosen" in each.value]
+    assert not [each for each in app.info if "this page shows" in each.value]
     assert (TRAINING, "L0H0") == chosen(open_page(app, "head"))
 
 
@@ -114,5 +114,5 @@ def test_what_a_page_needs_is_lent_on_every_page():
         )  # fmt: skip
         lent = {"rotary": "demo-rotary", "training": TRAINING, "weights": "demo-gpt2"}[need]
         assert lent == chosen(open_page(app, name))[0]
-        said = "results alone" if need == "weights" else lent.replace("-", "\\-")
+        said = "stored results only" if need == "weights" else lent.replace("-", "\\-")
         assert said in app.info[0].value
