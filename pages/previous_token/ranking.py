@@ -64,10 +64,11 @@ def ranked_table(ranked: Result, selected: str) -> None:
     if table.empty:
         st.info(f"No head of this model has its largest diagonal at k = {back}.")
         return
-    numbers = number_columns({name: HELP.get(name, "") for name in table.columns[3:]})
+    numbers = number_columns(HELP)
     named = {label: name for name, label in COLUMNS.items() if name != "largest_offset"}
     if back != 1:
-        numbers[f"P({back})"] = st.column_config.NumberColumn(format="%.3f")
+        told = f"mean attention to the token {back} places back"
+        numbers |= number_columns({f"P({back})": told}, "%.3f")
     choice_table(rounded_table(table, ranked, named), KEY, select_head, numbers)
     order = "second / largest, previous-token heads first" if back == 1 else f"P({back})"
     st.caption(
