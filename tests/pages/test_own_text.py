@@ -117,7 +117,7 @@ def test_tokens_under_the_pointer_and_the_keys(show):
     pick(page, "incoming")
     assert "incoming" == parameter(page, "direction")
     word(page, 9).hover()
-    expect(told).to_contain_text("is attended most by 10 ")
+    expect(told).to_contain_text("gets most attention from 10 ")
     assert shade(page, 10) > 0.5 > shade(page, 8) == 0.0
     no_trouble(page)
 
