@@ -31,7 +31,7 @@ HELP = {
 
 
 def look_back_table(parts: Result, selected: str) -> None:
-    """Draw every head as a row, most attention first; a click selects the head everywhere."""
+    """Draw every head as a row, most attention first; a click selects the head."""
     table = _table(parts)
     k = table["k, position only"]
     kept = {"all": k >= 0, "k = 0": k == 0, "k = 1": k == 1, "k = 2": k == 2, "k ≥ 3": k >= 3}
