@@ -89,7 +89,7 @@ def draw_page(selection: Selection, draws: Draws) -> None:
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
     geometry = selection.located.geometry
-    both = "with both embeddings" if geometry.scheme == "learned" else "unchanged"
+    both = "with both embeddings" if geometry.scheme == "learned" else "as they are"
     st.markdown(
         f"Random sequences {both}, with positions only, and with tokens only: which of the two "
         "makes a head attend as it does?"

@@ -36,8 +36,8 @@ BOXES: dict[str, list[str]] = {
         "*token only* means no rotation."
     ],
     "previous_token": [
-        "This model has rotary positions: they enter queries and keys, not the stream, so there is "
-        "no helix whose tangent a head could read."
+        "This model has rotary positions: they enter queries and keys, not the residual stream, so "
+        "there is no helix whose tangent a head could read."
     ],
 }
 """The boxes that a page shows at first, by its address."""

@@ -79,7 +79,7 @@ NEEDS: Final = {
     "learned": Need(
         "demo-gpt2",
         _if_located(lambda found: found.geometry.scheme == "learned"),
-        "has no positional embeddings that could form a helix",
+        "has no positional embeddings, and so no helix",
         always=False,
     ),
 }
