@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 
 from pages import FIRST, NAMES, SECTIONS, module_of, page_showing
-from pages.shared.cards.contents import fill_contents, no_contents
+from pages.shared.cards.contents import contents_here, fill_contents
 from pages.shared.cards.plain import nothing_said, say_error
 from pages.shared.jobs.results import PageStopped, say_notice
 from pages.shared.selection.echo import note_drawn
@@ -57,16 +57,18 @@ st.set_page_config(page_title="PosKernel", page_icon=str(LOOK / "icon.png"), lay
 page, name = navigation()
 place = module_of(name).PLACE
 st.html(LOOK / "style.css")
-no_contents()
 nothing_said()
 read_link(page.title)
 keep_pins(compared=name == "compare")
-notice = st.container()
+notice, notes = st.container(), st.container()
+st.title(page.title)
+contents_here(wanted=name != FIRST)
 try:
     settings()
     st.session_state["selection"] = chosen = choose(place)
-    draw_note(chosen.run.model.name)
-    say_lent(place, chosen.run.model.name)
+    with notes:
+        draw_note(chosen.run.model.name)
+        say_lent(place, chosen.run.model.name)
     try:
         page.run()
     except InvalidField as error:  # what was chosen makes no parameters
@@ -75,7 +77,6 @@ try:
     say_notice()
     note_drawn()
 except (PageStopped, BadRequest) as stopped:
-    st.title(page.title)
     say_error(str(stopped))
 tell(notice)
 RUN_SECONDS.labels(name).observe(perf_counter() - start)

@@ -1,4 +1,4 @@
-"""Heads like one head, among everything that the store holds."""
+"""Heads with similar kernels, among everything in the store."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ import streamlit as st
 from pages.shared.cards.plain import plain
 from pages.shared.jobs import results
 from pages.shared.selection.head_link import pin_address
-from pages.shared.selection.pins import KeptPins, add_pins, of_run, pin_of
+from pages.shared.selection.pins import PinnedHead, add_pins, of_run, pin_of
 from pages.shared.selection.selection import Selection
 from pages.shared.tables.tables import choice_table
 from poskernel_core.analyses.comparison.pins import Pin, nearest_position
@@ -22,10 +22,10 @@ from poskernel_core.models import catalog
 from poskernel_core.models.catalog import Located
 
 
-def draw_alike(selection: Selection, kept: Sequence[KeptPins]) -> None:
-    """Draw the heads whose kernels are nearest to the selected head's, or to a pinned one's."""
+def draw_alike(selection: Selection, kept: Sequence[PinnedHead]) -> None:
+    """Draw the heads whose kernels are nearest to that of the selected or a pinned head."""
     st.subheader("Heads like this one", anchor="alike")
-    own = KeptPins(pin_of(selection), selection.run)
+    own = PinnedHead(pin_of(selection), selection.run)
     offered = {each.pin.label: each for each in [own, *kept]}
     label = st.selectbox("Heads like", list(offered), key="alike-head")
     chosen = offered.get(label or own.pin.label, own)
@@ -38,16 +38,17 @@ def draw_alike(selection: Selection, kept: Sequence[KeptPins]) -> None:
     layer, head = parse_cell(chosen.pin.cell, geometry.n_layers, geometry.n_heads)
     one = found.select(layer=layer, head=head)
     seen = int(one.values["visible_keys"])
-    rows = []
-    for row in (one.values["kernel"], one.errors["kernel"]):
+
+    def by_offset(row: np.ndarray) -> np.ndarray:
         turned = row[: query + 1][::-1].astype(float)
         turned[seen:] = np.nan
-        rows.append(turned)
+        return turned
+
     alike = heads_like(
         results.engine().store,
         chosen.pin,
-        rows[0],
-        rows[1],
+        by_offset(one.values["kernel"]),
+        by_offset(one.errors["kernel"]),
         query=query,
         skip=selection.skip,
         offered=_offered,
@@ -57,15 +58,15 @@ def draw_alike(selection: Selection, kept: Sequence[KeptPins]) -> None:
 
 
 def _draw(alike: Alike, pin: Pin) -> None:
-    rest = "" if alike.whole else " The store holds more than could be searched in the time."
+    rest = "" if alike.whole else " The search ran out of time: the store holds more."
     st.markdown(
-        f"Nearest first by the distance of their kernels to that of **{plain(pin.label)}**, among "
+        f"Sorted by the distance of their kernels to that of **{plain(pin.label)}**, among "
         f"{counted(alike.compared, 'head')} of {counted(alike.runs, 'run')} whose kernels are "
-        f"stored with the same skip.{rest} A click on the mark before a row pins that "
-        "head; its name opens its page."
+        f"stored with the same skip.{rest} The mark before a row pins its head; its name opens its "
+        "page."
     )
     if not alike.heads:
-        st.info("No other run's kernels are stored yet: open the page «Map» for another model.")
+        st.info("No kernels of other runs are stored yet: open the page «Map» for another model.")
         return
     table = pd.DataFrame(
         {
@@ -80,13 +81,15 @@ def _draw(alike: Alike, pin: Pin) -> None:
     choice_table(
         table,
         "alike-table",
-        lambda pin: add_pins([pin]),
+        add_pins,
         {
-            "of": st.column_config.TextColumn(help="model, and what of its run is not usual"),
-            "distance": number("TV distance", format="%.3f", help="0: equal, 1: nothing in common"),
+            "of": st.column_config.TextColumn(
+                help="model, and settings of its run that are not the defaults"
+            ),
+            "distance": number("TV distance", format="%.3f", help="0: equal, 1: disjoint"),
             "error, at most": number(
                 format="%.3f",
-                help="the standard error of the distance is no larger; pin the head for its own",
+                help="upper bound of the standard error; pin the head for the error itself",
             ),
             "n": number(help="query position of that run's kernels, tokens"),
         },
@@ -96,7 +99,7 @@ def _draw(alike: Alike, pin: Pin) -> None:
 
 
 def _offered(model: str) -> bool:
-    """Tell whether a model may be named to this reader."""
+    """Tell whether this server offers a model to its readers."""
     return catalog.may_type_any_model() or model in [each.name for each in catalog.entries()]
 
 

@@ -56,10 +56,10 @@ def draw_models(selection: Selection) -> None:
 
 
 def _selection_of(name: str, selection: Selection) -> Selection:
-    """Return another model's selection, of the same corpus and windows; a chosen context as well.
+    """Return another model's selection with the same corpus, windows and, if chosen, context.
 
     Raises:
-        PosKernelError: the model is not there.
+        PosKernelError: the model is not available.
     """
     run = selection.run
     located = results.located(name, None)
@@ -75,7 +75,7 @@ def _selection_of(name: str, selection: Selection) -> Selection:
 
 
 def _draw_grids(measure: Measure, *selections: Selection) -> None:
-    """Draw the grids of both models in colours of one scale."""
+    """Draw the grids of both models on one scale of colours."""
     found = []
     for number, (column, each) in enumerate(zip(st.columns(2), selections, strict=True)):
         with column:
@@ -91,9 +91,8 @@ def _draw_grids(measure: Measure, *selections: Selection) -> None:
         return
     shade = _shade_of_all(measure, there)
     first = 0
-    for number, (column, each, one) in enumerate(
-        zip(st.columns(2), selections, found, strict=True)
-    ):
+    columns = st.columns(2)
+    for number, (column, each, one) in enumerate(zip(columns, selections, found, strict=True)):
         if one is not None:
             layers, heads = one.values[measure.declared.value].shape
             rows = [row[:heads] for row in shade.colours[first : first + layers]]
@@ -101,13 +100,13 @@ def _draw_grids(measure: Measure, *selections: Selection) -> None:
             with column:
                 _draw_grid(measure, one, each, Shade(rows, shade.legend), number)
     st.caption(
-        "Both grids have one scale. A click on the left one selects the head, on the right one "
-        "pins it."
+        "Both grids have the same scale. A click selects a head of the left one and pins a head of "
+        "the right one."
     )
 
 
 def _shade_of_all(measure: Measure, found: list[Result]) -> Shade:
-    """Return the colours of all layers of all models below each other, on one scale."""
+    """Return the colours of all models' layers, one model below the other, on one scale."""
     numbers = [each.values[measure.declared.value].astype(float) for each in found]
     widest = max(each.shape[1] for each in numbers)
     nothing = -1.0 if measure.declared.scale == "labels" else np.nan
@@ -123,10 +122,10 @@ def _shade_of_all(measure: Measure, found: list[Result]) -> Shade:
 def _draw_grid(
     measure: Measure, found: Result, selection: Selection, shade: Shade, number: int
 ) -> None:
-    """Draw one model's grid as a card; the second model's heads are pinned by a click."""
+    """Draw one model's grid as a card; a click on a head of the second model pins it."""
 
     def pick(cell: str) -> None:
-        add_pins([pin_of(selection, cell)])
+        add_pins(pin_of(selection, cell))
 
     def draw() -> None:
         draw_heads(
@@ -149,7 +148,7 @@ def _draw_grid(
 
 
 def _draw_depth(measure: Measure, *selections: Selection) -> None:
-    """Draw the measure by depth of those models whose answer is there."""
+    """Draw the measure by depth for the models with a stored result."""
     found, names = [], []
     for each in selections:
         asked = MeasureByDepthParams(

@@ -1,11 +1,10 @@
-"""Heads beside each other, of any models and runs, and two whole models."""
+"""Heads of any models and runs side by side, and two whole models."""
 
 import streamlit as st
 
 from pages.compare.alike import draw_alike
 from pages.compare.models import draw_models
 from pages.compare.pinned import draw_chosen, draw_comparison, ready
-from pages.shared.cards.contents import contents_here
 from pages.shared.cards.plain import say_error
 from pages.shared.selection.pins import kept_pins, refusals
 from pages.shared.selection.place import Place, Screenshot
@@ -22,14 +21,12 @@ PLACE = Place(
 
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
-    st.title(PLACE.title)
-    contents_here()
     kept, refused = kept_pins()
     if not kept:
         st.markdown(
             f"No head is pinned yet. Pin up to {MAX_PINS} heads, of any models, revisions and "
-            "corpora: here, or on the pages «Map» and «Overview». Their kernels, "
-            "distances and measures then stand side by side, and the address restores them."
+            "corpora, here or on the pages «Map» and «Overview», to see their kernels, distances "
+            "and measures side by side. The address keeps them."
         )
     refusals(refused)
     draw_chosen(selection, kept)

@@ -1,4 +1,4 @@
-"""Pinned heads beside each other: which they are, their kernels, distances and measures."""
+"""Pinned heads side by side: their kernels, distances and measures."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -9,14 +9,21 @@ import streamlit as st
 
 from pages.compare import captions as words
 from pages.shared.cards.card import card
-from pages.shared.cards.plain import plain
+from pages.shared.cards.plain import plain, say
 from pages.shared.jobs import results
 from pages.shared.jobs.pressed import NOTHING_NEW, compute_button, is_wanted, offer_rest, want
 from pages.shared.selection.fit import linked
 from pages.shared.selection.head_link import pin_link
-from pages.shared.selection.pins import KeptPins, of_run, pin_button, pin_of, remove_all, remove_pin
+from pages.shared.selection.pins import (
+    PinnedHead,
+    of_run,
+    pin_button,
+    pin_of,
+    remove_all,
+    remove_pin,
+)
 from pages.shared.selection.selection import Selection
-from pages.shared.tables.tables import errors_line
+from pages.shared.tables.tables import errors_line, markdown_table
 from poskernel_core.analyses import find
 from poskernel_core.analyses.comparison.figures import distances_figure, kernels_figure, pin_labels
 from poskernel_core.analyses.comparison.folds import KernelFolds, KernelFoldsParams
@@ -32,7 +39,7 @@ from poskernel_core.engine.requests import canonical_of
 LOG_DEFAULT: Final = ["offset"]
 
 
-def draw_chosen(selection: Selection, kept: Sequence[KeptPins]) -> None:
+def draw_chosen(selection: Selection, kept: Sequence[PinnedHead]) -> None:
     """Draw the pinned heads, each with its link and a button that unpins it."""
     with st.container(horizontal=True, vertical_alignment="center", key="pinned"):
         for place, each in enumerate(kept):
@@ -63,40 +70,37 @@ def draw_chosen(selection: Selection, kept: Sequence[KeptPins]) -> None:
             st.button("Unpin all", key="unpin-all", icon=":material/keep_off:", on_click=remove_all)
 
 
-def ready(kept: Sequence[KeptPins], selection: Selection) -> list[KeptPins]:
-    """Return the heads whose kernels can be shown, and offer to compute the others'.
-
-    Nothing makes a model run before the reader asks for it.
-    """
+def ready(kept: Sequence[PinnedHead], selection: Selection) -> list[PinnedHead]:
+    """Return the heads whose kernels are stored or asked for; offer to compute the others."""
     there, absent = [], []
     for each in kept:
         query = nearest_position(each.run, selection.query)
         if query < selection.skip:
             st.info(
                 plain(
-                    f"{each.pin.label} sees no key at position {query} when the first "
+                    f"{each.pin.label} has no key left at position {query} if the first "
                     f"{selection.skip} are skipped: choose a later query, or a smaller skip."
                 )
             )
             continue
         asked = KernelFoldsParams(query=query, skip=selection.skip)
         request = canonical_of(find(KernelFolds.name), each.run, asked)
-        if results.is_ready(request) or is_wanted(request.key):
+        if results.engine().ready(request) or is_wanted(request.key):
             there.append(each)
         else:
             absent.append((each, request.key))
     if absent:
         names = ", ".join(each.pin.label for each, _ in absent)
         if not computes():
-            st.info(plain(f"Not computed: {names}. {NOTHING_NEW}"), icon=":material/info:")
+            say(f"Not computed: {names}. {NOTHING_NEW}")
             return there
         st.info(plain(f"Not computed yet: {names}."), icon=":material/pending:")
         compute_button("Compute them", "compute-pins", want, *(key for _, key in absent))
     return there
 
 
-def draw_comparison(selection: Selection, kept: Sequence[KeptPins]) -> None:
-    """Draw kernels on one axis, distances, and measures of the heads that are there."""
+def draw_comparison(selection: Selection, kept: Sequence[PinnedHead]) -> None:
+    """Draw kernels on one axis, distances, and measures of some heads."""
     heads = write_pins(each.pin for each in kept)
     asked = HeadDistancesParams(heads=heads, query=selection.query, skip=selection.skip)
     found = results.fetch(HeadDistances, kept[0].run, asked)
@@ -110,13 +114,8 @@ def draw_comparison(selection: Selection, kept: Sequence[KeptPins]) -> None:
         **linked("logpins"),
     )
     kernels = found.only("kernel", "etc", "position")
-    card(
-        "kernels",
-        partial(kernels_figure, kernels, log_x="offset" in log, log_y="attention" in log),
-        kernels,
-        words.KERNELS,
-        "Kernels on one axis",
-    )
+    figure = partial(kernels_figure, kernels, log_x="offset" in log, log_y="attention" in log)
+    card("kernels", figure, kernels, words.KERNELS, "Kernels on one axis")
     if len(kept) > 1:
         distances = found.only("distance")
         figure = partial(distances_figure, distances)
@@ -124,8 +123,8 @@ def draw_comparison(selection: Selection, kept: Sequence[KeptPins]) -> None:
     _draw_measures(selection, kept, heads)
 
 
-def _draw_measures(selection: Selection, kept: Sequence[KeptPins], heads: str) -> None:
-    """Draw the measures that are there; offer to compute the others."""
+def _draw_measures(selection: Selection, kept: Sequence[PinnedHead], heads: str) -> None:
+    """Draw the measures that are stored; offer to compute the others."""
     first = kept[0]
     whole = HeadsBesideParams(heads=heads, query=selection.query, skip=selection.skip)
     try:
@@ -143,49 +142,43 @@ def _draw_measures(selection: Selection, kept: Sequence[KeptPins], heads: str) -
         st.info(plain(str(error)))
         return
     if found is not None:
-        card(
-            "measures",
-            None,
-            found,
-            words.MEASURES,
-            "Measures side by side",
-            lambda: _table(found, [nearest_position(each.run, selection.query) for each in kept]),
-        )
+        queries = [nearest_position(each.run, selection.query) for each in kept]
+        draw = partial(_table, found, queries)
+        card("measures", None, found, words.MEASURES, "Measures side by side", draw)
     if missing and not is_wanted(key):
         questions = dict.fromkeys(name.split(":", 1)[1] for name in missing)
         titles = ", ".join(plain(find(name).title) for name in questions)
-        told = f"Not looked at yet for some of them: {titles}."
-        offer_rest(told, "Look at them too", key, "compute-measures")
+        told = f"Measures not computed yet for some heads: {titles}."
+        offer_rest(told, "Compute the remaining measures", key, "compute-measures")
 
 
 def _table(found: Result, queries: Sequence[int]) -> None:
-    """Draw the measures as a table, one column a head, at its query position."""
+    """Draw the measures as a table, with a column for each head and its query position."""
     pins = [read_pins(text)[0] for text in found.words("heads")]
     labels = [
         f"{pin_link(pin, plain(label))}, n = {query}"
         for pin, label, query in zip(pins, pin_labels(found), queries, strict=True)
     ]
-    lines = ["| Measure | " + " | ".join(labels) + " |", "|:--|" + ":--|" * len(labels)]
-    for row, (measure, unit) in enumerate(
-        zip(found.words("measure"), found.words("unit"), strict=True)
-    ):
-        cells = " | ".join(measure_cell(found, row, place) for place in range(len(labels)))
+    rows = []
+    measures = zip(found.words("measure"), found.words("unit"), strict=True)
+    for row, (measure, unit) in enumerate(measures):
         of = "" if all(found.texts["word"][row]) else f" :small[({plain(unit)})]"
-        lines.append(f"| {measure}{of} | {cells} |")
-    st.markdown("\n".join(lines))
+        cells = (measure_cell(found, row, place) for place in range(len(labels)))
+        rows.append((measure + of, *cells))
+    markdown_table(("Measure", *labels), rows)
     if len(labels) > 1:
         st.caption(words.APART.format(found.interval))
     errors_line(found)
 
 
 def measure_cell(found: Result, row: int, place: int) -> str:
-    """Return one measure of one head: number, error, bias, and how far it is from the first's."""
+    """Return one measure of one head: number, error, bias, and z-score against the first head."""
     word = str(found.texts["word"][row, place])
     if word:
         return word
     value = found.values["value"][row, place]
     text = plain(rounded(value, found.errors["value"][row, place]))
-    text = text.replace(" ", "\N{NO-BREAK SPACE}")  # only what follows may go to the next line
+    text = text.replace(" ", "\N{NO-BREAK SPACE}")  # break the line only after it
     if found.biases:
         at = row, place
         text = with_bias(text, found.biases["value"][at], found.errors["value"][at])

@@ -1,21 +1,19 @@
 """Contextual heads: broad kernels whose softmax denominator hardly depends on the context."""
 
 from functools import partial
-from typing import Final
 
 import streamlit as st
 
 from pages.contextual import captions as words
 from pages.contextual.sections import (
     draw_denominators,
-    draw_duplicates,
     draw_evidence,
     draw_layer,
     draw_weights,
     heads_table,
 )
 from pages.shared.cards.card import card
-from pages.shared.cards.contents import contents_here
+from pages.shared.cards.one_head import draw_duplicates
 from pages.shared.cards.plain import plain
 from pages.shared.experiments.contextual_controls import (
     choose_first_windows,
@@ -40,8 +38,6 @@ PLACE = Place(
     questions=("contextual-heads", "denominators", "token-weights", "kernel-distances"),
 )
 
-URL: Final = "query-params"
-
 
 def draw_plane(selection: Selection, heads: Result, limits: dict[str, float]) -> None:
     """Draw all heads by kernel breadth and CV of the denominator, and as a table."""
@@ -52,7 +48,7 @@ def draw_plane(selection: Selection, heads: Result, limits: dict[str, float]) ->
         f"{'is' if count == 1 else 'are'} contextual** for "
         f"{quoted(heads.params['token'])} at n = {selection.query}: an effective "
         f"token count (ETC) of {broad} or more, a coefficient of variation (CV) of the softmax "
-        f"denominator of {limits['steady']:g} or less, and neither local nor drawn to duplicates."
+        f"denominator of {limits['steady']:g} or less, not local, no duplicate-token head."
     )
     figure = partial(
         plane_figure, heads, selection.layer, selection.head, limits["broad"], limits["steady"]
@@ -64,7 +60,7 @@ def draw_plane(selection: Selection, heads: Result, limits: dict[str, float]) ->
 def draw_head(
     selection: Selection, heads: Result, token: str, limits: dict[str, float], first_windows: int
 ) -> None:
-    """Draw the selected head: what puts it in its group, its denominators and its tokens."""
+    """Draw the selected head: the evidence for its group, its denominators and its tokens."""
     head = selection.of(heads)
     st.subheader(f"{head_link(selection.cell)}: {head.text_of('group')}", anchor="head")
     draw_evidence(head, limits)
@@ -78,19 +74,16 @@ def draw_head(
 
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
-    st.title(PLACE.title)
-    contents_here()
     st.markdown(
-        f"Which heads of **{plain(selection.run.model.name)}** average over many tokens, whatever "
-        "the text: their softmax denominator is nearly the same in every context."
+        f"Which heads of **{plain(selection.run.model.name)}** average over many tokens, with "
+        "nearly the same softmax denominator in every context?"
     )
     offer_head(selection, "contextual")
     longest = selection.run.context
     if selection.query <= selection.skip:
         st.info(
-            f"At n = {selection.query} with the first {counted(selection.skip, 'key')} skipped "
-            "nothing is "
-            "left to average over: choose a later query position, or a smaller skip."
+            f"At n = {selection.query} with the first {counted(selection.skip, 'key')} skipped, "
+            "no keys are left to average over: choose a later query position, or a smaller skip."
         )
     else:
         one, two, three = st.columns([3, 4, 2], vertical_alignment="bottom")
@@ -98,13 +91,10 @@ def page(selection: Selection) -> None:
         first_windows = choose_first_windows(two, 64, selection.run.windows)
         with three.popover("Thresholds", icon=":material/tune:", width="stretch"):
             limits = choose_thresholds(longest)
-        found = results.fetch(
-            ContextualHeads,
-            selection.run,
-            ContextualParams(
-                query=selection.query, first_windows=first_windows, token=token, skip=selection.skip
-            ),
+        asked = ContextualParams(
+            query=selection.query, first_windows=first_windows, token=token, skip=selection.skip
         )
+        found = results.fetch(ContextualHeads, selection.run, asked)
         if found is not None:
             heads = regrouped(found, **limits)
             draw_plane(selection, heads, limits)

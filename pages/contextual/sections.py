@@ -7,12 +7,20 @@ import streamlit as st
 
 from pages.contextual import captions as words
 from pages.shared.cards.card import card, chart
+from pages.shared.cards.one_head import draw_variation
 from pages.shared.experiments.contextual_controls import choose_texts
 from pages.shared.jobs import results
 from pages.shared.selection.fit import linked
 from pages.shared.selection.head_link import head_link
 from pages.shared.selection.selection import Selection, select_head
-from pages.shared.tables.tables import choice_table, errors_line, heads_frame, rounded_table
+from pages.shared.tables.tables import (
+    choice_table,
+    errors_line,
+    heads_frame,
+    markdown_table,
+    number_columns,
+    rounded_table,
+)
 from pages.shared.tables.word_lists import word_lists
 from poskernel_core.analyses.contextual_heads.denominators import (
     Denominators,
@@ -22,8 +30,6 @@ from poskernel_core.analyses.contextual_heads.denominators import (
 )
 from poskernel_core.analyses.contextual_heads.figures import (
     denominators_figure,
-    duplicates_figure,
-    variation_figure,
     weights_figure,
 )
 from poskernel_core.analyses.kernels.distances import KernelDistances, KernelDistancesParams
@@ -52,64 +58,48 @@ COLUMNS = {
 
 
 def heads_table(heads: Result, selected: str) -> None:
-    """Draw every head as a row, contextual heads first, steadiest first."""
+    """Draw every head as a row: contextual heads first, by ascending CV."""
     numbers = {label: heads.values[name] for name, (label, _) in COLUMNS.items()}
     table = heads_frame({"group": np.array(heads.text_of("group"))} | numbers)
     order = np.lexsort(
         (table[COLUMNS["denominator_cv"][0]], heads.values["group"].ravel() != words.CONTEXTUAL)
     )
-    columns = {
-        label: st.column_config.NumberColumn(help=meaning) for label, meaning in COLUMNS.values()
-    }
     shown = rounded_table(table.iloc[order], heads, {COLUMNS[name][0]: name for name in COLUMNS})
-    choice_table(shown, "contextual-table", select_head, columns)
-    heads_listed = counted(len(table), "head")
-    st.caption(f"{heads_listed}, contextual ones first, steadiest first. Selected: {selected}.")
+    choice_table(shown, "contextual-table", select_head, number_columns(dict(COLUMNS.values())))
+    listed = counted(len(table), "head")
+    st.caption(f"{listed}: contextual ones first, by ascending CV. Selected: {selected}.")
     errors_line(heads)
 
 
 def draw_evidence(head: Result, limits: dict[str, float]) -> None:
-    """Draw what puts a head in its group: each number next to its threshold."""
+    """Draw the evidence for a head's group: each number next to its threshold."""
     read, query = counted(head.provenance["first_windows"], "window"), head.params["query"]
+    duplicates = f"duplicate token from {limits['duplicates']:g}"
     rows = (
-        (
-            "Attention to near duplicates",
-            "near_duplicates",
-            f"duplicate token from {limits['duplicates']:g}",
-        ),
-        (
-            "Attention to far duplicates",
-            "far_duplicates",
-            f"duplicate token from {limits['duplicates']:g}",
-        ),
+        ("Attention to near duplicates", "near_duplicates", duplicates),
+        ("Attention to far duplicates", "far_duplicates", duplicates),
         ("Mass in the last 10 tokens", "local_mass", f"detokenization from {limits['local']:g}"),
         (f"ETC at n = {query} (tokens)", "etc", f"contextual from {limits['broad']:.0f}"),
         (f"CV over {read}", "denominator_cv", f"contextual up to {limits['steady']:g}"),
         ("CV expected of independent tokens", "predicted_cv", "no threshold"),
     )
-    lines = ["| Evidence | Value | Threshold |", "|:--|:--|:--|"]
-    for label, name, limit in rows:
-        lines.append(f"| {label} | {value_and_bias(head, name)} | {limit} |")
-    st.markdown("\n".join(lines))
+    cells = [(label, value_and_bias(head, name), limit) for label, name, limit in rows]
+    markdown_table(("Evidence", "Value", "Threshold"), cells)
 
 
 def draw_denominators(selection: Selection, token: str, first_windows: int) -> None:
     """Draw the selected head's denominators along positions, and their variation.
 
-    Of the ``first_windows`` chosen only as many are read as can be distinguished as lines.
+    At most ``MAX_LINES`` of the ``first_windows`` are read, so that lines can be distinguished.
     """
-    texts = choose_texts()
-    found = results.fetch(
-        Denominators,
-        selection.run,
-        DenominatorsParams(
-            head=selection.cell,
-            token=token,
-            skip=selection.skip,
-            **texts,
-            first_windows=min(MAX_LINES, first_windows),
-        ),
+    asked = DenominatorsParams(
+        head=selection.cell,
+        token=token,
+        skip=selection.skip,
+        first_windows=min(MAX_LINES, first_windows),
+        **choose_texts(),
     )
+    found = results.fetch(Denominators, selection.run, asked)
     if found is None:
         return
     left, right = st.columns(2)
@@ -121,54 +111,24 @@ def draw_denominators(selection: Selection, token: str, first_windows: int) -> N
         figure = partial(denominators_figure, found, log_y=high > WIDE * max(low, 1e-300))
         card("denominators", figure, lines, words.DENOMINATORS, f"Denominators of {selection.cell}")
     with right:
-        varies = found.only("denominator_cv", "predicted_cv", "etc")
-        read = counted(len(found.values["denominator"]), "window")
-        card(
-            "variation",
-            partial(variation_figure, found),
-            varies,
-            words.VARIATION,
-            f"Observed and expected CV over {read}",
-        )
-
-
-def draw_duplicates(heads: Result, selection: Selection) -> None:
-    """Draw the selected head's attention to duplicates."""
-    place = selection.layer, selection.head
-    shown = heads.only("duplicate_attention", "baseline").select(layer=place[0], head=place[1])
-    card(
-        "duplicates",
-        partial(duplicates_figure, heads, *place),
-        shown,
-        words.DUPLICATES,
-        "Attention to earlier duplicates",
-    )
+        draw_variation(found)
 
 
 def draw_weights(selection: Selection, token: str) -> None:
-    """Draw which tokens the selected head weights up and down."""
-    found = results.fetch(
-        TokenWeights,
-        selection.run,
-        TokenWeightsParams(
-            head=selection.cell, query=selection.query, token=token, skip=selection.skip
-        ),
+    """Draw to which tokens content adds most and least attention."""
+    asked = TokenWeightsParams(
+        head=selection.cell, query=selection.query, token=token, skip=selection.skip
     )
+    found = results.fetch(TokenWeights, selection.run, asked)
     if found is None:
         return
+    figure = partial(weights_figure, found)
 
     def draw() -> None:
         word_lists(found, ("up", "down"), "nats", "token-weights")
-        chart("weights", without_title(weights_figure(found)))
+        chart("weights", without_title(figure()))
 
-    card(
-        "weights",
-        partial(weights_figure, found),
-        found,
-        words.WEIGHTS,
-        f"Tokens as {selection.cell} weights them",
-        draw,
-    )
+    card("weights", figure, found, words.WEIGHTS, f"Token weights of {selection.cell}", draw)
 
 
 def draw_layer(selection: Selection) -> None:
@@ -178,38 +138,24 @@ def draw_layer(selection: Selection) -> None:
     alike = right.slider("Largest distance within a group", 0.0, 1.0, 0.1, 0.01, **linked("alike"))
     apart = right.slider("Distance that rules a pair out", 0.0, 1.0, 0.5, 0.01, **linked("apart"))
     query = max(selection.query, selection.skip)
-    found = results.fetch(
-        KernelDistances,
-        selection.run,
-        KernelDistancesParams(query=query, skip=selection.skip, alike=alike, apart=apart),
-    )
+    asked = KernelDistancesParams(query=query, skip=selection.skip, alike=alike, apart=apart)
+    found = results.fetch(KernelDistances, selection.run, asked)
     if found is None:
         return
     layer = found.select(layer=selection.layer)
     right.markdown(_pairs(layer, selection.layer, apart))
+    figure = partial(distances_figure, found, selection.layer)
     with left:
-        card(
-            "distances",
-            partial(distances_figure, found, selection.layer),
-            layer,
-            words.DISTANCES,
-            "Distances between kernels",
-        )
+        card("distances", figure, layer, words.DISTANCES, "Distances between kernels")
 
 
 def _pairs(layer: Result, number: int, apart: float) -> str:
-    """Return the groups and the ruled-out pairs in words."""
+    """Return the groups and the ruled-out pairs as Markdown."""
     groups, distance = layer.values["group"], layer.values["distance"]
     members = [np.flatnonzero(groups == group) for group in np.unique(groups)]
-    named = [
-        ", ".join(head_link(head_name(number, int(h))) for h in each)
-        for each in members
-        if len(each) > 1
-    ]
-    out = [
-        f"{head_link(head_name(number, int(i)))}–{head_link(head_name(number, int(j)))}"
-        for i, j in np.argwhere(np.triu(distance >= apart, 1))
-    ]
+    links = [head_link(head_name(number, head)) for head in range(len(groups))]
+    named = [", ".join(links[head] for head in each) for each in members if len(each) > 1]
+    out = [f"{links[i]}–{links[j]}" for i, j in np.argwhere(np.triu(distance >= apart, 1))]
     pairs = len(distance) * (len(distance) - 1) // 2
     return (
         f"**Candidates for superposition:** {'; '.join(named) or 'none'}.  \n"

@@ -1,4 +1,4 @@
-"""The cards on the bag of tokens: how well it predicts, and what tokens leave in it."""
+"""The cards on the bag of tokens: how well it predicts, and tokens' extended embeddings."""
 
 from functools import partial
 from typing import Any
@@ -8,9 +8,11 @@ import streamlit as st
 
 from pages.contextual_neurons import captions as words
 from pages.shared.cards.card import card, chart
+from pages.shared.cards.plain import say
 from pages.shared.jobs import results
-from pages.shared.selection.fit import linked
+from pages.shared.selection.fit import choose_one, linked
 from pages.shared.selection.selection import Selection
+from pages.shared.tables.tables import number_columns
 from poskernel_core.analyses.bag.contextual_neurons import centred_at_best
 from poskernel_core.analyses.bag.figures import nearest_figure
 from poskernel_core.analyses.bag.quality import bag_kernel_figure, quality_figure
@@ -20,35 +22,34 @@ from poskernel_core.common.rounding import as_printed
 from poskernel_core.plotting.layout import visible, without_title
 
 JUDGED = {"R², centred": "bag_centred_r2", "R²": "bag_r2", "cosine": "bag_cosine"}
-HARDLY = 0.25
-"""Centred R² below which the bag is said to tell little of what the heads write."""
+LOW = 0.25
+"""Centred R² below which the page warns that the bag predicts the heads badly."""
 NORMS = ("before attention", "before the MLP")
 
 
 def say_how_well(found: Result) -> None:
-    """Say so where the bag hardly predicts the heads that fill it: the rest is then of weights."""
+    """Warn if the bag hardly predicts the heads that fill it."""
     best = centred_at_best(found)
-    if best < HARDLY:
-        st.info(
-            "The bag hardly predicts what these heads write: its centred R² is "
+    if best < LOW:
+        say(
+            "The bag hardly predicts the output of these heads: its centred R² is "
             f"{as_printed(f'{best:.2f}')} at best, median over positions (1 is perfect). So this "
-            "page tells what the weights add for each token, and little of what the neurons do on "
-            "a text.",
-            icon=":material/info:",
+            "page shows what the weights add for each token, but little of what the neurons do on "
+            "a text."
         )
 
 
 def draw_bag(found: Result) -> None:
-    """Draw which heads fill the bag, the norms' scales, and how well it predicts them."""
+    """Draw the heads of the bag, the scales of the norms, and the quality of its predictions."""
     heads = found.words("heads")
     medians = ", ".join(as_printed(f"{value:.2f}") for value in found.values["denominator"])
     st.markdown(
         f"**The bag is filled by {', '.join(heads)}** (median denominators {medians}).",
-        help="denominators of the destination token, median over the windows",
+        help="denominators of the destination token, median over windows",
     )
     low, _, middle, _, high = (found.values["norm_scale"][:, i] for i in range(5))
     st.markdown(
-        "Standard deviation that the norms divide by, over windows and positions: "
+        "Standard deviations by which the norms divide, over windows and positions: "
         + "; ".join(
             f"{name} {middle[i]:.3g} (from {low[i]:.3g} to {high[i]:.3g})"
             for i, name in enumerate(NORMS)
@@ -59,13 +60,8 @@ def draw_bag(found: Result) -> None:
     with left:
         draw_quality(found)
     with right:
-        card(
-            "bag-kernel",
-            partial(bag_kernel_figure, found),
-            found.only("kernel"),
-            words.KERNEL,
-            "How long tokens stay",
-        )
+        figure = partial(bag_kernel_figure, found)
+        card("bag-kernel", figure, found.only("kernel"), words.KERNEL, "How long tokens stay")
 
 
 def draw_quality(found: Result) -> None:
@@ -73,15 +69,8 @@ def draw_quality(found: Result) -> None:
     shown = found.only(*JUDGED.values())
 
     def draw() -> None:
-        judged = st.segmented_control(
-            "Judged by",
-            list(JUDGED),
-            default="R², centred",
-            required=True,
-            help="centred: the mean over windows is subtracted from predictions and truth, so that "
-            "constant offset does not count",
-            **linked("judged"),
-        )
+        told = "centred: less the mean over windows, so that a constant offset does not count"
+        judged = choose_one("Judged by", JUDGED, "judged", help=told)
         chart("quality", without_title(quality_figure(found, JUDGED[judged])))
 
     figure = partial(quality_figure, found, JUDGED[st.session_state.get("judged", "R², centred")])
@@ -94,23 +83,22 @@ def draw_embedding(selection: Selection, shared: dict[str, Any]) -> None:
     word = st.text_input(
         "Tokens near the token",
         max_chars=64,
-        placeholder="exactly one token, such as ␣server with a leading space",
+        placeholder="exactly one token, such as ␣server with its leading space",
         help="its extended embedding is compared with those of all tokens",
         **linked("nearword"),
     )
     if not word:
-        st.caption("Type a token to see which others leave the same trace in the bag.")
+        st.caption("Type a token to see the tokens with the most similar extended embeddings.")
         return
-    found = results.fetch(
-        ExtendedEmbedding, selection.run, ExtendedEmbeddingParams(word=word, **shared)
-    )
+    asked = ExtendedEmbeddingParams(word=word, **shared)
+    found = results.fetch(ExtendedEmbedding, selection.run, asked)
     if found is None:
         return
 
     def draw() -> None:
         st.markdown(
-            f"Length {float(found.values['length']):.3g}, longer than "
-            f"{100 * float(found.values['length_rank']):.1f} % of the tokens'."
+            f"Norm {float(found.values['length']):.3g}, larger than that of "
+            f"{100 * float(found.values['length_rank']):.1f} % of the tokens."
         )
         table = pd.DataFrame(
             {
@@ -119,19 +107,8 @@ def draw_embedding(selection: Selection, shared: dict[str, Any]) -> None:
                 "plain embedding": found.values["plain_cosine"],
             }
         )
-        number = st.column_config.NumberColumn(format="%.3f", help="cosine")
-        st.dataframe(
-            table,
-            hide_index=True,
-            key="near-table",
-            column_config={"extended": number, "plain embedding": number},
-        )
+        columns = number_columns(dict.fromkeys(table.columns[1:], "cosine"), "%.3f")
+        st.dataframe(table, hide_index=True, key="near-table", column_config=columns)
 
-    card(
-        "near",
-        partial(nearest_figure, found),
-        found,
-        words.EMBEDDING,
-        f"Tokens near {visible(word)}",
-        draw,
-    )
+    figure = partial(nearest_figure, found)
+    card("near", figure, found, words.EMBEDDING, f"Tokens near {visible(word)}", draw)

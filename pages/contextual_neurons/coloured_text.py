@@ -1,4 +1,4 @@
-"""A text whose tokens are coloured by a number each."""
+"""A text with a colour for each token."""
 
 import numpy as np
 import streamlit as st

@@ -1,4 +1,4 @@
-"""The cards on one neuron: its tokens, its relatives, its course along a text, its sub-latents."""
+"""The cards on one neuron: its tokens, related neurons, a trace along a text, sub-latents."""
 
 from functools import partial
 from typing import Any, Literal
@@ -12,10 +12,10 @@ from pages.contextual_neurons.coloured_text import coloured_text
 from pages.contextual_neurons.neuron_list import select_neuron
 from pages.shared.cards.card import card, chart
 from pages.shared.jobs import results
-from pages.shared.selection.fit import fitted, linked
+from pages.shared.selection.fit import choose_one, fitted, linked
 from pages.shared.selection.selection import Selection
 from pages.shared.selection.source import choose_text
-from pages.shared.tables.tables import choice_table
+from pages.shared.tables.tables import choice_table, number_columns
 from pages.shared.tables.word_lists import joined, word_lists
 from poskernel_core.analyses.bag.figures import (
     contributions_figure,
@@ -41,51 +41,41 @@ WINDOW = "a window of the corpus"
 
 
 def draw_neuron(selection: Selection, found: Result, number: int, shared: dict[str, Any]) -> None:
-    """Draw the tokens that move a neuron, and the neurons that are like it."""
+    """Draw the tokens that move a neuron, and related neurons."""
     names = ("drive", "drive_share", "r2", "r2_of_bag", "sign_agreement", "fires")
     one = found.only(*names).select(neuron=number)
     predicts = float(one.values["r2"]) > 0
-    why = "mostly the direct path's" if predicts else "worse than by its mean alone"
+    why = "mostly through the direct path" if predicts else "worse than its mean does"
     st.markdown(
-        f"What the bag adds varies with {value_text(one, 'drive_share')} of the neuron's own "
-        f"variance (drive {value_text(one, 'drive')}); what the other parts add varies with it or "
-        "against it, so such shares need not add up to 1. All parts together predict the neuron "
-        f"with R² {value_text(one, 'r2')}, {why}; the bag predicts what the other parts leave over "
-        f"with R² {value_text(one, 'r2_of_bag')}. On the right side of 0 at "
-        f"{value_text(one, 'sign_agreement')} of the positions; positive at "
+        f"The variance of the bag's part is {value_text(one, 'drive_share')} of the neuron's own "
+        f"(drive {value_text(one, 'drive')}); the parts are correlated, so their shares need not "
+        f"add up to 1. All parts together predict the neuron with R² {value_text(one, 'r2')}, "
+        f"{why}; the bag predicts the residual of the others with R² "
+        f"{value_text(one, 'r2_of_bag')}. The sign is right at "
+        f"{value_text(one, 'sign_agreement')} of the positions; the neuron is positive at "
         f"{value_text(one, 'fires')}."
     )
     neuron = results.fetch(Neuron, selection.run, NeuronParams(neuron=number, **shared))
     if neuron is None:
         return
     left, right = st.columns(2)
+    tokens, related = partial(contributions_figure, neuron), partial(related_figure, neuron, number)
 
     def draw_tokens() -> None:
         word_lists(neuron, ("for", "against"), "adds", "neuron-tokens")
-        chart("tokens", without_title(contributions_figure(neuron)))
+        chart("tokens", without_title(tokens()))
 
     def draw_relatives() -> None:
-        chart("related", without_title(related_figure(neuron, number)))
+        chart("related", without_title(related()))
         _relatives_table(neuron, number)
 
     with left:
-        card(
-            "tokens",
-            partial(contributions_figure, neuron),
-            neuron.only("contribution"),
-            words.TOKENS,
-            f"Tokens of neuron {number}",
-            draw_tokens,
-        )
+        shown = neuron.only("contribution")
+        card("tokens", tokens, shown, words.TOKENS, f"Tokens of neuron {number}", draw_tokens)
     with right:
-        card(
-            "related",
-            partial(related_figure, neuron, number),
-            neuron.only("related", "output_cosine"),
-            words.RELATED,
-            "Related and opposite neurons",
-            draw_relatives,
-        )
+        shown = neuron.only("related", "output_cosine")
+        title = "Related and opposite neurons"
+        card("related", related, shown, words.RELATED, title, draw_relatives)
 
 
 def _relatives_table(neuron: Result, number: int) -> None:
@@ -99,13 +89,8 @@ def _relatives_table(neuron: Result, number: int) -> None:
             "writes alike": neuron.values["output_cosine"][order],
         }
     )
-    number_column = st.column_config.NumberColumn(format="%.2f")
-    choice_table(
-        table,
-        "related-table",
-        select_neuron,
-        {"reads alike": number_column, "writes alike": number_column},
-    )
+    columns = number_columns(dict.fromkeys(("reads alike", "writes alike"), "cosine"), "%.2f")
+    choice_table(table, "related-table", select_neuron, columns)
 
 
 def draw_trace(
@@ -115,31 +100,24 @@ def draw_trace(
     text = _choose_text(selection)
     if text is None:
         return
-    trace = results.fetch(
-        NeuronTrace, selection.run, NeuronTraceParams(neuron=number, kernel=kernel, **bag, **text)
-    )
+    asked = NeuronTraceParams(neuron=number, kernel=kernel, **bag, **text)
+    trace = results.fetch(NeuronTrace, selection.run, asked)
     if trace is None:
         return
 
     def draw() -> None:
         parts = st.toggle("Show the parts of the prediction", False, **linked("parts"))
         st.markdown(
-            f"R² {_two_places(trace, 'r2')} (of the bag alone, against what the other parts leave "
-            f"over, {_two_places(trace, 'r2_of_bag')}), correlation "
-            f"{_two_places(trace, 'correlation')}, the same side of 0 at "
+            f"R² {_two_places(trace, 'r2')} (the bag against the residual of the other parts: "
+            f"{_two_places(trace, 'r2_of_bag')}), correlation "
+            f"{_two_places(trace, 'correlation')}, the same sign at "
             f"{100 * float(trace.values['sign_agreement']):.0f} % of the positions of this text."
         )
         chart("trace", without_title(trace_figure(trace, parts)))
         coloured_text(trace.words("tokens"), trace.values["contribution"], "contribution")
 
-    card(
-        "trace",
-        partial(trace_figure, trace, True),
-        trace,
-        words.TRACE,
-        f"Neuron {number} along a text",
-        draw,
-    )
+    figure = partial(trace_figure, trace, True)
+    card("trace", figure, trace, words.TRACE, f"Neuron {number} along a text", draw)
 
 
 def _two_places(found: Result, name: str) -> str:
@@ -147,66 +125,44 @@ def _two_places(found: Result, name: str) -> str:
 
 
 def _choose_text(selection: Selection) -> dict[str, Any] | None:
-    """Draw the choice of a text: a window of the corpus, a chapter, or one's own."""
-    chosen = st.segmented_control(
-        "Text", [WINDOW, "a text"], default=WINDOW, required=True, **linked("tracetext")
-    )
-    if chosen == WINDOW:
+    """Draw the choice of a text: a window of the corpus, a chapter, or the reader's own."""
+    if choose_one("Text", (WINDOW, "a text"), "tracetext") == WINDOW:
         last = selection.run.windows - 1
         window = st.number_input("Window", 0, last, **fitted("window", range(last + 1), 0))
         return {"window": int(window)}
-    found = choose_text("the neuron is followed along it")
+    found = choose_text("the neuron is traced along it")
     if found is None:
         return None
     return {"item": found["text_item"]} if "text_item" in found else {"text": found["text"]}
 
 
 def draw_latents(selection: Selection, number: int, shared: dict[str, Any]) -> None:
-    """Draw what groups of tokens a neuron's contributions are made of."""
+    """Draw the groups of tokens that make up a neuron's contributions."""
     components = st.slider(
         "Components of the vocabulary",
         2,
         64,
         24,
-        help="independent components of the extended embeddings that are looked for",
+        help="number of independent components of the extended embeddings",
         **linked("components"),
     )
-    found = results.fetch(
-        NeuronLatents,
-        selection.run,
-        NeuronLatentsParams(neuron=number, components=components, **shared),
-    )
+    asked = NeuronLatentsParams(neuron=number, components=components, **shared)
+    found = results.fetch(NeuronLatents, selection.run, asked)
     if found is None:
         return
 
     def draw() -> None:
         chart("latents", without_title(latents_figure(found)))
-        rows = [
+        table = pd.DataFrame(
             {
-                "share": float(share),
-                "towards firing": joined(top, len(top)),
-                "against": joined(bottom, len(bottom)),
+                "share": found.values["share"].astype(float),
+                "towards firing": [joined(each, len(each)) for each in found.texts["top_words"]],
+                "against": [joined(each, len(each)) for each in found.texts["bottom_words"]],
             }
-            for share, top, bottom in zip(
-                found.values["share"],
-                found.texts["top_words"],
-                found.texts["bottom_words"],
-                strict=True,
-            )
-        ]
-        column = st.column_config.ProgressColumn(format="percent", min_value=0, max_value=1)
-        st.dataframe(
-            pd.DataFrame(rows),
-            hide_index=True,
-            key="latents-table",
-            column_config={"share": column},
         )
+        column = st.column_config.ProgressColumn(format="percent", min_value=0, max_value=1)
+        columns = {"share": column}
+        st.dataframe(table, hide_index=True, key="latents-table", column_config=columns)
 
-    card(
-        "latents",
-        partial(latents_figure, found),
-        found,
-        words.LATENTS,
-        f"Sub-latents of neuron {number}",
-        draw,
-    )
+    figure = partial(latents_figure, found)
+    card("latents", figure, found, words.LATENTS, f"Sub-latents of neuron {number}", draw)

@@ -1,4 +1,4 @@
-"""All neurons of layer 0: as a plane, as a ranking, and by the words they fire for."""
+"""All neurons of layer 0: as a figure, as a ranking, and by the words they fire for."""
 
 from functools import partial
 from typing import Any
@@ -13,7 +13,7 @@ from pages.shared.jobs import results
 from pages.shared.selection.fit import fitted, linked
 from pages.shared.selection.links import write
 from pages.shared.selection.selection import Selection
-from pages.shared.tables.tables import choice_table
+from pages.shared.tables.tables import choice_table, number_columns
 from pages.shared.tables.word_lists import joined
 from poskernel_core.analyses.bag.figures import neurons_figure, scores_figure
 from poskernel_core.analyses.bag.search import WordNeurons, WordNeuronsParams
@@ -29,34 +29,31 @@ RANKS = {
     "sign agreement": "sign_agreement",
 }
 COLUMNS = {
-    "share": ("drive_share", "variance that the bag adds over that of the true pre-activation"),
-    "drive": ("drive", "standard deviation of what the bag adds, pre-activation"),
-    "R²": ("r2", "predicted against true pre-activation; 1 is best; mostly the exact direct path"),
-    "R² of bag": ("r2_of_bag", "the bag's part against what all other parts leave over; 1 is best"),
-    "sign": (
-        "sign_agreement",
-        "share of positions where both are on the same side of 0; 1 is best",
-    ),
+    "share": ("drive_share", "variance of the bag's part over that of the true pre-activation"),
+    "drive": ("drive", "standard deviation of the bag's part of the pre-activation"),
+    "R²": ("r2", "predicted against true pre-activation, mostly by the direct path; 1 is best"),
+    "R² of bag": ("r2_of_bag", "the bag's part against the residual of all other parts; 1 is best"),
+    "sign": ("sign_agreement", "share of positions where both have the same sign; 1 is best"),
     "fires": ("fires", "share of positions with positive true pre-activation"),
 }
 
 
 def choose_neuron(found: Result) -> int:
-    """Draw the field for the neuron that is shown."""
+    """Draw the field for the neuron shown."""
     last = len(found.values["drive"]) - 1
     best = int(np.nanargmax(found.values["drive_share"]))
     number = st.number_input(
         "Neuron of layer 0",
         0,
         last,
-        help=f"0 to {last}; the one shown first is driven most; rows of the tables choose as well",
+        help=f"0 to {last}, by default the one with the largest share; tables select neurons too",
         **fitted("neuron", range(last + 1), best),
     )
     return int(number)
 
 
 def draw_neurons(found: Result, number: int) -> None:
-    """Draw all neurons by how strongly the bag drives them, one of them ringed."""
+    """Draw all neurons by how strongly the bag drives them; a ring marks ``number``."""
     names = [name for name, _ in COLUMNS.values()]
     shown = found.only(
         *names,
@@ -94,25 +91,21 @@ def _neuron_table(
         table[label] = found.values[name][order]
     for label, name in (("for", "top_words"), ("against", "bottom_words")):
         table[label] = [joined(found.texts[name][number]) for number in order]
-    columns: dict[str, Any] = {
-        label: st.column_config.NumberColumn(format="%.3g", help=meaning)
-        for label, (_, meaning) in COLUMNS.items()
-    }
-    columns |= {name: st.column_config.NumberColumn(format="%.2f") for name in more or {}}
-    columns |= {
-        "for": st.column_config.TextColumn(width="medium", help="tokens that favour firing"),
-        "against": st.column_config.TextColumn(width="medium", help="tokens that prevent firing"),
-    }
+    columns = number_columns({label: told for label, (_, told) in COLUMNS.items()}, "%.3g")
+    columns |= number_columns(dict.fromkeys(more or {}, "standard deviations over tokens"), "%.2f")
+    for label, meaning in (("for", "favour"), ("against", "prevent")):
+        column = st.column_config.TextColumn(width="medium", help=f"tokens that {meaning} firing")
+        columns[label] = column
     choice_table(table, key, select_neuron, columns)
 
 
 def select_neuron(neuron: int) -> None:
-    """Show another neuron; call it in a callback."""
-    write("neuron", int(neuron))
+    """Show another neuron. A callback."""
+    write("neuron", neuron)
 
 
 def draw_search(selection: Selection, found: Result, shared: dict[str, Any]) -> None:
-    """Draw which neurons fire for words of the reader's."""
+    """Draw which neurons fire for the reader's words."""
     typed = st.text_input(
         "Which neurons fire for these words?",
         max_chars=500,

@@ -1,4 +1,4 @@
-"""Contextual neurons: the bag of tokens that layer 0's heads fill, and the neurons it drives."""
+"""Contextual neurons: the bag of tokens of layer 0's heads, and the neurons it drives."""
 
 from typing import Any, Final
 
@@ -7,12 +7,12 @@ import streamlit as st
 from pages.contextual_neurons.bag import draw_bag, draw_embedding, say_how_well
 from pages.contextual_neurons.neuron import KernelChoice, draw_latents, draw_neuron, draw_trace
 from pages.contextual_neurons.neuron_list import choose_neuron, draw_neurons, draw_search
-from pages.shared.cards.contents import contents_here
 from pages.shared.cards.plain import plain
 from pages.shared.experiments.contextual_controls import choose_first_windows, choose_token
 from pages.shared.jobs import results
-from pages.shared.selection.fit import linked
-from pages.shared.selection.place import Place, Screenshot, page_link
+from pages.shared.selection.fit import choose_one, linked
+from pages.shared.selection.head_link import page_link
+from pages.shared.selection.place import Place, Screenshot
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.bag.contextual_neurons import (
     ContextualNeurons,
@@ -45,41 +45,28 @@ KERNELS: Final[dict[str, KernelChoice]] = {"each its own": "own", "their mean": 
 
 
 def choose_bag(selection: Selection) -> tuple[dict[str, Any], int, KernelChoice]:
-    """Draw what the bag is made of; return it, the rarest token listed, which kernel predicts."""
+    """Draw the settings of the bag; return them, the minimum token count, and the kernel."""
     heads = [head_name(0, head) for head in range(selection.located.geometry.n_heads)]
     one, two, three = st.columns([4, 2, 3], vertical_alignment="bottom")
     chosen = one.multiselect(
         "Contextual heads of layer 0",
         heads,
         placeholder="all contextual ones",
-        help="found with the usual thresholds, on the windows chosen here",
+        help="by default those that pass the usual thresholds on these windows",
         **linked("bagheads"),
     )
     token = choose_token(two)
     first_windows = choose_first_windows(three, 32, selection.run.windows)
     left, right, last = st.columns([5, 4, 3], vertical_alignment="bottom")
-    scale = left.segmented_control(
-        "Scale of the norms",
-        list(SCALES),
-        required=True,
-        default="each token's own",
-        help="the post takes one for all",
-        **linked("normscale"),
-    )
-    kernel = right.segmented_control(
-        "Kernel of the heads",
-        list(KERNELS),
-        required=True,
-        default="each its own",
-        help="the post takes one for all",
-        **linked("bagkernel"),
-    )
+    post = "the post uses one for all"
+    scale = choose_one("Scale of the norms", SCALES, "normscale", place=left, help=post)
+    kernel = choose_one("Kernel of the heads", KERNELS, "bagkernel", place=right, help=post)
     fewest = last.number_input(
         "Rarest token listed",
         0,
         1_000_000,
         5,
-        help="times that a token must occur in the windows; 0 lists the whole vocabulary",
+        help="how often a token must occur in the windows; 0 lists the whole vocabulary",
         **linked("mincount"),
     )
     bag: dict[str, Any] = {
@@ -114,17 +101,14 @@ def draw_all(
 
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
-    st.title(PLACE.title)
-    contents_here()
     st.markdown(
-        "How far is what the contextual heads of layer 0 of "
-        f"**{plain(selection.run.model.name)}** write a *bag of tokens*: a sum over the tokens "
-        "before, each with a fixed vector, its extended embedding? Neurons that read it "
-        "distinguish contexts."
+        f"Do the contextual heads of layer 0 of **{plain(selection.run.model.name)}** write a *bag "
+        "of tokens*: a sum over the tokens before, each with a fixed vector, its extended "
+        "embedding? Neurons that read the bag distinguish contexts."
     )
     if selection.located.geometry.architecture == "attn-only":
         st.info(
-            "This model has attention only and no neurons: choose a model with MLPs, such as "
+            "This model has no MLPs and so no neurons: choose a model with MLPs, such as "
             "demo-gpt2. Its contextual heads are on the page "
             f"{page_link('contextual', 'Context')}.",
             icon=":material/info:",
@@ -132,8 +116,7 @@ def page(selection: Selection) -> None:
     else:
         bag, fewest, kernel = choose_bag(selection)
         shared: dict[str, Any] = {**bag, "min_count": fewest}
-        found = results.fetch(
-            ContextualNeurons, selection.run, ContextualNeuronsParams(kernel=kernel, **shared)
-        )
+        asked = ContextualNeuronsParams(kernel=kernel, **shared)
+        found = results.fetch(ContextualNeurons, selection.run, asked)
         if found is not None:
             draw_all(selection, found, bag, shared, kernel)

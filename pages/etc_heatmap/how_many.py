@@ -1,4 +1,4 @@
-"""How many texts are enough: a fold of the landing page."""
+"""How many texts are enough: an expander of the landing page."""
 
 from typing import Final
 
@@ -17,7 +17,7 @@ from poskernel_core.analyses.how_many_texts.spec import HowManyTexts, HowManyTex
 
 
 def how_many_texts(selection: Selection, measure: Measure) -> None:
-    """Draw the error of the chosen measure against windows, once the fold is opened."""
+    """Draw the error of the chosen measure against windows, once the expander is open."""
     fold = st.expander(HowManyTexts.title, on_change="rerun", key="how-many-texts")
     if not fold.open:
         return
@@ -25,8 +25,8 @@ def how_many_texts(selection: Selection, measure: Measure) -> None:
         named = {value.name: value.unit for value in measure.question.values if value.has_error}
         if issubclass(measure.question, Experiment) or measure.declared.value not in named:
             st.caption(
-                f"The {measure.declared.title} has no error that counts texts: choose another "
-                "measure, such as the effective token count."
+                f"The {measure.declared.title} has no error over texts: choose another measure, "
+                "such as the effective token count."
             )
             return
         wanted = st.number_input(
@@ -37,19 +37,16 @@ def how_many_texts(selection: Selection, measure: Measure) -> None:
             **linked("wanted"),
         )
         if not is_wanted(HowManyTexts.name):
-            told = "from the sums that are stored: some seconds"
+            told = "from stored statistics, in some seconds"
             compute_button("Compute it", "compute-how-many", want, HowManyTexts.name, help=told)
             return
-        found = results.fetch(
-            HowManyTexts,
-            selection.run,
-            HowManyTextsParams(
-                measure=measure.declared.title,
-                query=selection.query,
-                skip=selection.skip,
-                wanted=wanted or None,
-            ),
+        asked = HowManyTextsParams(
+            measure=measure.declared.title,
+            query=selection.query,
+            skip=selection.skip,
+            wanted=wanted or None,
         )
+        found = results.fetch(HowManyTexts, selection.run, asked)
         if found is None:
             return
         one = selection.of(found)
@@ -58,11 +55,11 @@ def how_many_texts(selection: Selection, measure: Measure) -> None:
 
 
 CURVE: Final = (
-    "The error of the head's number, made of two, of half and of all groups of texts alone; dashed "
-    "is the law that fits best, along which four times as many windows halve the error. Where it "
-    "meets the dotted line, the windows are enough."
+    "The error of the head's number from two, half and all groups of texts. Dashed: the best fit "
+    "of a law in which four times as many windows halve the error. Where it meets the dotted line, "
+    "the windows are enough."
 )
 MAP: Final = (
-    "How many windows give each head's number the wanted error: dark heads are known well enough "
-    "from few texts, bright ones need many."
+    "How many windows give each head's number the wanted error: dark heads need few, bright ones "
+    "many."
 )

@@ -1,24 +1,19 @@
-"""What a positional kernel is, for those new to it; folded away once read.
-
-Whether it is folded is kept in the reader's own browser.
-"""
+"""An introduction to positional kernels that readers can fold; their browser remembers it."""
 
 from pathlib import Path
 
 import streamlit as st
 
-from pages.shared.selection.selection import select_model
+from pages.shared.selection.links import write
 from poskernel_core.models.catalog import BUNDLED_MODELS
 
 SENTENCES = (
-    "An attention head chooses where to look by two things at once: what the tokens say, and where "
-    "they stand.",
-    "Average a head's keys over many windows, so that only position is left, and what remains of "
-    "its attention is its <b>positional kernel</b>: how much it would look at each earlier token "
-    "if all content were alike.",
-    "Each cell below is one head of a model with its kernel, dark where the kernel holds few "
-    "tokens "
-    "and yellow where it holds many: click one to see it large, then try another model or measure.",
+    "An attention head attends to a token for its content and for its position.",
+    "Average the head's keys over many windows, and only position is left: the attention to these "
+    "mean keys is its <b>positional kernel</b>, how much it would attend to each earlier token if "
+    "all tokens had the same content.",
+    "Each cell below is a head of the model with its kernel, dark if the kernel covers few tokens "
+    "and yellow if it covers many: click one to see it large, then try another model or measure.",
 )
 _HERE = Path(__file__).parent
 _COMPONENT = st.components.v2.component(
@@ -36,10 +31,10 @@ def introduce() -> None:
 
 
 def offer_small_models() -> None:
-    """Lead from results alone to models that are computed while one looks."""
+    """Offer small models that compute at once, instead of one with stored results only."""
     with st.container(horizontal=True, vertical_alignment="center", key="small-models"):
         st.markdown("Small models that compute live here:", width="content")
         for name in BUNDLED_MODELS:
             st.button(
-                name, key=f"show-{name}", type="tertiary", on_click=select_model, args=(name,)
+                name, key=f"show-{name}", type="tertiary", on_click=write, args=("model", name)
             )

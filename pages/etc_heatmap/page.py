@@ -1,4 +1,4 @@
-"""Landing page: a measure of every head, the effective token count first, and one head's kernel."""
+"""Landing page: a measure of all heads, by default the effective token count, and a kernel."""
 
 import streamlit as st
 
@@ -38,7 +38,7 @@ def draw_measure(
     order: Order,
     kernels: Result | None,
 ) -> None:
-    """Draw the grid by a measure, once it is known; its cells may show ``kernels``."""
+    """Draw the grid by a measure, once it is computed; its cells may show ``kernels``."""
     here = etc.select(query=selection.query)
     found = etc
     if measure.question is not EtcHeatMap:
@@ -53,7 +53,7 @@ def draw_measure(
         small = kernels is not None and st.toggle(
             "Kernels in the cells",
             True,
-            help="each head's kernel as a small curve, larger where you point",
+            help="each head's kernel as a small curve, larger on hover",
             **linked("curves"),
         )
         inside = kernels if small else None
@@ -64,18 +64,17 @@ def draw_measure(
         None,
         here if first else found.only(measure.declared.value),
         words.GRID if first else measure.words(),
-        f"{capital(measure.declared.title)}" + (f" at n = {at}" if at else ""),
+        capital(measure.declared.title) + (f" at n = {at}" if at else ""),
         draw=draw,
     )
 
 
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
-    st.title(PLACE.title)
     st.markdown(
-        "The **effective token count** (ETC) says over how many tokens each head of "
+        "The **effective token count** (ETC) is the number of tokens over which each head of "
         f"**{plain(selection.run.model.name)}** spreads its attention by position alone, at query "
-        f"position {selection.query}. Other measures of all heads can be chosen."
+        f"position {selection.query}. You can choose another measure below."
     )
     introduce()
     if selection.located.away:
@@ -83,8 +82,7 @@ def page(selection: Selection) -> None:
     colour, show, sort, kinds = st.columns([5, 6, 4, 3], vertical_alignment="bottom")
     geometry = selection.located.geometry
     offered = [title for title, measure in MEASURES.items() if measure.fits(geometry)]
-    first = fitted_index("measure", offered, ETC)
-    chosen = colour.selectbox("Colour heads by", offered, **first)
+    chosen = colour.selectbox("Colour heads by", offered, **fitted_index("measure", offered, ETC))
     shown = show.pills(
         "Show kinds", KINDS, default=KINDS, selection_mode="multi", **linked("kinds")
     )
@@ -98,11 +96,8 @@ def page(selection: Selection) -> None:
         here = etc.select(query=selection.query)
         local = selection.of(here)
         with right:  # first: it is what a click on a head waits for
-            kernel = results.fetch(
-                PositionalKernel,
-                selection.run,
-                KernelParams(skip=selection.skip, query=selection.query),
-            )
+            asked = KernelParams(skip=selection.skip, query=selection.query)
+            kernel = results.fetch(PositionalKernel, selection.run, asked)
             if kernel is not None:
                 curve = selection.of(kernel)
                 log_x = local.text_of("kind") == "local"

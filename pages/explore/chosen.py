@@ -1,4 +1,4 @@
-"""The heads that a reader has chosen: by a loop or a box, by name; their table."""
+"""The heads that a reader chooses, with a loop, a box or by name; their table."""
 
 import re
 from typing import Final
@@ -10,7 +10,7 @@ from pages.explore.scatter import Column, Head
 from pages.shared.cards.plain import say_error
 from pages.shared.selection.fit import linked
 from pages.shared.selection.links import write
-from pages.shared.selection.pins import add_pins, compare_link, pin_of
+from pages.shared.selection.pins import HELP, add_pins, compare_link, pin_of
 from pages.shared.selection.selection import Selection, select_head
 from pages.shared.tables.tables import choice_table
 from poskernel_core.analyses.comparison.pins import MAX_PINS
@@ -19,13 +19,13 @@ from poskernel_core.common.heads import head_name, parse_cell
 from poskernel_core.common.rounding import counted
 
 KEY = "heads"
-ROWS: Final = "The mark before a row selects its head on every page; its name opens the head's own."
-LONGEST = 30_000
-"""Letters of the names that the address can hold."""
+ROWS: Final = "The mark before a row selects its head on every page; its name opens «Overview»."
+MAX_CHARACTERS = 30_000
+"""Length of the field, as the address can hold no more."""
 
 
 def choose_by_hand() -> None:
-    """Keep what a loop or a box holds; a click selects its head on every page. A callback."""
+    """Choose the heads in a loop or a box; a click selects its head on every page. A callback."""
     picked = st.session_state["figure-heads"].selection
     names = dict.fromkeys(
         point["customdata"][0] for point in picked.points if point.get("customdata")
@@ -38,16 +38,8 @@ def choose_by_hand() -> None:
         select_head(next(iter(names)))
 
 
-def _clear() -> None:
-    write(KEY, "")
-
-
-def _pin(selection: Selection, heads: list[Head]) -> None:
-    add_pins(pin_of(selection, head_name(*head)) for head in heads[:MAX_PINS])
-
-
 def _read(selection: Selection) -> tuple[set[Head], str]:
-    """Return the heads that are named, and a sentence about the first that is none."""
+    """Return the heads in the field, and an error about the first invalid name."""
     geometry = selection.located.geometry
     found, wrong = set(), ""
     for name in re.split(r"[\s,;]+", st.session_state.get(KEY) or ""):
@@ -61,24 +53,33 @@ def _read(selection: Selection) -> tuple[set[Head], str]:
 
 
 def draw_names(selection: Selection) -> list[Head]:
-    """Draw the field with the names of the chosen heads; return them in the order of the model."""
+    """Draw the field with the names of the chosen heads; return them in order."""
     row = st.container(horizontal=True, vertical_alignment="bottom")
     row.text_input(
-        "Heads chosen", max_chars=LONGEST, placeholder="draw, or type L0H3 L2H6", **linked(KEY)
+        "Heads chosen",
+        max_chars=MAX_CHARACTERS,
+        placeholder="draw, or type L0H3 L2H6",
+        **linked(KEY),
     )
     chosen, wrong = _read(selection)
-    row.button("Choose none", on_click=_clear, disabled=not chosen, icon=":material/close:")
+    row.button(
+        "Choose none",
+        on_click=write,
+        args=(KEY, ""),
+        disabled=not chosen,
+        icon=":material/close:",
+    )
     row.button(
         "Pin these heads",
-        on_click=_pin,
-        args=(selection, sorted(chosen)),
+        on_click=add_pins,
+        args=[pin_of(selection, head_name(*head)) for head in sorted(chosen)],
         disabled=not 0 < len(chosen) <= MAX_PINS,
         icon=":material/keep:",
-        help=f"up to {MAX_PINS} heads, of any models, are compared on the page «Compare»",
+        help=HELP,
     )
     compare_link()
     if len(chosen) > MAX_PINS:
-        st.caption(f"Up to {MAX_PINS} heads can be pinned, {len(chosen)} are chosen: draw closer.")
+        st.caption(f"{len(chosen)} heads are chosen: choose {MAX_PINS} or fewer to pin them.")
     if wrong:
         say_error(wrong)
     return sorted(chosen)
@@ -87,7 +88,7 @@ def draw_names(selection: Selection) -> list[Head]:
 def draw_table(
     selection: Selection, chosen: list[Head], columns: dict[str, Column], three: tuple[Column, ...]
 ) -> None:
-    """List the chosen heads, or all where none are; what the points show comes first."""
+    """List the chosen heads, or all if there are none; the drawn measures come first."""
     geometry = selection.located.geometry
     every = [(layer, head) for layer in geometry.with_heads for head in range(geometry.n_heads)]
     heads = chosen or every

@@ -1,4 +1,4 @@
-"""What heads can be laid out by: every measure of ours, and the columns of readers' tables."""
+"""The columns by which heads are drawn: our measures, and those of readers' tables."""
 
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ FIRST: Final = {"x": "effective token count", "y": "attention entropy", "colour"
 
 
 def our_columns(found: Result) -> dict[str, Column]:
-    """Return every measure of a model by its title."""
+    """Return the measures of a model by title."""
     columns = {}
     for place, title in enumerate(found.words("measure")):
         kinds = tuple(kind for kind in found.texts["kinds"][place] if kind)
@@ -34,34 +34,33 @@ def our_columns(found: Result) -> dict[str, Column]:
 
 
 def choose_three(columns: dict[str, Column]) -> tuple[Column, Column, Column]:
-    """Draw the lists of both axes and of the colour; return what is chosen."""
+    """Draw the choice of both axes and of the colour; return the columns."""
     numbers = [name for name, column in columns.items() if not column.labels]
     across, up, coloured = st.columns(3)
-    x = _choose(across, "Across", "x", numbers)
-    y = _choose(up, "Upwards", "y", numbers)
-    colour = _choose(coloured, "Colour", "colour", list(columns))
-    return columns[x], columns[y], columns[colour]
 
+    def choose(place: Any, label: str, key: str, offered: list[str]) -> Column:
+        first = FIRST[key] if FIRST[key] in offered else offered[0]
+        return columns[place.selectbox(label, offered, **fitted_index(key, offered, first))]
 
-def _choose(place: Any, label: str, key: str, offered: list[str]) -> str:
-    first = FIRST[key] if FIRST[key] in offered else offered[0]
-    chosen: str = place.selectbox(label, offered, **fitted_index(key, offered, first))
-    return chosen
+    return (
+        choose(across, "Across", "x", numbers),
+        choose(up, "Upwards", "y", numbers),
+        choose(coloured, "Colour", "colour", list(columns)),
+    )
 
 
 def words(three: tuple[Column, Column, Column]) -> Explanation:
-    """Return how to read the points, and the formula of each of our measures that they show."""
+    """Return how to read the points, and the formulas of our measures among the columns."""
     reading = (
-        "One point per head; hovering names it with its values and their standard errors. The "
-        "large ring is the selected head, small rings are the chosen ones. Points far from the "
-        "others, and groups of them, are what to look for: a measure alone does not make a head "
-        "of a kind."
+        "One point per head; hover for its name and its values with their standard errors. The "
+        "large ring marks the selected head, small rings the chosen ones. Look for points far from "
+        "the others, and for groups: one measure alone does not define a kind of head."
     )
     distinct = {column.heading: column for column in three}
     theirs = [column for column in distinct.values() if column.source]
     if theirs:
         named = "; ".join(f"{plain(each.title)} from {plain(each.source)}" for each in theirs)
-        reading += f" Not ours, and shown as they came: {named}."
+        reading += f" From other sources, unchanged: {named}."
     formulas = []
     for column in distinct.values():
         if not column.source:

@@ -1,4 +1,4 @@
-"""Explore: all heads as points on two measures, coloured by a third; some chosen by hand."""
+"""Explore: all heads as points on two measures, coloured by a third."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ from pages.explore.tables import their_columns
 from pages.shared.cards.card import card, chart
 from pages.shared.cards.plain import capital, plain
 from pages.shared.jobs import results
-from pages.shared.selection.fit import linked
+from pages.shared.selection.fit import choose_one, linked
 from pages.shared.selection.place import Place, Screenshot
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.head_measures.spec import HeadMeasures, HeadMeasuresParams
@@ -22,9 +22,8 @@ from poskernel_core.plotting.layout import TITLE, set_title
 
 PLACE = Place("Explore", picture=Screenshot("", "heads"), questions=("headvis", "head-examples"))
 
-LOOP: Final = "loop"
-TOOLS: Final = {LOOP: "lasso", "box": "select", "click": "pan"}
-"""What a drag over the points does, in Plotly's words; it takes clicks only where it moves them."""
+TOOLS: Final = {"loop": "lasso", "box": "select", "click": "pan"}
+"""Plotly's drag modes; its clicks select heads only in the mode ``pan``."""
 
 Three = tuple[Column, Column, Column]
 
@@ -38,15 +37,9 @@ def draw_points(selection: Selection, found: Result, three: Three, chosen: list[
         return head_scatter(x, y, colour, selected=at, chosen=chosen)
 
     def draw() -> None:
-        tool = st.segmented_control(
-            "Choose heads by",
-            list(TOOLS),
-            default=LOOP,
-            required=True,
-            help="«click» selects one head on every page",
-            **linked("tool"),
-        )
-        shown = figure().update_layout(dragmode=TOOLS[tool or LOOP])
+        told = "«click» selects one head on every page"
+        tool = choose_one("Choose heads by", TOOLS, "tool", help=told)
+        shown = figure().update_layout(dragmode=TOOLS[tool])
         chart("heads", shown, pick=choose_by_hand)
 
     heading = f"{y.title} against {x.title}"
@@ -63,24 +56,20 @@ def draw_points(selection: Selection, found: Result, three: Three, chosen: list[
 
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
-    st.title(PLACE.title)
     st.markdown(
-        f"Every point is a head of **{plain(selection.run.model.name)}**. Draw a loop or a box "
+        f"Each point is a head of **{plain(selection.run.model.name)}**. Draw a loop or a box "
         "around some of them to list them below."
     )
     axes = st.container()
     more = st.container(horizontal=True, vertical_alignment="center", key="more-columns")
     again = more.toggle(
         "Also measures for which the model runs again",
-        help="such as the induction score: they take longer, once",
+        help="such as the induction score; they take longer, once",
         width="content",
         **linked("again"),
     )
-    found = results.fetch(
-        HeadMeasures,
-        selection.run,
-        HeadMeasuresParams(skip=selection.skip, query=selection.query, experiments=again),
-    )
+    asked = HeadMeasuresParams(skip=selection.skip, query=selection.query, experiments=again)
+    found = results.fetch(HeadMeasures, selection.run, asked)
     theirs = their_columns(selection, more)
     if found is None:
         return
@@ -88,7 +77,7 @@ def page(selection: Selection) -> None:
     with axes:
         three = choose_three(columns)
     points = st.container()
-    chosen = draw_names(selection)  # first: what a link names is known from here on
+    chosen = draw_names(selection)  # first: it reads the heads of a link
     with points:
         draw_points(selection, found, three, chosen)
     draw_table(selection, chosen, columns, three)

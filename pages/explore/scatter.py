@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
+from pages.shared.grid.shades import NO_VALUE
 from poskernel_core.common.axes import PerHead
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.rounding import rounded, with_bias
@@ -15,25 +16,22 @@ from poskernel_core.plotting.layout import LINE, MUTED, log_ticks, number, style
 from poskernel_core.plotting.palette import CATEGORICAL, DIVERGING, KIND_LOOKS, RED, SCALE
 
 Head = tuple[int, int]
-NO_VALUE = "#9a9a9a"
-"""Colour of a head that has no value."""
-
 SYMBOLS = ("circle", "square", "diamond", "cross", "x", "triangle-up")
 
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """One number, or one kind, of every head.
+    """A number or kind of every head.
 
     Attributes:
         title: what it is.
-        unit: its unit; empty where nobody has said it.
-        values: ``[layer, head]``; NaN where a head has none; of kinds their places in ``labels``.
+        unit: its unit; empty if unknown.
+        values: ``[layer, head]``, NaN for none; for kinds their indices in ``labels``.
         errors, biases: standard errors and biases of the values, or None.
-        scale: how numbers become colours and places on an axis: ``linear``, ``unit``, ``log``,
-            ``diverging``, ``cosine``, or ``labels`` for kinds.
+        scale: of colours and axes: ``linear``, ``unit``, ``log``, ``diverging``, ``cosine``, or
+            ``labels`` for kinds.
         labels: the kinds.
-        source: where it comes from, if not from us.
+        source: its source, if it is not ours.
     """
 
     title: str
@@ -47,13 +45,13 @@ class Column:
 
     @property
     def heading(self) -> str:
-        """Title and unit, and the source where it is not ours."""
+        """Title, unit and source."""
         unit = f" ({self.unit})" if self.unit else ""
         source = f", from {self.source}" if self.source else ""
         return f"{self.title}{unit}{source}"
 
     def text(self, head: Head) -> str:
-        """Return one head's value with its error and its bias, or its kind."""
+        """Return one head's value with its error and bias, or its kind."""
         value = float(self.values[head])
         if self.labels:
             return self.labels[int(value)] if value >= 0 else "none"
@@ -66,7 +64,7 @@ class Column:
 
     @property
     def logarithmic(self) -> bool:
-        """Whether it is drawn on a log scale: as declared, and where all numbers allow it."""
+        """Whether it is drawn on a log scale: it is declared, and all numbers are positive."""
         there = self.values[np.isfinite(self.values)]
         return self.scale == "log" and there.size > 0 and bool((there > 0).all())
 
@@ -85,7 +83,7 @@ def head_scatter(
     selected: Head | None = None,
     chosen: Sequence[Head] = (),
 ) -> go.Figure:
-    """Draw every head that has both values; ``selected`` and ``chosen`` heads are ringed.
+    """Draw every head with both values; rings mark ``selected`` and ``chosen`` heads.
 
     The first entry of every point's custom data is the head's name.
     """
@@ -101,13 +99,13 @@ def head_scatter(
             others = [head for head in heads if not np.isfinite(colour.values[head])]
             figure.add_trace(_points(others, (x, y, colour), grey, "no value"))
     ring = {"color": "rgba(0,0,0,0)", "size": 15, "line": {"width": 1.6, "color": LINE}}
-    among = set(heads)
+    silent, among = {"hoverinfo": "skip", "showlegend": False}, set(heads)
     ringed = [head for head in chosen if head in among]
     if ringed:
-        figure.add_trace(_ring("chosen", ringed, x, y, ring))
+        figure.add_trace(_marks("chosen", ringed, x, y, ring, **silent))
     if selected is not None and selected in among:
         at = ring | {"size": 20, "line": {"width": 2, "color": RED}}
-        figure.add_trace(_ring("selected", [selected], x, y, at))
+        figure.add_trace(_marks("selected", [selected], x, y, at, **silent))
     style(figure, x_title=_safe(x.heading), y_title=_safe(y.heading), height=520)
     figure.update_layout(showlegend=bool(colour.labels), dragmode="lasso", hovermode="closest")
     figure.update_layout(margin_t=40 if colour.labels else 76)
@@ -120,7 +118,7 @@ def head_scatter(
 
 
 def _safe(text: str) -> str:
-    """Return a text, which may be a stranger's, as Plotly shows it letter by letter."""
+    """Escape a text, which may come from a reader's file, for Plotly."""
     return html.escape(text, quote=False)
 
 
@@ -135,30 +133,30 @@ def _points(
     lines = [
         f"{_safe(column.heading)}: %{{customdata[{i}]}}" for i, column in enumerate(distinct, 1)
     ]
-    return go.Scatter(
-        x=[float(x.values[head]) for head in heads],
-        y=[float(y.values[head]) for head in heads],
-        mode="markers",
-        name=name,
-        marker={"size": 10, "line": {"width": 1.2, "color": MUTED}} | marker,
+    return _marks(
+        name,
+        heads,
+        x,
+        y,
+        {"size": 10, "line": {"width": 1.2, "color": MUTED}} | marker,
         customdata=[[head_name(*head), *(each.text(head) for each in distinct)] for head in heads],
         hovertemplate="<br>".join(["<b>%{customdata[0]}</b>", *lines]) + "<extra></extra>",
-        selected={"marker": {"opacity": 1}},
-        unselected={"marker": {"opacity": 1}},
     )
 
 
-def _ring(name: str, heads: Sequence[Head], x: Column, y: Column, marker: dict[str, Any]) -> Any:
+def _marks(
+    name: str, heads: Sequence[Head], x: Column, y: Column, marker: dict[str, Any], **more: Any
+) -> go.Scatter:
+    """Return marks that look the same whether Plotly has selected them or not."""
     return go.Scatter(
         x=[float(x.values[head]) for head in heads],
         y=[float(y.values[head]) for head in heads],
         mode="markers",
         name=name,
         marker=marker,
-        hoverinfo="skip",
-        showlegend=False,
         selected={"marker": {"opacity": 1}},
         unselected={"marker": {"opacity": 1}},
+        **more,
     )
 
 
@@ -176,7 +174,7 @@ def _add_kinds(
 
 
 def _marker(heads: Sequence[Head], colour: Column) -> dict[str, Any]:
-    """Return the colours of numbers, on the scale that is declared for them, with their bar."""
+    """Return the colours of numbers on their declared scale, with a colour bar."""
     values = np.array([colour.values[head] for head in heads], dtype=float)
     bar: dict[str, Any] = {
         "orientation": "h",

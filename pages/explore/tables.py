@@ -1,4 +1,4 @@
-"""Tables of heads that a reader brings: they stay in the visit, beside our measures."""
+"""A reader's own tables of heads, kept for the session, as columns beside our measures."""
 
 from typing import Any
 
@@ -18,12 +18,12 @@ MAX_TABLES = 8
 FORMATS = (
     'HeadVis (`scatter_data.json`), retrieval heads (JSON with `"layer-head"` as keys), '
     "DuoAttention (`full_attention_heads.tsv`), or any CSV or JSON table with the columns `layer` "
-    "and `head`; counting begins at 0. A table stays in your visit, and nobody else sees it."
+    "and `head`, counted from 0. A table is kept for your session only, and nobody else sees it."
 )
 
 
 def _keep() -> None:
-    """Keep what the field for files holds, and drop what was just removed from it. A callback."""
+    """Store the uploaded files, and drop those just removed from the field. A callback."""
     kept, held = st.session_state.setdefault(KEPT, {}), st.session_state[UPLOADED]
     for name in st.session_state.get(HELD, set()) - {file.name for file in held}:
         kept.pop(name, None)
@@ -49,9 +49,9 @@ def _remove(name: str) -> None:
 
 
 def their_columns(selection: Selection, place: Any) -> dict[str, Column]:
-    """Draw into ``place`` what tables there are and where more are added; return their columns.
+    """Draw the list and the upload of tables into ``place``; return their columns.
 
-    What is wrong with a table is said below.
+    Errors of tables are shown below.
     """
     kept: dict[str, bytes] = st.session_state.get(KEPT, {})
     columns: dict[str, Column] = {}
@@ -67,7 +67,7 @@ def their_columns(selection: Selection, place: Any) -> dict[str, Column]:
             help=f"up to {MAX_TABLES} files, {settings().max_tables_mb} MB together",
         )
         there = {file.name for file in held}
-        st.session_state[HELD] = there  # the field is empty again after a visit to another page
+        st.session_state[HELD] = there  # the field is empty after another page was open
         for name in [each for each in kept if each not in there]:
             st.button(
                 f"Remove {plain(name)}",
@@ -104,7 +104,7 @@ def _draw(name: str, data: bytes, selection: Selection) -> dict[str, Column]:
 
 
 def _parsed(name: str, data: bytes, shape: tuple[int, int]) -> HeadTable:
-    """Return a table as it was parsed before, if it is the same file and the same shape."""
+    """Return a parsed table, from the cache if file and shape are the same."""
     known = st.session_state.setdefault("their-tables-parsed", {})
     held = known.get(name)
     if held is None or held[:2] != (data, shape):

@@ -1,4 +1,4 @@
-"""The small figures of one head; each heading leads to the page that is about it."""
+"""The small figures of one head; each heading links to the page on its subject."""
 
 from functools import partial
 
@@ -7,36 +7,41 @@ import streamlit as st
 from pages.head import captions as words
 from pages.shared.cards import captions
 from pages.shared.cards.card import card
+from pages.shared.cards.one_head import (
+    draw_duplicates,
+    draw_profile,
+    draw_similarity,
+    draw_variation,
+    shares_told,
+)
 from pages.shared.cards.plain import plain
 from pages.shared.jobs import results
 from pages.shared.jobs.pressed import fetch_when_asked
 from pages.shared.selection.head_link import page_address
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses import find
-from poskernel_core.analyses.additivity.figures import similarity_figure
 from poskernel_core.analyses.additivity.spec import Additivity, AdditivityParams
 from poskernel_core.analyses.contextual_heads.denominators import Denominators, DenominatorsParams
-from poskernel_core.analyses.contextual_heads.figures import duplicates_figure, variation_figure
 from poskernel_core.analyses.contextual_heads.spec import ContextualHeads, ContextualParams
 from poskernel_core.analyses.headvis.figures import examples_table, sharpest
 from poskernel_core.analyses.headvis.spec import HeadExamples, HeadExamplesParams
 from poskernel_core.analyses.induction.figures import head_scores_figure
 from poskernel_core.analyses.induction.spec import InductionScores, InductionScoresParams
-from poskernel_core.analyses.kernels.figures import head_curve, profile_figure
+from poskernel_core.analyses.kernels.figures import head_curve
 from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
 from poskernel_core.analyses.previous_token.spec import PreviousToken, PreviousTokenParams
 from poskernel_core.analyses.score_shares.figures import score_shares_figure
 from poskernel_core.analyses.score_shares.spec import ScoreShares, ShareParams
 from poskernel_core.analyses.sinks.figures import sinks_figure
 from poskernel_core.analyses.sinks.spec import AttentionSinks, SinkParams
-from poskernel_core.common.rounding import counted, value_text
+from poskernel_core.common.rounding import counted
 
 OFFSETS = 24
-"""Offsets of the profile that are drawn."""
+"""Largest offset of the profile, tokens."""
 
 
 def draw_kernel(selection: Selection, *, local: bool) -> None:
-    """Draw the kernel beside the attention observed."""
+    """Draw the kernel and the observed attention."""
     _heading(selection, "Positional kernel", "positional_kernels")
     found = results.fetch(
         PositionalKernel, selection.run, KernelParams(skip=selection.skip, query=selection.query)
@@ -54,7 +59,7 @@ def draw_kernel(selection: Selection, *, local: bool) -> None:
 
 
 def draw_experiments(selection: Selection) -> None:
-    """Draw what the model is run again for, two blocks in a row; what is not there is offered."""
+    """Draw the results of experiments, two blocks in a row, or buttons that compute them."""
     blocks = (_shares, _induction, _duplicates, _denominators, _additivity, _examples)
     for first in range(0, len(blocks), 2):
         for column, draw in zip(st.columns(2), blocks[first : first + 2], strict=False):
@@ -63,23 +68,16 @@ def draw_experiments(selection: Selection) -> None:
 
 
 def _heading(selection: Selection, title: str, page: str, **more: str) -> None:
-    """Draw a heading that leads to the page that is about it, with the same selection."""
+    """Draw a heading that links to the page on its subject, with the same selection."""
     st.markdown(f"##### [{title}]({page_address(page, selection.cell, **more)})")
 
 
-def draw_profile(selection: Selection) -> None:
+def draw_diagonals(selection: Selection) -> None:
     """Draw the mean attention by offset."""
     _heading(selection, "Diagonals", "previous_token")
     found = results.fetch(PreviousToken, selection.run, PreviousTokenParams())
     if found is not None:
-        head = selection.of(found).only("profile")
-        card(
-            "profile",
-            partial(profile_figure, head, most=OFFSETS),
-            head,
-            captions.PROFILE,
-            "Mean attention by offset",
-        )
+        draw_profile(selection.of(found).only("profile"), OFFSETS)
 
 
 def draw_sinks(selection: Selection) -> None:
@@ -108,9 +106,8 @@ def _shares(selection: Selection) -> None:
 
 def _induction(selection: Selection) -> None:
     _heading(selection, "Induction", "induction_recency")
-    question = find("induction-scores")
-    fitting = question.default_params(selection.run, selection.located.geometry)
-    asked = InductionScoresParams(**fitting)
+    defaults = find("induction-scores").default_params(selection.run, selection.located.geometry)
+    asked = InductionScoresParams(**defaults)
     found = fetch_when_asked(InductionScores, selection.run, asked, "compute-induction")
     if found is not None:
         head = selection.of(found)
@@ -131,15 +128,7 @@ def _duplicates(selection: Selection) -> None:
         return
     found = fetch_when_asked(ContextualHeads, selection.run, asked, "compute-duplicates")
     if found is not None:
-        place = selection.layer, selection.head
-        head = found.only("duplicate_attention", "baseline").select(layer=place[0], head=place[1])
-        card(
-            "duplicates",
-            partial(duplicates_figure, found, *place),
-            head,
-            words.DUPLICATES,
-            "Attention to earlier duplicates",
-        )
+        draw_duplicates(found, selection)
 
 
 def _denominators(selection: Selection) -> None:
@@ -149,32 +138,17 @@ def _denominators(selection: Selection) -> None:
     asked = DenominatorsParams(head=selection.cell, skip=selection.skip)
     found = fetch_when_asked(Denominators, selection.run, asked, "compute-denominators")
     if found is not None:
-        varies = found.only("denominator_cv", "predicted_cv", "etc")
-        read = counted(len(found.values["denominator"]), "window")
-        card(
-            "variation",
-            partial(variation_figure, found),
-            varies,
-            words.DENOMINATORS,
-            f"CV of the softmax denominator over {read}",
-        )
+        draw_variation(found)
 
 
 def _additivity(selection: Selection) -> None:
     _heading(selection, "Is the split additive?", "positional_kernels")
-    fitting = find("additivity").default_params(selection.run, selection.located.geometry)
-    asked = AdditivityParams(**fitting)
+    defaults = find("additivity").default_params(selection.run, selection.located.geometry)
+    asked = AdditivityParams(**defaults)
     found = fetch_when_asked(Additivity, selection.run, asked, "compute-additivity")
     if found is not None:
-        head = selection.of(found)
-        st.markdown(
-            f"Of the variance of its keys position explains {value_text(head, 'position_share')}, "
-            f"content {value_text(head, 'content_share')}, their "
-            f"interaction {value_text(head, 'interaction_share')}."
-        )
-        figure = partial(similarity_figure, found, selection.layer, selection.head)
-        similar = head.only("content_similarity")
-        card("similarity", figure, similar, words.SIMILARITY, "Content similarity across positions")
+        st.markdown(shares_told(selection.of(found), selection.cell))
+        draw_similarity(found, selection)
 
 
 def _examples(selection: Selection) -> None:
@@ -207,8 +181,8 @@ def _examples(selection: Selection) -> None:
 def marked(before: str, token: str, after: str) -> str:
     """Return a piece of text as Markdown, with one token in bold.
 
-    Blanks around the token stay outside: bold that begins or ends with one is shown as stars, as
-    is bold that begins with a sign right after a letter.
+    Spaces around the token stay outside: Markdown shows stars where bold text begins or ends with a
+    space, or begins with a sign right after a letter.
     """
     word = token.strip(" ") or "␣"
     left, _, right = token.partition(word)
@@ -216,13 +190,13 @@ def marked(before: str, token: str, after: str) -> str:
 
 
 def _shown(text: str) -> str:
-    """Return tokens as they read in a line: breaks as a sign, Markdown not obeyed."""
+    """Return tokens in one line: line breaks as a sign, Markdown escaped."""
     return plain(text.replace("\n", "⏎"))
 
 
 def _contextual(selection: Selection) -> ContextualParams | None:
-    """Return what contextual heads are asked with; where nothing is left to see, say so."""
+    """Return the parameters of contextual heads; None, with a caption, if no key is left."""
     if selection.query <= selection.skip:
-        st.caption("No key is left at this position: choose a later one, or a smaller skip.")
+        st.caption("All keys are skipped at this position: choose a later one, or a smaller skip.")
         return None
     return ContextualParams(query=selection.query, skip=selection.skip)

@@ -1,10 +1,9 @@
-"""All measures of one head as a table, each leading to the page that is about it."""
+"""All measures of one head as a table; each links to the page on it."""
 
 from functools import partial
 from typing import Final
 
 import numpy as np
-import streamlit as st
 
 from pages import FIRST, page_showing
 from pages.head import captions as words
@@ -12,7 +11,7 @@ from pages.shared.cards.card import card
 from pages.shared.cards.plain import plain
 from pages.shared.selection.head_link import page_address
 from pages.shared.selection.selection import Selection
-from pages.shared.tables.tables import errors_line
+from pages.shared.tables.tables import errors_line, markdown_table
 from poskernel_core.analyses.head_measures.figures import (
     bias_texts,
     measure_texts,
@@ -25,11 +24,11 @@ NO_BREAK: Final = "\N{NO-BREAK SPACE}"
 
 
 def draw_measures(selection: Selection, found: Result) -> None:
-    """Draw all measures of the head as a table that can be downloaded."""
+    """Draw all measures of the head as a table."""
     head = selection.of(found)
 
     def draw() -> None:
-        lines = ["| Measure | Value | Bias | Rank |", "|:--|:--|:--|:--|"]
+        rows = []
         for title, question, value, bias, rank, unit, kinds in zip(
             head.words("measure"),
             head.words("question"),
@@ -45,8 +44,8 @@ def draw_measures(selection: Selection, found: Result) -> None:
             link = f"[{title}]({page_address(page, selection.cell, **chosen)})"
             of = "" if any(kinds) else f" :small[({plain(unit)})]"
             place = rank.replace(" ", NO_BREAK)
-            lines.append(f"| {link}{of} | {plain(value)} | {bias} | {place} |")
-        st.markdown("\n".join(lines))
+            rows.append((f"{link}{of}", plain(value), bias, place))
+        markdown_table(("Measure", "Value", "Bias", "Rank"), rows)
         errors_line(head)
 
     card(
@@ -60,7 +59,7 @@ def draw_measures(selection: Selection, found: Result) -> None:
 
 
 def is_local(selection: Selection, found: Result) -> bool:
-    """Tell whether the head's kernel is local, so that its near offsets need room."""
+    """Tell whether the head's kernel is local, so that its axis of offsets is logarithmic."""
     titles = found.words("measure")
     place = titles.index("kind of kernel") if "kind of kernel" in titles else -1
     code = found.values["value"][place, selection.layer, selection.head] if place >= 0 else np.nan

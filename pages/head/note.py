@@ -1,4 +1,4 @@
-"""A reader's note on the head, kept in a file beside the store."""
+"""A reader's note on the head, stored in a file beside the store."""
 
 import json
 from dataclasses import asdict
@@ -17,7 +17,7 @@ THIS_MACHINE: Final = ("localhost", "127.0.0.1", "::1")
 
 
 def draw_note(selection: Selection) -> None:
-    """Draw the note on the head, where readers may write any."""
+    """Draw the note on the head, if the server allows notes."""
     allowed = settings().notes
     if allowed is None:
         allowed = st.get_option("server.address") in THIS_MACHINE

@@ -1,11 +1,10 @@
-"""Everything about one head: what it does in words, its measures, and a figure of each."""
+"""Everything about one head: a verdict in words, its measures, and its figures."""
 
 import streamlit as st
 
-from pages.head.blocks import draw_experiments, draw_kernel, draw_profile, draw_sinks
+from pages.head.blocks import draw_diagonals, draw_experiments, draw_kernel, draw_sinks
 from pages.head.measures import draw_measures, is_local
 from pages.head.note import draw_note
-from pages.shared.cards.contents import contents_here
 from pages.shared.cards.plain import plain, say_error
 from pages.shared.jobs import results
 from pages.shared.jobs.pressed import is_wanted, offer_rest
@@ -23,16 +22,17 @@ PLACE = Place(OVERVIEW, picture=Screenshot("", "measures"), questions=("verdicts
 
 
 def missing_experiments(selection: Selection) -> list[str]:
-    """Return the questions of which nothing can be said yet: the model has to run for them."""
+    """Return the experiments without a stored result."""
     whole = HeadVerdictsParams(query=selection.query, skip=selection.skip)
     missing = results.missing(HeadVerdicts, selection.run, whole)
     return [name for name in missing if isinstance(find(name), Experiment)]
 
 
 def fetch_verdicts(selection: Selection, missing: list[str]) -> Result | None:
-    """Return what is known of all heads, all that was asked for once it is there.
+    """Return the verdicts on all heads.
 
-    What stands on statistics is gathered at once, what runs the model again when it is asked for.
+    Statistics are gathered at once; experiments run only after the reader has asked for them, and
+    ``missing`` ones are left out until then.
     """
     run = selection.run
     whole = HeadVerdictsParams(query=selection.query, skip=selection.skip)
@@ -40,31 +40,27 @@ def fetch_verdicts(selection: Selection, missing: list[str]) -> Result | None:
         found = results.fetch(HeadVerdicts, run, whole)
         if found is not None:
             return found
-    found = results.fetch(
-        HeadVerdicts, run, whole.model_copy(update={"leave_out": ",".join(missing)})
-    )
-    return found
+    part = whole.model_copy(update={"leave_out": ",".join(missing)})
+    return results.fetch(HeadVerdicts, run, part)
 
 
 def draw_verdict(selection: Selection, found: Result) -> None:
-    """Draw what the head does, in words, and name what nothing is known of yet."""
+    """Draw the verdict in words, and offer the measures that are not computed yet."""
     sentence = str(found.texts["verdict"][selection.layer][selection.head])
-    st.markdown(f"**{plain(sentence)}**" if sentence else "Nothing is known of this head.")
+    st.markdown(f"**{plain(sentence)}**" if sentence else "Nothing is known about this head.")
     unknown, key = found.words("unknown"), wanted_key(selection)
     if unknown and not is_wanted(key):
-        told = f"Not looked at yet: {plain(', '.join(unknown))}."
-        offer_rest(told, "Look at them too", key, "compute-verdicts")
+        told = f"Measures not computed yet: {plain(', '.join(unknown))}."
+        offer_rest(told, "Compute the remaining measures", key, "compute-verdicts")
 
 
 def wanted_key(selection: Selection) -> str:
-    """Return what a reader's wish for all measures of a run is noted under."""
+    """Return the key under which a reader asks for all measures of a run."""
     return f"verdicts-{selection.run.key()}"
 
 
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
-    st.title(PLACE.title)
-    contents_here()
     row = st.container(horizontal=True, vertical_alignment="center", key="head-title")
     row.subheader(
         f"{selection.cell} of {plain(selection.run.model.name)}", anchor="head", width="content"
@@ -84,11 +80,11 @@ def page(selection: Selection) -> None:
     left, right = st.columns(2)
     with left:
         draw_kernel(selection, local=found is not None and is_local(selection, found))
-        draw_profile(selection)
+        draw_diagonals(selection)
         draw_sinks(selection)
     with right:
         if found is not None:
             draw_measures(selection, found)
     draw_experiments(selection)
-    if missing_experiments(selection) != missing:  # answered meanwhile: the verdict knows of it
+    if missing_experiments(selection) != missing:  # computed meanwhile: the verdict uses it
         st.rerun()

@@ -5,8 +5,8 @@ from typing import Any, Final, cast
 
 import streamlit as st
 
-from pages.shared.selection.fit import fitted, fitted_span, linked
-from pages.shared.selection.place import page_link
+from pages.shared.selection.fit import choose_one, fitted, fitted_span, linked
+from pages.shared.selection.head_link import page_link
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.helix.figures import OVERLAYS
 from poskernel_core.analyses.helix.formulas import GROUP_SIZES
@@ -21,7 +21,7 @@ PROMPTS: Final[dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class HelixView:
-    """What is drawn of the helix."""
+    """The settings of the figure of the helix."""
 
     layer: int
     span: tuple[int, int]
@@ -30,26 +30,21 @@ class HelixView:
 
 
 def choose_prompts(selection: Selection) -> HelixParams:
-    """Draw the choice of prompts and return the parameters of the analysis."""
+    """Draw the choice of prompts; return the parameters of the analysis."""
     left, right = st.columns([4, 1], vertical_alignment="bottom")
     if selection.located.geometry.scheme != "learned":
+        link = page_link("rotary_spectrum", "Spectrum")
+        rotary = selection.located.geometry.scheme == "rotary"
         left.info(
             f"This model has {selection.located.geometry.scheme} positions: nothing is added to "
-            "the residual stream, and one token repeated looks alike at every position, so there "
-            "is no helix of the post's kind. Shown is the mean stream over real windows, in which "
-            "the causal mask leaves its own trace of position."
-            + _way_to_clocks(selection.located.geometry.scheme)
+            "the residual stream, so there is no helix as in the post. Shown is the mean stream "
+            "over windows of text, in which the causal mask leaves a trace of position."
+            + f" The rotation of queries and keys is on the page {link}."
+            * rotary
         )
         prompts: Any = "texts"
     else:
-        chosen = left.segmented_control(
-            "Stream measured on",
-            list(PROMPTS),
-            default="one token repeated",
-            required=True,
-            **linked("prompts"),
-        )
-        prompts = PROMPTS[chosen]
+        prompts = PROMPTS[choose_one("Stream measured on", PROMPTS, "prompts", place=left)]
     with right.popover("Settings", icon=":material/tune:", width="stretch"):
         return HelixParams(
             prompts=prompts,
@@ -61,7 +56,7 @@ def choose_prompts(selection: Selection) -> HelixParams:
                 0,
                 32,
                 0,
-                help="later layers mark the first positions with huge values",
+                help="later layers have huge values at the first positions",
                 **linked("out"),
             ),
             subspace=st.slider("k of the subspaces compared", 1, 10, 3, **linked("k")),
@@ -69,14 +64,6 @@ def choose_prompts(selection: Selection) -> HelixParams:
                 "Far from 0: beyond this many times the rms", 0.5, 4.0, 1.0, 0.5, **linked("far")
             ),
         )
-
-
-def _way_to_clocks(scheme: str) -> str:
-    """Return where a rotary model's use of position is shown; nothing for other models."""
-    if scheme != "rotary":
-        return ""
-    link = page_link("rotary_spectrum", "Spectrum")
-    return f" What turns its queries and keys is on the page {link}."
 
 
 def choose_view(helix: Result) -> HelixView:

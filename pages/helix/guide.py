@@ -1,16 +1,17 @@
-"""What there is to see on the helix page, and which models show it."""
+"""What to see on the helix page, and which models show it."""
 
 import streamlit as st
 
 from pages.helix.controls import HelixView
-from pages.shared.selection.selection import Selection, select_model
+from pages.shared.selection.links import write
+from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.helix.formulas import far_out
 from poskernel_core.common.result import Result
 from poskernel_core.models import catalog
 from poskernel_core.models.fragments import part_of
 
 SMOOTH_SHARE = 0.85
-"""Share of the variance in three components from which positions are said to lie on a curve."""
+"""Share of the variance in three components from which on positions lie on a smooth curve."""
 MAX_NAMED = 4
 SHOWS = {
     "gpt2-small-layer0": "GPT-2's own positions, a helix",
@@ -19,7 +20,7 @@ SHOWS = {
 
 
 def say_what_to_see(helix: Result, selection: Selection) -> None:
-    """Say whether this model's positions lie on a curve, and offer models whose positions do."""
+    """Say whether this model's positions lie on a curve, and offer models with such positions."""
     if selection.located.geometry.scheme != "learned":
         return
     share = float(helix.values["explained_variance"][0, :3].sum())
@@ -33,7 +34,7 @@ def say_what_to_see(helix: Result, selection: Selection) -> None:
             "So the positions lie on a smooth curve: turn it"
             f"{', and follow it through the layers' if several else ''}."
             if curve
-            else "That is too little for a helix: this model's positions fill more directions."
+            else "That is too little for a helix: the positions need more directions."
         )
     )
     offered = {entry.name for entry in catalog.entries()} - {selection.run.model.name}
@@ -44,13 +45,13 @@ def say_what_to_see(helix: Result, selection: Selection) -> None:
                 f"Show {name}: {what}",
                 icon=":material/gesture:",
                 key=f"show-{name}",
-                on_click=select_model,
-                args=(name,),
+                on_click=write,
+                args=("model", name),
             )
 
 
 def say_what_stands_out(helix: Result, view: HelixView) -> None:
-    """Name the positions that lie so far out that the others crowd, and the way to leave them."""
+    """Name positions that lie far from all others, and say how to leave them out."""
     positions = helix.coordinates["pos"]
     shown = (positions >= view.span[0]) & (positions <= view.span[1])
     far = positions[shown][far_out(helix.values["projection"][view.layer][shown])]
@@ -58,6 +59,5 @@ def say_what_stands_out(helix: Result, view: HelixView) -> None:
         named = ", ".join(map(str, far.tolist()))
         who = f"Position {named} lies" if len(far) == 1 else f"Positions {named} lie"
         st.caption(
-            f"{who} far from all others here, which crowd for it. Under «Settings» the first "
-            "positions can be left out."
+            f"{who} far from all others. Under «Settings» you can leave out the first positions."
         )

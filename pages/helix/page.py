@@ -9,7 +9,6 @@ from pages.helix import captions as words
 from pages.helix.controls import choose_prompts, choose_view
 from pages.helix.guide import say_what_stands_out, say_what_to_see
 from pages.shared.cards.card import card, charts
-from pages.shared.cards.contents import contents_here
 from pages.shared.jobs import results
 from pages.shared.selection.place import Place, Screenshot
 from pages.shared.selection.selection import Selection
@@ -50,9 +49,9 @@ def draw_curve(helix: Result) -> None:
 
 
 def draw_layers(helix: Result) -> None:
-    """Draw the morph between layers, what the components hold, and angles between layers.
+    """Draw the morph between layers, the explained variance, and the angles between layers.
 
-    Where there is one layer, there is nothing to morph and no angle.
+    A model with one layer has only the explained variance.
     """
     left, right = st.columns([3, 2])
     several = len(helix.values["projection"]) > 1
@@ -67,7 +66,7 @@ def draw_layers(helix: Result) -> None:
 
 
 def draw_angles(helix: Result) -> None:
-    """Draw the canonical angles between all layers, and the post's next to them."""
+    """Draw the canonical angles between all layers, next to the post's."""
     both = helix.only("angles_residual", "angles_position")
 
     def draw() -> None:
@@ -75,13 +74,12 @@ def draw_angles(helix: Result) -> None:
         st.dataframe(_angle_table(helix), hide_index=True, key="angle-table")
 
     title = f"Canonical angles of the top-{helix.params['subspace']} subspaces"
-    card(
-        "angles", partial(angles_figure, helix, "angles_residual"), both, words.ANGLES, title, draw
-    )
+    figure = partial(angles_figure, helix, "angles_residual")
+    card("angles", figure, both, words.ANGLES, title, draw)
 
 
 def _angle_table(helix: Result) -> pd.DataFrame:
-    """Return the angles from layer 0 to layer 2 (or the last); the post's where they compare."""
+    """Return the angles from layer 0 to layer 2 (or the last), and the post's if comparable."""
     layer = min(2, len(helix.values[FAR]) - 1)
     learned = helix.provenance["position_scheme"] == "learned"
     readings = {
@@ -104,11 +102,9 @@ def draw_shape(helix: Result) -> None:
 
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
-    st.title(PLACE.title)
-    contents_here()
     st.markdown(
-        "How the residual stream holds position: in GPT-2 small the positional embeddings draw a "
-        "helix."
+        "How the residual stream represents position: in GPT-2 small the positional embeddings "
+        "form a helix."
     )
     helix = results.fetch(Helix, selection.run, choose_prompts(selection))
     if helix is not None:

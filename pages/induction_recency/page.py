@@ -8,7 +8,6 @@ import streamlit as st
 from pages.induction_recency import captions as words
 from pages.induction_recency.sections import draw_cause, draw_patterns, draw_random, draw_recency
 from pages.shared.cards.card import card
-from pages.shared.cards.contents import contents_here
 from pages.shared.experiments.random_controls import (
     Draws,
     choose_draws,
@@ -69,19 +68,13 @@ def draw_scores(selection: Selection, scores: Result) -> None:
         st.markdown(
             f"Strongest: {ranked}. Loss of the first half {first} nats, of the second {second}. "
             f"(Over {counted(scores.params['samples'], 'sequence')} of "
-            f"{counted(scores.params['period'], 'token')} twice, nothing switched off.)"
+            f"{counted(scores.params['period'], 'token')} twice, without ablation.)"
         )
         texts = head_texts(found, "induction", "induction score")
         draw_heads(linear(flat), texts, "induction score", selection, "induction-grid")
 
-    card(
-        "induction",
-        partial(induction_figure, scores),
-        scores,
-        words.INDUCTION,
-        "Induction heads",
-        draw,
-    )
+    figure = partial(induction_figure, scores)
+    card("induction", figure, scores, words.INDUCTION, "Induction heads", draw)
 
 
 def draw_experiment(selection: Selection, draws: Draws, switches: dict[str, Any]) -> None:
@@ -89,19 +82,12 @@ def draw_experiment(selection: Selection, draws: Draws, switches: dict[str, Any]
     geometry = selection.located.geometry
     st.subheader("Several candidates", anchor="candidates-of-a")
     sequences = choose_sequences(selection, draws)
-    recency = results.fetch(
-        InductionRecency, draws.run, RecencyParams(samples=draws.samples, **sequences, **switches)
-    )
+    asked = RecencyParams(samples=draws.samples, **sequences, **switches)
+    recency = results.fetch(InductionRecency, draws.run, asked)
     if recency is not None:
         draw_recency(recency, selection)
-        draw_patterns(
-            draws,
-            sequences,
-            switches,
-            recency.coordinates["second"].tolist(),
-            selection,
-            list(geometry.with_heads),
-        )
+        seconds = recency.coordinates["second"].tolist()
+        draw_patterns(draws, sequences, switches, seconds, selection)
     st.subheader("Random tokens", anchor="random-tokens")
     draw_random(draws, switches, selection, min(MAX_LENGTH, geometry.n_ctx))
     if st.toggle(
@@ -113,12 +99,10 @@ def draw_experiment(selection: Selection, draws: Draws, switches: dict[str, Any]
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
     geometry = selection.located.geometry
-    st.title(PLACE.title)
-    contents_here()
     st.markdown(
-        "A token [A] stood twice before, followed by [B] and later by [C]: which one does an "
-        "induction head predict? Sequences are random tokens, so the corpus in the sidebar is "
-        "not used."
+        "A token [A] occurred twice, followed by [B] and later by [C]: which of them does an "
+        "induction head predict? Sequences are random tokens: the corpus in the sidebar is not "
+        "used."
     )
     if enough_context(selection):
         draws = choose_draws(selection, CLEAR_SAMPLES)

@@ -29,25 +29,19 @@ from poskernel_core.analyses.random_tokens.spec import RandomAttention, RandomAt
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import value_and_bias
 
-SHORTEST = 7
-PRESETS = {"Few": SHORTEST, "Many": RANDOM_TOKENS}
+MIN_LENGTH = 7
+PRESETS = {"Few": MIN_LENGTH, "Many": RANDOM_TOKENS}
 
 
 def draw_recency(recency: Result, selection: Selection) -> None:
     """Draw the table of sequences, the probabilities, and the head's attention."""
     table = recency.only("role", "probability")
-    card(
-        "sequences",
-        partial(probability_figure, recency),
-        table,
-        words.SEQUENCES,
-        "Sequences",
-        partial(draw_sequences, recency),
-    )
+    figure, draw = partial(probability_figure, recency), partial(draw_sequences, recency)
+    card("sequences", figure, table, words.SEQUENCES, "Sequences", draw)
     left, right = st.columns(2)
     with left:
         shown = recency.only("probability", "probability_other", "advantage", "probability_rise")
-        card("probability", partial(probability_figure, recency), shown, words.PROBABILITY)
+        card("probability", figure, shown, words.PROBABILITY)
     one = selection.of(recency)
     with right:
         shown = one.only("candidate_attention", "attention_advantage", "attention_rise")
@@ -63,9 +57,9 @@ def draw_patterns(
     switches: dict[str, Any],
     seconds: list[int],
     selection: Selection,
-    layers: list[int],
 ) -> None:
-    """Draw the attention of every head of a layer, of ``layers``, for the row that is chosen."""
+    """Draw the attention of every head of a layer, for the position of the pair that is chosen."""
+    layers = list(selection.located.geometry.with_heads)
     left, right = st.columns(2)
     second = (
         left.select_slider(
@@ -75,11 +69,8 @@ def draw_patterns(
         else seconds[0]
     )
     layer = right.selectbox("Layer", layers, **fitted_index("rowlayer", layers, selection.layer))
-    found = results.fetch(
-        RecencyPatterns,
-        draws.run,
-        RecencyPatternsParams(second=second, samples=draws.samples, **sequences, **switches),
-    )
+    asked = RecencyPatternsParams(second=second, samples=draws.samples, **sequences, **switches)
+    found = results.fetch(RecencyPatterns, draws.run, asked)
     if found is None:
         return
     shown = found.only("pattern").select(layer=layer)
@@ -102,16 +93,18 @@ def draw_random(draws: Draws, switches: dict[str, Any], selection: Selection, lo
     for name, length in PRESETS.items():
         if length <= longest:
             presets.button(
-                f"{name}: {length}", on_click=_set_length, args=(length,), key=f"length-{length}"
+                f"{name}: {length}",
+                on_click=write,
+                args=("rlength", length),
+                key=f"length-{length}",
             )
-    lengths = range(SHORTEST, longest + 1)
+    lengths = range(MIN_LENGTH, longest + 1)
     length = choose_number(middle, "Random tokens", lengths, "rlength", RANDOM_TOKENS)
     start = choose_number(last, "Trend from key", range(min(9, length - 4)), "trendfrom", 2)
-    found = results.fetch(
-        RandomAttention,
-        draws.run,
-        RandomAttentionParams(length=length, samples=draws.samples, trend_from=start, **switches),
+    asked = RandomAttentionParams(
+        length=length, samples=draws.samples, trend_from=start, **switches
     )
+    found = results.fetch(RandomAttention, draws.run, asked)
     if found is None:
         return
     rows = range(start + 3, length)
@@ -124,10 +117,6 @@ def draw_random(draws: Draws, switches: dict[str, Any], selection: Selection, lo
     card("norms", partial(norm_figure, found), shown, words.NORMS)
 
 
-def _set_length(length: int) -> None:
-    write("rlength", length)
-
-
 def draw_cause(
     draws: Draws,
     sequences: dict[str, Any],
@@ -135,7 +124,7 @@ def draw_cause(
     length: int,
     selection: Selection,
 ) -> None:
-    """Draw what is left of the recency where layer 0's norms are equalised."""
+    """Draw the recency with equalised norms of layer 0."""
     asked = NormCauseParams(
         samples=draws.samples,
         random_length=length,
@@ -152,14 +141,8 @@ def draw_cause(
     def draw() -> None:
         st.dataframe(_cause_table(one), key="cause-table", hide_index=True)
 
-    card(
-        "cause",
-        partial(cause_figure, one),
-        one,
-        words.CAUSE,
-        f"Are layer 0's norms the cause? {selection.cell}",
-        draw,
-    )
+    title = f"Are layer 0's norms the cause? {selection.cell}"
+    card("cause", partial(cause_figure, one), one, words.CAUSE, title, draw)
 
 
 MEANINGS = {

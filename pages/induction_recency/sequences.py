@@ -1,4 +1,4 @@
-"""The table of sequences of an experiment, its tokens coloured by what they are for."""
+"""The table of sequences of an experiment, with its tokens coloured by role."""
 
 from html import unescape
 
@@ -30,7 +30,7 @@ border-radius:4px;text-align:center;white-space:nowrap;background:{{ colour }}
 
 
 def draw_sequences(recency: Result) -> None:
-    """Draw one row for every position of the last pair; roles, or the tokens of one sample."""
+    """Draw a row for every position of the last pair: roles, or the tokens of one sample."""
     roles, examples = recency.values["role"], recency.texts["examples"]
     seconds = recency.coordinates["second"]
     shown = np.unique(np.linspace(0, len(roles) - 1, MAX_ROWS).round().astype(int))
@@ -39,14 +39,9 @@ def draw_sequences(recency: Result) -> None:
     for i in shown:
         names = [ROLES[role] for role in roles[i]]
         words = [unescape(quoted(token)) for token in examples[i]] if tokens else names
-        looks = [(COLOURS.get(name, MASKED), name in COLOURS) for name in names]
-        rows.append(
-            (
-                int(seconds[i]),
-                [
-                    (name, word, colour, ink_on(colour) if known else "")
-                    for name, word, (colour, known) in zip(names, words, looks, strict=True)
-                ],
-            )
-        )
+        cells = []
+        for name, word in zip(names, words, strict=True):
+            colour = COLOURS.get(name, MASKED)
+            cells.append((name, word, colour, ink_on(colour) if name in COLOURS else ""))
+        rows.append((int(seconds[i]), cells))
     st.html(TABLE.render(positions=range(roles.shape[1]), rows=rows))

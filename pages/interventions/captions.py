@@ -1,6 +1,6 @@
 """The words for the figures of interventions."""
 
-from pages.shared.cards.explained import explained
+from pages.shared.cards.explained import PICK, explained
 
 PATTERNS = explained(
     "intervention",
@@ -13,16 +13,15 @@ PATTERNS = explained(
 
 BARS = explained(
     "intervention",
-    "What the model expects after the prompt, before and after the change: the six likeliest "
-    "tokens of each.",
+    "The next token after the prompt: the six likeliest tokens, clean and changed.",
     "clean_probability",
     "changed_probability",
 )
 
 LOSS = explained(
     "intervention",
-    "Above, how badly each token of the prompt was predicted; below, how far the whole prediction "
-    "moved. Peaks show where the change matters.",
+    "Above: the loss at each token of the prompt. Below: the KL divergence of the next-token "
+    "distributions. Peaks show where the change matters.",
     "clean_loss",
     "changed_loss",
     "kl",
@@ -30,16 +29,16 @@ LOSS = explained(
 
 MASSES = explained(
     "intervention",
-    "One cell per head: by how much its mean attention to the previous token on this prompt "
-    "changed. Click a cell to look at that head.",
+    "One cell per head: the change of its mean attention to the previous token on this prompt. "
+    f"{PICK}",
     "previous_mass_change",
 )
 
 AVERAGING = explained(
     "averaging",
-    "The loss on windows of the corpus when positions are averaged in groups of growing size; bars "
-    "are one standard error of the difference from the clean run, paired over windows. GPT-2 small "
-    "is hardly affected by groups of 5 to 20.",
+    "The loss on windows of the corpus if positions are averaged in groups of growing size; bars "
+    "are one standard error of the difference from the clean run, paired over windows. Groups of 5 "
+    "to 20 hardly affect GPT-2 small.",
     "loss",
     "loss_change",
 )

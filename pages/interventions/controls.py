@@ -1,4 +1,4 @@
-"""The controls of the interventions page: presets, the prompt, and what is changed."""
+"""The controls of the interventions page: presets, the prompt, and the change."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -15,9 +15,15 @@ from pages.interventions.move_controls import (
     offer_words,
 )
 from pages.interventions.prompt_words import fitting
-from pages.shared.selection.fit import fitted, fitted_index, fitted_list, fitted_text, linked
+from pages.shared.selection.fit import (
+    choose_one,
+    fitted,
+    fitted_index,
+    fitted_list,
+    fitted_text,
+    linked,
+)
 from pages.shared.selection.links import write
-from pages.shared.selection.place import page_link
 from pages.shared.selection.selection import Selection, select_head
 from poskernel_core.analyses.interventions.presets import Preset, presets_for
 from poskernel_core.analyses.interventions.spec import InterventionParams
@@ -45,19 +51,11 @@ def choose_intervention(selection: Selection) -> tuple[str | None, dict[str, Any
     return prompt, params
 
 
-def way_to_bands(scheme: str) -> str:
-    """Return where the wavelengths of a rotary model are changed; nothing for other models."""
-    if scheme != "rotary":
-        return ""
-    link = page_link("rotary_spectrum", "Spectrum")
-    return f" Bands of wavelengths are frozen or removed, over whole texts, on the page {link}."
-
-
 def _choose_preset(selection: Selection) -> tuple[Preset, Callable[[], None]]:
     """Draw the presets of the model; choosing one writes its values to all controls.
 
-    Returns the model's first preset, and what says below the choice whether the one chosen still
-    stands: call it when all controls are drawn.
+    Returns the model's first preset, and a function that draws the description of the chosen one:
+    call it when all controls are drawn.
     """
     run, scheme = selection.run, selection.located.geometry.scheme
     presets = presets_for(run.model.name, scheme, run.context)
@@ -82,15 +80,15 @@ def _choose_preset(selection: Selection) -> tuple[Preset, Callable[[], None]]:
     values, place = _values(chosen, selection.cell), st.empty()
 
     def about() -> None:
-        stands = all(st.session_state.get(key, values[key]) == values[key] for key in values)
-        changed = "Changed since: choose another preset and this one again to restore it."
-        place.caption(chosen.about if stands else changed)
+        same = all(st.session_state.get(key, values[key]) == values[key] for key in values)
+        changed = "Changed since: choose another preset, then this one again, to restore it."
+        place.caption(chosen.about if same else changed)
 
     return presets[0], about
 
 
 def _apply(presets: tuple[Preset, ...], cell: str) -> None:
-    """Write a preset's values to the widgets, in a callback, before they are drawn."""
+    """Write a preset's values to the widgets. A callback."""
     chosen = next(each for each in presets if each.name == st.session_state["preset"])
     for key, value in _values(chosen, cell).items():
         write(key, value)
@@ -99,7 +97,7 @@ def _apply(presets: tuple[Preset, ...], cell: str) -> None:
 
 
 def _values(preset: Preset, cell: str) -> dict[str, Any]:
-    """Return what each widget of the page holds for a preset; ``cell`` is the selected head."""
+    """Return the values of all widgets for a preset; ``cell`` is the selected head."""
     params = InterventionParams(**preset.params)
     head = preset.cell or cell
     layer = "in W_pos" if params.layer is None else _before(params.layer)
@@ -141,26 +139,23 @@ def _choose_prompt(first: Preset) -> str | None:
         max_chars=MAX_CHARACTERS,
         height=140,
         on_change=keep_fitting,
-        help="what comes after it is predicted; it may be as long as the context",
+        help="the model predicts the next token; up to the context",
         **fitted_text("prompt", first.prompt),
     )
     if prompt.strip():
         return prompt
-    st.info("Type a prompt: a few words or more. What comes after it is predicted.")
+    st.info("Type a prompt of a few words or more: the model predicts the next token.")
     return None
 
 
 def _choose_change(selection: Selection, first: Preset, prompt: str) -> dict[str, Any]:
     """Draw the kind of change and its settings; return them as parameters.
 
-    The parameters of a move, or of ablated heads, may name none yet: see :func:`missing`.
+    Moves, or ablated heads, may be empty: see :func:`missing`.
     """
     defaults = _values(first, selection.cell)
     defaults["moves"] = fitting(defaults["moves"], prompt)
-    words = list(CHANGES)
-    chosen = st.segmented_control(
-        "Change", words, required=True, default=defaults["change"], **linked("change")
-    )
+    chosen = choose_one("Change", CHANGES, "change", default=defaults["change"])
     draw: dict[str, Callable[[Selection, dict[str, Any]], dict[str, Any]]] = {
         "average": _average,
         "blind": _blind,
@@ -176,11 +171,10 @@ def _choose_change(selection: Selection, first: Preset, prompt: str) -> dict[str
 
 
 def missing(params: dict[str, Any]) -> str:
-    """Return what the reader has to choose before the change can be made, or nothing."""
+    """Return what the reader still has to choose, as a sentence, or an empty text."""
     if params["change"] == "move" and not params["moves"]:
         return (
-            "Choose whose attention is moved: a word of the prompt, and the word that it looks at "
-            "instead. Then press Add."
+            "Choose a word of the prompt and the word that it attends to instead, then press Add."
         )
     if params["change"] == "ablate" and not params["heads"]:
         return "Choose one or more heads to ablate."
@@ -200,7 +194,7 @@ def _average(selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
         0,
         32,
         value=defaults["keep"],
-        help="later layers mark the first positions with huge vectors, which would be spread",
+        help="later layers have huge vectors at the first positions, which would be spread",
         **linked("keep"),
     )
     return {
@@ -216,14 +210,11 @@ def _blind(_selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
     every = one.slider(
         "Every k-th position, k =", 1, 20, **fitted("every", range(1, 21), defaults["every"])
     )
-    return {
-        "change": "blind",
-        "every": every,
-        "layers": _text(
-            two, "In layers", "layers", defaults, "such as 0-3 or 0,2; empty: the first four"
-        ),
-        "stage": choose_stage(three, defaults),
-    }
+    hint = "such as 0-3 or 0,2; empty: the first four"
+    field = fitted_text("layers", defaults["layers"])
+    layers = two.text_input("In layers", help=hint, max_chars=1000, placeholder=hint, **field)
+    stage = choose_stage(three, defaults)
+    return {"change": "blind", "every": every, "layers": layers, "stage": stage}
 
 
 def _ablate(selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
@@ -238,12 +229,5 @@ def _ablate(selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
 
 
 def _remove(_selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
-    which = st.segmented_control(
-        "Removed", list(REMOVED), required=True, default=defaults["removed"], **linked("removed")
-    )
+    which = choose_one("Removed", REMOVED, "removed", default=defaults["removed"])
     return {"change": "remove", "embeddings": REMOVED[which]}
-
-
-def _text(place: Any, label: str, key: str, defaults: dict[str, Any], hint: str) -> str:
-    value = fitted_text(key, defaults[key])
-    return str(place.text_input(label, help=hint, max_chars=1000, placeholder=hint, **value))

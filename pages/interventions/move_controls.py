@@ -1,4 +1,4 @@
-"""The controls of an intervention that moves attention: the head, rows and keys, the output."""
+"""The controls of moved attention: the head, rows and keys, the output."""
 
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ SCOPES: Final[dict[str, str]] = {
 
 
 def choose_move(selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
-    """Draw the head, its moves and what becomes of its output; return them as parameters."""
+    """Draw the head, its moves and the change of its output; return them as parameters."""
     cells = all_cells(selection)
     moves = list(dict.fromkeys([*defaults["moves"], *st.session_state.get("moves", [])]))
     one, two, three = st.columns([3, 6, 4], vertical_alignment="bottom")
@@ -80,18 +80,18 @@ def offer_words(prompt: str) -> None:
 
 
 def _add_move(move: str) -> None:
-    """Add a move to the present ones; call it in a callback."""
+    """Add a move. A callback."""
     write("moves", list(dict.fromkeys([*st.session_state["moves"], move])))
 
 
 def keep_fitting() -> None:
-    """Leave out the moves that name words which a new prompt does not have."""
+    """Remove moves whose words the new prompt does not contain. A callback."""
     if "moves" in st.session_state:
         write("moves", fitting(st.session_state["moves"], st.session_state["prompt"]))
 
 
 def choose_stage(place: Any, defaults: dict[str, Any]) -> str:
-    """Draw whether scores or the pattern are changed."""
+    """Draw the choice between scores and pattern."""
     words = list(CHANGED_STAGES)
     index = words.index(defaults["stage"])
     return CHANGED_STAGES[place.selectbox("Changed", words, index=index, **linked("stage"))]

@@ -6,12 +6,12 @@ import numpy as np
 import streamlit as st
 
 from pages.interventions import captions as words
-from pages.interventions.controls import choose_intervention, missing, way_to_bands
+from pages.interventions.controls import choose_intervention, missing
 from pages.interventions.effects import draw_averaging, draw_mass_grid
 from pages.shared.cards.card import card, chart, charts
-from pages.shared.cards.contents import contents_here
-from pages.shared.cards.metric import draw_metric
+from pages.shared.cards.metric import draw_metrics
 from pages.shared.jobs import results
+from pages.shared.selection.head_link import page_link
 from pages.shared.selection.place import Place, Screenshot
 from pages.shared.selection.selection import Selection
 from pages.shared.selection.zoom import choose_zoom
@@ -40,30 +40,23 @@ SHOWN_WHOLE = 64
 
 def draw_numbers(found: Result) -> None:
     """Draw the effects of the change as numbers."""
-    numbers = {
-        "Loss, clean (nats)": ("mean_clean_loss", "per token of the prompt; lower is better"),
-        "Loss, changed (nats)": ("mean_changed_loss", "per token of the prompt; lower is better"),
-        "Loss change (nats)": (
-            "loss_change",
-            "with its standard error over positions; above 0 the change did harm",
-        ),
-        "KL, last (nats)": (
-            "last_kl",
-            "of the next-token distribution, clean to changed; 0: nothing moved",
-        ),
-        "KL, mean (nats)": ("mean_kl", "over all positions of the prompt; 0: nothing moved"),
-    }
-    columns = st.columns(len(numbers))
-    for column, (label, (name, meaning)) in zip(columns, numbers.items(), strict=True):
-        draw_metric(column, label, value_text(found, name), meaning)
+    loss = "per token of the prompt; lower is better"
+    numbers = (
+        ("Loss, clean (nats)", "mean_clean_loss", loss),
+        ("Loss, changed (nats)", "mean_changed_loss", loss),
+        ("Loss change (nats)", "loss_change", "error over positions; above 0 the change did harm"),
+        ("KL, last (nats)", "last_kl", "of the next-token distribution, clean to changed"),
+        ("KL, mean (nats)", "mean_kl", "over all positions of the prompt; 0: no effect"),
+    )
+    draw_metrics([(label, value_text(found, name), told) for label, name, told in numbers])
 
 
 def draw_patterns(selection: Selection, found: Result) -> None:
     """Draw the selected head's attention, clean, changed, and their difference."""
     if not np.nan_to_num(found.values["difference"]).any():
         st.info(
-            f"{selection.cell} attends as before: the change is made after it, or does not reach "
-            "it. Choose the head that is changed, or one of a later layer."
+            f"{selection.cell} attends as before: the change does not reach it. Select the changed "
+            "head, or one in a later layer."
         )
     windows: dict[str, tuple[int, int] | None] = {"whole": None}
     if (length := len(found.values["clean"])) > SHOWN_WHOLE and (zoom := choose_zoom(length)):
@@ -86,15 +79,9 @@ def draw_effects(selection: Selection, found: Result) -> None:
         card("next", partial(bars_figure, found), bars, words.BARS, "The next token")
     with right:
         masses = found.only("previous_mass_change", "clean_previous_mass", "changed_previous_mass")
-        grid = partial(draw_mass_grid, masses, selection)
-        card(
-            "masses",
-            partial(mass_figure, masses),
-            masses,
-            words.MASSES,
-            "Attention to the previous token",
-            grid,
-        )
+        figure, draw_grid = partial(mass_figure, masses), partial(draw_mass_grid, masses, selection)
+        title = "Attention to the previous token"
+        card("masses", figure, masses, words.MASSES, title, draw_grid)
 
     def draw() -> None:
         chart("losses", losses_figure(found))
@@ -106,10 +93,10 @@ def draw_effects(selection: Selection, found: Result) -> None:
 
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
-    st.title(PLACE.title)
-    contents_here()
-    bands = way_to_bands(selection.located.geometry.scheme)
-    st.markdown(f"Change one thing on the way through the model, and see what it did.{bands}")
+    link = page_link("rotary_spectrum", "Spectrum")
+    bands = f" To freeze or remove bands of wavelengths over whole texts, open the page {link}."
+    rotary = selection.located.geometry.scheme == "rotary"
+    st.markdown("Change one thing inside the model, and see the effect." + bands * rotary)
     prompt, params = choose_intervention(selection)
     wanted = missing(params)
     if wanted:

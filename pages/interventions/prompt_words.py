@@ -11,18 +11,18 @@ _PIECE = re.compile(r"\s*(?:\w+|[^\w\s])")
 
 
 def words_of(prompt: str) -> list[str]:
-    """Return the words of a prompt that a move can name, in the order in which they first stand.
+    """Return the words of a prompt that a move can name, in order of first occurrence.
 
-    Numbers are left out, since a move reads them as positions, and so are its own two signs.
+    Numbers are left out, since a move reads them as positions, and so are its signs , and >.
     """
     found = dict.fromkeys(_WORD.findall(prompt))
     return [word for word in found if not word.isdigit() and word not in ",>"]
 
 
 def fitting(moves: Sequence[str], prompt: str) -> list[str]:
-    """Return the moves that a prompt has the words for.
+    """Return the moves whose words the prompt contains.
 
-    A position fits if the prompt has as many words: its tokens are as many or more.
+    A position fits if the prompt has at least so many words: it has no fewer tokens.
     """
     return [move for move in moves if _fits(move, _PIECE.findall(prompt))]
 

@@ -1,4 +1,4 @@
-"""Every definition, as the docstrings of the code state it."""
+"""Every definition, from the docstrings of the code."""
 
 import streamlit as st
 
@@ -10,7 +10,7 @@ ALL = "all"
 
 
 def draw_definitions() -> None:
-    """Draw the definitions, one fold each; a link opens one of them."""
+    """Draw the definitions, each in an expander; a link may open one of them."""
     found = methods()
     names = [ALL, *(method.name for method in found)]
     chosen = st.selectbox("Definition", names, **linked("method"))

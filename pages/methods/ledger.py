@@ -1,11 +1,12 @@
-"""The reproduction ledger: published figures next to those that this machine computed."""
+"""The reproduction ledger: published figures next to those computed on this machine."""
 
 import json
+from typing import Any
 
 import pandas as pd
 import streamlit as st
 
-from pages.shared.cards.plain import plain
+from pages.shared.cards.plain import plain, say
 from pages.shared.jobs import results
 from pages.shared.jobs.jobs import follow
 from pages.shared.selection.fit import fitted_index, linked
@@ -22,7 +23,7 @@ NOT_YET = "not computed yet"
 
 
 def draw_ledger(selection: Selection) -> None:
-    """Draw the published figures of a model, and ours once they are asked for."""
+    """Draw the published figures of a model, and ours if asked for."""
     model = selection.run.model.name
     known = known_models()
     own = published_name(model)
@@ -30,27 +31,26 @@ def draw_ledger(selection: Selection) -> None:
     chosen = st.selectbox(
         "Figures published for",
         names,
-        help="choose another name where the selected model is a copy of it",
+        help="choose another name if the selected model is a copy of that model",
         **fitted_index("published", names, own),
     )
     figures = figures_of(chosen)
     if not figures:
         st.info(
             f"No figures were published for {plain(chosen)}: the posts measured "
-            f"{', '.join(map(plain, known))}. If this model is a copy of one of them, choose that "
-            "name above; else select one of them as the model, where the hub can be reached."
+            f"{', '.join(map(plain, known))}. If this model is a copy of one of them, choose its "
+            "name above; otherwise select one of them as the model (this needs the hub)."
         )
         return
     if own == chosen != model:
-        st.info(
-            f"{plain(model)} is a part of {plain(own)}: figures that need the rest of it are not "
-            "computed, and their lines say so.",
-            icon=":material/info:",
+        say(
+            f"{model} is a part of {own}: figures that need the rest of it are not computed, and "
+            "their lines say so."
         )
     elif chosen != model:
         st.warning(
-            f"Computed on {plain(model)}, published for {plain(chosen)}: expect agreement only "
-            "where the one is a copy of the other.",
+            f"Computed on {plain(model)}, published for {plain(chosen)}: expect agreement only if "
+            "one is a copy of the other.",
             icon=":material/warning:",
         )
     compute = st.toggle(
@@ -58,7 +58,7 @@ def draw_ledger(selection: Selection) -> None:
         if computes()
         else "Show what was computed on this machine",
         False,
-        help="nothing is pre-filled: every value of ours is computed here",
+        help="every value of ours is computed on this machine",
         **linked("compute"),
     )
     lines = _computed(figures, selection) if compute else {}
@@ -67,14 +67,14 @@ def draw_ledger(selection: Selection) -> None:
 
 
 def offered_names(model: str, own: str) -> list[str]:
-    """Return the names that figures may be chosen by: the model's, its whole's, and all others."""
+    """Return the names to choose figures by: the model's, its original's, and all others."""
     taken = [figures_of(name) for name in (model, own)]
     others = (name for name in known_models() if figures_of(name) not in taken)
     return list(dict.fromkeys((model, own, *others)))
 
 
 def _computed(figures: tuple[PublishedFigure, ...], selection: Selection) -> dict[str, Checked]:
-    """Return the lines there are; draw the progress of the first that is under way."""
+    """Return the computed lines; draw the progress of the first one in progress."""
     run = selection.run
     fields = {
         "revision": run.model.revision,
@@ -103,23 +103,8 @@ def _computed(figures: tuple[PublishedFigure, ...], selection: Selection) -> dic
 
 
 def _draw_table(figures: tuple[PublishedFigure, ...], lines: dict[str, Checked]) -> None:
-    rows = []
-    for figure in figures:
-        line = lines.get(figure.id)
-        rows.append(
-            {
-                "verdict": NOT_YET if line is None else MARKS[line.verdict],
-                "published figure": figure.figure,
-                "published": brief(figure.published),
-                "ours": "" if line is None or line.ours is None else brief(line.ours, line.errors),
-                "within": f"{line.within} of {line.points}" if line and line.points else "",
-                "largest difference": None if line is None else line.worst,
-                "tolerance": _tolerance(figure),
-                "source": figure.source,
-                "why not": "" if line is None else line.why,
-            }
-        )
     numbers = {"largest difference": st.column_config.NumberColumn(format="%.3g")}
+    rows = [_row(figure, lines.get(figure.id)) for figure in figures]
     st.dataframe(
         pd.DataFrame(rows),
         hide_index=True,
@@ -138,13 +123,20 @@ def _draw_table(figures: tuple[PublishedFigure, ...], lines: dict[str, Checked])
         )
 
 
-def _tolerance(figure: PublishedFigure) -> str:
-    parts = []
-    if figure.absolute:
-        parts.append(f"{figure.absolute:g}")
-    if figure.relative:
-        parts.append(f"{100 * figure.relative:.0f} %")
-    return " + ".join(parts) or "exact"
+def _row(figure: PublishedFigure, line: Checked | None) -> dict[str, Any]:
+    absolute = f"{figure.absolute:g}" if figure.absolute else ""
+    relative = f"{100 * figure.relative:.0f} %" if figure.relative else ""
+    return {
+        "verdict": NOT_YET if line is None else MARKS[line.verdict],
+        "published figure": figure.figure,
+        "published": brief(figure.published),
+        "ours": "" if line is None or line.ours is None else brief(line.ours, line.errors),
+        "within": f"{line.within} of {line.points}" if line and line.points else "",
+        "largest difference": None if line is None else line.worst,
+        "tolerance": " + ".join(filter(None, (absolute, relative))) or "exact",
+        "source": figure.source,
+        "why not": "" if line is None else line.why,
+    }
 
 
 def _draw_details(figures: tuple[PublishedFigure, ...], lines: dict[str, Checked]) -> None:
@@ -160,7 +152,7 @@ def _draw_details(figures: tuple[PublishedFigure, ...], lines: dict[str, Checked
 
 
 def _asked(figure: PublishedFigure) -> str:
-    """Return the question that a figure answers, and what it says of its run and parameters."""
+    """Return a figure's question, and its settings of run and parameters."""
     parts = [f"the question `{figure.question}`"]
     for what, fields in (("run", figure.run), ("parameters", figure.params)):
         if fields:

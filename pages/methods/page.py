@@ -4,7 +4,7 @@ import streamlit as st
 
 from pages.methods.definitions import draw_definitions
 from pages.methods.ledger import draw_ledger
-from pages.shared.selection.fit import linked
+from pages.shared.selection.fit import choose_one
 from pages.shared.selection.place import Place, Screenshot
 from pages.shared.selection.selection import Selection
 
@@ -19,20 +19,17 @@ TABS = ("Definitions", "Reproduction ledger")
 
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
-    st.title(PLACE.title)
-    part = st.segmented_control(
-        "Part", TABS, default=TABS[0], required=True, label_visibility="collapsed", **linked("part")
-    )
+    part = choose_one("Part", TABS, "part", label_visibility="collapsed")
     if part == TABS[0]:
         st.markdown(
-            "What every number means, read from the docstrings of the code that computes it. "
-            "Shapes are given in brackets; `n` is the query position, `i` the key position."
+            "What every number means, from the docstrings of the code that computes it. Shapes are "
+            "in brackets; `n` is the query position, `i` the key position."
         )
         draw_definitions()
     else:
         st.markdown(
-            "Figures as the posts published them, next to the same figures computed on this "
-            "machine. A figure agrees if each of its numbers lies within the tolerance and our "
-            "95 % interval of what was published."
+            "Figures published in the posts, next to the same figures computed on this machine. A "
+            "figure agrees if each of its numbers differs from the published one by no more than "
+            "the tolerance and our 95 % interval."
         )
         draw_ledger(selection)

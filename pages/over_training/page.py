@@ -1,4 +1,4 @@
-"""Heads over training: any measure at every checkpoint of a run, and when each head emerged."""
+"""Heads over training: any measure at every checkpoint, and when each head emerged."""
 
 from dataclasses import replace
 
@@ -13,7 +13,6 @@ from pages.over_training.sections import (
     draw_step,
     draw_two_shares,
 )
-from pages.shared.cards.contents import contents_here
 from pages.shared.cards.plain import say_error
 from pages.shared.grid.measures import MEASURES
 from pages.shared.selection.fit import linked
@@ -44,7 +43,7 @@ SINK = "attention sink"
 
 
 def choose_measure(geometry: Geometry) -> HeadMeasure:
-    """Draw the list of measures that the model has and return the one chosen."""
+    """Draw the list of the model's measures; return the chosen one."""
     titles = [title for title, measure in MEASURES.items() if measure.fits(geometry)]
     chosen = st.selectbox("Measure", titles, index=titles.index(FIRST), **linked("follow"))
     return MEASURES[chosen or FIRST].declared
@@ -66,7 +65,7 @@ def draw_run(chosen: Chosen, measure: HeadMeasure) -> None:
     """Draw all figures of a run.
 
     Raises:
-        PosKernelError: what is chosen does not fit the run.
+        PosKernelError: the selection does not fit the run.
     """
     query, skip, cell = chosen.selection.query, chosen.selection.skip, chosen.selection.cell
     asked, kinds, scores, sinks = (
@@ -87,11 +86,9 @@ def draw_run(chosen: Chosen, measure: HeadMeasure) -> None:
 
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
-    st.title(PLACE.title)
-    contents_here()
     st.markdown(
-        "The same question, asked of every checkpoint of a training run: what each head did at "
-        "each step, and from which step on it did what it does at the end."
+        "A measure of all heads at every checkpoint of a training run, and the step at which each "
+        "head emerged."
     )
     chosen = choose_run(selection)
     if chosen is None:

@@ -1,15 +1,15 @@
-"""Which run the page is about: the checkpoints of the model."""
+"""The checkpoints of the model, and the results on them."""
 
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import streamlit as st
 
-from pages.shared.cards.plain import plain, say_error
+from pages.shared.cards.plain import plain, say, say_error
 from pages.shared.jobs import results
-from pages.shared.jobs.pressed import NOTHING_NEW, compute_button
-from pages.shared.selection.fit import linked
+from pages.shared.jobs.pressed import NOTHING_NEW, compute_button, is_wanted, want
+from pages.shared.selection.fit import choose_one, linked
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.training.figures import STEPS, TOKENS
 from poskernel_core.analyses.training.spec import CheckpointParams, OfCheckpoints
@@ -19,11 +19,9 @@ from poskernel_core.engine.preflight import computes
 from poskernel_core.models.training import LOG, TrainingRun
 
 MANY = 40
-"""Checkpoints from which on those nearest to powers of two are shown first."""
+"""If there are more checkpoints, the default is those nearest to powers of two."""
 
 NAMED = 6
-WANTED: Final = "wanted-run"
-"""The run whose missing checkpoints the reader has asked for."""
 
 C = TypeVar("C", bound=CheckpointParams)
 Asked: TypeAlias = tuple[type[OfCheckpoints[C]], C]
@@ -31,13 +29,13 @@ Asked: TypeAlias = tuple[type[OfCheckpoints[C]], C]
 
 @dataclass(frozen=True)
 class Chosen:
-    """The run that is shown, and how.
+    """The training run on the page.
 
     Attributes:
-        selection: what the sidebar says, of that run's model.
+        selection: the sidebar's selection.
         training: the checkpoints.
-        over: what they stand against: steps or tokens.
-        answers: those that the page has had, by question and parameters.
+        over: the axis: steps or tokens.
+        answers: results fetched so far, by question and parameters.
     """
 
     selection: Selection
@@ -46,21 +44,12 @@ class Chosen:
     answers: dict[Any, Result | None] = field(default_factory=dict, repr=False)
 
     def choose_axis(self) -> str:
-        """Draw what the checkpoints stand against and return it."""
+        """Draw the choice of the axis; return it."""
         known = all(each.tokens is not None for each in self.training.checkpoints)
-        return (
-            st.segmented_control(
-                "Against",
-                [STEPS, TOKENS] if known else [STEPS],
-                default=STEPS,
-                required=True,
-                **linked("against"),
-            )
-            or STEPS
-        )
+        return choose_one("Against", [STEPS, TOKENS] if known else [STEPS], "against")
 
     def missing(self, *asked: Asked[Any]) -> list[str]:
-        """Return the checkpoints of which an answer to one of these is not there yet.
+        """Return the checkpoints without a stored result of one of these.
 
         Raises:
             PosKernelError: a request does not fit.
@@ -73,10 +62,10 @@ class Chosen:
         return [name for name in self._names if name in found]
 
     def fetch(self, question: type[OfCheckpoints[C]], params: C) -> Result | None:
-        """Return the answer about all checkpoints, or about those that are there meanwhile.
+        """Return the result on all checkpoints, or on those that are stored.
 
-        What is missing is computed once the reader has asked for it; it is asked for once, however
-        many figures show it.
+        Missing ones are computed once the reader has asked for them. Each result is fetched once,
+        however many figures show it.
         """
         key = (question.name, params)
         if key not in self.answers:
@@ -86,7 +75,7 @@ class Chosen:
     def _fetch(self, question: type[OfCheckpoints[C]], params: C) -> Result | None:
         run = self.selection.run
         missing = self.missing((question, params))
-        if not missing or st.session_state.get(WANTED) == self.training.model:
+        if not missing or is_wanted(self.key):
             found = results.fetch(question, run, self._of_all(params))
             if found is not None:
                 return found
@@ -94,6 +83,11 @@ class Chosen:
         if not there:
             return None
         return results.fetch(question, run, params.model_copy(update={"checkpoints": there}))
+
+    @property
+    def key(self) -> str:
+        """The key under which a reader asks for all checkpoints."""
+        return f"checkpoints-{self.training.model}"
 
     @property
     def _names(self) -> list[str]:
@@ -104,7 +98,7 @@ class Chosen:
 
 
 def offer_to_compute(chosen: Chosen, *asked: Asked[Any]) -> None:
-    """Say which checkpoints are not computed yet, with one button that computes all of them.
+    """Say which checkpoints are not computed yet, with a button that computes all of them.
 
     A server that computes nothing new has no such button.
 
@@ -112,29 +106,22 @@ def offer_to_compute(chosen: Chosen, *asked: Asked[Any]) -> None:
         PosKernelError: a request does not fit.
     """
     missing = chosen.missing(*asked)
-    if not missing or st.session_state.get(WANTED) == chosen.training.model:
+    if not missing or is_wanted(chosen.key):
         return
     few = ", ".join(missing[:NAMED]) + (", ..." if len(missing) > NAMED else "")
     every = len(chosen.training.checkpoints)
     if not computes():
-        st.info(
-            plain(f"{len(missing)} of {every} checkpoints are not computed: {few}. {NOTHING_NEW}"),
-            icon=":material/info:",
-        )
+        say(f"{len(missing)} of {every} checkpoints are not computed: {few}. {NOTHING_NEW}")
         return
     st.info(
         plain(f"{len(missing)} of {every} checkpoints are not computed yet: {few}."),
         icon=":material/pending:",
     )
-    compute_button("Compute them", "compute-checkpoints", _want, chosen.training.model)
-
-
-def _want(model: str) -> None:
-    st.session_state[WANTED] = model
+    compute_button("Compute them", "compute-checkpoints", want, chosen.key)
 
 
 def choose_run(selection: Selection) -> Chosen | None:
-    """Return the checkpoints of the model; say so where it has none."""
+    """Return the checkpoints of the model; None, with an error, if it has none."""
     name = selection.run.model.name
     try:
         training = results.training(name)
@@ -142,7 +129,7 @@ def choose_run(selection: Selection) -> Chosen | None:
         say_error(str(error))
         return None
     if training is None:
-        say_error(f"{name} comes without checkpoints of its training: choose another model.")
+        say_error(f"{name} has no checkpoints of its training: choose another model.")
         return None
     if len(training.checkpoints) > MANY:
         every = st.toggle(
@@ -155,7 +142,7 @@ def choose_run(selection: Selection) -> Chosen | None:
 
 
 def say_what_is_alike(found: Result) -> None:
-    """Name checkpoints that hold the weights of an earlier one."""
+    """Name checkpoints with the same weights as an earlier one."""
     steps, equal = found.coordinates["step"], found.values["equal_to"]
     alike = [
         f"step {step:,} has the weights of step {int(first):,}"

@@ -39,7 +39,7 @@ FEW = 3
 
 
 def draw_curves(found: Result, chosen: Chosen) -> None:
-    """Draw the measure of chosen heads against steps or tokens, and when each emerged."""
+    """Draw the measure of chosen heads against steps or tokens, and their emergence."""
     selection = chosen.selection
     layers, heads = found.values["change"].shape
     names = [head_name(layer, head) for layer in range(layers) for head in range(heads)]
@@ -47,34 +47,22 @@ def draw_curves(found: Result, chosen: Chosen) -> None:
     shown = st.multiselect(
         "Heads",
         names,
-        help="the selected head and those that changed the most, unless you choose",
+        help="by default the selected head and those that changed the most",
         **fitted_list("tracked", names, default),
     )
     if not shown:
         st.info("Choose at least one head.", icon=":material/info:")
         return
     measure = found.params["measure"]
-    card(
-        "curves",
-        partial(curves_figure, found, shown, chosen.over),
-        found,
-        words.CURVES,
-        f"{capital(measure)} over training",
-    )
+    figure = partial(curves_figure, found, shown, chosen.over)
+    card("curves", figure, found, words.CURVES, f"{capital(measure)} over training")
     table = st.expander("Emergence of all heads as a table", on_change="rerun", key="emergence")
     if table.open:
         with table:
-            rows = emergence_table(found)
-            choice_table(
-                rows,
-                "emergence-table",
-                select_head,
-                {"at the end": st.column_config.NumberColumn(format="%.3g")},
-                addresses=[
-                    page_address("head", cell, model=selection.run.model.name)
-                    for cell in rows.data["head"]
-                ],
-            )
+            rows, model = emergence_table(found), selection.run.model.name
+            end = {"at the end": st.column_config.NumberColumn(format="%.3g")}
+            leads = [page_address("head", cell, model=model) for cell in rows.data["head"]]
+            choice_table(rows, "emergence-table", select_head, end, addresses=leads)
             errors_line(found)
 
 
@@ -99,20 +87,15 @@ def emergence_table(found: Result) -> Styler:
 
 
 def draw_step(found: Result, measure: HeadMeasure, selection: Selection) -> None:
-    """Draw the grid of all heads at the step of a slider, on one scale for all steps."""
+    """Draw the grid of all heads at a chosen step, on one scale for all steps."""
     steps = found.coordinates["step"].tolist()
     step = st.select_slider("Step", steps, **fitted("step", steps, steps[-1]))
     here = found.only("measure").select(step=int(step))
 
     def draw() -> None:
         shade = _shade_at(found, measure, steps.index(step))
-        draw_heads(
-            shade,
-            head_texts(here, "measure", measure.title),
-            measure.unit,
-            selection,
-            "training-grid",
-        )
+        texts = head_texts(here, "measure", measure.title)
+        draw_heads(shade, texts, measure.unit, selection, "training-grid")
 
     card("at-step", None, here, words.AT_STEP, f"{capital(measure.title)} at step {step:,}", draw)
 
@@ -128,39 +111,25 @@ def _shade_at(found: Result, measure: HeadMeasure, place: int) -> Shade:
 
 def draw_grids(found: Result, measure: HeadMeasure, selection: Selection) -> None:
     """Draw the grids of all checkpoints side by side."""
-    card(
-        "grids",
-        partial(grids_figure, found, selection.cell, log=measure.scale == "log", unit=measure.unit),
-        found,
-        words.GRIDS,
-        f"All checkpoints: {measure.title}",
-    )
+    log = measure.scale == "log"
+    figure = partial(grids_figure, found, selection.cell, log=log, unit=measure.unit)
+    card("grids", figure, found, words.GRIDS, f"All checkpoints: {measure.title}")
 
 
 def draw_kinds(chosen: Chosen, asked: OverTrainingParams) -> None:
-    """Draw how many heads are of each kind at every checkpoint."""
+    """Draw the number of heads of each kind at every checkpoint."""
     found = chosen.fetch(OverTraining, asked)
     if found is not None:
-        card(
-            "kinds",
-            partial(count_figure, found, chosen.over),
-            found,
-            words.KINDS,
-            f"Kinds of kernels over training, at n = {asked.query}",
-        )
+        title = f"Kinds of kernels over training, at n = {asked.query}"
+        card("kinds", partial(count_figure, found, chosen.over), found, words.KINDS, title)
 
 
 def draw_kernel(chosen: Chosen, asked: KernelOverTrainingParams) -> None:
     """Draw one head's kernel at every checkpoint."""
     found = chosen.fetch(KernelOverTraining, asked)
     if found is not None:
-        card(
-            "kernel",
-            partial(kernel_over_training_figure, found),
-            found,
-            words.KERNEL,
-            f"Kernel of {asked.head} over training, at n = {asked.query}",
-        )
+        title = f"Kernel of {asked.head} over training, at n = {asked.query}"
+        card("kernel", partial(kernel_over_training_figure, found), found, words.KERNEL, title)
 
 
 def draw_two_shares(
@@ -172,13 +141,9 @@ def draw_two_shares(
     if scores is None or sinks is None:
         return
     if not np.array_equal(scores.coordinates["step"], sinks.coordinates["step"]):
-        return  # one of them is still computed
+        return  # one of them is still being computed
     selection = chosen.selection
     one, sink = (selection.of(each) for each in (scores, sinks))
-    card(
-        "two-shares",
-        partial(induction_and_sink_figure, one, sink, chosen.over),
-        one,
-        words.TWO_SHARES,
-        f"Induction and attention to the first token, {selection.cell}",
-    )
+    figure = partial(induction_and_sink_figure, one, sink, chosen.over)
+    title = f"Induction and attention to the first token, {selection.cell}"
+    card("two-shares", figure, one, words.TWO_SHARES, title)

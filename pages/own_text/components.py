@@ -1,4 +1,4 @@
-"""What the browser draws of a text: all heads' patterns, and one head's tokens."""
+"""Components drawn in the browser: all heads' patterns on a text, and one head's tokens."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -35,7 +35,7 @@ def draw_patterns(found: Result, cell: str) -> None:
 
 
 def draw_tokens(found: Result, token: int, direction: str, pick: Callable[[int], None]) -> None:
-    """Draw one head's pattern and the tokens; a click on a token hands its position to ``pick``."""
+    """Draw one head's pattern and the tokens; a click on a token picks its position."""
     key = "own-tokens"
 
     def selected() -> None:

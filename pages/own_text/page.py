@@ -1,7 +1,6 @@
-"""A text of the reader's own: every head's attention on it, and scores split in two."""
+"""A reader's own text: every head's attention on it, and its scores in two parts."""
 
 from functools import partial
-from typing import Final
 
 import streamlit as st
 
@@ -10,10 +9,9 @@ from pages.own_text.components import draw_patterns, draw_tokens
 from pages.own_text.row import draw_row
 from pages.own_text.typed import choose_text
 from pages.shared.cards.card import card
-from pages.shared.cards.contents import contents_here
 from pages.shared.cards.plain import plain
 from pages.shared.jobs import results
-from pages.shared.selection.fit import fitted, linked
+from pages.shared.selection.fit import choose_one, fitted
 from pages.shared.selection.links import write
 from pages.shared.selection.place import Place, Screenshot
 from pages.shared.selection.selection import Selection
@@ -37,12 +35,9 @@ PLACE = Place(
     questions=("own-text", "own-text-head"),
 )
 
-TOKEN: Final = "token"
-DIRECTIONS: Final = ("outgoing", "incoming")
-
 
 def choose_token(length: int) -> int:
-    """Draw the field of the query token; a text that is shorter moves it to its end."""
+    """Draw the field of the query token; for a shorter text it moves to the end."""
     return int(
         st.number_input(
             "Query token (position)",
@@ -54,51 +49,31 @@ def choose_token(length: int) -> int:
     )
 
 
-def pick_token(at: int) -> None:
-    """Choose the query token from elsewhere than its field, in a callback."""
-    write("at", at)
-
-
 def draw_head(selection: Selection, text: str, length: int) -> None:
     """Draw the selected head: its pattern and tokens, and the chosen token's row."""
     left, right = st.columns(2, vertical_alignment="bottom")
     with left:
         at = choose_token(length)
     with right:
-        direction = st.segmented_control(
-            "Attention shown on the tokens",
-            DIRECTIONS,
-            default=DIRECTIONS[0],
-            required=True,
-            **linked("direction"),
-        )
-    found = results.fetch(
-        HeadOnText,
-        selection.run,
-        HeadOnTextParams(
-            text=text, head=selection.cell, skip=selection.skip, around=kept_around(length, at)
-        ),
+        ways = ("outgoing", "incoming")
+        direction = choose_one("Attention shown on the tokens", ways, "direction")
+    asked = HeadOnTextParams(
+        text=text, head=selection.cell, skip=selection.skip, around=kept_around(length, at)
     )
+    found = results.fetch(HeadOnText, selection.run, asked)
     if found is None:
         return
-    card(
-        "tokens",
-        partial(head_figure, found),
-        found.only("pattern"),
-        words.HEAD,
-        f"{selection.cell} on the text",
-        partial(draw_tokens, found, at, direction, pick_token),
-    )
+    figure, pattern = partial(head_figure, found), found.only("pattern")
+    draw = partial(draw_tokens, found, at, direction, partial(write, "at"))
+    card("tokens", figure, pattern, words.HEAD, f"{selection.cell} on the text", draw)
     draw_row(selection, found.select(query=at))
 
 
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
-    st.title(PLACE.title)
-    contents_here()
     st.markdown(
-        f"What every head of **{plain(selection.run.model.name)}** does on a text of yours, and "
-        "how much of it is position."
+        f"The attention of every head of **{plain(selection.run.model.name)}** on a text of yours, "
+        "and how much of it position explains."
     )
     text = choose_text()
     if text is None:
@@ -107,12 +82,6 @@ def page(selection: Selection) -> None:
     found = results.fetch(OwnText, selection.run, asked)
     if found is None:
         return
-    card(
-        "heads",
-        partial(all_heads_figure, found),
-        found,
-        words.HEADS,
-        "Every head on the text",
-        partial(draw_patterns, found, selection.cell),
-    )
+    figure, draw = partial(all_heads_figure, found), partial(draw_patterns, found, selection.cell)
+    card("heads", figure, found, words.HEADS, "Every head on the text", draw)
     draw_head(selection, text, len(found.words("tokens")))

@@ -132,10 +132,10 @@ function shade(view) {
   const kept = at >= data.first && at < data.first + data.rows;
   const last = data.first + data.rows - 1;
   const text = incoming
-    ? `${name(at)} is attended most by ${most}.`
+    ? `${name(at)} gets most attention from ${most}.`
     : kept
       ? `${name(at)} attends most to ${most}.`
-      : `Shown are the queries ${data.first} to ${last}: press Enter on ${name(at)} for those near it.`;
+      : `Queries ${data.first} to ${last} are shown: press Enter on ${name(at)} for those near it.`;
   view.told.textContent = text;
   point(view);
 }

@@ -1,4 +1,4 @@
-"""The reader's text: its field, examples to begin with, and the address that names it."""
+"""The reader's text: its field, examples, and its address."""
 
 from typing import Final
 
@@ -7,7 +7,7 @@ import streamlit as st
 from pages.shared.cards.plain import say_error
 from pages.shared.jobs.pressed import NOTHING_NEW
 from pages.shared.jobs.results import engine
-from pages.shared.selection.links import taken
+from pages.shared.selection.links import taken, write
 from poskernel_core.common.errors import BadRequest, StoreFailed
 from poskernel_core.common.settings import settings
 from poskernel_core.engine.preflight import computes
@@ -16,7 +16,7 @@ from poskernel_core.storage.typed import check_text, is_name, keep_text, kept_te
 PARAMETER: Final = "text"
 FIELD: Final = "own-text"
 LAST: Final = "own-text-last"
-"""The text of this visit, and the address written for it: a widget forgets on another page."""
+"""The text of the session and its address: a widget forgets its value on another page."""
 
 MAX_IN_ADDRESS: Final = 8000
 EXAMPLES: Final = {
@@ -30,9 +30,9 @@ EXAMPLES: Final = {
 
 
 def choose_text() -> str | None:
-    """Draw the field and the examples; return the text, or None while there is none to show.
+    """Draw the field and the examples; return the text, or None if it is empty or invalid.
 
-    The address follows the text: its name where texts are kept, the text itself elsewhere.
+    The address has the name of the text if the server keeps texts, otherwise the text itself.
     """
     gone = _follow_address()
     text: str = st.text_area(
@@ -40,20 +40,19 @@ def choose_text() -> str | None:
         key=FIELD,
         height=130,
         placeholder="Type or paste a text, up to the context. Ctrl+Enter shows it.",
-        help="shown to nobody but who has its link",
+        help="only those who have the link can see it",
     )
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption("Examples:", width="content")
         for name, example in EXAMPLES.items():
-            st.button(name, on_click=_write, args=(example,), key=f"example-{name}")
+            st.button(name, on_click=write, args=(FIELD, example), key=f"example-{name}")
     if gone:
         st.warning(gone, icon=":material/link_off:")
     if not text.strip():
         _remember("", None)
         if not gone:
             st.info(
-                "Type or paste a text, or take an example: every head's attention on it appears "
-                "here."
+                "Type or paste a text, or take an example, to see every head's attention on it."
                 if computes()
                 else f"{NOTHING_NEW} A text appears here if it was computed with these settings."
             )
@@ -67,25 +66,20 @@ def choose_text() -> str | None:
         return None
     if address is None:
         st.caption(
-            f"This text is too long for its link: without keeping texts, a link holds up to "
-            f"{MAX_IN_ADDRESS:,} characters."
+            f"This text is too long for a link: this server does not keep texts, and a link holds "
+            f"up to {MAX_IN_ADDRESS:,} characters."
         )
     return text
 
 
-def _write(text: str) -> None:
-    """Put a text into the field, in a callback."""
-    st.session_state[FIELD] = text
-
-
 def _follow_address() -> str:
-    """Fill the field from the address where that has changed; say what it asks for in vain."""
+    """Fill the field from a changed address; return a sentence if its text is gone."""
     taken(PARAMETER)
     asked = st.query_params.get(PARAMETER)
     text, written = st.session_state.get(LAST, ("", None))
     if FIELD in st.session_state and asked in (None, written):
         return ""
-    if asked in (None, written):  # back from another page
+    if asked in (None, written):  # return from another page
         st.session_state[FIELD] = text
         return ""
     if not is_name(asked):
@@ -98,13 +92,13 @@ def _follow_address() -> str:
     if FIELD in st.session_state and st.session_state[FIELD].strip():
         return ""
     return (
-        "The text of this link is no longer kept here, or never was: type or paste it again, or "
-        "ask whoever sent the link for the text."
+        "This server does not have the text of the link: type or paste it again, or ask the sender "
+        "for it."
     )
 
 
 def _remember(text: str, address: str | None) -> None:
-    """Write the address of the text, and keep both for this visit."""
+    """Write the address of the text, and keep both for the session."""
     if not text and (asked := st.query_params.get(PARAMETER)) and is_name(asked):
         return  # a link whose text is gone stays as it is
     st.session_state[LAST] = (text, address)
@@ -115,7 +109,7 @@ def _remember(text: str, address: str | None) -> None:
 
 
 def _address_of(text: str) -> str | None:
-    """Return what stands in the address for a text; None where it is too long to stand there."""
+    """Return a text's parameter in the address; None if it is too long."""
     if settings().keep_texts and computes():
         try:
             return keep_text(engine().store, text)

@@ -1,4 +1,4 @@
-"""Position against token: what a head does with one of the two taken away."""
+"""Position against token: a head's attention with only one of the two."""
 
 from functools import partial
 
@@ -7,7 +7,6 @@ import streamlit as st
 from pages.position_vs_token import captions as words
 from pages.position_vs_token.sections import draw_first, draw_look_back
 from pages.shared.cards.card import card, charts
-from pages.shared.cards.contents import contents_here
 from pages.shared.experiments.random_controls import (
     Draws,
     choose_draws,
@@ -62,27 +61,20 @@ def draw_head(parts: Result, selection: Selection, query: int) -> None:
         numbers = range(len(CONDITIONS))
         charts({f"map-{number}": set_height(maps(number), THIRD) for number in numbers})
 
-    card(
-        "maps",
-        partial(maps, 0),
-        one.only("pattern"),
-        words.MAPS,
-        f"Mean patterns of {selection.cell}",
-        draw,
-    )
+    patterns, title = one.only("pattern"), f"Mean patterns of {selection.cell}"
+    card("maps", partial(maps, 0), patterns, words.MAPS, title, draw)
 
 
 def draw_page(selection: Selection, draws: Draws) -> None:
-    """Draw everything that follows from the chosen sequences."""
+    """Draw the results for the chosen sequences."""
     geometry = selection.located.geometry
     left, right = st.columns(2)
     lengths = range(5, min(MAX_LENGTH, geometry.n_ctx) + 1)
     length = choose_number(left, "Length (tokens)", lengths, "plength", 24)
     rows = range(2, length)
     query = right.select_slider("Row n (tokens)", rows, **fitted("pquery", rows, min(8, rows[-1])))
-    parts = results.fetch(
-        PositionVsToken, draws.run, PositionVsTokenParams(length=length, samples=draws.samples)
-    )
+    asked = PositionVsTokenParams(length=length, samples=draws.samples)
+    parts = results.fetch(PositionVsToken, draws.run, asked)
     if parts is None:
         return
     choose_head(parts.values["profile"][0, ..., 1], selection, "previous-token head")
@@ -97,8 +89,6 @@ def draw_page(selection: Selection, draws: Draws) -> None:
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
     geometry = selection.located.geometry
-    st.title(PLACE.title)
-    contents_here()
     both = "with both embeddings" if geometry.scheme == "learned" else "as they are"
     st.markdown(
         f"Random sequences {both}, with positions only, and with tokens only: which of the two "
@@ -106,9 +96,9 @@ def page(selection: Selection) -> None:
     )
     if geometry.scheme == "rotary":
         st.info(
-            "This model rotates positions in and has no positional embeddings: *position only* "
-            "means content replaced by its mean (the start token keeps its own, as it is always "
-            "the same), *token only* means no rotation.",
+            "This model has rotary positions and no positional embeddings: *position only* means "
+            "content replaced by its mean (except at the start token, which is always the same), "
+            "*token only* means no rotation.",
             icon=":material/info:",
         )
     elif geometry.scheme != "learned":

@@ -12,7 +12,6 @@ from pages.positional_kernels.additivity import draw_additivity
 from pages.positional_kernels.side_by_side import coloured, draw_three
 from pages.shared.cards import captions
 from pages.shared.cards.card import card
-from pages.shared.cards.contents import contents_here
 from pages.shared.jobs import results
 from pages.shared.selection.fit import linked
 from pages.shared.selection.head_link import head_link
@@ -65,7 +64,7 @@ def draw_curve(selection: Selection, kernel: Result, etc: Result | None, sampled
 
 
 def draw_squares(selection: Selection, kernel: Result) -> None:
-    """Draw kernel and observed attention of the one row, each folded to a square."""
+    """Draw kernel and observed attention at the query, each folded to a square."""
     head = selection.of(kernel)
 
     def squares(found: dict[str, np.ndarray]) -> list[go.Figure]:
@@ -81,7 +80,7 @@ def draw_squares(selection: Selection, kernel: Result) -> None:
 
 
 def draw_maps(selection: Selection, source: dict[str, Any]) -> None:
-    """Draw key position against query position: the kernel, and the attention observed."""
+    """Draw kernel and observed attention over key and query positions."""
     asked = KernelMapParams(skip=selection.skip, head=selection.cell, **source)
     found = results.fetch(KernelMap, selection.run, asked)
     if found is not None:
@@ -112,9 +111,7 @@ def draw_layer(selection: Selection, kernel: Result) -> None:
 
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
-    st.title(PLACE.title)
-    contents_here()
-    source = choose_source(selection.run)
+    source = choose_source()
     if source is not None:
         asked = KernelParams(skip=selection.skip, query=selection.query, **source)
         kernel = results.fetch(PositionalKernel, selection.run, asked)
@@ -125,8 +122,8 @@ def page(selection: Selection) -> None:
             draw_curve(selection, kernel, etc.select(**here) if etc is not None else None, sampled)
             if source["source"] == "token":
                 st.info(
-                    "A fixed token is placed at one query position, so there is no map over all of "
-                    "them: choose another source of queries to see it."
+                    "A fixed token is placed at one query position only: for the map over all "
+                    "positions, choose another source of queries."
                 )
             else:
                 draw_maps(selection, source)

@@ -33,7 +33,7 @@ def draw_three(kind: str, title: str, result: Result, words: Explanation, make: 
 
 
 def coloured(found: dict[str, np.ndarray]) -> list[tuple[str, np.ndarray, Colours]]:
-    """Give the probabilities one scale, and their difference one on both sides of 0."""
+    """Add colours: one scale for the probabilities, one around 0 for their difference."""
     probabilities = [*found.values()][:2]
     scale = probability_colours(*probabilities)
     return [

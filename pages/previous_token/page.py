@@ -1,4 +1,4 @@
-"""Previous-token heads: the ranking of all heads, and how the selected one does it."""
+"""Previous-token heads: the ranking of all heads, and the mechanism of the selected one."""
 
 from functools import partial
 
@@ -7,15 +7,13 @@ import streamlit as st
 from pages.previous_token import captions as words
 from pages.previous_token.ranking import published_table, ranked_table
 from pages.previous_token.score_pictures import draw_stages, draw_tangent
-from pages.shared.cards import captions
 from pages.shared.cards.card import card
-from pages.shared.cards.contents import contents_here
+from pages.shared.cards.one_head import draw_profile
 from pages.shared.jobs import results
 from pages.shared.selection.fit import linked
 from pages.shared.selection.head_link import head_link
 from pages.shared.selection.place import Place, Screenshot
 from pages.shared.selection.selection import Selection
-from poskernel_core.analyses.kernels.figures import profile_figure
 from poskernel_core.analyses.previous_token.figures import scores_figure, table_figure
 from poskernel_core.analyses.previous_token.spec import PreviousToken, PreviousTokenParams
 from poskernel_core.common.result import Result
@@ -44,14 +42,8 @@ def draw_ranking(selection: Selection, ranked: Result) -> None:
         f"{'has' if count == 1 else 'have'} the previous token as "
         f"{'its' if count == 1 else 'their'} largest diagonal{rest}."
     )
-    card(
-        "ranking",
-        partial(table_figure, ranked),
-        ranked,
-        words.TABLE,
-        "Heads by their diagonals",
-        draw=lambda: ranked_table(ranked, selection.cell),
-    )
+    figure, draw = partial(table_figure, ranked), partial(ranked_table, ranked, selection.cell)
+    card("ranking", figure, ranked, words.TABLE, "Heads by their diagonals", draw)
     published_table(selection.run.model.name)
 
 
@@ -63,21 +55,14 @@ def draw_head(selection: Selection, ranked: Result, reach: int) -> None:
         f"Largest diagonal: offset {int(head.values['largest_offset'])} "
         f"({value_text(head, 'largest_mass')} of the attention); second: offset "
         f"{int(head.values['second_offset'])} ({value_text(head, 'second_mass')}). "
-        "**Repeated tokens:** in other windows, where one token in "
-        f"{head.params['repeat_every']} is made to repeat the one before it, the previous token "
-        f"gets {value_text(head, 'repeated_mass')} where it is the same token (made so, or by "
-        f"nature), elsewhere {value_text(head, 'unrepeated_mass')}."
+        "**Repeated tokens:** in windows where one token in "
+        f"{head.params['repeat_every']} is replaced by the one before it, the previous token gets "
+        f"{value_text(head, 'repeated_mass')} if it is the same token, otherwise "
+        f"{value_text(head, 'unrepeated_mass')}."
     )
     left, right = st.columns(2)
     with left:
-        profile = head.only("profile")
-        card(
-            "profile",
-            partial(profile_figure, profile, most=MAX_OFFSETS),
-            profile,
-            captions.PROFILE,
-            "Mean attention by offset",
-        )
+        draw_profile(head.only("profile"), MAX_OFFSETS)
     with right:
         scores = head.only(
             "score_profile",
@@ -86,19 +71,12 @@ def draw_head(selection: Selection, ranked: Result, reach: int) -> None:
             "self_contrast",
             "previous_contrast",
         )
-        card(
-            "scores",
-            partial(scores_figure, scores, "", reach),
-            scores,
-            words.SCORES,
-            "Mean raw score by offset",
-        )
+        figure = partial(scores_figure, scores, "", reach)
+        card("scores", figure, scores, words.SCORES, "Mean raw score by offset")
 
 
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
-    st.title(PLACE.title)
-    contents_here()
     ranked = results.fetch(PreviousToken, selection.run, PreviousTokenParams())
     if ranked is not None:
         draw_ranking(selection, ranked)

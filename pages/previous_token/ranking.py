@@ -12,6 +12,7 @@ from pages.shared.tables.tables import (
     errors_line,
     heads_frame,
     linked_table,
+    number_columns,
     rounded_table,
 )
 from poskernel_core.common.result import Result
@@ -34,19 +35,19 @@ HELP = {
     "second / largest": "second-largest diagonal of the mean attention over the largest",
     "largest at k": "offset of the largest diagonal, tokens",
     "P(1)": "mean attention to the previous token",
-    "contrast at 0 (nats)": "raw score of the own token, against its neighbours",
-    "contrast at 1 (nats)": "raw score of the previous token, against its neighbours",
+    "contrast at 0 (nats)": "raw score of the own token, less that of its neighbours",
+    "contrast at 1 (nats)": "raw score of the previous token, less that of its neighbours",
     "by position (nats)": "what position adds to the previous token's score over the own token's",
     "by content (nats)": "what content adds to the previous token's score over the own token's",
     "token differs": "attention to the previous token where the token differs from it",
     "token repeats": "attention to the previous token where the token repeats it",
 }
 GPT2 = {"model": "gpt2", "revision": "", "checkpoint": "", "context": ""}
-"""What leads to the post's model, whatever is selected here."""
+"""Parameters of links to the post's model."""
 
 
 def ranked_table(ranked: Result, selected: str) -> None:
-    """Draw every head as a row, cleanest first; a click on a row selects the head everywhere."""
+    """Draw every head as a row, cleanest first; a click on a row selects the head."""
     left, right = st.columns([2, 3], vertical_alignment="bottom")
     last = ranked.values["profile"].shape[-1] - 1
     back = left.number_input(
@@ -63,12 +64,11 @@ def ranked_table(ranked: Result, selected: str) -> None:
     if table.empty:
         st.info(f"No head of this model has its largest diagonal at k = {back}.")
         return
-    numbers = {
-        name: st.column_config.NumberColumn(help=HELP.get(name)) for name in table.columns[3:]
-    }
+    numbers = number_columns(HELP)
     named = {label: name for name, label in COLUMNS.items() if name != "largest_offset"}
     if back != 1:
-        numbers[f"P({back})"] = st.column_config.NumberColumn(format="%.3f")
+        told = f"mean attention to the token {back} places back"
+        numbers |= number_columns({f"P({back})": told}, "%.3f")
     choice_table(rounded_table(table, ranked, named), KEY, select_head, numbers)
     order = "second / largest, previous-token heads first" if back == 1 else f"P({back})"
     st.caption(

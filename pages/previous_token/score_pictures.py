@@ -1,4 +1,4 @@
-"""How one head's scores come about: what it reads of the helix, and the stages of its attention."""
+"""One head's scores: the parts it reads from the helix, and the stages of its attention."""
 
 from functools import partial
 from typing import Final, Literal
@@ -8,7 +8,7 @@ import streamlit as st
 from pages.previous_token import captions as words
 from pages.shared.cards.card import card, charts
 from pages.shared.jobs import results
-from pages.shared.selection.fit import linked
+from pages.shared.selection.fit import choose_one
 from pages.shared.selection.selection import Selection
 from pages.shared.selection.source import choose_text
 from pages.shared.selection.zoom import choose_zoom
@@ -29,35 +29,24 @@ def draw_tangent(selection: Selection, reach: int) -> None:
     if selection.located.geometry.scheme != "learned":
         st.info(
             f"This model has {selection.located.geometry.scheme} positions: they enter queries and "
-            "keys, not the stream, so there is no helix whose tangent a head could read."
+            "keys, not the residual stream, so there is no helix whose tangent a head could read."
         )
         return
-    chosen = st.segmented_control(
-        "Helix of",
-        list(HELICES),
-        default="windows of the corpus",
-        required=True,
-        **linked("helixof"),
-    )
+    chosen = choose_one("Helix of", HELICES, "helixof")
     query = max(2, min(selection.query, selection.run.context - 2))
-    found = results.fetch(
-        Tangent, selection.run, TangentParams(query=query, helix_from=HELICES[chosen])
-    )
+    asked = TangentParams(query=query, helix_from=HELICES[chosen])
+    found = results.fetch(Tangent, selection.run, asked)
     if found is not None:
         head = selection.of(found)
-        shares = ", ".join(
-            f"{label} {value_text(head, name)}"
-            for label, name in (
-                ("tangent", "tangent_share"),
-                ("radius", "radial_share"),
-                ("third direction", "third_share"),
-            )
+        tangent, radius, third = (
+            value_text(head, f"{part}_share") for part in ("tangent", "radial", "third")
         )
         title = f"Reading the helix around n = {query}"
         card("tangent", partial(tangents_figure, head, "", reach), head, words.TANGENT, title)
         st.caption(
-            f"Shares of the reading direction: {shares}. The helix of {chosen} explains "
-            f"the score with R² {value_text(head, 'helix_fit')} (1 is best)."
+            f"Shares of the reading direction: tangent {tangent}, radius {radius}, third direction "
+            f"{third}. The helix of {chosen} explains the score with R² "
+            f"{value_text(head, 'helix_fit')} (1 is best)."
         )
 
 
@@ -78,14 +67,8 @@ def draw_stages(selection: Selection) -> None:
             stages = ((f"{name}-{each}", each) for each in STAGE_TITLES)
             charts({key: stage_figure(found, each, zoom, whole=whole) for key, each in stages})
 
-        title = (
-            "The whole text" if whole or zoom is None else f"Positions {zoom[0]} to {zoom[1] - 1}"
-        )
-        card(
-            f"stages-{name}",
-            partial(stage_figure, found, "pattern", zoom, whole=whole),
-            found,
-            words.STAGES,
-            title,
-            draw,
-        )
+        title = "The whole text"
+        if zoom is not None and not whole:
+            title = f"Positions {zoom[0]} to {zoom[1] - 1}"
+        figure = partial(stage_figure, found, "pattern", zoom, whole=whole)
+        card(f"stages-{name}", figure, found, words.STAGES, title, draw)

@@ -1,15 +1,16 @@
-"""Bands changed inside the model: which heads, and what it does to loss and attention."""
+"""Bands of wavelengths changed inside the model: the effect on loss and attention."""
 
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import streamlit as st
 
 from pages.rotary_spectrum import captions as words
 from pages.shared.cards.card import card, charts
 from pages.shared.jobs import results
-from pages.shared.selection.fit import linked
+from pages.shared.selection.fit import choose_one, linked
 from pages.shared.selection.selection import Selection
+from pages.shared.tables.tables import markdown_table
 from poskernel_core.analyses.rotary.bands import (
     CHANGES,
     TREATMENTS,
@@ -20,12 +21,11 @@ from poskernel_core.analyses.rotary.figures import losses_figure, profiles_figur
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import value_and_bias
 
-EVERYWHERE, LAYER, HEAD = "all heads", "the selected layer", "the selected head"
-WHERE: Final = (EVERYWHERE, LAYER, HEAD)
+LAYER, HEAD = "the selected layer", "the selected head"
 
 
 def draw_changes(selection: Selection, bands: dict[str, Any]) -> None:
-    """Draw what changed bands do, where asked for: it runs the model again."""
+    """Draw the effect of changed bands, if asked for, since the model runs again."""
     st.subheader("What is lost without a band?", anchor="changes")
     if not st.toggle(
         "Run the model with each band frozen, and removed, on 8 windows of the corpus",
@@ -33,9 +33,7 @@ def draw_changes(selection: Selection, bands: dict[str, Any]) -> None:
         **linked("changed"),
     ):
         return
-    where = st.segmented_control(
-        "Changed in", WHERE, default=EVERYWHERE, required=True, **linked("changedin")
-    )
+    where = choose_one("Changed in", ("all heads", LAYER, HEAD), "changedin")
     asked = ChangedBandsParams(
         head=selection.cell,
         heads=selection.cell if where == HEAD else "",
@@ -58,21 +56,19 @@ def _draw_pattern(head: Result) -> None:
     def draw() -> None:
         each = {f"changed-{name}": profiles_figure(shown, name, log_x=True) for name in TREATMENTS}
         charts(each)
-        st.markdown(_table(shown))
+        _draw_table(shown)
 
     title = f"Attention of {head.params['head']}"
     card("changed-pattern", frozen, shown, words.CHANGED_PATTERN, title, draw)
 
 
-def _table(head: Result) -> str:
-    """Return a table of what each change does to the head."""
-    lines = [
-        "| Run | Distance of the pattern (TV) | Attention to the previous token | Change |",
-        "|:--|:--|:--|:--|",
-    ]
+def _draw_table(head: Result) -> None:
+    """Draw a table of the effect of each change on the head."""
+    rows = []
     for place, change in enumerate(CHANGES):
         run = head.select(change=place)
         names = ("pattern_distance", "previous_mass", "previous_mass_change")
         told = [value_and_bias(run, name) for name in names]
-        lines.append(f"| {change} | {' | '.join(told if place else ['', told[1], ''])} |")
-    return "\n".join(lines)
+        rows.append([change, *(told if place else ["", told[1], ""])])
+    header = ("Run", "Distance of the pattern (TV)", "Attention to the previous token", "Change")
+    markdown_table(header, rows)

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import streamlit as st
 
-from pages.shared.selection.fit import fitted, linked
+from pages.shared.selection.fit import fitted
 from pages.shared.selection.selection import Selection
 
 SHORT: Final = 16
@@ -28,12 +28,7 @@ def choose_bands(selection: Selection) -> dict[str, Any]:
     long = right.select_slider(
         "Middle wavelengths: up to (tokens)",
         longs,
-        help="at first the context: longer ones turn less than once in it",
+        help="by default the context: longer ones turn less than once in it",
         **fitted("long", longs, context),
     )
     return {"short": float(short), "long": None if long == context else float(long)}
-
-
-def choose_log() -> bool:
-    """Draw the choice of the axis of offsets."""
-    return st.toggle("Offsets on a log axis", True, **linked("logd"))

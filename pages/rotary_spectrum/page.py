@@ -1,14 +1,14 @@
-"""The rotary spectrum: what the helix page is, for models that turn queries and keys."""
+"""The rotary spectrum: the wavelengths by which rotary heads use position."""
 
 from typing import Any
 
 import streamlit as st
 
 from pages.rotary_spectrum.changes import draw_changes
-from pages.rotary_spectrum.controls import choose_bands, choose_log
+from pages.rotary_spectrum.controls import choose_bands
 from pages.rotary_spectrum.sections import draw_all_heads, draw_kernels, draw_spectrum
-from pages.shared.cards.contents import contents_here
 from pages.shared.jobs import results
+from pages.shared.selection.fit import linked
 from pages.shared.selection.head_choice import choose_head
 from pages.shared.selection.place import Place, Screenshot
 from pages.shared.selection.selection import Selection
@@ -37,33 +37,30 @@ def draw_head(selection: Selection, found: Result, kernels: Result) -> None:
     st.subheader(f"{selection.cell} at query position {selection.query}", anchor="head")
     st.markdown(_numbers(one, kernel))
     draw_spectrum(one, kernel)
-    draw_kernels(kernel, log_x=choose_log())
+    draw_kernels(kernel, log_x=st.toggle("Offsets on a log axis", True, **linked("logd")))
 
 
 def _numbers(one: Result, kernel: Result) -> str:
-    """Return the head's numbers in two sentences."""
+    """Return the head's numbers in sentences."""
     return (
         f"Dominant wavelength: "
         f"**{counted(rounded(float(one.values['dominant_wavelength'])), 'token')}**. "
         f"Mean share of queries {value_text(one, 'mean_share_queries')}, of keys "
         f"{value_text(one, 'mean_share_keys')}. The equivariant kernel lies at a TV distance of "
         f"{value_text(kernel, 'kernel_distance')} from the positional kernel and of "
-        f"{value_text(kernel, 'equivariant_attention_distance')} from the attention observed; the "
+        f"{value_text(kernel, 'equivariant_attention_distance')} from the observed attention; the "
         f"positional kernel itself at {value_text(kernel, 'attention_distance')} from it."
     )
 
 
 def draw_page(selection: Selection, bands: dict[str, Any]) -> None:
-    """Draw everything that follows from the chosen bands."""
+    """Draw the results for the chosen bands."""
     asked = SpectrumParams(skip=selection.skip, **bands)
     found = results.fetch(RotarySpectrum, selection.run, asked)
     if found is None:
         return
-    kernels = results.fetch(
-        EquivariantKernel,
-        selection.run,
-        EquivariantParams(skip=selection.skip, query=selection.query, **bands),
-    )
+    per_query = EquivariantParams(skip=selection.skip, query=selection.query, **bands)
+    kernels = results.fetch(EquivariantKernel, selection.run, per_query)
     if kernels is not None:
         draw_head(selection, found, kernels)
     draw_all_heads(found, selection)
@@ -72,10 +69,8 @@ def draw_page(selection: Selection, bands: dict[str, Any]) -> None:
 
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
-    st.title(PLACE.title)
-    contents_here()
     st.markdown(
-        "How a rotary head tells distances: each pair of its dimensions is a clock that turns at a "
-        "speed of its own, and attention adds them up."
+        "How a rotary head measures distance: each pair of its dimensions is a clock with its own "
+        "speed, and the score is their sum."
     )
     draw_page(selection, choose_bands(selection))

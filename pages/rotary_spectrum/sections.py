@@ -11,6 +11,7 @@ from pages.shared.grid.measure_grid import draw_heads, head_texts
 from pages.shared.grid.shades import linear, logarithmic
 from pages.shared.selection.fit import linked
 from pages.shared.selection.selection import Selection
+from pages.shared.tables.tables import markdown_table
 from poskernel_core.analyses.rotary.clocks import clocks_figure
 from poskernel_core.analyses.rotary.figures import (
     amplitudes_figure,
@@ -47,7 +48,7 @@ def draw_spectrum(head: Result, kernel: Result) -> None:
 
 
 def draw_kernels(kernel: Result, *, log_x: bool) -> None:
-    """Draw one head's logit and kernels by offset, and the numbers of what each band does."""
+    """Draw one head's logit and kernels by offset, and a table of the effect of each band."""
     left, right = st.columns(2)
     with left:
         shown = kernel.only("positional_logit", "band_logit")
@@ -68,27 +69,23 @@ def draw_kernels(kernel: Result, *, log_x: bool) -> None:
         "positional_logit", "equivariant_kernel", "without_band", "etc", "band_etc", "band_distance"
     )
     card("without", partial(without_figure, shown, log_x=log_x), shown, words.WITHOUT)
-    st.markdown(_band_table(kernel))
+    _draw_bands(kernel)
 
 
-def _band_table(kernel: Result) -> str:
-    """Return a table of what is left of the kernel without each band."""
-    lines = [
-        f"| Kernel at n = {kernel.params['query']} | ETC (tokens) | TV distance to the whole one |",
-        "|:--|:--|:--|",
-        f"| all wavelengths | {value_and_bias(kernel, 'etc')} | |",
-    ]
+def _draw_bands(kernel: Result) -> None:
+    """Draw a table of the kernel without each band."""
+    rows: list[tuple[str, ...]] = [("all wavelengths", value_and_bias(kernel, "etc"), "")]
     for place, name in enumerate(BANDS):
         band = kernel.select(band=place)
-        lines.append(
-            f"| without {name} ones | {value_and_bias(band, 'band_etc')} | "
-            f"{value_and_bias(band, 'band_distance')} |"
-        )
-    return "\n".join(lines)
+        numbers = (value_and_bias(band, value) for value in ("band_etc", "band_distance"))
+        rows.append((f"without {name} ones", *numbers))
+    query = kernel.params["query"]
+    header = (f"Kernel at n = {query}", "ETC (tokens)", "TV distance to the whole kernel")
+    markdown_table(header, rows)
 
 
 def draw_all_heads(found: Result, selection: Selection) -> None:
-    """Draw the grid of all heads by dominant wavelength, weight of a band, or mean share."""
+    """Draw the grid of all heads by a measure of the rotary spectrum."""
     title = st.selectbox("Colour heads by", list(MEASURES), **linked("rotaryby"))
     measure = MEASURES[title or next(iter(MEASURES))]
     shown = found.only(measure.value)

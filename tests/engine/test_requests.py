@@ -66,7 +66,7 @@ def engine(tmp_path, monkeypatch):
     made = Engine(Store(tmp_path))
     made.workers = workers
     monkeypatch.setattr(results, "engine", lambda: made)
-    monkeypatch.setattr(results, "visitor", lambda: "anna")
+    monkeypatch.setattr(results, "session_id", lambda: "anna")
     yield made
     made.close()
     made.store.close()

@@ -27,7 +27,7 @@ from tests.support.visit_tables import click_row, column, drawn, groups, wide
 
 pytestmark = pytest.mark.browser
 
-PAGE, HEADS, NOTHING_LEFT = "/contextual", 32, "nothing is left to average over"
+PAGE, HEADS, NOTHING_LEFT = "/contextual", 32, "no keys are left to average over"
 FIGURES = ("plane", "denominators", "variation", "duplicates", "weights", "distances")
 TOKEN, OWN, CHAPTERS = "Destination token", "Texts of your own", "Chapters drawn alongside"
 ALIKE, APART = "Largest distance within a group", "Distance that rules a pair out"
@@ -145,9 +145,9 @@ def a_row_selects_a_head(page: Page) -> None:
         click_row(page, "contextual-table", row)
     assert (name, name) == (parameter(page, "head"), values(page)["Head"])
     for heading in (f"{name}: contextual", f"Denominators of {name}",
-                    f"Tokens as {name} weights them", f"Kernels of layer {name[1]}"):  # fmt: skip
+                    f"Token weights of {name}", f"Kernels of layer {name[1]}"):  # fmt: skip
         expect(page.get_by_role("heading", name=heading, exact=True)).to_be_visible()
-    expect(page.get_by_text(f"steadiest first. Selected: {name}.")).to_be_visible()
+    expect(page.get_by_text(f"by ascending CV. Selected: {name}.")).to_be_visible()
     etc = float(column(page, "contextual-table", "ETC (tokens)")[row])
     line = page.get_by_test_id("stMain").get_by_role(
         "row", name=re.compile(r"^ETC at n = \d+ \(tokens\)")

@@ -181,7 +181,7 @@ def test_choosing_by_name(explore):
     write(page, HEADS, many)
     lists(page, 9)
     expect(page.get_by_role("button", name="Pin these heads")).to_be_disabled()
-    expect(page.get_by_text("Up to 8 heads can be pinned, 9 are chosen")).to_be_visible()
+    expect(page.get_by_text("9 heads are chosen: choose 8 or fewer")).to_be_visible()
     write(page, HEADS, "L0H1 L9H9")
     complains(page, "from L0H0 to L3H7 in this model; got 'L9H9'")
     lists(page, 1)

@@ -33,7 +33,7 @@ def test_everything_that_is_there(page, server):
     """The verdict, all measures with ranks, the figures of statistics; no experiment starts."""
     visit(page, server.link("/head", head="L2H6", seed=7))
     expect(page.get_by_text(LOCAL)).to_be_visible()
-    expect(page.get_by_text("Not looked at yet:")).to_contain_text("Induction heads")
+    expect(page.get_by_text("Measures not computed yet:")).to_contain_text("Induction heads")
     for figure in ("kernel", "profile", "sinks"):
         expect(page.locator(f".st-key-figure-{figure} .main-svg").first).to_be_visible()
     expect(page.get_by_role("button", name="Compute it")).to_have_count(6)
@@ -59,8 +59,8 @@ def test_an_experiment_waits_for_a_press(page, server):
     settle(page)
     expect(page.get_by_text("Uniform: by position")).to_contain_text("an induction head (0.")
     expect(page.get_by_role("button", name="Compute it")).to_have_count(5)
-    page.get_by_role("button", name="Look at them too").click()
-    expect(page.get_by_text("Not looked at yet")).to_have_count(0)
+    page.get_by_role("button", name="Compute the remaining measures").click()
+    expect(page.get_by_text("Measures not computed yet")).to_have_count(0)
     expect(page.get_by_text("decides its scores")).to_be_visible()
     expect(page.locator(".st-key-figure-shares .main-svg").first).to_be_visible()
     settle(page)

@@ -180,7 +180,7 @@ def test_prompts_of_every_length(show, capsys):
     """Empty: asked for one; too long: one sentence; long: a window to move; mended each time."""
     page, long = show(context=CONTEXT, change=WORDS["remove"]), "The king saw the city. " * 12
     write(page, "Prompt", "  ")
-    expect(page.get_by_text("Type a prompt: a few words or more.")).to_be_visible()
+    expect(page.get_by_text("Type a prompt of a few words or more")).to_be_visible()
     write(page, "Prompt", long * 8)
     complains(page, f"{CONTEXT}")
     expect(page.get_by_test_id("stMetric")).to_have_count(0)

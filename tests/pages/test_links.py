@@ -76,8 +76,8 @@ def follow(monkeypatch):
         (INTERVENTIONS, {"change": "foo"}, "asks for change foo; shown is move attention instead"),
         (INTERVENTIONS, {"preset": "foo"}, "asks for preset foo; shown is"),
         (NEURONS, {"neuron": "99999"}, "asks for neuron 99999; shown is"),
-        (METHODS, {"n": "99999"}, "The link gives n 99999, which has no use here."),
-        (METHODS, {"seed": "1"}, "The link gives seed 1, which has no use here."),
+        (METHODS, {"n": "99999"}, "The link gives n 99999, which this page does not use."),
+        (METHODS, {"seed": "1"}, "The link gives seed 1, which this page does not use."),
     ],
 )
 def test_what_does_not_fit_is_named(follow, script, link, sentence):

@@ -65,7 +65,7 @@ def test_words_on_a_number_stand_below_it_on_a_phone(page, server):
     for width, beside, below in ((1400, True, False), (390, False, True)):
         page.set_viewport_size({"width": width, "height": 1000})
         visit(page, server.link("/positional_kernels"))
-        row = page.locator("tr").filter(has_text="over how many the kernel spreads")
+        row = page.locator("tr").filter(has_text="how many tokens the kernel covers")
         expect(row).to_be_visible()
         assert [beside, below] == row.evaluate(lies)
 

@@ -181,7 +181,7 @@ def test_a_model_without_neurons(page, server):
     """One sentence on what to choose instead; another model mends it."""
     trouble = console(page)
     visit(page, server.link(PAGE, model="demo-attn-2l"))
-    expect(page.get_by_test_id("stAlertContentInfo")).to_contain_text("attention only")
+    expect(page.get_by_test_id("stAlertContentInfo")).to_contain_text("no MLPs")
     expect(page.get_by_test_id("stAlert")).to_have_count(1)
     expect(page.locator(".js-plotly-plot")).to_have_count(0)
     no_trouble(page)

@@ -45,7 +45,7 @@ def test_a_model_is_lent_and_given_back():
     app = opened("etc_heatmap", head="L2H3")
     open_page(app, TRAINED)
     assert (TRAINING, "L0H0") == chosen(app)
-    assert "so this page has chosen demo\\-training" in app.info[0].value
+    assert "so this page shows demo\\-training" in app.info[0].value
     app.run()
     assert (TRAINING, "L0H0") == chosen(app)
     assert ("demo-gpt2", "L2H3") == chosen(open_page(app, "head"))
@@ -74,7 +74,7 @@ def test_a_model_that_was_chosen_on_purpose_is_kept():
     app = opened("etc_heatmap")
     app.selectbox(key="model").select(TRAINING).run()
     open_page(app, TRAINED)
-    assert not [each for each in app.info if "has chosen" in each.value]
+    assert not [each for each in app.info if "this page shows" in each.value]
     assert (TRAINING, "L0H0") == chosen(open_page(app, "head"))
 
 
@@ -84,7 +84,7 @@ def test_a_model_without_checkpoints_is_not_shown_as_another():
     open_page(app, TRAINED)
     app.selectbox(key="model").select("demo-attn-2l").run()
     assert TRAINING == chosen(app)[0]
-    assert "demo\\-attn\\-2l comes without checkpoints" in app.info[0].value
+    assert "demo\\-attn\\-2l has no checkpoints" in app.info[0].value
     assert "demo-attn-2l" == chosen(open_page(app, "head"))[0]
 
 
@@ -114,5 +114,5 @@ def test_what_a_page_needs_is_lent_on_every_page():
         )  # fmt: skip
         lent = {"rotary": "demo-rotary", "training": TRAINING, "weights": "demo-gpt2"}[need]
         assert lent == chosen(open_page(app, name))[0]
-        said = "results alone" if need == "weights" else lent.replace("-", "\\-")
+        said = "stored results only" if need == "weights" else lent.replace("-", "\\-")
         assert said in app.info[0].value

@@ -117,7 +117,7 @@ def test_tokens_under_the_pointer_and_the_keys(show):
     pick(page, "incoming")
     assert "incoming" == parameter(page, "direction")
     word(page, 9).hover()
-    expect(told).to_contain_text("is attended most by 10 ")
+    expect(told).to_contain_text("gets most attention from 10 ")
     assert shade(page, 10) > 0.5 > shade(page, 8) == 0.0
     no_trouble(page)
 
@@ -211,7 +211,7 @@ def test_nothing_is_cut_off(show, width):
 def test_a_text_of_skipped_keys_alone(show):
     """One sentence in place of empty figures; a smaller skip shows them."""
     page = show("hello")
-    expect(page.get_by_text("Nothing is left to show for the token at position")).to_be_visible()
+    expect(page.get_by_text("No key is left for the token at position")).to_be_visible()
     expect(title_of(page, "row")).to_have_count(0)
     visit(page, page.url + "&skip=0")
     expect(title_of(page, "row")).to_be_visible()
@@ -243,7 +243,7 @@ def test_a_link_whose_text_is_gone(script):
     """One sentence says so, and the address stays, so that it can be passed on."""
     app = script(text="0" * 32)
 
-    assert "no longer kept here" in app.warning[0].value
+    assert "does not have the text of the link" in app.warning[0].value
     assert "0" * 32 == app.query_params["text"]
     assert not app.info
     assert not app.exception
@@ -269,7 +269,7 @@ def test_a_host_that_forbids_keeping(script, monkeypatch):
     assert [] == [key for key in script.store.keys() if key.startswith("typed-")]  # noqa: SIM118
     app.text_area(key=FIELD).set_value("a " * 5000).run()
     assert "text" not in app.query_params
-    assert any("too long for its link" in each.value for each in app.caption)
+    assert any("too long for a link" in each.value for each in app.caption)
 
 
 def test_too_many_characters(script):

@@ -183,5 +183,5 @@ def test_three_curves_and_their_maps(show):
         assert {"both": 9, "position only": 9, "token only": 9} == curves(page, figure)
     for number, end in enumerate(("both", "position only", "token only")):
         assert title(page, f"map-{number}").endswith(f": {end}")
-    expect(page.get_by_text("This model rotates positions in")).to_have_count(0)
+    expect(page.get_by_text("This model has rotary positions")).to_have_count(0)
     no_trouble(page)

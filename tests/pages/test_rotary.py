@@ -90,7 +90,7 @@ def test_a_model_that_turns_nothing_gives_way(show, monkeypatch, model):
     app = show(model=model)
     assert "demo-rotary" == app.selectbox(key="model").value
     (told,) = (each.value for each in app.info)
-    assert "does not turn its queries and keys" in told
+    assert "does not rotate its queries and keys" in told
     assert {"demo-rotary"} == {run.model.name for _, run, _ in asked}
 
 

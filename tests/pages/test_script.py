@@ -29,17 +29,15 @@ KEY = re.compile(r'(?:key=|(?:linked|fitted\w*)\(\s*)"([a-z0-9]+)"')
 """A parameter of the address, as widgets name it."""
 MAX_PAGE, MODEL = 140, "demo-attn-2l"
 BOXES: dict[str, list[str]] = {
-    "own_text": [
-        "Type or paste a text, or take an example: every head's attention on it appears here."
-    ],
+    "own_text": ["Type or paste a text, or take an example, to see every head's attention on it."],
     "position_vs_token": [
-        "This model rotates positions in and has no positional embeddings: *position only* means "
-        "content replaced by its mean (the start token keeps its own, as it is always the same), "
+        "This model has rotary positions and no positional embeddings: *position only* means "
+        "content replaced by its mean (except at the start token, which is always the same), "
         "*token only* means no rotation."
     ],
     "previous_token": [
-        "This model has rotary positions: they enter queries and keys, not the stream, so there is "
-        "no helix whose tangent a head could read."
+        "This model has rotary positions: they enter queries and keys, not the residual stream, so "
+        "there is no helix whose tangent a head could read."
     ],
 }
 """The boxes that a page shows at first, by its address."""
@@ -121,8 +119,7 @@ def lent(name: str) -> list[str]:
         return []
     return [
         plain(
-            f"{first} {need.why}, so this page has chosen {need.model}. Other pages go back to "
-            f"{first}."
+            f"{first} {need.why}, so this page shows {need.model}. Other pages return to {first}."
         )
     ]
 

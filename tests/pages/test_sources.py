@@ -62,7 +62,7 @@ def one_token(page):
     settle(page)
     box = page.get_by_role("textbox", name="Token")
     assert " the" == box.input_value()
-    expect(page.get_by_text("there is no map over all of them")).to_be_visible()
+    expect(page.get_by_text("for the map over all positions")).to_be_visible()
     no_trouble(page)
     box.fill("xylophone quark")
     box.press("Enter")

@@ -1,13 +1,13 @@
-"""The words for figures that several pages draw."""
+"""The words for figures on several pages."""
 
 from pages.shared.cards.explained import explained
 
 CURVE = explained(
     "kernel",
-    "How much of its attention the head gives to the token $n - i$ places back, by position alone. "
-    "The solid line is the mean over queries, the band holds 10 to 90 % of them. The dashed line "
-    "is the attention actually observed, content included: where the two agree (a small *distance "
-    "to observed attention*), position explains what the head does on average.",
+    "The share of attention that the head gives to the token $n - i$ places back, by position "
+    "alone. Solid: the mean over queries; the band holds 10 to 90 % of them. Dashed: the observed "
+    "attention, content included. Where the two agree (a small *distance to observed attention*), "
+    "position explains what the head does on average.",
     "kernel",
     "observed",
     "query_variation",
@@ -19,4 +19,31 @@ PROFILE = explained(
     "The mean attention to the token k places back, over all windows and positions; the band is "
     "one standard error. A clean previous-token head has nearly all of it at k = 1.",
     "profile",
+)
+
+DUPLICATES = explained(
+    "contextual-heads",
+    "Attention to an earlier duplicate of the current token, by how far back it stands, and to "
+    "another token at the same distance. In a duplicate-token head the first line lies far above "
+    "the second; some such heads see near duplicates only.",
+    "duplicate_attention",
+    "baseline",
+)
+
+VARIATION = explained(
+    "denominators",
+    "The coefficient of variation (CV) of the softmax denominator over windows: its standard "
+    "deviation, relative to its mean. Dashed: the value expected if the tokens of a window were "
+    "independent. The title gives the number of windows. The measure of all heads reads more of "
+    "them: if a few keys carry the denominator, the two may differ by more than their errors.",
+    "denominator_cv",
+    "predicted_cv",
+)
+
+SIMILARITY = explained(
+    "additivity",
+    "How similar the keys of a passage stay, position subtracted, when it is moved by so many "
+    "tokens. At 1 its content leaves the same keys everywhere: keys are a sum of position and "
+    "content.",
+    "content_similarity",
 )

@@ -1,4 +1,4 @@
-"""What surrounds every figure: title, how to read it, formula, downloads, provenance, link."""
+"""A figure with its title, explanation, formula, downloads, provenance, link and citation."""
 
 import html
 import re
@@ -35,16 +35,16 @@ from poskernel_core.models.gguf import quantisation_note
 from poskernel_core.plotting.layout import THIRD, broken, is_square, without_title
 
 Make: TypeAlias = "Callable[[], go.Figure | Sequence[go.Figure]] | None"
-"""Makes what a card shows; None where the card draws a grid of heads, which is kept unchanged."""
-FIGURES_KEPT = 256
-"""Of the size of a hundred kilobytes."""
+"""Makes the figures of a card; None for a grid of heads or a table."""
+MAX_FIGURES = 256
+"""Figures in the cache, of about a hundred kilobytes each."""
 
 TAG = re.compile(r"<[^>]*>")
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """The words for a figure: how to read it, and its formula and source."""
+    """How to read a figure, and its formula and source."""
 
     reading: str
     formula: str
@@ -52,7 +52,7 @@ class Explanation:
 
 @dataclass(frozen=True)
 class _Shown:
-    """The card that is being drawn: what it shows, its title, and a grid of heads in it."""
+    """The card that is being drawn: its result, its title, and the grids of heads in it."""
 
     result: Result
     title: str
@@ -61,7 +61,7 @@ class _Shown:
 
 @dataclass(frozen=True)
 class _Ready:
-    """A figure as a card draws it, and the title that it had."""
+    """A figure as a card draws it, and its former title."""
 
     figure: go.Figure
     title: str
@@ -81,10 +81,9 @@ def card(
 ) -> None:
     """Draw one figure with everything around it.
 
-    ``name`` is unique on the page and names the files. Without a title the card has the figure's.
-    ``draw`` draws what is not one Plotly figure; ``figure`` is then made for the download only.
-    Where ``also`` tells what the figure depends on beside the result, it is made once for all who
-    look at the same: for what readers wait for at every click.
+    ``name`` is unique on the page and names the files. The default title is the figure's. ``draw``
+    draws anything but a single Plotly figure; ``figure`` is then made for the download only. If
+    ``also`` is given, the figure depends on it and the result alone, and is cached for all readers.
     """
     with st.container(border=True, key=f"card-{name}"):
         head = st.container(
@@ -112,7 +111,7 @@ def card(
 
 
 def _tools(name: str, figure: Make, shown: _Shown, words: Explanation, *, camera: bool) -> None:
-    """Draw the small buttons of a card's head."""
+    """Draw the small buttons beside a card's title."""
     result = shown.result
     with _tool("How to read this", "help"):
         st.markdown(words.reading)
@@ -123,12 +122,18 @@ def _tools(name: str, figure: Make, shown: _Shown, words: Explanation, *, camera
     with _tool("Download", "download"):
         _downloads(name, figure, shown)
         if camera:
-            _image_format(name)
+            st.segmented_control(
+                "The camera above the figure saves",
+                ["svg", "png"],
+                default="svg",
+                required=True,
+                key=f"image-{name}",
+            )
     with _tool("Provenance", "receipt_long"):
         st.markdown(provenance_line(result))
         st.json(result.as_json()["run"], expanded=False)
     with _tool("Link", "link"):
-        st.caption("This page as it is now, at this figure:")
+        st.caption("The address of this figure, with the present selection:")
         st.code(_address(name), language=None, wrap_lines=True)
     with _tool("Cite", "format_quote"):
         st.code(citation(result, shown.title), language=None, wrap_lines=True)
@@ -136,7 +141,7 @@ def _tools(name: str, figure: Make, shown: _Shown, words: Explanation, *, camera
 
 
 def _tool(label: str, icon: str) -> Any:
-    """Return the inside of a small button; its label is for screen readers and on hover."""
+    """Return what a small button opens; the label is shown on hover and read by screen readers."""
     return st.popover(
         label, icon=f":material/{icon}:", type="tertiary", width="content", help=label
     )
@@ -153,9 +158,9 @@ def chart(
 ) -> None:
     """Draw one Plotly figure in the page's colours; its camera saves a file of that name.
 
-    A map that is ``square``, or whose cells are, is as high as its column is wide. ``pick`` is
-    called when points are chosen, by a click, a box or a loop. A figure that is ``legible`` has
-    the page's colours already.
+    A ``square`` map, or one with square cells, is as high as its column is wide. ``pick`` is called
+    when points are chosen by a click, a box or a loop. A ``legible`` figure already has the page's
+    colours.
     """
     shown = _OPEN.get()
     file = name if shown is None else file_stem(shown.result, name)
@@ -178,14 +183,14 @@ def chart(
 
 
 def charts(figures: dict[str, go.Figure], *, square: bool = False) -> None:
-    """Draw figures side by side, each as :func:`chart` does."""
+    """Draw figures side by side."""
     for column, (name, figure) in zip(st.columns(len(figures)), figures.items(), strict=True):
         with column:
             chart(name, figure, square=square)
 
 
 def keep_grid(data: dict[str, Any]) -> None:
-    """Offer a grid of heads that was just drawn for download, as part of the card around it."""
+    """Add a grid of heads to the downloads of the open card."""
     shown = _OPEN.get()
     if shown is not None:
         shown.grids.append(data)
@@ -197,7 +202,7 @@ def dark() -> bool:
 
 
 def _ready(figure: Make) -> _Ready:
-    """Return a figure as a card draws it: its title apart, its colours those of the page."""
+    """Return a figure without its title, in the colours of the page."""
     made = _made(figure)[0]
     title = _title_of(made)
     return _Ready(_legible(without_title(made)), title)
@@ -207,9 +212,9 @@ def _what(name: str, _figure: Make, result: Result, also: Hashable) -> Hashable:
     return name, also, dark(), tuple(identity(result).items())
 
 
-@cached(LRUCache(FIGURES_KEPT), key=_what, lock=threading.Lock())
+@cached(LRUCache(MAX_FIGURES), key=_what, lock=threading.Lock())
 def kept(_name: str, figure: Make, _result: Result, _also: Hashable) -> _Ready:
-    """Return a figure as a card draws it, made once for equal keys."""
+    """Return a figure as a card draws it, from the cache if its key is known."""
     return _ready(figure)
 
 
@@ -225,7 +230,7 @@ def _title_of(figure: go.Figure) -> str:
 
 
 def _legible(figure: go.Figure) -> go.Figure:
-    """Give axis titles, ticks and legend a colour that reads on the page's theme, in place."""
+    """Give axis titles, ticks and legend a colour that fits the page's theme, in place."""
     ink = {"color": "#c9d3da" if dark() else "#3b4650"}
     layout: dict[str, Any] = {"legend": {"font": ink}}
     for axis in (*figure.select_xaxes(), *figure.select_yaxes()):
@@ -240,7 +245,7 @@ def _legible(figure: go.Figure) -> go.Figure:
 
 
 def provenance_line(result: Result) -> str:
-    """Return where a result comes from, in words."""
+    """Return a result's provenance as a sentence."""
     run = result.provenance
     skip = result.params.get("skip")
     revision = run["revision"] or "main"
@@ -258,7 +263,7 @@ def provenance_line(result: Result) -> str:
 
 
 def _address(name: str) -> str:
-    """Return the address of the page as it is now, at one card of it."""
+    """Return the address of the page as it is now, with a card as anchor."""
     query = urlencode(st.query_params.to_dict())
     return f"{st.context.url}{'?' if query else ''}{query}#{name}"
 
@@ -291,13 +296,3 @@ def _downloads(name: str, figure: Make, shown: _Shown) -> None:
             key=f"{suffix}-{name}",
             width="stretch",
         )
-
-
-def _image_format(name: str) -> None:
-    st.segmented_control(
-        "The camera above the figure saves",
-        ["svg", "png"],
-        default="svg",
-        required=True,
-        key=f"image-{name}",
-    )

@@ -1,4 +1,4 @@
-"""The list of what is on a long page: links to its figures, under the page's title."""
+"""The list of figures under the title of a long page."""
 
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -9,12 +9,12 @@ import streamlit as st
 from pages.shared.cards.plain import plain
 
 MIN_FIGURES = 4
-"""Number of figures from which a page has a list."""
+"""Figures from which on a page has a list."""
 
 
 @dataclass(frozen=True)
 class _Contents:
-    """The place of the list, and the anchor and title of every figure drawn so far."""
+    """Where the list goes, and the anchor and title of every figure drawn so far."""
 
     place: Any
     found: list[tuple[str, str]] = field(default_factory=list)
@@ -23,26 +23,20 @@ class _Contents:
 _OPEN: ContextVar[_Contents | None] = ContextVar("contents", default=None)
 
 
-def no_contents() -> None:
-    """Begin a page without a list, whatever the run of the script before left."""
-    _OPEN.set(None)
-
-
-def contents_here() -> None:
-    """Make room for the list; call it once, under the page's title."""
-    with st.container(key="contents"):
-        _OPEN.set(_Contents(st.empty()))
+def contents_here(*, wanted: bool) -> None:
+    """Make room for the list under the page's title; where it is not ``wanted`` there is none."""
+    _OPEN.set(_Contents(st.container(key="contents")) if wanted else None)
 
 
 def mention(anchor: str, title: str) -> None:
-    """Note that a figure stands on the page."""
+    """Add a figure to the list."""
     contents = _OPEN.get()
     if contents is not None:
         contents.found.append((anchor, title))
 
 
 def fill_contents() -> None:
-    """Draw the list of the figures that were drawn, if they are many; call it last."""
+    """Draw the list if it is long; call it last."""
     contents = _OPEN.get()
     if contents is not None and len(contents.found) >= MIN_FIGURES:
         links = " · ".join(f"[{plain(title)}](#{anchor})" for anchor, title in contents.found)

@@ -1,15 +1,18 @@
-"""The words for a figure: how to read it, and the definitions that the code itself states."""
+"""The words for a figure: how to read it, and the definition from the code's docstrings."""
 
 from pages.shared.cards.card import Explanation
 from pages.shared.cards.plain import capital
 from poskernel_core.analyses.definitions import SECTIONS, Method, method_of, values_of
 
+PICK = (
+    "Click a cell, or move with the arrow keys and press Enter, to select that head on all pages."
+)
+
 
 def explained(analysis: str, reading: str, *values: str) -> Explanation:
-    """Return how to read a figure, and the definition of the analysis that it shows.
+    """Return how to read a figure, and the definition of its analysis.
 
-    ``values`` are the names of the values drawn, where a figure shows only some of them: the
-    meaning of each stands before the formula.
+    ``values`` are the names of the values drawn; their meanings stand before the formula.
     """
     method = method_of(analysis)
     meanings = "\n".join(f"- {meaning}" for meaning in values_of(analysis, *values))
@@ -18,6 +21,6 @@ def explained(analysis: str, reading: str, *values: str) -> Explanation:
 
 
 def sections(method: Method) -> list[str]:
-    """Return formula, choices, limits and source of a definition, a paragraph of Markdown each."""
+    """Return formula, choices, limits and source of a definition as paragraphs of Markdown."""
     texts = {name: getattr(method, name.lower()) for name in SECTIONS}
     return [f"**{name}.** {capital(text)}" for name, text in texts.items()]

@@ -1,20 +1,24 @@
-"""One number large, with its error beside it."""
+"""Large numbers side by side, with their errors."""
 
-from typing import Any
+from collections.abc import Collection
+
+import streamlit as st
 
 from poskernel_core.common.rounding import number_and_error
 
 
-def draw_metric(column: Any, label: str, text: str, meaning: str) -> None:
-    """Draw a number as ``rounded`` wrote it, the error in smaller letters below it."""
-    number, error = number_and_error(text)
-    column.metric(
-        label,
-        number,
-        help=meaning,
-        border=True,
-        delta=f"± {error}" if error else None,
-        delta_arrow="off",
-        delta_color="off",
-        height="stretch",
-    )
+def draw_metrics(metrics: Collection[tuple[str, str, str]]) -> None:
+    """Draw numbers as ``rounded`` wrote them, the error below; each is label, text and meaning."""
+    columns = st.columns(len(metrics))
+    for column, (label, text, meaning) in zip(columns, metrics, strict=True):
+        number, error = number_and_error(text)
+        column.metric(
+            label,
+            number,
+            help=meaning,
+            border=True,
+            delta=f"± {error}" if error else None,
+            delta_arrow="off",
+            delta_color="off",
+            height="stretch",
+        )

@@ -1,4 +1,4 @@
-"""Words that come from elsewhere (names, typed text, error sentences), shown as they are."""
+"""Text that is shown as it is (names, typed text, errors), and the boxes for sentences."""
 
 import re
 from contextvars import ContextVar
@@ -12,7 +12,7 @@ _MARKS = re.compile(r"([\\`*_{}\[\]()#+!|<>~$:-])")
 
 
 def plain(text: str) -> str:
-    """Return a text whose Markdown marks are shown, not obeyed."""
+    """Return a text with its Markdown escaped."""
     return _MARKS.sub(r"\\\1", text)
 
 
@@ -22,20 +22,22 @@ def capital(text: str) -> str:
 
 
 def say_error(sentence: str) -> None:
-    """Show a sentence in the page's error box."""
+    """Show a sentence in an error box."""
     st.error(plain(sentence), icon=":material/error:")
 
 
+def say(sentence: str) -> None:
+    """Show a sentence in an information box."""
+    st.info(plain(sentence), icon=":material/info:")
+
+
 def nothing_said() -> None:
-    """Begin a page on which say_once has said nothing."""
+    """Begin a page: say_once has said nothing yet."""
     _SAID.set(set())
 
 
 def say_once(sentence: str) -> None:
-    """Show a sentence in the error box of the first figure that it keeps from the page.
-
-    A request that is refused for its size is refused for every figure alike.
-    """
+    """Show an error once per page: one cause may prevent every figure of it."""
     said = _SAID.get()
     if said is not None:
         if sentence in said:

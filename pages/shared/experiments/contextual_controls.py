@@ -16,14 +16,14 @@ MAX_TYPED = 8000
 
 
 def choose_token(place: Any) -> str:
-    """Draw the field for the destination token; emptied, it stands for the usual one."""
+    """Draw the field for the destination token; an empty field is the default token."""
     token = place.text_input(
         "Destination token",
         TOKEN,
         max_chars=64,
         placeholder=f"empty: {quoted(TOKEN)}",
-        help="exactly one token of the model, leading space included; it replaces what stands at "
-        "position n of every window",
+        help="exactly one token of the model, with its leading space; it is put at position n of "
+        "every window",
         **linked("token"),
     )
     return token or TOKEN
@@ -35,48 +35,36 @@ def choose_first_windows(place: Any, default: int, most: int) -> int:
     return place.select_slider(
         "First windows",
         offered,
-        help="windows of the corpus into which the token is put",
+        help="windows of the corpus, into each of which the token is put",
         **fitted("firstwindows", offered, min(default, offered[-1])),
     )
 
 
 def choose_thresholds(longest: int) -> dict[str, float]:
     """Draw the thresholds of the behaviour groups."""
+
+    def share(label: str, high: float, name: str, key: str, step: float = 0.05) -> float:
+        return st.slider(label, 0.0, high, DEFAULT_THRESHOLDS[name], step, **linked(key))
+
     broad = st.slider(
         "Effective token count from which a kernel is broad",
         1,
         longest,
         **fitted("broad", range(1, longest + 1), min(int(DEFAULT_THRESHOLDS["broad"]), longest)),
     )
-    steady = st.slider(
-        "Largest coefficient of variation of a steady denominator",
-        0.0,
-        2.0,
-        DEFAULT_THRESHOLDS["steady"],
-        0.01,
-        **linked("steady"),
-    )
-    local = st.slider(
-        "Mass in the last 10 tokens that makes detokenization",
-        0.0,
-        1.0,
-        DEFAULT_THRESHOLDS["local"],
-        0.05,
-        **linked("dlocal"),
-    )
-    duplicates = st.slider(
-        "Attention to duplicates that makes a duplicate-token head",
-        0.0,
-        1.0,
-        DEFAULT_THRESHOLDS["duplicates"],
-        0.05,
-        **linked("duplicates"),
-    )
-    return {"broad": float(broad), "steady": steady, "local": local, "duplicates": duplicates}
+    steady = "Largest coefficient of variation of a steady denominator"
+    local = "Mass in the last 10 tokens that makes detokenization"
+    duplicates = "Attention to duplicates that makes a duplicate-token head"
+    return {
+        "broad": float(broad),
+        "steady": share(steady, 2.0, "steady", "steady", 0.01),
+        "local": share(local, 1.0, "local", "dlocal"),
+        "duplicates": share(duplicates, 1.0, "duplicates", "duplicates"),
+    }
 
 
 def choose_texts() -> dict[str, Any]:
-    """Draw the choice of chapters and of one's own texts, as parameters."""
+    """Draw the choice of chapters and own texts; return it as parameters."""
     left, right = st.columns(2)
     items = left.multiselect(
         "Chapters drawn alongside",

@@ -12,49 +12,43 @@ from poskernel_core.common.heads import head_name
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.data.layouts import MAX_CANDIDATES
 
-SHORTEST_CONTEXT = 11
+MIN_CONTEXT = 11
 ABLATIONS: Final[dict[str, str]] = {"zero ablation": "zero", "uniform attention": "uniform"}
 
 
 @dataclass(frozen=True)
 class Draws:
-    """What random sequences are drawn: the run with its start token and seed, and how many."""
+    """The random sequences: the run with its start token and seed, and their number."""
 
     run: RunSpec
     samples: int
 
 
 def enough_context(selection: Selection) -> bool:
-    """Tell whether the model reads sequences as long as the experiments need; say so if not."""
+    """Tell whether the model's context is long enough for the experiments; say so if not."""
     longest = selection.located.geometry.n_ctx
-    if longest < SHORTEST_CONTEXT:
-        st.info(
-            f"The model reads {longest} tokens; these experiments need {SHORTEST_CONTEXT} or more."
-        )
-    return longest >= SHORTEST_CONTEXT
+    if longest < MIN_CONTEXT:
+        st.info(f"The model reads {longest} tokens; these experiments need {MIN_CONTEXT} or more.")
+    return longest >= MIN_CONTEXT
 
 
 def choose_draws(selection: Selection, default: int) -> Draws:
-    """Draw the number of samples, the seed, and whether there is a start token.
-
-    ``default`` samples are chosen at first, fewer of a large model.
-    """
+    """Draw the number of samples (fewer by default for large models), the seed, the start token."""
     first = first_samples(default, selection.located.geometry)
     one, two, three = st.columns([2, 1, 2], vertical_alignment="bottom")
     samples = one.select_slider(
         "Random sequences averaged over",
         SAMPLE_COUNTS,
-        help="each sequence is new; errors fall with the square root of their number; large models "
-        "begin with fewer",
+        help="errors fall with the square root of this number",
         **fitted("samples", SAMPLE_COUNTS, first),
     )
     seed = two.number_input(
-        "Seed", 0, 10_000, 0, help="equal seeds draw equal tokens", **linked("seed")
+        "Seed", 0, 10_000, 0, help="the same seed draws the same tokens", **linked("seed")
     )
     start = three.toggle(
         "Start token first",
         True,
-        help="the figures of the recency post fit runs without one",
+        help="the recency post used none, by its figures",
         **linked("rstart"),
     )
     run = selection.run.model_copy(update={"seed": int(seed), "start_token": start})
@@ -62,7 +56,7 @@ def choose_draws(selection: Selection, default: int) -> Draws:
 
 
 def choose_number(place: Any, label: str, options: range, key: str, default: int) -> int:
-    """Draw a field for a whole number; one that no longer fits is moved to the nearest."""
+    """Draw a field for a whole number; a number that no longer fits moves to the nearest."""
     nearest = min(max(default, options[0]), options[-1])
     value = fitted(key, options, nearest)
     return int(place.number_input(label, options[0], options[-1], **value))
@@ -89,20 +83,20 @@ def choose_sequences(selection: Selection, draws: Draws) -> dict[str, Any]:
 
 
 def choose_switches(selection: Selection) -> dict[str, Any]:
-    """Draw what is switched off in the model."""
+    """Draw which parts of the model are ablated."""
     heads = [head_name(0, head) for head in range(selection.located.geometry.n_heads)]
     with st.expander("Switches: parts of the model turned off", icon=":material/toggle_off:"):
         left, right = st.columns([3, 2], vertical_alignment="bottom")
         ablated = left.multiselect(
             "Ablated heads of layer 0",
             heads,
-            help="the post leaves one head of layer 0 alone and finds the same trend",
+            help="the post keeps only one head of layer 0 and finds the same trend",
             **linked("ablated0"),
         )
         how = right.selectbox(
             "Ablation",
             list(ABLATIONS),
-            help="the heads' output is set to zero, or they attend to all visible keys alike",
+            help="the the heads' output becomes zero, or their attention uniform over visible keys",
             **linked("ablation"),
         )
         one, two = st.columns(2)
@@ -115,7 +109,7 @@ def choose_switches(selection: Selection) -> dict[str, Any]:
         equalise = two.toggle(
             "Equalise layer 0's head-output norms",
             False,
-            help="every head output of layer 0 is rescaled to the same norm at every position",
+            help="the output of every head of layer 0 is rescaled to one norm at all positions",
             **linked("equalise"),
         )
     return {

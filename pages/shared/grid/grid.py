@@ -19,12 +19,12 @@ _COMPONENT = component("head_grid", Path(__file__).parent, "grid", "<div class='
 def head_grid(data: dict[str, Any], *, key: str, on_select: Callable[[], None]) -> Any:
     """Draw the grid; `.cell` of the result, and `st.session_state[key].cell`, is "L3H7" or None.
 
-    `data` is that of `grid_data`, with the name of the `selected` head, the `legend` and its
-    `legendTitle`, and the `glyphs` that are explained below the grid. `on_select` runs when the
-    pick differs from the selected head.
+    `data` is that of `grid_data` with the name of the `selected` head, the `legend` and its
+    `legendTitle`, and the `glyphs` explained below the grid. `on_select` runs when another head is
+    picked.
     """
     if key in st.session_state:
-        # Follow a selection made elsewhere, or picking the old cell again would change nothing.
+        # Follow a selection made elsewhere, so that the old cell can be picked again.
         st.session_state[key]["cell"] = data["selected"]
     return _COMPONENT(key=key, data=data, on_cell_change=on_select)
 
@@ -37,12 +37,11 @@ def grid_data(
     columns: list[list[int]] | None,
     curves: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """What the browser draws: `rows` of cells in the order shown, and the column `headers`.
+    """Return what the browser draws: `rows` of cells in the order shown, and column `headers`.
 
-    All cell lists are indexed [layer][head]: `colours` '#rrggbb', `labels` spoken and shown on
-    hover, `marks` a small glyph or "", `dimmed` whether the cell is filtered out. `columns` orders
-    the heads of each layer from left to right. `curves` are those of `compact_curves`, drawn in
-    place of the marks.
+    All cell lists are indexed [layer][head]: `colours` as '#rrggbb', `labels` for hover and screen
+    readers, `marks` a small glyph or "", `dimmed` whether the cell is filtered out. `columns` is
+    the order of each layer's heads. `curves`, made by `compact_curves`, replace the marks.
     """
     heads = range(len(colours[0]))
     rows = []

@@ -21,9 +21,9 @@ class Extras:
 
     Attributes:
         marks: a small glyph in the cell; ``glyphs`` explains them.
-        dimmed: cells that are filtered out.
+        dimmed: whether the cell is filtered out.
         columns: the order of each layer's heads.
-        curves: kernels that the cells show in place of the marks, as ``compact_curves`` makes them.
+        curves: kernels to show in place of the marks, made by ``compact_curves``.
     """
 
     marks: list[list[str]] | None = None
@@ -42,7 +42,7 @@ def draw_heads(
     extras: Extras | None = None,
     pick: Callable[[str], None] = select_head,
 ) -> None:
-    """Draw all heads; a click selects the head on every page (``pick`` gets its name).
+    """Draw all heads; a click calls ``pick`` with the head's name: it is selected on every page.
 
     The row of a layer without heads is empty, says why, and selects nothing.
     """
@@ -73,7 +73,7 @@ def draw_heads(
 
 
 def head_texts(measured: Result, name: str, meaning: str) -> list[list[str]]:
-    """Return for every head its name, the meaning, and the value with its error or its label."""
+    """Return for every head its name, the meaning, and the value with its error or label."""
     words = measured.text_of(name) if name in measured.labels else texts_of(measured, name)
     return [
         [f"{head_name(i, j)}: {meaning} {text}" for j, text in enumerate(row)]

@@ -1,4 +1,4 @@
-"""What the grid of all heads can be coloured by: every measure that an analysis declares."""
+"""The measures of heads that analyses declare, as colours of the grid."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from pages.shared.cards.card import Explanation
-from pages.shared.cards.explained import explained
+from pages.shared.cards.explained import PICK, explained
 from pages.shared.grid.shades import Shade, categories, diverging, linear, logarithmic
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses import ANALYSES
@@ -19,17 +19,17 @@ from poskernel_core.plotting.palette import KIND_LOOKS
 
 @dataclass(frozen=True)
 class Measure:
-    """One number, or one kind, of every head: what is declared, and by which question."""
+    """A number or kind of every head: its declaration and its question."""
 
     question: type[Question[Any]]
     declared: HeadMeasure
 
     def fits(self, geometry: Geometry) -> bool:
-        """Tell whether a model has it, by its position scheme and architecture."""
+        """Tell whether the measure exists for a model's position scheme and architecture."""
         return fits(self.question(), self.declared, geometry)
 
     def params(self, selection: Selection) -> Params:
-        """Return what the question is asked with: what fits the model, and what is chosen."""
+        """Return the question's parameters for a model and selection."""
         return asked_with(
             self.question(),
             selection.run,
@@ -39,17 +39,16 @@ class Measure:
         )
 
     def shade(self, found: Result, values: np.ndarray) -> Shade:
-        """Return the colours of numbers ``[layer, head]``, with their legend."""
+        """Return the colours of numbers ``[layer, head]`` and their legend."""
         most = self.declared.most
         high = max(float(np.nanmax(found.values[most])), 2.0) if most else None
         return shade_of(self.declared, found.labels.get(self.declared.value, ()), values, high)
 
     def words(self) -> Explanation:
-        """Return how to read the grid, and the formula from the definitions."""
+        """Return the words for the grid."""
         return explained(
             self.question.name,
-            f"One cell per head, layers downwards. {self.declared.reading} Click a cell, or walk "
-            "with the arrow keys and press Enter, and that head is shown everywhere.",
+            f"One cell per head, layers downwards. {self.declared.reading} {PICK}",
             self.declared.value,
         )
 
@@ -57,9 +56,9 @@ class Measure:
 def shade_of(
     declared: HeadMeasure, labels: tuple[str, ...], values: np.ndarray, high: float | None = None
 ) -> Shade:
-    """Return the colours of a measure's numbers ``[layer, head]``, with their legend.
+    """Return the colours of a measure's numbers ``[layer, head]`` and their legend.
 
-    ``labels`` are those of its codes; ``high`` ends a log scale that the measure bounds itself.
+    ``labels`` are those of its codes; ``high`` is the end of a log scale.
     """
     match declared.scale:
         case "labels":

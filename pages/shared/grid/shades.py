@@ -1,4 +1,4 @@
-"""From numbers of all heads to colours and a legend: by a linear, log or diverging scale, or kind.
+"""Colours and a legend for numbers of all heads, on a linear, log or diverging scale, or by kind.
 
 No Streamlit; the grid and its downloads share these scales.
 """
@@ -17,7 +17,6 @@ NO_VALUE = "#9a9a9a"
 STEPS = 121
 
 Legend = list[tuple[str, str]]
-"""Colours at even steps from low to high, each with a tick label or ""."""
 
 
 @dataclass(frozen=True)

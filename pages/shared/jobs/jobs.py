@@ -1,4 +1,4 @@
-"""A computation that is under way, on a page: progress, time left, cancel, try again."""
+"""A computation in progress on a page: its progress, time left, cancel, try again."""
 
 import time
 
@@ -7,7 +7,7 @@ import streamlit as st
 from pages.shared.cards.plain import plain, say_error
 from pages.shared.selection.echo import is_behind
 from pages.shared.selection.links import waits
-from pages.shared.selection.visitor import visitor
+from pages.shared.selection.session import session_id
 from poskernel_core.common.errors import Cancelled
 from poskernel_core.engine.engine import Engine
 from poskernel_core.engine.job import Job
@@ -22,7 +22,8 @@ def follow(engine: Engine, job: Job) -> None:
     if job.ended and job.error is not None:
         _draw_end(job)
     elif has_left(job):
-        _draw_left(job)
+        st.fragment(_draw_going_on, run_every=TICK_SECONDS)(job)
+        _draw_again("Wait for it again", "return", job)
     else:
         _watch(engine, job)
 
@@ -34,12 +35,12 @@ def has_left(job: Job) -> bool:
 
 
 def _leave(engine: Engine, job: Job) -> None:
-    engine.cancel(job.request, visitor())
+    engine.cancel(job.request, session_id())
     st.session_state["left"] = job.request.key  # others may wait for it, or begin it anew
 
 
 def forget_cancel(asked: CanonicalRequest) -> None:
-    """Forget that this reader has cancelled a computation: what is asked for now is a new one."""
+    """Forget that this reader has cancelled a computation: a new one is asked for."""
     if st.session_state.get("left") == asked.key:
         st.session_state["left"] = None
 
@@ -52,28 +53,21 @@ def wants_again(job: Job) -> bool:
     return True
 
 
-def _return(job: Job) -> None:
-    st.session_state["left"] = None
-    st.session_state["again"] = job.key
+def _draw_again(label: str, name: str, job: Job) -> None:
+    """Draw the button that asks for a job again."""
 
+    def again() -> None:
+        st.session_state["left"] = None
+        st.session_state["again"] = job.key
 
-def _draw_left(job: Job) -> None:
-    """Say that the job goes on for others, as long as it does, and offer to come back to it."""
-    st.fragment(_draw_going_on, run_every=TICK_SECONDS)(job)
-    st.button(
-        "Wait for it again",
-        key=f"return-{job.key}",
-        icon=":material/refresh:",
-        on_click=_return,
-        args=(job,),
-    )
+    st.button(label, key=f"{name}-{job.key}", icon=":material/refresh:", on_click=again)
 
 
 def _draw_going_on(job: Job) -> None:
     if job.ended and not is_behind():
         st.rerun(scope="app")
     st.info(
-        "You have cancelled this computation; it goes on for other readers who wait for it.",
+        "You have cancelled this computation. It goes on for other readers.",
         icon=":material/cancel:",
     )
 
@@ -81,25 +75,20 @@ def _draw_going_on(job: Job) -> None:
 def _draw_end(job: Job) -> None:
     if isinstance(job.error, Cancelled):
         st.info(
-            "The computation was cancelled; started again, it goes on from its last checkpoint.",
+            "The computation was cancelled. If you start it again, it goes on from its last "
+            "checkpoint.",
             icon=":material/cancel:",
         )
     else:
         say_error(str(job.error))
-    st.button(
-        "Try again",
-        key=f"again-{job.key}",
-        icon=":material/refresh:",
-        on_click=_return,
-        args=(job,),
-    )
+    _draw_again("Try again", "again", job)
 
 
 def _watch(engine: Engine, job: Job) -> None:
     """Draw the progress, again every half second, and the button, once.
 
-    Streamlit knows a fragment by its place on the page and drops clicks in one whose place has
-    changed meanwhile, which another result that is drawn above does. So the button is in none.
+    Streamlit identifies a fragment by its place on the page and drops clicks in a fragment that has
+    moved, for instance because a result appeared above it. So the button is in none.
     """
     with st.container(border=True):
         st.fragment(_draw_progress, run_every=TICK_SECONDS)(job)
@@ -120,8 +109,8 @@ def _draw_progress(job: Job) -> None:
     st.markdown(f"**Computing {subject} for {plain(model)}**")
     st.progress(share, text=_progress_text(job))
     st.caption(
-        "You can change the selection meanwhile: the computation goes on. Readers who ask for the "
-        "same result share it; it stops when all of them have cancelled."
+        "You can change the selection: the computation goes on. Readers who ask for the same "
+        "result share it; it stops when all of them have cancelled."
     )
 
 

@@ -1,75 +1,64 @@
-"""What the model runs for only when a reader asks: shown where it is there, else offered."""
+"""Results that are computed only when a reader presses a button."""
 
 from collections.abc import Callable
 from typing import Any, Final
 
 import streamlit as st
 
-from pages.shared.cards.plain import plain, say_once
 from pages.shared.jobs import results
 from poskernel_core.analyses import find
 from poskernel_core.analyses.base import P, Question
-from poskernel_core.common.errors import NotInModel, PosKernelError
 from poskernel_core.common.result import Result
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.engine.preflight import computes
 from poskernel_core.engine.requests import canonical_of
 
 WANTED: Final = "wanted-results"
-NOTHING_NEW: Final = "This server shows what was computed before, and computes nothing new."
+NOTHING_NEW: Final = "This server shows what was computed before and computes nothing new."
 
 
 def fetch_when_asked(
     question: type[Question[P]], run: RunSpec, params: P, key: str
 ) -> Result | None:
-    """Return a result if it is there or has been asked for; otherwise draw a button that asks.
+    """Return a result if it is stored or has been asked for; otherwise draw a button that asks.
 
-    A server that computes nothing new has no such button.
-
-    ``key`` is unique on the page.
+    A server that computes nothing new has no such button. ``key`` is unique on the page.
     """
-    try:
+    with results.refusals_shown(question):
         asked = canonical_of(find(question.name), run, params)
-        there = results.is_ready(asked)
-    except NotInModel as error:
-        st.info(plain(str(error)), icon=":material/info:")
-        return None
-    except PosKernelError as error:
-        say_once(str(error))
-        return None
-    if there or is_wanted(asked.key):
-        return results.fetch(question, run, params)
-    if not computes():
-        st.caption(f"Not computed: {asked.question.noun_phrase}. {NOTHING_NEW}")
-        return None
-    st.caption(f"Not computed yet: {asked.question.noun_phrase}. The model has to run for it.")
-    compute_button("Compute it", key, want, asked.key)
+        if results.engine().ready(asked) or is_wanted(asked.key):
+            return results.fetch(question, run, params)
+        if computes():
+            st.caption(f"Not computed yet: {question.noun_phrase}. The model has to run for it.")
+            compute_button("Compute it", key, want, asked.key)
+        else:
+            st.caption(f"Not computed: {question.noun_phrase}. {NOTHING_NEW}")
     return None
 
 
 def compute_button(
     label: str, key: str, on_click: Callable[..., None], *asked: Any, help: str | None = None
 ) -> None:
-    """Draw the button that has something computed: ``on_click`` notes what is ``asked``."""
+    """Draw a button that starts a computation: ``on_click`` notes what is ``asked``."""
     icon = ":material/play_arrow:"
     st.button(label, key=key, icon=icon, on_click=on_click, args=asked, help=help)
 
 
 def is_wanted(key: str) -> bool:
-    """Tell whether this reader has asked for something."""
+    """Tell whether this reader has asked for a computation."""
     return key in st.session_state.get(WANTED, ())
 
 
 def want(*keys: str) -> None:
-    """Note that this reader asks for something; call it in a callback."""
+    """Note that this reader asks for computations. A callback."""
     st.session_state[WANTED] = {*st.session_state.get(WANTED, ()), *keys}
 
 
 def offer_rest(told: str, label: str, key: str, button: str) -> None:
-    """Say what is not there yet, with a button that asks for it under ``key``.
+    """Say what is not computed yet, with a button that asks for it under ``key``.
 
     A server that computes nothing new has no such button. ``told`` is Markdown; ``button`` is the
-    button's own key, unique on the page.
+    button's widget key.
     """
     row = st.container(horizontal=True, vertical_alignment="center", key=f"rest-{button}")
     row.markdown(f":small[{told}]", width="content")
@@ -77,5 +66,4 @@ def offer_rest(told: str, label: str, key: str, button: str) -> None:
         row.markdown(f":small[{NOTHING_NEW}]", width="content")
         return
     with row:
-        told = "the model is run again for them, which may take minutes"
-        compute_button(label, button, want, key, help=told)
+        compute_button(label, button, want, key, help="the model runs again: it may take minutes")

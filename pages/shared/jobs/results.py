@@ -1,12 +1,14 @@
-"""The way from a page to the engine; the only place that uses Streamlit's caches."""
+"""What pages ask of the engine; the only module that uses Streamlit's caches."""
 
-from typing import NoReturn
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
 
 import streamlit as st
 
-from pages.shared.cards.plain import plain, say_once
+from pages.shared.cards.plain import say, say_once
 from pages.shared.jobs.jobs import follow, forget_cancel, has_left, wants_again
-from pages.shared.selection.visitor import person, present, visitor
+from pages.shared.selection.session import person, present, session_id
 from poskernel_core.analyses import find
 from poskernel_core.analyses.base import P, Question
 from poskernel_core.common.errors import BadRequest, ComputeDisabled, NotInModel, PosKernelError
@@ -20,7 +22,7 @@ from poskernel_core.models.catalog import Located
 from poskernel_core.models.training import TrainingRun, training_run
 
 PATIENCE = 0.8
-"""Seconds that a page waits for a quick result before it draws progress instead."""
+"""Seconds for which a page waits for a quick result before it draws the progress."""
 
 
 @st.cache_resource(show_spinner=False)
@@ -33,7 +35,7 @@ def say_notice() -> None:
     """Show a reader the store's notice once."""
     try:
         notice = engine().store.notice
-    except PosKernelError:  # the page says it where it asks for a result
+    except PosKernelError:  # shown where the page asks for a result
         return
     if notice and st.session_state.get("notice") != notice:
         st.session_state["notice"] = notice
@@ -42,18 +44,18 @@ def say_notice() -> None:
 
 @st.cache_data(ttl=300, show_spinner=False)
 def located(name: str, revision: str | None) -> Located:
-    """Return a model's files and sizes; asked again every five minutes."""
+    """Return a model's files and sizes, cached for five minutes."""
     return catalog.locate(name, revision)
 
 
 @st.cache_data(ttl=300, show_spinner=False)
 def training(name: str) -> TrainingRun | None:
-    """Return the checkpoints of a model; asked again every five minutes."""
+    """Return the checkpoints of a model, cached for five minutes."""
     return training_run(name)
 
 
 def has_checkpoints(name: str) -> bool:
-    """Tell whether a model comes with checkpoints of its training; one that cannot be asked may."""
+    """Tell whether a model has checkpoints of its training, or may have: it cannot be read."""
     try:
         return training(name) is not None
     except BadRequest:
@@ -61,7 +63,7 @@ def has_checkpoints(name: str) -> bool:
 
 
 def missing(question: type[Question[P]], run: RunSpec, params: P) -> list[str]:
-    """Return the names of the parts of an answer that are not there yet.
+    """Return the names of the parts of a result that are not stored yet.
 
     Raises:
         PosKernelError: the request does not fit.
@@ -69,36 +71,31 @@ def missing(question: type[Question[P]], run: RunSpec, params: P) -> list[str]:
     return engine().missing(canonical_of(find(question.name), run, params))
 
 
-def is_ready(request: Asked) -> bool:
-    """Tell whether a result is there, or follows from what is, without running the model.
-
-    Raises:
-        PosKernelError: the request does not fit.
-    """
-    return engine().ready(request)
-
-
 def fetch(question: type[Question[P]], run: RunSpec, params: P) -> Result | None:
-    """Return a result; where it takes a while, draw its progress and return None."""
-    try:
+    """Return a result; until it is there, draw its progress or an error and return None."""
+    with refusals_shown(question):
         found = ask(canonical_of(find(question.name), run, params))
-    except ComputeDisabled as error:  # each figure of a page says which it is
-        st.info(plain(f"Not computed: {question.noun_phrase}. {error}"), icon=":material/info:")
-        return None
+        if isinstance(found, Result):
+            return found
+        follow(engine(), found)
+    return None
+
+
+@contextmanager
+def refusals_shown(question: type[Question[Any]]) -> Iterator[None]:
+    """Show in place of a figure why its request was refused."""
+    try:
+        yield
+    except ComputeDisabled as error:
+        say(f"Not computed: {question.noun_phrase}. {error}")
     except NotInModel as error:
-        st.info(plain(str(error)), icon=":material/info:")
-        return None
+        say(str(error))
     except PosKernelError as error:
         say_once(str(error))
-        return None
-    if isinstance(found, Job):
-        follow(engine(), found)
-        return None
-    return found
 
 
 def ask(request: Asked) -> Result | Job:
-    """Return a result, or else its job, which is running or has failed.
+    """Return a result, or its job, which is running or has failed.
 
     Raises:
         PosKernelError: the request does not fit.
@@ -112,16 +109,16 @@ def ask(request: Asked) -> Result | Job:
         forget_cancel(asked)
     under_way = job is not None and not (job.ended or has_left(job))
     if job is None or job.state == "done" or wants_again(job) or under_way:
-        job = engine().submit(asked, visitor())
+        job = engine().submit(asked, session_id())
     if not has_left(job) and job.wait(PATIENCE) and job.error is None:
         return engine().cached(asked) or job
     return job
 
 
 def stop(sentence: str) -> NoReturn:
-    """Say why nothing can be shown, in the page's body, and end the run of the script."""
+    """End the run of the script; the page shows only this sentence."""
     raise PageStopped(sentence)
 
 
 class PageStopped(Exception):
-    """The selection cannot be met; ``app.py`` shows the sentence in place of the page."""
+    """The selection is not available; ``app.py`` shows the sentence in place of the page."""

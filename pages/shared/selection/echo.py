@@ -1,19 +1,19 @@
-"""What the widgets held when the page was drawn, and whether the browser has heard of it.
+"""Whether the browser has received the values that the widgets had when the page was drawn.
 
-A callback that writes a widget's value, as a click on a head does, reaches the browser with the
-page that follows. What the browser sends before, as a part of the page does that reruns on a timer,
-still carries the older value, and Streamlit takes it.
+When a callback writes a widget's value (after a click on a head, for instance), the browser learns
+of it with the next page. A fragment that reruns on a timer before that still sends the old value,
+and Streamlit takes it.
 """
 
 import streamlit as st
 
 DRAWN, WAITED = "widgets-drawn", "widgets-waited"
 MAX_TICKS = 6
-"""Ticks after which a value that never comes is no longer waited for."""
+"""Ticks after which the page no longer waits for a value."""
 
 
 def note_drawn() -> None:
-    """Keep what every widget holds; call it when the whole page has been drawn."""
+    """Store the value of every widget; call it when the whole page has been drawn."""
     st.session_state[WAITED] = 0
     st.session_state[DRAWN] = {
         key: value
@@ -24,9 +24,9 @@ def note_drawn() -> None:
 
 
 def is_behind() -> bool:
-    """Tell, in a part of the page that ticks, whether the browser sent values older than the page.
+    """Tell, in a fragment on a timer, whether the browser sent values older than the page.
 
-    After some ticks in a row the answer is no: what was drawn will not come any more.
+    After some ticks in a row the answer is no: the new values will not come any more.
     """
     state = st.session_state
     drawn = state.get(DRAWN, {})

@@ -1,8 +1,9 @@
-"""Widgets whose options depend on other choices: what no longer fits is moved, and the URL follows.
+"""Widgets bound to the address: a value that no longer fits is moved, and the URL follows.
 
 A default is given on every run: the browser leaves a value that equals it out of the URL.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import streamlit as st
@@ -11,16 +12,27 @@ from pages.shared.selection.links import write
 
 
 def linked(key: str) -> dict[str, Any]:
-    """Return what binds a widget to a parameter of the address, which is the widget's key too."""
+    """Return what binds a widget to a parameter of the address, which is also the widget's key."""
     return {"key": key, "bind": "query-params"}
 
 
-def fitted(key: str, options: Any, default: Any) -> dict[str, Any]:
-    """Return the ``value`` of a slider, and move what is chosen to the nearest that fits.
+def choose_one(
+    label: str, options: Iterable[str], key: str, *, place: Any = st, default: str = "", **more: Any
+) -> str:
+    """Draw buttons of which one is always pressed, at first the ``default`` or the first option."""
+    words = list(options)
+    default = default or words[0]
+    chosen: str = place.segmented_control(
+        label, words, default=default, required=True, **linked(key) | more
+    )
+    return chosen
 
-    The default is given on every run: the browser leaves a value that equals it out of the URL.
-    Where it changes (another context), a reader who had chosen nothing follows it, and the value is
-    rewritten, so that the URL is as well.
+
+def fitted(key: str, options: Any, default: Any) -> dict[str, Any]:
+    """Return the ``value`` of a slider, and move the reader's choice to the nearest that fits.
+
+    If the default changes (another context), a reader who had chosen nothing follows it, and so
+    does the URL.
     """
     value = st.session_state.get(key, default)
     nearest = value if value in options else min(options, key=lambda each: abs(each - value))
@@ -29,7 +41,7 @@ def fitted(key: str, options: Any, default: Any) -> dict[str, Any]:
 
 
 def fitted_index(key: str, options: list[Any], default: Any) -> dict[str, Any]:
-    """Return the ``index`` of a select box likewise; what no longer fits becomes the default."""
+    """Return the ``index`` of a select box; a choice that no longer fits becomes the default."""
     value = st.session_state.get(key, default)
     _write(key, value, value if value in options else default, default)
     return linked(key) | {"index": options.index(default)}
@@ -44,23 +56,23 @@ def _write(key: str, value: Any, fitted: Any, default: Any) -> None:
 
 
 def fitted_text(key: str, default: str) -> dict[str, Any]:
-    """Return the ``value`` of a text field likewise; every text fits."""
+    """Return the ``value`` of a text field; every text fits."""
     value = st.session_state.get(key, default)
     _write(key, value, value, default)
     return linked(key) | {"value": default}
 
 
 def fitted_list(key: str, options: list[str], default: list[str]) -> dict[str, Any]:
-    """Return the ``default`` of a choice of several likewise; what no longer fits is left out."""
+    """Return the ``default`` of a multiselect; choices that no longer fit are left out."""
     value = st.session_state.get(key, default)
     _write(key, value, [each for each in value if each in options], default)
     return linked(key) | {"default": default}
 
 
 def fitted_span(key: str, first: int, last: int) -> dict[str, Any]:
-    """Return the ``value`` of a slider with two ends; a span that no longer fits is cut to fit."""
+    """Return the ``value`` of a slider with two ends; a span is cut to fit."""
     default = (first, last)
-    low, high = st.session_state.get(key, default)
-    low, high = min(max(low, first), last), min(max(high, first), last)
-    _write(key, st.session_state.get(key, default), (low, high) if low < high else default, default)
+    value = st.session_state.get(key, default)
+    low, high = (min(max(end, first), last) for end in value)
+    _write(key, value, (low, high) if low < high else default, default)
     return linked(key) | {"value": default}

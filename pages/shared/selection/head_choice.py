@@ -1,4 +1,4 @@
-"""Which head an experiment is shown for: the one selected, with a way to the strongest."""
+"""Which head a page shows: the selected one, with a button for a more telling one."""
 
 import numpy as np
 import streamlit as st
@@ -10,7 +10,7 @@ from poskernel_core.models.known import telling_head
 
 
 def strongest(scores: np.ndarray) -> tuple[int, int]:
-    """Return layer and number of the head with the largest of ``scores [layer, head]``."""
+    """Return layer and head number of the largest of ``scores [layer, head]``."""
     layer, head = np.unravel_index(int(np.nanargmax(scores)), scores.shape)
     return int(layer), int(head)
 
@@ -25,7 +25,7 @@ def choose_head(scores: np.ndarray, selection: Selection, what: str) -> None:
 
 
 def offer_head(selection: Selection, topic: str) -> None:
-    """Offer the head that is known to show a topic best, where another one is selected."""
+    """Offer the head that is known to show a topic best, unless it is selected."""
     model = selection.run.model.name
     best = telling_head(model, topic)
     if best not in (selection.cell, telling_head(model)):
@@ -33,7 +33,7 @@ def offer_head(selection: Selection, topic: str) -> None:
 
 
 def _offer(selection: Selection, cell: str, why: str) -> None:
-    """Say which head is shown, and draw the button that selects another."""
+    """Say which head is shown, with a button that selects another."""
     row = st.container(horizontal=True, vertical_alignment="center", key="head-shown")
     row.markdown(
         f"Shown below: **{head_link(selection.cell)}**, the selected head.", width="content"

@@ -1,4 +1,4 @@
-"""Links to pages with the head, the run and the pins that are chosen on this one."""
+"""Links to pages with the head, the run and the pins of this one."""
 
 from typing import Final
 from urllib.parse import urlencode
@@ -24,13 +24,13 @@ SHARED: Final = (
     "skip",
     "pins",
 )
-"""What all pages mean alike; a page's own choices stay behind."""
+"""Parameters that all pages share."""
 
 
 def page_address(page: str, cell: str = "", **more: str) -> str:
-    """Return the address of a page for a head, by default the one selected.
+    """Return the address of a page for a head, by default the selected one.
 
-    ``more`` are choices of that page's; what is shared is left out where it is given empty.
+    ``more`` are parameters of that page; an empty one removes a shared parameter.
     """
     kept = {key: value for key, value in st.query_params.to_dict().items() if key in SHARED}
     named = {"head": cell or str(st.session_state.get("head", ""))}
@@ -38,18 +38,18 @@ def page_address(page: str, cell: str = "", **more: str) -> str:
     return f"{page}?{urlencode(query)}"
 
 
-def head_address(cell: str) -> str:
-    """Return the address of the page with everything about a head of the selected run."""
-    return page_address("head", cell)
+def page_link(page: str, title: str) -> str:
+    """Return a link to a page in Markdown."""
+    return f"[{title}]({page_address(page)})"
 
 
 def head_link(cell: str, words: str = "") -> str:
-    """Return a head's name as a link, in Markdown, to the page with everything about it."""
-    return f"[{words or cell}]({head_address(cell)})"
+    """Return a head's name as a link, in Markdown, to its page «Overview»."""
+    return f"[{words or cell}]({page_address('head', cell)})"
 
 
 def pin_address(pin: Pin) -> str:
-    """Return the address of a pinned head's own page, in its own run; the name comes last."""
+    """Return the address of a pinned head's page in its own run; the head comes last."""
     pins = {key: value for key, value in st.query_params.to_dict().items() if key == "pins"}
     revision = "checkpoint" if catalog.is_local(pin.model) else "revision"
     named = {
@@ -67,5 +67,5 @@ def pin_address(pin: Pin) -> str:
 
 
 def pin_link(pin: Pin, words: str = "") -> str:
-    """Return a pinned head's name as a link, in Markdown, to its own page in its own run."""
+    """Return a pinned head's name as a link, in Markdown, to its page in its own run."""
     return f"[{words or pin.cell}]({pin_address(pin)})"

@@ -1,6 +1,6 @@
 """If the chosen model lacks what a page needs, the page shows a bundled model and says so.
 
-The reader's own model comes back, with its head, on every other page.
+Every other page returns to the reader's own model and head.
 """
 
 from collections.abc import Callable
@@ -9,12 +9,13 @@ from typing import Final
 
 import streamlit as st
 
-from pages.shared.cards.plain import plain
+from pages.shared.cards.plain import say
 from pages.shared.jobs import results
 from pages.shared.selection.links import write
 from pages.shared.selection.place import Place
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.models import catalog
+from poskernel_core.models.catalog import Located
 
 OWN, DRAWN, KEPT = "own-model", "model-drawn", "model-kept"
 
@@ -24,11 +25,11 @@ class Need:
     """What a page may need of a model.
 
     Attributes:
-        model: the bundled model that has it.
-        met: tells whether a model has it; one that cannot be asked may.
-        why: what a model without it is like.
-        always: whether nothing at all can be shown of such a model; else only a reader who has
-            chosen none is lent one, and may have the other all the same.
+        model: a bundled model that has it.
+        met: tells whether a model has it, or may have it because it cannot be read.
+        why: a predicate for models without it.
+        always: whether the page can show nothing of such a model. Otherwise it is replaced only if
+            the reader has not chosen it, and can be shown anyway.
     """
 
     model: str
@@ -37,17 +38,12 @@ class Need:
     always: bool = True
 
 
-def _is_away(name: str) -> bool:
-    try:
-        return bool(results.located(name, None).away)
-    except BadRequest:
-        return False
+def _if_located(test: Callable[[Located], bool]) -> Callable[[str], bool]:
+    """Return a test of a model by its name; a model that cannot be read passes it."""
 
-
-def _positions(scheme: str) -> Callable[[str], bool]:
     def met(name: str) -> bool:
         try:
-            return results.located(name, None).geometry.scheme == scheme
+            return test(results.located(name, None))
         except BadRequest:
             return True
 
@@ -67,30 +63,30 @@ class Lent:
 NEEDS: Final = {
     "training": Need(
         "demo-training",
-        lambda name: results.has_checkpoints(name),
-        "comes without checkpoints of its training",
+        results.has_checkpoints,
+        "has no checkpoints of its training",
     ),
     "weights": Need(
         "demo-gpt2",
-        lambda name: not _is_away(name),
-        "is here by its results alone, and on this page the model runs on what you choose",
+        _if_located(lambda found: not found.away),
+        "has stored results only, and this page runs the model",
     ),
     "rotary": Need(
         "demo-rotary",
-        _positions("rotary"),
-        "does not turn its queries and keys, so its heads have no wavelengths",
+        _if_located(lambda found: found.geometry.scheme == "rotary"),
+        "does not rotate its queries and keys, so its heads have no wavelengths",
     ),
     "learned": Need(
         "demo-gpt2",
-        _positions("learned"),
-        "adds no positional embeddings to the stream, so there is no helix in them",
+        _if_located(lambda found: found.geometry.scheme == "learned"),
+        "has no positional embeddings, and so no helix",
         always=False,
     ),
 }
 
 
 def lacks(place: Place, name: str) -> bool:
-    """Tell whether a model has not what a page needs, so that another is lent."""
+    """Tell whether a model lacks what a page needs, so that another one replaces it."""
     need = NEEDS.get(place.needs)
     if need is None or need.met(name):
         return False
@@ -99,7 +95,7 @@ def lacks(place: Place, name: str) -> bool:
 
 
 def lend_model(place: Place, asked: str) -> str:
-    """Choose the model that a page needs, and after it the reader's own again, with its head."""
+    """Select the model that a page needs; on other pages the reader's own, with its head."""
     state = st.session_state
     lent: Lent | None = state.pop(OWN, None)
     if lent and asked == lent.model and place.title == lent.page:
@@ -123,18 +119,15 @@ def _give_back(lent: Lent) -> None:
 
 
 def say_lent(place: Place, shown: str) -> None:
-    """Say that a page shows another model than the reader's, and why."""
+    """Say why a page shows another model than the reader's."""
     lent: Lent | None = st.session_state.get(OWN)
     if lent is None:
         return
     need, own = NEEDS[place.needs], lent.own
-    st.info(
-        plain(f"{own} {need.why}, so this page has chosen {shown}. Other pages go back to {own}."),
-        icon=":material/info:",
-    )
+    say(f"{own} {need.why}, so this page shows {shown}. Other pages return to {own}.")
     if not need.always:
         st.button(
-            f"Show {own} all the same",
+            f"Show {own} anyway",
             key="all-the-same",
             type="tertiary",
             on_click=_keep,

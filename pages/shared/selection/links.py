@@ -1,12 +1,12 @@
-"""What the address asks for: it holds until the page is drawn, and a notice names what cannot be.
+"""The settings that a link asks for, and a notice about those that cannot be met.
 
-Streamlit fills widgets from the address and silently ignores what does not fit. So what the address
-asked for is kept before any widget is drawn, and compared with the widgets afterwards. Only a link
-is judged so: what readers change themselves is in the address as well, and fits.
+Streamlit fills widgets from the address and silently ignores what does not fit. So the address is
+stored before any widget is drawn, and compared with the widgets afterwards. This holds only for the
+link that opens a session: what readers change themselves fits.
 
-A run of the script may be cut short, or end above a widget that waits for a figure. A browser that
-was sent a widget and did not show it takes its default for the reader's choice. So a widget is
-filled from the address in each run anew until one run has drawn the whole page with it.
+A run of the script may be cut short, or stop above a widget that waits for a figure. A browser that
+was sent a widget and did not show it takes its default for the reader's choice. So widgets are
+filled from the address in every run until one run has drawn the whole page.
 """
 
 import re
@@ -23,14 +23,14 @@ from poskernel_core.common.renamed import KEYS, MODELS, SHOWN
 ASKED, TOLD, PAGE = "link-asked", "link-told", "link-page"
 JUDGED, WAITS = "link-judged", "link-waits"
 UNUSED = object()
-"""What is shown for a part of a link that nothing on the page takes."""
+"""Stands for the value of a parameter that the page does not use."""
 MAX_NAMED = 8
 MAX_LETTERS = 60
 
 
 @dataclass(frozen=True)
 class Told:
-    """One part of a link that does not fit: what was asked, what is shown, and why."""
+    """One parameter of a link that does not fit: what was asked, what is shown, and why."""
 
     key: str
     asked: str
@@ -38,9 +38,9 @@ class Told:
     offered: str
 
     def sentence(self) -> str:
-        """Return the sentence that the reader sees."""
+        """Return the sentence for the reader."""
         if self.shown is UNUSED:
-            return f"The link gives {self.key} {_brief(self.asked)}, which has no use here."
+            return f"The link gives {self.key} {_brief(self.asked)}, which this page does not use."
         why = f": {self.offered}" if self.offered else ""
         return (
             f"The link asks for {self.key} {_brief(self.asked)}; shown is {_brief(self.shown)} "
@@ -48,16 +48,16 @@ class Told:
         )
 
     def stands(self) -> bool:
-        """Tell whether this is still so: the reader has changed nothing about it."""
+        """Tell whether the reader has not changed the parameter since."""
         if self.shown is UNUSED:
             return self.key not in st.session_state
         return bool(st.session_state.get(self.key, self.shown) == self.shown)
 
 
 def read_link(page: str) -> None:
-    """Keep what the address asks for; call it before any widget is drawn.
+    """Store what the address asks for; call it before any widget is drawn.
 
-    Only the address with which a visit begins is a link that is judged, or forwarded.
+    Only the address that opens a session is compared with the page, or forwarded.
     """
     state = st.session_state
     if PAGE not in state:
@@ -77,11 +77,11 @@ def read_link(page: str) -> None:
 
 
 def _forwarded(link: dict[str, list[str]]) -> dict[str, list[str]]:
-    """Return a link by the names of today, with its head in capitals, as widgets know heads."""
+    """Return a link with renamed parameters, and its head in capitals as in the widgets."""
     found: dict[str, list[str]] = {}
     for old, values in link.items():
         key = KEYS.get(old, old)
-        if key != old and key in link:  # which says it by the name of today
+        if key != old and key in link:  # the link has the new name as well
             continue
         found[key] = [SHOWN.get(key, {}).get(value, value) for value in values]
         if key == "head":
@@ -92,32 +92,32 @@ def _forwarded(link: dict[str, list[str]]) -> dict[str, list[str]]:
 
 
 def _forwarded_pins(pins: str) -> str:
-    """Return pins by the names of today."""
+    """Return pins with renamed settings and models."""
     pins = pins.replace(";texts=", ";windows=")
     return re.sub("(?<=@)[^@;,]+", lambda name: MODELS.get(name[0], name[0]), pins)
 
 
 def write(key: str, value: Any) -> None:
-    """Give a widget a value in a callback, or before it is drawn, whatever the address asks for."""
+    """Give a widget a value in a callback, or before it is drawn, instead of the address's."""
     st.session_state[key] = value
     st.session_state.get(ASKED, {}).pop(key, None)
 
 
 def taken(key: str) -> None:
-    """Note that the page itself reads a part of the address, without a widget."""
+    """Note that the page itself reads a parameter, without a widget."""
     st.session_state[ASKED].pop(key, None)
 
 
 def waits() -> None:
-    """Note that a part of the page is not there yet, with all the widgets that it may have."""
+    """Note that a part of the page is still missing, with its widgets."""
     st.session_state[WAITS] = True
 
 
 def tell(place: Any) -> None:
     """Write the notice into ``place``; call it after the page was drawn.
 
-    A widget that is not drawn yet, because its figure is still computed, is judged when it is. A
-    sentence stays until the reader changes what it is about.
+    A widget whose figure is still being computed is compared once it is drawn. A sentence stays
+    until the reader changes the parameter.
     """
     state = st.session_state
     asked: dict[str, list[str]] = state[ASKED]
@@ -157,7 +157,7 @@ def _alike(asked: str, shown: Any) -> bool:
 
 
 def _offered(key: str) -> str:
-    """Return what a widget offers as a clause: Streamlit alone knows it of all of them."""
+    """Return what a widget offers as a clause, from Streamlit's own state."""
     context = get_script_run_ctx()
     state = context.session_state._state if context else None
     name = state.get_widget_id_from_key(key) if state else None

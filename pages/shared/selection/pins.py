@@ -1,10 +1,6 @@
-"""Pinned heads: kept while a reader walks through the pages, and in every link.
-
-``pin_button`` and ``add_pins`` pin from anywhere; :func:`keep_pins` writes them into the address.
-"""
+"""Pinned heads: kept for the session and in every link."""
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,7 +8,7 @@ import streamlit as st
 
 from pages.shared.cards.plain import plain
 from pages.shared.jobs import results
-from pages.shared.selection.head_link import page_address
+from pages.shared.selection.head_link import page_link
 from pages.shared.selection.links import taken
 from pages.shared.selection.selection import MAX_RUN, Selection, offered_corpora
 from poskernel_core.analyses.comparison.pins import (
@@ -28,24 +24,25 @@ from poskernel_core.models import catalog
 
 PARAMETER: Final = "pins"
 MAX_TOLD: Final = 4
+HELP: Final = f"the page «Compare» compares up to {MAX_PINS} heads of any models"
 PINNED: Final = "pinned-heads"
 WRITTEN: Final = "pins-written"
 REFUSED: Final = "pins-refused"
 
 
 @dataclass(frozen=True)
-class KeptPins:
-    """A pin that can be honoured, and the run of its head."""
+class PinnedHead:
+    """A valid pin, and the run of its head."""
 
     pin: Pin
     run: RunSpec
 
 
 def keep_pins(compared: bool) -> None:
-    """Take the pins of a link over, and write those of this visit into the address.
+    """Read the pins of a link, and write those of this session into the address.
 
-    Call it on every page, before it is drawn: a page's address begins without any. What of a link
-    cannot be pinned is said in passing, but on the page where pins are compared, which says it.
+    Call it on every page before it is drawn: a page's address begins without pins. A toast reports
+    invalid pins, except on the page that compares pins, which says more.
     """
     state = st.session_state
     taken(PARAMETER)
@@ -56,7 +53,7 @@ def keep_pins(compared: bool) -> None:
             _take(text)
         if state[REFUSED] and not compared:
             st.toast(
-                "The link's pins cannot all be honoured: the page «Compare» says why.",
+                "Some pins of the link are invalid: the page «Compare» says why.",
                 icon=":material/link_off:",
                 duration="long",
             )
@@ -64,7 +61,7 @@ def keep_pins(compared: bool) -> None:
 
 
 def write_link() -> None:
-    """Write the pins into the address, where it says otherwise."""
+    """Write the pins into the address."""
     text = write_pins(_pins())
     st.session_state[WRITTEN] = text
     if text:
@@ -74,42 +71,42 @@ def write_link() -> None:
         del st.query_params[PARAMETER]
 
 
-def kept_pins() -> tuple[list[KeptPins], list[str]]:
-    """Return the pins that can be honoured, and a sentence for each that cannot."""
+def kept_pins() -> tuple[list[PinnedHead], list[str]]:
+    """Return the valid pins, and a sentence for each invalid one."""
     kept, refused = [], list(st.session_state.get(REFUSED, []))
     for pin in _pins():
         try:
-            kept.append(KeptPins(pin, _run_of(pin)))
+            kept.append(PinnedHead(pin, _run_of(pin)))
         except BadRequest as error:
             refused.append(f"The pinned head {pin} is left out. {error}")
     return kept, refused
 
 
 def pin_of(selection: Selection, cell: str = "") -> Pin:
-    """Return the pin of a head of the run that is selected; without a name, of the selected one."""
+    """Return the pin of a head of the selected run, by default of the selected head."""
     return Pin.of(cell or selection.cell, selection.run, selection.located.geometry.n_ctx)
 
 
 def of_run(pin: Pin) -> str:
-    """Return which model and run a pinned head is of, in words."""
+    """Return the model and run of a pinned head in words."""
     return " ".join(filter(None, [pin.model, pin.settings]))
 
 
-def add_pins(pins: Iterable[Pin]) -> None:
-    """Pin heads; call it in a callback. Where there are too many, the oldest go."""
+def add_pins(*pins: Pin) -> None:
+    """Pin heads; if there are too many, unpin the oldest. A callback."""
     together = list(dict.fromkeys([*_pins(), *pins]))
     st.session_state[PINNED] = together[-MAX_PINS:]
     write_link()
 
 
 def remove_pin(pin: Pin) -> None:
-    """Unpin a head; call it in a callback."""
+    """Unpin a head. A callback."""
     st.session_state[PINNED] = [each for each in _pins() if each != pin]
     write_link()
 
 
 def remove_all() -> None:
-    """Unpin every head, and forget what could not be honoured; call it in a callback."""
+    """Unpin every head, and forget invalid pins. A callback."""
     st.session_state[PINNED], st.session_state[REFUSED] = [], []
     write_link()
 
@@ -122,21 +119,17 @@ def pin_button(selection: Selection, key: str, cell: str = "") -> None:
         f"Unpin {pin.cell}" if pinned else f"Pin {pin.cell}",
         key=key,
         icon=":material/keep_off:" if pinned else ":material/keep:",
-        on_click=remove_pin if pinned else _add,
+        on_click=remove_pin if pinned else add_pins,
         args=(pin,),
-        help=f"up to {MAX_PINS} heads, of any models, are compared on the page «Compare»",
+        help=HELP,
     )
 
 
 def compare_link() -> None:
-    """Draw a link to the page that compares the pinned heads, where there are any."""
+    """Draw a link to the page that compares the pinned heads, if there are any."""
     if pins := _pins():
         words = f"Compare pinned heads ({len(pins)})"
-        st.markdown(f"[{words}]({page_address('compare')})", width="content")
-
-
-def _add(pin: Pin) -> None:
-    add_pins([pin])
+        st.markdown(page_link("compare", words), width="content")
 
 
 def _pins() -> list[Pin]:
@@ -145,7 +138,7 @@ def _pins() -> list[Pin]:
 
 
 def _take(text: str) -> None:
-    """Pin what a link names, or keep the sentence that says why not."""
+    """Pin the heads that a link names, or store the sentence that says why not."""
     state = st.session_state
     try:
         pins = [pin for pin in read_pins(text) if pin not in _pins()]
@@ -162,16 +155,14 @@ def _take(text: str) -> None:
 
 
 def _run_of(pin: Pin) -> RunSpec:
-    """Return the run of a pin, if this page offers it.
+    """Return the run of a pin, if this server offers it.
 
     Raises:
-        BadRequest: a model, corpus or length that is not offered, or a head that there is not.
+        BadRequest: the model, corpus or length is not offered, or there is no such head.
     """
     names = [entry.name for entry in catalog.entries()]
     if pin.model not in names and not catalog.may_type_any_model():
-        raise BadRequest(
-            "Its model is not offered here: pin a head of one of those in the sidebar."
-        )
+        raise BadRequest("Its model is not offered here: choose one in the sidebar.")
     if pin.corpus not in offered_corpora():
         raise BadRequest(
             f"Its corpus is not offered here: expected one of {', '.join(offered_corpora())}."
@@ -185,10 +176,10 @@ def _run_of(pin: Pin) -> RunSpec:
 
 
 def refusals(refused: list[str]) -> None:
-    """Say why pins could not be honoured, in one box: the first few of many."""
+    """Say why pins are invalid, in one box; of many sentences show the first few."""
     if refused:
         lines = [plain(each) for each in dict.fromkeys(refused)]
         if len(lines) > MAX_TOLD:
-            lines[MAX_TOLD:] = [f"{len(lines) - MAX_TOLD} more of the link's pins are left out."]
+            lines[MAX_TOLD:] = [f"{len(lines) - MAX_TOLD} more pins of the link are left out."]
         text = lines[0] if len(lines) == 1 else "\n".join(f"- {each}" for each in lines)
         st.warning(text, icon=":material/link_off:")

@@ -1,12 +1,10 @@
-"""Where a page stands in the navigation, and which settings of the sidebar it uses."""
+"""What a page declares: its title, its questions, and the settings of the sidebar it uses."""
 
 from dataclasses import dataclass
 from typing import Final
 
-from pages.shared.selection.head_link import page_address
-
 RANDOM_TOKENS_IDLE: Final = frozenset({"run", "query", "skip"})
-"""Settings that change nothing where sequences are random tokens."""
+"""Settings that have no effect on experiments on random tokens."""
 
 
 @dataclass(frozen=True)
@@ -14,7 +12,7 @@ class Screenshot:
     """What a page's picture in the documentation shows.
 
     Attributes:
-        chosen: what is selected, as the page's address tells it.
+        chosen: the query of the page's address.
         last: the name of the last card in it; empty: the whole page.
     """
 
@@ -24,15 +22,15 @@ class Screenshot:
 
 @dataclass(frozen=True)
 class Place:
-    """A page's place: declared on it as ``PLACE``, next to ``page(selection)`` which draws it.
+    """A page's declaration, its ``PLACE``; ``page(selection)`` beside it draws the page.
 
     Attributes:
         title: its name in the navigation, and its heading.
-        questions: the names of those that it shows, and that no other page shows; what no page
-            declares is shown on the landing page.
-        picture: what the picture of it shows; none, where no bundled model fills it.
-        idle: settings of the sidebar that change nothing on it; ``run`` is all of a run.
-        needs: what of a model it cannot do without, by its name in ``lending``.
+        questions: the names of the questions that only this page shows; those that no page declares
+            are shown on the landing page.
+        picture: what its picture shows; None if no bundled model fills the page.
+        idle: settings of the sidebar without effect on it; ``run`` stands for all of a run.
+        needs: what it requires of a model, by its name in ``lending``.
     """
 
     title: str
@@ -40,8 +38,3 @@ class Place:
     picture: Screenshot | None = Screenshot()
     idle: frozenset[str] = frozenset()
     needs: str = ""
-
-
-def page_link(address: str, title: str) -> str:
-    """Return a link to another page, in Markdown, with what all pages mean alike."""
-    return f"[{title}]({page_address(address)})"

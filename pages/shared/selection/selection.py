@@ -1,8 +1,8 @@
-"""What the reader has chosen: widgets bound to the URL, and one frozen :class:`Selection`.
+"""The sidebar: widgets bound to the URL, and their values as one frozen :class:`Selection`.
 
 Every widget's key is the name of its URL parameter, so that a link restores the page exactly.
-Values that no longer fit (another model's cell, a position beyond the context) are moved to the
-nearest that does, before the widget is drawn.
+Values that no longer fit (another model's head, a position beyond the context) are moved to the
+nearest that does before the widget is drawn.
 """
 
 import os
@@ -42,12 +42,12 @@ from poskernel_core.models.geometry import Geometry
 from poskernel_core.models.known import telling_head
 
 NO_PART: Final = "not used on this page"
-RESULTS_ALONE: Final = "Results alone are here, not the weights"
+RESULTS_ALONE: Final = "This server has results of the model, not its weights"
 CORPUS_HELP: Final = (
-    "**sample**: 225 passages, 1.2 million characters, of public-domain text that the demo models "
+    "**sample**: 225 passages (1.2 million characters) of public-domain text that the demo models "
     "were not trained on: books of Project Gutenberg, the King James Bible, speeches of United "
     "States presidents, plays of Shakespeare. **bible**: 16 chapters of the King James Bible. "
-    "**openwebtext** and **wikitext** come from the hub: web pages, and articles of Wikipedia."
+    "**openwebtext** (web pages) and **wikitext** (Wikipedia) come from the hub."
 )
 CONTEXT_LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096)
 WINDOW_COUNTS = (50, 100, 200, 500, 1000, 2000)
@@ -56,7 +56,7 @@ MAX_RUN = max(WINDOW_COUNTS)
 
 @dataclass(frozen=True)
 class Selection:
-    """Everything that pages share: the run, the head, the query position, the skip."""
+    """What all pages share: the run, the head, the query position, the skip."""
 
     located: Located
     run: RunSpec
@@ -71,12 +71,12 @@ class Selection:
         return head_name(self.layer, self.head)
 
     def of(self, found: Result) -> Result:
-        """Return what a result on all heads says of the selected one."""
+        """Return the selected head's part of a result on all heads."""
         return found.select(layer=self.layer, head=self.head)
 
 
 def choose(place: Place) -> Selection:
-    """Draw the sidebar and return what is chosen: one model and one head for all pages.
+    """Draw the sidebar and return the selection.
 
     Raises:
         PageStopped: the model or corpus is not available.
@@ -93,10 +93,10 @@ def choose(place: Place) -> Selection:
             list((shown and shown.queries) or default_positions(run.context)),
             key="query",
             usual=min(DEFAULT_QUERY, run.context - 1),
-            **_helped("query", idle, "the position that attends; kernels are shown for this one"),
+            **_helped("query", idle, "the position whose attention and kernels are shown"),
         )
         about_skip = _helped(
-            "skip", idle, "heads park attention on the first tokens; kernels leave these keys out"
+            "skip", idle, "kernels leave out these keys, as attention often rests on the first ones"
         )
         label = "Skip first keys (tokens)"
         if shown and shown.skips:
@@ -108,7 +108,7 @@ def choose(place: Place) -> Selection:
 
 
 def _one_of(label: str, numbers: list[int], *, key: str, usual: int, **more: Any) -> int:
-    """Draw a choice of one of several numbers; a single one leaves none."""
+    """Draw a slider over some numbers, or a select box for a single one."""
     usual = min(numbers, key=lambda each: abs(each - usual))
     if len(numbers) == 1:
         chosen: int = st.selectbox(label, numbers, **more | fitted_index(key, numbers, usual))
@@ -118,17 +118,12 @@ def _one_of(label: str, numbers: list[int], *, key: str, usual: int, **more: Any
 
 
 def select_head(cell: str) -> None:
-    """Select a head from elsewhere than its widget (a grid, a table); call it in a callback."""
+    """Select a head from elsewhere than its widget (a grid, a table). A callback."""
     write("head", cell)
 
 
-def select_model(name: str) -> None:
-    """Choose another model from elsewhere than its widget; call it in a callback."""
-    write("model", name)
-
-
 def _helped(name: str, idle: frozenset[str], words: str) -> dict[str, Any]:
-    """Return the help of a widget, and whether it can be used on this page."""
+    """Return the help of a widget, and whether it is disabled on this page."""
     return {"help": NO_PART, "disabled": True} if name in idle else {"help": words}
 
 
@@ -148,13 +143,13 @@ def _choose_cell(located: Located, idle: frozenset[str]) -> tuple[int, int]:
 
 
 def _link_to_head(place: Place, cell: str) -> None:
-    """Lead from any page to the one with everything about the selected head."""
+    """Draw a link to the selected head's page «Overview», except on that page."""
     if place.title != OVERVIEW and "head" not in place.idle:
         st.markdown(f":small[{head_link(cell, f'Everything about {cell}')}]")
 
 
 def _bare(geometry: Geometry) -> str:
-    """Say how many layers have no heads, and why."""
+    """Return how many layers have no heads, and why, as a sentence."""
     if not geometry.reasons:
         return ""
     why = "; ".join(dict.fromkeys(geometry.reasons.values()))
@@ -173,20 +168,20 @@ def _choose_model(place: Place) -> Located:
         "Model",
         [*names, asked] if unknown else names,
         accept_new_options=free,
-        help="type any hub name, directory or GGUF file"
+        help="or type a hub name, directory or GGUF file"
         if free
-        else "chosen by the host of this page",
+        else "the host chooses the models",
         **linked("model"),
     )
     if name is None or (name not in names and not free):
         results.stop(
-            f"The link asks for model {name!r}, which is not offered here. Offered are "
-            f"{', '.join(names)}: choose one in the sidebar. The host of this page adds models "
-            "with POSKERNEL_MODELS, or allows all with POSKERNEL_ALLOW_ANY_MODEL=1."
+            f"The link asks for model {name!r}, which is not offered here. Choose one in the "
+            f"sidebar: {', '.join(names)}. The host of this server can add models with "
+            "POSKERNEL_MODELS, or allow all with POSKERNEL_ALLOW_ANY_MODEL=1."
         )
     st.session_state[DRAWN] = True
     if lacks(place, name):
-        st.rerun()  # Back and Forward bring the address's model, whatever was chosen before
+        st.rerun()  # Back and Forward restore the model of the address
     revision = None
     if not catalog.is_local(name):
         typed = st.text_input(
@@ -220,7 +215,7 @@ def _choose_model(place: Place) -> Located:
 
 
 def _choose_checkpoint(name: str, idle: frozenset[str]) -> str | None:
-    """Draw the checkpoints of a directory that holds some, the last one first chosen."""
+    """Draw the checkpoints of a directory, if it has any; the last one is the default."""
     try:
         run = results.training(name)
     except BadRequest as error:
@@ -232,7 +227,7 @@ def _choose_checkpoint(name: str, idle: frozenset[str]) -> str | None:
         "Checkpoint",
         names,
         **fitted_index("checkpoint", names, names[-1]),
-        **_helped("checkpoint", idle, "the model as it was at that step of its training"),
+        **_helped("checkpoint", idle, "the model at that step of its training"),
     )
     return chosen
 
@@ -286,12 +281,12 @@ def _choose_run(located: Located, idle: frozenset[str]) -> RunSpec:
 
 
 def draw_note(model: str) -> None:
-    """Say what is not real in a model, or rounded; nothing of a whole one."""
+    """Say if a model is constructed, partial or quantised."""
     if note := catalog.note_of(model):
         st.caption(f":material/info: {plain(note)}")
 
 
 def offered_corpora() -> list[str]:
-    """Return the corpora on offer, with the files that the host names in ``POSKERNEL_CORPORA``."""
+    """Return the corpora on offer, with the host's own files in ``POSKERNEL_CORPORA``."""
     own = [name for name in os.environ.get("POSKERNEL_CORPORA", "").split(",") if name.strip()]
     return [*texts.BUNDLED, *texts.HUB, *own]

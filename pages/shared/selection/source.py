@@ -1,11 +1,10 @@
-"""Where the queries come from: controls that give the source parameters of a kernel."""
+"""The controls for the source of a kernel's queries."""
 
 from typing import Any, Final
 
 import streamlit as st
 
-from pages.shared.selection.fit import linked
-from poskernel_core.common.specs import RunSpec
+from pages.shared.selection.fit import choose_one, linked
 from poskernel_core.data import texts
 
 SOURCES: Final[dict[str, str]] = {
@@ -18,12 +17,9 @@ OWN = "my own text"
 USE = "its n-th token gives the query at position n"
 
 
-def choose_source(run: RunSpec) -> dict[str, Any] | None:
-    """Draw the controls; return the parameters, or None while a text is still to be given."""
-    chosen = st.segmented_control(
-        "Queries from", list(SOURCES), default="sampled windows", required=True, **linked("source")
-    )
-    source = SOURCES[chosen]
+def choose_source() -> dict[str, Any] | None:
+    """Draw the controls; return the parameters, or None while the text is empty."""
+    source = SOURCES[choose_one("Queries from", SOURCES, "source")]
     if source == "text":
         text = choose_text()
         return None if text is None else {"source": "text", **text}
@@ -32,8 +28,8 @@ def choose_source(run: RunSpec) -> dict[str, Any] | None:
             "Token",
             " the",
             max_chars=64,
-            help="exactly one token of the model, leading space included; it replaces the last "
-            "token of sixty windows, so that its query is seen in real contexts",
+            help="exactly one token of the model, with its leading space; it replaces the last "
+            "token of sixty windows",
             **linked("token"),
         )
         return {"source": "token", "token": token}
@@ -41,7 +37,7 @@ def choose_source(run: RunSpec) -> dict[str, Any] | None:
 
 
 def choose_text(use: str = USE) -> dict[str, Any] | None:
-    """Draw the choice of one text; return it as parameters, or None while it is to be given.
+    """Draw the choice of one text; return it as parameters, or None while it is empty.
 
     ``use`` says what the text is for.
     """
@@ -52,7 +48,7 @@ def choose_text(use: str = USE) -> dict[str, Any] | None:
         "Your text",
         max_chars=MAX_TYPED,
         height=160,
-        placeholder="Type or paste a text, longer than the query position.",
+        placeholder="Type or paste a text longer than the query position.",
         **linked("text"),
     )
     if not text.strip():

@@ -1,4 +1,4 @@
-"""The window of positions that a reader moves over a map."""
+"""The window of positions of a map that is shown larger."""
 
 import streamlit as st
 
@@ -9,7 +9,7 @@ DEFAULT = 50
 
 
 def choose_zoom(length: int) -> tuple[int, int] | None:
-    """Draw the controls; return first and one past the last position, or None for a short text."""
+    """Draw the controls; return the first position and one past the last; None for short texts."""
     sizes = [size for size in SIZES if size < length]
     if not sizes:
         return None

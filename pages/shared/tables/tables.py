@@ -1,6 +1,6 @@
-"""Tables whose heads lead to their pages; a row of some can be chosen."""
+"""Tables: in Markdown, with links to heads' pages, and with rows to choose."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -8,7 +8,7 @@ import pandas as pd
 import streamlit as st
 from pandas.io.formats.style import Styler
 
-from pages.shared.selection.head_link import head_address
+from pages.shared.selection.head_link import page_address
 from poskernel_core.analyses.definitions import errors_of
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
@@ -21,8 +21,20 @@ NAME_IN_ADDRESS: Final = r"[?&]head=(L\d+H\d+)"
 ROWS_SHOWN = 10
 
 
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Draw a table of Markdown cells."""
+    lines = [header, [":--"] * len(header), *rows]
+    st.markdown("\n".join(f"| {' | '.join(cells)} |" for cells in lines))
+
+
+def number_columns(meanings: dict[str, str], form: str | None = None) -> dict[str, Any]:
+    """Return columns of numbers with their help, by title; ``form`` is their printf format."""
+    column = st.column_config.NumberColumn
+    return {title: column(format=form, help=meaning) for title, meaning in meanings.items()}
+
+
 def heads_frame(columns: dict[str, np.ndarray]) -> pd.DataFrame:
-    """Return a row for every head: its name, and what ``columns [layer, head]`` hold."""
+    """Return a row for every head: its name and its values in ``columns [layer, head]``."""
     names = [head_name(*place) for place in np.ndindex(*next(iter(columns.values())).shape)]
     return pd.DataFrame({HEAD: names} | {label: each.ravel() for label, each in columns.items()})
 
@@ -30,8 +42,8 @@ def heads_frame(columns: dict[str, np.ndarray]) -> pd.DataFrame:
 def rounded_table(table: pd.DataFrame, result: Result, columns: dict[str, str]) -> Styler:
     """Return a table whose ``columns`` show a result's values rounded to their errors.
 
-    They still sort as numbers. ``columns`` says which value each of them holds; beside those that
-    have biases stand these. The table's index says at which head of the model each row is.
+    They still sort as numbers. ``columns`` gives the name of the value in each; a column with the
+    bias follows where there is one. The table's index is the number of the head in the model.
     """
     table = table.copy()
     formats: dict[str, Callable[[float], str]] = {}
@@ -52,7 +64,7 @@ def rounded_table(table: pd.DataFrame, result: Result, columns: dict[str, str]) 
 
 
 def errors_line(result: Result) -> None:
-    """Draw a line that says what the errors above it count, where there are any."""
+    """Draw a line that says how the errors above it are computed, if there are any."""
     if told := errors_of(result):
         st.caption(told)
 
@@ -64,18 +76,19 @@ def linked_table(
     addresses: Sequence[str] | None = None,
     **more: Any,
 ) -> None:
-    """Draw a table; the names in its column ``head`` lead to the pages of these heads.
+    """Draw a table; the names in its column ``head`` link to the pages of these heads.
 
-    ``addresses`` are those pages' where heads are of other runs than the selected one. ``more`` is
-    handed to ``st.dataframe``.
+    ``addresses`` are those of the pages if the heads are of other runs than the selected one.
+    ``more`` is passed to ``st.dataframe``.
     """
     config = dict(columns or {})
     plain = data.data if isinstance(data, Styler) else data
     if HEAD in plain:
-        led = list(addresses) if addresses is not None else [*map(head_address, plain[HEAD])]
-        linked = plain.assign(**{HEAD: led})
+        if addresses is None:
+            addresses = [page_address("head", cell) for cell in plain[HEAD]]
+        linked = plain.assign(**{HEAD: list(addresses)})
         if isinstance(data, Styler):
-            data.data = linked  # what is formatted is asked for by row and column, when drawn
+            data.data = linked  # cells are formatted by row and column, when drawn
         else:
             data = linked
         config[HEAD] = st.column_config.LinkColumn(
@@ -96,12 +109,11 @@ def choice_table(
     offered: Sequence[Any] | None = None,
     addresses: Sequence[str] | None = None,
 ) -> None:
-    """Draw a table; choosing a row calls ``pick`` with what is ``offered`` there.
+    """Draw a table; choosing a row calls ``pick`` with the row's item of ``offered``.
 
-    That is what the first column holds, unless something else is given row by row. For
-    ``addresses`` see :func:`linked_table`. The mark of a row is removed again (the table is drawn
-    as a new one): else a click on it, after another choice was made elsewhere, would only unmark
-    it.
+    ``offered`` is the first column by default. For ``addresses`` see :func:`linked_table`. The mark
+    of a row is removed at once (the table is drawn as a new one): otherwise a later click on the
+    same row would only remove the mark.
     """
     turn = st.session_state.setdefault(f"{key}-turn", 0)
     plain = data.data if isinstance(data, Styler) else data

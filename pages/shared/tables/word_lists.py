@@ -10,11 +10,11 @@ from poskernel_core.plotting.layout import visible
 
 ROWS_SHOWN = 8
 NUMBER = 70
-"""Width in pixels of the numbers, which stay in sight on a phone."""
+"""Width in pixels of the numbers, so that they stay visible on a phone."""
 
 
 def word_lists(found: Result, titles: tuple[str, str], unit: str, key: str) -> None:
-    """Draw the tokens at both ends (``top``, ``bottom``), with their numbers."""
+    """Draw the tokens with the largest and the smallest numbers (``top``, ``bottom``)."""
     for place, name, title in zip(st.columns(2), ("top", "bottom"), titles, strict=True):
         table = pd.DataFrame(
             {
@@ -33,5 +33,5 @@ def word_lists(found: Result, titles: tuple[str, str], unit: str, key: str) -> N
 
 
 def joined(words: Sequence[str], most: int = 8) -> str:
-    """Return some tokens in one line, spaces and line breaks visible."""
+    """Return tokens in one line, with visible spaces and line breaks."""
     return "  ".join(visible(word) for word in words[:most])

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pages.shared.selection import visitor
+from pages.shared.selection import session
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.settings import settings
 
@@ -17,8 +17,8 @@ def client(monkeypatch):
     context = SimpleNamespace(remote_ip="203.0.113.7", headers=[])
     sessions = {"s": SimpleNamespace(client_context=context)}
     runtime = SimpleNamespace(get_client=sessions.get)
-    monkeypatch.setattr(visitor.runtime, "exists", lambda: True)
-    monkeypatch.setattr(visitor.runtime, "get_instance", lambda: runtime)
+    monkeypatch.setattr(session.runtime, "exists", lambda: True)
+    monkeypatch.setattr(session.runtime, "get_instance", lambda: runtime)
     monkeypatch.delenv("POSKERNEL_USER_HEADER", raising=False)
     return context
 
@@ -40,8 +40,8 @@ def test_by_address(client, address, person):
     """A household of IPv6 has 64 bits to itself; this machine is many people, or one of its own."""
     client.remote_ip = address
 
-    assert person == visitor.person("s")
-    assert "gone" == visitor.person("gone")  # a session that has ended stands for itself
+    assert person == session.person("s")
+    assert "gone" == session.person("gone")  # a session that has ended stands for itself
 
 
 @pytest.mark.parametrize(
@@ -51,10 +51,10 @@ def test_by_address(client, address, person):
 def test_by_header(client, monkeypatch, values, named):
     """One name, in the header that the host has set; of two, one is not the proxy's."""
     client.headers = [(HEADER.lower(), value) for value in values]
-    assert "address 203.0.113.7" == visitor.person("s")
+    assert "address 203.0.113.7" == session.person("s")
 
     monkeypatch.setenv("POSKERNEL_USER_HEADER", HEADER)
-    assert ("user anna" if named else "address 203.0.113.7") == visitor.person("s")
+    assert ("user anna" if named else "address 203.0.113.7") == session.person("s")
 
 
 @pytest.mark.parametrize("value", ["X Forwarded", "X-User:", "\u00dcser", "x" * 65])

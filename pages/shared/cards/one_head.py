@@ -1,0 +1,52 @@
+"""Cards on the selected head that several pages draw."""
+
+from functools import partial
+
+from pages.shared.cards import captions
+from pages.shared.cards.card import card
+from pages.shared.selection.selection import Selection
+from poskernel_core.analyses.additivity.figures import similarity_figure
+from poskernel_core.analyses.contextual_heads.figures import duplicates_figure, variation_figure
+from poskernel_core.analyses.kernels.figures import profile_figure
+from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import counted, value_text
+
+
+def draw_profile(profile: Result, most: int) -> None:
+    """Draw a head's mean attention by offset, up to ``most`` tokens back."""
+    figure = partial(profile_figure, profile, most=most)
+    card("profile", figure, profile, captions.PROFILE, "Mean attention by offset")
+
+
+def draw_duplicates(heads: Result, selection: Selection) -> None:
+    """Draw the head's attention to duplicates, from the result on all contextual heads."""
+    figure = partial(duplicates_figure, heads, selection.layer, selection.head)
+    shown = selection.of(heads.only("duplicate_attention", "baseline"))
+    card("duplicates", figure, shown, captions.DUPLICATES, "Attention to earlier duplicates")
+
+
+def draw_variation(denominators: Result) -> None:
+    """Draw the variation of a head's softmax denominator over windows."""
+    shown = denominators.only("denominator_cv", "predicted_cv", "etc")
+    read = counted(len(denominators.values["denominator"]), "window")
+    title = f"CV of the softmax denominator over {read}"
+    card("variation", partial(variation_figure, denominators), shown, captions.VARIATION, title)
+
+
+def shares_told(head: Result, cell: str) -> str:
+    """Return as a sentence what the variance of a head's keys consists of."""
+    position, content, both = (
+        value_text(head, f"{part}_share") for part in ("position", "content", "interaction")
+    )
+    return (
+        f"Of the variance of the keys of **{cell}**, position explains {position}, content "
+        f"{content}, and their interaction {both}."
+    )
+
+
+def draw_similarity(additivity: Result, selection: Selection) -> None:
+    """Draw how similar the head's content stays across positions."""
+    figure = partial(similarity_figure, additivity, selection.layer, selection.head)
+    shown = selection.of(additivity).only("content_similarity")
+    title = f"Content similarity across positions, {selection.cell}"
+    card("similarity", figure, shown, captions.SIMILARITY, title)
