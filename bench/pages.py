@@ -2,8 +2,8 @@
 
 Every figure is the median of several tries. With stored results: a click on a head until its kernel
 is redrawn, a pin, a change to another page, and a reload. With a new server and an empty cache: the
-first request of the landing page, and of a deep link. And a reload of the page with the small
-patterns of a random model's 144 heads, on a text of 128 tokens.
+first request of the landing page, and of a deep link. Last, a reload of the page with the
+small patterns of a random model's 144 heads, on a text of 128 tokens.
 """
 
 from __future__ import annotations

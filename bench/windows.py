@@ -1,4 +1,4 @@
-"""``python -m bench.windows MODEL ...``: how many windows need patterns for accurate profiles.
+"""``python -m bench.windows MODEL ...``: how many windows with patterns accurate profiles need.
 
 A kernel is a mean over 64 sampled queries; a profile (attention by offset) is a mean over windows.
 With patterns of fewer windows, the pass is faster, but the standard error of the profile is larger.

@@ -99,7 +99,7 @@ class Settings(BaseModel):
 
     cache_gb: float = _size(8.0, "size limit of the store")
     shipped: bool = Field(True, description="show the results that come with the project")
-    allow_any_model: bool = Field(False, description="let visitors type any model name")
+    allow_any_model: bool = Field(False, description="let clients type any model name")
 
     device: Annotated[
         str, _matching(DEVICE, "a device such as auto, cpu, cuda or cuda:1")
@@ -114,26 +114,26 @@ class Settings(BaseModel):
     open: bool = Field(False, description="open the dashboard in a browser of this machine")
     address: Address | None = Field(None, description="where the dashboard is served, for links")
     notes: bool | None = Field(
-        None, description="let readers write notes; None: if they are all on this machine"
+        None, description="let clients write notes; None: only if the server is local"
     )
     keep_texts: bool = Field(True, description="keep typed texts, so that links are short")
-    public: bool = Field(False, description="strangers reach this server: tighter quotas")
+    public: bool = Field(False, description="public server: lower quotas")
     user_header: Annotated[
         str, _matching("[A-Za-z0-9-]{1,64}", "the name of a header such as X-Forwarded-User")
-    ] | None = Field(None, description="where a trusted proxy names who has signed in")  # fmt: skip
+    ] | None = Field(None, description="header in which a proxy names the user")  # fmt: skip
     forwarded_allow_ips: Annotated[str, AfterValidator(_proxies)] = Field(
-        "", description="proxies that uvicorn believes about who asks (without our prefix)"
+        "", description="proxies that uvicorn trusts to name the client (without our prefix)"
     )
     metrics: Annotated[tuple[str, int], BeforeValidator(_endpoint)] | None = Field(
         None, description="host and port where Prometheus may ask"
     )
 
-    max_sessions: int = _count(200, "pages open at once, of all visitors; 0: any number")
-    max_sessions_each: int = _count(40, "pages open at once, of one visitor; 0: any number")
-    max_requests_per_minute: int = _count(600, "requests of one visitor; 0: any number")
+    max_sessions: int = _count(200, "pages open at once, of all clients; 0: any number")
+    max_sessions_each: int = _count(40, "pages open at once, of one client; 0: any number")
+    max_requests_per_minute: int = _count(600, "requests of one client; 0: any number")
 
-    max_jobs: int = _quota(96, "computations of one visitor that wait or run")
-    max_jobs_total: int = _quota(512, "computations of all visitors that wait or run")
+    max_jobs: int = _quota(96, "computations of one client that wait or run")
+    max_jobs_total: int = _quota(512, "computations of all clients that wait or run")
     max_windows: int | None = _quota(None, "windows of text of one computation")
     max_tokens: int | None = _quota(
         None,
@@ -143,7 +143,7 @@ class Settings(BaseModel):
     max_characters: int = _quota(100_000, "characters of a typed text")
     max_texts: int = _quota(10_000, "typed texts that are kept")
     max_texts_mb: int = _quota(100, "megabytes of typed texts that are kept")
-    max_tables_mb: int = _quota(40, "megabytes of tables that one visit lays beside ours")
+    max_tables_mb: int = _quota(40, "megabytes of uploaded tables of one session")
 
 
 PUBLIC: Final = {

@@ -1,7 +1,7 @@
 """Find the heads with the nearest kernels among all stored results.
 
-No kernels are computed. From each run the stored kernels at the query position nearest to the
-requested one are compared, if they skip the same number of first keys.
+No kernels are computed. The search takes each run's stored kernels at the query position nearest to
+the requested one, if they skip the same number of first keys.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def heads_like(
         skip: number of first keys left out.
         offered: whether this client may see a model.
         located: finds a model; None if it is not available.
-        most: largest number of heads to return.
+        most: maximum number of heads to return.
     """
     end = time.monotonic() + MAX_SECONDS
     runs, whole = _runs(store, query, skip, offered, end)

@@ -118,8 +118,8 @@ def _take(future: Any, task: ShardTask, store: Store) -> None:
     """Check the outcome of a shard.
 
     Raises:
-        BadRequest, ComputeFailed: it failed for good, or was written where this machine cannot
-            read it.
+        BadRequest, ComputeFailed: it failed for good, or this machine cannot read the disk it was
+            written to.
     """
     from distributed import KilledWorker
 

@@ -24,7 +24,7 @@ def run_on_devices(
 
     Raises:
         BadRequest: a shard cannot be computed at all.
-        Cancelled: raised by ``report``; what the shards have gathered so far is kept.
+        Cancelled: raised by ``report``; the shards' progress is kept.
         ComputeFailed: a shard failed in every attempt; the message names it.
     """
     attempts = Attempts(tasks)

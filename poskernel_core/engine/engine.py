@@ -47,11 +47,11 @@ from poskernel_core.storage.store import Store, default_directory
 JOBS_KEPT = 64
 COMPOSITIONS_KEPT = 64
 GRACE_SECONDS = 10.0
-"""How long a queued job is kept after all its clients left (they may be reloading the page)."""
+"""Seconds that a queued job is kept after all its clients left (they may be reloading the page)."""
 
 ABANDONED_SECONDS = 60.0
-"""How long a running job is kept after its clients left, if other jobs are queued. A cancelled pass
-keeps what it has read."""
+"""Seconds that a running job is kept after its clients left, if other jobs are queued. A cancelled
+pass keeps its progress."""
 
 LOOK_EVERY = 2.0
 
@@ -168,10 +168,10 @@ class Engine:
         Raises:
             BadRequest: the parameters do not fit the analysis, the run or the model.
             ComputeDisabled: this server is read-only, or torch is not installed.
-            TooLarge: more than this server computes for a client.
+            TooLarge: the request exceeds this server's size limits.
             Busy: this client's person, or all persons together, have too many jobs.
             ComputeFailed: the worker could not be started.
-            NoSpace, ReadOnlyStore, StoreFailed: a result could not be kept.
+            NoSpace, ReadOnlyStore, StoreFailed: a result could not be stored.
         """
         asked = canonical(request)
         with self._lock:
@@ -420,13 +420,13 @@ def describe_run(
 ) -> RunSpec:
     """Return the run for a model's name, with default settings and every fingerprint.
 
-    For a model whose results are on offer, context and number of windows default to those of the
-    results; else to the model's context up to 1024 and the usual number of windows. ``query`` is
+    For a model offered by its results, context and number of windows default to those of the
+    results; else to the model's context up to 1024 and the default number of windows. ``query`` is
     recorded in addition to ``positions`` (default: 32 evenly spaced, and 400 and 1000).
 
     Raises:
         InvalidField: an invalid field of the run or of a description.
-        BadRequest: an unknown model or corpus, or a context or position outside the model.
+        BadRequest: an unknown model or corpus, or a context or position beyond the model's limit.
     """
     located = catalog.locate(model, revision)
     longest, shown = located.geometry.n_ctx, located.shown

@@ -68,7 +68,7 @@ def gather_missing(
     """Gather the missing statistics of a request.
 
     If another process is reading the same windows, wait for it instead of repeating its work. The
-    same pass also gathers what the queued requests ``others`` need from these windows. An
+    same pass also gathers statistics of these windows for the queued requests ``others``. An
     interrupted pass is finished first; statistics that it did not include follow in another pass.
 
     Raises:
@@ -141,7 +141,7 @@ def compute_part(
     """Compute and store the next missing part of a composition, from part ``first`` (0-based) on.
 
     Returns the number of the part to continue with, or None after the last. Stored parts are
-    skipped. One pass gathers what several parts need from the same windows.
+    skipped. One pass gathers all statistics that several parts need from the same windows.
 
     Raises:
         BadRequest, ComputeFailed, StoreFailed: a part fails, or the store is too small to keep all

@@ -1,4 +1,4 @@
-"""The results that ``precompute`` computes: those that the pages show with default settings."""
+"""The results that ``precompute`` computes: all results on the pages at default settings."""
 
 from typing import Any
 

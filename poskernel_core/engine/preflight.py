@@ -20,7 +20,7 @@ from poskernel_core.models.tokenizers import check_tokenizer
 from poskernel_core.storage.store import Store
 
 MAX_TOKEN = 16
-"""Upper bound of the bytes of text per token, averaged over a corpus."""
+"""Upper bound of a corpus's mean bytes of text per token."""
 
 
 def computes() -> bool:

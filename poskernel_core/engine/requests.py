@@ -21,7 +21,7 @@ class CanonicalRequest:
         question: the analysis or experiment that answers it.
         params: its checked parameters.
         wire: the serialisable form that is hashed, sent and shipped: every parameter by name, and
-            the run reduced to what the answer depends on, with every fingerprint.
+            only those fields of the run that affect the answer, with every fingerprint.
     """
 
     question: Question[Any]
@@ -95,7 +95,7 @@ def canonical(request: Asked) -> CanonicalRequest:
 
 
 def canonical_of(question: Question[P], run: RunSpec, params: P) -> CanonicalRequest:
-    """Return the canonical request of a question, its run reduced to what the answer depends on.
+    """Return a question's canonical request, with only the run's fields that affect the answer.
 
     Raises:
         BadRequest: the parameters do not fit the run.

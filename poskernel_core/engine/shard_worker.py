@@ -44,7 +44,7 @@ def carried_out(text: str, report: Report, directory: Path | None = None) -> dic
 
 
 def _workshop(directory: Path | None) -> Any:
-    """Return this process's workshop, which keeps the model loaded between shards."""
+    """Return this process's worker context, which keeps the model loaded between shards."""
     from poskernel_core.passes.worker_context import WorkerContext  # torch
 
     name = str(directory)

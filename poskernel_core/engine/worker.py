@@ -1,10 +1,10 @@
 """The worker process: ``python -m poskernel_core.engine.worker CACHE_DIRECTORY``.
 
 It reads messages as JSON lines from standard input and writes events as JSON lines to standard
-output; arrays go through the store, never through the pipe. Three lanes run in parallel: passes
+output; arrays go through the store, never through the pipe. Three queues run in parallel: passes
 (torch), short experiments (torch, seconds), and analyses of stored statistics, so that a click on a
-head does not wait for another model's pass. In each lane clients take turns. A task that fails
-reports its error and never stops its lane.
+head does not wait for another model's pass. In each queue clients take turns. A task that fails
+reports its error and never stops its queue.
 """
 
 import contextlib
@@ -56,7 +56,7 @@ class _Task:
 
     @cached_property
     def asked(self) -> CanonicalRequest:
-        """The checked request, computed in the first lane and cached for later ones.
+        """The checked request, computed in the first queue and cached for later ones.
 
         Raises:
             BadRequest: its parameters do not fit the question.
@@ -65,7 +65,7 @@ class _Task:
 
 
 class Worker:
-    """Reads messages, queues their tasks in the lanes and reports events."""
+    """Reads messages, puts their tasks into the queues and reports events."""
 
     def __init__(self, store: Store, output: TextIOBase) -> None:
         self._store = store
@@ -167,7 +167,7 @@ class Worker:
         return True
 
     def _start(self, report: Report) -> Any:
-        """Return this process's workshop, importing torch on first use."""
+        """Return this process's worker context, importing torch on first use."""
         with STARTING_TORCH:
             if self._workshop is None:
                 report(0, 0, "Starting torch")
@@ -177,7 +177,7 @@ class Worker:
         return self._workshop
 
     def _queue(self, lane: Lane[_Task], task: _Task) -> bool:
-        """Put a task in a lane; return False, since it continues there.
+        """Put a task in a queue; return False, since it continues there.
 
         Raises:
             Cancelled: the task was cancelled since its last report.
@@ -245,7 +245,7 @@ class Worker:
             ending = {"state": "cancelled"}
         except PosKernelError as error:
             ending = {"state": "error", "error": type(error).__name__, "message": str(error)}
-        except BaseException as error:  # keep the lane alive, even if the log is not writable
+        except BaseException as error:  # keep the queue alive, even if the log is not writable
             with contextlib.suppress(Exception):
                 traceback.print_exc(file=sys.stderr)
             ending = {

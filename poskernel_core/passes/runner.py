@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 def per_number(groups: int) -> int:
-    """Return an upper bound of the bytes that a run takes in the store per element of a block.
+    """Return an upper bound of the bytes in the store per element of a block.
 
     4 bytes for the sum of each group, 8 for a checkpoint in double precision, and for the finished
     statistics up to 4 bytes per group (queries of all groups; a mean plus 16 bits for each group is

@@ -1,4 +1,4 @@
-"""Caches shared by the lanes of a worker: loaded models, tokenizers and token windows."""
+"""Caches shared by the queues of a worker: loaded models, tokenizers and token windows."""
 
 import threading
 from dataclasses import dataclass, field
