@@ -10,7 +10,7 @@ from poskernel_core.analyses.base import Analysis, Progress, SkipParams, Statist
 from poskernel_core.analyses.kernels.formulas import mean_kernels
 from poskernel_core.analyses.kernels.kernel import observed_row
 from poskernel_core.analyses.sources import check_query, queries_at
-from poskernel_core.common.result import Result, outputs
+from poskernel_core.common.result import Result, estimates, outputs
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
 
 
@@ -39,25 +39,20 @@ class KernelFolds(Analysis[KernelFoldsParams]):
     error_counts = "queries"
     params = KernelFoldsParams
     values = (
-        *outputs(
-            "kernel",
-            "layer head offset",
+        *estimates(
+            "kernel [layer head offset]",
             "share of attention",
             "the mean kernel by offset $n - i$; NaN where no key is visible",
-            has_error=True,
         ),
         *outputs(
-            "replicate",
-            "left_out layer head offset",
+            "replicate [left_out layer head offset]",
             "share of attention",
             "the same without one group of texts",
         ),
-        *outputs(
-            "observed",
-            "layer head offset",
+        *estimates(
+            "observed [layer head offset]",
             "share of attention",
             "mean attention seen at ``n``, ``skip`` applied and renormalised",
-            has_error=True,
         ),
     )
 

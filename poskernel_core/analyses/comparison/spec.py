@@ -24,7 +24,7 @@ from poskernel_core.analyses.comparison.pins import (
 from poskernel_core.analyses.kernels.formulas import effective_tokens
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.heads import parse_cell
-from poskernel_core.common.result import Result, errors_together, outputs
+from poskernel_core.common.result import Result, errors_together, estimates, outputs
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
 from poskernel_core.models import catalog
 from poskernel_core.models.catalog import Located
@@ -116,30 +116,25 @@ class HeadDistances(Composition[HeadDistancesParams]):
     noun_phrase = "distances between kernels of heads"
     params = HeadDistancesParams
     values = (
-        *outputs(
-            "distance",
-            "pin other",
+        *estimates(
+            "distance [pin other]",
             "TV distance, 0 to 1",
             "total variation between the kernels of two heads, aligned by offset",
-            has_error=True,
         ),
-        *outputs(
-            "kernel",
-            "pin offset",
+        *estimates(
+            "kernel [pin offset]",
             "share of attention",
             "each head's kernel by offset; NaN where no key is visible",
-            has_error=True,
         ),
         *outputs(
-            "observed",
-            "pin offset",
+            "observed [pin offset]",
             "share of attention",
             "mean attention seen at the same position, ``skip`` applied and renormalised",
         ),
-        *outputs("etc", "pin", "tokens", "effective token count (ETC) of each kernel"),
-        *outputs("position", "pin", "tokens", "the query position of each head"),
+        *outputs("etc [pin]", "tokens", "effective token count (ETC) of each kernel"),
+        *outputs("position [pin]", "tokens", "the query position of each head"),
     )
-    texts = outputs("heads", "pin", "head", "each head with its run, as it is written")
+    texts = outputs("heads [pin]", "head", "each head with its run, as it is written")
     figure = "distances_figure"
 
     def parts(self, run: RunSpec, params: HeadDistancesParams) -> Mapping[str, SubQuestion]:

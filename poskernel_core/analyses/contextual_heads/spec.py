@@ -7,7 +7,7 @@ from pydantic import Field
 from poskernel_core.analyses.base import Experiment, HeadMeasure, SkipParams
 from poskernel_core.analyses.contextual_heads.behaviour import Thresholds
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.result import outputs
+from poskernel_core.common.result import estimates, outputs
 from poskernel_core.common.specs import RunSpec
 
 
@@ -63,59 +63,47 @@ class ContextualHeads(Experiment[ContextualParams]):
     params = ContextualParams
     values = (
         *outputs(
-            "etc", "layer head", "tokens", "effective token count (ETC) of the token's mean kernel"
+            "etc [layer head]", "tokens", "effective token count (ETC) of the token's mean kernel"
         ),
-        *outputs("local_mass", "layer head", "share of mass", "its mass in the last 10 tokens"),
-        *outputs(
-            "denominator", "layer head", "weight", "mean of $Z_n$ over windows", has_error=True
-        ),
-        *outputs(
-            "denominator_cv",
-            "layer head",
+        *outputs("local_mass [layer head]", "share of mass", "its mass in the last 10 tokens"),
+        *estimates("denominator [layer head]", "weight", "mean of $Z_n$ over windows"),
+        *estimates(
+            "denominator_cv [layer head]",
             "relative to the mean",
             "coefficient of variation of $Z_n$ over windows: standard deviation over mean",
-            has_error=True,
         ),
         *outputs(
-            "predicted_cv",
-            "layer head",
+            "predicted_cv [layer head]",
             "relative to the mean",
             "what the independent model expects of it",
         ),
         *outputs(
-            "weight_mean",
-            "layer head",
+            "weight_mean [layer head]",
             "weight",
             "mean and variance of the content weights over windows and keys",
         ),
         *outputs(
-            "weight_variance",
-            "layer head",
+            "weight_variance [layer head]",
             "weight squared",
             "mean and variance of the content weights over windows and keys",
         ),
-        *outputs(
-            "duplicate_attention baseline",
-            "layer head distance",
+        *estimates(
+            "duplicate_attention baseline [layer head distance]",
             "share of attention",
             "attention to an earlier duplicate of the current token at that distance "
             "back, and to another token in the same place",
-            has_error=True,
         ),
-        *outputs(
-            "near_duplicates far_duplicates",
-            "layer head",
+        *estimates(
+            "near_duplicates far_duplicates [layer head]",
             "share of attention",
             "mean difference of the two up to 10 tokens back, and beyond",
-            has_error=True,
         ),
         *outputs(
-            "group",
-            "layer head",
+            "group [layer head]",
             "group",
             "behaviour group: duplicate token, detokenization, contextual, other",
         ),
-        *outputs("visible_keys", "layer head", "tokens", "number of keys that count"),
+        *outputs("visible_keys [layer head]", "tokens", "number of keys that count"),
     )
     measures = (
         HeadMeasure(

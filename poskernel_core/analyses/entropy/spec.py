@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from poskernel_core.analyses.base import Analysis, HeadMeasure, Progress, SkipParams, Statistics
-from poskernel_core.common.result import Result, outputs
+from poskernel_core.common.result import Result, estimates
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.common.views import stacked
 
@@ -36,14 +36,8 @@ class AttentionEntropy(Analysis[EntropyParams]):
     noun_phrase = "the attention entropy"
     error_counts = "windows"
     params = EntropyParams
-    values = (
-        *outputs(
-            "entropy",
-            "layer head query",
-            "nats",
-            "mean over windows; NaN where no key is left",
-            has_error=True,
-        ),
+    values = estimates(
+        "entropy [layer head query]", "nats", "mean over windows; NaN where no key is left"
     )
     measures = (
         HeadMeasure(

@@ -63,12 +63,12 @@ class HeadVerdicts(Composition[HeadVerdictsParams]):
     params = HeadVerdictsParams
     values = (
         *HeadMeasures.values,
-        *outputs("ranked", "measure", "heads", "number of heads that have a rank"),
+        *outputs("ranked [measure]", "heads", "number of heads that have a rank"),
     )
     texts = (
         *HeadMeasures.texts,
-        *outputs("verdict", "layer head", "sentence", "what may be said of each head"),
-        *outputs("unknown", "missing", "name", "titles of the questions that were left out"),
+        *outputs("verdict [layer head]", "sentence", "what may be said of each head"),
+        *outputs("unknown [missing]", "name", "titles of the questions that were left out"),
     )
 
     figure = "verdicts_figure"

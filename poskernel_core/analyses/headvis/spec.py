@@ -14,7 +14,7 @@ from poskernel_core.analyses.base import (
     Progress,
     Statistics,
 )
-from poskernel_core.common.result import Result, Value, outputs
+from poskernel_core.common.result import Result, Value, estimates, outputs
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.common.views import stacked
 
@@ -129,41 +129,34 @@ class HeadExamples(Experiment[HeadExamplesParams]):
     error_counts = "windows"
     params = HeadExamplesParams
     values = (
+        *outputs("interval [layer head example]", "number", "from 1 (least attention); 0: no text"),
         *outputs(
-            "interval", "layer head example", "number", "from 1 (least attention); 0: no text"
+            "example_text [layer head example]", "number", "number of the window; -1: no text"
         ),
         *outputs(
-            "example_text", "layer head example", "number", "number of the window; -1: no text"
-        ),
-        *outputs(
-            "max_activation",
-            "layer head example",
+            "max_activation [layer head example]",
             "share of attention",
             "the largest attention in that text",
         ),
-        *outputs("top_key", "layer head example pos rank", "position", "the most attended keys"),
+        *outputs("top_key [layer head example pos rank]", "position", "the most attended keys"),
         *outputs(
-            "top_attention",
-            "layer head example pos rank",
+            "top_attention [layer head example pos rank]",
             "share of attention",
             "attention to them; 0 where there are fewer keys",
         ),
         *outputs(
-            "activation_histogram",
-            "layer head bin",
+            "activation_histogram [layer head bin]",
             "texts",
             "texts by their largest attention, in 50 bins from 0 to 1",
         ),
-        *outputs(
-            "mean_max_activation",
-            "layer head",
+        *estimates(
+            "mean_max_activation [layer head]",
             "share of attention",
             "mean over texts of their largest attention",
-            has_error=True,
         ),
-        *outputs("token", "text pos", "number", "which of the words each token of the texts is"),
+        *outputs("token [text pos]", "number", "which of the words each token of the texts is"),
     )
-    texts = outputs("words", "word", "token", "the different tokens of the texts that are kept")
+    texts = outputs("words [word]", "token", "the different tokens of the texts that are kept")
     ignores = Experiment.ignores | {"positions"}
     long = True
     runs = "head_examples"

@@ -64,26 +64,22 @@ class Helix(Analysis[HelixParams]):
     params = HelixParams
     values = (
         *outputs(
-            "projection",
-            "layer pos component",
+            "projection [layer pos component]",
             "residual stream units",
             "$X^l$ on its own first three principal components",
         ),
         *outputs(
-            "on_embedding",
-            "layer pos component",
+            "on_embedding [layer pos component]",
             "residual stream units",
             "$X^l$ on the components of $W_{pos}$",
         ),
         *outputs(
-            "joint",
-            "layer pos component",
+            "joint [layer pos component]",
             "residual stream units",
             "$X^l$ on the components of both stacked",
         ),
         *outputs(
-            "embedding_on_layer embedding_joint",
-            "layer pos component",
+            "embedding_on_layer embedding_joint [layer pos component]",
             "residual stream units",
             "$W_{pos}$ on the components of $X^l$, and of both",
         ),
@@ -97,35 +93,30 @@ class Helix(Analysis[HelixParams]):
             for size in formulas.GROUP_SIZES
         ),
         *outputs(
-            "explained_variance",
-            "layer variance_component",
+            "explained_variance [layer variance_component]",
             "share of variance",
             "shares of the variance of $X^l$",
         ),
         *outputs(
-            "angles_residual",
-            "layer layer_2 angle",
+            "angles_residual [layer layer_2 angle]",
             "degrees",
             "canonical angles between the top-k subspaces of the residual stream "
             "(right singular vectors of $X^l$)",
         ),
         *outputs(
-            "angles_position",
-            "layer layer_2 angle",
+            "angles_position [layer layer_2 angle]",
             "degrees",
             "canonical angles between the top-k directions in position space "
             "(left singular vectors) of the uncentred $W_{pos}$ (layer 0) and "
             "each later layer's normed input",
         ),
         *outputs(
-            "far_share",
-            "layer",
+            "far_share [layer]",
             "share of entries",
             "share of entries further from 0 than ``far`` times their root mean square",
         ),
         *outputs(
-            "token_spread",
-            "layer",
+            "token_spread [layer]",
             "relative to the mean over tokens",
             "root mean square distance between one prompt's $X^l$ and the mean "
             "over prompts, relative to the size of the mean (Frobenius norms, all "

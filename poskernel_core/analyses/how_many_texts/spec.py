@@ -62,18 +62,16 @@ class HowManyTexts(Analysis[HowManyTextsParams]):
     params = HowManyTextsParams
     values = (
         *outputs(
-            "error",
-            "subset layer head",
+            "error [subset layer head]",
             "that of the measure",
             "the jackknife error from so many windows alone",
         ),
         *outputs(
-            "value law wanted",
-            "layer head",
+            "value law wanted [layer head]",
             "that of the measure",
             "the measure; $c$, the error of one window by the law; and the error that is wanted",
         ),
-        *outputs("enough", "layer head", "windows", "how many windows have the wanted error"),
+        *outputs("enough [layer head]", "windows", "how many windows have the wanted error"),
     )
     figure = "texts_figure"
 

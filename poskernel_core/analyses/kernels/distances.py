@@ -9,7 +9,7 @@ from pydantic import Field
 from poskernel_core.analyses.base import Analysis, Progress, SkipParams
 from poskernel_core.analyses.kernels import formulas
 from poskernel_core.analyses.sources import check_query, queries_at
-from poskernel_core.common.result import Result, outputs
+from poskernel_core.common.result import Result, estimates, outputs
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
 from poskernel_core.common.views import StatisticsView
 
@@ -44,23 +44,19 @@ class KernelDistances(Analysis[KernelDistancesParams]):
     error_counts = "queries"
     params = KernelDistancesParams
     values = (
-        *outputs(
-            "distance",
-            "layer head other",
+        *estimates(
+            "distance [layer head other]",
             "TV distance, 0 to 1",
             "total variation between the mean kernels of two heads",
-            has_error=True,
         ),
         *outputs(
-            "group",
-            "layer head",
+            "group [layer head]",
             "number",
             "number of the head's group, from 0 on by first member; heads of one "
             "group are candidates for superposition",
         ),
         *outputs(
-            "ruled_out",
-            "layer head",
+            "ruled_out [layer head]",
             "heads",
             "number of heads whose kernel is too far away for that",
         ),

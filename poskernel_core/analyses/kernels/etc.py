@@ -7,7 +7,7 @@ from pydantic import Field
 
 from poskernel_core.analyses.base import Analysis, HeadMeasure, Progress, SkipParams
 from poskernel_core.analyses.kernels import formulas
-from poskernel_core.common.result import Result, outputs
+from poskernel_core.common.result import Result, estimates, outputs
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.common.views import StatisticsView, queries_of
 
@@ -52,57 +52,42 @@ class EtcHeatMap(Analysis[EtcParams]):
     error_counts = "queries"
     params = EtcParams
     values = (
-        *outputs(
-            "etc",
-            "layer head query",
+        *estimates(
+            "etc [layer head query]",
             "tokens",
             "effective token count (ETC) of the kernel, from 1 to ``visible_keys``",
-            has_error=True,
         ),
-        *outputs(
-            "log_etc", "layer head query", "ln tokens", "its natural logarithm", has_error=True
-        ),
-        *outputs(
-            "half_mass_distance",
-            "layer head query",
+        *estimates("log_etc [layer head query]", "ln tokens", "its natural logarithm"),
+        *estimates(
+            "half_mass_distance [layer head query]",
             "tokens",
             "offset within which half of the kernel's mass lies, interpolated within the token",
-            has_error=True,
         ),
-        *outputs(
-            "local_mass",
-            "layer head query",
+        *estimates(
+            "local_mass [layer head query]",
             "share of mass",
             "mass of the kernel in the last ``local_tokens`` tokens",
-            has_error=True,
         ),
-        *outputs("kind", "layer head query", "kind", "local, slow decay or uniform"),
-        *outputs(
-            "query_variation",
-            "layer head query",
+        *outputs("kind [layer head query]", "kind", "local, slow decay or uniform"),
+        *estimates(
+            "query_variation [layer head query]",
             "TV distance, 0 to 1",
             "mean total variation (TV) between kernels of queries of different groups of texts, at "
             "the same position",
-            has_error=True,
         ),
-        *outputs(
-            "equivariance_error",
-            "layer head query",
+        *estimates(
+            "equivariance_error [layer head query]",
             "TV distance, 0 to 1",
             "mean TV to the kernels of the other positions, aligned by offset and "
             "renormalised on their common support",
-            has_error=True,
         ),
-        *outputs(
-            "attention_distance",
-            "layer head query",
+        *estimates(
+            "attention_distance [layer head query]",
             "TV distance, 0 to 1",
             "TV to the mean observed attention, ``skip`` applied to both",
-            has_error=True,
         ),
         *outputs(
-            "visible_keys",
-            "layer head query",
+            "visible_keys [layer head query]",
             "tokens",
             "number of keys that the kernel is spread over",
         ),

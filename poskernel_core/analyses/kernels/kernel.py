@@ -15,7 +15,7 @@ from poskernel_core.analyses.sources import (
     source_runs,
 )
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.result import Result, outputs
+from poskernel_core.common.result import Result, estimates, outputs
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
 from poskernel_core.common.views import StatisticsView
 
@@ -53,64 +53,41 @@ class PositionalKernel(Analysis[KernelParams]):
     error_counts = "queries"
     params = KernelParams
     values = (
-        *outputs(
-            "kernel",
-            "layer head key",
+        *estimates(
+            "kernel [layer head key]",
             "share of attention",
             "mean over the source's queries; keys that are not visible hold 0",
-            has_error=True,
         ),
         *outputs(
-            "kernel_low kernel_high",
-            "layer head key",
+            "kernel_low kernel_high [layer head key]",
             "share of attention",
             "its 10th and 90th percentile over the queries",
         ),
-        *outputs(
-            "observed",
-            "layer head key",
+        *estimates(
+            "observed [layer head key]",
             "share of attention",
             "attention seen at ``n`` (mean over all windows; of the one text where "
             "that is the source), ``skip`` applied and renormalised",
-            has_error=True,
         ),
-        *outputs(
-            "etc",
-            "layer head",
-            "tokens",
-            "effective token count (ETC) of the kernel",
-            has_error=True,
-        ),
-        *outputs(
-            "half_mass_distance",
-            "layer head",
+        *estimates("etc [layer head]", "tokens", "effective token count (ETC) of the kernel"),
+        *estimates(
+            "half_mass_distance [layer head]",
             "tokens",
             "offset within which half of the kernel's mass lies, interpolated within the token",
-            has_error=True,
         ),
-        *outputs(
-            "local_mass",
-            "layer head",
-            "share of mass",
-            "mass of the kernel in the last 10 tokens",
-            has_error=True,
+        *estimates(
+            "local_mass [layer head]", "share of mass", "mass of the kernel in the last 10 tokens"
         ),
-        *outputs(
-            "query_variation",
-            "layer head",
+        *estimates(
+            "query_variation [layer head]",
             "TV distance, 0 to 1",
             "mean TV between kernels of queries of different groups of texts",
-            has_error=True,
+        ),
+        *estimates(
+            "attention_distance [layer head]", "TV distance, 0 to 1", "TV to the observed attention"
         ),
         *outputs(
-            "attention_distance",
-            "layer head",
-            "TV distance, 0 to 1",
-            "TV to the observed attention",
-            has_error=True,
-        ),
-        *outputs(
-            "visible_keys", "layer head", "tokens", "number of keys that the kernel is spread over"
+            "visible_keys [layer head]", "tokens", "number of keys that the kernel is spread over"
         ),
     )
     figure = "kernel_figure"

@@ -46,15 +46,13 @@ class KernelMap(Analysis[KernelMapParams]):
     params = KernelMapParams
     values = (
         *outputs(
-            "kernel",
-            "query key",
+            "kernel [query key]",
             "share of attention",
             "the positional kernel, one row for each query position; NaN where a "
             "key is not visible",
         ),
         *outputs(
-            "observed",
-            "query key",
+            "observed [query key]",
             "share of attention",
             "the attention seen, ``skip`` applied and renormalised",
         ),

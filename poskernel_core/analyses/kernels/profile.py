@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from poskernel_core.analyses.base import KEPT_QUERIES, Analysis, Params, Progress
-from poskernel_core.common.result import Result, outputs
+from poskernel_core.common.result import Result, estimates
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.common.views import StatisticsView, stacked
 
@@ -25,14 +25,10 @@ class DiagonalProfile(Analysis[Params]):
     noun_phrase = "the mean attention by offset"
     error_counts = "windows"
     params = Params
-    values = (
-        *outputs(
-            "profile",
-            "layer head offset",
-            "share of attention",
-            "$P(k)$, the mean attention to the token $k$ places back",
-            has_error=True,
-        ),
+    values = estimates(
+        "profile [layer head offset]",
+        "share of attention",
+        "$P(k)$, the mean attention to the token $k$ places back",
     )
     figure = "diagonal_figure"
     precomputed = "always"

@@ -40,19 +40,17 @@ class Stages(Analysis[StagesParams]):
     params = StagesParams
     values = (
         *outputs(
-            "score",
-            "query key",
+            "score [query key]",
             "nats",
             "the raw score of every pair of positions, future keys included",
         ),
         *outputs(
-            "masked_score",
-            "query key",
+            "masked_score [query key]",
             "nats",
             "the same, NaN where the query may not look (later keys, and those "
             "before a sliding window)",
         ),
-        *outputs("pattern", "query key", "share of attention", "the softmax of its rows"),
+        *outputs("pattern [query key]", "share of attention", "the softmax of its rows"),
     )
     figure = "stages_figure"
     ignores = KEPT_QUERIES | OWN_PASS | {"corpus", "windows", "seed"}

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pydantic import Field
 
 from poskernel_core.analyses.base import Experiment, HeadMeasure, SkipParams
-from poskernel_core.common.result import outputs
+from poskernel_core.common.result import estimates
 from poskernel_core.common.specs import RunSpec
 
 
@@ -48,14 +48,10 @@ class ScoreShares(Experiment[ShareParams]):
     noun_phrase = "score variance explained by position"
     error_counts = "windows"
     params = ShareParams
-    values = (
-        *outputs(
-            "position_share content_share covariance_share",
-            "layer head query",
-            "share of variance",
-            "shares of position, of content, and twice their covariance; they add up to 1",
-            has_error=True,
-        ),
+    values = estimates(
+        "position_share content_share covariance_share [layer head query]",
+        "share of variance",
+        "shares of position, of content, and twice their covariance; they add up to 1",
     )
     measures = (
         HeadMeasure(

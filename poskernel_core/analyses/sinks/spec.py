@@ -13,7 +13,7 @@ from poskernel_core.analyses.base import (
     Progress,
     Statistics,
 )
-from poskernel_core.common.result import Result, outputs
+from poskernel_core.common.result import Result, estimates, outputs
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.common.views import stacked
 
@@ -49,28 +49,18 @@ class AttentionSinks(Analysis[SinkParams]):
     error_counts = "windows"
     params = SinkParams
     values = (
-        *outputs(
-            "alpha",
-            "layer head key",
+        *estimates(
+            "alpha [layer head key]",
             "share of attention",
             "mean attention to each of the first keys",
-            has_error=True,
         ),
-        *outputs(
-            "sink",
-            "layer head",
-            "share of attention",
-            "mean attention to the first key",
-            has_error=True,
-        ),
-        *outputs(
-            "learned_sink",
-            "layer head",
+        *estimates("sink [layer head]", "share of attention", "mean attention to the first key"),
+        *estimates(
+            "learned_sink [layer head]",
             "share of attention",
             "mass on a learned sink, where the model has them",
-            has_error=True,
         ),
-        *outputs("sink_rate", "", "share of heads", "share of heads that have a sink"),
+        *outputs("sink_rate", "share of heads", "share of heads that have a sink"),
     )
     measures = (
         HeadMeasure(
