@@ -19,7 +19,7 @@ from poskernel_core.common.errors import Cancelled
 from poskernel_core.common.groups import Dealt
 from poskernel_core.common.jackknife import bias, jackknife
 from poskernel_core.common.result import Result, Value, texts_array
-from poskernel_core.common.specs import DEFAULT_QUERY, DEFAULT_SKIP, MAX_SKIP, RunSpec, Spec
+from poskernel_core.common.specs import DEFAULT_QUERY, DEFAULT_SKIP, MAX_SKIP, Gather, RunSpec, Spec
 from poskernel_core.common.views import StatisticsView, without
 from poskernel_core.data.layouts import TokenPool
 from poskernel_core.models.fragments import Part
@@ -76,6 +76,7 @@ class Question(ABC, Generic[P]):
         params: the class of its parameters.
         values: its numeric outputs, with axes and units.
         texts: its string outputs.
+        gathers: the sums of the one pass that it needs; None: those of the run; none: no pass.
         ignores: the run fields that its answer does not depend on.
         uses: the model parts that it requires.
         scheme: the position scheme that it requires, such as ``rotary``; empty: any.
@@ -94,6 +95,7 @@ class Question(ABC, Generic[P]):
     params: type[P]
     values: ClassVar[tuple[Value, ...]]
     texts: ClassVar[tuple[Value, ...]] = ()
+    gathers: ClassVar[tuple[Gather, ...] | None] = None
     ignores: ClassVar[frozenset[str]] = frozenset()
     uses: ClassVar[tuple[Part, ...]] = ()
     scheme: ClassVar[str] = ""
@@ -176,13 +178,15 @@ class Question(ABC, Generic[P]):
         """
         return run
 
-    @abstractmethod
     def needs(self, run: RunSpec, params: P) -> Mapping[str, RunSpec]:
-        """Return the passes whose statistics are needed, by role.
+        """Return the passes whose statistics are needed, by role; by default that of ``gathers``.
 
         Raises:
             BadRequest: the parameters do not fit the run.
         """
+        if self.gathers is None:
+            return {"main": run}
+        return {"main": run.model_copy(update={"gather": self.gathers})} if self.gathers else {}
 
 
 @contextmanager
@@ -295,6 +299,8 @@ class Composition(Question[P]):
     Each part is stored under its own key. The combination is not stored, so it is never stale.
     """
 
+    gathers = ()
+
     @abstractmethod
     def parts(self, run: RunSpec, params: P) -> Mapping[str, SubQuestion]:
         """Return the questions that it combines, by name, in the order of the answer.
@@ -306,10 +312,6 @@ class Composition(Question[P]):
     @abstractmethod
     def compose(self, found: Mapping[str, Result], run: RunSpec, params: P) -> Result:
         """Combine the answers to all parts; must be cheap."""
-
-    def needs(self, run: RunSpec, params: P) -> Mapping[str, RunSpec]:
-        """Return nothing: each part declares the passes that it needs."""
-        return {}
 
 
 @dataclass(frozen=True)
@@ -381,6 +383,7 @@ class Experiment(Question[P]):
     imported lazily.
     """
 
+    gathers = ()
     ignores = OWN_PASS | {"dtype", "queries_per_position"}
     long: ClassVar[bool] = False
     draws: ClassVar[bool] = False

@@ -1,6 +1,5 @@
 """Additivity: how much of the keys' variance position, content and their interaction explain."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from pydantic import Field
@@ -121,7 +120,3 @@ class Additivity(Experiment[AdditivityParams]):
                 f"keep: ask for {MAX_KEYS} or fewer in all."
             )
         return run.model_copy(update={"windows": params.passages, "positions": (0,)})
-
-    def needs(self, run: RunSpec, params: AdditivityParams) -> Mapping[str, RunSpec]:
-        """Return nothing: the experiment runs the passages itself."""
-        return {}

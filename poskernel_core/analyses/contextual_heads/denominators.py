@@ -1,7 +1,5 @@
 """One head's softmax denominator along positions, and its content weights of tokens."""
 
-from collections.abc import Mapping
-
 from pydantic import Field
 
 from poskernel_core.analyses.base import Experiment, SkipParams
@@ -83,6 +81,7 @@ class Denominators(Experiment[DenominatorsParams]):
     figure = "denominators_figure"
     precomputed = "experiments"
     ignores = Experiment.ignores | {"positions"}
+    gathers = ("keys",)
     long = True
     runs = "denominators:denominators"
 
@@ -98,10 +97,6 @@ class Denominators(Experiment[DenominatorsParams]):
                 f"skipped keys, got {run.context}: ask for a longer one, or skip fewer."
             )
         return run
-
-    def needs(self, run: RunSpec, params: DenominatorsParams) -> Mapping[str, RunSpec]:
-        """Return the run, for its mean keys."""
-        return {"main": run.model_copy(update={"gather": ("keys",)})}
 
 
 class TokenWeightsParams(CellParams):
@@ -162,6 +157,7 @@ class TokenWeights(Experiment[TokenWeightsParams]):
     figure = "weights_figure"
     precomputed = "experiments"
     ignores = Experiment.ignores | {"positions"}
+    gathers = ("keys",)
     long = True
     runs = "token_weights:token_weights"
 
@@ -173,7 +169,3 @@ class TokenWeights(Experiment[TokenWeightsParams]):
         """
         check_query(run, params.query, params.skip)
         return run
-
-    def needs(self, run: RunSpec, params: TokenWeightsParams) -> Mapping[str, RunSpec]:
-        """Return the run, for its mean keys."""
-        return {"main": run.model_copy(update={"gather": ("keys",)})}

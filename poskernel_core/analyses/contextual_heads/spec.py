@@ -1,7 +1,5 @@
 """Contextual heads: broad kernels whose softmax denominator hardly depends on the context."""
 
-from collections.abc import Mapping
-
 from pydantic import Field
 
 from poskernel_core.analyses.base import Experiment, HeadMeasure, SkipParams
@@ -131,6 +129,7 @@ class ContextualHeads(Experiment[ContextualParams]):
     figure = "contextual_heads_figure"
     precomputed = "experiments"
     ignores = Experiment.ignores | {"positions"}
+    gathers = ("keys",)
     long = True
     runs = "contextual:contextual_heads"
 
@@ -142,10 +141,6 @@ class ContextualHeads(Experiment[ContextualParams]):
         """
         check_query(run, params.query, params.skip)
         return run
-
-    def needs(self, run: RunSpec, params: ContextualParams) -> Mapping[str, RunSpec]:
-        """Return the run, for its mean keys."""
-        return {"main": run.model_copy(update={"gather": ("keys",)})}
 
 
 def check_query(run: RunSpec, query: int, skip: int) -> None:

@@ -1,12 +1,9 @@
 """Attention entropy: how widely a head's attention is spread within each window."""
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from poskernel_core.analyses.base import Analysis, HeadMeasure, Progress, SkipParams, Statistics
 from poskernel_core.common.result import Result, estimates
-from poskernel_core.common.specs import RunSpec
 from poskernel_core.common.views import stacked
 
 
@@ -48,11 +45,8 @@ class AttentionEntropy(Analysis[EntropyParams]):
         ),
     )
     precomputed = "always"
+    gathers = ("entropy",)
     ignores = frozenset({"queries_per_position", "gather"})
-
-    def needs(self, run: RunSpec, params: EntropyParams) -> Mapping[str, RunSpec]:
-        """Return a separate small pass over the same windows."""
-        return {"main": run.model_copy(update={"gather": ("entropy",)})}
 
     def compute(self, statistics: Statistics, params: EntropyParams, progress: Progress) -> Result:
         """Read the entropies for the chosen ``skip``."""

@@ -1,6 +1,6 @@
 """The metrics of HeadVis, and example texts for every head."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import numpy as np
 from pydantic import Field
@@ -15,7 +15,6 @@ from poskernel_core.analyses.base import (
     Statistics,
 )
 from poskernel_core.common.result import Result, Value, estimates, outputs
-from poskernel_core.common.specs import RunSpec
 from poskernel_core.common.views import stacked
 
 
@@ -65,11 +64,8 @@ class HeadVisMetrics(Analysis[HeadVisParams]):
             "repeats",
         ),
     )
+    gathers = ("headvis",)
     ignores = KEPT_QUERIES | OWN_PASS
-
-    def needs(self, run: RunSpec, params: HeadVisParams) -> Mapping[str, RunSpec]:
-        """Return a separate pass over the same windows."""
-        return {"main": run.model_copy(update={"gather": ("headvis",)})}
 
     def compute(self, statistics: Statistics, params: HeadVisParams, progress: Progress) -> Result:
         """Divide the gathered sums."""
@@ -160,7 +156,3 @@ class HeadExamples(Experiment[HeadExamplesParams]):
     ignores = Experiment.ignores | {"positions"}
     long = True
     runs = "head_examples"
-
-    def needs(self, run: RunSpec, params: HeadExamplesParams) -> Mapping[str, RunSpec]:
-        """Return nothing: it needs no pass."""
-        return {}

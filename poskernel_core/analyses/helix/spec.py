@@ -6,7 +6,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from poskernel_core.analyses.base import KEPT_QUERIES, OWN_PASS, Analysis, Progress
+from poskernel_core.analyses.base import KEPT_QUERIES, OWN_PASS, Analysis, Progress, Statistics
 from poskernel_core.analyses.helix import formulas
 from poskernel_core.common.result import Result, Value, outputs
 from poskernel_core.common.specs import RunSpec
@@ -139,13 +139,7 @@ class Helix(Analysis[HelixParams]):
             return run.model_copy(update={"gather": formulas.STREAM_SUMS})
         return formulas.repeated_run(run, params.tokens)
 
-    def needs(self, run: RunSpec, params: HelixParams) -> Mapping[str, RunSpec]:
-        """Return that pass."""
-        return {"main": run}
-
-    def compute(
-        self, statistics: Mapping[str, StatisticsView], params: HelixParams, progress: Progress
-    ) -> Result:
+    def compute(self, statistics: Statistics, params: HelixParams, progress: Progress) -> Result:
         """Project, and compare the layers."""
         view = statistics["main"]
         layers = view.header.n_layers

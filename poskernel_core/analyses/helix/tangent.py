@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from poskernel_core.analyses.base import KEPT_QUERIES, Analysis, Progress
+from poskernel_core.analyses.base import KEPT_QUERIES, Analysis, Progress, Statistics
 from poskernel_core.analyses.helix import formulas
 from poskernel_core.common.attention import repeat_kv
 from poskernel_core.common.errors import BadRequest
@@ -105,7 +105,7 @@ class Tangent(Analysis[TangentParams]):
 
     def answer(
         self,
-        statistics: Mapping[str, StatisticsView],
+        statistics: Statistics,
         params: TangentParams,
         progress: Progress,
     ) -> Result:
@@ -113,9 +113,7 @@ class Tangent(Analysis[TangentParams]):
         found = {**statistics, "helix": _helix(statistics, params, progress)}
         return super().answer(found, params, progress)
 
-    def compute(
-        self, statistics: Mapping[str, StatisticsView], params: TangentParams, progress: Progress
-    ) -> Result:
+    def compute(self, statistics: Statistics, params: TangentParams, progress: Progress) -> Result:
         """Split the scores of every head."""
         main = statistics["main"]
         layers = main.header.n_layers
@@ -128,9 +126,7 @@ class Tangent(Analysis[TangentParams]):
         return self.result(params, values, coordinates={"band": np.arange(-BAND, BAND + 1)})
 
 
-def _helix(
-    statistics: Mapping[str, StatisticsView], params: TangentParams, progress: Progress
-) -> Gathered:
+def _helix(statistics: Statistics, params: TangentParams, progress: Progress) -> Gathered:
     """Return the helix of every layer around the query position, as statistics without groups.
 
     ``points [pos, component]`` from the first position that counts on, and three orthonormal

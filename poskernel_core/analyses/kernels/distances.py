@@ -6,12 +6,11 @@ import numpy as np
 from jaxtyping import Float, Int
 from pydantic import Field
 
-from poskernel_core.analyses.base import Analysis, Progress, SkipParams
+from poskernel_core.analyses.base import Analysis, Progress, SkipParams, Statistics
 from poskernel_core.analyses.kernels import formulas
 from poskernel_core.analyses.sources import check_query, queries_at
 from poskernel_core.common.result import Result, estimates, outputs
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
-from poskernel_core.common.views import StatisticsView
 
 
 class KernelDistancesParams(SkipParams):
@@ -75,7 +74,7 @@ class KernelDistances(Analysis[KernelDistancesParams]):
 
     def compute(
         self,
-        statistics: Mapping[str, StatisticsView],
+        statistics: Statistics,
         params: KernelDistancesParams,
         progress: Progress,
     ) -> Result:
@@ -97,9 +96,7 @@ class KernelDistances(Analysis[KernelDistancesParams]):
         )
 
 
-def _layer(
-    statistics: Mapping[str, StatisticsView], layer: int, params: KernelDistancesParams
-) -> np.ndarray:
+def _layer(statistics: Statistics, layer: int, params: KernelDistancesParams) -> np.ndarray:
     """Return distances between the heads of a layer, ``[head, other]``."""
     view, n = statistics["main"], params.query
     rule = view.header.rule(layer)

@@ -1,14 +1,11 @@
 """Effective token count, kind and trust of every head's positional kernel."""
 
-from collections.abc import Mapping
-
 import numpy as np
 from pydantic import Field
 
-from poskernel_core.analyses.base import Analysis, HeadMeasure, Progress, SkipParams
+from poskernel_core.analyses.base import Analysis, HeadMeasure, Progress, SkipParams, Statistics
 from poskernel_core.analyses.kernels import formulas
 from poskernel_core.common.result import Result, estimates, outputs
-from poskernel_core.common.specs import RunSpec
 from poskernel_core.common.views import StatisticsView, queries_of
 
 
@@ -149,13 +146,7 @@ class EtcHeatMap(Analysis[EtcParams]):
     figure = "etc_figure"
     precomputed = "always"
 
-    def needs(self, run: RunSpec, params: EtcParams) -> Mapping[str, RunSpec]:
-        """Return the run itself."""
-        return {"main": run}
-
-    def compute(
-        self, statistics: Mapping[str, StatisticsView], params: EtcParams, progress: Progress
-    ) -> Result:
+    def compute(self, statistics: Statistics, params: EtcParams, progress: Progress) -> Result:
         """Summarise every head at every recorded position."""
         view = statistics["main"]
         positions = np.array(view.header.positions, dtype=np.int64)

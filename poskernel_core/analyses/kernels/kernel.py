@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from pydantic import Field
 
-from poskernel_core.analyses.base import Analysis, Progress
+from poskernel_core.analyses.base import Analysis, Progress, Statistics
 from poskernel_core.analyses.kernels import formulas
 from poskernel_core.analyses.kernels.etc import summarise_row
 from poskernel_core.analyses.sources import (
@@ -102,21 +102,17 @@ class PositionalKernel(Analysis[KernelParams]):
             )
         return source_runs(run, params, params.query)
 
-    def compute(
-        self, statistics: Mapping[str, StatisticsView], params: KernelParams, progress: Progress
-    ) -> Result:
+    def compute(self, statistics: Statistics, params: KernelParams, progress: Progress) -> Result:
         """Compute the kernels of all layers."""
         return self._all(statistics, params, progress, spread=True)
 
-    def replicate(
-        self, statistics: Mapping[str, StatisticsView], params: KernelParams, progress: Progress
-    ) -> Result:
+    def replicate(self, statistics: Statistics, params: KernelParams, progress: Progress) -> Result:
         """Compute everything except the percentiles."""
         return self._all(statistics, params, progress, spread=False)
 
     def _all(
         self,
-        statistics: Mapping[str, StatisticsView],
+        statistics: Statistics,
         params: KernelParams,
         progress: Progress,
         *,
@@ -131,7 +127,7 @@ class PositionalKernel(Analysis[KernelParams]):
 
 
 def _layer(
-    statistics: Mapping[str, StatisticsView], layer: int, params: KernelParams, *, spread: bool
+    statistics: Statistics, layer: int, params: KernelParams, *, spread: bool
 ) -> dict[str, np.ndarray]:
     view, n = statistics["main"], params.query
     header, arrays = view.header, view.layer(layer)
@@ -159,7 +155,7 @@ def _layer(
 
 
 def observed_row(
-    statistics: Mapping[str, StatisticsView],
+    statistics: Statistics,
     layer: int,
     n: int,
     low: int,

@@ -1,11 +1,8 @@
 """Diagonal profile of the mean observed attention."""
 
-from collections.abc import Mapping
-
-from poskernel_core.analyses.base import KEPT_QUERIES, Analysis, Params, Progress
+from poskernel_core.analyses.base import KEPT_QUERIES, Analysis, Params, Progress, Statistics
 from poskernel_core.common.result import Result, estimates
-from poskernel_core.common.specs import RunSpec
-from poskernel_core.common.views import StatisticsView, stacked
+from poskernel_core.common.views import stacked
 
 
 class DiagonalProfile(Analysis[Params]):
@@ -34,13 +31,7 @@ class DiagonalProfile(Analysis[Params]):
     precomputed = "always"
     ignores = KEPT_QUERIES
 
-    def needs(self, run: RunSpec, params: Params) -> Mapping[str, RunSpec]:
-        """Return the run itself."""
-        return {"main": run}
-
-    def compute(
-        self, statistics: Mapping[str, StatisticsView], params: Params, progress: Progress
-    ) -> Result:
+    def compute(self, statistics: Statistics, params: Params, progress: Progress) -> Result:
         """Read the profile from the statistics."""
         view = statistics["main"]
         progress(1, 1)

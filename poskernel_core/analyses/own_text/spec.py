@@ -1,7 +1,5 @@
 """One text: the attention of all heads, and one head's scores split in two."""
 
-from collections.abc import Mapping
-
 from pydantic import Field
 
 from poskernel_core.analyses.base import Experiment, SkipParams
@@ -36,6 +34,7 @@ class _OnText(Experiment[OwnTextParams]):
     """An experiment on one text that uses the mean keys of the run."""
 
     ignores = Experiment.ignores | {"positions", "destination", "repeat_every"}
+    gathers = ("keys",)
     uses = ("token embeddings",)
 
     def with_params(self, run: RunSpec, params: OwnTextParams) -> RunSpec:
@@ -46,10 +45,6 @@ class _OnText(Experiment[OwnTextParams]):
         """
         text_run(run, params)
         return run
-
-    def needs(self, run: RunSpec, params: OwnTextParams) -> Mapping[str, RunSpec]:
-        """Return the run, for its mean keys."""
-        return {"main": run.model_copy(update={"gather": ("keys",)})}
 
     def reads(self, run: RunSpec, params: OwnTextParams) -> RunSpec:
         """Return the run of the text alone; a text longer than the context is an error."""

@@ -6,7 +6,14 @@ from dataclasses import replace
 import numpy as np
 from pydantic import Field
 
-from poskernel_core.analyses.base import KEPT_QUERIES, Analysis, HeadMeasure, Params, Progress
+from poskernel_core.analyses.base import (
+    KEPT_QUERIES,
+    Analysis,
+    HeadMeasure,
+    Params,
+    Progress,
+    Statistics,
+)
 from poskernel_core.analyses.previous_token import formulas as bands
 from poskernel_core.analyses.previous_token.kinds import (
     DIAGONALS,
@@ -166,7 +173,7 @@ class PreviousToken(Analysis[PreviousTokenParams]):
 
     def compute(
         self,
-        statistics: Mapping[str, StatisticsView],
+        statistics: Statistics,
         params: PreviousTokenParams,
         progress: Progress,
     ) -> Result:
@@ -187,7 +194,7 @@ class PreviousToken(Analysis[PreviousTokenParams]):
 
     def replicate(
         self,
-        statistics: Mapping[str, StatisticsView],
+        statistics: Statistics,
         params: PreviousTokenParams,
         progress: Progress,
     ) -> Result:
@@ -200,7 +207,7 @@ class PreviousToken(Analysis[PreviousTokenParams]):
 
     def answer(
         self,
-        statistics: Mapping[str, StatisticsView],
+        statistics: Statistics,
         params: PreviousTokenParams,
         progress: Progress,
     ) -> Result:

@@ -1,7 +1,5 @@
 """Freeze or remove bands of wavelengths inside the model, and measure the effect."""
 
-from collections.abc import Mapping
-
 from pydantic import Field
 
 from poskernel_core.analyses.base import OWN_WINDOWS, Experiment
@@ -90,7 +88,3 @@ class ChangedBands(Experiment[ChangedBandsParams]):
         """
         params.longest(run.context)
         return run.model_copy(update={"windows": params.loss_windows, "positions": (0,)})
-
-    def needs(self, run: RunSpec, params: ChangedBandsParams) -> Mapping[str, RunSpec]:
-        """Return nothing: the model is run."""
-        return {}

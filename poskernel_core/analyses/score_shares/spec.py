@@ -1,12 +1,9 @@
 """Score variance explained by position and by content."""
 
-from collections.abc import Mapping
-
 from pydantic import Field
 
 from poskernel_core.analyses.base import Experiment, HeadMeasure, SkipParams
 from poskernel_core.common.result import estimates
-from poskernel_core.common.specs import RunSpec
 
 
 class ShareParams(SkipParams):
@@ -67,9 +64,6 @@ class ScoreShares(Experiment[ShareParams]):
             "Bright: which key scores high depends on what it is; dark: on where it stands.",
         ),
     )
+    gathers = ("keys",)
     long = True
     runs = "score_shares"
-
-    def needs(self, run: RunSpec, params: ShareParams) -> Mapping[str, RunSpec]:
-        """Return the run, for its mean keys."""
-        return {"main": run.model_copy(update={"gather": ("keys",)})}

@@ -1,7 +1,5 @@
 """Attention sinks: how much attention the first keys of a text take."""
 
-from collections.abc import Mapping
-
 import numpy as np
 from pydantic import Field
 
@@ -14,7 +12,6 @@ from poskernel_core.analyses.base import (
     Statistics,
 )
 from poskernel_core.common.result import Result, estimates, outputs
-from poskernel_core.common.specs import RunSpec
 from poskernel_core.common.views import stacked
 
 
@@ -80,11 +77,8 @@ class AttentionSinks(Analysis[SinkParams]):
         ),
     )
     precomputed = "always"
+    gathers = ("sinks",)
     ignores = KEPT_QUERIES | {"gather"}
-
-    def needs(self, run: RunSpec, params: SinkParams) -> Mapping[str, RunSpec]:
-        """Return a separate pass over the same windows."""
-        return {"main": run.model_copy(update={"gather": ("sinks",)})}
 
     def compute(self, statistics: Statistics, params: SinkParams, progress: Progress) -> Result:
         """Read the gathered means, and count the heads above the threshold."""

@@ -1,15 +1,12 @@
 """Run windows of text with positions averaged in groups of increasing size."""
 
-from collections.abc import Mapping
-
 import numpy as np
 
-from poskernel_core.analyses.base import ExperimentContext, Progress
+from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
 from poskernel_core.analyses.helix.formulas import GROUP_SIZES
 from poskernel_core.analyses.interventions.averaging import Averaging, AveragingParams
 from poskernel_core.analyses.interventions.experiment.intervene import averaging_edit
 from poskernel_core.common.result import Result
-from poskernel_core.common.views import StatisticsView
 from poskernel_core.forward.edits import Edit
 from poskernel_core.forward.readout import measure
 from poskernel_core.statistics.moments import means_of
@@ -17,7 +14,7 @@ from poskernel_core.statistics.moments import means_of
 
 def average(
     subject: ExperimentContext,
-    statistics: Mapping[str, StatisticsView],
+    statistics: Statistics,
     params: AveragingParams,
     progress: Progress,
 ) -> Result:

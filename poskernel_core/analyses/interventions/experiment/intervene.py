@@ -1,12 +1,11 @@
 """Run one prompt clean and changed: build the edit, and compare the two runs."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import torch
 
-from poskernel_core.analyses.base import ExperimentContext, Progress
+from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
 from poskernel_core.analyses.interventions.spec import (
     AveragingPlace,
     Intervention,
@@ -15,7 +14,6 @@ from poskernel_core.analyses.interventions.spec import (
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.heads import parse_cell
 from poskernel_core.common.result import Result
-from poskernel_core.common.views import StatisticsView
 from poskernel_core.data.moves import parse_cells, parse_layers, parse_moves
 from poskernel_core.forward import interventions
 from poskernel_core.forward.edits import Edit
@@ -32,7 +30,7 @@ FIRST_LAYERS = 4
 
 def intervene(
     subject: ExperimentContext,
-    statistics: Mapping[str, StatisticsView],
+    statistics: Statistics,
     params: InterventionParams,
     progress: Progress,
 ) -> Result:
@@ -58,7 +56,7 @@ def intervene(
 
 
 def build_edit(
-    subject: ExperimentContext, statistics: Mapping[str, StatisticsView], params: InterventionParams
+    subject: ExperimentContext, statistics: Statistics, params: InterventionParams
 ) -> Edit:
     """Return the edit that the parameters describe, for this model and prompt.
 
@@ -88,7 +86,7 @@ def build_edit(
 
 def averaging_edit(
     subject: ExperimentContext,
-    statistics: Mapping[str, StatisticsView],
+    statistics: Statistics,
     place: AveragingPlace,
     group: int,
 ) -> Edit:
