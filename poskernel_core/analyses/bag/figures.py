@@ -12,14 +12,7 @@ from poskernel_core.common.rounding import as_printed
 from poskernel_core.plotting.conditions import measured
 from poskernel_core.plotting.curves import Look
 from poskernel_core.plotting.histogram import RING, histogram, log_range, log_span
-from poskernel_core.plotting.layout import (
-    LINE,
-    MUTED,
-    legend_under_title,
-    quoted,
-    set_title,
-    style,
-)
+from poskernel_core.plotting.layout import LINE, MUTED, legend_under_title, quoted, set_title, style
 from poskernel_core.plotting.palette import BLUE, CATEGORICAL, GREEN, PURPLE, VERMILLION
 from poskernel_core.plotting.parts import part
 

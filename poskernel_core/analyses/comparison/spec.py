@@ -7,11 +7,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field, field_validator
 
-from poskernel_core.analyses.base import (
-    Composition,
-    SkipParams,
-    SubQuestion,
-)
+from poskernel_core.analyses.base import Composition, SkipParams, SubQuestion
 from poskernel_core.analyses.comparison import formulas
 from poskernel_core.analyses.comparison.folds import KernelFolds, KernelFoldsParams
 from poskernel_core.analyses.comparison.pins import (
@@ -163,10 +159,7 @@ class HeadDistances(Composition[HeadDistancesParams]):
                 "etc": np.array([float(effective_tokens(np.nan_to_num(row))) for row in rows]),
                 "position": np.array([one.query for one in pinned]),
             },
-            {
-                "distance": error,
-                "kernel": _padded([one.errors["kernel"] for one in kernels]),
-            },
+            {"distance": error, "kernel": _padded([one.errors["kernel"] for one in kernels])},
             {"kernel": _padded([one.biases["kernel"] for one in kernels])}
             if all("kernel" in one.biases for one in kernels)
             else {},

@@ -103,12 +103,7 @@ class Tangent(Analysis[TangentParams]):
             return {"main": run}
         return {"main": run, "repeated": formulas.repeated_run(run, params.tokens)}
 
-    def answer(
-        self,
-        statistics: Statistics,
-        params: TangentParams,
-        progress: Progress,
-    ) -> Result:
+    def answer(self, statistics: Statistics, params: TangentParams, progress: Progress) -> Result:
         """Compute the helix once: mean residuals are not kept by groups of texts."""
         found = {**statistics, "helix": _helix(statistics, params, progress)}
         return super().answer(found, params, progress)

@@ -73,10 +73,7 @@ class KernelDistances(Analysis[KernelDistancesParams]):
         return {"main": run}
 
     def compute(
-        self,
-        statistics: Statistics,
-        params: KernelDistancesParams,
-        progress: Progress,
+        self, statistics: Statistics, params: KernelDistancesParams, progress: Progress
     ) -> Result:
         """Compare all pairs of heads of each layer."""
         layers = range(statistics["main"].header.n_layers)

@@ -8,12 +8,7 @@ from pydantic import Field
 from poskernel_core.analyses.base import Analysis, Progress, Statistics
 from poskernel_core.analyses.kernels import formulas
 from poskernel_core.analyses.kernels.etc import summarise_row
-from poskernel_core.analyses.sources import (
-    SourceParams,
-    attended_by_text,
-    queries_at,
-    source_runs,
-)
+from poskernel_core.analyses.sources import SourceParams, attended_by_text, queries_at, source_runs
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import Result, estimates, outputs
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
@@ -111,12 +106,7 @@ class PositionalKernel(Analysis[KernelParams]):
         return self._all(statistics, params, progress, spread=False)
 
     def _all(
-        self,
-        statistics: Statistics,
-        params: KernelParams,
-        progress: Progress,
-        *,
-        spread: bool,
+        self, statistics: Statistics, params: KernelParams, progress: Progress, *, spread: bool
     ) -> Result:
         layers = statistics["main"].header.n_layers
         rows = []
@@ -155,11 +145,7 @@ def _layer(
 
 
 def observed_row(
-    statistics: Statistics,
-    layer: int,
-    n: int,
-    low: int,
-    head: int | None = None,
+    statistics: Statistics, layer: int, n: int, low: int, head: int | None = None
 ) -> np.ndarray | None:
     """Return the observed attention from ``n`` to the keys ``low .. n``, renormalised.
 

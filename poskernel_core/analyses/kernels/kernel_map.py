@@ -8,12 +8,7 @@ from pydantic import Field
 from poskernel_core.analyses.base import Analysis, Progress, Statistics
 from poskernel_core.analyses.kernels import formulas
 from poskernel_core.analyses.kernels.kernel import kv_head, observed_row
-from poskernel_core.analyses.sources import (
-    SourceParams,
-    queries_at,
-    query_positions,
-    source_runs,
-)
+from poskernel_core.analyses.sources import SourceParams, queries_at, query_positions, source_runs
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.heads import parse_cell
 from poskernel_core.common.result import Result, outputs

@@ -172,10 +172,7 @@ class PreviousToken(Analysis[PreviousTokenParams]):
         return {"main": run, "doubled": doubled}
 
     def compute(
-        self,
-        statistics: Statistics,
-        params: PreviousTokenParams,
-        progress: Progress,
+        self, statistics: Statistics, params: PreviousTokenParams, progress: Progress
     ) -> Result:
         """Rank and classify all heads."""
         main, doubled = statistics["main"], statistics["doubled"]
@@ -193,10 +190,7 @@ class PreviousToken(Analysis[PreviousTokenParams]):
         return self.result(params, values, coordinates={"band": np.arange(-BAND, BAND + 1)})
 
     def replicate(
-        self,
-        statistics: Statistics,
-        params: PreviousTokenParams,
-        progress: Progress,
+        self, statistics: Statistics, params: PreviousTokenParams, progress: Progress
     ) -> Result:
         """Compute a replicate; with one text left, position and content cannot be separated."""
         found = self.compute(statistics, params, progress)
@@ -206,10 +200,7 @@ class PreviousToken(Analysis[PreviousTokenParams]):
         return replace(found, values=found.values | parts)
 
     def answer(
-        self,
-        statistics: Statistics,
-        params: PreviousTokenParams,
-        progress: Progress,
+        self, statistics: Statistics, params: PreviousTokenParams, progress: Progress
     ) -> Result:
         """Compute the result with errors, and classify the heads with these errors."""
         found = super().answer(statistics, params, progress)

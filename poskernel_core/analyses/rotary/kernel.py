@@ -7,11 +7,7 @@ from jaxtyping import Float
 from pydantic import Field
 
 from poskernel_core.analyses.base import Analysis, Progress, Statistics
-from poskernel_core.analyses.kernels.formulas import (
-    effective_tokens,
-    mean_kernels,
-    total_variation,
-)
+from poskernel_core.analyses.kernels.formulas import effective_tokens, mean_kernels, total_variation
 from poskernel_core.analyses.kernels.kernel import observed_row
 from poskernel_core.analyses.rotary import formulas
 from poskernel_core.analyses.rotary.pairs import (

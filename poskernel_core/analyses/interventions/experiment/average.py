@@ -13,10 +13,7 @@ from poskernel_core.statistics.moments import means_of
 
 
 def average(
-    subject: ExperimentContext,
-    statistics: Statistics,
-    params: AveragingParams,
-    progress: Progress,
+    subject: ExperimentContext, statistics: Statistics, params: AveragingParams, progress: Progress
 ) -> Result:
     """Run every window with every group size; see :class:`~poskernel_core.analyses.Averaging`.
 

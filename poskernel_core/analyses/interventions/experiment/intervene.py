@@ -17,12 +17,7 @@ from poskernel_core.common.result import Result
 from poskernel_core.data.moves import parse_cells, parse_layers, parse_moves
 from poskernel_core.forward import interventions
 from poskernel_core.forward.edits import Edit
-from poskernel_core.forward.readout import (
-    Measured,
-    kl_divergence,
-    log_probabilities,
-    measure,
-)
+from poskernel_core.forward.readout import Measured, kl_divergence, log_probabilities, measure
 
 CANDIDATES = 6
 FIRST_LAYERS = 4
@@ -85,10 +80,7 @@ def build_edit(
 
 
 def averaging_edit(
-    subject: ExperimentContext,
-    statistics: Statistics,
-    place: AveragingPlace,
-    group: int,
+    subject: ExperimentContext, statistics: Statistics, place: AveragingPlace, group: int
 ) -> Edit:
     """Return the edit that averages positions, in ``W_pos`` or in the stream before a layer.
 

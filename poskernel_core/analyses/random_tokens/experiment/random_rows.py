@@ -84,10 +84,7 @@ class _Trends(Observer):
 
 
 def _result(
-    params: RandomAttentionParams,
-    patterns: list[Moments],
-    slopes: list[Moments],
-    norms: Norms,
+    params: RandomAttentionParams, patterns: list[Moments], slopes: list[Moments], norms: Norms
 ) -> Result:
     pattern = np.stack([each.mean for each in patterns])
     ranks = [
