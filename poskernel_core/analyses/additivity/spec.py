@@ -4,7 +4,8 @@ from typing import Any
 
 from pydantic import Field
 
-from poskernel_core.analyses.base import OWN_WINDOWS, Experiment, HeadMeasure, Params
+from poskernel_core.analyses.base import OWN_WINDOWS, Experiment, Params
+from poskernel_core.analyses.head_measure import HeadMeasure
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import estimates
 from poskernel_core.common.specs import RunSpec

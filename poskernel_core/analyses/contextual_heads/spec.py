@@ -2,8 +2,9 @@
 
 from pydantic import Field
 
-from poskernel_core.analyses.base import Experiment, HeadMeasure, SkipParams
+from poskernel_core.analyses.base import Experiment, SkipParams
 from poskernel_core.analyses.contextual_heads.behaviour import Thresholds
+from poskernel_core.analyses.head_measure import HeadMeasure
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import estimates, outputs
 from poskernel_core.common.specs import RunSpec

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from poskernel_core.analyses.base import Analysis, HeadMeasure, Progress, SkipParams, Statistics
+from poskernel_core.analyses.base import Analysis, Progress, SkipParams, Statistics
+from poskernel_core.analyses.head_measure import HeadMeasure
 from poskernel_core.common.result import Result, estimates
 from poskernel_core.common.views import stacked
 

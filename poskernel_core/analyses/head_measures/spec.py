@@ -6,14 +6,8 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from poskernel_core.analyses.base import (
-    Composition,
-    Experiment,
-    HeadMeasure,
-    Question,
-    SkipParams,
-    SubQuestion,
-)
+from poskernel_core.analyses.base import Composition, Experiment, Question, SkipParams, SubQuestion
+from poskernel_core.analyses.head_measure import HeadMeasure
 from poskernel_core.analyses.head_measures.formulas import ranks
 from poskernel_core.analyses.measures import asked_with, fits, one_a_head
 from poskernel_core.common.errors import BadRequest

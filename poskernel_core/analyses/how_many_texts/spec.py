@@ -6,14 +6,8 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from poskernel_core.analyses.base import (
-    Analysis,
-    HeadMeasure,
-    Params,
-    Progress,
-    SkipParams,
-    Statistics,
-)
+from poskernel_core.analyses.base import Analysis, Params, Progress, SkipParams, Statistics
+from poskernel_core.analyses.head_measure import HeadMeasure
 from poskernel_core.analyses.measures import measure_called, one_a_head
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.jackknife import jackknife

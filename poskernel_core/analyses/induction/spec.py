@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import Field
 
-from poskernel_core.analyses.base import HeadMeasure
+from poskernel_core.analyses.head_measure import HeadMeasure
 from poskernel_core.analyses.random_tokens.params import (
     CLEAR_SAMPLES,
     Ablations,

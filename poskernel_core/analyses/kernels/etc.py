@@ -3,7 +3,8 @@
 import numpy as np
 from pydantic import Field
 
-from poskernel_core.analyses.base import Analysis, HeadMeasure, Progress, SkipParams, Statistics
+from poskernel_core.analyses.base import Analysis, Progress, SkipParams, Statistics
+from poskernel_core.analyses.head_measure import HeadMeasure
 from poskernel_core.analyses.kernels import formulas
 from poskernel_core.common.result import Result, estimates, outputs
 from poskernel_core.common.views import StatisticsView, queries_of

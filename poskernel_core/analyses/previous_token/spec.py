@@ -6,14 +6,8 @@ from dataclasses import replace
 import numpy as np
 from pydantic import Field
 
-from poskernel_core.analyses.base import (
-    KEPT_QUERIES,
-    Analysis,
-    HeadMeasure,
-    Params,
-    Progress,
-    Statistics,
-)
+from poskernel_core.analyses.base import KEPT_QUERIES, Analysis, Params, Progress, Statistics
+from poskernel_core.analyses.head_measure import HeadMeasure
 from poskernel_core.analyses.previous_token import formulas as bands
 from poskernel_core.analyses.previous_token.kinds import (
     DIAGONALS,

@@ -4,14 +4,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from poskernel_core.analyses.base import (
-    KEPT_QUERIES,
-    OWN_PASS,
-    Analysis,
-    HeadMeasure,
-    Progress,
-    Statistics,
-)
+from poskernel_core.analyses.base import KEPT_QUERIES, OWN_PASS, Analysis, Progress, Statistics
+from poskernel_core.analyses.head_measure import HeadMeasure
 from poskernel_core.analyses.rotary import formulas
 from poskernel_core.analyses.rotary.pairs import (
     BandParams,

@@ -2,7 +2,8 @@
 
 from pydantic import Field
 
-from poskernel_core.analyses.base import Experiment, HeadMeasure, SkipParams
+from poskernel_core.analyses.base import Experiment, SkipParams
+from poskernel_core.analyses.head_measure import HeadMeasure
 from poskernel_core.common.result import estimates
 
 

@@ -3,14 +3,8 @@
 import numpy as np
 from pydantic import Field
 
-from poskernel_core.analyses.base import (
-    KEPT_QUERIES,
-    Analysis,
-    HeadMeasure,
-    Params,
-    Progress,
-    Statistics,
-)
+from poskernel_core.analyses.base import KEPT_QUERIES, Analysis, Params, Progress, Statistics
+from poskernel_core.analyses.head_measure import HeadMeasure
 from poskernel_core.common.result import Result, estimates, outputs
 from poskernel_core.common.views import stacked
 
