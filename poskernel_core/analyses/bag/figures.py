@@ -24,17 +24,15 @@ def scores_figure(scores: Result) -> go.Figure:
     score = scores.values["score"]
     order = np.argsort(-score, kind="stable")
     words = ", ".join(quoted(word) for word in scores.words("words")[:NAMED])
-    figure = go.Figure(
-        go.Scatter(
-            x=np.arange(1, len(order) + 1),
-            y=score[order],
-            mode="lines",
-            line_color=BLUE,
-            customdata=order,
-            name="score",
-            fill="tozeroy",
-            hovertemplate="<b>neuron %{customdata}</b><br>%{y:.2f} sd<extra></extra>",
-        )
+    figure = go.Figure().add_scatter(
+        x=np.arange(1, len(order) + 1),
+        y=score[order],
+        mode="lines",
+        line_color=BLUE,
+        customdata=order,
+        name="score",
+        fill="tozeroy",
+        hovertemplate="<b>neuron %{customdata}</b><br>%{y:.2f} sd<extra></extra>",
     )
     named = np.r_[:NAMED, len(order) - NAMED : len(order)] if len(order) > 2 * NAMED else []
     for place in named:
@@ -83,14 +81,12 @@ def latents_figure(found: Result) -> go.Figure:
     top = [" ".join(quoted(word) for word in row[:NAMED]) for row in found.texts["top_words"]]
     unlisted = max(0.0, 1 - rest - float(share.sum()))
     names = [*(str(place + 1) for place in range(len(share))), "others", "rest"]
-    figure = go.Figure(
-        go.Bar(
-            x=names,
-            y=[*share, unlisted, rest],
-            customdata=[*top, "sub-latents not listed", "outside of all components"],
-            marker_color=[BLUE] * len(share) + [MUTED] * 2,
-            hovertemplate="<b>%{x}</b>: %{y:.1%}<br>%{customdata}<extra></extra>",
-        )
+    figure = go.Figure().add_bar(
+        x=names,
+        y=[*share, unlisted, rest],
+        customdata=[*top, "sub-latents not listed", "outside of all components"],
+        marker_color=[BLUE] * len(share) + [MUTED] * 2,
+        hovertemplate="<b>%{x}</b>: %{y:.1%}<br>%{customdata}<extra></extra>",
     )
     style(figure, x_title="sub-latent", y_title="share of variance", height=300)
     figure.update_yaxes(tickformat=".0%", rangemode="tozero")
@@ -272,17 +268,15 @@ def _trace_title(trace: Result) -> str:
 def related_figure(neuron: Result, number: int) -> go.Figure:
     """Draw similarities to neuron `number`: correlation of contributions, cosine of outputs."""
     related, cosine = part(neuron, "related")[0], part(neuron, "output_cosine")[0]
-    figure = go.Figure(
-        go.Scatter(
-            x=related,
-            y=cosine,
-            mode="markers",
-            name="neurons",
-            customdata=np.arange(len(related))[:, None],
-            marker={"color": BLUE, "opacity": 0.7, "size": 6},
-            hovertemplate="<b>neuron %{customdata[0]}</b><br>correlation %{x:.3f}"
-            "<br>cosine of outputs %{y:.3f}<extra></extra>",
-        )
+    figure = go.Figure().add_scatter(
+        x=related,
+        y=cosine,
+        mode="markers",
+        name="neurons",
+        customdata=np.arange(len(related))[:, None],
+        marker={"color": BLUE, "opacity": 0.7, "size": 6},
+        hovertemplate="<b>neuron %{customdata[0]}</b><br>correlation %{x:.3f}"
+        "<br>cosine of outputs %{y:.3f}<extra></extra>",
     )
     size = np.nan_to_num(np.abs(related), nan=-1)
     size[number] = -1

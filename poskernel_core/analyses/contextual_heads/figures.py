@@ -153,16 +153,14 @@ def denominators_figure(found: Result, log_y: bool = False) -> go.Figure:
     (mean, error), query = part(found, "mean"), found.coordinates["query"]
     values = part(found, "denominator")[0]
     ends = np.full((len(values), 1), np.nan)  # a gap between one text and the next
-    figure = go.Figure(
-        go.Scatter(
-            x=np.tile(np.append(query, query[-1]), len(values)),
-            y=np.hstack([values, ends]).ravel(),
-            mode="lines",
-            name=counted(len(values), "window"),
-            line={"color": fade(MUTED, 0.75), "width": 1},
-            customdata=np.repeat(np.arange(len(values)), len(query) + 1),
-            hovertemplate="window %{customdata}, position %{x}<br>%{y:.3g}<extra></extra>",
-        )
+    figure = go.Figure().add_scatter(
+        x=np.tile(np.append(query, query[-1]), len(values)),
+        y=np.hstack([values, ends]).ravel(),
+        mode="lines",
+        name=counted(len(values), "window"),
+        line={"color": fade(MUTED, 0.75), "width": 1},
+        customdata=np.repeat(np.arange(len(values)), len(query) + 1),
+        hovertemplate="window %{customdata}, position %{x}<br>%{y:.3g}<extra></extra>",
     )
     own = found.values.get("own_denominator", np.empty((0, len(query))))
     span = log_span(np.vstack([values, own]))

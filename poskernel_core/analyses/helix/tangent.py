@@ -111,13 +111,11 @@ class Tangent(Analysis[TangentParams]):
     def compute(self, statistics: Statistics, params: TangentParams, progress: Progress) -> Result:
         """Split the scores of every head."""
         main = statistics["main"]
-        layers = main.header.n_layers
         helix = statistics.get("helix") or _helix(statistics, params, progress)
-        rows = []
-        for layer in range(layers):
-            rows.append(_layer(helix.layer(layer), main, layer, params))
-            progress(layer + 1, layers)
-        values = {name: np.stack([row[name] for row in rows]) for name in (*SCORE_PARTS, *SHARES)}
+        found = self.of_layers(
+            statistics, progress, lambda layer: _layer(helix.layer(layer), main, layer, params)
+        )
+        values = {name: found[name] for name in (*SCORE_PARTS, *SHARES)}
         return self.result(params, values, coordinates={"band": np.arange(-BAND, BAND + 1)})
 
 

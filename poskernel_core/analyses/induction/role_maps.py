@@ -73,16 +73,14 @@ def row_patterns_figure(patterns: Result, layer: int, columns: int | None = None
 
 
 def _cells(z: Pattern, *, hovertemplate: str, **told: Any) -> go.Figure:
-    return go.Figure(
-        go.Heatmap(
-            z=z.astype(np.float32),
-            zmin=0,
-            zmax=1,
-            colorscale=SCALE,
-            hoverongaps=False,
-            hovertemplate=f"{hovertemplate}<extra></extra>",
-            **told,
-        )
+    return go.Figure().add_heatmap(
+        z=z.astype(np.float32),
+        zmin=0,
+        zmax=1,
+        colorscale=SCALE,
+        hoverongaps=False,
+        hovertemplate=f"{hovertemplate}<extra></extra>",
+        **told,
     )
 
 

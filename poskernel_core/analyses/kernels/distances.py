@@ -1,6 +1,7 @@
 """Which heads of a layer have the same kernel: pairwise distances and groups."""
 
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -76,12 +77,8 @@ class KernelDistances(Analysis[KernelDistancesParams]):
         self, statistics: Statistics, params: KernelDistancesParams, progress: Progress
     ) -> Result:
         """Compare all pairs of heads of each layer."""
-        layers = range(statistics["main"].header.n_layers)
-        found = []
-        for layer in layers:
-            found.append(_layer(statistics, layer, params))
-            progress(layer + 1, len(layers))
-        distance = np.stack(found)
+        one = partial(_layer, statistics, params)
+        distance = self.of_layers(statistics, progress, one)["distance"]
         others = ~np.eye(distance.shape[-1], dtype=bool)
         return self.result(
             params,
@@ -93,19 +90,19 @@ class KernelDistances(Analysis[KernelDistancesParams]):
         )
 
 
-def _layer(statistics: Statistics, layer: int, params: KernelDistancesParams) -> np.ndarray:
-    """Return distances between the heads of a layer, ``[head, other]``."""
+def _layer(
+    statistics: Statistics, params: KernelDistancesParams, layer: int
+) -> dict[str, np.ndarray]:
+    """Return the distances between the heads of a layer, ``[head, other]``."""
     view, n = statistics["main"], params.query
     rule = view.header.rule(layer)
     low = rule.first_visible(n, params.skip)
     keys = view.layer(layer)["mean_keys"][:, low : n + 1]
-    return _pairwise(formulas.mean_kernels(queries_at(statistics, layer, n), keys, rule, low, 0)[0])
-
-
-def _pairwise(kernels: Float[np.ndarray, "head key"]) -> Float[np.ndarray, "head other"]:
-    return np.stack(
-        [formulas.total_variation(kernels, np.broadcast_to(one, kernels.shape)) for one in kernels]
-    )
+    kernels, _ = formulas.mean_kernels(queries_at(statistics, layer, n), keys, rule, low, 0)
+    rows = [
+        formulas.total_variation(kernels, np.broadcast_to(one, kernels.shape)) for one in kernels
+    ]
+    return {"distance": np.stack(rows)}
 
 
 def linked(distance: Float[np.ndarray, "head other"], alike: float) -> Int[np.ndarray, " head"]:

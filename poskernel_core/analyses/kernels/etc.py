@@ -151,11 +151,9 @@ class EtcHeatMap(Analysis[EtcParams]):
         """Summarise every head at every recorded position."""
         view = statistics["main"]
         positions = np.array(view.header.positions, dtype=np.int64)
-        rows = []
-        for layer in range(view.header.n_layers):
-            rows.append(_layer(view, layer, positions, params))
-            progress(layer + 1, view.header.n_layers)
-        values = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+        values = self.of_layers(
+            statistics, progress, lambda layer: _layer(view, layer, positions, params)
+        )
         values["log_etc"] = np.log(values["etc"])
         values["kind"] = formulas.classify(
             values["local_mass"],

@@ -193,16 +193,14 @@ def distances_figure(distances: Result, layer: int) -> go.Figure:
         ]
         for one, row, row_error in zip(names, z, spread, strict=True)
     ]
-    figure = go.Figure(
-        go.Heatmap(
-            z=z,
-            zmin=0,
-            zmax=1,
-            colorscale=SCALE,
-            text=text,
-            hovertemplate="%{text}<extra></extra>",
-            customdata=spread,
-        )
+    figure = go.Figure().add_heatmap(
+        z=z,
+        zmin=0,
+        zmax=1,
+        colorscale=SCALE,
+        text=text,
+        hovertemplate="%{text}<extra></extra>",
+        customdata=spread,
     )
     _outline_groups(figure, group[order])
     style(figure, x_title="head", y_title="head", height=520)

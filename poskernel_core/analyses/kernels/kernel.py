@@ -1,6 +1,7 @@
 """Positional kernels of all heads at one query position, with the observed attention."""
 
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 from pydantic import Field
@@ -99,25 +100,17 @@ class PositionalKernel(Analysis[KernelParams]):
 
     def compute(self, statistics: Statistics, params: KernelParams, progress: Progress) -> Result:
         """Compute the kernels of all layers."""
-        return self._all(statistics, params, progress, spread=True)
+        one = partial(_layer, statistics, params, spread=True)
+        return self.result(params, self.of_layers(statistics, progress, one))
 
     def replicate(self, statistics: Statistics, params: KernelParams, progress: Progress) -> Result:
         """Compute everything except the percentiles."""
-        return self._all(statistics, params, progress, spread=False)
-
-    def _all(
-        self, statistics: Statistics, params: KernelParams, progress: Progress, *, spread: bool
-    ) -> Result:
-        layers = statistics["main"].header.n_layers
-        rows = []
-        for layer in range(layers):
-            rows.append(_layer(statistics, layer, params, spread=spread))
-            progress(layer + 1, layers)
-        return self.result(params, {n: np.stack([row[n] for row in rows]) for n in rows[0]})
+        one = partial(_layer, statistics, params, spread=False)
+        return self.result(params, self.of_layers(statistics, progress, one))
 
 
 def _layer(
-    statistics: Statistics, layer: int, params: KernelParams, *, spread: bool
+    statistics: Statistics, params: KernelParams, layer: int, *, spread: bool
 ) -> dict[str, np.ndarray]:
     view, n = statistics["main"], params.query
     header, arrays = view.header, view.layer(layer)

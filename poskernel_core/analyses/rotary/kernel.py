@@ -1,6 +1,7 @@
 """The equivariant kernel: the attention of the mean query to the mean key, by offset."""
 
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 from jaxtyping import Float
@@ -135,15 +136,11 @@ class EquivariantKernel(Analysis[EquivariantParams]):
     ) -> Result:
         """Compute the kernels of all layers."""
         require_rotations(statistics["rotary"])
-        layers = range(statistics["main"].header.n_layers)
-        rows = []
-        for layer in layers:
-            rows.append(_layer(statistics, layer, params))
-            progress(layer + 1, len(layers))
-        return self.result(params, {n: np.stack([row[n] for row in rows]) for n in rows[0]})
+        one = partial(_layer, statistics, params)
+        return self.result(params, self.of_layers(statistics, progress, one))
 
 
-def _layer(statistics: Statistics, layer: int, params: EquivariantParams) -> dict[str, np.ndarray]:
+def _layer(statistics: Statistics, params: EquivariantParams, layer: int) -> dict[str, np.ndarray]:
     """Return the values of one layer."""
     view, n = statistics["main"], params.query
     header = view.header

@@ -152,14 +152,14 @@ class RotarySpectrum(Analysis[SpectrumParams]):
         """Compute the spectra of all layers."""
         view = statistics["main"]
         require_rotations(view)
-        layers, context = range(view.header.n_layers), view.header.context
-        found = []
-        for layer in layers:
+        context = view.header.context
+
+        def spectrum(layer: int) -> dict[str, np.ndarray]:
             pairs = pairs_of(view, layer, params.skip)
             bands = params.bands(formulas.wavelengths(pairs.speed), context)
-            found.append(_spectrum(pairs, bands, np.arange(context - params.skip, dtype=float)))
-            progress(layer + 1, len(layers))
-        return self.result(params, {n: np.stack([one[n] for one in found]) for n in found[0]})
+            return _spectrum(pairs, bands, np.arange(context - params.skip, dtype=float))
+
+        return self.result(params, self.of_layers(statistics, progress, spectrum))
 
 
 def _spectrum(pairs: LayerPairs, bands: np.ndarray, offset: np.ndarray) -> dict[str, np.ndarray]:

@@ -188,18 +188,16 @@ def grids_figure(result: Result, selected: str, *, log: bool, unit: str) -> go.F
         for layer, head in np.ndindex(layers, heads):
             told[top + layer, left + head] = _told(result, place, layer, head)
     shown, bounds, scale, ticks, texts = _coloured(cells, names, log, unit)
-    figure = go.Figure(
-        go.Heatmap(
-            z=shown,
-            zmin=bounds[0],
-            zmax=bounds[1],
-            colorscale=scale,
-            xgap=1,
-            ygap=1,
-            customdata=told,
-            hovertemplate="%{customdata}<extra></extra>",
-            hoverongaps=False,
-        )
+    figure = go.Figure().add_heatmap(
+        z=shown,
+        zmin=bounds[0],
+        zmax=bounds[1],
+        colorscale=scale,
+        xgap=1,
+        ygap=1,
+        customdata=told,
+        hovertemplate="%{customdata}<extra></extra>",
+        hoverongaps=False,
     )
     labels = [number(float(step)) for step in result.coordinates["step"]]
     figure.add_scatter(
@@ -276,17 +274,15 @@ def kernel_over_training_figure(result: Result) -> go.Figure:
     colours = probability_colours(kernel)
     steps = [number(float(step)) for step in result.coordinates["step"]]
     etc = np.broadcast_to(result.values["etc"][:, None], kernel.shape)
-    figure = go.Figure(
-        go.Heatmap(
-            z=colours.share(kernel),
-            y=steps,
-            zmin=0,
-            zmax=1,
-            colorscale=colours.scale,
-            customdata=np.dstack([kernel, etc]),
-            hovertemplate="step %{y}, offset %{x}<br>K %{customdata[0]:.3g}"
-            "<br>ETC %{customdata[1]:.3g}<extra></extra>",
-        )
+    figure = go.Figure().add_heatmap(
+        z=colours.share(kernel),
+        y=steps,
+        zmin=0,
+        zmax=1,
+        colorscale=colours.scale,
+        customdata=np.dstack([kernel, etc]),
+        hovertemplate="step %{y}, offset %{x}<br>K %{customdata[0]:.3g}"
+        "<br>ETC %{customdata[1]:.3g}<extra></extra>",
     )
     style(figure, x_title="offset n − i (tokens)", y_title="training step", height=420)
     figure.update_yaxes(type="category", autorange="reversed", showgrid=False)
