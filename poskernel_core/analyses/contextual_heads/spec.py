@@ -10,16 +10,11 @@ from poskernel_core.common.result import estimates, outputs
 from poskernel_core.common.specs import RunSpec
 
 
-class DestinationParams(SkipParams):
-    """Parameters of the destination token and its position."""
+class ContextualParams(SkipParams, Thresholds):
+    """Parameters of the search for contextual heads."""
 
     token: str = Field(" the", min_length=1, max_length=64, description="the destination token")
     query: int = Field(ge=1, description="position of the destination token")
-
-
-class ContextualParams(DestinationParams, Thresholds):
-    """Parameters of the search for contextual heads."""
-
     first_windows: int = Field(
         64, ge=2, le=10_000, description="first windows of text, which the token is put into"
     )

@@ -8,11 +8,7 @@ from poskernel_core.common.result import Result, estimates
 from poskernel_core.common.views import stacked
 
 
-class EntropyParams(SkipParams):
-    """Parameters of the attention entropy."""
-
-
-class AttentionEntropy(Analysis[EntropyParams]):
+class AttentionEntropy(Analysis[SkipParams]):
     r"""The entropy of every head's attention at every recorded position.
 
     Formula: $H(n) = \mathbb{E}_\text{text}\!\left[-\sum_{i \ge \text{skip}} \hat A(n,i) \ln
@@ -33,7 +29,7 @@ class AttentionEntropy(Analysis[EntropyParams]):
     title = "Attention entropy"
     noun_phrase = "the attention entropy"
     error_counts = "windows"
-    params = EntropyParams
+    params = SkipParams
     values = estimates(
         "entropy [layer head query]", "nats", "mean over windows; NaN where no key is left"
     )
@@ -49,7 +45,7 @@ class AttentionEntropy(Analysis[EntropyParams]):
     gathers = ("entropy",)
     ignores = frozenset({"queries_per_position", "gather"})
 
-    def compute(self, statistics: Statistics, params: EntropyParams, progress: Progress) -> Result:
+    def compute(self, statistics: Statistics, params: SkipParams, progress: Progress) -> Result:
         """Read the entropies for the chosen ``skip``."""
         view = statistics["main"]
         progress(1, 1)

@@ -18,15 +18,11 @@ from poskernel_core.common.result import Result, Value, estimates, outputs
 from poskernel_core.common.views import stacked
 
 
-class HeadVisParams(Params):
-    """The metrics of HeadVis have no parameters."""
-
-
 def _metric(name: str, unit: str, meaning: str) -> Value:
     return Value(name, ("layer", "head"), unit, meaning, has_error=True)
 
 
-class HeadVisMetrics(Analysis[HeadVisParams]):
+class HeadVisMetrics(Analysis[Params]):
     r"""The six metrics by which HeadVis describes a head, computed as it computes them.
 
     Formula: with $N$ tokens in all texts, $\frac{1}{N}\sum A(q,q)$; $\sum A(q,q-1)$ over the number
@@ -50,7 +46,7 @@ class HeadVisMetrics(Analysis[HeadVisParams]):
     title = "Metrics of HeadVis"
     noun_phrase = "the metrics of HeadVis"
     error_counts = "windows"
-    params = HeadVisParams
+    params = Params
     values = (
         _metric("self_attention_score", "share of attention", "mean attention to the token itself"),
         _metric("prev_token_score", "share of attention", "mean attention to the token before"),
@@ -67,7 +63,7 @@ class HeadVisMetrics(Analysis[HeadVisParams]):
     gathers = ("headvis",)
     ignores = KEPT_QUERIES | OWN_PASS
 
-    def compute(self, statistics: Statistics, params: HeadVisParams, progress: Progress) -> Result:
+    def compute(self, statistics: Statistics, params: Params, progress: Progress) -> Result:
         """Divide the gathered sums."""
         view = statistics["main"]
         found = metrics(

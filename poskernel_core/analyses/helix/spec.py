@@ -156,8 +156,13 @@ class Helix(Analysis[HelixParams]):
             progress(layer + 1, layers)
         values = {name: np.stack([each[name] for each in own]) for name in own[0] if name != "own"}
         for place, name in enumerate(("angles_residual", "angles_position")):
-            values[name] = _angles([each[place] for each in axes])
-        return _result(values, params, np.arange(start, view.header.context))
+            of_layers = [each[place] for each in axes]
+            values[name] = np.array(
+                [[formulas.canonical_angles(a, b) for b in of_layers] for a in of_layers]
+            )
+        positions = np.arange(start, view.header.context)
+        places = {f"group_of_{size}": positions[::size] for size in formulas.GROUP_SIZES}
+        return self.result(params, values, coordinates={"pos": positions} | places)
 
 
 def _layer(
@@ -206,12 +211,3 @@ def _position_axes(view: StatisticsView, layer: int, count: int, start: int) -> 
     learned = layer == 0 and view.header.scheme == "learned"
     rows = arrays["position_rows"] if learned else arrays["mean_normed"]
     return formulas.left_directions(rows[start:], count)
-
-
-def _angles(axes: list[np.ndarray]) -> np.ndarray:
-    return np.array([[formulas.canonical_angles(a, b) for b in axes] for a in axes])
-
-
-def _result(values: dict[str, np.ndarray], params: HelixParams, positions: np.ndarray) -> Result:
-    places = {f"group_of_{size}": positions[::size] for size in formulas.GROUP_SIZES}
-    return Helix.result(params, values, coordinates={"pos": positions} | places)

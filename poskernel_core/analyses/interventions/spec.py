@@ -60,11 +60,6 @@ class InterventionParams(TextParams, AveragingPlace):
     )
 
 
-def single_run(run: RunSpec, params: TextParams) -> RunSpec:
-    """Return the run of one prompt."""
-    return text_run(run, params, whole=True).model_copy(update={"positions": (0,)})
-
-
 def averaged_stream(run: RunSpec) -> Mapping[str, RunSpec]:
     """Return the pass that measures the extended positional embeddings of every layer."""
     return {"repeated": formulas.repeated_run(run, REPEATED_TOKENS)}
@@ -138,7 +133,7 @@ class Intervention(Experiment[InterventionParams]):
 
     def with_params(self, run: RunSpec, params: InterventionParams) -> RunSpec:
         """Return the run of the prompt."""
-        return single_run(run, params)
+        return text_run(run, params, whole=True).model_copy(update={"positions": (0,)})
 
     def needs(self, run: RunSpec, params: InterventionParams) -> Mapping[str, RunSpec]:
         """Return the pass over repeated tokens where the stream is averaged."""

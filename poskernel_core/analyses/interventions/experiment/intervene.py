@@ -87,30 +87,19 @@ def averaging_edit(
     Raises:
         BadRequest: positions are not learned, or there is no such layer.
     """
-    need_learned(subject)
-    layer = place.layer
-    if layer is None:
-        return interventions.AveragedPositions(group, subject.model.position_matrix(), place.keep)
-    n_layers = subject.model.geometry.n_layers
-    if layer >= n_layers:
-        raise BadRequest(f"Expected a layer from 0 to {n_layers - 1}, got {layer}.")
-    rows = torch.from_numpy(statistics["repeated"].layer(layer)["mean_residuals"].copy())
-    return interventions.AveragedStream(layer, group, rows.to(subject.model.device), place.keep)
-
-
-def need_learned(subject: ExperimentContext) -> None:
-    """Check that the model has learned positional embeddings.
-
-    Raises:
-        BadRequest: the model's positions are rotary.
-    """
-    geometry = subject.model.geometry
+    geometry, layer = subject.model.geometry, place.layer
     if geometry.scheme != "learned":
         raise BadRequest(
             f"{subject.model.located.spec.name!r} has {geometry.scheme} positions, so there are no "
             "positional embeddings to average: choose another change, or a model with "
             "learned positions."
         )
+    if layer is None:
+        return interventions.AveragedPositions(group, subject.model.position_matrix(), place.keep)
+    if layer >= geometry.n_layers:
+        raise BadRequest(f"Expected a layer from 0 to {geometry.n_layers - 1}, got {layer}.")
+    rows = torch.from_numpy(statistics["repeated"].layer(layer)["mean_residuals"].copy())
+    return interventions.AveragedStream(layer, group, rows.to(subject.model.device), place.keep)
 
 
 def _compared(subject: ExperimentContext, clean: Measured, changed: Measured) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from poskernel_core.analyses.position_vs_token.spec import (
     PositionVsToken,
     PositionVsTokenParams,
 )
+from poskernel_core.analyses.random_tokens.experiment.rows import means
 from poskernel_core.analyses.random_tokens.experiment.sampled import batches, check_size, steps
 from poskernel_core.common.result import Result
 from poskernel_core.data.layouts import random_layout
@@ -66,9 +67,8 @@ def _result(params: PositionVsTokenParams, conditions: list[Numbers]) -> Result:
     )
     offset = largest_offsets(values["profile"])
     for arrays in (values, errors):
-        arrays["largest_mass"] = np.take_along_axis(arrays["profile"], offset[..., None], -1)[
-            ..., 0
-        ]
+        mass = np.take_along_axis(arrays["profile"], offset[..., None], -1)
+        arrays["largest_mass"] = mass[..., 0]
     values["largest_offset"] = offset
     return PositionVsToken.result(params, values, errors, texts={"conditions": CONDITIONS})
 
@@ -101,7 +101,4 @@ class ScoreParts(Observer):
 
     def numbers(self) -> Numbers:
         """Return the accumulated means and errors."""
-        return {
-            name: (np.stack([m.mean for m in layers]), np.stack([m.error for m in layers]))
-            for name, layers in self._means.items()
-        }
+        return {name: means(layers) for name, layers in self._means.items()}
