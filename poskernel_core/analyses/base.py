@@ -314,7 +314,7 @@ class Experiment(Question[P]):
     imported lazily.
     """
 
-    gathers = ()
+    gathers: ClassVar[tuple[Gather, ...] | None] = ()
     ignores = OWN_PASS | {"dtype", "queries_per_position"}
     long: ClassVar[bool] = False
     draws: ClassVar[bool] = False

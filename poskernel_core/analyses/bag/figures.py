@@ -11,7 +11,7 @@ from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import as_printed
 from poskernel_core.plotting.conditions import measured
 from poskernel_core.plotting.curves import Look
-from poskernel_core.plotting.histogram import RING, histogram, log_range, log_span
+from poskernel_core.plotting.histogram import add_ring, histogram, log_range, log_span
 from poskernel_core.plotting.layout import LINE, MUTED, legend_under_title, quoted, set_title, style
 from poskernel_core.plotting.palette import BLUE, CATEGORICAL, GREEN, PURPLE, VERMILLION
 from poskernel_core.plotting.parts import part
@@ -140,7 +140,8 @@ def neurons_figure(found: Result, neuron: int, rank_by: str) -> go.Figure:
                 "symbol": np.where(r2[places] < WORST, "triangle-down", symbol),
             },
         )
-    _ring(figure, x, y, neuron)
+    chosen = {"customdata": [[neuron]], "cliponaxis": False}
+    add_ring(figure, x[[neuron]], y[[neuron]], f"{neuron}", **chosen)
     style(
         figure,
         x_title="share of variance from the bag (log scale)",
@@ -173,23 +174,6 @@ def _short(word: str) -> str:
 
 def _signed(value: float) -> str:
     return as_printed(f"{value:.3g}")
-
-
-def _ring(figure: go.Figure, x: np.ndarray, y: np.ndarray, neuron: int) -> None:
-    """Draw a ring around the chosen neuron, with its number."""
-    figure.add_scatter(
-        x=x[[neuron]],
-        y=y[[neuron]],
-        mode="markers+text",
-        text=[f"<b>{neuron}</b>"],
-        textposition="middle left",
-        marker=RING,
-        showlegend=False,
-        hoverinfo="skip",
-        customdata=[[neuron]],
-        name="chosen",
-        cliponaxis=False,
-    )
 
 
 def contributions_figure(neuron: Result) -> go.Figure:
@@ -282,7 +266,8 @@ def related_figure(neuron: Result, number: int) -> go.Figure:
     size[number] = -1
     first = np.argsort(-size, kind="stable")[:BEST]
     _add_named(figure, related, cosine, first[size[first] >= 0].tolist())
-    _ring(figure, related, cosine, number)
+    chosen = {"customdata": [[number]], "cliponaxis": False}
+    add_ring(figure, related[[number]], cosine[[number]], f"{number}", **chosen)
     for add in (figure.add_hline, figure.add_vline):
         add(0, line={"color": LINE, "width": 1}, layer="below")
     style(
