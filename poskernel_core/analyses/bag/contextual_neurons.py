@@ -8,6 +8,9 @@ from pydantic import Field
 from poskernel_core.analyses.bag.params import BagExperiment, ListedParams
 from poskernel_core.common.result import Result, estimates, outputs
 
+OF_NEURON = "predicted against true pre-activation, mostly the exact direct path; 1 is best"
+OF_OUTPUT = "the heads' joint output, predicted against true; 1 is best"
+
 
 class ContextualNeuronsParams(ListedParams):
     """Parameters of the ranking of neurons."""
@@ -71,16 +74,8 @@ class ContextualNeurons(BagExperiment[ContextualNeuronsParams]):
             "share of variance",
             "its variance over that of the true pre-activation",
         ),
-        *estimates(
-            "r2 [neuron]",
-            "share of variance",
-            "predicted against true pre-activation, mostly the exact direct path; 1 is best",
-        ),
-        *estimates(
-            "sign_agreement [neuron]",
-            "share of positions",
-            "predicted against true pre-activation, mostly the exact direct path; 1 is best",
-        ),
+        *estimates("r2 [neuron]", "share of variance", OF_NEURON),
+        *estimates("sign_agreement [neuron]", "share of positions", OF_NEURON),
         *estimates(
             "r2_of_bag [neuron]",
             "share of variance",
@@ -106,16 +101,8 @@ class ContextualNeurons(BagExperiment[ContextualNeuronsParams]):
             "pre-activation",
             "mean and standard deviation of the contributions over the vocabulary",
         ),
-        *estimates(
-            "bag_r2 bag_centred_r2 [variant query]",
-            "share of variance",
-            "the heads' joint output, predicted against true; 1 is best",
-        ),
-        *estimates(
-            "bag_cosine [variant query]",
-            "cosine",
-            "the heads' joint output, predicted against true; 1 is best",
-        ),
+        *estimates("bag_r2 bag_centred_r2 [variant query]", "share of variance", OF_OUTPUT),
+        *estimates("bag_cosine [variant query]", "cosine", OF_OUTPUT),
         *outputs(
             "kernel [key]", "share of attention", "the heads' mean kernel at the query position"
         ),

@@ -9,6 +9,7 @@ from poskernel_core.common.result import TOKENS, outputs
 from poskernel_core.common.specs import MAX_TEXT_CHARACTERS
 
 NEURON = "number of the neuron in layer 0"
+AGREES = "how well the prediction does over the text, start token left out; 1 is best"
 
 
 class NeuronParams(ListedParams):
@@ -48,9 +49,8 @@ class Neuron(BagExperiment[NeuronParams]):
         *outputs(
             "related [neuron]",
             "correlation",
-            "correlation, over tokens, of every neuron's contributions with this "
-            "one's: 1 for a neuron that reads the same contexts, -1 for the "
-            "opposite",
+            "correlation, over tokens, of every neuron's contributions with this one's: 1 for a "
+            "neuron that reads the same contexts, -1 for the opposite",
         ),
         *outputs(
             "output_cosine [neuron]", "cosine", "cosine between the output weights: what they write"
@@ -118,21 +118,9 @@ class NeuronTrace(BagExperiment[NeuronTraceParams]):
             "what the token at each position would add if the bag held it alone, through the "
             "second norm with its mean scale, which the prediction's may differ from",
         ),
-        *outputs(
-            "r2",
-            "share of variance",
-            "how well the prediction does over the text, start token left out; 1 is best",
-        ),
-        *outputs(
-            "correlation",
-            "correlation",
-            "how well the prediction does over the text, start token left out; 1 is best",
-        ),
-        *outputs(
-            "sign_agreement",
-            "share of positions",
-            "how well the prediction does over the text, start token left out; 1 is best",
-        ),
+        *outputs("r2", "share of variance", AGREES),
+        *outputs("correlation", "correlation", AGREES),
+        *outputs("sign_agreement", "share of positions", AGREES),
         *outputs(
             "r2_of_bag",
             "share of variance",

@@ -74,13 +74,9 @@ class ContextualHeads(Experiment[ContextualParams]):
         *outputs(
             "weight_mean [layer head]",
             "weight",
-            "mean and variance of the content weights over windows and keys",
+            "mean of the content weights over windows and keys",
         ),
-        *outputs(
-            "weight_variance [layer head]",
-            "weight squared",
-            "mean and variance of the content weights over windows and keys",
-        ),
+        *outputs("weight_variance [layer head]", "weight squared", "their variance"),
         *estimates(
             "duplicate_attention baseline [layer head distance]",
             "share of attention",

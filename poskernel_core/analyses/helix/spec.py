@@ -106,9 +106,8 @@ class Helix(Analysis[HelixParams]):
         *outputs(
             "angles_position [layer layer_2 angle]",
             "degrees",
-            "canonical angles between the top-k directions in position space "
-            "(left singular vectors) of the uncentred $W_{pos}$ (layer 0) and "
-            "each later layer's normed input",
+            "canonical angles between the top-k directions in position space (left singular "
+            "vectors) of the uncentred $W_{pos}$ (layer 0) and each later layer's normed input",
         ),
         *outputs(
             "far_share [layer]",
@@ -118,11 +117,10 @@ class Helix(Analysis[HelixParams]):
         *outputs(
             "token_spread [layer]",
             "relative to the mean over tokens",
-            "root mean square distance between one prompt's $X^l$ and the mean "
-            "over prompts, relative to the size of the mean (Frobenius norms, all "
-            "positions but a start token's); over repeated tokens it says how "
-            "little the choice of token matters, over windows it is mostly their "
-            "content",
+            "root mean square distance between one prompt's $X^l$ and the mean over prompts, "
+            "relative to the size of the mean (Frobenius norms, all positions but a start "
+            "token's); over repeated tokens it says how little the choice of token matters, over "
+            "windows it is mostly their content",
         ),
     )
     figure = "morph_figure"

@@ -9,6 +9,8 @@ from poskernel_core.common.result import estimates, outputs
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.data.layouts import second_positions
 
+CHANGE = "with equalised norms minus with true ones"
+
 
 class NormCauseParams(PairsParams):
     """Parameters of the causal test."""
@@ -74,18 +76,14 @@ class NormCause(Sampled[NormCauseParams]):
         *estimates(
             "probability_change probability_advantage_change probability_rise_change",
             "probability",
-            "with equalised norms minus with true ones",
+            CHANGE,
         ),
         *estimates(
             "attention_change attention_advantage_change attention_rise_change [layer head]",
             "share of attention",
-            "with equalised norms minus with true ones",
+            CHANGE,
         ),
-        *estimates(
-            "slope_change [layer head]",
-            "share of attention per token",
-            "with equalised norms minus with true ones",
-        ),
+        *estimates("slope_change [layer head]", "share of attention per token", CHANGE),
     )
     texts = outputs("conditions [norms]", "name", "the two conditions")
     figure = "norm_cause_figure"

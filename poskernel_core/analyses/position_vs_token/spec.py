@@ -71,15 +71,9 @@ class PositionVsToken(Sampled[PositionVsTokenParams]):
         *outputs(
             "largest_offset [condition layer head]",
             "tokens",
-            "the $k$ with the largest $P(k)$ up to half of the length, and that "
-            "$P(k)$: a head that looks $k$ back",
+            "the $k$ with the largest $P(k)$ up to half of the length: a head that looks $k$ back",
         ),
-        *estimates(
-            "largest_mass [condition layer head]",
-            "share of attention",
-            "the $k$ with the largest $P(k)$ up to half of the length, and that "
-            "$P(k)$: a head that looks $k$ back",
-        ),
+        *estimates("largest_mass [condition layer head]", "share of attention", "that $P(k)$"),
         *estimates(
             "first_mass [condition layer head]",
             "share of attention",
@@ -139,9 +133,8 @@ class PositionZero(Sampled[PositionZeroParams]):
         *estimates(
             "last_row [case layer head key]",
             "share of attention",
-            "attention of the last ``[A]``; the second case is one token shorter "
-            "and its keys are moved by one, so that ``[B]`` is key 2 in all "
-            "cases, and key 0 is NaN",
+            "attention of the last ``[A]``; the second case is one token shorter and its keys are "
+            "moved by one, so that ``[B]`` is key 2 in all cases, and key 0 is NaN",
         ),
         *estimates(
             "candidate_attention [case layer head]",

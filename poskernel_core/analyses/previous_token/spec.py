@@ -126,12 +126,11 @@ class PreviousToken(Analysis[PreviousTokenParams]):
         *outputs(
             "kind [layer head]",
             "kind",
-            "where ``ratio`` is at least ``clean``, no diagonal stands out. A "
-            "previous-token head works ``by position`` where that is the larger "
-            "advantage. Else the content decides: a dark main diagonal (a dip of "
-            "the content part at offset 0) is negative self-attention; a bright "
-            "first one (a peak at 1), beyond layer 0, aggregates what earlier "
-            "heads wrote",
+            "where ``ratio`` is at least ``clean``, no diagonal stands out. A previous-token head "
+            "works ``by position`` where that is the larger advantage. Else the content decides: a "
+            "dark main diagonal (a dip of the content part at offset 0) is negative "
+            "self-attention; a bright first one (a peak at 1), beyond layer 0, aggregates what "
+            "earlier heads wrote",
         ),
     )
     measures = (

@@ -71,9 +71,8 @@ class RandomAttention(Sampled[RandomAttentionParams]):
         *estimates(
             "norm [head_of_layer_0 pos]",
             "length of z",
-            "root mean square norm of the output ``z`` of each head of layer 0, "
-            "before the output projection and after the switches (equalised norms "
-            "are equal)",
+            "root mean square norm of the output ``z`` of each head of layer 0, before the output "
+            "projection and after the switches (equalised norms are equal)",
         ),
         *estimates(
             "norm_exponent [head_of_layer_0]",

@@ -21,6 +21,15 @@ from poskernel_core.models.geometry import Geometry
 from poskernel_core.models.training import TrainingRun, first_of_equals, required_run, spec_of
 
 MAX_LIST = 20_000
+OF_STEPS = (
+    *outputs("tokens [step]", "tokens", "tokens read before each checkpoint; NaN: not known"),
+    *outputs(
+        "equal_to [step]",
+        "steps",
+        "step of an earlier checkpoint with the same weights; NaN: there is none",
+    ),
+)
+"""Values that all questions about checkpoints have."""
 
 
 class CheckpointParams(SkipParams):
@@ -114,12 +123,7 @@ class OverTraining(OfCheckpoints[OverTrainingParams]):
             "heads",
             "heads of each kind, in the order of its labels; empty where the measure is no kind",
         ),
-        *outputs("tokens [step]", "tokens", "tokens read before each checkpoint; NaN: not known"),
-        *outputs(
-            "equal_to [step]",
-            "steps",
-            "step of an earlier checkpoint with the same weights; NaN: there is none",
-        ),
+        *OF_STEPS,
     )
     figure = "over_training_figure"
 
@@ -206,12 +210,7 @@ class KernelOverTraining(OfCheckpoints[KernelOverTrainingParams]):
             "mean attention observed, ``skip`` applied and renormalised",
         ),
         *estimates("etc [step]", "tokens", "effective token count of the kernel"),
-        *outputs("tokens [step]", "tokens", "tokens read before each checkpoint; NaN: not known"),
-        *outputs(
-            "equal_to [step]",
-            "steps",
-            "step of an earlier checkpoint with the same weights; NaN: there is none",
-        ),
+        *OF_STEPS,
     )
     figure = "kernel_over_training_figure"
 
