@@ -12,6 +12,7 @@ from poskernel_core.plotting.palette import BLUE, RED, fade
 
 Values = Float[np.ndarray, " value"]
 Span = tuple[float, float]
+Point = Values | tuple[float]
 BINS = 80
 RING = {"symbol": "circle-open", "size": 20, "color": RED, "line_width": 2.5}
 
@@ -56,7 +57,7 @@ def histogram(values: Values, unit: str) -> go.Figure:
 
 
 def add_ring(
-    figure: go.Figure, x: Values, y: Values, label: str, side: str = "left", **more: Any
+    figure: go.Figure, x: Point, y: Point, label: str, side: str = "left", **more: Any
 ) -> None:
     """Draw a ring around one point, with its name on one side."""
     figure.add_scatter(
