@@ -12,7 +12,7 @@ from poskernel_core.plotting.palette import BLUE, RED, fade
 
 Values = Float[np.ndarray, " value"]
 Span = tuple[float, float]
-Point = Values | tuple[float]
+Point = Values | tuple[Any]
 BINS = 80
 RING = {"symbol": "circle-open", "size": 20, "color": RED, "line_width": 2.5}
 
