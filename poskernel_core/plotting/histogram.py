@@ -1,6 +1,7 @@
 """Histograms, and ranges of logarithmic axes."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,6 @@ from poskernel_core.plotting.palette import BLUE, RED, fade
 
 Values = Float[np.ndarray, " value"]
 Span = tuple[float, float]
-Point = Values | tuple[Any]
 BINS = 80
 RING = {"symbol": "circle-open", "size": 20, "color": RED, "line_width": 2.5}
 
@@ -57,7 +57,12 @@ def histogram(values: Values, unit: str) -> go.Figure:
 
 
 def add_ring(
-    figure: go.Figure, x: Point, y: Point, label: str, side: str = "left", **more: Any
+    figure: go.Figure,
+    x: Sequence[Any] | np.ndarray,
+    y: Sequence[Any] | np.ndarray,
+    label: str,
+    side: str,
+    **more: Any,
 ) -> None:
     """Draw a ring around one point, with its name on one side."""
     figure.add_scatter(

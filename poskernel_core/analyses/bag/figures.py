@@ -2,6 +2,7 @@
 
 import html
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -140,8 +141,8 @@ def neurons_figure(found: Result, neuron: int, rank_by: str) -> go.Figure:
                 "symbol": np.where(r2[places] < WORST, "triangle-down", symbol),
             },
         )
-    chosen = {"customdata": [[neuron]], "cliponaxis": False}
-    add_ring(figure, x[[neuron]], y[[neuron]], f"{neuron}", **chosen)
+    chosen: dict[str, Any] = {"customdata": [[neuron]], "cliponaxis": False}
+    add_ring(figure, x[[neuron]], y[[neuron]], f"{neuron}", "left", **chosen)
     style(
         figure,
         x_title="share of variance from the bag (log scale)",
@@ -211,7 +212,7 @@ def contributions_figure(neuron: Result) -> go.Figure:
     return set_title(figure, f"Neuron {neuron.params['neuron']}: contributions of tokens")
 
 
-def trace_figure(trace: Result, parts: bool) -> go.Figure:
+def trace_figure(trace: Result, parts: bool = True) -> go.Figure:
     """Draw a neuron's true and predicted pre-activation along a text, and the predicted parts."""
     words = [_short(word) for word in trace.words("tokens")]
     figure = go.Figure(layout_legend_traceorder="reversed")
@@ -266,8 +267,8 @@ def related_figure(neuron: Result, number: int) -> go.Figure:
     size[number] = -1
     first = np.argsort(-size, kind="stable")[:BEST]
     _add_named(figure, related, cosine, first[size[first] >= 0].tolist())
-    chosen = {"customdata": [[number]], "cliponaxis": False}
-    add_ring(figure, related[[number]], cosine[[number]], f"{number}", **chosen)
+    chosen: dict[str, Any] = {"customdata": [[number]], "cliponaxis": False}
+    add_ring(figure, related[[number]], cosine[[number]], f"{number}", "left", **chosen)
     for add in (figure.add_hline, figure.add_vline):
         add(0, line={"color": LINE, "width": 1}, layer="below")
     style(
@@ -318,8 +319,3 @@ def _add_named(figure: go.Figure, x: np.ndarray, y: np.ndarray, places: list[int
 def contextual_neurons_figure(found: Result) -> go.Figure:
     """Draw all neurons; the one that the bag drives most is ringed."""
     return neurons_figure(found, int(np.nanargmax(found.values["drive_share"])), "drive_share")
-
-
-def neuron_trace_figure(trace: Result) -> go.Figure:
-    """Draw one neuron along a text, with the parts of the prediction."""
-    return trace_figure(trace, True)

@@ -128,7 +128,7 @@ class NeuronTrace(BagExperiment[NeuronTraceParams]):
         ),
     )
     texts = (TOKENS, *outputs("heads [chosen]", "name", "the contextual heads"))
-    figure = "neuron_trace_figure"
+    figure = "trace_figure"
     runs = "trace:neuron_trace"
 
 

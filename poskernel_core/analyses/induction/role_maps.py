@@ -145,8 +145,8 @@ def _grid_axes(figure: go.Figure, corners: Corners, side: int, height: int) -> N
     """Quiet axes, a thin frame and a title for every panel; rows have that height in pixels."""
     style(figure, x_title="key", y_title="query", height=140 + height * len(set(corners[:, 0])))
     for head, (row, column) in enumerate(corners - 0.5):
-        corners = {"x0": column, "x1": column + side, "y0": row, "y1": row + side}
-        figure.add_shape(type="rect", **corners, line={"color": LINE, "width": 0.7})
+        frame = {"x0": column, "x1": column + side, "y0": row, "y1": row + side}
+        figure.add_shape(type="rect", **frame, line={"color": LINE, "width": 0.7})
         figure.add_annotation(
             x=column,
             y=row,

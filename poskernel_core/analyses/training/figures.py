@@ -213,8 +213,8 @@ def grids_figure(result: Result, selected: str, *, log: bool, unit: str) -> go.F
     layer, head = parse_cell(selected, layers, heads)
     for top, left in corners:
         x, y = left + head, top + layer
-        corners = {"x0": x - 0.5, "x1": x + 0.5, "y0": y - 0.5, "y1": y + 0.5}
-        figure.add_shape(type="rect", **corners, line={"color": VERMILLION, "width": 1.6})
+        frame = {"x0": x - 0.5, "x1": x + 0.5, "y0": y - 0.5, "y1": y + 0.5}
+        figure.add_shape(type="rect", **frame, line={"color": VERMILLION, "width": 1.6})
     style(figure, x_title="", y_title="", height=min(170 + 22 * len(cells), 1400))
     figure.update_xaxes(visible=False)
     figure.update_yaxes(visible=False, autorange="reversed")
