@@ -41,10 +41,9 @@ class ContextualNeurons(BagExperiment[ContextualNeuronsParams]):
     as a token has no stream of its own. What a start token writes is exact. Kernels are those of
     the destination token, with nothing skipped. A content weight is the exponential of the token's
     mean content score at four positions: where the heads' mean kernel, without a start token,
-    passes 1/8, 3/8, 5/8 and 7/8 of its mass. Denominators are those at the query position. Gated
-    MLPs
-    (Llama, Qwen, Mistral): the pre-activation is the gate's. Contextual heads, where none are
-    named, are found in layer 0 as ``contextual-heads`` finds them, on the windows used here.
+    passes 1/8, 3/8, 5/8 and 7/8 of its mass. Denominators are those at the query position. In
+    gated MLPs (Llama, Qwen, Mistral) the pre-activation is the gate's. Contextual heads, where none
+    are named, are found in layer 0 as ``contextual-heads`` finds them, on the windows used here.
 
     Limits: the heads' outputs share a large constant, so a cosine near 1 means little; the centred
     $R^2$ shows what the bag knows about the text. Layer 0 only; the main error is that the current

@@ -11,7 +11,7 @@ from poskernel_core.plotting.parts import part
 
 WORST = -1.0  # R² is drawn no lower; a triangle at the lower edge and hover show the true value
 ROW = 0.07  # height of a row of triangles
-SHOWN = 4  # variants of the bag drawn at first: the last, of which the very last is the bag itself
+SHOWN = 4  # variants of the bag drawn at first: the last ones, the very last being the bag itself
 QUALITY = {
     "bag_r2": "R² of the heads' output (share of variance)",
     "bag_centred_r2": "R², predictions centred (share of variance)",

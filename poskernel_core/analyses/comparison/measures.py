@@ -30,8 +30,8 @@ class HeadsBesideParams(HeadDistancesParams):
     leave_out: str = Field(
         "",
         max_length=4000,
-        description="parts that nothing is said of, such as 0:additivity (the number of the run's "
-        "first head, the question), between commas",
+        description="questions to leave out, separated by commas, each after the number of its "
+        "run's first head, such as 0:additivity",
     )
 
 

@@ -32,8 +32,8 @@ class HeadDistancesParams(SkipParams):
     heads: str = Field(
         "L0H0,L0H1",
         max_length=10_000,
-        description="heads between commas: L2H6 of this run, or L2H6@model with ;name=value for "
-        "what of its run is special",
+        description="heads, separated by commas: L2H6 of this run, or L2H6@model, with "
+        ";name=value for settings of its run that differ from the defaults",
     )
     query: int = Field(DEFAULT_QUERY, ge=0, description="query position n, or the nearest recorded")
 

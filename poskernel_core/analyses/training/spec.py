@@ -39,8 +39,8 @@ class CheckpointParams(SkipParams):
     checkpoints: str = Field(
         "",
         max_length=MAX_LIST,
-        description="checkpoints between commas, or log: those nearest to powers of two; nothing: "
-        "all",
+        description="checkpoints, separated by commas, or log: those nearest to powers of two "
+        "(default: all)",
     )
 
 

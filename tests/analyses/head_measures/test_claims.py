@@ -248,5 +248,5 @@ def test_a_head_made_to_look_back(tmp_path, engine):
 
 
 def test_nothing_left(engine):
-    with pytest.raises(BadRequest, match="Nothing is left to say"):
+    with pytest.raises(BadRequest, match="No question is left"):
         verdicts(engine, "demo-attn-2l", 32, 3, leave_out=",".join(ANALYSES))

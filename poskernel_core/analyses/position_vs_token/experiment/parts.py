@@ -25,7 +25,7 @@ from poskernel_core.forward.observers import Batch, Observer
 from poskernel_core.statistics.moments import Moments
 
 MAX_CELLS = 2**22
-Numbers = dict[str, tuple[np.ndarray, np.ndarray]]
+MeansAndErrors = dict[str, tuple[np.ndarray, np.ndarray]]
 """Means and standard errors by name, ``[layer, head, ...]``."""
 
 
@@ -60,7 +60,7 @@ def position_vs_token(
     return _result(params, [both.numbers(), position, token.numbers()])
 
 
-def _result(params: PositionVsTokenParams, conditions: list[Numbers]) -> Result:
+def _result(params: PositionVsTokenParams, conditions: list[MeansAndErrors]) -> Result:
     values, errors = (
         {name: np.stack([found[name][i] for found in conditions]) for name in conditions[0]}
         for i in (0, 1)
@@ -99,6 +99,6 @@ class ScoreParts(Observer):
         for name, part in patterns_and_parts(block.pattern.cpu().double()).items():
             self._means[name][block.layer].add(part)
 
-    def numbers(self) -> Numbers:
+    def numbers(self) -> MeansAndErrors:
         """Return the accumulated means and errors."""
         return {name: means(layers) for name, layers in self._means.items()}
