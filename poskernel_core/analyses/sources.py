@@ -87,13 +87,14 @@ def text_run(run: RunSpec, params: TextParams, *, whole: bool = False) -> RunSpe
     Raises:
         BadRequest: no text is named.
     """
-    if not (params.text or "").strip() and params.text_item is None:
+    typed = bool((params.text or "").strip())
+    if not typed and params.text_item is None:
         raise BadRequest(
             "Expected a text, got none: give one, or name one of a corpus, such as Genesis 24."
         )
     corpus = (
         CorpusSpec(name="text", text=params.text, whole=whole)
-        if (params.text or "").strip()
+        if typed
         else CorpusSpec(name=params.text_corpus, item=params.text_item)
     )
     return run.model_copy(

@@ -86,7 +86,7 @@ class HeadsBeside(Composition[HeadsBesideParams]):
         out = set(names_between_commas(params.leave_out))
         parts = {
             f"{first}:{name}": part
-            for first, pinned in _runs(run, params).items()
+            for first, pinned in _firsts(pinned_heads(run, params.heads, params.query)).items()
             for name, part in HeadMeasures().parts(pinned.run, _asked(pinned, params)).items()
         }
         left = {name: part for name, part in parts.items() if name not in out}
@@ -100,7 +100,7 @@ class HeadsBeside(Composition[HeadsBesideParams]):
         """Collect every pinned head's column from its model's table."""
         pins = pinned_heads(run, params.heads, params.query)
         tables = {}
-        for first, pinned in _runs(run, params).items():
+        for first, pinned in _firsts(pins).items():
             own = {
                 name.split(":", 1)[1]: each
                 for name, each in found.items()
@@ -160,9 +160,8 @@ def _first(pins: list[Pinned], place: int) -> int:
     return next(i for i, one in enumerate(pins) if one.run == pins[place].run)
 
 
-def _runs(run: RunSpec, params: HeadsBesideParams) -> dict[int, Pinned]:
+def _firsts(pins: list[Pinned]) -> dict[int, Pinned]:
     """Return the first pinned head of every run, by index."""
-    pins = pinned_heads(run, params.heads, params.query)
     return {place: one for place, one in enumerate(pins) if _first(pins, place) == place}
 
 

@@ -106,10 +106,7 @@ def curves_figure(result: Result, heads: Sequence[str], over: str = STEPS) -> go
 def _add_head(
     figure: go.Figure, one: Result, axis: Axis, name: str, shown: Look, over: str
 ) -> None:
-    mean = one.values["measure"].astype(float)
-    error = one.errors.get("measure", np.zeros_like(mean))
-    where = f"{over.removesuffix('s')} %{{x:,}}" if over == STEPS else "%{x:.3s} tokens"
-    add_curve(figure, axis.at, mean, np.nan_to_num(error), name=name, look=shown, where=where)
+    mean = _add_measure(figure, one, axis, name, shown, over)
     at, first, last = (
         float(one.values[f"emergence{part}"]) for part in ("", "_earliest", "_latest")
     )
@@ -132,6 +129,17 @@ def _add_head(
         hovertemplate=f"<b>{name}</b> emerges at step {at:,.0f}<br>between step {first:,.0f} and "
         f"{last:,.0f}<extra></extra>",
     )
+
+
+def _add_measure(
+    figure: go.Figure, one: Result, axis: Axis, name: str, shown: Look, over: str
+) -> Float[np.ndarray, " step"]:
+    """Draw one head's measure with its errors, and return it."""
+    mean = one.values["measure"].astype(float)
+    error = np.nan_to_num(one.errors.get("measure", np.zeros_like(mean)))
+    where = "step %{x:,}" if over == STEPS else "%{x:.3s} tokens"
+    add_curve(figure, axis.at, mean, error, name=name, look=shown, where=where)
+    return mean
 
 
 def _in(one: Result, step: float, over: str) -> float:
@@ -291,12 +299,9 @@ def induction_and_sink_figure(scores: Result, sinks: Result, over: str = STEPS) 
     Both are measures over training of that head.
     """
     axis, figure = axis_of(scores, over), go.Figure()
-    where = "step %{x:,}" if over == STEPS else "%{x:.3s} tokens"
     both = {"induction score": scores, "attention to the first token": sinks}
     for place, (name, found) in enumerate(both.items()):
-        mean = found.values["measure"].astype(float)
-        error = np.nan_to_num(found.errors.get("measure", np.zeros_like(mean)))
-        add_curve(figure, axis.at, mean, error, name=name, look=look(place), where=where)
+        _add_measure(figure, found, axis, name, look(place), over)
     style(figure, x_title=axis.title, y_title="share of attention", height=360)
     axis.apply(figure)
     figure.update_yaxes(range=[0, 1.02])
