@@ -71,7 +71,7 @@ class Question(ABC, Generic[P]):
         params: the class of its parameters.
         values: its numeric outputs, with axes and units.
         texts: its string outputs.
-        gathers: the sums of the one pass that it needs; None: those of the run; none: no pass.
+        gathers: the sums of the only pass that it needs; None: those of the run; empty: no pass.
         ignores: the run fields that its answer does not depend on.
         uses: the model parts that it requires.
         scheme: the position scheme that it requires, such as ``rotary``; empty: any.
