@@ -79,6 +79,7 @@ def additivity(
             positions=torch.from_numpy(positions),
             until=-1,
         )
+    # the number of passages, [group]
     count = np.bincount(np.arange(len(texts)) % GROUPS, minlength=GROUPS).astype(np.float64)
     geometry, there = subject.model.geometry, np.flatnonzero(count)
 

@@ -29,6 +29,7 @@ def average(
         for place, edit in enumerate(edits):
             progress(text * len(sizes) + place, texts * len(sizes))
             rows[-1].append(_one(subject, text, edit))
+    # [text, group] and [text, group, layer, head]
     loss, masses = (np.array([[one[part] for one in row] for row in rows]) for part in (0, 1))
     each = {"loss": loss, "loss_change": loss - loss[:, :1], "previous_mass": masses}
     coordinates = {"group": np.array(sizes)}
