@@ -19,7 +19,7 @@ from pages.shared.selection.fit import linked
 from pages.shared.selection.head_choice import offer_head
 from pages.shared.selection.place import Place, Screenshot
 from pages.shared.selection.selection import Selection
-from poskernel_core.analyses.base import HeadMeasure
+from poskernel_core.analyses.head_measure import HeadMeasure
 from poskernel_core.analyses.training.spec import (
     KernelOverTraining,
     KernelOverTrainingParams,

@@ -17,7 +17,7 @@ from pages.shared.selection.fit import fitted, fitted_list
 from pages.shared.selection.head_link import page_address
 from pages.shared.selection.selection import Selection, select_head
 from pages.shared.tables.tables import choice_table, errors_line, heads_frame, rounded_table
-from poskernel_core.analyses.base import HeadMeasure
+from poskernel_core.analyses.head_measure import HeadMeasure
 from poskernel_core.analyses.training.figures import (
     count_figure,
     curves_figure,

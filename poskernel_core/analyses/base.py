@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
-from threading import Event, Lock
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import numpy as np
 from pydantic import ConfigDict, Field
 
+from poskernel_core.analyses.head_measure import HeadMeasure
+from poskernel_core.analyses.replicates import computed, errors_and_biases
 from poskernel_core.common.axes import Tokens
-from poskernel_core.common.errors import Cancelled
 from poskernel_core.common.groups import Dealt
-from poskernel_core.common.jackknife import bias, jackknife
 from poskernel_core.common.result import Result, Value, texts_array
-from poskernel_core.common.specs import DEFAULT_QUERY, DEFAULT_SKIP, MAX_SKIP, RunSpec, Spec
+from poskernel_core.common.specs import DEFAULT_QUERY, DEFAULT_SKIP, MAX_SKIP, Gather, RunSpec, Spec
 from poskernel_core.common.views import StatisticsView, without
 from poskernel_core.data.layouts import TokenPool
 from poskernel_core.models.fragments import Part
@@ -37,9 +35,6 @@ OWN_PASS = frozenset({"gather", "pattern_windows"})
 
 UNKNOWN = "nothing"
 """Provenance of unknown errors: of one text, or of statistics without groups of texts."""
-
-POLLED = 0.1
-"""Longest interval in seconds between progress reports, which also check for a cancel."""
 
 OWN_WINDOWS = frozenset({"windows", "positions", "destination", "repeat_every"})
 """The run fields that are irrelevant where an experiment chooses its windows itself."""
@@ -76,6 +71,7 @@ class Question(ABC, Generic[P]):
         params: the class of its parameters.
         values: its numeric outputs, with axes and units.
         texts: its string outputs.
+        gathers: the sums of the only pass that it needs; None: those of the run; empty: no pass.
         ignores: the run fields that its answer does not depend on.
         uses: the model parts that it requires.
         scheme: the position scheme that it requires, such as ``rotary``; empty: any.
@@ -94,6 +90,7 @@ class Question(ABC, Generic[P]):
     params: type[P]
     values: ClassVar[tuple[Value, ...]]
     texts: ClassVar[tuple[Value, ...]] = ()
+    gathers: ClassVar[tuple[Gather, ...] | None] = None
     ignores: ClassVar[frozenset[str]] = frozenset()
     uses: ClassVar[tuple[Part, ...]] = ()
     scheme: ClassVar[str] = ""
@@ -176,47 +173,15 @@ class Question(ABC, Generic[P]):
         """
         return run
 
-    @abstractmethod
     def needs(self, run: RunSpec, params: P) -> Mapping[str, RunSpec]:
-        """Return the passes whose statistics are needed, by role.
+        """Return the passes whose statistics are needed, by role; by default that of ``gathers``.
 
         Raises:
             BadRequest: the parameters do not fit the run.
         """
-
-
-@contextmanager
-def _one_blas_thread() -> Iterator[None]:
-    """Limit BLAS to one thread: the products are small, and we have our own threads.
-
-    The limit is process-wide, so a lock lets one answer at a time set it.
-    """
-    from threadpoolctl import ThreadpoolController  # imported only where something is computed
-
-    with _LIMITING, ThreadpoolController().select(internal_api="openblas").limit(limits=1):
-        yield
-
-
-_LIMITING = Lock()
-
-
-def _errors(
-    declared: Sequence[Value],
-    whole: Mapping[str, np.ndarray],
-    without: Sequence[Mapping[str, np.ndarray]],
-) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Return jackknife errors and biases from the values without each group."""
-    errors, biases = {}, {}
-    for value in declared:
-        if not value.has_error or value.name not in whole:
-            continue
-        found = whole[value.name].astype(np.float64)
-        each = np.array([one[value.name] for one in without], dtype=np.float64)
-        each = np.where(np.isnan(found), np.nan, each.reshape(len(without), *found.shape))
-        if value.unit == "radians":  # unwrap to the nearest turn
-            each = found + np.angle(np.exp(1j * (each - found)))
-        errors[value.name], biases[value.name] = jackknife(each), bias(found, each)
-    return errors, biases
+        if self.gathers is None:
+            return {"main": run}
+        return {"main": run.model_copy(update={"gather": self.gathers})} if self.gathers else {}
 
 
 class Analysis(Question[P]):
@@ -239,6 +204,19 @@ class Analysis(Question[P]):
             return self.compute(statistics, params, progress)
         return self.jackknifed(statistics, params, progress)[0]
 
+    def of_layers(
+        self,
+        statistics: Statistics,
+        progress: Progress,
+        values_of: Callable[[int], Mapping[str, np.ndarray]],
+    ) -> dict[str, np.ndarray]:
+        """Compute the values of one layer after another, and stack each along a first axis."""
+        count, rows = statistics["main"].header.n_layers, []
+        for layer in range(count):
+            rows.append(values_of(layer))
+            progress(layer + 1, count)
+        return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+
     def jackknifed(
         self, statistics: Statistics, params: P, progress: Progress
     ) -> tuple[Result, list[Result]]:
@@ -254,28 +232,15 @@ class Analysis(Question[P]):
             }
             for group in range(header.groups if header.groups > 1 else 0)
         ]
-        stop = Event()
-
-        def go_on(_done: int, _total: int) -> None:
-            if stop.is_set():
-                raise Cancelled("Cancelled.")
-
-        with _one_blas_thread(), ThreadPoolExecutor(max_workers=2) as pool:
-            first = pool.submit(self.compute, statistics, params, go_on)
-            work = [first, *(pool.submit(self.replicate, one, params, go_on) for one in left_out)]
-            left = set(work)
-            try:
-                while left:
-                    done, left = wait(left, timeout=POLLED, return_when=FIRST_COMPLETED)
-                    for future in done:
-                        future.result()
-                    progress(len(work) - len(left), len(work))
-            finally:
-                stop.set()
-                pool.shutdown(cancel_futures=True)
-        whole, *replicates = (future.result() for future in work)
+        tasks = [
+            partial(self.compute, statistics, params),
+            *(partial(self.replicate, one, params) for one in left_out),
+        ]
+        whole, *replicates = computed(tasks, progress)
         counts = {"errors": header.dealt, "groups": header.groups}
-        errors, biases = _errors(self.values, whole.values, [one.values for one in replicates])
+        errors, biases = errors_and_biases(
+            self.values, whole.values, [one.values for one in replicates]
+        )
         made = whole.provenance | (counts if replicates else {"errors": UNKNOWN})
         return replace(whole, errors=errors, biases=biases, provenance=made), replicates
 
@@ -295,6 +260,8 @@ class Composition(Question[P]):
     Each part is stored under its own key. The combination is not stored, so it is never stale.
     """
 
+    gathers = ()
+
     @abstractmethod
     def parts(self, run: RunSpec, params: P) -> Mapping[str, SubQuestion]:
         """Return the questions that it combines, by name, in the order of the answer.
@@ -306,40 +273,6 @@ class Composition(Question[P]):
     @abstractmethod
     def compose(self, found: Mapping[str, Result], run: RunSpec, params: P) -> Result:
         """Combine the answers to all parts; must be cheap."""
-
-    def needs(self, run: RunSpec, params: P) -> Mapping[str, RunSpec]:
-        """Return nothing: each part declares the passes that it needs."""
-        return {}
-
-
-@dataclass(frozen=True)
-class HeadMeasure:
-    """A number or kind per head that can colour the grid of all heads.
-
-    Attributes:
-        title: its name in the list of measures.
-        value: the name of the value, ``[layer, head]`` at one query position.
-        unit: next to the legend; an arrow says which direction is better.
-        reading: one sentence on what dark and bright mean.
-        scale: how numbers become colours: ``linear`` from 0, ``unit`` from 0 to 1, ``log``,
-            ``diverging`` around 0, ``cosine`` (unit or diverging), ``labels`` for codes.
-        floor: lower end of a log scale; smaller numbers are drawn as this one.
-        most: the value whose maximum is the upper end of a log scale that begins at 1.
-        last: an axis to reduce to its last entry.
-        only: the architectures that have it; empty: all.
-        of_windows: whether only models with windowed or chunked layers have it.
-    """
-
-    title: str
-    value: str
-    unit: str
-    reading: str = ""
-    scale: Literal["linear", "unit", "log", "diverging", "cosine", "labels"] = "linear"
-    floor: float | None = None
-    most: str = ""
-    last: str = ""
-    only: tuple[str, ...] = ()
-    of_windows: bool = False
 
 
 @dataclass(frozen=True)
@@ -381,6 +314,7 @@ class Experiment(Question[P]):
     imported lazily.
     """
 
+    gathers: ClassVar[tuple[Gather, ...] | None] = ()
     ignores = OWN_PASS | {"dtype", "queries_per_position"}
     long: ClassVar[bool] = False
     draws: ClassVar[bool] = False
@@ -412,7 +346,7 @@ class Experiment(Question[P]):
             provenance: additions and overrides.
             **parts: as for :meth:`result`.
         """
-        found, biases = _errors(cls.values, whole, without)
+        found, biases = errors_and_biases(cls.values, whole, without)
         counts = {"errors": subject.dealt, "groups": len(without)}
         told = counts if len(without) > 1 else {"errors": UNKNOWN}
         return cls.result(

@@ -118,9 +118,15 @@ def limits_of(field: FieldInfo) -> str:
 
 
 def _method(question: Question[Any]) -> Method:
-    summary, *rest = _paragraphs(inspect.getdoc(type(question)) or "")
-    parts = {name.lower(): _part(rest, name) for name in SECTIONS}
-    about = [p for p in rest if not _names_part(p)]
+    text = as_markdown(inspect.getdoc(type(question)) or "")
+    summary, *rest = (each.strip() for each in text.split("\n\n") if each.strip())
+    about, parts = [], dict.fromkeys(map(str.lower, SECTIONS), "")
+    for paragraph in rest:
+        name, _, told = paragraph.partition(":")
+        if name in SECTIONS:
+            parts[name.lower()] = " ".join(told.split())
+        else:
+            about.append(paragraph)
     return Method(
         name=question.name,
         title=question.title,
@@ -133,20 +139,6 @@ def _method(question: Question[Any]) -> Method:
     )
 
 
-def _paragraphs(text: str) -> list[str]:
-    return [as_markdown(p.strip()) for p in text.split("\n\n") if p.strip()]
-
-
-def _names_part(paragraph: str) -> bool:
-    return any(paragraph.startswith(f"{name}:") for name in SECTIONS)
-
-
-def _part(paragraphs: list[str], name: str) -> str:
-    """Return a part as one line of Markdown; empty if it is missing."""
-    found = (p for p in paragraphs if p.startswith(f"{name}:"))
-    return _joined(next(found, "").removeprefix(f"{name}:"))
-
-
 def _described(values: Iterable[Value]) -> Iterator[str]:
     """Yield a description of the values; those that share axes, unit and meaning are merged."""
     for (axes, unit, meaning), rows in groupby(
@@ -155,10 +147,6 @@ def _described(values: Iterable[Value]) -> Iterator[str]:
         names = ", ".join(f"`{value.name}`" for value in rows)
         shape = f" `[{', '.join(axes)}]`" if axes else ""
         yield f"{names}{shape}, {unit}: {as_markdown(meaning)}"
-
-
-def _joined(text: str) -> str:
-    return " ".join(text.split())
 
 
 def _params(question: Question[Any]) -> tuple[tuple[str, str, str, str], ...]:

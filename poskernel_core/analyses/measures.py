@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
-from poskernel_core.analyses.base import HeadMeasure, Params, Question
+from poskernel_core.analyses.base import Params, Question
+from poskernel_core.analyses.head_measure import HeadMeasure
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.renamed import MEASURES, told
 from poskernel_core.common.result import Result

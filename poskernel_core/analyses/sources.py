@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from poskernel_core.analyses.base import Params, SkipParams
+from poskernel_core.analyses.base import Params, SkipParams, Statistics
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.specs import (
     MAX_TEXT_CHARACTERS,
@@ -14,7 +14,7 @@ from poskernel_core.common.specs import (
     CorpusSpec,
     RunSpec,
 )
-from poskernel_core.common.views import StatisticsView, queries_of
+from poskernel_core.common.views import queries_of
 
 
 class TextParams(Params):
@@ -87,13 +87,14 @@ def text_run(run: RunSpec, params: TextParams, *, whole: bool = False) -> RunSpe
     Raises:
         BadRequest: no text is named.
     """
-    if not (params.text or "").strip() and params.text_item is None:
+    typed = bool((params.text or "").strip())
+    if not typed and params.text_item is None:
         raise BadRequest(
             "Expected a text, got none: give one, or name one of a corpus, such as Genesis 24."
         )
     corpus = (
         CorpusSpec(name="text", text=params.text, whole=whole)
-        if (params.text or "").strip()
+        if typed
         else CorpusSpec(name=params.text_corpus, item=params.text_item)
     )
     return run.model_copy(
@@ -107,13 +108,13 @@ def text_run(run: RunSpec, params: TextParams, *, whole: bool = False) -> RunSpe
     )
 
 
-def query_positions(statistics: Mapping[str, StatisticsView]) -> np.ndarray:
+def query_positions(statistics: Statistics) -> np.ndarray:
     """Return the positions at which the source has queries."""
     view = statistics.get("queries", statistics["main"])
     return np.array(view.header.positions, dtype=np.int64)
 
 
-def queries_at(statistics: Mapping[str, StatisticsView], layer: int, query: int) -> np.ndarray:
+def queries_at(statistics: Statistics, layer: int, query: int) -> np.ndarray:
     """Return the source's queries of one layer at one position, ``[head, sample, d]``.
 
     Raises:
@@ -130,7 +131,7 @@ def queries_at(statistics: Mapping[str, StatisticsView], layer: int, query: int)
     return queries_of(view, layer, int(places[0]))
 
 
-def attended_by_text(statistics: Mapping[str, StatisticsView], layer: int) -> np.ndarray | None:
+def attended_by_text(statistics: Statistics, layer: int) -> np.ndarray | None:
     """Return the text's own keys ``[kv, key, d]`` where the source is a text, else None."""
     view = statistics.get("queries")
     return None if view is None else view.layer(layer).get("mean_keys")

@@ -44,13 +44,15 @@ class Value:
     has_error: bool = False
 
 
-def outputs(
-    names: str, axes: str, unit: str, meaning: str, *, has_error: bool = False
-) -> tuple[Value, ...]:
-    """Declare values that differ only in name; names and axes are separated by spaces."""
-    return tuple(
-        Value(name, tuple(axes.split()), unit, meaning, has_error) for name in names.split()
-    )
+def outputs(shaped: str, unit: str, meaning: str) -> tuple[Value, ...]:
+    """Declare values that differ only in name; ``shaped`` is such as ``low high [layer head]``."""
+    names, _, axes = shaped.rstrip("]").partition("[")
+    return tuple(Value(name, tuple(axes.split()), unit, meaning) for name in names.split())
+
+
+def estimates(shaped: str, unit: str, meaning: str) -> tuple[Value, ...]:
+    """Declare values that have standard errors, otherwise as :func:`outputs`."""
+    return tuple(replace(each, has_error=True) for each in outputs(shaped, unit, meaning))
 
 
 class _Named(dict[str, np.ndarray]):

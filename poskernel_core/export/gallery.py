@@ -17,7 +17,7 @@ from plotly.colors import sample_colorscale
 from plotly.offline import get_plotlyjs
 
 from poskernel_core import __version__
-from poskernel_core.analyses.base import HeadMeasure
+from poskernel_core.analyses.head_measure import HeadMeasure
 from poskernel_core.analyses.head_measures.figures import bias_texts, measure_texts, rank_texts
 from poskernel_core.analyses.kernels.figures import head_curve, profile_figure
 from poskernel_core.analyses.sinks.figures import sinks_figure

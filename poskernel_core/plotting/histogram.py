@@ -1,6 +1,7 @@
 """Histograms, and ranges of logarithmic axes."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -53,3 +54,26 @@ def histogram(values: Values, unit: str) -> go.Figure:
     top = max(float(count.max()) if len(count) else 1.0, 2.0)
     figure.update_yaxes(**log_range((0.5, top * 1.6)))
     return figure.update_layout(showlegend=False)
+
+
+def add_ring(
+    figure: go.Figure,
+    x: Sequence[Any] | np.ndarray,
+    y: Sequence[Any] | np.ndarray,
+    label: str,
+    side: str,
+    **more: Any,
+) -> None:
+    """Draw a ring around one point, with its name on one side."""
+    figure.add_scatter(
+        x=x,
+        y=y,
+        mode="markers+text",
+        text=[f"<b>{label}</b>"],
+        textposition=f"middle {side}",
+        marker=RING,
+        showlegend=False,
+        hoverinfo="skip",
+        name="chosen",
+        **more,
+    )

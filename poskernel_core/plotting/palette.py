@@ -7,6 +7,7 @@ blue - grey - orange, also with increasing luminance: blue, below 0, is the dark
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, UInt8
@@ -94,3 +95,9 @@ def fade(colour: str, alpha: float) -> str:
     """`colour` ('#rrggbb') as an rgba() string of opacity `alpha` in [0, 1]."""
     red, green, blue = hex_to_rgb(colour)
     return f"rgba({red},{green},{blue},{alpha:g})"
+
+
+def hatched(colour: str, shape: str, **pattern: Any) -> dict[str, Any]:
+    """Return Plotly options of bars that differ by hatching too; `shape` is empty for none."""
+    lines = {"shape": shape, "fillmode": "overlay", "fgcolor": "rgba(255,255,255,0.7)"}
+    return {"color": colour, "line_width": 0, "pattern": lines | pattern}

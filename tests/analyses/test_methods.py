@@ -84,8 +84,8 @@ class _Example(Analysis):
 
     name, title, params = "example", "Example", Params
     values = (
-        *outputs("a b", "layer", "tokens", "``the first``"),
-        *outputs("c", "", "nats", "last"),
+        *outputs("a b [layer]", "tokens", "``the first``"),
+        *outputs("c", "nats", "last"),
     )
 
     def needs(self, run, params):

@@ -25,7 +25,7 @@ def server(tmp_path_factory):
 
 LOCAL = re.compile(
     r"Local: by position 0\.9\d+ ± [\d.]+ of its attention falls on the last 10 tokens; looks one "
-    r"token back by turning away from itself \(P\(1\) 0\.3\d+ ± [\d.]+\)"
+    r"token back by negative self-attention \(P\(1\) 0\.3\d+ ± [\d.]+\)"
 )
 
 

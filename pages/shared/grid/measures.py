@@ -10,7 +10,8 @@ from pages.shared.cards.explained import PICK, explained
 from pages.shared.grid.shades import Shade, categories, diverging, linear, logarithmic
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses import ANALYSES
-from poskernel_core.analyses.base import HeadMeasure, Params, Question
+from poskernel_core.analyses.base import Params, Question
+from poskernel_core.analyses.head_measure import HeadMeasure
 from poskernel_core.analyses.measures import asked_with, fits
 from poskernel_core.common.result import Result
 from poskernel_core.models.geometry import Geometry

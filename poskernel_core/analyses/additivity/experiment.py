@@ -79,25 +79,16 @@ def additivity(
             positions=torch.from_numpy(positions),
             until=-1,
         )
+    # the number of passages, [group]
     count = np.bincount(np.arange(len(texts)) % GROUPS, minlength=GROUPS).astype(np.float64)
-    return _result(subject, params, keys, count, places - places[0])
-
-
-def _result(
-    subject: ExperimentContext,
-    params: AdditivityParams,
-    keys: _Keys,
-    count: np.ndarray,
-    shifts: np.ndarray,
-) -> Result:
-    """Return the shares of every head; ``count [group]`` is the number of passages."""
     geometry, there = subject.model.geometry, np.flatnonzero(count)
 
     def numbers(kept: np.ndarray) -> Numbers:
         size, layers = float(count[kept].sum()), []
         for at in range(geometry.n_layers):
             mean, gram = (sums[at][kept].sum(dim=0).numpy() for sums in (keys.mean, keys.gram))
-            layers.append(_numbers(mean, gram, size))
+            found = dict(zip(NAMES, shares(mean, gram, size), strict=True))
+            layers.append(found | {"content_similarity": cosines(mean, gram, size)})
         return {
             name: np.stack([repeat_kv(each[name], geometry.n_heads) for each in layers])
             for name in layers[0]
@@ -108,15 +99,9 @@ def _result(
         params,
         numbers(there),
         [numbers(np.delete(there, place)) for place in range(len(there))],
-        coordinates={"shift": shifts},
+        coordinates={"shift": places - places[0]},
         provenance={"passages": int(count.sum())},
     )
-
-
-def _numbers(mean: np.ndarray, gram: np.ndarray, count: float) -> Numbers:
-    """Return all values of a layer from sums over ``count`` passages, ``[kv, ...]``."""
-    found = dict(zip(NAMES, shares(mean, gram, count), strict=True))
-    return found | {"content_similarity": cosines(mean, gram, count)}
 
 
 def shares(

@@ -9,7 +9,7 @@ from poskernel_core.plotting.by_axes import by_axes
 from poskernel_core.plotting.conditions import measured
 from poskernel_core.plotting.curves import curves
 from poskernel_core.plotting.layout import MUTED, legend_under_title, set_title, style
-from poskernel_core.plotting.palette import BLUE, VERMILLION
+from poskernel_core.plotting.palette import BLUE, VERMILLION, hatched
 from poskernel_core.plotting.parts import part
 
 SHARES = {
@@ -30,17 +30,7 @@ def shares_figure(found: Result, layer: int) -> go.Figure:
             x=cells,
             y=share,
             name=label,
-            marker={
-                "color": colour,
-                "line_width": 0,
-                "pattern": {
-                    "shape": pattern,
-                    "size": 8,
-                    "solidity": 0.2,
-                    "fillmode": "overlay",
-                    "fgcolor": "rgba(255,255,255,0.7)",
-                },
-            },
+            marker=hatched(colour, pattern, size=8, solidity=0.2),
             text=[measured(*pair) for pair in zip(share, error, strict=True)],
             textposition="none",
             hovertemplate=f"<b>%{{x}}</b>, {label}<br>%{{text}}<extra></extra>",

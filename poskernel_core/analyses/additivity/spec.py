@@ -1,13 +1,13 @@
 """Additivity: how much of the keys' variance position, content and their interaction explain."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from pydantic import Field
 
-from poskernel_core.analyses.base import OWN_WINDOWS, Experiment, HeadMeasure, Params
+from poskernel_core.analyses.base import OWN_WINDOWS, Experiment, Params
+from poskernel_core.analyses.head_measure import HeadMeasure
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.result import outputs
+from poskernel_core.common.result import estimates
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.models.geometry import Geometry
 
@@ -49,20 +49,16 @@ class Additivity(Experiment[AdditivityParams]):
     error_counts = "passages"
     params = AdditivityParams
     values = (
-        *outputs(
-            "position_share content_share interaction_share",
-            "layer head",
+        *estimates(
+            "position_share content_share interaction_share [layer head]",
             "share of variance",
             "shares of the keys' variance; they add up to 1",
-            has_error=True,
         ),
-        *outputs(
-            "content_similarity",
-            "layer head shift",
+        *estimates(
+            "content_similarity [layer head shift]",
             "cosine",
             "cosine between a passage's content at one place and at another that "
             "lies ``shift`` tokens away; 1 where content stays the same",
-            has_error=True,
         ),
     )
     measures = (
@@ -125,7 +121,3 @@ class Additivity(Experiment[AdditivityParams]):
                 f"keep: ask for {MAX_KEYS} or fewer in all."
             )
         return run.model_copy(update={"windows": params.passages, "positions": (0,)})
-
-    def needs(self, run: RunSpec, params: AdditivityParams) -> Mapping[str, RunSpec]:
-        """Return nothing: the experiment runs the passages itself."""
-        return {}

@@ -6,7 +6,10 @@ import numpy as np
 from pydantic import Field
 
 from poskernel_core.analyses.bag.params import BagExperiment, ListedParams
-from poskernel_core.common.result import Result, outputs
+from poskernel_core.common.result import Result, estimates, outputs
+
+OF_NEURON = "predicted against true pre-activation, mostly the exact direct path; 1 is best"
+OF_OUTPUT = "the heads' joint output, predicted against true; 1 is best"
 
 
 class ContextualNeuronsParams(ListedParams):
@@ -38,10 +41,9 @@ class ContextualNeurons(BagExperiment[ContextualNeuronsParams]):
     as a token has no stream of its own. What a start token writes is exact. Kernels are those of
     the destination token, with nothing skipped. A content weight is the exponential of the token's
     mean content score at four positions: where the heads' mean kernel, without a start token,
-    passes 1/8, 3/8, 5/8 and 7/8 of its mass. Denominators are those at the query position. Gated
-    MLPs
-    (Llama, Qwen, Mistral): the pre-activation is the gate's. Contextual heads, where none are
-    named, are found in layer 0 as ``contextual-heads`` finds them, on the windows used here.
+    passes 1/8, 3/8, 5/8 and 7/8 of its mass. Denominators are those at the query position. In
+    gated MLPs (Llama, Qwen, Mistral) the pre-activation is the gate's. Contextual heads, where none
+    are named, are found in layer 0 as ``contextual-heads`` finds them, on the windows used here.
 
     Limits: the heads' outputs share a large constant, so a cosine near 1 means little; the centred
     $R^2$ shows what the bag knows about the text. Layer 0 only; the main error is that the current
@@ -60,88 +62,52 @@ class ContextualNeurons(BagExperiment[ContextualNeuronsParams]):
     error_counts = "windows"
     params = ContextualNeuronsParams
     values = (
-        *outputs(
-            "drive",
-            "neuron",
+        *estimates(
+            "drive [neuron]",
             "pre-activation",
             "standard deviation, over windows and positions, of what the bag adds "
             "to the neuron's pre-activation",
-            has_error=True,
         ),
-        *outputs(
-            "drive_share",
-            "neuron",
+        *estimates(
+            "drive_share [neuron]",
             "share of variance",
             "its variance over that of the true pre-activation",
-            has_error=True,
         ),
-        *outputs(
-            "r2",
-            "neuron",
-            "share of variance",
-            "predicted against true pre-activation, mostly the exact direct path; 1 is best",
-            has_error=True,
-        ),
-        *outputs(
-            "sign_agreement",
-            "neuron",
-            "share of positions",
-            "predicted against true pre-activation, mostly the exact direct path; 1 is best",
-            has_error=True,
-        ),
-        *outputs(
-            "r2_of_bag",
-            "neuron",
+        *estimates("r2 [neuron]", "share of variance", OF_NEURON),
+        *estimates("sign_agreement [neuron]", "share of positions", OF_NEURON),
+        *estimates(
+            "r2_of_bag [neuron]",
             "share of variance",
             "the bag's part against what all other parts leave over; 1 is best",
-            has_error=True,
         ),
-        *outputs(
-            "fires",
-            "neuron",
+        *estimates(
+            "fires [neuron]",
             "share of positions",
             "share of positions with positive true pre-activation",
-            has_error=True,
         ),
         *outputs(
-            "top bottom",
-            "neuron rank",
+            "top bottom [neuron rank]",
             "token",
             "tokens with the largest and the smallest contribution",
         ),
         *outputs(
-            "top_contribution bottom_contribution",
-            "neuron rank",
+            "top_contribution bottom_contribution [neuron rank]",
             "pre-activation",
             "their contributions",
         ),
         *outputs(
-            "contribution_mean contribution_std",
-            "neuron",
+            "contribution_mean contribution_std [neuron]",
             "pre-activation",
             "mean and standard deviation of the contributions over the vocabulary",
         ),
+        *estimates("bag_r2 bag_centred_r2 [variant query]", "share of variance", OF_OUTPUT),
+        *estimates("bag_cosine [variant query]", "cosine", OF_OUTPUT),
         *outputs(
-            "bag_r2 bag_centred_r2",
-            "variant query",
-            "share of variance",
-            "the heads' joint output, predicted against true; 1 is best",
-            has_error=True,
+            "kernel [key]", "share of attention", "the heads' mean kernel at the query position"
         ),
+        *outputs("denominator [chosen]", "weight", "median denominator of each contextual head"),
         *outputs(
-            "bag_cosine",
-            "variant query",
-            "cosine",
-            "the heads' joint output, predicted against true; 1 is best",
-            has_error=True,
-        ),
-        *outputs(
-            "kernel", "key", "share of attention", "the heads' mean kernel at the query position"
-        ),
-        *outputs("denominator", "chosen", "weight", "median denominator of each contextual head"),
-        *outputs(
-            "norm_scale",
-            "norm percentile",
+            "norm_scale [norm percentile]",
             "standard deviation",
             "true scales of the two norms on the windows, the standard deviations "
             "that they divide by",
@@ -149,12 +115,12 @@ class ContextualNeurons(BagExperiment[ContextualNeuronsParams]):
     )
     texts = (
         *outputs(
-            "top_words bottom_words", "neuron rank", "token", "the tokens of ``top``, ``bottom``"
+            "top_words bottom_words [neuron rank]", "token", "the tokens of ``top``, ``bottom``"
         ),
-        *outputs("heads", "chosen", "name", "the contextual heads"),
-        *outputs("variants", "variant", "name", "the kernels and scales that are tried"),
+        *outputs("heads [chosen]", "name", "the contextual heads"),
+        *outputs("variants [variant]", "name", "the kernels and scales that are tried"),
         *outputs(
-            "strongest", "line", "sentence", "both ends of the neurons that the bag drives most"
+            "strongest [line]", "sentence", "both ends of the neurons that the bag drives most"
         ),
     )
     figure = "contextual_neurons_figure"

@@ -2,6 +2,7 @@
 
 import html
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -11,15 +12,8 @@ from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import as_printed
 from poskernel_core.plotting.conditions import measured
 from poskernel_core.plotting.curves import Look
-from poskernel_core.plotting.histogram import RING, histogram, log_range, log_span
-from poskernel_core.plotting.layout import (
-    LINE,
-    MUTED,
-    legend_under_title,
-    quoted,
-    set_title,
-    style,
-)
+from poskernel_core.plotting.histogram import add_ring, histogram, log_range, log_span
+from poskernel_core.plotting.layout import LINE, MUTED, legend_under_title, quoted, set_title, style
 from poskernel_core.plotting.palette import BLUE, CATEGORICAL, GREEN, PURPLE, VERMILLION
 from poskernel_core.plotting.parts import part
 
@@ -31,17 +25,15 @@ def scores_figure(scores: Result) -> go.Figure:
     score = scores.values["score"]
     order = np.argsort(-score, kind="stable")
     words = ", ".join(quoted(word) for word in scores.words("words")[:NAMED])
-    figure = go.Figure(
-        go.Scatter(
-            x=np.arange(1, len(order) + 1),
-            y=score[order],
-            mode="lines",
-            line_color=BLUE,
-            customdata=order,
-            name="score",
-            fill="tozeroy",
-            hovertemplate="<b>neuron %{customdata}</b><br>%{y:.2f} sd<extra></extra>",
-        )
+    figure = go.Figure().add_scatter(
+        x=np.arange(1, len(order) + 1),
+        y=score[order],
+        mode="lines",
+        line_color=BLUE,
+        customdata=order,
+        name="score",
+        fill="tozeroy",
+        hovertemplate="<b>neuron %{customdata}</b><br>%{y:.2f} sd<extra></extra>",
     )
     named = np.r_[:NAMED, len(order) - NAMED : len(order)] if len(order) > 2 * NAMED else []
     for place in named:
@@ -90,14 +82,12 @@ def latents_figure(found: Result) -> go.Figure:
     top = [" ".join(quoted(word) for word in row[:NAMED]) for row in found.texts["top_words"]]
     unlisted = max(0.0, 1 - rest - float(share.sum()))
     names = [*(str(place + 1) for place in range(len(share))), "others", "rest"]
-    figure = go.Figure(
-        go.Bar(
-            x=names,
-            y=[*share, unlisted, rest],
-            customdata=[*top, "sub-latents not listed", "outside of all components"],
-            marker_color=[BLUE] * len(share) + [MUTED] * 2,
-            hovertemplate="<b>%{x}</b>: %{y:.1%}<br>%{customdata}<extra></extra>",
-        )
+    figure = go.Figure().add_bar(
+        x=names,
+        y=[*share, unlisted, rest],
+        customdata=[*top, "sub-latents not listed", "outside of all components"],
+        marker_color=[BLUE] * len(share) + [MUTED] * 2,
+        hovertemplate="<b>%{x}</b>: %{y:.1%}<br>%{customdata}<extra></extra>",
     )
     style(figure, x_title="sub-latent", y_title="share of variance", height=300)
     figure.update_yaxes(tickformat=".0%", rangemode="tozero")
@@ -151,7 +141,8 @@ def neurons_figure(found: Result, neuron: int, rank_by: str) -> go.Figure:
                 "symbol": np.where(r2[places] < WORST, "triangle-down", symbol),
             },
         )
-    _ring(figure, x, y, neuron)
+    chosen: dict[str, Any] = {"customdata": [[neuron]], "cliponaxis": False}
+    add_ring(figure, x[[neuron]], y[[neuron]], f"{neuron}", "left", **chosen)
     style(
         figure,
         x_title="share of variance from the bag (log scale)",
@@ -184,23 +175,6 @@ def _short(word: str) -> str:
 
 def _signed(value: float) -> str:
     return as_printed(f"{value:.3g}")
-
-
-def _ring(figure: go.Figure, x: np.ndarray, y: np.ndarray, neuron: int) -> None:
-    """Draw a ring around the chosen neuron, with its number."""
-    figure.add_scatter(
-        x=x[[neuron]],
-        y=y[[neuron]],
-        mode="markers+text",
-        text=[f"<b>{neuron}</b>"],
-        textposition="middle left",
-        marker=RING,
-        showlegend=False,
-        hoverinfo="skip",
-        customdata=[[neuron]],
-        name="chosen",
-        cliponaxis=False,
-    )
 
 
 def contributions_figure(neuron: Result) -> go.Figure:
@@ -238,7 +212,7 @@ def contributions_figure(neuron: Result) -> go.Figure:
     return set_title(figure, f"Neuron {neuron.params['neuron']}: contributions of tokens")
 
 
-def trace_figure(trace: Result, parts: bool) -> go.Figure:
+def trace_figure(trace: Result, parts: bool = True) -> go.Figure:
     """Draw a neuron's true and predicted pre-activation along a text, and the predicted parts."""
     words = [_short(word) for word in trace.words("tokens")]
     figure = go.Figure(layout_legend_traceorder="reversed")
@@ -279,23 +253,22 @@ def _trace_title(trace: Result) -> str:
 def related_figure(neuron: Result, number: int) -> go.Figure:
     """Draw similarities to neuron `number`: correlation of contributions, cosine of outputs."""
     related, cosine = part(neuron, "related")[0], part(neuron, "output_cosine")[0]
-    figure = go.Figure(
-        go.Scatter(
-            x=related,
-            y=cosine,
-            mode="markers",
-            name="neurons",
-            customdata=np.arange(len(related))[:, None],
-            marker={"color": BLUE, "opacity": 0.7, "size": 6},
-            hovertemplate="<b>neuron %{customdata[0]}</b><br>correlation %{x:.3f}"
-            "<br>cosine of outputs %{y:.3f}<extra></extra>",
-        )
+    figure = go.Figure().add_scatter(
+        x=related,
+        y=cosine,
+        mode="markers",
+        name="neurons",
+        customdata=np.arange(len(related))[:, None],
+        marker={"color": BLUE, "opacity": 0.7, "size": 6},
+        hovertemplate="<b>neuron %{customdata[0]}</b><br>correlation %{x:.3f}"
+        "<br>cosine of outputs %{y:.3f}<extra></extra>",
     )
     size = np.nan_to_num(np.abs(related), nan=-1)
     size[number] = -1
     first = np.argsort(-size, kind="stable")[:BEST]
     _add_named(figure, related, cosine, first[size[first] >= 0].tolist())
-    _ring(figure, related, cosine, number)
+    chosen: dict[str, Any] = {"customdata": [[number]], "cliponaxis": False}
+    add_ring(figure, related[[number]], cosine[[number]], f"{number}", "left", **chosen)
     for add in (figure.add_hline, figure.add_vline):
         add(0, line={"color": LINE, "width": 1}, layer="below")
     style(
@@ -346,8 +319,3 @@ def _add_named(figure: go.Figure, x: np.ndarray, y: np.ndarray, places: list[int
 def contextual_neurons_figure(found: Result) -> go.Figure:
     """Draw all neurons; the one that the bag drives most is ringed."""
     return neurons_figure(found, int(np.nanargmax(found.values["drive_share"])), "drive_share")
-
-
-def neuron_trace_figure(trace: Result) -> go.Figure:
-    """Draw one neuron along a text, with the parts of the prediction."""
-    return trace_figure(trace, True)

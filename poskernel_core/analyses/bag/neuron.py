@@ -9,6 +9,7 @@ from poskernel_core.common.result import TOKENS, outputs
 from poskernel_core.common.specs import MAX_TEXT_CHARACTERS
 
 NEURON = "number of the neuron in layer 0"
+AGREES = "how well the prediction does over the text, start token left out; 1 is best"
 
 
 class NeuronParams(ListedParams):
@@ -41,36 +42,29 @@ class Neuron(BagExperiment[NeuronParams]):
     params = NeuronParams
     values = (
         *outputs(
-            "contribution",
-            "token",
+            "contribution [token]",
             "pre-activation",
             "what one token in the bag adds to the neuron's pre-activation",
         ),
         *outputs(
-            "related",
-            "neuron",
+            "related [neuron]",
             "correlation",
-            "correlation, over tokens, of every neuron's contributions with this "
-            "one's: 1 for a neuron that reads the same contexts, -1 for the "
-            "opposite",
+            "correlation, over tokens, of every neuron's contributions with this one's: 1 for a "
+            "neuron that reads the same contexts, -1 for the opposite",
         ),
         *outputs(
-            "output_cosine",
-            "neuron",
-            "cosine",
-            "cosine between the output weights: what they write",
+            "output_cosine [neuron]", "cosine", "cosine between the output weights: what they write"
         ),
         *outputs(
-            "top_value bottom_value",
-            "rank",
+            "top_value bottom_value [rank]",
             "pre-activation",
             "the largest and the smallest contributions",
         ),
-        *outputs("bias", "", "pre-activation", "the neuron's bias"),
+        *outputs("bias", "pre-activation", "the neuron's bias"),
     )
     texts = (
-        *outputs("top_words bottom_words", "rank", "token", "the tokens that contribute them"),
-        *outputs("heads", "chosen", "name", "the contextual heads"),
+        *outputs("top_words bottom_words [rank]", "token", "the tokens that contribute them"),
+        *outputs("heads [chosen]", "name", "the contextual heads"),
     )
     figure = "contributions_figure"
     runs = "neuron:neuron"
@@ -111,48 +105,30 @@ class NeuronTrace(BagExperiment[NeuronTraceParams]):
     noun_phrase = "the neuron along a text"
     params = NeuronTraceParams
     values = (
-        *outputs("true predicted", "pos", "pre-activation", "pre-activations"),
+        *outputs("true predicted [pos]", "pre-activation", "pre-activations"),
         *outputs(
-            "bag position others direct",
-            "pos",
+            "bag position others direct [pos]",
             "pre-activation",
             "the parts of the prediction: contextual heads by tokens, contextual "
             "heads by position, other heads, current token and biases",
         ),
         *outputs(
-            "contribution",
-            "pos",
+            "contribution [pos]",
             "pre-activation",
             "what the token at each position would add if the bag held it alone, through the "
             "second norm with its mean scale, which the prediction's may differ from",
         ),
-        *outputs(
-            "r2",
-            "",
-            "share of variance",
-            "how well the prediction does over the text, start token left out; 1 is best",
-        ),
-        *outputs(
-            "correlation",
-            "",
-            "correlation",
-            "how well the prediction does over the text, start token left out; 1 is best",
-        ),
-        *outputs(
-            "sign_agreement",
-            "",
-            "share of positions",
-            "how well the prediction does over the text, start token left out; 1 is best",
-        ),
+        *outputs("r2", "share of variance", AGREES),
+        *outputs("correlation", "correlation", AGREES),
+        *outputs("sign_agreement", "share of positions", AGREES),
         *outputs(
             "r2_of_bag",
-            "",
             "share of variance",
             "the bag's part against what the other parts leave over; 1 is best",
         ),
     )
-    texts = (TOKENS, *outputs("heads", "chosen", "name", "the contextual heads"))
-    figure = "neuron_trace_figure"
+    texts = (TOKENS, *outputs("heads [chosen]", "name", "the contextual heads"))
+    figure = "trace_figure"
     runs = "trace:neuron_trace"
 
 
@@ -189,27 +165,24 @@ class NeuronLatents(BagExperiment[NeuronLatentsParams]):
     params = NeuronLatentsParams
     values = (
         *outputs(
-            "share",
-            "latent",
+            "share [latent]",
             "share of variance",
             "share of the contributions' variance over tokens; with ``rest`` they "
             "add up to 1 when all are listed",
         ),
-        *outputs("rest", "", "share of variance", "share that the components leave out"),
+        *outputs("rest", "share of variance", "share that the components leave out"),
         *outputs(
-            "weight",
-            "latent",
+            "weight [latent]",
             "pre-activation",
             "what a token of one standard deviation adds; positive by choice of sign",
         ),
         *outputs(
-            "top bottom",
-            "latent rank",
+            "top bottom [latent rank]",
             "token",
             "tokens with the largest and the smallest value of the latent",
         ),
-        *outputs("top_value bottom_value", "latent rank", "standard deviations", "their values"),
+        *outputs("top_value bottom_value [latent rank]", "standard deviations", "their values"),
     )
-    texts = outputs("top_words bottom_words", "latent rank", "token", "these tokens")
+    texts = outputs("top_words bottom_words [latent rank]", "token", "these tokens")
     figure = "latents_figure"
     runs = "latents:neuron_latents"

@@ -44,6 +44,7 @@ class BagExperiment(Experiment[B]):
     """A question about the bag of tokens; it uses the run's mean keys."""
 
     ignores = Experiment.ignores | {"positions"}
+    gathers = ("keys",)
     uses = ("token embeddings", "neurons")
 
     def with_params(self, run: RunSpec, params: B) -> RunSpec:
@@ -57,7 +58,3 @@ class BagExperiment(Experiment[B]):
                 f"Expected a position from 1 to {run.context - 1}, got {params.query}."
             )
         return run
-
-    def needs(self, run: RunSpec, params: B) -> dict[str, RunSpec]:
-        """Return the run, for its mean keys."""
-        return {"main": run.model_copy(update={"gather": ("keys",)})}

@@ -11,7 +11,7 @@ from poskernel_core.plotting.parts import part
 
 WORST = -1.0  # R² is drawn no lower; a triangle at the lower edge and hover show the true value
 ROW = 0.07  # height of a row of triangles
-SHOWN = 4  # variants of the bag drawn at first: the last, of which the very last is the bag itself
+SHOWN = 4  # variants of the bag drawn at first: the last ones, the very last being the bag itself
 QUALITY = {
     "bag_r2": "R² of the heads' output (share of variance)",
     "bag_centred_r2": "R², predictions centred (share of variance)",
@@ -82,17 +82,15 @@ def _looks(names: list[str]) -> list[Look]:
 def bag_kernel_figure(found: Result) -> go.Figure:
     """Draw the heads' mean kernel from the query position, over the offset."""
     kernel = part(found, "kernel")[0][::-1]
-    figure = go.Figure(
-        go.Scatter(
-            x=np.arange(len(kernel)),
-            y=kernel,
-            mode="lines+markers" if len(kernel) <= 64 else "lines",
-            line={"color": BLUE, "width": 2.2},
-            name="mean kernel",
-            fill="tozeroy",
-            fillcolor=fade(BLUE, 0.2),
-            hovertemplate="offset %{x}<br>K %{y:.3g}<extra></extra>",
-        )
+    figure = go.Figure().add_scatter(
+        x=np.arange(len(kernel)),
+        y=kernel,
+        mode="lines+markers" if len(kernel) <= 64 else "lines",
+        line={"color": BLUE, "width": 2.2},
+        name="mean kernel",
+        fill="tozeroy",
+        fillcolor=fade(BLUE, 0.2),
+        hovertemplate="offset %{x}<br>K %{y:.3g}<extra></extra>",
     )
     style(figure, x_title="offset n − i (tokens)", y_title="share of attention", height=340)
     top = float(kernel[:-1].max(initial=0.0))

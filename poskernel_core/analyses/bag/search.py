@@ -31,21 +31,16 @@ class ExtendedEmbedding(BagExperiment[ExtendedEmbeddingParams]):
     params = ExtendedEmbeddingParams
     values = (
         *outputs(
-            "nearest", "rank", "token", "ids of the tokens whose extended embeddings are nearest"
+            "nearest [rank]", "token", "ids of the tokens whose extended embeddings are nearest"
         ),
+        *outputs("cosine [rank]", "cosine", "cosine of their extended embeddings with the token's"),
+        *outputs("plain_cosine [rank]", "cosine", "the same of the token embeddings themselves"),
+        *outputs("length", "norm", "norm of the token's extended embedding"),
         *outputs(
-            "cosine", "rank", "cosine", "cosine of their extended embeddings with the token's"
-        ),
-        *outputs("plain_cosine", "rank", "cosine", "the same of the token embeddings themselves"),
-        *outputs("length", "", "norm", "norm of the token's extended embedding"),
-        *outputs(
-            "length_rank",
-            "",
-            "share of tokens",
-            "share of tokens whose extended embedding is shorter",
+            "length_rank", "share of tokens", "share of tokens whose extended embedding is shorter"
         ),
     )
-    texts = outputs("words", "rank", "token", "the nearest tokens")
+    texts = outputs("words [rank]", "token", "the nearest tokens")
     figure = "nearest_figure"
     runs = "search:extended_embedding"
 
@@ -80,21 +75,17 @@ class WordNeurons(BagExperiment[WordNeuronsParams]):
     params = WordNeuronsParams
     values = (
         *outputs(
-            "score",
-            "neuron",
+            "score [neuron]",
             "standard deviations",
             "mean over the words' tokens of the standardised contribution",
         ),
         *outputs(
-            "word_score",
-            "word neuron",
+            "word_score [word neuron]",
             "standard deviations",
             "the standardised contribution of each token",
         ),
-        *outputs(
-            "for against", "rank", "neuron", "neurons with the largest and the smallest score"
-        ),
+        *outputs("for against [rank]", "neuron", "neurons with the largest and the smallest score"),
     )
-    texts = outputs("words", "word", "token", "the words' tokens")
+    texts = outputs("words [word]", "token", "the words' tokens")
     figure = "scores_figure"
     runs = "search:word_neurons"

@@ -42,25 +42,23 @@ def distances_figure(found: Result) -> go.Figure:
         return kernels_figure(found)
     labels, long = short_labels(found), pin_labels(found)
     gap, error = found.values["distance"], found.errors["distance"]
-    figure = go.Figure(
-        go.Heatmap(
-            z=gap,
-            x=labels,
-            y=labels,
-            zmin=0,
-            zmax=1,
-            colorscale=SCALE,
-            xgap=2,
-            ygap=2,
-            customdata=[
-                [[error[i, j], long[i], long[j]] for j in range(len(labels))]
-                for i in range(len(labels))
-            ],
-            hovertemplate="<b>%{customdata[1]}</b> and<br><b>%{customdata[2]}</b><br>"
-            "%{z:.3f} ± %{customdata[0]:.2g}"
-            "<extra></extra>",
-            colorbar={"title": "TV", "thickness": 12},
-        )
+    figure = go.Figure().add_heatmap(
+        z=gap,
+        x=labels,
+        y=labels,
+        zmin=0,
+        zmax=1,
+        colorscale=SCALE,
+        xgap=2,
+        ygap=2,
+        customdata=[
+            [[error[i, j], long[i], long[j]] for j in range(len(labels))]
+            for i in range(len(labels))
+        ],
+        hovertemplate="<b>%{customdata[1]}</b> and<br><b>%{customdata[2]}</b><br>"
+        "%{z:.3f} ± %{customdata[0]:.2g}"
+        "<extra></extra>",
+        colorbar={"title": "TV", "thickness": 12},
     )
     colours = scale_hex(np.clip(np.nan_to_num(gap), 0, 1))
     for i in range(len(labels)):

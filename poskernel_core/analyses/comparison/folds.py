@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from pydantic import Field
@@ -10,7 +11,7 @@ from poskernel_core.analyses.base import Analysis, Progress, SkipParams, Statist
 from poskernel_core.analyses.kernels.formulas import mean_kernels
 from poskernel_core.analyses.kernels.kernel import observed_row
 from poskernel_core.analyses.sources import check_query, queries_at
-from poskernel_core.common.result import Result, outputs
+from poskernel_core.common.result import Result, estimates, outputs
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
 
 
@@ -39,25 +40,20 @@ class KernelFolds(Analysis[KernelFoldsParams]):
     error_counts = "queries"
     params = KernelFoldsParams
     values = (
-        *outputs(
-            "kernel",
-            "layer head offset",
+        *estimates(
+            "kernel [layer head offset]",
             "share of attention",
             "the mean kernel by offset $n - i$; NaN where no key is visible",
-            has_error=True,
         ),
         *outputs(
-            "replicate",
-            "left_out layer head offset",
+            "replicate [left_out layer head offset]",
             "share of attention",
             "the same without one group of texts",
         ),
-        *outputs(
-            "observed",
-            "layer head offset",
+        *estimates(
+            "observed [layer head offset]",
             "share of attention",
             "mean attention seen at ``n``, ``skip`` applied and renormalised",
-            has_error=True,
         ),
     )
 
@@ -74,13 +70,8 @@ class KernelFolds(Analysis[KernelFoldsParams]):
         self, statistics: Statistics, params: KernelFoldsParams, progress: Progress
     ) -> Result:
         """Compute the kernels of all layers by offset."""
-        layers = range(statistics["main"].header.n_layers)
-        found = []
-        for layer in layers:
-            found.append(_layer(statistics, layer, params))
-            progress(layer + 1, len(layers))
-        kernel, observed = (np.stack([each[place] for each in found]) for place in (0, 1))
-        return self.result(params, {"kernel": kernel, "observed": observed})
+        one = partial(_layer, statistics, params)
+        return self.result(params, self.of_layers(statistics, progress, one))
 
     def answer(
         self, statistics: Statistics, params: KernelFoldsParams, progress: Progress
@@ -98,9 +89,7 @@ class KernelFolds(Analysis[KernelFoldsParams]):
         return replace(found, provenance=whole.provenance)
 
 
-def _layer(
-    statistics: Statistics, layer: int, params: KernelFoldsParams
-) -> tuple[np.ndarray, np.ndarray]:
+def _layer(statistics: Statistics, params: KernelFoldsParams, layer: int) -> dict[str, np.ndarray]:
     """Return kernel and observed attention of a layer, by offset ``0 .. n``."""
     view, n = statistics["main"], params.query
     rule = view.header.rule(layer)
@@ -108,7 +97,8 @@ def _layer(
     keys = view.layer(layer)["mean_keys"][:, low : n + 1]
     mean, _ = mean_kernels(queries_at(statistics, layer, n), keys, rule, low, 0)
     observed = observed_row(statistics, layer, n, low)
-    return _by_offset(mean, n), _by_offset(mean * np.nan if observed is None else observed, n)
+    seen = mean * np.nan if observed is None else observed
+    return {"kernel": _by_offset(mean, n), "observed": _by_offset(seen, n)}
 
 
 def _by_offset(rows: np.ndarray, n: int) -> np.ndarray:

@@ -20,7 +20,7 @@ from poskernel_core.analyses.head_measures.spec import HeadMeasures, HeadMeasure
 from poskernel_core.analyses.head_measures.verdicts import names_between_commas
 from poskernel_core.analyses.measures import asked_with, measure_called, one_a_head
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.result import Result, outputs
+from poskernel_core.common.result import Result, estimates, outputs
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
 
 
@@ -30,8 +30,8 @@ class HeadsBesideParams(HeadDistancesParams):
     leave_out: str = Field(
         "",
         max_length=4000,
-        description="parts that nothing is said of, such as 0:additivity (the number of the run's "
-        "first head, the question), between commas",
+        description="questions to leave out, separated by commas, each after the number of its "
+        "run's first head, such as 0:additivity",
     )
 
 
@@ -57,29 +57,24 @@ class HeadsBeside(Composition[HeadsBesideParams]):
     noun_phrase = "the measures of chosen heads"
     params = HeadsBesideParams
     values = (
-        *outputs(
-            "value",
-            "measure pin",
+        *estimates(
+            "value [measure pin]",
             "that of each measure",
             "every measure of every pinned head; of a kind its number among them",
-            has_error=True,
         ),
-        *outputs("rank", "measure pin", "rank", "its rank among the heads of its model"),
+        *outputs("rank [measure pin]", "rank", "its rank among the heads of its model"),
         *outputs(
-            "z_score",
-            "measure pin",
+            "z_score [measure pin]",
             "standard errors",
             "how far it lies above the first head's; NaN where an error is not known",
         ),
     )
     texts = (
-        *outputs("heads", "pin", "head", "each head with its run, as it is written"),
-        *outputs("measure", "measure", "name", "title of each measure"),
-        *outputs("unit", "measure", "unit", "unit of each measure"),
-        *outputs("question", "measure", "name", "the question that declares it"),
-        *outputs(
-            "word", "measure pin", "name", "what a kind is called; empty where it is a number"
-        ),
+        *outputs("heads [pin]", "head", "each head with its run, as it is written"),
+        *outputs("measure [measure]", "name", "title of each measure"),
+        *outputs("unit [measure]", "unit", "unit of each measure"),
+        *outputs("question [measure]", "name", "the question that declares it"),
+        *outputs("word [measure pin]", "name", "what a kind is called; empty where it is a number"),
     )
 
     def parts(self, run: RunSpec, params: HeadsBesideParams) -> Mapping[str, SubQuestion]:
@@ -91,7 +86,7 @@ class HeadsBeside(Composition[HeadsBesideParams]):
         out = set(names_between_commas(params.leave_out))
         parts = {
             f"{first}:{name}": part
-            for first, pinned in _runs(run, params).items()
+            for first, pinned in _firsts(pinned_heads(run, params.heads, params.query)).items()
             for name, part in HeadMeasures().parts(pinned.run, _asked(pinned, params)).items()
         }
         left = {name: part for name, part in parts.items() if name not in out}
@@ -105,7 +100,7 @@ class HeadsBeside(Composition[HeadsBesideParams]):
         """Collect every pinned head's column from its model's table."""
         pins = pinned_heads(run, params.heads, params.query)
         tables = {}
-        for first, pinned in _runs(run, params).items():
+        for first, pinned in _firsts(pins).items():
             own = {
                 name.split(":", 1)[1]: each
                 for name, each in found.items()
@@ -165,9 +160,8 @@ def _first(pins: list[Pinned], place: int) -> int:
     return next(i for i, one in enumerate(pins) if one.run == pins[place].run)
 
 
-def _runs(run: RunSpec, params: HeadsBesideParams) -> dict[int, Pinned]:
+def _firsts(pins: list[Pinned]) -> dict[int, Pinned]:
     """Return the first pinned head of every run, by index."""
-    pins = pinned_heads(run, params.heads, params.query)
     return {place: one for place, one in enumerate(pins) if _first(pins, place) == place}
 
 
@@ -200,12 +194,11 @@ class MeasureByDepth(Composition[MeasureByDepthParams]):
     params = MeasureByDepthParams
     values = (
         *outputs(
-            "mean smallest largest",
-            "layer",
+            "mean smallest largest [layer]",
             "that of the measure",
             "mean, smallest and largest of the measure over the heads of each layer",
         ),
-        *outputs("depth", "layer", "share of depth", "0 for the first layer, 1 for the last"),
+        *outputs("depth [layer]", "share of depth", "0 for the first layer, 1 for the last"),
     )
     figure = "one_depth_figure"
 

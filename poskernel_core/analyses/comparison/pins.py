@@ -150,8 +150,8 @@ def _read(text: str) -> Pin:
             found[name] = SETTINGS[name][1](unquote(value))
     except (ValueError, KeyError, OverflowError) as error:
         raise BadRequest(
-            "A pinned head is written L<layer>H<head>@model, with ;name=value for what of its run "
-            f"is special ({', '.join(SETTINGS)}); got {text[:60]!r}."
+            "A pinned head is written L<layer>H<head>@model, with ;name=value for settings of its "
+            f"run that differ from the defaults ({', '.join(SETTINGS)}); got {text[:60]!r}."
         ) from error
     model, revision = (*map(unquote, named), "", "")[:2]
     if settings and not model:

@@ -7,11 +7,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field, field_validator
 
-from poskernel_core.analyses.base import (
-    Composition,
-    SkipParams,
-    SubQuestion,
-)
+from poskernel_core.analyses.base import Composition, SkipParams, SubQuestion
 from poskernel_core.analyses.comparison import formulas
 from poskernel_core.analyses.comparison.folds import KernelFolds, KernelFoldsParams
 from poskernel_core.analyses.comparison.pins import (
@@ -24,7 +20,7 @@ from poskernel_core.analyses.comparison.pins import (
 from poskernel_core.analyses.kernels.formulas import effective_tokens
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.heads import parse_cell
-from poskernel_core.common.result import Result, errors_together, outputs
+from poskernel_core.common.result import Result, errors_together, estimates, outputs
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
 from poskernel_core.models import catalog
 from poskernel_core.models.catalog import Located
@@ -36,8 +32,8 @@ class HeadDistancesParams(SkipParams):
     heads: str = Field(
         "L0H0,L0H1",
         max_length=10_000,
-        description="heads between commas: L2H6 of this run, or L2H6@model with ;name=value for "
-        "what of its run is special",
+        description="heads, separated by commas: L2H6 of this run, or L2H6@model, with "
+        ";name=value for settings of its run that differ from the defaults",
     )
     query: int = Field(DEFAULT_QUERY, ge=0, description="query position n, or the nearest recorded")
 
@@ -116,30 +112,25 @@ class HeadDistances(Composition[HeadDistancesParams]):
     noun_phrase = "distances between kernels of heads"
     params = HeadDistancesParams
     values = (
-        *outputs(
-            "distance",
-            "pin other",
+        *estimates(
+            "distance [pin other]",
             "TV distance, 0 to 1",
             "total variation between the kernels of two heads, aligned by offset",
-            has_error=True,
         ),
-        *outputs(
-            "kernel",
-            "pin offset",
+        *estimates(
+            "kernel [pin offset]",
             "share of attention",
             "each head's kernel by offset; NaN where no key is visible",
-            has_error=True,
         ),
         *outputs(
-            "observed",
-            "pin offset",
+            "observed [pin offset]",
             "share of attention",
             "mean attention seen at the same position, ``skip`` applied and renormalised",
         ),
-        *outputs("etc", "pin", "tokens", "effective token count (ETC) of each kernel"),
-        *outputs("position", "pin", "tokens", "the query position of each head"),
+        *outputs("etc [pin]", "tokens", "effective token count (ETC) of each kernel"),
+        *outputs("position [pin]", "tokens", "the query position of each head"),
     )
-    texts = outputs("heads", "pin", "head", "each head with its run, as it is written")
+    texts = outputs("heads [pin]", "head", "each head with its run, as it is written")
     figure = "distances_figure"
 
     def parts(self, run: RunSpec, params: HeadDistancesParams) -> Mapping[str, SubQuestion]:
@@ -168,10 +159,7 @@ class HeadDistances(Composition[HeadDistancesParams]):
                 "etc": np.array([float(effective_tokens(np.nan_to_num(row))) for row in rows]),
                 "position": np.array([one.query for one in pinned]),
             },
-            {
-                "distance": error,
-                "kernel": _padded([one.errors["kernel"] for one in kernels]),
-            },
+            {"distance": error, "kernel": _padded([one.errors["kernel"] for one in kernels])},
             {"kernel": _padded([one.biases["kernel"] for one in kernels])}
             if all("kernel" in one.biases for one in kernels)
             else {},

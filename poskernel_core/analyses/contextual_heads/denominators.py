@@ -1,13 +1,11 @@
 """One head's softmax denominator along positions, and its content weights of tokens."""
 
-from collections.abc import Mapping
-
 from pydantic import Field
 
 from poskernel_core.analyses.base import Experiment, SkipParams
 from poskernel_core.analyses.contextual_heads.spec import check_query
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.result import outputs
+from poskernel_core.common.result import estimates, outputs
 from poskernel_core.common.specs import MAX_TEXT_CHARACTERS, RunSpec
 
 
@@ -57,41 +55,33 @@ class Denominators(Experiment[DenominatorsParams]):
     params = DenominatorsParams
     values = (
         *outputs(
-            "denominator",
-            "text query",
+            "denominator [text query]",
             "weight",
             "$Z_n$ with the token put at position $n$ of each window",
         ),
         *outputs(
-            "own_denominator",
-            "own_text query",
+            "own_denominator [own_text query]",
             "weight",
             "the same in texts of your own and in named chapters",
         ),
-        *outputs("mean", "query", "weight", "mean of the denominator over windows", has_error=True),
-        *outputs(
-            "denominator_cv",
-            "query",
+        *estimates("mean [query]", "weight", "mean of the denominator over windows"),
+        *estimates(
+            "denominator_cv [query]",
             "relative to the mean",
             "coefficient of variation over windows: standard deviation over mean",
-            has_error=True,
         ),
         *outputs(
-            "predicted_cv",
-            "query",
+            "predicted_cv [query]",
             "relative to the mean",
             "what the independent model expects of it",
         ),
-        *outputs(
-            "etc", "query", "tokens", "effective token count (ETC) of the token's mean kernel"
-        ),
+        *outputs("etc [query]", "tokens", "effective token count (ETC) of the token's mean kernel"),
     )
-    texts = outputs(
-        "own_texts", "own_text", "name", "the reader's texts and the chapters asked for"
-    )
+    texts = outputs("own_texts [own_text]", "name", "the reader's texts and the chapters asked for")
     figure = "denominators_figure"
     precomputed = "experiments"
     ignores = Experiment.ignores | {"positions"}
+    gathers = ("keys",)
     long = True
     runs = "denominators:denominators"
 
@@ -107,10 +97,6 @@ class Denominators(Experiment[DenominatorsParams]):
                 f"skipped keys, got {run.context}: ask for a longer one, or skip fewer."
             )
         return run
-
-    def needs(self, run: RunSpec, params: DenominatorsParams) -> Mapping[str, RunSpec]:
-        """Return the run, for its mean keys."""
-        return {"main": run.model_copy(update={"gather": ("keys",)})}
 
 
 class TokenWeightsParams(CellParams):
@@ -151,29 +137,27 @@ class TokenWeights(Experiment[TokenWeightsParams]):
     error_counts = "places of each token"
     params = TokenWeightsParams
     values = (
-        *outputs(
-            "log_weight",
-            "token",
+        *estimates(
+            "log_weight [token]",
             "nats",
             "mean content score of each token; its exponential is the factor by "
             "which content changes the token's attention",
-            has_error=True,
         ),
         *outputs(
-            "count",
-            "token",
+            "count [token]",
             "places",
             "how often the token was seen: in layer 0 in all windows of the run, in "
             "later layers in those that were read",
         ),
         *outputs(
-            "top_value bottom_value", "rank", "nats", "the largest and the smallest content scores"
+            "top_value bottom_value [rank]", "nats", "the largest and the smallest content scores"
         ),
     )
-    texts = outputs("top_words bottom_words", "rank", "token", "the tokens that have them")
+    texts = outputs("top_words bottom_words [rank]", "token", "the tokens that have them")
     figure = "weights_figure"
     precomputed = "experiments"
     ignores = Experiment.ignores | {"positions"}
+    gathers = ("keys",)
     long = True
     runs = "token_weights:token_weights"
 
@@ -185,7 +169,3 @@ class TokenWeights(Experiment[TokenWeightsParams]):
         """
         check_query(run, params.query, params.skip)
         return run
-
-    def needs(self, run: RunSpec, params: TokenWeightsParams) -> Mapping[str, RunSpec]:
-        """Return the run, for its mean keys."""
-        return {"main": run.model_copy(update={"gather": ("keys",)})}

@@ -13,7 +13,7 @@ from poskernel_core.common.rounding import counted
 from poskernel_core.plotting.by_axes import by_axes
 from poskernel_core.plotting.conditions import measured
 from poskernel_core.plotting.curves import Look, add_curve, curves
-from poskernel_core.plotting.histogram import RING, Span, histogram, log_range, log_span
+from poskernel_core.plotting.histogram import Span, add_ring, histogram, log_range, log_span
 from poskernel_core.plotting.layout import LINE, MUTED, legend_under_title, set_title, style
 from poskernel_core.plotting.palette import BLUE, CATEGORICAL, VERMILLION, fade
 from poskernel_core.plotting.parts import part
@@ -34,17 +34,8 @@ def plane_figure(heads: Result, layer: int, head: int, broad: float, steady: flo
         _add_group(figure, heads, code, label, floor)
     at = heads.values["etc"][layer, head], np.maximum(spread[layer, head], floor)
     inwards = "right" if at[0] < math.sqrt(x_span[0] * x_span[1]) else "left"
-    figure.add_scatter(
-        x=at[:1],
-        y=at[1:],
-        mode="markers+text",
-        text=[f"<b>{head_name(layer, head)}</b>"],
-        textposition=f"middle {inwards}",  # away from the nearer edge, which would cut it off
-        marker=RING,
-        showlegend=False,
-        hoverinfo="skip",
-        name="chosen",
-    )
+    # the name is away from the nearer edge, which would cut it off
+    add_ring(figure, at[:1], at[1:], head_name(layer, head), inwards)
     y_title = "CV of the softmax denominator ± 1 s.e.<br>(log scale)"
     style(figure, x_title="ETC (tokens, log scale)", y_title=y_title, height=480)
     figure.update_xaxes(**log_range(x_span))
@@ -61,16 +52,9 @@ def _add_region(figure: go.Figure, limits: Span, x_span: Span, y_span: Span) -> 
     if steady <= 0:
         return
     figure.add_hline(y=steady, line=line, layer="below")
-    figure.add_shape(
-        type="rect",
-        x0=broad,
-        x1=x_span[1],
-        y0=y_span[0],
-        y1=steady,
-        line_width=0,
-        fillcolor=fade(BLUE, 0.1),
-        layer="below",
-    )
+    corners = {"x0": broad, "x1": x_span[1], "y0": y_span[0], "y1": steady}
+    shade = {"line_width": 0, "fillcolor": fade(BLUE, 0.1), "layer": "below"}
+    figure.add_shape(type="rect", **corners, **shade)
 
 
 def _add_group(figure: go.Figure, heads: Result, code: int, label: str, floor: float) -> None:
@@ -153,16 +137,14 @@ def denominators_figure(found: Result, log_y: bool = False) -> go.Figure:
     (mean, error), query = part(found, "mean"), found.coordinates["query"]
     values = part(found, "denominator")[0]
     ends = np.full((len(values), 1), np.nan)  # a gap between one text and the next
-    figure = go.Figure(
-        go.Scatter(
-            x=np.tile(np.append(query, query[-1]), len(values)),
-            y=np.hstack([values, ends]).ravel(),
-            mode="lines",
-            name=counted(len(values), "window"),
-            line={"color": fade(MUTED, 0.75), "width": 1},
-            customdata=np.repeat(np.arange(len(values)), len(query) + 1),
-            hovertemplate="window %{customdata}, position %{x}<br>%{y:.3g}<extra></extra>",
-        )
+    figure = go.Figure().add_scatter(
+        x=np.tile(np.append(query, query[-1]), len(values)),
+        y=np.hstack([values, ends]).ravel(),
+        mode="lines",
+        name=counted(len(values), "window"),
+        line={"color": fade(MUTED, 0.75), "width": 1},
+        customdata=np.repeat(np.arange(len(values)), len(query) + 1),
+        hovertemplate="window %{customdata}, position %{x}<br>%{y:.3g}<extra></extra>",
     )
     own = found.values.get("own_denominator", np.empty((0, len(query))))
     span = log_span(np.vstack([values, own]))

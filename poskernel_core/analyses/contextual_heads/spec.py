@@ -1,26 +1,20 @@
 """Contextual heads: broad kernels whose softmax denominator hardly depends on the context."""
 
-from collections.abc import Mapping
-
 from pydantic import Field
 
-from poskernel_core.analyses.base import Experiment, HeadMeasure, SkipParams
+from poskernel_core.analyses.base import Experiment, SkipParams
 from poskernel_core.analyses.contextual_heads.behaviour import Thresholds
+from poskernel_core.analyses.head_measure import HeadMeasure
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.result import outputs
+from poskernel_core.common.result import estimates, outputs
 from poskernel_core.common.specs import RunSpec
 
 
-class DestinationParams(SkipParams):
-    """Parameters of the destination token and its position."""
+class ContextualParams(SkipParams, Thresholds):
+    """Parameters of the search for contextual heads."""
 
     token: str = Field(" the", min_length=1, max_length=64, description="the destination token")
     query: int = Field(ge=1, description="position of the destination token")
-
-
-class ContextualParams(DestinationParams, Thresholds):
-    """Parameters of the search for contextual heads."""
-
     first_windows: int = Field(
         64, ge=2, le=10_000, description="first windows of text, which the token is put into"
     )
@@ -63,59 +57,43 @@ class ContextualHeads(Experiment[ContextualParams]):
     params = ContextualParams
     values = (
         *outputs(
-            "etc", "layer head", "tokens", "effective token count (ETC) of the token's mean kernel"
+            "etc [layer head]", "tokens", "effective token count (ETC) of the token's mean kernel"
         ),
-        *outputs("local_mass", "layer head", "share of mass", "its mass in the last 10 tokens"),
-        *outputs(
-            "denominator", "layer head", "weight", "mean of $Z_n$ over windows", has_error=True
-        ),
-        *outputs(
-            "denominator_cv",
-            "layer head",
+        *outputs("local_mass [layer head]", "share of mass", "its mass in the last 10 tokens"),
+        *estimates("denominator [layer head]", "weight", "mean of $Z_n$ over windows"),
+        *estimates(
+            "denominator_cv [layer head]",
             "relative to the mean",
             "coefficient of variation of $Z_n$ over windows: standard deviation over mean",
-            has_error=True,
         ),
         *outputs(
-            "predicted_cv",
-            "layer head",
+            "predicted_cv [layer head]",
             "relative to the mean",
             "what the independent model expects of it",
         ),
         *outputs(
-            "weight_mean",
-            "layer head",
+            "weight_mean [layer head]",
             "weight",
-            "mean and variance of the content weights over windows and keys",
+            "mean of the content weights over windows and keys",
         ),
-        *outputs(
-            "weight_variance",
-            "layer head",
-            "weight squared",
-            "mean and variance of the content weights over windows and keys",
-        ),
-        *outputs(
-            "duplicate_attention baseline",
-            "layer head distance",
+        *outputs("weight_variance [layer head]", "weight squared", "their variance"),
+        *estimates(
+            "duplicate_attention baseline [layer head distance]",
             "share of attention",
             "attention to an earlier duplicate of the current token at that distance "
             "back, and to another token in the same place",
-            has_error=True,
         ),
-        *outputs(
-            "near_duplicates far_duplicates",
-            "layer head",
+        *estimates(
+            "near_duplicates far_duplicates [layer head]",
             "share of attention",
             "mean difference of the two up to 10 tokens back, and beyond",
-            has_error=True,
         ),
         *outputs(
-            "group",
-            "layer head",
+            "group [layer head]",
             "group",
             "behaviour group: duplicate token, detokenization, contextual, other",
         ),
-        *outputs("visible_keys", "layer head", "tokens", "number of keys that count"),
+        *outputs("visible_keys [layer head]", "tokens", "number of keys that count"),
     )
     measures = (
         HeadMeasure(
@@ -143,6 +121,7 @@ class ContextualHeads(Experiment[ContextualParams]):
     figure = "contextual_heads_figure"
     precomputed = "experiments"
     ignores = Experiment.ignores | {"positions"}
+    gathers = ("keys",)
     long = True
     runs = "contextual:contextual_heads"
 
@@ -154,10 +133,6 @@ class ContextualHeads(Experiment[ContextualParams]):
         """
         check_query(run, params.query, params.skip)
         return run
-
-    def needs(self, run: RunSpec, params: ContextualParams) -> Mapping[str, RunSpec]:
-        """Return the run, for its mean keys."""
-        return {"main": run.model_copy(update={"gather": ("keys",)})}
 
 
 def check_query(run: RunSpec, query: int, skip: int) -> None:

@@ -1,20 +1,14 @@
 """Attention entropy: how widely a head's attention is spread within each window."""
 
-from collections.abc import Mapping
-
 import numpy as np
 
-from poskernel_core.analyses.base import Analysis, HeadMeasure, Progress, SkipParams, Statistics
-from poskernel_core.common.result import Result, outputs
-from poskernel_core.common.specs import RunSpec
+from poskernel_core.analyses.base import Analysis, Progress, SkipParams, Statistics
+from poskernel_core.analyses.head_measure import HeadMeasure
+from poskernel_core.common.result import Result, estimates
 from poskernel_core.common.views import stacked
 
 
-class EntropyParams(SkipParams):
-    """Parameters of the attention entropy."""
-
-
-class AttentionEntropy(Analysis[EntropyParams]):
+class AttentionEntropy(Analysis[SkipParams]):
     r"""The entropy of every head's attention at every recorded position.
 
     Formula: $H(n) = \mathbb{E}_\text{text}\!\left[-\sum_{i \ge \text{skip}} \hat A(n,i) \ln
@@ -35,15 +29,9 @@ class AttentionEntropy(Analysis[EntropyParams]):
     title = "Attention entropy"
     noun_phrase = "the attention entropy"
     error_counts = "windows"
-    params = EntropyParams
-    values = (
-        *outputs(
-            "entropy",
-            "layer head query",
-            "nats",
-            "mean over windows; NaN where no key is left",
-            has_error=True,
-        ),
+    params = SkipParams
+    values = estimates(
+        "entropy [layer head query]", "nats", "mean over windows; NaN where no key is left"
     )
     measures = (
         HeadMeasure(
@@ -54,13 +42,10 @@ class AttentionEntropy(Analysis[EntropyParams]):
         ),
     )
     precomputed = "always"
+    gathers = ("entropy",)
     ignores = frozenset({"queries_per_position", "gather"})
 
-    def needs(self, run: RunSpec, params: EntropyParams) -> Mapping[str, RunSpec]:
-        """Return a separate small pass over the same windows."""
-        return {"main": run.model_copy(update={"gather": ("entropy",)})}
-
-    def compute(self, statistics: Statistics, params: EntropyParams, progress: Progress) -> Result:
+    def compute(self, statistics: Statistics, params: SkipParams, progress: Progress) -> Result:
         """Read the entropies for the chosen ``skip``."""
         view = statistics["main"]
         progress(1, 1)

@@ -102,13 +102,10 @@ class Said:
     negative: bool = False
 
 
-Claim = Callable[[Head], Iterator[Said]]
-
-
 def verdict(head: Head) -> str:
     """Return the verdict on a head as a sentence; empty without claims."""
     kind = _kind(head)
-    said = [each for claim in CLAIMS for each in claim(head)]
+    said = [each for question, claim in CLAIMS if head.knows(question) for each in claim(head)]
     clauses = [each.text for each in said if not each.negative]
     nots = [each.text for each in said if each.negative]
     lead, detail = kind or ("", "")
@@ -145,8 +142,6 @@ def _kind(head: Head) -> tuple[str, str] | None:
 
 def _look_back(head: Head) -> Iterator[Said]:
     """The diagonal that takes most of the attention."""
-    if not head.knows("previous-token"):
-        return
     mass = head.number("previous-token", "largest_mass")
     passes, place = mass.passes(ATTENTION), head.number("previous-token", "largest_offset").value
     if passes in (None, "no"):
@@ -159,7 +154,7 @@ def _look_back(head: Head) -> Iterator[Said]:
         return
     how = {
         "by position": " by position",
-        "negative self-attention": " by turning away from itself",
+        "negative self-attention": " by negative self-attention",
         "aggregator": ", at what earlier heads wrote there",
     }.get(head.word("previous-token", "kind") or "", "")
     far = "one token" if back == 1 else f"{back} tokens"
@@ -168,8 +163,6 @@ def _look_back(head: Head) -> Iterator[Said]:
 
 def _share(head: Head) -> Iterator[Said]:
     """Score variance explained by position and by content."""
-    if not head.knows("score-variance"):
-        return
     position, content = (
         head.number("score-variance", f"{name}_share") for name in ("position", "content")
     )
@@ -186,22 +179,18 @@ def _share(head: Head) -> Iterator[Said]:
 
 def _explained(head: Head) -> Iterator[Said]:
     """Whether the kernel fails to predict the observed attention."""
-    if head.knows("etc"):
-        fidelity = head.number("etc", "attention_distance")
-        if fidelity.passes(HALF) == "yes":
-            yield Said(f"what it attends to is not what its kernel says (distance {fidelity})")
+    distance = head.number("etc", "attention_distance")
+    if distance.passes(HALF) == "yes":
+        yield Said(f"its attention differs from its positional kernel (distance {distance})")
 
 
 def _induction(head: Head) -> Iterator[Said]:
-    if head.knows("induction-scores"):
-        score = head.number("induction-scores", "induction")
-        yield from _at_limit(score, ATTENTION, "an induction head ({})", "no induction")
+    score = head.number("induction-scores", "induction")
+    yield from _at_limit(score, ATTENTION, "an induction head ({})", "no induction")
 
 
 def _duplicates(head: Head) -> Iterator[Said]:
     """Attention to earlier duplicates of the current token."""
-    if not head.knows("contextual-heads"):
-        return
     limit = head.param("contextual-heads", "duplicates")
     near, far = (
         head.number("contextual-heads", name) for name in ("near_duplicates", "far_duplicates")
@@ -220,8 +209,6 @@ def _duplicates(head: Head) -> Iterator[Said]:
 
 def _contextual(head: Head) -> Iterator[Said]:
     """A broad kernel whose denominator is nearly the same in all windows."""
-    if not head.knows("contextual-heads"):
-        return
     spread, width = (head.number("contextual-heads", name) for name in ("denominator_cv", "etc"))
     broad, steady = (head.param("contextual-heads", name) for name in ("broad", "steady"))
     varies = spread.passes(steady)
@@ -239,19 +226,16 @@ def _contextual(head: Head) -> Iterator[Said]:
 
 
 def _sink(head: Head) -> Iterator[Said]:
-    if head.knows("sinks"):
-        limit = head.param("sinks", "threshold")
-        sink = head.number("sinks", "sink")
-        yield from _at_limit(sink, limit, "a sink on the first key ({})", "no sink")
-        learned = head.number("sinks", "learned_sink")
-        if learned.passes(limit) == "yes":
-            yield Said(f"a learned sink ({learned})")
+    limit = head.param("sinks", "threshold")
+    sink = head.number("sinks", "sink")
+    yield from _at_limit(sink, limit, "a sink on the first key ({})", "no sink")
+    learned = head.number("sinks", "learned_sink")
+    if learned.passes(limit) == "yes":
+        yield Said(f"a learned sink ({learned})")
 
 
 def _wavelength(head: Head) -> Iterator[Said]:
     """The wavelength that moves the positional logit most; "about" if not certainly."""
-    if not head.knows("rotary-spectrum"):
-        return
     result, at = head.found["rotary-spectrum"], (head.layer, head.head)
     swings, errors = result.values["swing"][at], result.errors["swing"][at]
     known = [place for place in range(len(swings)) if not math.isnan(swings[place])]
@@ -281,14 +265,14 @@ def _listed(parts: list[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-CLAIMS: tuple[Claim, ...] = (
-    _look_back,
-    _induction,
-    _duplicates,
-    _contextual,
-    _sink,
-    _share,
-    _explained,
-    _wavelength,
+CLAIMS: tuple[tuple[str, Callable[[Head], Iterator[Said]]], ...] = (
+    ("previous-token", _look_back),
+    ("induction-scores", _induction),
+    ("contextual-heads", _duplicates),
+    ("contextual-heads", _contextual),
+    ("sinks", _sink),
+    ("score-variance", _share),
+    ("etc", _explained),
+    ("rotary-spectrum", _wavelength),
 )
-"""In the order of the verdict's clauses, after the kind of the kernel."""
+"""Questions and the claims that their answers support, in the order of the verdict's clauses."""

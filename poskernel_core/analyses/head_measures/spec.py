@@ -6,18 +6,12 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from poskernel_core.analyses.base import (
-    Composition,
-    Experiment,
-    HeadMeasure,
-    Question,
-    SkipParams,
-    SubQuestion,
-)
+from poskernel_core.analyses.base import Composition, Experiment, Question, SkipParams, SubQuestion
+from poskernel_core.analyses.head_measure import HeadMeasure
 from poskernel_core.analyses.head_measures.formulas import ranks
 from poskernel_core.analyses.measures import asked_with, fits, one_a_head
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.result import Result, errors_together, outputs
+from poskernel_core.common.result import Result, errors_together, estimates, outputs
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
 from poskernel_core.models import catalog
 from poskernel_core.models.fragments import why_not
@@ -54,26 +48,23 @@ class HeadMeasures(Composition[HeadMeasuresParams]):
     noun_phrase = "all measures of all heads"
     params = HeadMeasuresParams
     values = (
-        *outputs(
-            "value",
-            "measure layer head",
+        *estimates(
+            "value [measure layer head]",
             "that of each measure",
             "every measure of every head; of a kind its place in ``kinds``",
-            has_error=True,
         ),
         *outputs(
-            "rank",
-            "measure layer head",
+            "rank [measure layer head]",
             "rank",
             "1 for the head with the largest value; NaN where the measure is a kind",
         ),
     )
     texts = (
-        *outputs("measure", "measure", "name", "title of each measure"),
-        *outputs("unit", "measure", "unit", "unit of each measure"),
-        *outputs("question", "measure", "name", "the question that declares it"),
-        *outputs("named", "measure", "name", "the name of the value in that question's answer"),
-        *outputs("kinds", "measure label", "name", "what a kind can be; empty where it is none"),
+        *outputs("measure [measure]", "name", "title of each measure"),
+        *outputs("unit [measure]", "unit", "unit of each measure"),
+        *outputs("question [measure]", "name", "the question that declares it"),
+        *outputs("named [measure]", "name", "the name of the value in that question's answer"),
+        *outputs("kinds [measure label]", "name", "what a kind can be; empty where it is none"),
     )
 
     def parts(self, run: RunSpec, params: HeadMeasuresParams) -> Mapping[str, SubQuestion]:

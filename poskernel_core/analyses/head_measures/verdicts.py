@@ -18,9 +18,7 @@ class HeadVerdictsParams(SkipParams):
 
     query: int = Field(DEFAULT_QUERY, ge=0, description="query position n")
     leave_out: str = Field(
-        "",
-        max_length=1000,
-        description="questions that nothing is said of, by their names, between commas",
+        "", max_length=1000, description="names of questions to leave out, separated by commas"
     )
 
 
@@ -63,12 +61,12 @@ class HeadVerdicts(Composition[HeadVerdictsParams]):
     params = HeadVerdictsParams
     values = (
         *HeadMeasures.values,
-        *outputs("ranked", "measure", "heads", "number of heads that have a rank"),
+        *outputs("ranked [measure]", "heads", "number of heads that have a rank"),
     )
     texts = (
         *HeadMeasures.texts,
-        *outputs("verdict", "layer head", "sentence", "what may be said of each head"),
-        *outputs("unknown", "missing", "name", "titles of the questions that were left out"),
+        *outputs("verdict [layer head]", "sentence", "what each head does"),
+        *outputs("unknown [missing]", "name", "titles of the questions that were left out"),
     )
 
     figure = "verdicts_figure"
@@ -83,9 +81,7 @@ class HeadVerdicts(Composition[HeadVerdictsParams]):
         every = HeadMeasures().parts(run, _all_of(params))
         parts = {name: part for name, part in every.items() if name not in out}
         if not parts:
-            raise BadRequest(
-                f"Nothing is left to say anything of: leave out fewer of {', '.join(every)}."
-            )
+            raise BadRequest(f"No question is left: leave out fewer of {', '.join(every)}.")
         return parts
 
     def compose(

@@ -154,7 +154,26 @@ def head_examples(
                 kept.add(layer, number, largest[row, layer], (attention[row], keys[row]))
 
     _read(subject, range(len(windows)), True, see_all, lambda done: progress(first + done, steps))
-    return _result(subject, params, kept, counts, mean)
+    numbers = np.unique(kept.number[kept.number >= 0])
+    ids, token = np.unique(subject.windows[numbers], return_inverse=True)
+    whole, without = replicated(lambda found: {"mean_max_activation": found}, mean)
+    return HeadExamples.estimated(
+        subject,
+        params,
+        whole,
+        without,
+        {
+            "interval": kept.interval,
+            "example_text": kept.number,
+            "max_activation": kept.largest,
+            "top_key": kept.key,
+            "top_attention": np.round(kept.attention, 4),
+            "activation_histogram": counts,
+            "token": token.reshape(len(numbers), -1),
+        },
+        coordinates={"text": numbers},
+        texts={"words": subject.decode(ids.tolist())},
+    )
 
 
 def _read(
@@ -187,32 +206,3 @@ def _limits(largest: np.ndarray, intervals: int) -> np.ndarray:
     ordered, count = np.sort(largest, axis=0), len(largest)
     places = [min(round(i * count / intervals), count - 1) for i in range(1, intervals)]
     return np.moveaxis(ordered[places], 0, -1)
-
-
-def _result(
-    subject: ExperimentContext,
-    params: HeadExamplesParams,
-    kept: Kept,
-    counts: np.ndarray,
-    mean: Groups,
-) -> Result:
-    numbers = np.unique(kept.number[kept.number >= 0])
-    ids, token = np.unique(subject.windows[numbers], return_inverse=True)
-    whole, without = replicated(lambda found: {"mean_max_activation": found}, mean)
-    return HeadExamples.estimated(
-        subject,
-        params,
-        whole,
-        without,
-        {
-            "interval": kept.interval,
-            "example_text": kept.number,
-            "max_activation": kept.largest,
-            "top_key": kept.key,
-            "top_attention": np.round(kept.attention, 4),
-            "activation_histogram": counts,
-            "token": token.reshape(len(numbers), -1),
-        },
-        coordinates={"text": numbers},
-        texts={"words": subject.decode(ids.tolist())},
-    )

@@ -1,6 +1,6 @@
 """The metrics of HeadVis, and example texts for every head."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import numpy as np
 from pydantic import Field
@@ -14,20 +14,15 @@ from poskernel_core.analyses.base import (
     Progress,
     Statistics,
 )
-from poskernel_core.common.result import Result, Value, outputs
-from poskernel_core.common.specs import RunSpec
+from poskernel_core.common.result import Result, Value, estimates, outputs
 from poskernel_core.common.views import stacked
-
-
-class HeadVisParams(Params):
-    """The metrics of HeadVis have no parameters."""
 
 
 def _metric(name: str, unit: str, meaning: str) -> Value:
     return Value(name, ("layer", "head"), unit, meaning, has_error=True)
 
 
-class HeadVisMetrics(Analysis[HeadVisParams]):
+class HeadVisMetrics(Analysis[Params]):
     r"""The six metrics by which HeadVis describes a head, computed as it computes them.
 
     Formula: with $N$ tokens in all texts, $\frac{1}{N}\sum A(q,q)$; $\sum A(q,q-1)$ over the number
@@ -51,7 +46,7 @@ class HeadVisMetrics(Analysis[HeadVisParams]):
     title = "Metrics of HeadVis"
     noun_phrase = "the metrics of HeadVis"
     error_counts = "windows"
-    params = HeadVisParams
+    params = Params
     values = (
         _metric("self_attention_score", "share of attention", "mean attention to the token itself"),
         _metric("prev_token_score", "share of attention", "mean attention to the token before"),
@@ -65,13 +60,10 @@ class HeadVisMetrics(Analysis[HeadVisParams]):
             "repeats",
         ),
     )
+    gathers = ("headvis",)
     ignores = KEPT_QUERIES | OWN_PASS
 
-    def needs(self, run: RunSpec, params: HeadVisParams) -> Mapping[str, RunSpec]:
-        """Return a separate pass over the same windows."""
-        return {"main": run.model_copy(update={"gather": ("headvis",)})}
-
-    def compute(self, statistics: Statistics, params: HeadVisParams, progress: Progress) -> Result:
+    def compute(self, statistics: Statistics, params: Params, progress: Progress) -> Result:
         """Divide the gathered sums."""
         view = statistics["main"]
         found = metrics(
@@ -129,45 +121,34 @@ class HeadExamples(Experiment[HeadExamplesParams]):
     error_counts = "windows"
     params = HeadExamplesParams
     values = (
+        *outputs("interval [layer head example]", "number", "from 1 (least attention); 0: no text"),
         *outputs(
-            "interval", "layer head example", "number", "from 1 (least attention); 0: no text"
+            "example_text [layer head example]", "number", "number of the window; -1: no text"
         ),
         *outputs(
-            "example_text", "layer head example", "number", "number of the window; -1: no text"
-        ),
-        *outputs(
-            "max_activation",
-            "layer head example",
+            "max_activation [layer head example]",
             "share of attention",
             "the largest attention in that text",
         ),
-        *outputs("top_key", "layer head example pos rank", "position", "the most attended keys"),
+        *outputs("top_key [layer head example pos rank]", "position", "the most attended keys"),
         *outputs(
-            "top_attention",
-            "layer head example pos rank",
+            "top_attention [layer head example pos rank]",
             "share of attention",
             "attention to them; 0 where there are fewer keys",
         ),
         *outputs(
-            "activation_histogram",
-            "layer head bin",
+            "activation_histogram [layer head bin]",
             "texts",
             "texts by their largest attention, in 50 bins from 0 to 1",
         ),
-        *outputs(
-            "mean_max_activation",
-            "layer head",
+        *estimates(
+            "mean_max_activation [layer head]",
             "share of attention",
             "mean over texts of their largest attention",
-            has_error=True,
         ),
-        *outputs("token", "text pos", "number", "which of the words each token of the texts is"),
+        *outputs("token [text pos]", "number", "which of the words each token of the texts is"),
     )
-    texts = outputs("words", "word", "token", "the different tokens of the texts that are kept")
+    texts = outputs("words [word]", "token", "the different tokens of the texts that are kept")
     ignores = Experiment.ignores | {"positions"}
     long = True
     runs = "head_examples"
-
-    def needs(self, run: RunSpec, params: HeadExamplesParams) -> Mapping[str, RunSpec]:
-        """Return nothing: it needs no pass."""
-        return {}

@@ -79,9 +79,8 @@ def principal(rows: PositionRows, count: int) -> tuple[Components, np.ndarray]:
     """
     from scipy.linalg import eigh
 
-    count_here = min(count, *rows.shape)
     size = rows.shape[1]
-    values, vectors = eigh(rows.T @ rows, subset_by_index=[size - min(count_here, size), size - 1])
+    values, vectors = eigh(rows.T @ rows, subset_by_index=_last(size, min(count, *rows.shape)))
     total = float(np.square(rows).sum())
     components, shares = np.zeros((count, size)), np.zeros(count)
     components[: len(values)] = vectors.T[::-1]
@@ -99,8 +98,7 @@ def left_directions(rows: PositionRows, count: int) -> Float[np.ndarray, "pos co
 
     wide = np.asarray(rows, dtype=np.float64)
     _, vectors = eigh(wide.T @ wide, subset_by_index=_last(wide.shape[1], count))
-    images = wide @ vectors[:, ::-1]
-    return np.linalg.qr(images)[0]
+    return np.linalg.qr(wide @ vectors[:, ::-1])[0]
 
 
 def _last(size: int, count: int) -> list[int]:

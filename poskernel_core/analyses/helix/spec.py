@@ -6,7 +6,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from poskernel_core.analyses.base import KEPT_QUERIES, OWN_PASS, Analysis, Progress
+from poskernel_core.analyses.base import KEPT_QUERIES, OWN_PASS, Analysis, Progress, Statistics
 from poskernel_core.analyses.helix import formulas
 from poskernel_core.common.result import Result, Value, outputs
 from poskernel_core.common.specs import RunSpec
@@ -64,26 +64,22 @@ class Helix(Analysis[HelixParams]):
     params = HelixParams
     values = (
         *outputs(
-            "projection",
-            "layer pos component",
+            "projection [layer pos component]",
             "residual stream units",
             "$X^l$ on its own first three principal components",
         ),
         *outputs(
-            "on_embedding",
-            "layer pos component",
+            "on_embedding [layer pos component]",
             "residual stream units",
             "$X^l$ on the components of $W_{pos}$",
         ),
         *outputs(
-            "joint",
-            "layer pos component",
+            "joint [layer pos component]",
             "residual stream units",
             "$X^l$ on the components of both stacked",
         ),
         *outputs(
-            "embedding_on_layer embedding_joint",
-            "layer pos component",
+            "embedding_on_layer embedding_joint [layer pos component]",
             "residual stream units",
             "$W_{pos}$ on the components of $X^l$, and of both",
         ),
@@ -97,41 +93,34 @@ class Helix(Analysis[HelixParams]):
             for size in formulas.GROUP_SIZES
         ),
         *outputs(
-            "explained_variance",
-            "layer variance_component",
+            "explained_variance [layer variance_component]",
             "share of variance",
             "shares of the variance of $X^l$",
         ),
         *outputs(
-            "angles_residual",
-            "layer layer_2 angle",
+            "angles_residual [layer layer_2 angle]",
             "degrees",
             "canonical angles between the top-k subspaces of the residual stream "
             "(right singular vectors of $X^l$)",
         ),
         *outputs(
-            "angles_position",
-            "layer layer_2 angle",
+            "angles_position [layer layer_2 angle]",
             "degrees",
-            "canonical angles between the top-k directions in position space "
-            "(left singular vectors) of the uncentred $W_{pos}$ (layer 0) and "
-            "each later layer's normed input",
+            "canonical angles between the top-k directions in position space (left singular "
+            "vectors) of the uncentred $W_{pos}$ (layer 0) and each later layer's normed input",
         ),
         *outputs(
-            "far_share",
-            "layer",
+            "far_share [layer]",
             "share of entries",
             "share of entries further from 0 than ``far`` times their root mean square",
         ),
         *outputs(
-            "token_spread",
-            "layer",
+            "token_spread [layer]",
             "relative to the mean over tokens",
-            "root mean square distance between one prompt's $X^l$ and the mean "
-            "over prompts, relative to the size of the mean (Frobenius norms, all "
-            "positions but a start token's); over repeated tokens it says how "
-            "little the choice of token matters, over windows it is mostly their "
-            "content",
+            "root mean square distance between one prompt's $X^l$ and the mean over prompts, "
+            "relative to the size of the mean (Frobenius norms, all positions but a start "
+            "token's); over repeated tokens it says how little the choice of token matters, over "
+            "windows it is mostly their content",
         ),
     )
     figure = "morph_figure"
@@ -148,13 +137,7 @@ class Helix(Analysis[HelixParams]):
             return run.model_copy(update={"gather": formulas.STREAM_SUMS})
         return formulas.repeated_run(run, params.tokens)
 
-    def needs(self, run: RunSpec, params: HelixParams) -> Mapping[str, RunSpec]:
-        """Return that pass."""
-        return {"main": run}
-
-    def compute(
-        self, statistics: Mapping[str, StatisticsView], params: HelixParams, progress: Progress
-    ) -> Result:
+    def compute(self, statistics: Statistics, params: HelixParams, progress: Progress) -> Result:
         """Project, and compare the layers."""
         view = statistics["main"]
         layers = view.header.n_layers
@@ -171,8 +154,13 @@ class Helix(Analysis[HelixParams]):
             progress(layer + 1, layers)
         values = {name: np.stack([each[name] for each in own]) for name in own[0] if name != "own"}
         for place, name in enumerate(("angles_residual", "angles_position")):
-            values[name] = _angles([each[place] for each in axes])
-        return _result(values, params, np.arange(start, view.header.context))
+            of_layers = [each[place] for each in axes]
+            values[name] = np.array(
+                [[formulas.canonical_angles(a, b) for b in of_layers] for a in of_layers]
+            )
+        positions = np.arange(start, view.header.context)
+        places = {f"group_of_{size}": positions[::size] for size in formulas.GROUP_SIZES}
+        return self.result(params, values, coordinates={"pos": positions} | places)
 
 
 def _layer(
@@ -221,12 +209,3 @@ def _position_axes(view: StatisticsView, layer: int, count: int, start: int) -> 
     learned = layer == 0 and view.header.scheme == "learned"
     rows = arrays["position_rows"] if learned else arrays["mean_normed"]
     return formulas.left_directions(rows[start:], count)
-
-
-def _angles(axes: list[np.ndarray]) -> np.ndarray:
-    return np.array([[formulas.canonical_angles(a, b) for b in axes] for a in axes])
-
-
-def _result(values: dict[str, np.ndarray], params: HelixParams, positions: np.ndarray) -> Result:
-    places = {f"group_of_{size}": positions[::size] for size in formulas.GROUP_SIZES}
-    return Helix.result(params, values, coordinates={"pos": positions} | places)

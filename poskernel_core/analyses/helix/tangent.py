@@ -6,11 +6,11 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from poskernel_core.analyses.base import KEPT_QUERIES, Analysis, Progress
+from poskernel_core.analyses.base import KEPT_QUERIES, Analysis, Progress, Statistics
 from poskernel_core.analyses.helix import formulas
 from poskernel_core.common.attention import repeat_kv
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.result import Result, outputs
+from poskernel_core.common.result import Result, estimates
 from poskernel_core.common.specs import BAND, RunSpec
 from poskernel_core.common.views import Gathered, StatisticsView
 
@@ -57,43 +57,31 @@ class Tangent(Analysis[TangentParams]):
     params = TangentParams
     error_counts = "windows"
     values = (
-        *outputs(
-            "position_score",
-            "layer head band",
+        *estimates(
+            "position_score [layer head band]",
             "score (nats)",
             "$a(n,n-k)$ by mean query and mean keys, at offsets -32 to 32, its "
             "mean over the band subtracted",
-            has_error=True,
         ),
-        *outputs(
-            "tangent_part radial_part third_part",
-            "layer head band",
+        *estimates(
+            "tangent_part radial_part third_part [layer head band]",
             "score (nats)",
             "its parts along the helix",
-            has_error=True,
         ),
-        *outputs(
-            "rest",
-            "layer head band",
+        *estimates(
+            "rest [layer head band]",
             "score (nats)",
             "what the helix does not explain: the four parts add up to the score",
-            has_error=True,
         ),
-        *outputs(
-            "observed_score",
-            "layer head band",
+        *estimates(
+            "observed_score [layer head band]",
             "score (nats)",
             "mean raw score of real text at that offset, over all $n$, content included",
-            has_error=True,
         ),
-        *outputs(
-            "tangent_share radial_share third_share",
-            "layer head",
-            "share",
-            "shares of $|u|^2$",
-            has_error=True,
+        *estimates(
+            "tangent_share radial_share third_share [layer head]", "share", "shares of $|u|^2$"
         ),
-        *outputs("helix_fit", "layer head", "share", "$R^2$ of the fit; 1 is best", has_error=True),
+        *estimates("helix_fit [layer head]", "share", "$R^2$ of the fit; 1 is best"),
     )
     figure = "tangent_reading_figure"
     precomputed = "always"
@@ -115,34 +103,23 @@ class Tangent(Analysis[TangentParams]):
             return {"main": run}
         return {"main": run, "repeated": formulas.repeated_run(run, params.tokens)}
 
-    def answer(
-        self,
-        statistics: Mapping[str, StatisticsView],
-        params: TangentParams,
-        progress: Progress,
-    ) -> Result:
+    def answer(self, statistics: Statistics, params: TangentParams, progress: Progress) -> Result:
         """Compute the helix once: mean residuals are not kept by groups of texts."""
         found = {**statistics, "helix": _helix(statistics, params, progress)}
         return super().answer(found, params, progress)
 
-    def compute(
-        self, statistics: Mapping[str, StatisticsView], params: TangentParams, progress: Progress
-    ) -> Result:
+    def compute(self, statistics: Statistics, params: TangentParams, progress: Progress) -> Result:
         """Split the scores of every head."""
         main = statistics["main"]
-        layers = main.header.n_layers
         helix = statistics.get("helix") or _helix(statistics, params, progress)
-        rows = []
-        for layer in range(layers):
-            rows.append(_layer(helix.layer(layer), main, layer, params))
-            progress(layer + 1, layers)
-        values = {name: np.stack([row[name] for row in rows]) for name in (*SCORE_PARTS, *SHARES)}
+        found = self.of_layers(
+            statistics, progress, lambda layer: _layer(helix.layer(layer), main, layer, params)
+        )
+        values = {name: found[name] for name in (*SCORE_PARTS, *SHARES)}
         return self.result(params, values, coordinates={"band": np.arange(-BAND, BAND + 1)})
 
 
-def _helix(
-    statistics: Mapping[str, StatisticsView], params: TangentParams, progress: Progress
-) -> Gathered:
+def _helix(statistics: Statistics, params: TangentParams, progress: Progress) -> Gathered:
     """Return the helix of every layer around the query position, as statistics without groups.
 
     ``points [pos, component]`` from the first position that counts on, and three orthonormal

@@ -6,14 +6,8 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from poskernel_core.analyses.base import (
-    Analysis,
-    HeadMeasure,
-    Params,
-    Progress,
-    SkipParams,
-    Statistics,
-)
+from poskernel_core.analyses.base import Analysis, Params, Progress, SkipParams, Statistics
+from poskernel_core.analyses.head_measure import HeadMeasure
 from poskernel_core.analyses.measures import measure_called, one_a_head
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.jackknife import jackknife
@@ -62,18 +56,16 @@ class HowManyTexts(Analysis[HowManyTextsParams]):
     params = HowManyTextsParams
     values = (
         *outputs(
-            "error",
-            "subset layer head",
+            "error [subset layer head]",
             "that of the measure",
             "the jackknife error from so many windows alone",
         ),
         *outputs(
-            "value law wanted",
-            "layer head",
+            "value law wanted [layer head]",
             "that of the measure",
             "the measure; $c$, the error of one window by the law; and the error that is wanted",
         ),
-        *outputs("enough", "layer head", "windows", "how many windows have the wanted error"),
+        *outputs("enough [layer head]", "windows", "how many windows have the wanted error"),
     )
     figure = "texts_figure"
 

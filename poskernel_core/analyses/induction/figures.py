@@ -74,19 +74,17 @@ def last_rows_figure(recency: Result, layer: Index, head: Index) -> go.Figure:
     ]
     apart = {"text": letters, "texttemplate": "%{text}", "xgap": 1, "ygap": 1}
     top = float(rows.max())
-    figure = go.Figure(
-        go.Heatmap(
-            z=rows.astype(np.float32),
-            y=seconds,
-            zmin=0,
-            zmax=top,
-            colorscale=SCALE,
-            textfont_size=12,
-            customdata=errors.astype(np.float32),
-            hovertemplate="last pair at %{y}, key %{x}"
-            "<br><b>%{z:.3g}</b> ± %{customdata:.2g}<extra></extra>",
-            **(apart if keys <= FEW else {}),
-        )
+    figure = go.Figure().add_heatmap(
+        z=rows.astype(np.float32),
+        y=seconds,
+        zmin=0,
+        zmax=top,
+        colorscale=SCALE,
+        textfont_size=12,
+        customdata=errors.astype(np.float32),
+        hovertemplate="last pair at %{y}, key %{x}"
+        "<br><b>%{z:.3g}</b> ± %{customdata:.2g}<extra></extra>",
+        **(apart if keys <= FEW else {}),
     )
     y_title = "position of the last pair's [A]"
     style(figure, x_title="key position i (tokens)", y_title=y_title, height=420)

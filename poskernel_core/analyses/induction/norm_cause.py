@@ -5,9 +5,11 @@ from pydantic import Field
 from poskernel_core.analyses.induction.spec import PairsParams
 from poskernel_core.analyses.random_tokens.params import Sampled, random_run
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.result import outputs
+from poskernel_core.common.result import estimates, outputs
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.data.layouts import second_positions
+
+CHANGE = "with equalised norms minus with true ones"
 
 
 class NormCauseParams(PairsParams):
@@ -44,72 +46,46 @@ class NormCause(Sampled[NormCauseParams]):
     noun_phrase = "what equalised norms leave of the recency"
     params = NormCauseParams
     values = (
-        *outputs(
-            "probability",
-            "norms",
-            "probability",
-            "of the last candidate, mean over rows",
-            has_error=True,
-        ),
-        *outputs(
-            "probability_advantage",
-            "norms",
+        *estimates("probability [norms]", "probability", "of the last candidate, mean over rows"),
+        *estimates(
+            "probability_advantage [norms]",
             "probability",
             "last candidate minus first, mean over rows",
-            has_error=True,
         ),
-        *outputs(
-            "probability_rise",
-            "norms",
+        *estimates(
+            "probability_rise [norms]",
             "probability",
             "last candidate in the last row minus in the first",
-            has_error=True,
         ),
-        *outputs(
-            "attention",
-            "norms layer head",
+        *estimates(
+            "attention [norms layer head]",
             "share of attention",
             "of the last ``[A]`` to all candidates together, mean over rows: "
             "whether the head still does induction",
-            has_error=True,
         ),
-        *outputs(
-            "attention_advantage attention_rise",
-            "norms layer head",
+        *estimates(
+            "attention_advantage attention_rise [norms layer head]",
             "share of attention",
             "as for the probability",
-            has_error=True,
         ),
-        *outputs(
-            "slope",
-            "norms layer head",
+        *estimates(
+            "slope [norms layer head]",
             "share of attention per token",
             "of the last row on random tokens",
-            has_error=True,
         ),
-        *outputs(
+        *estimates(
             "probability_change probability_advantage_change probability_rise_change",
-            "",
             "probability",
-            "with equalised norms minus with true ones",
-            has_error=True,
+            CHANGE,
         ),
-        *outputs(
-            "attention_change attention_advantage_change attention_rise_change",
-            "layer head",
+        *estimates(
+            "attention_change attention_advantage_change attention_rise_change [layer head]",
             "share of attention",
-            "with equalised norms minus with true ones",
-            has_error=True,
+            CHANGE,
         ),
-        *outputs(
-            "slope_change",
-            "layer head",
-            "share of attention per token",
-            "with equalised norms minus with true ones",
-            has_error=True,
-        ),
+        *estimates("slope_change [layer head]", "share of attention per token", CHANGE),
     )
-    texts = outputs("conditions", "norms", "name", "the two conditions")
+    texts = outputs("conditions [norms]", "name", "the two conditions")
     figure = "norm_cause_figure"
     runs = "norm_cause:norm_cause"
 

@@ -73,16 +73,14 @@ def row_patterns_figure(patterns: Result, layer: int, columns: int | None = None
 
 
 def _cells(z: Pattern, *, hovertemplate: str, **told: Any) -> go.Figure:
-    return go.Figure(
-        go.Heatmap(
-            z=z.astype(np.float32),
-            zmin=0,
-            zmax=1,
-            colorscale=SCALE,
-            hoverongaps=False,
-            hovertemplate=f"{hovertemplate}<extra></extra>",
-            **told,
-        )
+    return go.Figure().add_heatmap(
+        z=z.astype(np.float32),
+        zmin=0,
+        zmax=1,
+        colorscale=SCALE,
+        hoverongaps=False,
+        hovertemplate=f"{hovertemplate}<extra></extra>",
+        **told,
     )
 
 
@@ -147,14 +145,8 @@ def _grid_axes(figure: go.Figure, corners: Corners, side: int, height: int) -> N
     """Quiet axes, a thin frame and a title for every panel; rows have that height in pixels."""
     style(figure, x_title="key", y_title="query", height=140 + height * len(set(corners[:, 0])))
     for head, (row, column) in enumerate(corners - 0.5):
-        figure.add_shape(
-            type="rect",
-            x0=column,
-            x1=column + side,
-            y0=row,
-            y1=row + side,
-            line={"color": LINE, "width": 0.7},
-        )
+        frame = {"x0": column, "x1": column + side, "y0": row, "y1": row + side}
+        figure.add_shape(type="rect", **frame, line={"color": LINE, "width": 0.7})
         figure.add_annotation(
             x=column,
             y=row,

@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import Field
 
-from poskernel_core.analyses.base import HeadMeasure
+from poskernel_core.analyses.head_measure import HeadMeasure
 from poskernel_core.analyses.random_tokens.params import (
     CLEAR_SAMPLES,
     Ablations,
@@ -14,7 +14,7 @@ from poskernel_core.analyses.random_tokens.params import (
     first_samples,
     random_run,
 )
-from poskernel_core.common.result import outputs
+from poskernel_core.common.result import estimates, outputs
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.data.layouts import MAX_CANDIDATES, pairs_layout, second_positions
 from poskernel_core.models.geometry import Geometry
@@ -48,34 +48,22 @@ class InductionScores(Sampled[InductionScoresParams]):
     noun_phrase = "induction scores"
     params = InductionScoresParams
     values = (
-        *outputs(
-            "induction",
-            "layer head",
+        *estimates(
+            "induction [layer head]",
             "share of attention",
             "mean attention from each token of the second half to the token after "
             "its earlier duplicate: the induction score",
-            has_error=True,
         ),
-        *outputs(
-            "previous_mass",
-            "layer head",
-            "share of attention",
-            "mean attention to the token before",
-            has_error=True,
+        *estimates(
+            "previous_mass [layer head]", "share of attention", "mean attention to the token before"
         ),
-        *outputs(
-            "duplicate",
-            "layer head",
+        *estimates(
+            "duplicate [layer head]",
             "share of attention",
             "mean attention to the earlier duplicate itself",
-            has_error=True,
         ),
-        *outputs(
-            "loss",
-            "copy",
-            "nats",
-            "mean loss of the tokens of the first and of the second half",
-            has_error=True,
+        *estimates(
+            "loss [copy]", "nats", "mean loss of the tokens of the first and of the second half"
         ),
     )
     measures = (
@@ -143,73 +131,52 @@ class InductionRecency(Sampled[RecencyParams]):
     noun_phrase = "the recency of induction"
     params = RecencyParams
     values = (
-        *outputs(
-            "probability",
-            "second pair",
+        *estimates(
+            "probability [second pair]",
             "probability",
             "of each candidate after the last ``[A]``, against the position of "
             "the last pair's ``[A]``",
-            has_error=True,
         ),
-        *outputs(
-            "probability_other",
-            "second",
-            "probability",
-            "mean over the random tokens",
-            has_error=True,
-        ),
-        *outputs(
-            "advantage",
-            "second",
+        *estimates("probability_other [second]", "probability", "mean over the random tokens"),
+        *estimates(
+            "advantage [second]",
             "probability",
             "probability of the last candidate minus that of the first, paired",
-            has_error=True,
         ),
-        *outputs(
+        *estimates(
             "probability_rise",
-            "",
             "probability",
             "probability of the last candidate in the last row minus in the first",
-            has_error=True,
         ),
-        *outputs(
-            "last_row",
-            "second layer head key",
+        *estimates(
+            "last_row [second layer head key]",
             "share of attention",
             "attention of the last ``[A]``",
-            has_error=True,
         ),
-        *outputs(
-            "candidate_attention",
-            "second layer head pair",
+        *estimates(
+            "candidate_attention [second layer head pair]",
             "share of attention",
             "its attention to each candidate",
-            has_error=True,
         ),
-        *outputs(
-            "attention_advantage",
-            "second layer head",
+        *estimates(
+            "attention_advantage [second layer head]",
             "share of attention",
             "its attention to the last candidate minus that to the first",
-            has_error=True,
         ),
-        *outputs(
-            "attention_rise",
-            "layer head",
+        *estimates(
+            "attention_rise [layer head]",
             "share of attention",
             "attention to the last candidate in the last row minus in the first: "
             "above zero where the head prefers recent tokens",
-            has_error=True,
         ),
-        *outputs("role", "second pos", "role", "what stands where"),
+        *outputs("role [second pos]", "role", "what stands where"),
         *outputs(
-            "norm",
-            "head_of_layer_0 pos",
+            "norm [head_of_layer_0 pos]",
             "length of z",
             "only where norms are equalised: layer 0's norms before that",
         ),
     )
-    texts = outputs("examples", "second pos", "token", "the first sequence of every row")
+    texts = outputs("examples [second pos]", "token", "the first sequence of every row")
     figure = "recency_figure"
     precomputed = "experiments"
     runs = "recency:induction_recency"
@@ -260,14 +227,12 @@ class RecencyPatterns(Sampled[RecencyPatternsParams]):
     noun_phrase = "the attention in one row"
     params = RecencyPatternsParams
     values = (
-        *outputs(
-            "pattern",
-            "layer head query key",
+        *estimates(
+            "pattern [layer head query key]",
             "share of attention",
             "mean attention over random sequences",
-            has_error=True,
         ),
-        *outputs("role", "pos", "role", "what stands where"),
+        *outputs("role [pos]", "role", "what stands where"),
     )
     figure = "patterns_figure"
     precomputed = "experiments"

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from poskernel_core.analyses.base import OWN_WINDOWS, Experiment
 from poskernel_core.analyses.interventions.spec import AveragingPlace, averaged_stream
-from poskernel_core.common.result import outputs
+from poskernel_core.common.result import estimates
 from poskernel_core.common.specs import RunSpec
 
 
@@ -40,20 +40,16 @@ class Averaging(Experiment[AveragingParams]):
     error_counts = "windows"
     params = AveragingParams
     values = (
-        *outputs("loss", "group", "nats", "mean loss of the next token", has_error=True),
-        *outputs(
-            "loss_change",
-            "group",
+        *estimates("loss [group]", "nats", "mean loss of the next token"),
+        *estimates(
+            "loss_change [group]",
             "nats",
             "the loss against the clean run, paired over groups of windows",
-            has_error=True,
         ),
-        *outputs(
-            "previous_mass",
-            "group layer head",
+        *estimates(
+            "previous_mass [group layer head]",
             "share of attention",
             "mean attention to the predecessor",
-            has_error=True,
         ),
     )
     figure = "averaging_figure"

@@ -8,7 +8,7 @@ from poskernel_core.common.result import Result
 from poskernel_core.plotting.curves import Look, curves
 from poskernel_core.plotting.head_map import head_map
 from poskernel_core.plotting.layout import LINE, THIRD, quoted, set_height, set_title, style
-from poskernel_core.plotting.palette import BLUE, DIVERGING, VERMILLION
+from poskernel_core.plotting.palette import BLUE, DIVERGING, VERMILLION, hatched
 from poskernel_core.plotting.patterns import stage_map
 
 FEW = 13
@@ -54,16 +54,7 @@ def bars_figure(found: Result) -> go.Figure:
             orientation="h",
             name=name,
             customdata=words,
-            marker={
-                "color": colour,
-                "pattern": {
-                    "shape": shape,
-                    "fillmode": "overlay",
-                    "size": 6,
-                    "fgcolor": "rgba(255,255,255,0.7)",
-                },
-                "line_width": 0,
-            },
+            marker=hatched(colour, shape, size=6),
             text=[percent(value) for value in share],
             textposition="outside",
             cliponaxis=False,

@@ -8,7 +8,7 @@ from pydantic import Field
 from poskernel_core.analyses.base import OWN_WINDOWS, Experiment, Params
 from poskernel_core.analyses.helix import formulas
 from poskernel_core.analyses.sources import TextParams, text_run
-from poskernel_core.common.result import outputs
+from poskernel_core.common.result import estimates, outputs
 from poskernel_core.common.specs import RunSpec
 
 REPEATED_TOKENS = 100
@@ -60,11 +60,6 @@ class InterventionParams(TextParams, AveragingPlace):
     )
 
 
-def single_run(run: RunSpec, params: TextParams) -> RunSpec:
-    """Return the run of one prompt."""
-    return text_run(run, params, whole=True).model_copy(update={"positions": (0,)})
-
-
 def averaged_stream(run: RunSpec) -> Mapping[str, RunSpec]:
     """Return the pass that measures the extended positional embeddings of every layer."""
     return {"repeated": formulas.repeated_run(run, REPEATED_TOKENS)}
@@ -104,50 +99,41 @@ class Intervention(Experiment[InterventionParams]):
     params = InterventionParams
     values = (
         *outputs(
-            "clean changed difference",
-            "query key",
+            "clean changed difference [query key]",
             "share of attention",
             "the chosen head's attention in the two runs, and changed minus clean",
         ),
         *outputs(
-            "clean_probability changed_probability",
-            "candidate",
+            "clean_probability changed_probability [candidate]",
             "probability",
             "of the next token after the prompt, for the six likeliest of each "
             "run; coordinates are token ids",
         ),
-        *outputs(
-            "clean_loss changed_loss", "pos", "nats", r"$-\log p$ of each token of the prompt"
-        ),
-        *outputs("mean_clean_loss mean_changed_loss", "", "nats", "their means over the prompt"),
-        *outputs(
+        *outputs("clean_loss changed_loss [pos]", "nats", r"$-\log p$ of each token of the prompt"),
+        *outputs("mean_clean_loss mean_changed_loss", "nats", "their means over the prompt"),
+        *estimates(
             "loss_change",
-            "",
             "nats",
             "changed minus clean, mean over the prompt; its error is over positions",
-            has_error=True,
+        ),
+        *outputs("kl [pos]", "nats", "divergence of the next-token distribution, clean to changed"),
+        *outputs(
+            "last_kl mean_kl", "nats", "the same after the prompt, and its mean over the prompt"
         ),
         *outputs(
-            "kl", "pos", "nats", "divergence of the next-token distribution, clean to changed"
-        ),
-        *outputs(
-            "last_kl mean_kl", "", "nats", "the same after the prompt, and its mean over the prompt"
-        ),
-        *outputs(
-            "clean_previous_mass changed_previous_mass previous_mass_change",
-            "layer head",
+            "clean_previous_mass changed_previous_mass previous_mass_change [layer head]",
             "share of attention",
             "mean attention to the predecessor in the two runs, and changed minus clean",
         ),
     )
-    texts = outputs("candidates", "candidate", "token", "the likeliest next tokens")
+    texts = outputs("candidates [candidate]", "token", "the likeliest next tokens")
     figure = "bars_figure"
     ignores = Experiment.ignores | OWN_WINDOWS | {"corpus", "seed"}
     runs = "intervene:intervene"
 
     def with_params(self, run: RunSpec, params: InterventionParams) -> RunSpec:
         """Return the run of the prompt."""
-        return single_run(run, params)
+        return text_run(run, params, whole=True).model_copy(update={"positions": (0,)})
 
     def needs(self, run: RunSpec, params: InterventionParams) -> Mapping[str, RunSpec]:
         """Return the pass over repeated tokens where the stream is averaged."""

@@ -1,17 +1,17 @@
 """Which heads of a layer have the same kernel: pairwise distances and groups."""
 
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 from jaxtyping import Float, Int
 from pydantic import Field
 
-from poskernel_core.analyses.base import Analysis, Progress, SkipParams
+from poskernel_core.analyses.base import Analysis, Progress, SkipParams, Statistics
 from poskernel_core.analyses.kernels import formulas
 from poskernel_core.analyses.sources import check_query, queries_at
-from poskernel_core.common.result import Result, outputs
+from poskernel_core.common.result import Result, estimates, outputs
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
-from poskernel_core.common.views import StatisticsView
 
 
 class KernelDistancesParams(SkipParams):
@@ -44,23 +44,19 @@ class KernelDistances(Analysis[KernelDistancesParams]):
     error_counts = "queries"
     params = KernelDistancesParams
     values = (
-        *outputs(
-            "distance",
-            "layer head other",
+        *estimates(
+            "distance [layer head other]",
             "TV distance, 0 to 1",
             "total variation between the mean kernels of two heads",
-            has_error=True,
         ),
         *outputs(
-            "group",
-            "layer head",
+            "group [layer head]",
             "number",
             "number of the head's group, from 0 on by first member; heads of one "
             "group are candidates for superposition",
         ),
         *outputs(
-            "ruled_out",
-            "layer head",
+            "ruled_out [layer head]",
             "heads",
             "number of heads whose kernel is too far away for that",
         ),
@@ -78,18 +74,11 @@ class KernelDistances(Analysis[KernelDistancesParams]):
         return {"main": run}
 
     def compute(
-        self,
-        statistics: Mapping[str, StatisticsView],
-        params: KernelDistancesParams,
-        progress: Progress,
+        self, statistics: Statistics, params: KernelDistancesParams, progress: Progress
     ) -> Result:
         """Compare all pairs of heads of each layer."""
-        layers = range(statistics["main"].header.n_layers)
-        found = []
-        for layer in layers:
-            found.append(_layer(statistics, layer, params))
-            progress(layer + 1, len(layers))
-        distance = np.stack(found)
+        one = partial(_layer, statistics, params)
+        distance = self.of_layers(statistics, progress, one)["distance"]
         others = ~np.eye(distance.shape[-1], dtype=bool)
         return self.result(
             params,
@@ -102,20 +91,18 @@ class KernelDistances(Analysis[KernelDistancesParams]):
 
 
 def _layer(
-    statistics: Mapping[str, StatisticsView], layer: int, params: KernelDistancesParams
-) -> np.ndarray:
-    """Return distances between the heads of a layer, ``[head, other]``."""
+    statistics: Statistics, params: KernelDistancesParams, layer: int
+) -> dict[str, np.ndarray]:
+    """Return the distances between the heads of a layer, ``[head, other]``."""
     view, n = statistics["main"], params.query
     rule = view.header.rule(layer)
     low = rule.first_visible(n, params.skip)
     keys = view.layer(layer)["mean_keys"][:, low : n + 1]
-    return _pairwise(formulas.mean_kernels(queries_at(statistics, layer, n), keys, rule, low, 0)[0])
-
-
-def _pairwise(kernels: Float[np.ndarray, "head key"]) -> Float[np.ndarray, "head other"]:
-    return np.stack(
-        [formulas.total_variation(kernels, np.broadcast_to(one, kernels.shape)) for one in kernels]
-    )
+    kernels, _ = formulas.mean_kernels(queries_at(statistics, layer, n), keys, rule, low, 0)
+    rows = [
+        formulas.total_variation(kernels, np.broadcast_to(one, kernels.shape)) for one in kernels
+    ]
+    return {"distance": np.stack(rows)}
 
 
 def linked(distance: Float[np.ndarray, "head other"], alike: float) -> Int[np.ndarray, " head"]:

@@ -1,14 +1,12 @@
 """Effective token count, kind and trust of every head's positional kernel."""
 
-from collections.abc import Mapping
-
 import numpy as np
 from pydantic import Field
 
-from poskernel_core.analyses.base import Analysis, HeadMeasure, Progress, SkipParams
+from poskernel_core.analyses.base import Analysis, Progress, SkipParams, Statistics
+from poskernel_core.analyses.head_measure import HeadMeasure
 from poskernel_core.analyses.kernels import formulas
-from poskernel_core.common.result import Result, outputs
-from poskernel_core.common.specs import RunSpec
+from poskernel_core.common.result import Result, estimates, outputs
 from poskernel_core.common.views import StatisticsView, queries_of
 
 
@@ -52,57 +50,42 @@ class EtcHeatMap(Analysis[EtcParams]):
     error_counts = "queries"
     params = EtcParams
     values = (
-        *outputs(
-            "etc",
-            "layer head query",
+        *estimates(
+            "etc [layer head query]",
             "tokens",
             "effective token count (ETC) of the kernel, from 1 to ``visible_keys``",
-            has_error=True,
         ),
-        *outputs(
-            "log_etc", "layer head query", "ln tokens", "its natural logarithm", has_error=True
-        ),
-        *outputs(
-            "half_mass_distance",
-            "layer head query",
+        *estimates("log_etc [layer head query]", "ln tokens", "its natural logarithm"),
+        *estimates(
+            "half_mass_distance [layer head query]",
             "tokens",
             "offset within which half of the kernel's mass lies, interpolated within the token",
-            has_error=True,
         ),
-        *outputs(
-            "local_mass",
-            "layer head query",
+        *estimates(
+            "local_mass [layer head query]",
             "share of mass",
             "mass of the kernel in the last ``local_tokens`` tokens",
-            has_error=True,
         ),
-        *outputs("kind", "layer head query", "kind", "local, slow decay or uniform"),
-        *outputs(
-            "query_variation",
-            "layer head query",
+        *outputs("kind [layer head query]", "kind", "local, slow decay or uniform"),
+        *estimates(
+            "query_variation [layer head query]",
             "TV distance, 0 to 1",
             "mean total variation (TV) between kernels of queries of different groups of texts, at "
             "the same position",
-            has_error=True,
         ),
-        *outputs(
-            "equivariance_error",
-            "layer head query",
+        *estimates(
+            "equivariance_error [layer head query]",
             "TV distance, 0 to 1",
             "mean TV to the kernels of the other positions, aligned by offset and "
             "renormalised on their common support",
-            has_error=True,
         ),
-        *outputs(
-            "attention_distance",
-            "layer head query",
+        *estimates(
+            "attention_distance [layer head query]",
             "TV distance, 0 to 1",
             "TV to the mean observed attention, ``skip`` applied to both",
-            has_error=True,
         ),
         *outputs(
-            "visible_keys",
-            "layer head query",
+            "visible_keys [layer head query]",
             "tokens",
             "number of keys that the kernel is spread over",
         ),
@@ -164,21 +147,13 @@ class EtcHeatMap(Analysis[EtcParams]):
     figure = "etc_figure"
     precomputed = "always"
 
-    def needs(self, run: RunSpec, params: EtcParams) -> Mapping[str, RunSpec]:
-        """Return the run itself."""
-        return {"main": run}
-
-    def compute(
-        self, statistics: Mapping[str, StatisticsView], params: EtcParams, progress: Progress
-    ) -> Result:
+    def compute(self, statistics: Statistics, params: EtcParams, progress: Progress) -> Result:
         """Summarise every head at every recorded position."""
         view = statistics["main"]
         positions = np.array(view.header.positions, dtype=np.int64)
-        rows = []
-        for layer in range(view.header.n_layers):
-            rows.append(_layer(view, layer, positions, params))
-            progress(layer + 1, view.header.n_layers)
-        values = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+        values = self.of_layers(
+            statistics, progress, lambda layer: _layer(view, layer, positions, params)
+        )
         values["log_etc"] = np.log(values["etc"])
         values["kind"] = formulas.classify(
             values["local_mass"],

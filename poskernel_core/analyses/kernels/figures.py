@@ -193,16 +193,14 @@ def distances_figure(distances: Result, layer: int) -> go.Figure:
         ]
         for one, row, row_error in zip(names, z, spread, strict=True)
     ]
-    figure = go.Figure(
-        go.Heatmap(
-            z=z,
-            zmin=0,
-            zmax=1,
-            colorscale=SCALE,
-            text=text,
-            hovertemplate="%{text}<extra></extra>",
-            customdata=spread,
-        )
+    figure = go.Figure().add_heatmap(
+        z=z,
+        zmin=0,
+        zmax=1,
+        colorscale=SCALE,
+        text=text,
+        hovertemplate="%{text}<extra></extra>",
+        customdata=spread,
     )
     _outline_groups(figure, group[order])
     style(figure, x_title="head", y_title="head", height=520)
@@ -216,12 +214,8 @@ def distances_figure(distances: Result, layer: int) -> go.Figure:
     ends = [-0.5, len(names) - 0.5]
     figure.update_xaxes(**look, range=ends, constraintoward="left", tickangle=-90)
     figure.update_yaxes(**look, range=ends[::-1], constraintoward="top", scaleanchor="x")
-    bar_above(
-        figure,
-        "total variation, 0 = equal kernels",
-        [0, 0.25, 0.5, 0.75, 1],
-        ["0", "0.25", "0.5", "0.75", "1"],
-    )
+    ticks = [0, 0.25, 0.5, 0.75, 1]
+    bar_above(figure, "total variation, 0 = equal kernels", ticks, [f"{tick}" for tick in ticks])
     return set_title(figure, f"Layer {layer}: distances between kernels")
 
 
@@ -232,12 +226,6 @@ def _outline_groups(figure: go.Figure, group: Num[np.ndarray, " head"]) -> None:
         if len(places) < 2:
             continue
         first, last = places[0] - 0.5, places[-1] + 0.5
+        corners = {"x0": first, "x1": last, "y0": first, "y1": last}
         for colour, width in (("white", 6), (RED, 3)):
-            figure.add_shape(
-                type="rect",
-                x0=first,
-                x1=last,
-                y0=first,
-                y1=last,
-                line={"color": colour, "width": width},
-            )
+            figure.add_shape(type="rect", **corners, line={"color": colour, "width": width})

@@ -164,9 +164,7 @@ def by_offset(
 
 
 def aligned_distance(
-    turned: Float[np.ndarray, "head query offset"],
-    positions: Int[np.ndarray, " query"],
-    skip: int,
+    turned: Float[np.ndarray, "head query offset"], positions: Int[np.ndarray, " query"], skip: int
 ) -> Float[np.ndarray, "head query query2"]:
     """Return the TV distance between kernels of different ``n``, aligned by offset.
 

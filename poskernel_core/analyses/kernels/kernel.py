@@ -1,21 +1,17 @@
 """Positional kernels of all heads at one query position, with the observed attention."""
 
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 from pydantic import Field
 
-from poskernel_core.analyses.base import Analysis, Progress
+from poskernel_core.analyses.base import Analysis, Progress, Statistics
 from poskernel_core.analyses.kernels import formulas
 from poskernel_core.analyses.kernels.etc import summarise_row
-from poskernel_core.analyses.sources import (
-    SourceParams,
-    attended_by_text,
-    queries_at,
-    source_runs,
-)
+from poskernel_core.analyses.sources import SourceParams, attended_by_text, queries_at, source_runs
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.result import Result, outputs
+from poskernel_core.common.result import Result, estimates, outputs
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
 from poskernel_core.common.views import StatisticsView
 
@@ -53,64 +49,41 @@ class PositionalKernel(Analysis[KernelParams]):
     error_counts = "queries"
     params = KernelParams
     values = (
-        *outputs(
-            "kernel",
-            "layer head key",
+        *estimates(
+            "kernel [layer head key]",
             "share of attention",
             "mean over the source's queries; keys that are not visible hold 0",
-            has_error=True,
         ),
         *outputs(
-            "kernel_low kernel_high",
-            "layer head key",
+            "kernel_low kernel_high [layer head key]",
             "share of attention",
             "its 10th and 90th percentile over the queries",
         ),
-        *outputs(
-            "observed",
-            "layer head key",
+        *estimates(
+            "observed [layer head key]",
             "share of attention",
             "attention seen at ``n`` (mean over all windows; of the one text where "
             "that is the source), ``skip`` applied and renormalised",
-            has_error=True,
         ),
-        *outputs(
-            "etc",
-            "layer head",
-            "tokens",
-            "effective token count (ETC) of the kernel",
-            has_error=True,
-        ),
-        *outputs(
-            "half_mass_distance",
-            "layer head",
+        *estimates("etc [layer head]", "tokens", "effective token count (ETC) of the kernel"),
+        *estimates(
+            "half_mass_distance [layer head]",
             "tokens",
             "offset within which half of the kernel's mass lies, interpolated within the token",
-            has_error=True,
         ),
-        *outputs(
-            "local_mass",
-            "layer head",
-            "share of mass",
-            "mass of the kernel in the last 10 tokens",
-            has_error=True,
+        *estimates(
+            "local_mass [layer head]", "share of mass", "mass of the kernel in the last 10 tokens"
         ),
-        *outputs(
-            "query_variation",
-            "layer head",
+        *estimates(
+            "query_variation [layer head]",
             "TV distance, 0 to 1",
             "mean TV between kernels of queries of different groups of texts",
-            has_error=True,
+        ),
+        *estimates(
+            "attention_distance [layer head]", "TV distance, 0 to 1", "TV to the observed attention"
         ),
         *outputs(
-            "attention_distance",
-            "layer head",
-            "TV distance, 0 to 1",
-            "TV to the observed attention",
-            has_error=True,
-        ),
-        *outputs(
-            "visible_keys", "layer head", "tokens", "number of keys that the kernel is spread over"
+            "visible_keys [layer head]", "tokens", "number of keys that the kernel is spread over"
         ),
     )
     figure = "kernel_figure"
@@ -125,36 +98,19 @@ class PositionalKernel(Analysis[KernelParams]):
             )
         return source_runs(run, params, params.query)
 
-    def compute(
-        self, statistics: Mapping[str, StatisticsView], params: KernelParams, progress: Progress
-    ) -> Result:
+    def compute(self, statistics: Statistics, params: KernelParams, progress: Progress) -> Result:
         """Compute the kernels of all layers."""
-        return self._all(statistics, params, progress, spread=True)
+        one = partial(_layer, statistics, params, spread=True)
+        return self.result(params, self.of_layers(statistics, progress, one))
 
-    def replicate(
-        self, statistics: Mapping[str, StatisticsView], params: KernelParams, progress: Progress
-    ) -> Result:
+    def replicate(self, statistics: Statistics, params: KernelParams, progress: Progress) -> Result:
         """Compute everything except the percentiles."""
-        return self._all(statistics, params, progress, spread=False)
-
-    def _all(
-        self,
-        statistics: Mapping[str, StatisticsView],
-        params: KernelParams,
-        progress: Progress,
-        *,
-        spread: bool,
-    ) -> Result:
-        layers = statistics["main"].header.n_layers
-        rows = []
-        for layer in range(layers):
-            rows.append(_layer(statistics, layer, params, spread=spread))
-            progress(layer + 1, layers)
-        return self.result(params, {n: np.stack([row[n] for row in rows]) for n in rows[0]})
+        one = partial(_layer, statistics, params, spread=False)
+        return self.result(params, self.of_layers(statistics, progress, one))
 
 
 def _layer(
-    statistics: Mapping[str, StatisticsView], layer: int, params: KernelParams, *, spread: bool
+    statistics: Statistics, params: KernelParams, layer: int, *, spread: bool
 ) -> dict[str, np.ndarray]:
     view, n = statistics["main"], params.query
     header, arrays = view.header, view.layer(layer)
@@ -182,11 +138,7 @@ def _layer(
 
 
 def observed_row(
-    statistics: Mapping[str, StatisticsView],
-    layer: int,
-    n: int,
-    low: int,
-    head: int | None = None,
+    statistics: Statistics, layer: int, n: int, low: int, head: int | None = None
 ) -> np.ndarray | None:
     """Return the observed attention from ``n`` to the keys ``low .. n``, renormalised.
 

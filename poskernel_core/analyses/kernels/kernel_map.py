@@ -5,20 +5,14 @@ from collections.abc import Mapping
 import numpy as np
 from pydantic import Field
 
-from poskernel_core.analyses.base import Analysis, Progress
+from poskernel_core.analyses.base import Analysis, Progress, Statistics
 from poskernel_core.analyses.kernels import formulas
 from poskernel_core.analyses.kernels.kernel import kv_head, observed_row
-from poskernel_core.analyses.sources import (
-    SourceParams,
-    queries_at,
-    query_positions,
-    source_runs,
-)
+from poskernel_core.analyses.sources import SourceParams, queries_at, query_positions, source_runs
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.heads import parse_cell
 from poskernel_core.common.result import Result, outputs
 from poskernel_core.common.specs import RunSpec
-from poskernel_core.common.views import StatisticsView
 
 
 class KernelMapParams(SourceParams):
@@ -46,15 +40,13 @@ class KernelMap(Analysis[KernelMapParams]):
     params = KernelMapParams
     values = (
         *outputs(
-            "kernel",
-            "query key",
+            "kernel [query key]",
             "share of attention",
             "the positional kernel, one row for each query position; NaN where a "
             "key is not visible",
         ),
         *outputs(
-            "observed",
-            "query key",
+            "observed [query key]",
             "share of attention",
             "the attention seen, ``skip`` applied and renormalised",
         ),
@@ -71,7 +63,7 @@ class KernelMap(Analysis[KernelMapParams]):
         return source_runs(run, params, None)
 
     def compute(
-        self, statistics: Mapping[str, StatisticsView], params: KernelMapParams, progress: Progress
+        self, statistics: Statistics, params: KernelMapParams, progress: Progress
     ) -> Result:
         """Compute one row per query position."""
         header = statistics["main"].header
@@ -93,9 +85,7 @@ class KernelMap(Analysis[KernelMapParams]):
         )
 
 
-def _row(
-    statistics: Mapping[str, StatisticsView], layer: int, head: int, n: int, low: int
-) -> np.ndarray:
+def _row(statistics: Statistics, layer: int, head: int, n: int, low: int) -> np.ndarray:
     view = statistics["main"]
     keys = view.layer(layer)["mean_keys"][kv_head(view, head), low : n + 1]
     queries = queries_at(statistics, layer, n)[head : head + 1]

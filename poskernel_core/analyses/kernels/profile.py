@@ -1,11 +1,8 @@
 """Diagonal profile of the mean observed attention."""
 
-from collections.abc import Mapping
-
-from poskernel_core.analyses.base import KEPT_QUERIES, Analysis, Params, Progress
-from poskernel_core.common.result import Result, outputs
-from poskernel_core.common.specs import RunSpec
-from poskernel_core.common.views import StatisticsView, stacked
+from poskernel_core.analyses.base import KEPT_QUERIES, Analysis, Params, Progress, Statistics
+from poskernel_core.common.result import Result, estimates
+from poskernel_core.common.views import stacked
 
 
 class DiagonalProfile(Analysis[Params]):
@@ -25,26 +22,16 @@ class DiagonalProfile(Analysis[Params]):
     noun_phrase = "the mean attention by offset"
     error_counts = "windows"
     params = Params
-    values = (
-        *outputs(
-            "profile",
-            "layer head offset",
-            "share of attention",
-            "$P(k)$, the mean attention to the token $k$ places back",
-            has_error=True,
-        ),
+    values = estimates(
+        "profile [layer head offset]",
+        "share of attention",
+        "$P(k)$, the mean attention to the token $k$ places back",
     )
     figure = "diagonal_figure"
     precomputed = "always"
     ignores = KEPT_QUERIES
 
-    def needs(self, run: RunSpec, params: Params) -> Mapping[str, RunSpec]:
-        """Return the run itself."""
-        return {"main": run}
-
-    def compute(
-        self, statistics: Mapping[str, StatisticsView], params: Params, progress: Progress
-    ) -> Result:
+    def compute(self, statistics: Statistics, params: Params, progress: Progress) -> Result:
         """Read the profile from the statistics."""
         view = statistics["main"]
         progress(1, 1)

@@ -1,7 +1,5 @@
 """One text: the attention of all heads, and one head's scores split in two."""
 
-from collections.abc import Mapping
-
 from pydantic import Field
 
 from poskernel_core.analyses.base import Experiment, SkipParams
@@ -36,6 +34,7 @@ class _OnText(Experiment[OwnTextParams]):
     """An experiment on one text that uses the mean keys of the run."""
 
     ignores = Experiment.ignores | {"positions", "destination", "repeat_every"}
+    gathers = ("keys",)
     uses = ("token embeddings",)
 
     def with_params(self, run: RunSpec, params: OwnTextParams) -> RunSpec:
@@ -46,10 +45,6 @@ class _OnText(Experiment[OwnTextParams]):
         """
         text_run(run, params)
         return run
-
-    def needs(self, run: RunSpec, params: OwnTextParams) -> Mapping[str, RunSpec]:
-        """Return the run, for its mean keys."""
-        return {"main": run.model_copy(update={"gather": ("keys",)})}
 
     def reads(self, run: RunSpec, params: OwnTextParams) -> RunSpec:
         """Return the run of the text alone; a text longer than the context is an error."""
@@ -83,14 +78,12 @@ class OwnText(_OnText):
     params = OwnTextParams
     values = (
         *outputs(
-            "pattern",
-            "layer head query key",
+            "pattern [layer head query key]",
             "share of attention",
             "attention between tokens, or between blocks of tokens that begin at the coordinates",
         ),
         *outputs(
-            "position_share content_share covariance_share",
-            "layer head",
+            "position_share content_share covariance_share [layer head]",
             "share of variance",
             "shares of position, of content, and twice their covariance in the scores of this "
             "text; they add up to 1",
@@ -125,28 +118,24 @@ class HeadOnText(_OnText):
     noun_phrase = "the head on the text"
     params: type[OwnTextParams] = HeadOnTextParams
     values = (
+        *outputs("score [query key]", "nats", "$s(n,i)$; NaN where the query does not see the key"),
+        *outputs("position [query key]", "nats", "$a(n,i)$, its part by position"),
+        *outputs("content [query key]", "nats", "$c(n,i)$, its part by content"),
+        *outputs("pattern [query key]", "share of attention", "$A(n,i)$"),
+        *outputs("kernel [query key]", "share of attention", "$K(n,i)$; NaN on skipped keys"),
         *outputs(
-            "score", "query key", "nats", "$s(n,i)$; NaN where the query does not see the key"
-        ),
-        *outputs("position", "query key", "nats", "$a(n,i)$, its part by position"),
-        *outputs("content", "query key", "nats", "$c(n,i)$, its part by content"),
-        *outputs("pattern", "query key", "share of attention", "$A(n,i)$"),
-        *outputs("kernel", "query key", "share of attention", "$K(n,i)$; NaN on skipped keys"),
-        *outputs(
-            "position_share content_share covariance_share",
-            "query",
+            "position_share content_share covariance_share [query]",
             "share of variance",
             "shares of position, of content, and twice their covariance in a row's scores; they "
             "add up to 1",
         ),
         *outputs(
-            "attention_distance",
-            "query",
+            "attention_distance [query]",
             "total variation distance",
             "between the kernel and the attention to the same keys; 0: position decides, 1: they "
             "have nothing in common",
         ),
-        *outputs("skipped", "query", "share of attention", "attention to the skipped first keys"),
+        *outputs("skipped [query]", "share of attention", "attention to the skipped first keys"),
     )
     figure = "head_figure"
     runs = "one_head"

@@ -11,7 +11,7 @@ from poskernel_core.analyses.random_tokens.params import (
     first_samples,
     random_run,
 )
-from poskernel_core.common.result import outputs
+from poskernel_core.common.result import estimates, outputs
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.models.geometry import Geometry
 
@@ -54,53 +54,34 @@ class PositionVsToken(Sampled[PositionVsTokenParams]):
     noun_phrase = "attention with positions only and with tokens only"
     params = PositionVsTokenParams
     values = (
-        *outputs(
-            "pattern",
-            "condition layer head query key",
-            "share of attention",
-            "mean attention",
-            has_error=True,
+        *estimates(
+            "pattern [condition layer head query key]", "share of attention", "mean attention"
         ),
-        *outputs(
-            "score",
-            "condition layer head query key",
+        *estimates(
+            "score [condition layer head query key]",
             "score (nats)",
             "mean score; NaN for keys that are not visible",
-            has_error=True,
         ),
-        *outputs(
-            "profile",
-            "condition layer head offset",
+        *estimates(
+            "profile [condition layer head offset]",
             "share of attention",
             "mean of $A(n,n-k)$ over $n$, position 0 left out as query and as "
             "key; NaN for the largest offset, which has no pair left",
-            has_error=True,
         ),
         *outputs(
-            "largest_offset",
-            "condition layer head",
+            "largest_offset [condition layer head]",
             "tokens",
-            "the $k$ with the largest $P(k)$ up to half of the length, and that "
-            "$P(k)$: a head that looks $k$ back",
+            "the $k$ with the largest $P(k)$ up to half of the length: a head that looks $k$ back",
         ),
-        *outputs(
-            "largest_mass",
-            "condition layer head",
-            "share of attention",
-            "the $k$ with the largest $P(k)$ up to half of the length, and that "
-            "$P(k)$: a head that looks $k$ back",
-            has_error=True,
-        ),
-        *outputs(
-            "first_mass",
-            "condition layer head",
+        *estimates("largest_mass [condition layer head]", "share of attention", "that $P(k)$"),
+        *estimates(
+            "first_mass [condition layer head]",
             "share of attention",
             "attention from position 1 to position 0, to be held against $P(1)$: "
             "the exception of position 0",
-            has_error=True,
         ),
     )
-    texts = outputs("conditions", "condition", "name", "the three runs")
+    texts = outputs("conditions [condition]", "name", "the three runs")
     figure = "conditions_figure"
     precomputed = "experiments"
     runs = "parts:position_vs_token"
@@ -145,38 +126,23 @@ class PositionZero(Sampled[PositionZeroParams]):
     noun_phrase = "induction from position 0"
     params = PositionZeroParams
     values = (
-        *outputs(
-            "probability",
-            "case",
-            "probability",
-            "of ``[B]`` after the last ``[A]``",
-            has_error=True,
+        *estimates("probability [case]", "probability", "of ``[B]`` after the last ``[A]``"),
+        *estimates(
+            "probability_other [case]", "probability", "mean over the random tokens of the sequence"
         ),
-        *outputs(
-            "probability_other",
-            "case",
-            "probability",
-            "mean over the random tokens of the sequence",
-            has_error=True,
-        ),
-        *outputs(
-            "last_row",
-            "case layer head key",
+        *estimates(
+            "last_row [case layer head key]",
             "share of attention",
-            "attention of the last ``[A]``; the second case is one token shorter "
-            "and its keys are moved by one, so that ``[B]`` is key 2 in all "
-            "cases, and key 0 is NaN",
-            has_error=True,
+            "attention of the last ``[A]``; the second case is one token shorter and its keys are "
+            "moved by one, so that ``[B]`` is key 2 in all cases, and key 0 is NaN",
         ),
-        *outputs(
-            "candidate_attention",
-            "case layer head",
+        *estimates(
+            "candidate_attention [case layer head]",
             "share of attention",
             "its attention to ``[B]``",
-            has_error=True,
         ),
     )
-    texts = outputs("cases", "case", "name", "the three cases")
+    texts = outputs("cases [case]", "name", "the three cases")
     figure = "zero_figure"
     precomputed = "experiments"
     ignores = Sampled.ignores | {"start_token"}

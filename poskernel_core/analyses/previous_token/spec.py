@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 from pydantic import Field
 
-from poskernel_core.analyses.base import KEPT_QUERIES, Analysis, HeadMeasure, Params, Progress
+from poskernel_core.analyses.base import KEPT_QUERIES, Analysis, Params, Progress, Statistics
+from poskernel_core.analyses.head_measure import HeadMeasure
 from poskernel_core.analyses.previous_token import formulas as bands
 from poskernel_core.analyses.previous_token.kinds import (
     DIAGONALS,
@@ -14,7 +15,7 @@ from poskernel_core.analyses.previous_token.kinds import (
     read_diagonal,
     read_kind,
 )
-from poskernel_core.common.result import Result, outputs
+from poskernel_core.common.result import Result, estimates, outputs
 from poskernel_core.common.specs import BAND, RunSpec
 from poskernel_core.common.views import StatisticsView, stacked
 
@@ -63,95 +64,73 @@ class PreviousToken(Analysis[PreviousTokenParams]):
     error_counts = "windows"
     params = PreviousTokenParams
     values = (
-        *outputs(
-            "profile",
-            "layer head offset",
+        *estimates(
+            "profile [layer head offset]",
             "share of attention",
             "the diagonals: mean attention $P(k)$ to the token $k$ places back",
-            has_error=True,
         ),
         *outputs(
-            "largest_offset second_offset",
-            "layer head",
+            "largest_offset second_offset [layer head]",
             "tokens",
             "the diagonals with the most and the second most attention",
         ),
-        *outputs(
-            "largest_mass second_mass",
-            "layer head",
-            "share of attention",
-            "their mean attention",
-            has_error=True,
+        *estimates(
+            "largest_mass second_mass [layer head]", "share of attention", "their mean attention"
         ),
-        *outputs(
-            "ratio",
-            "layer head",
+        *estimates(
+            "ratio [layer head]",
             "second over largest",
             "second over largest; smaller is cleaner. A head is loosely a "
             "previous-token head if its largest offset is 1",
-            has_error=True,
         ),
         *outputs(
-            "share_previous", "", "share of heads", "share of all heads whose largest offset is 1"
+            "share_previous", "share of heads", "share of all heads whose largest offset is 1"
         ),
-        *outputs("previous_mass", "layer head", "share of attention", "$P(1)$", has_error=True),
-        *outputs(
-            "score_profile",
-            "layer head band",
+        *estimates("previous_mass [layer head]", "share of attention", "$P(1)$"),
+        *estimates(
+            "score_profile [layer head band]",
             "score (nats)",
             "mean raw score by offset $n - i$ from -32 to 32, the sum of its "
             "parts by position and by content",
-            has_error=True,
         ),
-        *outputs(
-            "position_profile content_profile",
-            "layer head band",
+        *estimates(
+            "position_profile content_profile [layer head band]",
             "score (nats)",
             "its parts by position alone (mean query times mean key, less the pairs of one text, "
             "whose content would count), and by content (the rest)",
-            has_error=True,
         ),
-        *outputs(
-            "self_contrast previous_contrast",
-            "layer head",
+        *estimates(
+            "self_contrast previous_contrast [layer head]",
             "score (nats)",
             "the mean raw score at offset 0 and at offset 1, against the straight "
             "line through its neighbours at -1 and 2",
-            has_error=True,
         ),
-        *outputs(
-            "position_advantage content_advantage",
-            "layer head",
+        *estimates(
+            "position_advantage content_advantage [layer head]",
             "score (nats)",
             "by how much the mean score of the predecessor exceeds that of the "
             "current token, by position alone and by content",
-            has_error=True,
         ),
-        *outputs(
-            "repeated_mass unrepeated_mass",
-            "layer head",
+        *estimates(
+            "repeated_mass unrepeated_mass [layer head]",
             "share of attention",
             "mean $A(n,n-1)$ in texts with doubled tokens, where token $n$ equals token $n-1$ "
             "(made copies and the text's own repeats), and where it differs",
-            has_error=True,
         ),
         *outputs(
-            "diagonal",
-            "layer head",
+            "diagonal [layer head]",
             "diagonal",
             "dark (``self_contrast`` negative and the larger of the two), bright "
             "(``previous_contrast`` positive and the larger), or neither",
         ),
         *outputs(
+            "kind [layer head]",
             "kind",
-            "layer head",
-            "kind",
-            "where ``ratio`` is at least ``clean``, no diagonal stands out. A "
-            "previous-token head works ``by position`` where that is the larger "
-            "advantage. Else the content decides: a dark main diagonal (a dip of "
-            "the content part at offset 0) is negative self-attention; a bright "
-            "first one (a peak at 1), beyond layer 0, aggregates what earlier "
-            "heads wrote",
+            "where ``ratio`` is at least ``clean``, no diagonal stands out. A previous-token head "
+            "works ``by position`` where that is the larger advantage. Else the content decides: a "
+            "dark main diagonal (a dip of the content part at offset 0) is negative "
+            "self-attention; a bright first one (a peak at 1), beyond layer 0, aggregates what "
+            "earlier heads wrote",
         ),
     )
     measures = (
@@ -186,10 +165,7 @@ class PreviousToken(Analysis[PreviousTokenParams]):
         return {"main": run, "doubled": doubled}
 
     def compute(
-        self,
-        statistics: Mapping[str, StatisticsView],
-        params: PreviousTokenParams,
-        progress: Progress,
+        self, statistics: Statistics, params: PreviousTokenParams, progress: Progress
     ) -> Result:
         """Rank and classify all heads."""
         main, doubled = statistics["main"], statistics["doubled"]
@@ -207,10 +183,7 @@ class PreviousToken(Analysis[PreviousTokenParams]):
         return self.result(params, values, coordinates={"band": np.arange(-BAND, BAND + 1)})
 
     def replicate(
-        self,
-        statistics: Mapping[str, StatisticsView],
-        params: PreviousTokenParams,
-        progress: Progress,
+        self, statistics: Statistics, params: PreviousTokenParams, progress: Progress
     ) -> Result:
         """Compute a replicate; with one text left, position and content cannot be separated."""
         found = self.compute(statistics, params, progress)
@@ -220,10 +193,7 @@ class PreviousToken(Analysis[PreviousTokenParams]):
         return replace(found, values=found.values | parts)
 
     def answer(
-        self,
-        statistics: Mapping[str, StatisticsView],
-        params: PreviousTokenParams,
-        progress: Progress,
+        self, statistics: Statistics, params: PreviousTokenParams, progress: Progress
     ) -> Result:
         """Compute the result with errors, and classify the heads with these errors."""
         found = super().answer(statistics, params, progress)

@@ -1,18 +1,15 @@
 """The three stages of one head's attention on one text: raw scores, masked, probabilities."""
 
-from collections.abc import Mapping
-
 import numpy as np
 from pydantic import Field
 
-from poskernel_core.analyses.base import KEPT_QUERIES, OWN_PASS, Analysis, Progress
+from poskernel_core.analyses.base import KEPT_QUERIES, OWN_PASS, Analysis, Progress, Statistics
 from poskernel_core.analyses.kernels.kernel import kv_head
 from poskernel_core.analyses.sources import TextParams, text_run
 from poskernel_core.common.attention import only_visible
 from poskernel_core.common.heads import parse_cell
 from poskernel_core.common.result import Result, outputs
 from poskernel_core.common.specs import RunSpec
-from poskernel_core.common.views import StatisticsView
 
 
 class StagesParams(TextParams):
@@ -40,19 +37,17 @@ class Stages(Analysis[StagesParams]):
     params = StagesParams
     values = (
         *outputs(
-            "score",
-            "query key",
+            "score [query key]",
             "nats",
             "the raw score of every pair of positions, future keys included",
         ),
         *outputs(
-            "masked_score",
-            "query key",
+            "masked_score [query key]",
             "nats",
             "the same, NaN where the query may not look (later keys, and those "
             "before a sliding window)",
         ),
-        *outputs("pattern", "query key", "share of attention", "the softmax of its rows"),
+        *outputs("pattern [query key]", "share of attention", "the softmax of its rows"),
     )
     figure = "stages_figure"
     ignores = KEPT_QUERIES | OWN_PASS | {"corpus", "windows", "seed"}
@@ -61,13 +56,7 @@ class Stages(Analysis[StagesParams]):
         """Return the pass over the one text."""
         return text_run(run, params, whole=True)
 
-    def needs(self, run: RunSpec, params: StagesParams) -> Mapping[str, RunSpec]:
-        """Return that pass."""
-        return {"main": run}
-
-    def compute(
-        self, statistics: Mapping[str, StatisticsView], params: StagesParams, progress: Progress
-    ) -> Result:
+    def compute(self, statistics: Statistics, params: StagesParams, progress: Progress) -> Result:
         """Multiply queries and keys, mask, and take the softmax."""
         view = statistics["main"]
         header = view.header

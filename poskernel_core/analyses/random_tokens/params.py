@@ -1,6 +1,5 @@
 """Shared by the experiments on random tokens: parameters, and the canonical run."""
 
-from collections.abc import Mapping
 from typing import Final, Literal, TypeVar
 
 from pydantic import Field
@@ -68,10 +67,6 @@ class Sampled(Experiment[S]):
     long = True
     draws = True
     error_counts = "sequences of random tokens"
-
-    def needs(self, run: RunSpec, params: S) -> Mapping[str, RunSpec]:
-        """Return nothing: the sequences are generated."""
-        return {}
 
 
 def random_run(run: RunSpec, length: int, samples: int) -> RunSpec:

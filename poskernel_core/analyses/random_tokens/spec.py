@@ -12,7 +12,7 @@ from poskernel_core.analyses.random_tokens.params import (
     first_samples,
     random_run,
 )
-from poskernel_core.common.result import outputs
+from poskernel_core.common.result import estimates, outputs
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.models.geometry import Geometry
 
@@ -51,51 +51,36 @@ class RandomAttention(Sampled[RandomAttentionParams]):
     noun_phrase = "attention to random tokens"
     params = RandomAttentionParams
     values = (
-        *outputs(
-            "pattern",
-            "layer head query key",
-            "share of attention",
-            "mean attention",
-            has_error=True,
-        ),
-        *outputs(
-            "slope",
-            "layer head query",
+        *estimates("pattern [layer head query key]", "share of attention", "mean attention"),
+        *estimates(
+            "slope [layer head query]",
             "share of attention per token",
             "least-squares slope of a row over its keys; above zero where recent tokens get more",
-            has_error=True,
         ),
         *outputs(
-            "rank_correlation",
-            "layer head query",
+            "rank_correlation [layer head query]",
             "correlation",
             "Spearman's, of the mean row with the key's position",
         ),
         *outputs(
-            "p_value",
-            "layer head query",
+            "p_value [layer head query]",
             "probability",
             "of the rank correlation (not of the slope), two-sided, as if keys were independent; "
             "NaN for fewer than 10 keys",
         ),
-        *outputs(
-            "norm",
-            "head_of_layer_0 pos",
+        *estimates(
+            "norm [head_of_layer_0 pos]",
             "length of z",
-            "root mean square norm of the output ``z`` of each head of layer 0, "
-            "before the output projection and after the switches (equalised norms "
-            "are equal)",
-            has_error=True,
+            "root mean square norm of the output ``z`` of each head of layer 0, before the output "
+            "projection and after the switches (equalised norms are equal)",
         ),
-        *outputs(
-            "norm_exponent",
-            "head_of_layer_0",
+        *estimates(
+            "norm_exponent [head_of_layer_0]",
             "exponent",
             "exponent of its power law, fitted by least squares to ``log norm`` "
             "against the logarithm of the number of visible tokens",
-            has_error=True,
         ),
-        *outputs("visible_keys", "pos", "tokens", "number of tokens that a position sees"),
+        *outputs("visible_keys [pos]", "tokens", "number of tokens that a position sees"),
     )
     figure = "random_figure"
     precomputed = "experiments"

@@ -1,13 +1,11 @@
 """Freeze or remove bands of wavelengths inside the model, and measure the effect."""
 
-from collections.abc import Mapping
-
 from pydantic import Field
 
 from poskernel_core.analyses.base import OWN_WINDOWS, Experiment
 from poskernel_core.analyses.rotary.formulas import BANDS
 from poskernel_core.analyses.rotary.pairs import Wavelengths
-from poskernel_core.common.result import outputs
+from poskernel_core.common.result import estimates
 from poskernel_core.common.specs import RunSpec
 
 TREATMENTS = ("frozen", "removed")
@@ -51,42 +49,30 @@ class ChangedBands(Experiment[ChangedBandsParams]):
     error_counts = "windows"
     params = ChangedBandsParams
     values = (
-        *outputs("loss", "change", "nats", "mean loss of the next token", has_error=True),
-        *outputs(
-            "loss_change",
-            "change",
-            "nats",
-            "the loss against the clean run, paired over windows",
-            has_error=True,
+        *estimates("loss [change]", "nats", "mean loss of the next token"),
+        *estimates(
+            "loss_change [change]", "nats", "the loss against the clean run, paired over windows"
         ),
-        *outputs(
-            "previous_mass",
-            "change layer head",
+        *estimates(
+            "previous_mass [change layer head]",
             "share of attention",
             "mean attention to the predecessor",
-            has_error=True,
         ),
-        *outputs(
-            "previous_mass_change",
-            "change layer head",
+        *estimates(
+            "previous_mass_change [change layer head]",
             "share of attention",
             "the same against the clean run, paired over windows",
-            has_error=True,
         ),
-        *outputs(
-            "profile",
-            "change offset",
+        *estimates(
+            "profile [change offset]",
             "share of attention",
             "mean attention of the chosen head to the token so many places back, the start "
             "token's row and column left out",
-            has_error=True,
         ),
-        *outputs(
-            "pattern_distance",
-            "change",
+        *estimates(
+            "pattern_distance [change]",
             "TV distance, 0 to 1",
             "mean over rows, between the chosen head's pattern and that of the clean run",
-            has_error=True,
         ),
     )
     figure = "losses_figure"
@@ -102,7 +88,3 @@ class ChangedBands(Experiment[ChangedBandsParams]):
         """
         params.longest(run.context)
         return run.model_copy(update={"windows": params.loss_windows, "positions": (0,)})
-
-    def needs(self, run: RunSpec, params: ChangedBandsParams) -> Mapping[str, RunSpec]:
-        """Return nothing: the model is run."""
-        return {}

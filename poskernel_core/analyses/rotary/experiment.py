@@ -1,17 +1,15 @@
 """Run windows of text with each band of wavelengths frozen or removed."""
 
 import math
-from collections.abc import Mapping
 from itertools import pairwise
 
 import numpy as np
 from jaxtyping import Float
 
-from poskernel_core.analyses.base import ExperimentContext, Progress
+from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
 from poskernel_core.analyses.rotary.bands import TREATMENTS, ChangedBands, ChangedBandsParams
 from poskernel_core.common.heads import parse_cell
 from poskernel_core.common.result import Result
-from poskernel_core.common.views import StatisticsView
 from poskernel_core.data.moves import parse_cells, parse_layers
 from poskernel_core.forward.edits import Edit
 from poskernel_core.forward.interventions import ChangedBand
@@ -21,7 +19,7 @@ from poskernel_core.statistics.moments import means_of
 
 def change_bands(
     subject: ExperimentContext,
-    statistics: Mapping[str, StatisticsView],
+    statistics: Statistics,
     params: ChangedBandsParams,
     progress: Progress,
 ) -> Result:

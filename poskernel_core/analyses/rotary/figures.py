@@ -14,7 +14,7 @@ from poskernel_core.common.result import Result
 from poskernel_core.plotting.by_axes import by_axes
 from poskernel_core.plotting.curves import add_band
 from poskernel_core.plotting.layout import MUTED, log_axis, log_offsets, set_title, style
-from poskernel_core.plotting.palette import BLUE, GREEN, PURPLE, VERMILLION, fade
+from poskernel_core.plotting.palette import BLUE, GREEN, PURPLE, VERMILLION, fade, hatched
 
 NOTHING = 1e-4  # nats; lower limit of amplitudes on a log axis
 BAND_LOOKS = {
@@ -268,11 +268,7 @@ def losses_figure(changed: Result) -> go.Figure:
             y=rise,
             error_y={"array": error, "thickness": 1.5},
             name=treatment,
-            marker={
-                "color": colour,
-                "pattern": {"shape": shape, "fillmode": "overlay", "fgcolor": "#ffffff", "size": 6},
-                "line_width": 0,
-            },
+            marker=hatched(colour, shape, size=6, fgcolor="#ffffff"),
             hovertemplate=f"{treatment}: %{{y:+.3g}} nats<extra></extra>",
         )
     style(figure, x_title="wavelengths", y_title="loss − clean loss (nats)")

@@ -1,17 +1,14 @@
 """The equivariant kernel: the attention of the mean query to the mean key, by offset."""
 
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 from jaxtyping import Float
 from pydantic import Field
 
 from poskernel_core.analyses.base import Analysis, Progress, Statistics
-from poskernel_core.analyses.kernels.formulas import (
-    effective_tokens,
-    mean_kernels,
-    total_variation,
-)
+from poskernel_core.analyses.kernels.formulas import effective_tokens, mean_kernels, total_variation
 from poskernel_core.analyses.kernels.kernel import observed_row
 from poskernel_core.analyses.rotary import formulas
 from poskernel_core.analyses.rotary.pairs import (
@@ -22,7 +19,7 @@ from poskernel_core.analyses.rotary.pairs import (
     rotary_run,
 )
 from poskernel_core.analyses.sources import check_query, queries_at
-from poskernel_core.common.result import Result, outputs
+from poskernel_core.common.result import Result, estimates
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
 
 LOGITS = ("positional_logit", "band_logit")
@@ -72,77 +69,53 @@ class EquivariantKernel(Analysis[EquivariantParams]):
     scheme = "rotary"
     params = EquivariantParams
     values = (
-        *outputs(
-            "positional_logit",
-            "layer head offset",
+        *estimates(
+            "positional_logit [layer head offset]",
             "nats",
             "$S(D)$, minus its mean; NaN where an offset is not visible",
-            has_error=True,
         ),
-        *outputs(
-            "band_logit",
-            "layer head band offset",
+        *estimates(
+            "band_logit [layer head band offset]",
             "nats",
             "the part of $S(D)$ that a band of wavelengths makes, minus its mean",
-            has_error=True,
         ),
-        *outputs(
-            "equivariant_kernel",
-            "layer head offset",
+        *estimates(
+            "equivariant_kernel [layer head offset]",
             "share of attention",
             "softmax of $S(D)$; offsets that are not visible hold 0",
-            has_error=True,
         ),
-        *outputs(
-            "without_band",
-            "layer head band offset",
+        *estimates(
+            "without_band [layer head band offset]",
             "share of attention",
             "the same without a band of wavelengths",
-            has_error=True,
         ),
-        *outputs(
-            "mean_key_kernel observed",
-            "layer head offset",
+        *estimates(
+            "mean_key_kernel observed [layer head offset]",
             "share of attention",
             "the positional kernel (mean over sampled queries), and the attention seen at ``n``, "
             "both by offset",
-            has_error=True,
         ),
-        *outputs("etc", "layer head", "tokens", "effective token count (ETC)", has_error=True),
-        *outputs(
-            "band_etc",
-            "layer head band",
-            "tokens",
-            "ETC of the kernel without a band",
-            has_error=True,
-        ),
-        *outputs(
-            "band_distance",
-            "layer head band",
+        *estimates("etc [layer head]", "tokens", "effective token count (ETC)"),
+        *estimates("band_etc [layer head band]", "tokens", "ETC of the kernel without a band"),
+        *estimates(
+            "band_distance [layer head band]",
             "TV distance, 0 to 1",
             "total variation between the kernel without a band and the whole one",
-            has_error=True,
         ),
-        *outputs(
-            "kernel_distance",
-            "layer head",
+        *estimates(
+            "kernel_distance [layer head]",
             "TV distance, 0 to 1",
             "TV of the equivariant kernel to the positional kernel",
-            has_error=True,
         ),
-        *outputs(
-            "equivariant_attention_distance",
-            "layer head",
+        *estimates(
+            "equivariant_attention_distance [layer head]",
             "TV distance, 0 to 1",
             "TV of the equivariant kernel to the observed attention",
-            has_error=True,
         ),
-        *outputs(
-            "attention_distance",
-            "layer head",
+        *estimates(
+            "attention_distance [layer head]",
             "TV distance, 0 to 1",
             "TV of the positional kernel to the observed attention",
-            has_error=True,
         ),
     )
     figure = "equivariant_figure"
@@ -163,15 +136,11 @@ class EquivariantKernel(Analysis[EquivariantParams]):
     ) -> Result:
         """Compute the kernels of all layers."""
         require_rotations(statistics["rotary"])
-        layers = range(statistics["main"].header.n_layers)
-        rows = []
-        for layer in layers:
-            rows.append(_layer(statistics, layer, params))
-            progress(layer + 1, len(layers))
-        return self.result(params, {n: np.stack([row[n] for row in rows]) for n in rows[0]})
+        one = partial(_layer, statistics, params)
+        return self.result(params, self.of_layers(statistics, progress, one))
 
 
-def _layer(statistics: Statistics, layer: int, params: EquivariantParams) -> dict[str, np.ndarray]:
+def _layer(statistics: Statistics, params: EquivariantParams, layer: int) -> dict[str, np.ndarray]:
     """Return the values of one layer."""
     view, n = statistics["main"], params.query
     header = view.header

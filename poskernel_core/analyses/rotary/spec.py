@@ -4,14 +4,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from poskernel_core.analyses.base import (
-    KEPT_QUERIES,
-    OWN_PASS,
-    Analysis,
-    HeadMeasure,
-    Progress,
-    Statistics,
-)
+from poskernel_core.analyses.base import KEPT_QUERIES, OWN_PASS, Analysis, Progress, Statistics
+from poskernel_core.analyses.head_measure import HeadMeasure
 from poskernel_core.analyses.rotary import formulas
 from poskernel_core.analyses.rotary.pairs import (
     BandParams,
@@ -20,7 +14,7 @@ from poskernel_core.analyses.rotary.pairs import (
     require_rotations,
     rotary_run,
 )
-from poskernel_core.common.result import Result, outputs
+from poskernel_core.common.result import Result, estimates, outputs
 from poskernel_core.common.specs import RunSpec
 
 
@@ -60,56 +54,42 @@ class RotarySpectrum(Analysis[SpectrumParams]):
     params = SpectrumParams
     values = (
         *outputs(
-            "wavelength",
-            "layer pair",
+            "wavelength [layer pair]",
             "tokens",
             "tokens in which a pair turns once; NaN for pairs that are not turned",
         ),
-        *outputs("amplitude", "layer head pair", "nats", "$A_r$, scale included", has_error=True),
-        *outputs(
-            "phase", "layer head pair", "radians", r"$\varphi_r$, from -π to π", has_error=True
-        ),
-        *outputs(
-            "swing",
-            "layer head pair",
+        *estimates("amplitude [layer head pair]", "nats", "$A_r$, scale included"),
+        *estimates("phase [layer head pair]", "radians", r"$\varphi_r$, from -π to π"),
+        *estimates(
+            "swing [layer head pair]",
             "nats",
             "standard deviation of the pair's term over the offsets of the context",
-            has_error=True,
         ),
-        *outputs(
-            "usage",
-            "layer head pair",
+        *estimates(
+            "usage [layer head pair]",
             "share of usage",
             "length of queries times length of keys, as a share over the pairs",
-            has_error=True,
         ),
-        *outputs(
-            "query_share key_share",
-            "layer head pair",
+        *estimates(
+            "query_share key_share [layer head pair]",
             "mean share, 0 to 1",
             "squared mean over mean square of each pair",
-            has_error=True,
         ),
-        *outputs(
-            "mean_share_queries mean_share_keys",
-            "layer head",
+        *estimates(
+            "mean_share_queries mean_share_keys [layer head]",
             "mean share, 0 to 1",
             "the same of all pairs together: 1 if all queries (or keys) of a head are alike, so "
             "that position alone decides",
-            has_error=True,
         ),
         *outputs(
-            "dominant_wavelength",
-            "layer head",
+            "dominant_wavelength [layer head]",
             "tokens",
             "wavelength of the pair with the largest ``swing``",
         ),
-        *outputs(
-            "short_weight middle_weight long_weight",
-            "layer head",
+        *estimates(
+            "short_weight middle_weight long_weight [layer head]",
             "share of swing",
             "the swings of a band of wavelengths, over those of all pairs",
-            has_error=True,
         ),
     )
     measures = (
@@ -172,14 +152,14 @@ class RotarySpectrum(Analysis[SpectrumParams]):
         """Compute the spectra of all layers."""
         view = statistics["main"]
         require_rotations(view)
-        layers, context = range(view.header.n_layers), view.header.context
-        found = []
-        for layer in layers:
+        context = view.header.context
+
+        def spectrum(layer: int) -> dict[str, np.ndarray]:
             pairs = pairs_of(view, layer, params.skip)
             bands = params.bands(formulas.wavelengths(pairs.speed), context)
-            found.append(_spectrum(pairs, bands, np.arange(context - params.skip, dtype=float)))
-            progress(layer + 1, len(layers))
-        return self.result(params, {n: np.stack([one[n] for one in found]) for n in found[0]})
+            return _spectrum(pairs, bands, np.arange(context - params.skip, dtype=float))
+
+        return self.result(params, self.of_layers(statistics, progress, spectrum))
 
 
 def _spectrum(pairs: LayerPairs, bands: np.ndarray, offset: np.ndarray) -> dict[str, np.ndarray]:

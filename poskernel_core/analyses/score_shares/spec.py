@@ -1,12 +1,10 @@
 """Score variance explained by position and by content."""
 
-from collections.abc import Mapping
-
 from pydantic import Field
 
-from poskernel_core.analyses.base import Experiment, HeadMeasure, SkipParams
-from poskernel_core.common.result import outputs
-from poskernel_core.common.specs import RunSpec
+from poskernel_core.analyses.base import Experiment, SkipParams
+from poskernel_core.analyses.head_measure import HeadMeasure
+from poskernel_core.common.result import estimates
 
 
 class ShareParams(SkipParams):
@@ -48,14 +46,10 @@ class ScoreShares(Experiment[ShareParams]):
     noun_phrase = "score variance explained by position"
     error_counts = "windows"
     params = ShareParams
-    values = (
-        *outputs(
-            "position_share content_share covariance_share",
-            "layer head query",
-            "share of variance",
-            "shares of position, of content, and twice their covariance; they add up to 1",
-            has_error=True,
-        ),
+    values = estimates(
+        "position_share content_share covariance_share [layer head query]",
+        "share of variance",
+        "shares of position, of content, and twice their covariance; they add up to 1",
     )
     measures = (
         HeadMeasure(
@@ -71,9 +65,6 @@ class ScoreShares(Experiment[ShareParams]):
             "Bright: which key scores high depends on what it is; dark: on where it stands.",
         ),
     )
+    gathers = ("keys",)
     long = True
     runs = "score_shares"
-
-    def needs(self, run: RunSpec, params: ShareParams) -> Mapping[str, RunSpec]:
-        """Return the run, for its mean keys."""
-        return {"main": run.model_copy(update={"gather": ("keys",)})}

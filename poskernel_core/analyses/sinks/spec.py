@@ -1,20 +1,11 @@
 """Attention sinks: how much attention the first keys of a text take."""
 
-from collections.abc import Mapping
-
 import numpy as np
 from pydantic import Field
 
-from poskernel_core.analyses.base import (
-    KEPT_QUERIES,
-    Analysis,
-    HeadMeasure,
-    Params,
-    Progress,
-    Statistics,
-)
-from poskernel_core.common.result import Result, outputs
-from poskernel_core.common.specs import RunSpec
+from poskernel_core.analyses.base import KEPT_QUERIES, Analysis, Params, Progress, Statistics
+from poskernel_core.analyses.head_measure import HeadMeasure
+from poskernel_core.common.result import Result, estimates, outputs
 from poskernel_core.common.views import stacked
 
 
@@ -49,28 +40,18 @@ class AttentionSinks(Analysis[SinkParams]):
     error_counts = "windows"
     params = SinkParams
     values = (
-        *outputs(
-            "alpha",
-            "layer head key",
+        *estimates(
+            "alpha [layer head key]",
             "share of attention",
             "mean attention to each of the first keys",
-            has_error=True,
         ),
-        *outputs(
-            "sink",
-            "layer head",
-            "share of attention",
-            "mean attention to the first key",
-            has_error=True,
-        ),
-        *outputs(
-            "learned_sink",
-            "layer head",
+        *estimates("sink [layer head]", "share of attention", "mean attention to the first key"),
+        *estimates(
+            "learned_sink [layer head]",
             "share of attention",
             "mass on a learned sink, where the model has them",
-            has_error=True,
         ),
-        *outputs("sink_rate", "", "share of heads", "share of heads that have a sink"),
+        *outputs("sink_rate", "share of heads", "share of heads that have a sink"),
     )
     measures = (
         HeadMeasure(
@@ -90,11 +71,8 @@ class AttentionSinks(Analysis[SinkParams]):
         ),
     )
     precomputed = "always"
+    gathers = ("sinks",)
     ignores = KEPT_QUERIES | {"gather"}
-
-    def needs(self, run: RunSpec, params: SinkParams) -> Mapping[str, RunSpec]:
-        """Return a separate pass over the same windows."""
-        return {"main": run.model_copy(update={"gather": ("sinks",)})}
 
     def compute(self, statistics: Statistics, params: SinkParams, progress: Progress) -> Result:
         """Read the gathered means, and count the heads above the threshold."""

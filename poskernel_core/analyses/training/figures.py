@@ -106,10 +106,7 @@ def curves_figure(result: Result, heads: Sequence[str], over: str = STEPS) -> go
 def _add_head(
     figure: go.Figure, one: Result, axis: Axis, name: str, shown: Look, over: str
 ) -> None:
-    mean = one.values["measure"].astype(float)
-    error = one.errors.get("measure", np.zeros_like(mean))
-    where = f"{over.removesuffix('s')} %{{x:,}}" if over == STEPS else "%{x:.3s} tokens"
-    add_curve(figure, axis.at, mean, np.nan_to_num(error), name=name, look=shown, where=where)
+    mean = _add_measure(figure, one, axis, name, shown, over)
     at, first, last = (
         float(one.values[f"emergence{part}"]) for part in ("", "_earliest", "_latest")
     )
@@ -132,6 +129,17 @@ def _add_head(
         hovertemplate=f"<b>{name}</b> emerges at step {at:,.0f}<br>between step {first:,.0f} and "
         f"{last:,.0f}<extra></extra>",
     )
+
+
+def _add_measure(
+    figure: go.Figure, one: Result, axis: Axis, name: str, shown: Look, over: str
+) -> Float[np.ndarray, " step"]:
+    """Draw one head's measure with its errors, and return it."""
+    mean = one.values["measure"].astype(float)
+    error = np.nan_to_num(one.errors.get("measure", np.zeros_like(mean)))
+    where = "step %{x:,}" if over == STEPS else "%{x:.3s} tokens"
+    add_curve(figure, axis.at, mean, error, name=name, look=shown, where=where)
+    return mean
 
 
 def _in(one: Result, step: float, over: str) -> float:
@@ -188,18 +196,16 @@ def grids_figure(result: Result, selected: str, *, log: bool, unit: str) -> go.F
         for layer, head in np.ndindex(layers, heads):
             told[top + layer, left + head] = _told(result, place, layer, head)
     shown, bounds, scale, ticks, texts = _coloured(cells, names, log, unit)
-    figure = go.Figure(
-        go.Heatmap(
-            z=shown,
-            zmin=bounds[0],
-            zmax=bounds[1],
-            colorscale=scale,
-            xgap=1,
-            ygap=1,
-            customdata=told,
-            hovertemplate="%{customdata}<extra></extra>",
-            hoverongaps=False,
-        )
+    figure = go.Figure().add_heatmap(
+        z=shown,
+        zmin=bounds[0],
+        zmax=bounds[1],
+        colorscale=scale,
+        xgap=1,
+        ygap=1,
+        customdata=told,
+        hovertemplate="%{customdata}<extra></extra>",
+        hoverongaps=False,
     )
     labels = [number(float(step)) for step in result.coordinates["step"]]
     figure.add_scatter(
@@ -215,14 +221,8 @@ def grids_figure(result: Result, selected: str, *, log: bool, unit: str) -> go.F
     layer, head = parse_cell(selected, layers, heads)
     for top, left in corners:
         x, y = left + head, top + layer
-        figure.add_shape(
-            type="rect",
-            x0=x - 0.5,
-            x1=x + 0.5,
-            y0=y - 0.5,
-            y1=y + 0.5,
-            line={"color": VERMILLION, "width": 1.6},
-        )
+        frame = {"x0": x - 0.5, "x1": x + 0.5, "y0": y - 0.5, "y1": y + 0.5}
+        figure.add_shape(type="rect", **frame, line={"color": VERMILLION, "width": 1.6})
     style(figure, x_title="", y_title="", height=min(170 + 22 * len(cells), 1400))
     figure.update_xaxes(visible=False)
     figure.update_yaxes(visible=False, autorange="reversed")
@@ -276,17 +276,15 @@ def kernel_over_training_figure(result: Result) -> go.Figure:
     colours = probability_colours(kernel)
     steps = [number(float(step)) for step in result.coordinates["step"]]
     etc = np.broadcast_to(result.values["etc"][:, None], kernel.shape)
-    figure = go.Figure(
-        go.Heatmap(
-            z=colours.share(kernel),
-            y=steps,
-            zmin=0,
-            zmax=1,
-            colorscale=colours.scale,
-            customdata=np.dstack([kernel, etc]),
-            hovertemplate="step %{y}, offset %{x}<br>K %{customdata[0]:.3g}"
-            "<br>ETC %{customdata[1]:.3g}<extra></extra>",
-        )
+    figure = go.Figure().add_heatmap(
+        z=colours.share(kernel),
+        y=steps,
+        zmin=0,
+        zmax=1,
+        colorscale=colours.scale,
+        customdata=np.dstack([kernel, etc]),
+        hovertemplate="step %{y}, offset %{x}<br>K %{customdata[0]:.3g}"
+        "<br>ETC %{customdata[1]:.3g}<extra></extra>",
     )
     style(figure, x_title="offset n − i (tokens)", y_title="training step", height=420)
     figure.update_yaxes(type="category", autorange="reversed", showgrid=False)
@@ -301,12 +299,9 @@ def induction_and_sink_figure(scores: Result, sinks: Result, over: str = STEPS) 
     Both are measures over training of that head.
     """
     axis, figure = axis_of(scores, over), go.Figure()
-    where = "step %{x:,}" if over == STEPS else "%{x:.3s} tokens"
     both = {"induction score": scores, "attention to the first token": sinks}
     for place, (name, found) in enumerate(both.items()):
-        mean = found.values["measure"].astype(float)
-        error = np.nan_to_num(found.errors.get("measure", np.zeros_like(mean)))
-        add_curve(figure, axis.at, mean, error, name=name, look=look(place), where=where)
+        _add_measure(figure, found, axis, name, look(place), over)
     style(figure, x_title=axis.title, y_title="share of attention", height=360)
     axis.apply(figure)
     figure.update_yaxes(range=[0, 1.02])

@@ -13,7 +13,7 @@ from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKerne
 from poskernel_core.analyses.measures import asked_with, measure_called, one_a_head
 from poskernel_core.analyses.training.formulas import emergence, label_counts
 from poskernel_core.common.heads import parse_cell
-from poskernel_core.common.result import Result, errors_together, outputs
+from poskernel_core.common.result import Result, errors_together, estimates, outputs
 from poskernel_core.common.specs import DEFAULT_QUERY, ModelSpec, RunSpec, digest
 from poskernel_core.models import catalog
 from poskernel_core.models.checkpoints import Checkpoint
@@ -21,6 +21,15 @@ from poskernel_core.models.geometry import Geometry
 from poskernel_core.models.training import TrainingRun, first_of_equals, required_run, spec_of
 
 MAX_LIST = 20_000
+OF_STEPS = (
+    *outputs("tokens [step]", "tokens", "tokens read before each checkpoint; NaN: not known"),
+    *outputs(
+        "equal_to [step]",
+        "steps",
+        "step of an earlier checkpoint with the same weights; NaN: there is none",
+    ),
+)
+"""Values that all questions about checkpoints have."""
 
 
 class CheckpointParams(SkipParams):
@@ -30,8 +39,8 @@ class CheckpointParams(SkipParams):
     checkpoints: str = Field(
         "",
         max_length=MAX_LIST,
-        description="checkpoints between commas, or log: those nearest to powers of two; nothing: "
-        "all",
+        description="checkpoints, separated by commas, or log: those nearest to powers of two "
+        "(default: all)",
     )
 
 
@@ -87,47 +96,34 @@ class OverTraining(OfCheckpoints[OverTrainingParams]):
     noun_phrase = "a measure of every head over training"
     params = OverTrainingParams
     values = (
-        *outputs(
-            "measure",
-            "step layer head",
+        *estimates(
+            "measure [step layer head]",
             "that of the measure",
             "the chosen measure at each checkpoint",
-            has_error=True,
         ),
-        *outputs(
-            "change",
-            "layer head",
+        *estimates(
+            "change [layer head]",
             "that of the measure",
             "its value at the last checkpoint minus that at the first, with the error of two "
             "independent values; NaN where the measure is a kind",
-            has_error=True,
         ),
         *outputs(
-            "emergence",
-            "layer head",
+            "emergence [layer head]",
             "steps",
             "step from which the measure stays above half of its final value; NaN where it fell, "
             "or ends at 0",
         ),
         *outputs(
-            "emergence_earliest emergence_latest",
-            "layer head",
+            "emergence_earliest emergence_latest [layer head]",
             "steps",
             "the checkpoints around it: between them it could lie anywhere",
         ),
         *outputs(
-            "count",
-            "step label",
+            "count [step label]",
             "heads",
             "heads of each kind, in the order of its labels; empty where the measure is no kind",
         ),
-        *outputs("tokens", "step", "tokens", "tokens read before each checkpoint; NaN: not known"),
-        *outputs(
-            "equal_to",
-            "step",
-            "steps",
-            "step of an earlier checkpoint with the same weights; NaN: there is none",
-        ),
+        *OF_STEPS,
     )
     figure = "over_training_figure"
 
@@ -205,27 +201,16 @@ class KernelOverTraining(OfCheckpoints[KernelOverTrainingParams]):
     noun_phrase = "a head's kernel over training"
     params = KernelOverTrainingParams
     values = (
-        *outputs(
-            "kernel",
-            "step key",
-            "share of attention",
-            "the head's kernel at each checkpoint",
-            has_error=True,
+        *estimates(
+            "kernel [step key]", "share of attention", "the head's kernel at each checkpoint"
         ),
         *outputs(
-            "observed",
-            "step key",
+            "observed [step key]",
             "share of attention",
             "mean attention observed, ``skip`` applied and renormalised",
         ),
-        *outputs("etc", "step", "tokens", "effective token count of the kernel", has_error=True),
-        *outputs("tokens", "step", "tokens", "tokens read before each checkpoint; NaN: not known"),
-        *outputs(
-            "equal_to",
-            "step",
-            "steps",
-            "step of an earlier checkpoint with the same weights; NaN: there is none",
-        ),
+        *estimates("etc [step]", "tokens", "effective token count of the kernel"),
+        *OF_STEPS,
     )
     figure = "kernel_over_training_figure"
 

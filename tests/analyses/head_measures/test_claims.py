@@ -84,7 +84,7 @@ CASES = {
     "no key": ((kernel((NAN, NAN), (NAN, NAN), (NAN, NAN)),), ""),
     "far from its kernel": (
         (kernel(fidelity=(0.7, 0.01)),),
-        "what it attends to is not what its kernel says (distance 0.700 ± 0.010).",
+        "its attention differs from its positional kernel (distance 0.700 ± 0.010).",
     ),
     "previous": (
         (look_back(1, (0.87, 0.01)),),
@@ -248,5 +248,5 @@ def test_a_head_made_to_look_back(tmp_path, engine):
 
 
 def test_nothing_left(engine):
-    with pytest.raises(BadRequest, match="Nothing is left to say"):
+    with pytest.raises(BadRequest, match="No question is left"):
         verdicts(engine, "demo-attn-2l", 32, 3, leave_out=",".join(ANALYSES))

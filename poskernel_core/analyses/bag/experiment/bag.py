@@ -134,10 +134,7 @@ def by_position(scales: np.ndarray, start: int, length: int) -> Float[Tensor, " 
 
 
 def build_bag(
-    subject: ExperimentContext,
-    main: StatisticsView,
-    heads: tuple[int, ...],
-    params: BagParams,
+    subject: ExperimentContext, main: StatisticsView, heads: tuple[int, ...], params: BagParams
 ) -> Bag:
     """Return the bag of some heads; the latest is cached with the model.
 
@@ -151,10 +148,7 @@ def build_bag(
 
 
 def _build(
-    subject: ExperimentContext,
-    main: StatisticsView,
-    heads: tuple[int, ...],
-    params: BagParams,
+    subject: ExperimentContext, main: StatisticsView, heads: tuple[int, ...], params: BagParams
 ) -> Bag:
     layer = take_apart(subject.model)
     token = token_id(subject, params.token)

@@ -49,7 +49,15 @@ def neuron_latents(
     sources, weight = sources * np.where(weight < 0, -1, 1), np.abs(weight)
     share = weight**2 / found.var()
     order = np.argsort(-share, kind="stable")[: params.shown]
-    return _result(subject, params, ids, sources[:, order], weight[order], share, order)
+    sources = sources[:, order]
+    places = np.argsort(sources, axis=0, kind="stable").T
+    ends = {"top": places[:, ::-1][:, : params.top_k], "bottom": places[:, : params.top_k]}
+    values = {"share": share[order], "weight": weight[order], "rest": np.asarray(1 - share.sum())}
+    for name, chosen in ends.items():
+        values[name] = ids[chosen]
+        values[f"{name}_value"] = np.take_along_axis(sources.T, chosen, axis=1)
+    words = worded(subject.decode, {name: values[name] for name in ends})
+    return NeuronLatents.result(params, values, texts=words)
 
 
 def _kept(
@@ -101,22 +109,3 @@ def _whitened(table: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     scale, axes = np.sqrt(variance[::-1][:count]), vectors[:, ::-1][:, :count]
     white = np.concatenate([(table[some] - mean) @ (axes / scale) for some in parts])
     return white, (axes * scale).T
-
-
-def _result(
-    subject: ExperimentContext,
-    params: NeuronLatentsParams,
-    ids: np.ndarray,
-    sources: np.ndarray,
-    weight: np.ndarray,
-    share: np.ndarray,
-    order: np.ndarray,
-) -> Result:
-    places = np.argsort(sources, axis=0, kind="stable").T
-    ends = {"top": places[:, ::-1][:, : params.top_k], "bottom": places[:, : params.top_k]}
-    values = {"share": share[order], "weight": weight, "rest": np.asarray(1 - share.sum())}
-    for name, chosen in ends.items():
-        values[name] = ids[chosen]
-        values[f"{name}_value"] = np.take_along_axis(sources.T, chosen, axis=1)
-    ends = {name: values[name] for name in ends}
-    return NeuronLatents.result(params, values, texts=worded(subject.decode, ends))

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
 from poskernel_core.analyses.induction.spec import InductionScores, InductionScoresParams
+from poskernel_core.analyses.random_tokens.experiment.rows import means
 from poskernel_core.analyses.random_tokens.experiment.sampled import batches, steps
 from poskernel_core.common.result import Result
 from poskernel_core.data.layouts import twice_layout
@@ -32,10 +33,7 @@ def induction_scores(
         logits = subject.model.run(tokens, Edit(), [diagonals], samples=some).cpu()
         losses.add(_copy_losses(logits, tokens, first, period))
         count(len(some))
-    found = {
-        name: (_stack(layers, "mean"), _stack(layers, "error"))
-        for name, layers in diagonals.means.items()
-    }
+    found = {name: means(layers) for name, layers in diagonals.means.items()}
     found["loss"] = (losses.mean, losses.error)
     return InductionScores.result(
         params,
@@ -64,10 +62,6 @@ class _Diagonals(Observer):
             self.means[name][block.layer].add(diagonal.cpu().double().mean(dim=-1))
         before = pattern.diagonal(-1, dim1=-2, dim2=-1)[..., first:]
         self.means["previous_mass"][block.layer].add(before.cpu().double().mean(dim=-1))
-
-
-def _stack(moments: list[Moments], what: str) -> np.ndarray:
-    return np.stack([getattr(each, what) for each in moments])
 
 
 def _copy_losses(logits: Tensor, tokens: Tensor, first: int, period: int) -> Tensor:

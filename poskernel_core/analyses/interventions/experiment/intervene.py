@@ -1,12 +1,11 @@
 """Run one prompt clean and changed: build the edit, and compare the two runs."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import torch
 
-from poskernel_core.analyses.base import ExperimentContext, Progress
+from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
 from poskernel_core.analyses.interventions.spec import (
     AveragingPlace,
     Intervention,
@@ -15,16 +14,10 @@ from poskernel_core.analyses.interventions.spec import (
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.heads import parse_cell
 from poskernel_core.common.result import Result
-from poskernel_core.common.views import StatisticsView
 from poskernel_core.data.moves import parse_cells, parse_layers, parse_moves
 from poskernel_core.forward import interventions
 from poskernel_core.forward.edits import Edit
-from poskernel_core.forward.readout import (
-    Measured,
-    kl_divergence,
-    log_probabilities,
-    measure,
-)
+from poskernel_core.forward.readout import Measured, kl_divergence, log_probabilities, measure
 
 CANDIDATES = 6
 FIRST_LAYERS = 4
@@ -32,7 +25,7 @@ FIRST_LAYERS = 4
 
 def intervene(
     subject: ExperimentContext,
-    statistics: Mapping[str, StatisticsView],
+    statistics: Statistics,
     params: InterventionParams,
     progress: Progress,
 ) -> Result:
@@ -58,7 +51,7 @@ def intervene(
 
 
 def build_edit(
-    subject: ExperimentContext, statistics: Mapping[str, StatisticsView], params: InterventionParams
+    subject: ExperimentContext, statistics: Statistics, params: InterventionParams
 ) -> Edit:
     """Return the edit that the parameters describe, for this model and prompt.
 
@@ -87,40 +80,26 @@ def build_edit(
 
 
 def averaging_edit(
-    subject: ExperimentContext,
-    statistics: Mapping[str, StatisticsView],
-    place: AveragingPlace,
-    group: int,
+    subject: ExperimentContext, statistics: Statistics, place: AveragingPlace, group: int
 ) -> Edit:
     """Return the edit that averages positions, in ``W_pos`` or in the stream before a layer.
 
     Raises:
         BadRequest: positions are not learned, or there is no such layer.
     """
-    need_learned(subject)
-    layer = place.layer
-    if layer is None:
-        return interventions.AveragedPositions(group, subject.model.position_matrix(), place.keep)
-    n_layers = subject.model.geometry.n_layers
-    if layer >= n_layers:
-        raise BadRequest(f"Expected a layer from 0 to {n_layers - 1}, got {layer}.")
-    rows = torch.from_numpy(statistics["repeated"].layer(layer)["mean_residuals"].copy())
-    return interventions.AveragedStream(layer, group, rows.to(subject.model.device), place.keep)
-
-
-def need_learned(subject: ExperimentContext) -> None:
-    """Check that the model has learned positional embeddings.
-
-    Raises:
-        BadRequest: the model's positions are rotary.
-    """
-    geometry = subject.model.geometry
+    geometry, layer = subject.model.geometry, place.layer
     if geometry.scheme != "learned":
         raise BadRequest(
             f"{subject.model.located.spec.name!r} has {geometry.scheme} positions, so there are no "
             "positional embeddings to average: choose another change, or a model with "
             "learned positions."
         )
+    if layer is None:
+        return interventions.AveragedPositions(group, subject.model.position_matrix(), place.keep)
+    if layer >= geometry.n_layers:
+        raise BadRequest(f"Expected a layer from 0 to {geometry.n_layers - 1}, got {layer}.")
+    rows = torch.from_numpy(statistics["repeated"].layer(layer)["mean_residuals"].copy())
+    return interventions.AveragedStream(layer, group, rows.to(subject.model.device), place.keep)
 
 
 def _compared(subject: ExperimentContext, clean: Measured, changed: Measured) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from poskernel_core.analyses.position_vs_token.spec import (
     PositionVsToken,
     PositionVsTokenParams,
 )
+from poskernel_core.analyses.random_tokens.experiment.rows import means
 from poskernel_core.analyses.random_tokens.experiment.sampled import batches, check_size, steps
 from poskernel_core.common.result import Result
 from poskernel_core.data.layouts import random_layout
@@ -24,7 +25,7 @@ from poskernel_core.forward.observers import Batch, Observer
 from poskernel_core.statistics.moments import Moments
 
 MAX_CELLS = 2**22
-Numbers = dict[str, tuple[np.ndarray, np.ndarray]]
+MeansAndErrors = dict[str, tuple[np.ndarray, np.ndarray]]
 """Means and standard errors by name, ``[layer, head, ...]``."""
 
 
@@ -59,16 +60,15 @@ def position_vs_token(
     return _result(params, [both.numbers(), position, token.numbers()])
 
 
-def _result(params: PositionVsTokenParams, conditions: list[Numbers]) -> Result:
+def _result(params: PositionVsTokenParams, conditions: list[MeansAndErrors]) -> Result:
     values, errors = (
         {name: np.stack([found[name][i] for found in conditions]) for name in conditions[0]}
         for i in (0, 1)
     )
     offset = largest_offsets(values["profile"])
     for arrays in (values, errors):
-        arrays["largest_mass"] = np.take_along_axis(arrays["profile"], offset[..., None], -1)[
-            ..., 0
-        ]
+        mass = np.take_along_axis(arrays["profile"], offset[..., None], -1)
+        arrays["largest_mass"] = mass[..., 0]
     values["largest_offset"] = offset
     return PositionVsToken.result(params, values, errors, texts={"conditions": CONDITIONS})
 
@@ -99,9 +99,6 @@ class ScoreParts(Observer):
         for name, part in patterns_and_parts(block.pattern.cpu().double()).items():
             self._means[name][block.layer].add(part)
 
-    def numbers(self) -> Numbers:
+    def numbers(self) -> MeansAndErrors:
         """Return the accumulated means and errors."""
-        return {
-            name: (np.stack([m.mean for m in layers]), np.stack([m.error for m in layers]))
-            for name, layers in self._means.items()
-        }
+        return {name: means(layers) for name, layers in self._means.items()}

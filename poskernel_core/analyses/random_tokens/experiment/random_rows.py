@@ -8,6 +8,7 @@ from scipy import stats
 from torch import Tensor
 
 from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
+from poskernel_core.analyses.random_tokens.experiment.rows import means
 from poskernel_core.analyses.random_tokens.experiment.sampled import (
     Norms,
     ablations,
@@ -84,12 +85,9 @@ class _Trends(Observer):
 
 
 def _result(
-    params: RandomAttentionParams,
-    patterns: list[Moments],
-    slopes: list[Moments],
-    norms: Norms,
+    params: RandomAttentionParams, patterns: list[Moments], slopes: list[Moments], norms: Norms
 ) -> Result:
-    pattern = np.stack([each.mean for each in patterns])
+    (pattern, pattern_error), (slope, slope_error) = means(patterns), means(slopes)
     ranks = [
         rank_correlations(rows, norms.visible[layer], params.trend_from)
         for layer, rows in enumerate(pattern)
@@ -98,7 +96,7 @@ def _result(
     norm, norm_error = norms_of(norms.squares)
     values = {
         "pattern": pattern.astype(np.float32),
-        "slope": np.stack([each.mean for each in slopes]),
+        "slope": slope,
         "rank_correlation": np.stack([correlation for correlation, _ in ranks]),
         "p_value": np.stack([p_value for _, p_value in ranks]),
         "norm": norm,
@@ -106,8 +104,8 @@ def _result(
         "visible_keys": seen,
     }
     errors = {
-        "pattern": np.stack([each.error for each in patterns]).astype(np.float32),
-        "slope": np.stack([each.error for each in slopes]),
+        "pattern": pattern_error.astype(np.float32),
+        "slope": slope_error,
         "norm": norm_error,
         "norm_exponent": jackknife(exponents(np.sqrt(norms.groups.without_each()), seen)),
     }

@@ -1,0 +1,77 @@
+"""Compute leave-one-group-out replicates side by side, and take errors from them."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from threading import Event, Lock
+
+import numpy as np
+
+from poskernel_core.common.errors import Cancelled
+from poskernel_core.common.jackknife import bias, jackknife
+from poskernel_core.common.result import Result, Value
+
+POLLED = 0.1
+"""Longest interval in seconds between progress reports, which also check for a cancel."""
+
+_LIMITING = Lock()
+
+
+@contextmanager
+def _one_blas_thread() -> Iterator[None]:
+    """Limit BLAS to one thread: the products are small, and we have our own threads.
+
+    The limit is process-wide, so a lock lets one answer at a time set it.
+    """
+    from threadpoolctl import ThreadpoolController  # imported only where something is computed
+
+    with _LIMITING, ThreadpoolController().select(internal_api="openblas").limit(limits=1):
+        yield
+
+
+def computed(
+    tasks: Sequence[Callable[[Callable[[int, int], None]], Result]],
+    progress: Callable[[int, int], None],
+) -> list[Result]:
+    """Return the results of all tasks, in their order, computed by two threads.
+
+    Each task gets a callback that raises Cancelled once another task, or ``progress``, has raised.
+    """
+    stop = Event()
+
+    def go_on(_done: int, _total: int) -> None:
+        if stop.is_set():
+            raise Cancelled("Cancelled.")
+
+    with _one_blas_thread(), ThreadPoolExecutor(max_workers=2) as pool:
+        work = [pool.submit(task, go_on) for task in tasks]
+        left = set(work)
+        try:
+            while left:
+                done, left = wait(left, timeout=POLLED, return_when=FIRST_COMPLETED)
+                for future in done:
+                    future.result()
+                progress(len(work) - len(left), len(work))
+        finally:
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+    return [future.result() for future in work]
+
+
+def errors_and_biases(
+    declared: Sequence[Value],
+    whole: Mapping[str, np.ndarray],
+    without: Sequence[Mapping[str, np.ndarray]],
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Return jackknife errors and biases from the values without each group."""
+    errors, biases = {}, {}
+    for value in declared:
+        if not value.has_error or value.name not in whole:
+            continue
+        found = whole[value.name].astype(np.float64)
+        each = np.array([one[value.name] for one in without], dtype=np.float64)
+        each = np.where(np.isnan(found), np.nan, each.reshape(len(without), *found.shape))
+        if value.unit == "radians":  # unwrap to the nearest turn
+            each = found + np.angle(np.exp(1j * (each - found)))
+        errors[value.name], biases[value.name] = jackknife(each), bias(found, each)
+    return errors, biases
