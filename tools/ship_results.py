@@ -35,7 +35,8 @@ from poskernel_core.common.specs import DEFAULT_QUERY, Request
 from poskernel_core.engine.engine import Engine, describe_run
 from poskernel_core.engine.precomputed import first_questions
 from poskernel_core.engine.requests import CanonicalRequest, canonical_of
-from poskernel_core.models.catalog import BUNDLED_MODELS, locate
+from poskernel_core.models.catalog import locate
+from poskernel_core.models.curated import BUNDLED_MODELS
 from poskernel_core.models.known import telling_head
 from poskernel_core.models.stored import MANIFEST, RESULTS, Shown
 from poskernel_core.storage.encoding import Entry, encode

@@ -8,7 +8,7 @@ from pathlib import Path
 import streamlit as st
 
 from pages.shared.selection.selection import select_model
-from poskernel_core.models.catalog import BUNDLED_MODELS
+from poskernel_core.models.curated import BUNDLED_MODELS
 
 SENTENCES = (
     "An attention head chooses where to look by two things at once: what the tokens say, and where "

@@ -155,7 +155,7 @@ def fingerprint(file: Path) -> str:
     return _hashed(str(file), state.st_size, state.st_mtime_ns)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def _hashed(path: str, _size: int, _time: int) -> str:
     with open(path, "rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from poskernel_core.common.errors import BadRequest, NoNetwork, UnknownModel, UnsupportedModel
 
 if TYPE_CHECKING:
-    from huggingface_hub import CachedFileInfo
+    from huggingface_hub import CachedFileInfo, CachedRevisionInfo
 
 T = TypeVar("T")
 CONNECT_SECONDS = 3.0
@@ -92,13 +92,7 @@ def fetch_snapshot(name: str, revision: str | None) -> Path:
 
 def on_this_machine(name: str) -> bool:
     """Tell whether a hub model's configuration is in the local cache; never uses the network."""
-    from huggingface_hub import try_to_load_from_cache
-    from huggingface_hub.errors import HFValidationError
-
-    try:
-        return isinstance(try_to_load_from_cache(name, "config.json"), str)
-    except (HFValidationError, OSError):
-        return False
+    return commit_here(name, None) is not None
 
 
 @dataclass(frozen=True)
@@ -145,13 +139,14 @@ def revisions(name: str) -> tuple[str, ...]:
     from huggingface_hub import HfApi
 
     if offline():
-        return tuple(sorted(_refs_here(name)))
+        here = {ref for revision in _revisions_here(name) for ref in revision.refs}
+        return tuple(sorted(here))
     refs = _guarded(name, None, lambda: HfApi().list_repo_refs(name))
     return tuple(dict.fromkeys(each.name for each in (*refs.branches, *refs.tags)))
 
 
-def _refs_here(name: str) -> list[str]:
-    """Return the names of the revisions in the local cache."""
+def _revisions_here(name: str) -> list[CachedRevisionInfo]:
+    """Return the revisions of a hub repository in the local cache."""
     from huggingface_hub import constants, scan_cache_dir
     from huggingface_hub.errors import CacheNotFound
 
@@ -159,10 +154,10 @@ def _refs_here(name: str) -> list[str]:
         repositories = scan_cache_dir(constants.HF_HUB_CACHE).repos
     except CacheNotFound:
         return []
-    return [ref for each in repositories if each.repo_id == name for ref in each.refs]
+    return [found for each in repositories if each.repo_id == name for found in each.revisions]
 
 
-def commit_here(name: str, revision: str) -> str | None:
+def commit_here(name: str, revision: str | None) -> str | None:
     """Return the locally cached commit of a revision, or None; never uses the network.
 
     The hub may have moved the revision to another commit since.
@@ -187,19 +182,9 @@ def remove_weights(name: str, commit: str, keep: frozenset[str] = frozenset()) -
 
     Blobs that another cached commit shares are not deleted.
     """
-    from huggingface_hub import constants, scan_cache_dir
-
     removed = [file for file in _files_here(name, commit) if file.file_name not in keep]
-    if not removed:
-        return 0
-    elsewhere = {
-        file.blob_path
-        for repository in scan_cache_dir(constants.HF_HUB_CACHE).repos
-        if repository.repo_id == name
-        for revision in repository.revisions
-        if revision.commit_hash != commit
-        for file in revision.files
-    }
+    others = [each for each in _revisions_here(name) if each.commit_hash != commit]
+    elsewhere = {file.blob_path for revision in others for file in revision.files}
     total = 0
     for file in removed:
         file.file_path.unlink(missing_ok=True)
@@ -211,18 +196,9 @@ def remove_weights(name: str, commit: str, keep: frozenset[str] = frozenset()) -
 
 def _files_here(name: str, commit: str) -> list[CachedFileInfo]:
     """Return the safetensors of a commit in the local cache."""
-    from huggingface_hub import constants, scan_cache_dir
-    from huggingface_hub.errors import CacheNotFound
-
-    try:
-        repositories = scan_cache_dir(constants.HF_HUB_CACHE).repos
-    except CacheNotFound:
-        return []
     return [
         file
-        for repository in repositories
-        if repository.repo_id == name
-        for revision in repository.revisions
+        for revision in _revisions_here(name)
         if revision.commit_hash == commit
         for file in revision.files
         if file.file_name.endswith(WEIGHTS)

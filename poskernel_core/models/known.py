@@ -3,7 +3,7 @@
 import json
 
 from poskernel_core.common.heads import head_name
-from poskernel_core.models.catalog import BUNDLED_MODELS, DEMO
+from poskernel_core.models.curated import BUNDLED_MODELS
 
 _TELLING = {
     "gpt2": {"": "L4H11", "induction": "L5H1"},
@@ -47,8 +47,8 @@ _ENOUGH = 0.3
 
 def known_heads(model: str) -> dict[str, str]:
     """Return the known functions of a model's heads, by head name."""
-    measured = DEMO / model / "measured.json"
-    if model not in BUNDLED_MODELS or not measured.is_file():
+    folder = BUNDLED_MODELS.get(model)
+    if folder is None or not (measured := folder / "measured.json").is_file():
         return _POSTS.get(model, {})
     figures = json.loads(measured.read_text(encoding="utf-8"))
     return {

@@ -7,13 +7,12 @@ as OLMo and SmolLM3, have the step in the name of each revision, and the hub lis
 import ast
 from dataclasses import dataclass
 from functools import cache
-from importlib.util import find_spec
-from pathlib import Path
 
+from poskernel_core.common.modules import installed_file
 from poskernel_core.models.checkpoints import Checkpoint
 
-LISTS = Path("tools", "model_registry", "checkpoints.py")
-"""File with the steps, relative to the transformer_lens package; importing would load torch."""
+LISTS = "tools/model_registry/checkpoints.py"
+"""File with the steps, in the transformer_lens package; importing would load torch."""
 
 
 @dataclass(frozen=True)
@@ -69,18 +68,9 @@ def tokens_per_step(name: str) -> int | None:
 @cache
 def _lists() -> dict[str, list[int]]:
     """Return transformer_lens' lists of steps by name, parsed without importing it."""
-    found = find_spec("transformer_lens")
-    folders = [] if found is None else found.submodule_search_locations or []
-    for file in (Path(folder) / LISTS for folder in folders):
-        if file.is_file():
-            return _assigned(ast.parse(file.read_text(encoding="utf-8")))
-    return {}
-
-
-def _assigned(module: ast.Module) -> dict[str, list[int]]:
-    """Return the lists assigned in a module: lists of numbers, ranges, and sums of these."""
     lists: dict[str, list[int]] = {}
-    for node in module.body:
+    file = installed_file("transformer_lens", LISTS)
+    for node in ast.parse(file.read_text(encoding="utf-8")).body if file else ():
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value:
             try:
                 lists[node.target.id] = _numbers(node.value)
@@ -90,6 +80,7 @@ def _assigned(module: ast.Module) -> dict[str, list[int]]:
 
 
 def _numbers(node: ast.expr) -> list[int]:
+    """Return the value of a list of numbers, a range, or a sum of these."""
     match node:
         case ast.BinOp(left=left, op=ast.Add(), right=right):
             return [*_numbers(left), *_numbers(right)]

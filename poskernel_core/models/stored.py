@@ -6,18 +6,17 @@ holds the model, its configuration and the run to show first.
 
 import os
 import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
-from poskernel_core.common.errors import BadArchive, BadRequest, InvalidField
-from poskernel_core.common.files import parse_json
+from poskernel_core.common.errors import BadArchive, BadRequest
+from poskernel_core.common.files import ZIP_DAMAGE, parse_json
+from poskernel_core.common.modules import installed_file
 from poskernel_core.common.settings import settings
 from poskernel_core.common.specs import CorpusSpec, Dtype, ModelSpec, Spec
 from poskernel_core.models.gguf import fingerprint
@@ -85,12 +84,8 @@ PACKAGED = {
 def packaged_file(name: str) -> Path | None:
     """Return a model's weights file from the package that contains it; None if not installed."""
     known = PACKAGED.get(name)
-    found = find_spec(known.module) if known else None
-    for folder in (found and found.submodule_search_locations) or ():
-        file = Path(folder) / known.file if known else None
-        if file and file.is_file() and known and fingerprint(file) == known.fingerprint:
-            return file
-    return None
+    file = installed_file(known.module, known.file) if known else None
+    return file if file and known and fingerprint(file) == known.fingerprint else None
 
 
 def stored_models() -> dict[str, StoredModel]:
@@ -146,10 +141,9 @@ def _read(file: Path, _size: int, _time: int) -> StoredModel:
             raise ValueError("its configuration is none")
         spec, shown = ModelSpec.model_validate(about["model"]), Shown.model_validate(about["shown"])
         return StoredModel(file, spec, config, shown, told)
-    except (
-        zipfile.BadZipFile, zlib.error, EOFError, KeyError, InvalidField, NotImplementedError,
-        RuntimeError, TypeError, ValueError,
-    ) as error:  # fmt: skip
+    except OSError:
+        raise
+    except ZIP_DAMAGE as error:
         raise BadArchive(
             f"{file.name!r} is no file of results that was exported to be shown, or it is damaged: "
             "export it again with this version."

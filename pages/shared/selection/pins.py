@@ -23,6 +23,7 @@ from poskernel_core.analyses.comparison.pins import (
     write_pins,
 )
 from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.settings import settings
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.models import catalog
 
@@ -168,7 +169,7 @@ def _run_of(pin: Pin) -> RunSpec:
         BadRequest: a model, corpus or length that is not offered, or a head that there is not.
     """
     names = [entry.name for entry in catalog.entries()]
-    if pin.model not in names and not catalog.may_type_any_model():
+    if pin.model not in names and not settings().allow_any_model:
         raise BadRequest(
             "Its model is not offered here: pin a head of one of those in the sidebar."
         )
@@ -179,7 +180,7 @@ def _run_of(pin: Pin) -> RunSpec:
     if pin.windows > MAX_RUN:
         raise BadRequest(f"It asks for {pin.windows} windows of text: up to {MAX_RUN} are offered.")
     commit = re.fullmatch("[0-9a-f]{7,40}", pin.revision or "")
-    if commit and not catalog.is_local(pin.model) and not catalog.may_type_any_model():
+    if commit and not catalog.is_local(pin.model) and not settings().allow_any_model:
         raise BadRequest("Expected a branch or tag as revision, got a commit: leave it out.")
     return pinned_run(pin, find=results.located)
 
