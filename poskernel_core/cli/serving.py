@@ -11,10 +11,11 @@ from poskernel_core.cli.grammar import Command, option, reader
 from poskernel_core.cli.options import FILE
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.files import is_folder
+from poskernel_core.common.folders import default_directory
 from poskernel_core.models.catalog import locate
 from poskernel_core.models.gguf import is_gguf
 from poskernel_core.server import DEFAULT_PORT, arguments
-from poskernel_core.storage.store import Store, default_directory
+from poskernel_core.storage.store import Store
 
 SERVER = "The server"
 READERS = "Its readers"

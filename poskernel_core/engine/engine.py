@@ -16,6 +16,7 @@ from typing import Any
 from cachetools import LRUCache
 
 from poskernel_core.common.errors import BadRequest, ComputeFailed, NotInModel
+from poskernel_core.common.folders import default_directory
 from poskernel_core.common.result import Result
 from poskernel_core.common.settings import settings
 from poskernel_core.common.specs import (
@@ -42,7 +43,7 @@ from poskernel_core.engine.requests import Asked, CanonicalRequest, canonical
 from poskernel_core.engine.worker_client import WorkerLink
 from poskernel_core.models import catalog
 from poskernel_core.models.fragments import refuse
-from poskernel_core.storage.store import Store, default_directory
+from poskernel_core.storage.store import Store
 
 JOBS_KEPT = 64
 COMPOSITIONS_KEPT = 64
