@@ -216,7 +216,7 @@ class Windows:
         period = self._log_uniform(SHORTEST_PERIOD, length // 2)
         if kind >= RANDOM_SHARE:
             return np.resize(self._text(period), length)
-        # Ids run from frequent to rare: a low bound gives tokens on which copying is learned sooner.
+        # Ids run from frequent to rare: copying is learned sooner on the tokens of a low bound.
         bound = self._log_uniform(MIN_TOKENS, self._vocabulary)
         return np.resize(self._rng.integers(START + 1, bound, size=period), length)
 

@@ -67,26 +67,22 @@ def probability_colours(*values: Float[np.ndarray, "..."]) -> Colours:
 
     Nearly equal values thus have nearly equal colours.
     """
-    high = max(_largest(each) for each in values)
+    high = max(largest(each) for each in values)
     low = max(FLOOR, min(float(np.nanmin(each)) for each in values))
-    return Colours(
-        max(FLOOR / 10, min(low, high / 10)),
-        max(high, FLOOR),
-        SCALE,
-        log=True,
-        unit="probability (log scale)",
-    )
+    low, high = max(FLOOR / 10, min(low, high / 10)), max(high, FLOOR)
+    return Colours(low, high, SCALE, log=True, unit="probability (log scale)")
 
 
 def difference_colours(
     difference: Float[np.ndarray, "..."], *of: Float[np.ndarray, "..."]
 ) -> Colours:
     """Return a scale symmetric about 0, reaching at least a tenth of the largest value in `of`."""
-    reach = max(_largest(np.abs(difference)), 0.1 * max(_largest(each) for each in of), FLOOR)
+    reach = max(largest(np.abs(difference)), 0.1 * max(largest(each) for each in of), FLOOR)
     return Colours(-reach, reach, DIVERGING, log=False, unit="kernel − observed")
 
 
-def _largest(values: Float[np.ndarray, "..."]) -> float:
+def largest(values: Float[np.ndarray, "..."]) -> float:
+    """Return the largest value that is not NaN; raise ValueError if there is none."""
     if np.isnan(values).all():
         raise ValueError(f"nothing to draw: all {values.size} values are masked")
     return float(np.nanmax(values))
