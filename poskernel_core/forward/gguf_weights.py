@@ -17,7 +17,7 @@ import numpy as np
 from filelock import FileLock
 from torch import nn
 
-import poskernel_core
+from poskernel_core import __version__
 from poskernel_core.common.errors import NoSpace
 from poskernel_core.common.files import read_object
 from poskernel_core.forward.attn_only import mismatch
@@ -89,7 +89,8 @@ def convert(located: Located, make_skeleton: Callable[[Path], nn.Module]) -> Non
         finally:
             unfinished.unlink(missing_ok=True)
         about = _about(located, (directory / WEIGHTS).stat().st_size)
-        about |= {"file": file.name, "versions": _versions()}
+        versions = {each: importlib.metadata.version(each) for each in ("gguf", "numpy")}
+        about |= {"file": file.name, "versions": {"poskernel": __version__} | versions}
         keep(name, directory / ABOUT, json.dumps(about, indent=1))
 
 
@@ -101,11 +102,6 @@ def _about(located: Located, size: int) -> dict[str, Any]:
         "config": located.config,
         "bytes": size,
     }
-
-
-def _versions() -> dict[str, str]:
-    known = {each: importlib.metadata.version(each) for each in ("gguf", "numpy")}
-    return {"poskernel": poskernel_core.__version__, **known}
 
 
 def _check_disk(name: str, directory: Path, size: int) -> None:

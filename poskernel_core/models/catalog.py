@@ -11,7 +11,7 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 from poskernel_core.common.errors import (
     BadArchive,
@@ -208,18 +208,10 @@ def _locate_results(kept: StoredModel, revision: str | None) -> Located:
             f"Of {kept.spec.name!r} results alone are here, and none of revision {revision!r}: "
             "leave it out."
         )
-    geometry = read_geometry(kept.spec.name, dict(kept.config))
-    packaged = PACKAGED.get(kept.spec.name)
+    config, packaged = dict(kept.config), PACKAGED.get(kept.spec.name)
+    geometry = read_geometry(kept.spec.name, config)
     how = packaged.advice if packaged else OTHERS_ADVICE
-    return Located(
-        kept.spec,
-        None,
-        dict(kept.config),
-        geometry,
-        quantisation=kept.quantisation,
-        shown=kept.shown,
-        away=how,
-    )
+    return Located(kept.spec, None, config, geometry, None, kept.quantisation, kept.shown, how)
 
 
 def check_weights_here(located: Located) -> None:
@@ -254,8 +246,9 @@ def _locate_local(name: str, directory: Path, revision: str | None) -> Located:
             f"revision {revision!r} for {name!r}."
         )
     if revision and revision not in kept:
+        few = kept if len(kept) <= LISTED else [*kept[:LISTED], "...", kept[-1]]
         raise UnknownModel(
-            f"No checkpoint {revision!r} in {name!r}: expected one of {_brief_list(kept)}."
+            f"No checkpoint {revision!r} in {name!r}: expected one of {', '.join(few)}."
         )
     chosen = revision or (kept[-1] if kept else None)
     return _locate_directory(name, directory / (chosen or ""), chosen)
@@ -273,11 +266,6 @@ def _locate_gguf(name: str, file: Path, revision: str | None) -> Located:
     kept = stored_models().get(name)
     shown = kept.shown if kept and kept.spec.fingerprint == spec.fingerprint else None
     return Located(spec, directory, config, geometry, file, header.quantisation, shown)
-
-
-def _brief_list(names: list[str]) -> str:
-    shown = names if len(names) <= LISTED else [*names[:LISTED], "...", names[-1]]
-    return ", ".join(shown)
 
 
 def _locate_directory(name: str, directory: Path, revision: str | None) -> Located:
@@ -351,18 +339,16 @@ def weight_files(name: str, directory: Path) -> list[Path]:
 def _shards(name: str, index: Path) -> list[str]:
     """Return the names of the files listed in an index; they must be next to it."""
     listed = read_config(name, index, MAX_INDEX_BYTES).get("weight_map")
-    files = sorted(set(listed.values())) if _is_text_map(listed) else []
-    if not files or any(Path(file).name != file for file in files):
+    files = list(listed.values()) if isinstance(listed, dict) else []
+    if not files or not all(map(_is_file_name, files)):
         raise UnsupportedModel(
             f"Expected the {INDEX} of {name!r} to have a 'weight_map' from tensors to files next "
             "to it: check the file."
         )
-    return files
+    return sorted(set(files))
 
 
-def _is_text_map(value: Any) -> TypeGuard[dict[str, str]]:
-    """Tell whether a value is a dict whose values are strings that can be file names."""
-    return isinstance(value, dict) and all(
-        isinstance(each, str) and each and "\0" not in each and len(each) < MAX_NAME
-        for each in value.values()
-    )
+def _is_file_name(value: Any) -> bool:
+    if not isinstance(value, str) or not 0 < len(value) < MAX_NAME or "\0" in value:
+        return False
+    return Path(value).name == value
