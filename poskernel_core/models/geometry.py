@@ -149,7 +149,7 @@ def read_geometry(name: str, config: dict[str, Any]) -> Geometry:
             )
     _check_numbers(name, outer)
     family = FAMILIES[kind]
-    return _geometry(kind, family, ModelSizes(name, family.defaults | _given(config)))
+    return _geometry(kind, family, _ModelSizes(name, family.defaults | _given(config)))
 
 
 def _given(config: dict[str, Any]) -> dict[str, Any]:
@@ -184,7 +184,7 @@ def _check_numbers(name: str, config: dict[str, Any]) -> None:
 
 
 @dataclass(frozen=True)
-class ModelSizes:
+class _ModelSizes:
     """The sizes in a model's configuration, checked on access."""
 
     name: str
@@ -212,7 +212,7 @@ class ModelSizes:
         return size
 
 
-def _geometry(kind: str, family: Family, sizes: ModelSizes) -> Geometry:
+def _geometry(kind: str, family: Family, sizes: _ModelSizes) -> Geometry:
     name, config = sizes.name, sizes.config
     heads = sizes.first(MAX_HEADS, "num_attention_heads", "num_heads", "n_head", "n_heads")
     width = sizes.first(MAX_WIDTH, "hidden_size", "n_embd", "d_model")
@@ -270,7 +270,7 @@ def _spread(shared: set[int], heads: int) -> int:
     return next((n for n in fits if heads % n == 0), heads)
 
 
-def _head_width(kind: str, family: Family, sizes: ModelSizes, heads: int, width: int) -> int:
+def _head_width(kind: str, family: Family, sizes: _ModelSizes, heads: int, width: int) -> int:
     if family.compressed:
         parts = ("qk_nope_head_dim", "qk_rope_head_dim")
         return sum(sizes.first(MAX_HEAD_WIDTH, part) for part in parts)
@@ -280,7 +280,7 @@ def _head_width(kind: str, family: Family, sizes: ModelSizes, heads: int, width:
     return width // heads
 
 
-def _key_heads(kind: str, family: Family, sizes: ModelSizes, heads: int) -> int:
+def _key_heads(kind: str, family: Family, sizes: _ModelSizes, heads: int) -> int:
     """Return the default number of key heads of a layer."""
     if family.compressed or kind in ("bloom", "mpt", "gptj", "gpt_neox", "persimmon", "biogpt"):
         return heads
@@ -291,7 +291,7 @@ def _key_heads(kind: str, family: Family, sizes: ModelSizes, heads: int) -> int:
         return 1 if config.get("multi_query", True) else heads
     if kind == "dbrx":
         inner = config.get("attn_config")
-        nested = ModelSizes(sizes.name, inner if isinstance(inner, dict) else {})
+        nested = _ModelSizes(sizes.name, inner if isinstance(inner, dict) else {})
         return nested.optional(MAX_HEADS, "kv_n_heads") or 1
     if family is FAMILIES["gpt2"]:
         return heads
@@ -299,7 +299,7 @@ def _key_heads(kind: str, family: Family, sizes: ModelSizes, heads: int) -> int:
 
 
 def _layers(
-    kind: str, family: Family, sizes: ModelSizes, n_layers: int, d_head: int, key_heads: int
+    kind: str, family: Family, sizes: _ModelSizes, n_layers: int, d_head: int, key_heads: int
 ) -> tuple[Layer, ...]:
     """Return every layer's own sizes."""
     config = sizes.config
@@ -327,7 +327,7 @@ def _layers(
         seen = NAMES[name]
         own_width, own_keys = d_head, key_heads
         if kind == "gemma4_text":
-            own = ModelSizes(sizes.name, _of_gemma4(config, i, seen))
+            own = _ModelSizes(sizes.name, _of_gemma4(config, i, seen))
             own_width = own.optional(MAX_HEAD_WIDTH, "head_dim") or d_head
             own_keys = own.optional(MAX_HEADS, "num_key_value_heads") or key_heads
         turned = family.scheme != "no" and i not in bare
