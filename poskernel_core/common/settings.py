@@ -99,7 +99,7 @@ class Settings(BaseModel):
 
     cache_gb: float = _size(8.0, "size limit of the store")
     shipped: bool = Field(True, description="show the results that come with the project")
-    allow_any_model: bool = Field(False, description="let visitors type any model name")
+    allow_any_model: bool = Field(False, description="let clients type any model name")
 
     device: Annotated[
         str, _matching(DEVICE, "a device such as auto, cpu, cuda or cuda:1")
@@ -128,12 +128,12 @@ class Settings(BaseModel):
         None, description="host and port where Prometheus may ask"
     )
 
-    max_sessions: int = _count(200, "pages open at once, of all visitors; 0: any number")
-    max_sessions_each: int = _count(40, "pages open at once, of one visitor; 0: any number")
-    max_requests_per_minute: int = _count(600, "requests of one visitor; 0: any number")
+    max_sessions: int = _count(200, "pages open at once, of all clients; 0: any number")
+    max_sessions_each: int = _count(40, "pages open at once, of one client; 0: any number")
+    max_requests_per_minute: int = _count(600, "requests of one client; 0: any number")
 
-    max_jobs: int = _quota(96, "computations of one visitor that wait or run")
-    max_jobs_total: int = _quota(512, "computations of all visitors that wait or run")
+    max_jobs: int = _quota(96, "computations of one client that wait or run")
+    max_jobs_total: int = _quota(512, "computations of all clients that wait or run")
     max_windows: int | None = _quota(None, "windows of text of one computation")
     max_tokens: int | None = _quota(
         None,
