@@ -47,6 +47,7 @@ def template(name: str) -> Template:
     """Return the Jinja template in a file of this folder; HTML is escaped."""
     escape = name.endswith(".html")
     environment = Environment(autoescape=escape, trim_blocks=True, lstrip_blocks=True)
+    environment.policies["json.dumps_kwargs"] = {}  # without it, fields are sorted
     environment.globals |= {"version": __version__, "head_name": head_name}
     return environment.from_string(FOLDER.joinpath(name).read_text("utf-8"))
 
@@ -58,9 +59,7 @@ def identity(result: Result) -> dict[str, Any]:
     cell = re.fullmatch(r"[Ll](\d+)[Hh](\d+)", str(params.get("head", "")))
     if cell:
         at = {"layer": int(cell[1]), "head": int(cell[2])} | at
-    if "query" in params and "query" not in {
-        axis for axes in result.axes.values() for axis in axes
-    }:
+    if "query" in params and not any("query" in axes for axes in result.axes.values()):
         at = {"query": params["query"]} | at
     compared = result.axes.get("heads") == ("pin",)
     known = {
@@ -104,8 +103,7 @@ def _head(about: dict[str, Any]) -> str:
 
 
 def _places(about: dict[str, Any]) -> list[str]:
-    head = _head(about)
-    return [*([head] if head else []), *([f"n{about['n']}"] if "n" in about else [])]
+    return [*filter(None, [_head(about), f"n{about['n']}" if "n" in about else ""])]
 
 
 def file_stem(result: Result, name: str) -> str:
@@ -128,13 +126,10 @@ def _title(result: Result, name: str) -> str:
 def caption(result: Result) -> str:
     """Return one line with a result's identity and origin."""
     about = identity(result)
-    weights = about.pop("weights", None)
-    shown = [
-        f"{name} {value}" for name, value in about.items() if name not in ("layer", "head", "heads")
-    ]
-    shown += filter(None, [weights])
-    head = _head(about)
-    return ", ".join([*([head] if head else []), *shown]) + f"; {PACKAGE} {__version__}"
+    weights, apart = about.pop("weights", ""), ("layer", "head", "heads")
+    shown = [f"{name} {value}" for name, value in about.items() if name not in apart]
+    told = ", ".join(filter(None, [_head(about), *shown, weights]))
+    return f"{told}; {PACKAGE} {__version__}"
 
 
 def caption_and_errors(result: Result) -> str:

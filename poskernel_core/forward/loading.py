@@ -188,10 +188,8 @@ def hooked(
     model = LoadedModel(located, module, device, hooks, placement.devices if placement else ())
     check_layers(model)
     hooks.add_to_attentions()
-    bare = set(range(geometry.n_layers)) - set(geometry.with_heads)
-    hooks.without_heads = dict.fromkeys(
-        bare, (geometry.n_heads, geometry.n_kv_heads, geometry.d_head)
-    )
+    shape = geometry.n_heads, geometry.n_kv_heads, geometry.d_head
+    hooks.without_heads = dict.fromkeys(geometry.reasons, shape)
     return model
 
 

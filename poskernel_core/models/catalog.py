@@ -21,6 +21,7 @@ from poskernel_core.common.errors import (
     UnsupportedModel,
 )
 from poskernel_core.common.files import MAX_JSON_BYTES, read_object
+from poskernel_core.common.folders import default_directory
 from poskernel_core.common.renamed import MODELS, told
 from poskernel_core.common.specs import AnyModel, ModelSpec
 from poskernel_core.models import gguf
@@ -262,7 +263,7 @@ def _locate_gguf(name: str, file: Path, revision: str | None) -> Located:
     geometry = read_geometry(name, config)
     check_enough(name, header.numbers, geometry, config)
     spec = ModelSpec(name=name, fingerprint=gguf.fingerprint(file))
-    directory = gguf.converted_directory(str(spec.fingerprint))
+    directory = default_directory().absolute() / "models" / spec.fingerprint
     kept = stored_models().get(name)
     shown = kept.shown if kept and kept.spec.fingerprint == spec.fingerprint else None
     return Located(spec, directory, config, geometry, file, header.quantisation, shown)

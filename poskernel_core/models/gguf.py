@@ -20,7 +20,6 @@ from typing import Any, BinaryIO
 from poskernel_core.common.atomic_write import atomic_write, make_folder
 from poskernel_core.common.errors import BadRequest, StoreFailed, UnknownModel, UnsupportedModel
 from poskernel_core.common.files import may_not_read
-from poskernel_core.common.folders import default_directory
 
 SUFFIX = ".gguf"
 MAX_HEADER_BYTES = 256 * 2**20
@@ -101,11 +100,6 @@ class Header:
 def is_gguf(name: str) -> bool:
     """Tell whether a name is that of a GGUF file; the file need not exist."""
     return name.lower().endswith(SUFFIX) and not os.path.isdir(os.path.expanduser(name))
-
-
-def converted_directory(print_: str) -> Path:
-    """Return the model directory that a GGUF file with this fingerprint is converted to."""
-    return default_directory().absolute() / "models" / print_
 
 
 @contextmanager

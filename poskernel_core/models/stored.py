@@ -91,8 +91,7 @@ def packaged_file(name: str) -> Path | None:
 def stored_models() -> dict[str, StoredModel]:
     """Return the models with stored results, by name; skip unreadable files."""
     found = {}
-    own = sorted(RESULTS.glob(f"*{SUFFIX}")) if settings().shipped else []
-    for file in [*own, *offered_files()]:
+    for file in result_files():
         try:
             each = read(file)
         except BadRequest:
@@ -106,10 +105,15 @@ def is_archive(name: str) -> bool:
     return name.endswith(SUFFIX)
 
 
-def offered_files() -> list[Path]:
-    """Return the exported files of results in ``POSKERNEL_MODELS``."""
+def result_files() -> tuple[Path, ...]:
+    """Return the project's files of results, unless turned off, and those in ``POSKERNEL_MODELS``.
+
+    Raises:
+        BadRequest: ``POSKERNEL_SHIPPED`` is neither on nor off.
+    """
+    own = sorted(RESULTS.glob(f"*{SUFFIX}")) if settings().shipped else []
     names = (name.strip() for name in os.environ.get("POSKERNEL_MODELS", "").split(","))
-    return [Path(name).expanduser() for name in names if is_archive(name)]
+    return (*own, *(Path(name).expanduser() for name in names if is_archive(name)))
 
 
 def read(file: Path) -> StoredModel:

@@ -22,6 +22,7 @@ class MeanPatterns(Statistic):
     means: ClassVar = {"row_sum": "mean_rows", "profile_sum": "profile"}
     grain = 2.0**-40
     wants_patterns = True
+    _diagonals: Tensor
 
     def allocate(self) -> dict[str, Tensor]:
         """Return ``row_sum [layer, head, query, key]``, ``profile_sum [layer, head, offset]``."""
@@ -30,10 +31,6 @@ class MeanPatterns(Statistic):
             "row_sum": self.zeros(heads, len(plan.positions), plan.context),
             "profile_sum": self.zeros(heads, plan.context),
         }
-
-    def __init__(self, plan: Plan, device: torch.device) -> None:
-        super().__init__(plan, device)
-        self._diagonals = torch.zeros(0, device="cpu")
 
     def pattern(self, block: PatternBlock, batch: Batch) -> None:
         """Add a block's recorded rows and diagonals; the last block completes the profile."""

@@ -65,7 +65,7 @@ def archive(tmp_path):
 def beneath(archive, tmp_path, monkeypatch):
     """A store with that archive beneath it."""
     monkeypatch.setenv("POSKERNEL_SHIPPED", "1")
-    monkeypatch.setattr("poskernel_core.storage.shipped.RESULTS", archive.parent)
+    monkeypatch.setattr("poskernel_core.models.stored.RESULTS", archive.parent)
     return Store(tmp_path / "cache")
 
 
