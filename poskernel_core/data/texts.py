@@ -7,11 +7,11 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -122,7 +122,8 @@ def counted_documents(spec: CorpusSpec, seed: int = 0) -> tuple[Iterator[str], i
         order = np.random.default_rng(seed).permutation(len(texts))
         return (texts[index]["text"] for index in order), len(texts)
     path = find_file(spec.name)
-    lengths = _attempt(_lengths, path)
+    with _reading(path):
+        lengths = np.fromiter(map(len, read_texts(path)), np.int64)
     return _shuffled(path, lengths, seed), len(lengths)
 
 
@@ -134,12 +135,10 @@ def _shuffled(path: Path, lengths: np.ndarray, seed: int) -> Iterator[str]:
     while first < len(order):
         before = ends[first - 1] if first else 0
         until = max(first + 1, int(np.searchsorted(ends, before + HELD, side="right")))
-        yield from _attempt(partial(_chosen, indices=order[first:until].tolist()), path)
+        with _reading(path):
+            texts = _chosen(path, order[first:until].tolist())
+        yield from texts
         first = until
-
-
-def _lengths(path: Path) -> np.ndarray:
-    return np.fromiter((len(text) for text in read_texts(path)), np.int64)
 
 
 def _chosen(path: Path, indices: list[int]) -> list[str]:
@@ -164,16 +163,19 @@ def look_at(path: Path) -> None:
     Raises:
         UnknownCorpus: a file that cannot be read in the format of its suffix.
     """
-    _attempt(lambda path: _LOOKS[_suffix(path)](path), path)
+    with _reading(path):
+        _LOOKS[_suffix(path)](path)
 
 
 def _suffix(path: Path) -> str:
     return path.suffix.lower()
 
 
-def _attempt(read: Callable[[Path], Any], path: Path) -> Any:
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Refuse a file in one sentence if reading it fails."""
     try:
-        return read(path)
+        yield
     except KeyError as error:
         raise UnknownCorpus(
             f"Expected a .txt, .jsonl, .parquet or .npy file, got {path.name!r}; a .jsonl or "

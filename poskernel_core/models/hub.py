@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from poskernel_core.common.errors import BadRequest, NoNetwork, UnknownModel, UnsupportedModel
@@ -17,7 +18,6 @@ from poskernel_core.common.errors import BadRequest, NoNetwork, UnknownModel, Un
 if TYPE_CHECKING:
     from huggingface_hub import CachedFileInfo, CachedRevisionInfo
 
-T = TypeVar("T")
 CONNECT_SECONDS = 3.0
 SAFE = ["*.json", "*.safetensors", "*.txt", "*.model", "tokenizer*"]
 WEIGHTS = ".safetensors"
@@ -55,13 +55,9 @@ def fetch_file(name: str, filename: str, revision: str | None) -> Path:
     """
     from huggingface_hub import hf_hub_download
 
-    return Path(
-        _guarded(
-            name,
-            revision,
-            lambda: hf_hub_download(name, filename, revision=revision, local_files_only=offline()),
-        )
-    )
+    with _in_one_sentence(name, revision):
+        found = hf_hub_download(name, filename, revision=revision, local_files_only=offline())
+    return Path(found)
 
 
 def fetch_snapshot(name: str, revision: str | None) -> Path:
@@ -73,15 +69,11 @@ def fetch_snapshot(name: str, revision: str | None) -> Path:
     """
     from huggingface_hub import snapshot_download
 
-    directory = Path(
-        _guarded(
-            name,
-            revision,
-            lambda: snapshot_download(
-                name, revision=revision, allow_patterns=SAFE, local_files_only=offline()
-            ),
+    with _in_one_sentence(name, revision):
+        found = snapshot_download(
+            name, revision=revision, allow_patterns=SAFE, local_files_only=offline()
         )
-    )
+    directory = Path(found)
     if not list(directory.glob("*.safetensors")):
         raise UnsupportedModel(
             f"The hub model {name!r} offers no safetensors at revision {revision or 'main'!r}; "
@@ -118,9 +110,8 @@ def published(name: str, revision: str | None) -> Published:
 
     if offline():
         raise NoNetwork(_no_network(name))
-    told = _guarded(
-        name, revision, lambda: HfApi().model_info(name, revision=revision, files_metadata=True)
-    )
+    with _in_one_sentence(name, revision):
+        told = HfApi().model_info(name, revision=revision, files_metadata=True)
     weights = [
         (file.rfilename, file.lfs.sha256 if file.lfs else "")
         for file in told.siblings or ()
@@ -141,7 +132,8 @@ def revisions(name: str) -> tuple[str, ...]:
     if offline():
         here = {ref for revision in _revisions_here(name) for ref in revision.refs}
         return tuple(sorted(here))
-    refs = _guarded(name, None, lambda: HfApi().list_repo_refs(name))
+    with _in_one_sentence(name, None):
+        refs = HfApi().list_repo_refs(name)
     return tuple(dict.fromkeys(each.name for each in (*refs.branches, *refs.tags)))
 
 
@@ -205,11 +197,13 @@ def _files_here(name: str, commit: str) -> list[CachedFileInfo]:
     ]
 
 
-def _guarded(name: str, revision: str | None, call: Callable[[], T]) -> T:
+@contextmanager
+def _in_one_sentence(name: str, revision: str | None) -> Iterator[None]:
+    """Raise our errors for those of the hub's library."""
     from huggingface_hub import errors
 
     try:
-        return call()
+        yield
     except errors.GatedRepoError as error:
         raise UnknownModel(
             f"The hub model {name!r} is gated: accept its terms and set HF_TOKEN."
