@@ -168,13 +168,8 @@ def see(model: LoadedModel, tokens: Tensor) -> Seen:
         suppress(PassEnded),
     ):
         model.body(tokens.to(model.device), use_cache=False)
-    return _seen(kept, tokens, model)
-
-
-def _seen(kept: dict[str, Tensor], tokens: Tensor, model: LoadedModel) -> Seen:
-    """Return the kept values, reshaped to texts: OPT flattens texts and positions for its MLP."""
-    geometry = model.geometry
     require_finite(kept["activation"], "The first layer")
+    geometry = model.geometry  # OPT flattens texts and positions for its MLP
     shaped = {name: part.reshape(*tokens.shape, -1) for name, part in kept.items()}
     shaped["heads"] = shaped["heads"].reshape(*tokens.shape, geometry.n_heads, geometry.d_head)
     return Seen(**shaped)

@@ -20,13 +20,11 @@ class Schedule:
     """The checkpoints of a family of models.
 
     Attributes:
-        starts: prefix of the family's hub names.
         steps: name of transformer_lens' list of steps.
         revision: template of a checkpoint's revision, with ``{step}``.
         tokens_per_step: training tokens per step.
     """
 
-    starts: str
     steps: str
     revision: str
     tokens_per_step: int
@@ -40,11 +38,9 @@ class Schedule:
 
 
 SCHEDULES = {
-    "pythia": Schedule("EleutherAI/pythia", "PYTHIA_CHECKPOINTS", "step{step}", 2_097_152),
-    "pythia-v0": Schedule("EleutherAI/pythia", "PYTHIA_V0_CHECKPOINTS", "step{step}", 2_097_152),
-    "stanford-crfm": Schedule(
-        "stanford-crfm/", "STANFORD_CRFM_CHECKPOINTS", "checkpoint-{step}", 524_288
-    ),
+    "pythia": Schedule("PYTHIA_CHECKPOINTS", "step{step}", 2_097_152),
+    "pythia-v0": Schedule("PYTHIA_V0_CHECKPOINTS", "step{step}", 2_097_152),
+    "stanford-crfm": Schedule("STANFORD_CRFM_CHECKPOINTS", "checkpoint-{step}", 524_288),
 }
 """Schedules by their names in ``precompute --revisions``."""
 
@@ -54,15 +50,14 @@ TOKENS_PER_STEP = {"HuggingFaceTB/SmolLM3": 2_359_296}
 
 def schedule_for(name: str) -> Schedule | None:
     """Return the schedule of a hub model, or None if its family is unknown."""
-    if name.startswith(SCHEDULES["pythia"].starts):
+    if name.startswith("EleutherAI/pythia"):
         return SCHEDULES["pythia-v0" if "v0" in name else "pythia"]
     return SCHEDULES["stanford-crfm"] if name.startswith("stanford-crfm/") else None
 
 
 def tokens_per_step(name: str) -> int | None:
     """Return the training tokens per step of a hub model, or None if unknown."""
-    found = [tokens for start, tokens in TOKENS_PER_STEP.items() if name.startswith(start)]
-    return found[0] if found else None
+    return next((n for start, n in TOKENS_PER_STEP.items() if name.startswith(start)), None)
 
 
 @cache

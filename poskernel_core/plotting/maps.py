@@ -105,9 +105,13 @@ def kernel_map(
     colours = colours or probability_colours(kernel)
     draw = _map_as_image if kernel.size > IMAGE_CELLS else _map_as_cells
     figure = draw(kernel, queries, colours)
-    style(
-        figure, height=480, x_title="key position i (tokens)", y_title="query position n (tokens)"
-    )
+    titles = {"x_title": "key position i (tokens)", "y_title": "query position n (tokens)"}
+    return _finished(figure, colours, title, **titles)
+
+
+def _finished(figure: go.Figure, colours: Colours, title: str, **titles: str) -> go.Figure:
+    """Add axis titles, the colour bar and the title; masked cells are grey."""
+    style(figure, height=480, **titles)
     figure.update_layout(plot_bgcolor=MASKED)
     figure.update_xaxes(showgrid=False)
     figure.update_yaxes(showgrid=False)
@@ -142,19 +146,9 @@ def folded_square(
             hovertemplate="key %{customdata[0]:d}<br>%{customdata[1]:.3g}<extra></extra>",
         )
     )
-    style(
-        figure,
-        height=480,
-        x_title="+ key within the row (tokens)",
-        y_title="first key of the row (tokens)",
-    )
-    figure.update_layout(plot_bgcolor=MASKED)
     rows = np.arange(0, height, max(1, height // 5))
-    figure.update_xaxes(
-        showgrid=False, constrain="domain", constraintoward="left", range=[-0.5, width - 0.5]
-    )
+    figure.update_xaxes(constrain="domain", constraintoward="left", range=[-0.5, width - 0.5])
     figure.update_yaxes(
-        showgrid=False,
         scaleanchor="x",
         constrain="domain",
         constraintoward="top",
@@ -162,8 +156,11 @@ def folded_square(
         tickvals=rows,
         ticktext=[f"{first}" for first in rows * width],
     )
-    bar_above(figure, colours.unit, *colours.ticks())
-    return set_title(figure, title)
+    titles = {
+        "x_title": "+ key within the row (tokens)",
+        "y_title": "first key of the row (tokens)",
+    }
+    return _finished(figure, colours, title, **titles)
 
 
 def _map_as_cells(
