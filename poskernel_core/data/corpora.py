@@ -65,9 +65,11 @@ def resolve(spec: CorpusSpec) -> CorpusSpec:
         pinned = spec.revision or HUB[spec.name].revision
         return spec.model_copy(update={"revision": pinned, "fingerprint": f"hub@{pinned}"})
     path = find_file(spec.name)
-    if spec.item is not None and spec.item not in items(spec.name):
+    if spec.item is not None and spec.item not in (named := items(spec.name)):
+        some = ", ".join(named[:8]) or "no texts with a name"
         raise UnknownCorpus(
-            f"Corpus {spec.name!r} has no text {spec.item!r}; it has: {_some(items(spec.name))}."
+            f"Corpus {spec.name!r} has no text {spec.item!r}; it has: {some}"
+            f"{' and more' if len(named) > 8 else ''}."
         )
     stat = path.stat()
     return spec.model_copy(
@@ -82,12 +84,6 @@ def _file_sha(path: str, _size: int, _time: int) -> str:
         look_at(Path(path))
     with open(path, "rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _some(names: list[str]) -> str:
-    return (", ".join(names[:8]) or "no texts with a name") + (
-        " and more" if len(names) > 8 else ""
-    )
 
 
 @dataclass(frozen=True, eq=False)

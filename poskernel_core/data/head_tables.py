@@ -205,7 +205,8 @@ def _of_records(rows: list[dict[str, Any]], kind: str) -> _ParsedTable:
     found, words = {}, []
     for name in others:
         values = [row.get(name) for row in rows]
-        if all(_is_word(value) for value in values):
+        # An empty text is a missing number, not a word.
+        if all(isinstance(v, str) and v.strip() and not _is_number(v) for v in values):
             words.append(name)
             continue
         numbers = [_number(value, f"column {name!r}") for value in values]
@@ -216,11 +217,6 @@ def _of_records(rows: list[dict[str, Any]], kind: str) -> _ParsedTable:
     if len(found) > MAX_COLUMNS:
         raise ValueError(f"it has {len(found)} columns of numbers; {MAX_COLUMNS} can be read")
     return _ParsedTable(kind, found, model)
-
-
-def _is_word(value: Any) -> bool:
-    """Tell whether a value is a non-empty string that is not a number (empty: missing number)."""
-    return isinstance(value, str) and bool(value.strip()) and not _is_number(value)
 
 
 def _place(value: Any, axis: str, row: int) -> int:

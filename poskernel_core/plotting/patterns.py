@@ -44,7 +44,11 @@ def stage_map(
     symmetric about 0 if `diverging`, or else `span`. `window` = (start, stop), in positions, is
     outlined.
     """
-    _check_tokens(tokens, first_query + values.shape[0], first_key + values.shape[1])
+    needed = max(first_query + values.shape[0], first_key + values.shape[1])
+    if tokens is not None and len(tokens) < needed:
+        raise ValueError(
+            f"expected at least {needed} tokens, one per position from 0 on, received {len(tokens)}"
+        )
     values = np.where(np.isfinite(values), values, np.nan)
     low, high = robust_span(values, diverging=diverging) if span is None else span
     if not low < high:
@@ -171,11 +175,3 @@ def _outline(figure: go.Figure, window: tuple[int, int] | None, shift: tuple[int
     corners = {"x0": x0, "x1": x1, "y0": y0, "y1": y1}
     for colour, width in (("white", 6), (RED, 3)):
         figure.add_shape(type="rect", **corners, line={"color": colour, "width": width})
-
-
-def _check_tokens(tokens: list[str] | None, *needed: int) -> None:
-    if tokens is not None and len(tokens) < max(needed):
-        raise ValueError(
-            f"expected at least {max(needed)} tokens, one per position from 0 on, "
-            f"received {len(tokens)}"
-        )

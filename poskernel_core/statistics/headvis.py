@@ -62,7 +62,8 @@ class HeadVisSums(Statistic):
         distances = diagonals @ offsets, diagonals @ offsets.square()
         values = torch.stack([near[..., 0], near[..., 1], entropy, *distances, induction], dim=-1)
         self.add("headvis_sum", layer, values.sum(dim=0))
-        seen_before = tokens.shape[1] - _distinct(tokens)
+        ordered = tokens.sort(dim=1).values
+        seen_before = ordered[:, 1:] == ordered[:, :-1]
         self.add("headvis_count", layer, widened(seen_before.sum(), total))
 
 
@@ -82,9 +83,3 @@ def _induction(block: PatternBlock, tokens: Tensor) -> Tensor:
     paid = paid.masked_fill(paid < MIN_INDUCTION, 0)
     total = paid.new_zeros(block.pattern.shape[:2])
     return total.index_add_(0, text, paid)
-
-
-def _distinct(tokens: Tensor) -> Tensor:
-    """Return the number of different tokens of each text, ``[text]``."""
-    ordered = tokens.sort(dim=1).values
-    return 1 + (ordered[:, 1:] != ordered[:, :-1]).sum(dim=1)
