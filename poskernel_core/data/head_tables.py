@@ -95,9 +95,9 @@ def parse_head_table(data: bytes, name: str, shape: tuple[int, int] | None = Non
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise _bad(name, f"it is no text: {EXPECTED}") from error
+        raise _bad(name, f"it is not text: {EXPECTED}") from error
     if "\0" in text or not text.strip():
-        raise _bad(name, f"it is {'no text' if text.strip() else 'empty'}: {EXPECTED}")
+        raise _bad(name, f"it is {'not text' if text.strip() else 'empty'}: {EXPECTED}")
     try:
         rows = _of_json(text, name) if text.lstrip()[0] in "[{" else _of_lines(text, name)
     except ValueError as error:
@@ -113,7 +113,7 @@ def _of_json(text: str, name: str) -> _ParsedTable:
     try:
         value = parse_json(text)
     except ValueError as error:
-        raise ValueError(f"it is no JSON that can be read: {EXPECTED}") from error
+        raise ValueError(f"it is not JSON that can be read: {EXPECTED}") from error
     if isinstance(value, dict) and value and all(_head_of(key) for key in value):
         scores = {_head_of(key): _mean(number, key) for key, number in value.items()}
         return _ParsedTable(
@@ -162,7 +162,7 @@ def _divided(lines: list[str], divider: str | None) -> list[list[str]]:
     try:
         return list(csv.reader(io.StringIO("\n".join(lines)), delimiter=divider))
     except csv.Error as error:
-        raise ValueError(f"it is no table that can be read: {EXPECTED}") from error
+        raise ValueError(f"it is not a table that can be read: {EXPECTED}") from error
 
 
 def _is_number(text: str) -> bool:
@@ -239,7 +239,7 @@ def _number(value: Any, where: str) -> float:
             raise TypeError
         number = float(value)
     except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"{where} holds {str(value)[:20]!r}, which is no number") from None
+        raise ValueError(f"{where} holds {str(value)[:20]!r}, which is not a number") from None
     return number if math.isfinite(number) else math.nan
 
 

@@ -69,7 +69,7 @@ def convert(located: Located, make_skeleton: Callable[[Path], nn.Module]) -> Non
     """
     name, file, directory = located.spec.name, located.gguf, located.directory
     if file is None or directory is None:
-        raise ValueError("it is no GGUF file")
+        raise ValueError("it is not a GGUF file")
     header = read_header(name, file)
     keep(name, directory / "config.json", json.dumps(located.config, indent=1))
     with keeping(name), FileLock(directory / "convert.lock"):

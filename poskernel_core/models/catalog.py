@@ -206,8 +206,8 @@ def _results_alone(name: str) -> StoredModel | None:
 def _locate_results(kept: StoredModel, revision: str | None) -> Located:
     if revision not in (None, kept.spec.revision, kept.spec.fingerprint):
         raise UnknownModel(
-            f"Of {kept.spec.name!r} results alone are here, and none of revision {revision!r}: "
-            "leave it out."
+            f"Only results of {kept.spec.name!r} are here, and none of revision {revision!r}: leave "
+            "the revision out."
         )
     config, packaged = dict(kept.config), PACKAGED.get(kept.spec.name)
     geometry = read_geometry(kept.spec.name, config)
@@ -223,7 +223,7 @@ def check_weights_here(located: Located) -> None:
     """
     if located.away:
         raise ComputeDisabled(
-            f"Of {located.spec.name!r} results alone are here, and this is not among them: to "
+            f"Only results of {located.spec.name!r} are here, and this is not among them: to "
             f"compute it, {located.away}."
         )
 

@@ -135,7 +135,7 @@ def required_run(name: str) -> TrainingRun:
         hub.revisions(official_name(name.strip()))
         if hub.offline():
             raise NoNetwork(
-                f"Which checkpoints {name!r} has only the hub can tell, and it cannot be reached: "
+                f"Only the hub can tell which checkpoints {name!r} has, and it cannot be reached: "
                 "go online, or give a directory of checkpoints; 'demo-training' works offline."
             )
     raise UnknownModel(

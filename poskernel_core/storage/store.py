@@ -38,7 +38,7 @@ T = TypeVar("T")
 MIN_FREE = 2**18
 """Bytes that the database needs in addition to the data written."""
 
-NOTICE = "The store's list of results was damaged and has been made anew; {kept} results were kept."
+NOTICE = "The store's list of results was damaged and has been rebuilt; {kept} results were kept."
 FAILURES = (OSError, sqlite3.Error, UnicodeDecodeError, diskcache.Timeout)
 FULL = {errno.ENOSPC, errno.EDQUOT}, {sqlite3.SQLITE_FULL}
 UNWRITABLE = (
