@@ -206,8 +206,8 @@ def _results_alone(name: str) -> StoredModel | None:
 def _locate_results(kept: StoredModel, revision: str | None) -> Located:
     if revision not in (None, kept.spec.revision, kept.spec.fingerprint):
         raise UnknownModel(
-            f"Only results of {kept.spec.name!r} are here, and none of revision {revision!r}: leave "
-            "the revision out."
+            f"Only results of {kept.spec.name!r} are here, and none of revision {revision!r}: "
+            "leave it out."
         )
     config, packaged = dict(kept.config), PACKAGED.get(kept.spec.name)
     geometry = read_geometry(kept.spec.name, config)
