@@ -23,29 +23,18 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "CorpusSpec": "common.specs",
-    "Dashboard": "server",
-    "Engine": "engine.engine",
-    "Execution": "common.specs",
-    "Gathered": "common.views",
-    "HeadTable": "data.head_tables",
-    "Job": "engine.job",
-    "ModelSpec": "common.specs",
-    "PosKernelError": "common.errors",
-    "Request": "common.specs",
-    "Result": "common.result",
-    "RunSpec": "common.specs",
-    "Store": "storage.store",
-    "View": "export.notebook",
-    "analyse": "api",
-    "describe_run": "engine.engine",
-    "load": "api",
-    "read_head_table": "data.head_tables",
-    "reproduce": "ledger.reproduce",
-    "run_pass": "api",
-    "serve": "server",
-    "show": "api",
-    "view": "api",
+    "api": ("analyse", "load", "run_pass", "show", "view"),
+    "common.errors": ("PosKernelError",),
+    "common.result": ("Result",),
+    "common.specs": ("CorpusSpec", "Execution", "ModelSpec", "Request", "RunSpec"),
+    "common.views": ("Gathered",),
+    "data.head_tables": ("HeadTable", "read_head_table"),
+    "engine.engine": ("Engine", "describe_run"),
+    "engine.job": ("Job",),
+    "export.notebook": ("View",),
+    "ledger.reproduce": ("reproduce",),
+    "server": ("Dashboard", "serve"),
+    "storage.store": ("Store",),
 }
 
 __all__ = [
@@ -76,6 +65,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(f"poskernel_core.{_HOMES[name]}"), name)
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"poskernel_core.{home}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -204,7 +204,7 @@ def test_the_command(installed, tmp_path):
     assert "figures were published" in installed.run(tmp_path, "poskernel", "reproduce", MODEL)
     code = (
         "import poskernel_core as pk\n"
-        "from poskernel_core.storage.store import default_directory\n"
+        "from poskernel_core.common.folders import default_directory\n"
         "print(pk.__file__, default_directory(), sep='\\n')"
     )
     package, directory = map(Path, installed.run(tmp_path, "python", "-P", "-c", code).splitlines())

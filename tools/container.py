@@ -52,11 +52,6 @@ PATIENCE = 180.0
 expect.set_options(timeout=PATIENCE * 1000)
 
 
-def answers(*command: str) -> bool:
-    """Return whether a command succeeds."""
-    return subprocess.run(command, capture_output=True).returncode == 0
-
-
 class Image:
     """An image, its volume, and the failed checks.
 
@@ -69,7 +64,8 @@ class Image:
         self.engine, self.browser, self.target = engine, browser, target
         self.tag = f"localhost/poskernel-{target}"
         self.volume = f"poskernel-{uuid.uuid4().hex}"
-        self.port = free_port()
+        self.host = f"127.0.0.1:{free_port()}"
+        self.url = f"http://{self.host}"
         self.failed: list[str] = []
 
     def ask(self, *command: str) -> str:
@@ -85,18 +81,20 @@ class Image:
         return self.ask("run", "--rm", "--read-only", *volumes, self.tag, *command)
 
     def build(self, torch_index: str) -> None:
-        """Build the image and print its size."""
+        """Build the image, print its size, and check its files and packages."""
         began = time.monotonic()
         index = f"TORCH_INDEX_URL={torch_index}"
         self.ask("build", "--target", self.target, "--tag", self.tag, "--build-arg", index, ".")
         size = int(self.ask("image", "inspect", "--format", "{{.Size}}", self.tag)) / 1e6
         print(f"{self.tag}: {size:.0f} MB, built in {time.monotonic() - began:.0f} s", flush=True)
+        self.check("root read-only, ordinary user", self.root_is_closed)
+        self.check("packages import", self.once, "python", "-c", f"import {MODULES[self.target]}")
 
     @contextmanager
     def served(self) -> Iterator[None]:
         """Run the server with the volume as the only writable place; kill it at the end."""
         began, container = time.monotonic(), f"{self.volume}-served"
-        publish, volume = f"127.0.0.1:{self.port}:8501", f"{self.volume}:{STORE}"
+        publish, volume = f"{self.host}:8501", f"{self.volume}:{STORE}"
         self.ask("run", "--detach", "--read-only", "--name", container, "--publish", publish,
                  "--volume", volume, self.tag)  # fmt: skip
         try:
@@ -112,14 +110,10 @@ class Image:
     def is_up(self) -> bool:
         """Return whether the server answers."""
         try:
-            with urllib.request.urlopen(self.at("/_stcore/health"), timeout=5):
+            with urllib.request.urlopen(f"{self.url}/_stcore/health", timeout=5):
                 return True
         except OSError:
             return False
-
-    def at(self, address: str) -> str:
-        """Return the full URL of a page."""
-        return f"http://127.0.0.1:{self.port}{address}"
 
     def check(self, name: str, act: Callable[..., object], *args: object) -> None:
         """Run a check and print whether it passed."""
@@ -132,7 +126,7 @@ class Image:
 
     def is_well(self, computes: bool) -> None:
         """Check that the store is writable, and whether the server can compute."""
-        with urllib.request.urlopen(self.at("/health"), timeout=PATIENCE) as answer:
+        with urllib.request.urlopen(f"{self.url}/health", timeout=PATIENCE) as answer:
             told = json.load(answer)
         assert (told["store"], told["computes"]) == ("writable", computes), f"its health: {told}"
 
@@ -161,7 +155,7 @@ class Image:
         """Open a page."""
         page = self.browser.new_page()
         page.set_default_timeout(PATIENCE * 1000)
-        page.goto(self.at(address))
+        page.goto(self.url + address)
         return page
 
     def root_is_closed(self) -> None:
@@ -173,8 +167,6 @@ class Image:
 
 def try_whole(image: Image) -> None:
     """Compute a result, kill the server, start again: the result must still be there."""
-    image.check("root read-only, ordinary user", image.root_is_closed)
-    image.check("packages import", image.once, "python", "-c", f"import {MODULES[image.target]}")
     with image.served():
         image.check("well", image.is_well, True)
         image.check("grid drawn", image.draws_grid, SHOWN_FIRST, False)
@@ -187,8 +179,6 @@ def try_whole(image: Image) -> None:
 
 def try_serving(image: Image, source: str) -> None:
     """Check that computing is refused, then import an archive from another volume and show it."""
-    image.check("root read-only, ordinary user", image.root_is_closed)
-    image.check("packages import", image.once, "python", "-c", f"import {MODULES[image.target]}")
     with image.served():
         image.check("well", image.is_well, False)
         image.check("grid drawn", image.draws_grid, SHOWN_FIRST, False)
@@ -204,8 +194,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--torch-index-url", default="", help="an index that serves torch alone")
     torch_index = parser.parse_args().torch_index_url
-    programs = filter(shutil.which, ("docker", "podman"))
-    engine = next((each for each in programs if answers(each, "info")), None)
+    for engine in filter(shutil.which, ("docker", "podman")):
+        if subprocess.run([engine, "info"], capture_output=True).returncode == 0:
+            break
+    else:
+        engine = None
     executable = find_browser()
     if engine is None or executable is None:
         sys.exit("Expected Docker or podman, running, and Chromium or Google Chrome: install them.")
@@ -213,8 +206,7 @@ def main() -> int:
         browser = playwright.chromium.launch(
             executable_path=executable, args=["--no-sandbox", "--disable-gpu"]
         )
-        whole = Image(engine, browser, "all")
-        serving = Image(engine, browser, "serving")
+        whole, serving = (Image(engine, browser, target) for target in ("all", "serving"))
         try:
             whole.build(torch_index)
             try_whole(whole)

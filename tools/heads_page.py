@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -85,20 +86,11 @@ def page() -> str:
             return Numbers(whole.values[value], error, bias, whole.interval)
 
         environment = jinja2.Environment(undefined=jinja2.StrictUndefined)
-        helpers = (by_kind, count, give, table, bands, answer, numbers)
-        named = {each.__name__: each for each in helpers}
+        named = {each.__name__: each for each in (table, bands, answer, numbers)}
         template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
-        try:
+        with closing(engine):
             written = template.render(named, np=np, KINDS=KINDS, median=np.nanmedian, **CONSTANTS)
-        finally:
-            engine.close()
     return f"{written}\n"
-
-
-def by_kind(kinds: np.ndarray) -> str:
-    """Return the number of heads of each kind, as text."""
-    *first, last = (f"{(kinds == name).sum()} {name}" for name in KINDS)
-    return f"{', '.join(first)} and {last}"
 
 
 def bands(spectrum: Result) -> tuple[str, str]:
@@ -108,25 +100,13 @@ def bands(spectrum: Result) -> tuple[str, str]:
     return f"{limits[0]:g}", f"{limits[1]:g}"
 
 
-def count(found: np.ndarray) -> str:
-    """Return a number of heads as text."""
-    number = int(found.sum())
-    return f"{number or 'no'} head{'' if number == 1 else 's'}"
-
-
-def give(found: np.ndarray) -> str:
-    """Return the verb form for a number of heads."""
-    return "gives" if int(found.sum()) == 1 else "give"
-
-
 def table(
     numbers: Numbers, found: np.ndarray, title: str, beside: dict[str, Numbers] | None = None
 ) -> str:
     """Return a table of the heads with the largest numbers, each with its link."""
     beside = beside or {}
-    order = np.argsort(
-        -np.where(found, np.nan_to_num(numbers.middle), -np.inf), axis=None, kind="stable"
-    )
+    ranked = np.where(found, np.nan_to_num(numbers.middle), -np.inf)
+    order = np.argsort(-ranked, axis=None, kind="stable")
     places = order[: min(MAX_ROWS, int(found.sum()))]
     if not len(places):
         return ""

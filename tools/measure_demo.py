@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from jinja2 import Environment, StrictUndefined
 from tokenizers import Tokenizer
 from torch import Tensor
 from torch.nn.functional import cross_entropy
@@ -46,45 +47,7 @@ LICENCES = {
     "linux": "Debian handbook and reference; GPL-2 or CC BY-SA",
 }
 
-CARD = """\
----
-license: mit
-language: en
-library_name: transformers
-pipeline_tag: text-generation
-tags: [interpretability, attention, positional-embeddings, demo]
----
-
-# {name}
-
-A small model to look into, bundled with PosKernel so that every page works without a network. It
-is no good at writing: it is made to have the heads that the pages teach.
-
-{blocks}: {layers} layers of {heads} heads{shared}, width {width}, context {context}, its own \
-byte-level vocabulary of {vocabulary:,} tokens, {positions} positions, tied embeddings, {dtype}.
-
-## Training
-
-{steps:,} steps of {step_tokens:,} tokens, {millions:.1f} million tokens in all, by
-`tools/train_demo.py {name}`. {text} of the windows are text, {repeated} text repeated, {random}
-random tokens repeated; every window begins with the start token.{note}
-
-| domain | characters | origin and licence |
-|---|---:|---|
-{data}
-
-About {held_out} of the public-domain texts, and all that overlaps the bundled Bible chapters, was
-held out; the bundled sample is taken from what was held out.
-
-## Measured
-
-By `tools/measure_demo.py`, on {windows} windows of the bundled sample; every head's figure is in
-`measured.json`.
-
-| property | value |
-|---|---|
-{figures}
-"""
+CARD = Path(__file__).with_name("model_card.md.jinja")
 
 
 def measure(folder: Path) -> dict[str, Any]:
@@ -197,57 +160,18 @@ def card(
     measured: dict[str, Any], sizes: dict[str, int], recipe: dict[str, Any], checkpoints: bool
 ) -> str:
     """The model card; `sizes` are the characters of each training domain."""
-    llama, mlp = recipe["llama"], recipe["mlp"]
-    learned = "GPT-2 architecture" if mlp else "Attention only (GPT-2 blocks without MLPs)"
-    repeated, random = recipe["repeated"], recipe["random"]
     note = fill(recipe["note"], 100, break_on_hyphens=False)
-    rows = [
-        f"| {domain} | {size:,} | {LICENCES.get(domain, 'not known to the tool')} |"
-        for domain, size in sorted(sizes.items())
-    ]
-    told = {
-        "blocks": "Llama architecture" if llama else learned,
-        "shared": f" ({llama['num_key_value_heads']} of keys and values)" if llama else "",
-        "positions": "rotary" if llama else "learned",
-        "dtype": "bfloat16" if checkpoints else "float32",
-        "millions": recipe["steps"] * recipe["step_tokens"] / 1e6,
-        "text": f"{100 * (1 - repeated - random):.0f} %",
-        "repeated": f"{100 * repeated:.0f} %",
-        "random": f"{100 * random:.0f} %",
-        "note": f"\n\n{note}" if note else "",
-        "data": "\n".join(rows),
-        "held_out": f"{SHARE:.0%}",
-        "windows": measured["windows"],
-        "figures": "\n".join(f"| {name} | {value} |" for name, value in figures(measured)),
-    }
-    return CARD.format(**recipe | told)
-
-
-def figures(measured: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return name and value of each row of the card's table."""
     kinds = Counter(kind for layer in measured["kind"] for kind in layer)
-    at = f"query {measured['query']}, skip {measured['skip']}"
-    rows = [
-        ("loss on the sample, nats a token", f"{measured['sample_loss']:.2f}"),
-        ("loss on random tokens, first copy", f"{measured['first_copy_loss']:.2f}"),
-        ("loss on random tokens, second copy", f"{measured['second_copy_loss']:.2f}"),
-        ("previous-token heads, `P(1)`", best_heads(measured["previous_token"])),
-        ("induction heads, score", best_heads(measured["induction"])),
-        (f"kinds of heads ({at})", ", ".join(f"{n} {kind}" for kind, n in kinds.most_common())),
-        ("effective token count, least to most", spread(measured["etc"])),
-    ]
-    if "explained_variance" in measured:
-        shares = ", ".join(f"{share:.1%}" for share in measured["explained_variance"])
-        return [
-            *rows,
-            ("variance in three components, `W_pos` and before each later layer", shares),
-        ]
-    moved = best_heads(measured["without_short_waves"])
-    return [
-        *rows,
-        ("kernels that move most without waves under 16 tokens, TV distance", moved),
-        ("dominant wavelength, least to most", spread(measured["dominant_wavelength"])),
-    ]
+    told = {
+        "note": note,
+        "kinds": ", ".join(f"{count} {kind}" for kind, count in kinds.most_common()),
+        "sizes": sizes,
+        "measured": measured,
+        "checkpoints": checkpoints,
+    }
+    known = {"LICENCES": LICENCES, "SHARE": SHARE, "best_heads": best_heads, "spread": spread}
+    environment = Environment(trim_blocks=True, undefined=StrictUndefined)
+    return environment.from_string(CARD.read_text("utf-8"), known).render(recipe | told)
 
 
 def best_heads(scores: list[list[float]], count: int = 3) -> str:

@@ -13,7 +13,6 @@ import os
 import sys
 import time
 import zipfile
-from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -35,7 +34,8 @@ from poskernel_core.common.specs import DEFAULT_QUERY, Request
 from poskernel_core.engine.engine import Engine, describe_run
 from poskernel_core.engine.precomputed import first_questions
 from poskernel_core.engine.requests import CanonicalRequest, canonical_of
-from poskernel_core.models.catalog import BUNDLED_MODELS, locate
+from poskernel_core.models.catalog import locate
+from poskernel_core.models.curated import BUNDLED_MODELS
 from poskernel_core.models.known import telling_head
 from poskernel_core.models.stored import MANIFEST, RESULTS, Shown
 from poskernel_core.storage.encoding import Entry, encode
@@ -83,24 +83,23 @@ def main() -> None:
     store = Store(CACHE)
     engine = Engine(store)
     try:
-        for model in VIEWS:  # before any page looks the model up
-            describe(model)
+        for model in VIEWS:  # before any page looks the model up, so that it opens on this run
+            file = CACHE / f"{model}.zip"
+            with zipfile.ZipFile(file, "w") as archive:
+                archive.writestr(MANIFEST, manifest(model))
+            os.environ["POSKERNEL_MODELS"] = str(file)
         for model in sys.argv[1:] or [*VIEWS, *BUNDLED_MODELS]:
             began = time.monotonic()
             pages = dict(visit_all(model, lambda asked: answer(engine, asked)))
             if model in VIEWS:
-                pages = {name: each for name, each in pages.items() if not runs_a_model(name)}
+                places = {name: import_module(f"pages.{name}.page").PLACE for name in pages}
+                # A page that needs weights shows another model without them.
+                pages = {n: each for n, each in pages.items() if places[n].needs != "weights"}
                 pages["more"] = more(engine, model)
             size = write(store, model, pages)
             print(f"{model}: {size / 1e6:.1f} MB, {time.monotonic() - began:.0f} s", flush=True)
     finally:
         engine.close()
-
-
-def runs_a_model(name: str) -> bool:
-    """Return whether a page needs weights; without them it shows another model."""
-    needs: str = import_module(f"pages.{name}.page").PLACE.needs
-    return needs == "weights"
 
 
 def answer(engine: Engine, asked: CanonicalRequest) -> Result:
@@ -112,14 +111,6 @@ def answer(engine: Engine, asked: CanonicalRequest) -> Result:
     return found
 
 
-def describe(model: str) -> None:
-    """Write a manifest of the run that is shown of a model, so that its pages open on it."""
-    file = CACHE / f"{model}.zip"
-    with zipfile.ZipFile(file, "w") as archive:
-        archive.writestr(MANIFEST, manifest(model))
-    os.environ["POSKERNEL_MODELS"] = str(file)
-
-
 def manifest(model: str) -> str:
     """Return the manifest of a model's archive."""
     return json.dumps(about(locate(model), VIEWS[model]))
@@ -127,15 +118,7 @@ def manifest(model: str) -> str:
 
 def more(engine: Engine, model: str) -> dict[str, Request]:
     """Compute further results, for servers without the weights; return their requests by key."""
-    asked = {}
-    for each in _wanted(model):
-        answer(engine, each)
-        for part in each.parts().values() or [each]:
-            asked[part.key] = part.wire
-    return asked
-
-
-def _wanted(model: str) -> Iterator[CanonicalRequest]:
+    asked: dict[str, Request] = {}
     run, geometry, shown = describe_run(model), locate(model).geometry, VIEWS[model]
     wanted = first_questions(run, geometry, telling_head(model), experiments=False)
     wanted += [("verdicts", {}), ("head-measures", {"experiments": True})]
@@ -145,7 +128,10 @@ def _wanted(model: str) -> Iterator[CanonicalRequest]:
     for name, params in wanted:
         question = find(name)
         query = {"query": DEFAULT_QUERY} if "query" in question.params.model_fields else {}
-        yield canonical_of(question, run, question.params.model_validate(query | params))
+        each = canonical_of(question, run, question.params.model_validate(query | params))
+        answer(engine, each)
+        asked |= {part.key: part.wire for part in each.parts().values() or [each]}
+    return asked
 
 
 def write(store: Store, model: str, pages: Pages) -> int:
@@ -184,10 +170,8 @@ def lighter(entry: Entry, is_statistics: bool, model: str) -> Entry:
             entry = for_display(entry, 1 if model in VIEWS else FINELY)
         return pack(entry, bits)
     if "pass" in header:  # the manifest: no groups are shipped
-        header = header | {
-            "pass": header["pass"] | {"groups": 0},
-            "arrays": whole(header["arrays"]),
-        }
+        ungrouped = {"pass": header["pass"] | {"groups": 0}, "arrays": whole(header["arrays"])}
+        header = header | ungrouped
     return pack((header, whole(arrays)), dict.fromkeys(arrays, COARSE) | FINER)
 
 

@@ -34,6 +34,7 @@ from transformers import (
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from poskernel_core.forward.attn_only import NoMlp
 from tools.demo_texts import training_pieces
 from tools.measure_demo import write_card
 
@@ -80,10 +81,6 @@ class Recipe:
     checkpoints: tuple[int, ...] = ()
     note: str = ""
 
-    def window(self, progress: float) -> int:
-        """Window length in tokens at a point of the training."""
-        return min(SHORT_WINDOW, self.context) if progress < self.short_share else self.context
-
 
 ROUGH = Recipe(4, 8, 192, 512, 4096, minutes=70, short_share=0.6, clean_share=0.5)
 ATTENTION_ONLY = Recipe(2, 8, 256, 128, 1024, minutes=35, mlp=False)
@@ -122,29 +119,18 @@ RECIPES = {
 }
 
 
-class NoMLP(nn.Module):
-    """Replaces a block's MLP in an attention-only model: adds nothing to the stream."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Zeros of the input's shape."""
-        return torch.zeros_like(x)
-
-
 def build_model(recipe: Recipe) -> PreTrainedModel:
     """A newly initialised model: Llama's architecture, or GPT-2's with or without MLPs."""
-    shared = {"vocab_size": recipe.vocabulary, "bos_token_id": START, "eos_token_id": START}
+    tokens = {"vocab_size": recipe.vocabulary, "bos_token_id": START, "eos_token_id": START}
+    sizes = {"hidden_size": recipe.width, "max_position_embeddings": recipe.context}
+    sizes |= {"num_hidden_layers": recipe.layers, "num_attention_heads": recipe.heads}
     if recipe.llama:
-        sizes = {"hidden_size": recipe.width, "max_position_embeddings": recipe.context}
-        blocks = {"num_hidden_layers": recipe.layers, "num_attention_heads": recipe.heads}
-        return LlamaForCausalLM(
-            LlamaConfig(tie_word_embeddings=True, **shared, **sizes, **blocks, **recipe.llama)
-        )
+        config = LlamaConfig(tie_word_embeddings=True, **tokens, **sizes, **recipe.llama)
+        return LlamaForCausalLM(config)
     dropouts = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0)
-    sizes = {"n_positions": recipe.context, "n_embd": recipe.width}
-    blocks = {"n_layer": recipe.layers, "n_head": recipe.heads}
-    model = GPT2LMHeadModel(GPT2Config(**shared, **sizes, **blocks, **dropouts))
+    model = GPT2LMHeadModel(GPT2Config(**tokens, **sizes, **dropouts))
     for block in model.transformer.h if not recipe.mlp else ():
-        block.mlp, block.ln_2 = NoMLP(), nn.Identity()
+        block.mlp, block.ln_2 = NoMlp(), nn.Identity()
     return model
 
 
@@ -228,17 +214,11 @@ class Windows:
         if kind >= RANDOM_SHARE + REPEATED_SHARE:
             return self._text(length)
         period = self._log_uniform(SHORTEST_PERIOD, length // 2)
-        once = self._random_tokens(period) if kind < RANDOM_SHARE else self._text(period)
-        return np.resize(once, length)
-
-    def _random_tokens(self, count: int) -> np.ndarray:
-        """Tokens drawn uniformly below a random bound.
-
-        Token ids run from frequent to rare, so a low bound gives frequent tokens, on which copying
-        is learned sooner.
-        """
+        if kind >= RANDOM_SHARE:
+            return np.resize(self._text(period), length)
+        # Ids run from frequent to rare: copying is learned sooner on the tokens of a low bound.
         bound = self._log_uniform(MIN_TOKENS, self._vocabulary)
-        return self._rng.integers(START + 1, bound, size=count)
+        return np.resize(self._rng.integers(START + 1, bound, size=period), length)
 
     def _text(self, length: int) -> np.ndarray:
         first = self._rng.integers(0, len(self._stream) - length)
@@ -288,13 +268,8 @@ def save_model(
         model.config.architectures = [type(model).__name__]
         model.config.dtype = "float32"
         model.config.save_pretrained(out)
-    else:
-        write_json(out / "config.json", attention_only_config(recipe))
-
-
-def attention_only_config(recipe: Recipe) -> dict[str, Any]:
-    """The configuration of a model without MLPs, in TransformerLens' format."""
-    return {
+        return
+    config = {  # in TransformerLens' format
         "model_type": "attn-only",
         "n_layers": recipe.layers,
         "n_heads": recipe.heads,
@@ -309,6 +284,7 @@ def attention_only_config(recipe: Recipe) -> dict[str, Any]:
         "note": "state dict in GPT-2 names (transformer.wte, wpe, h.{l}.ln_1, "
         "h.{l}.attn.c_attn, c_proj, ln_f); ln_2 unused",
     }
+    write_json(out / "config.json", config)
 
 
 def keep_checkpoint(model: PreTrainedModel, recipe: Recipe, out: Path, step: int) -> Path:
@@ -347,7 +323,9 @@ class Run:
 
         One token more than the window is drawn, so that the last position is trained too.
         """
-        length = self.recipe.window(progress)
+        length = self.recipe.context
+        if progress < self.recipe.short_share:
+            length = min(SHORT_WINDOW, length)
         count = TOKENS_PER_STEP // length
         tokens = torch.from_numpy(self.windows.batch(count, length + 1)).to(self.device)
         first = torch.from_numpy(self.windows.offsets(count, self.recipe.context - length))
@@ -413,8 +391,8 @@ def main() -> None:
     else:
         save_model(model, recipe, measured := out, run.steps, torch.float32)
     about = {"name": args.model, "steps": run.steps, "step_tokens": TOKENS_PER_STEP}
-    shares = {"repeated": REPEATED_SHARE, "random": RANDOM_SHARE}
-    write_card(out, measured, pieces, asdict(recipe) | about | shares)
+    about |= {"repeated": REPEATED_SHARE, "random": RANDOM_SHARE}
+    write_card(out, measured, pieces, asdict(recipe) | about)
 
 
 if __name__ == "__main__":

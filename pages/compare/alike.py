@@ -17,6 +17,7 @@ from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKerne
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.heads import parse_cell
 from poskernel_core.common.rounding import counted
+from poskernel_core.common.settings import settings
 from poskernel_core.engine.alike import Alike, heads_like
 from poskernel_core.models import catalog
 from poskernel_core.models.catalog import Located
@@ -100,7 +101,7 @@ def _draw(alike: Alike, pin: Pin) -> None:
 
 def _offered(model: str) -> bool:
     """Tell whether this server offers a model to its readers."""
-    return catalog.may_type_any_model() or model in [each.name for each in catalog.entries()]
+    return settings().allow_any_model or model in [each.name for each in catalog.entries()]
 
 
 def _located(model: str, revision: str | None) -> Located | None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import streamlit as st
 
 from pages.shared.selection.links import write
-from poskernel_core.models.catalog import BUNDLED_MODELS
+from poskernel_core.models.curated import BUNDLED_MODELS
 
 SENTENCES = (
     "An attention head attends to a token for its content and for its position.",

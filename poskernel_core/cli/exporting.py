@@ -56,7 +56,7 @@ def _folder(kind: str, help: str) -> Callable[[Any], Any]:
 @_folder("headvis", "write the files that HeadVis shows heads from")
 @option(
     "--view", is_flag=True,
-    help="write results alone, small, for a server that has not the weights (POSKERNEL_MODELS, "
+    help="write the results alone, small, for a server without the weights (POSKERNEL_MODELS, "
     "serve --model)",
 )  # fmt: skip
 def export_results(run: Run, file: Path | None, view: bool, **folders: Path | None) -> None:

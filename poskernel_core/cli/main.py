@@ -16,10 +16,11 @@ from poskernel_core.cli.serving import serve
 from poskernel_core.cli.show import Show, reproduce
 from poskernel_core.cli.terminal import mute, open_streams, say, status
 from poskernel_core.common.errors import BadRequest, ComputeFailed, PosKernelError, StoreFailed
+from poskernel_core.common.folders import default_directory
 from poskernel_core.common.specs import model_prefix
 from poskernel_core.models import catalog, hub
 from poskernel_core.models.stored import PACKAGED
-from poskernel_core.storage.store import Store, default_directory
+from poskernel_core.storage.store import Store
 
 WELCOME = f"""\
 PosKernel {__version__}: how a transformer's attention heads use position.

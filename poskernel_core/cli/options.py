@@ -1,5 +1,6 @@
 """Options that describe a run, and options generated from the parameters of a question."""
 
+import re
 import typing
 from dataclasses import dataclass
 from functools import partial
@@ -17,11 +18,11 @@ from poskernel_core.common.specs import (
     DEFAULT_CONTEXT,
     DEFAULT_QUERY,
     DEFAULT_TEXTS,
+    DEVICE,
     MIN_PATTERNS,
     CorpusSpec,
     Dtype,
     Execution,
-    is_device,
 )
 from poskernel_core.engine.engine import Engine
 from poskernel_core.storage.store import Store
@@ -92,7 +93,7 @@ class RunCommand(Command):
 
 
 def _name_of_device(text: str) -> str:
-    if not is_device(text):
+    if not re.fullmatch(DEVICE, text):
         raise ValueError
     return text
 

@@ -33,8 +33,6 @@ from poskernel_core.models.training import required_run
 from poskernel_core.storage.archive import open_sources
 from poskernel_core.storage.store import Store
 
-TRAINING = "Over training"
-MACHINES = "Several machines"
 ShardExecutor = Callable[[Sequence[ShardTask], Store, Report], None]
 """Computes shards: in this process, on its devices, or on a cluster."""
 
@@ -92,53 +90,49 @@ class Sharing:
 _experiments = option(
     "--experiments", is_flag=True, help="also the experiments on random tokens, as shown first"
 )
-_shards = partial(
-    option, "--shards", section=MACHINES, type=click.IntRange(1, MAX_SHARDS), metavar="N"
-)
+_training = partial(option, section="Over training")
+_machines = partial(option, section="Several machines")
+_shards = partial(_machines, "--shards", type=click.IntRange(1, MAX_SHARDS), metavar="N")
 
 
 @click.command(cls=RunCommand)
 @_experiments
-@option(
+@_training(
     "--revisions",
-    section=TRAINING,
     metavar="LIST",
     help="checkpoints of its training, one after another: revisions between commas, all, log "
     f"(those nearest to powers of two), or a known schedule ({', '.join(SCHEDULES)})",
 )
-@option(
+@_training(
     "--remove-weights",
-    section=TRAINING,
     is_flag=True,
     help="remove the weights of each checkpoint again that this command has downloaded",
 )
-@option(
+@_machines(
     "--shard",
-    section=MACHINES,
     metavar="R/N",
     type=reader("a shard R/N such as 0/8 (R from 0 to N - 1)", Shard.read),
     help="compute this one shard alone, such as 0/8, the first of eight; 'merge' puts them "
     "together",
 )
-@option(
+@_machines(
     "--shard-files",
-    section=MACHINES,
     metavar="FOLDER",
     type=FILE,
     help="write each shard to a file in this folder, for machines without a common store",
 )
 @_shards(help="how many shards the work is cut into; one for each device or worker if not given")
-@option(
+@_machines(
     "--devices",
-    section=MACHINES,
     metavar="LIST",
     type=lambda text: tuple(device(name.strip()) for name in text.split(",")),
     help="devices of this machine that share the work, such as cuda:0,cuda:1",
 )
-@option(
-    "--cluster", section=MACHINES, metavar="ADDRESS",
+@_machines(
+    "--cluster",
+    metavar="ADDRESS",
     help="share the work among the workers of this Dask scheduler; needs the extra 'cluster'",
-)  # fmt: skip
+)
 def precompute(
     run: Run, experiments: bool, revisions: str | None, remove_weights: bool, **given: Any
 ) -> None:

@@ -3,6 +3,7 @@
 import os
 import socket
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 
 import click
@@ -11,13 +12,14 @@ from poskernel_core.cli.grammar import Command, option, reader
 from poskernel_core.cli.options import FILE
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.files import is_folder
+from poskernel_core.common.folders import default_directory
 from poskernel_core.models.catalog import locate
 from poskernel_core.models.gguf import is_gguf
 from poskernel_core.server import DEFAULT_PORT, arguments
-from poskernel_core.storage.store import Store, default_directory
+from poskernel_core.storage.store import Store
 
-SERVER = "The server"
-READERS = "Its readers"
+_server = partial(option, section="The server")
+_readers = partial(option, section="Its readers")
 
 
 def _model(text: str) -> str:
@@ -35,52 +37,42 @@ def _host(text: str) -> str:
 
 
 @click.command(cls=Command)
-@option(
+@_server(
     "--model",
     "models",
-    section=SERVER,
     multiple=True,
     metavar="NAME_OR_DIR",
     type=reader("a model's name or directory", _model),
     help="a model on offer besides the bundled ones, which opens first; may be repeated",
 )
-@option(
+@_server(
     "--cache",
-    section=SERVER,
     type=FILE,
     metavar="DIR",
     help="folder that holds what was computed; the variable POSKERNEL_CACHE if not given, else "
     "the user's cache folder",
 )
-@option(
+@_server(
     "--port",
-    section=SERVER,
     type=click.IntRange(1, 65_535),
     metavar="N",
     help=f"port that it listens at; {DEFAULT_PORT} if not given, or the next that is free",
 )
-@option(
+@_server(
     "--host",
-    section=SERVER,
     default="localhost",
     metavar="HOST",
     type=reader("a host name or an address", _host),
     help="address that it listens at: localhost is for this machine alone, 0.0.0.0 for every "
     "other as well",
 )
-@option(
-    "--open", "opened", section=SERVER, is_flag=True, help="open it in a browser of this machine"
-)
-@option(
+@_server("--open", "opened", is_flag=True, help="open it in a browser of this machine")
+@_readers(
     "--public",
-    section=READERS,
     is_flag=True,
     help="strangers reach it: tighter bounds on what one of them may ask for",
 )
-@option(
-    "--read-only", section=READERS, is_flag=True,
-    help="show what was computed before, and compute nothing",
-)  # fmt: skip
+@_readers("--read-only", is_flag=True, help="show what was computed before, and compute nothing")
 def serve(
     models: tuple[str, ...],
     cache: Path | None,

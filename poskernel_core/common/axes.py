@@ -30,16 +30,12 @@ Analyses and statistics use NumPy arrays; torch tensors stay inside a pass.
 """
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
 MeanKeys = Float[np.ndarray, "kv key d"]
 Queries = Float[np.ndarray, "query head sample d"]
 Kernels = Float[np.ndarray, "*batch key"]
-MeanKernels = Float[np.ndarray, "head query key"]
 PerHead = Float[np.ndarray, "layer head"]
-PerQuery = Float[np.ndarray, "layer head query"]
-Profile = Float[np.ndarray, "layer head offset"]
-Visible = Bool[np.ndarray, "query key"]
 Tokens = Int[np.ndarray, "text pos"]
 Positions = Int[np.ndarray, " query"]
 PositionRows = Float[np.ndarray, "pos model"]

@@ -113,7 +113,3 @@ class PassHeader(PlanHeader):
             return cls.model_validate(stored)
         except ValidationError:
             return None
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the header as plain JSON values, as stored in a manifest."""
-        return self.model_dump(mode="json")

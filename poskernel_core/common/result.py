@@ -161,10 +161,10 @@ class Result:
             raise BadRequest(f"No {axis} {coordinate}: expected 0 to {min(sizes) - 1}.")
 
         def take(name: str, array: np.ndarray) -> np.ndarray:
-            where = self.axes[name].index(axis) if axis in self.axes[name] else None
-            if where is None:
+            if axis not in self.axes[name]:
                 return array
-            return np.asarray(np.take(array, place, axis=where), dtype=array.dtype)
+            taken = np.take(array, place, axis=self.axes[name].index(axis))
+            return np.asarray(taken, dtype=array.dtype)
 
         return replace(
             self,
@@ -275,12 +275,13 @@ class Result:
             raise BadRequest(
                 f"The results have an axis {axis!r} already: name the new one otherwise."
             )
+        expected = _likeness(first)
         for one, place in zip(results, places, strict=True):
-            for what, (ours, theirs) in _likeness(first, one).items():
-                if ours != theirs:
+            for what, found in _likeness(one).items():
+                if found != expected[what]:
                     raise BadRequest(
                         f"Only like results can be joined: expected {what} of {places[0]!r}, "
-                        f"{ours}, got {theirs} of {place!r}."
+                        f"{expected[what]}, got {found} of {place!r}."
                     )
 
         stacked: dict[str, Any] = {
@@ -326,23 +327,18 @@ class Result:
         }
 
 
-def _likeness(one: Result, other: Result) -> dict[str, tuple[Any, Any]]:
-    """Return the properties that two results must share to be joined, by their name in messages."""
-
-    def told(result: Result) -> dict[str, Any]:
-        return {
-            "the question": result.analysis,
-            "the shape": {n: array.shape for n, array in (result.values | result.texts).items()},
-            "the axes": result.axes,
-            "the units": result.units,
-            "what has errors": sorted(result.errors),
-            "what has biases": sorted(result.biases),
-            "the labels": result.labels,
-            "the coordinates": {name: array.tolist() for name, array in result.coordinates.items()},
-        }
-
-    theirs = told(other)
-    return {what: (ours, theirs[what]) for what, ours in told(one).items()}
+def _likeness(result: Result) -> dict[str, Any]:
+    """Return the properties that joined results must share, by their name in messages."""
+    return {
+        "the question": result.analysis,
+        "the shape": {n: array.shape for n, array in (result.values | result.texts).items()},
+        "the axes": result.axes,
+        "the units": result.units,
+        "what has errors": sorted(result.errors),
+        "what has biases": sorted(result.biases),
+        "the labels": result.labels,
+        "the coordinates": {name: array.tolist() for name, array in result.coordinates.items()},
+    }
 
 
 def errors_told(provenance: Mapping[str, Any]) -> list[tuple[str, int]]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Callable, Collection, Mapping
 from operator import index
 from os import PathLike, fspath
@@ -96,9 +95,7 @@ def plain_python(value: Any) -> Any:
         return fspath(value)
     if isinstance(value, Mapping):
         return {name: plain_python(each) for name, each in value.items()}
-    if hasattr(value, "tolist") and not isinstance(
-        value, type
-    ):  # arrays, tensors and their scalars
+    if hasattr(value, "tolist") and not isinstance(value, type):  # of NumPy and torch
         value = value.tolist()
     elif type(value).__module__ == "torch":  # a device, a precision
         return str(value).removeprefix("torch.")
@@ -296,8 +293,3 @@ def default_positions(context: int, *also: int) -> tuple[int, ...]:
     grid = {*range(step - 1, context, step), context - 1, *also}
     grid |= {n for n in (DEFAULT_QUERY, 1000) if n < context}
     return tuple(sorted(grid))
-
-
-def is_device(name: str) -> bool:
-    """Return whether a device name is well-formed; the device need not exist."""
-    return re.fullmatch(DEVICE, name) is not None

@@ -57,16 +57,19 @@ def resolve(spec: CorpusSpec) -> CorpusSpec:
     if spec.name == TYPED:
         if spec.text is None or not spec.text.strip():
             raise UnknownCorpus("Expected some text, got none: type or paste a few sentences.")
-        return spec.model_copy(update={"fingerprint": _sha(spec.text.encode())})
+        digest = hashlib.sha256(spec.text.encode()).hexdigest()
+        return spec.model_copy(update={"fingerprint": digest})
     if spec.name in (REPEATED, RANDOM):
         return spec.model_copy(update={"fingerprint": spec.name})
     if spec.name in HUB:
         pinned = spec.revision or HUB[spec.name].revision
         return spec.model_copy(update={"revision": pinned, "fingerprint": f"hub@{pinned}"})
     path = find_file(spec.name)
-    if spec.item is not None and spec.item not in items(spec.name):
+    if spec.item is not None and spec.item not in (named := items(spec.name)):
+        some = ", ".join(named[:8]) or "no texts with a name"
         raise UnknownCorpus(
-            f"Corpus {spec.name!r} has no text {spec.item!r}; it has: {_some(items(spec.name))}."
+            f"Corpus {spec.name!r} has no text {spec.item!r}; it has: {some}"
+            f"{' and more' if len(named) > 8 else ''}."
         )
     stat = path.stat()
     return spec.model_copy(
@@ -81,16 +84,6 @@ def _file_sha(path: str, _size: int, _time: int) -> str:
         look_at(Path(path))
     with open(path, "rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _sha(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-def _some(names: list[str]) -> str:
-    return (", ".join(names[:8]) or "no texts with a name") + (
-        " and more" if len(names) > 8 else ""
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +139,8 @@ def token_windows(
         UnknownCorpus: as :func:`check_ready_windows`.
     """
     if spec.name.endswith(".npy"):
-        ready = _ready_windows(spec, context, cut)
+        check_ready_windows(spec, context, cut)
+        ready = np.load(find_file(spec.name), allow_pickle=False)[:, :context].astype(np.int64)
         _check_enough(spec, len(ready), windows, context, exactly)
         return in_stretches(ready[:windows])
     if tokenizer is None:
@@ -257,12 +251,6 @@ def check_ready_windows(spec: CorpusSpec, context: int, cut: bool = False) -> No
             f"Expected integers of shape [windows, {context}] in {spec.name!r}, got "
             f"{kind} {list(shape)}: choose the file's T as context, or another file."
         )
-
-
-def _ready_windows(spec: CorpusSpec, context: int, cut: bool) -> Tokens:
-    check_ready_windows(spec, context, cut)
-    array = np.load(find_file(spec.name), allow_pickle=False)
-    return array[:, :context].astype(np.int64)
 
 
 def _check_enough(spec: CorpusSpec, got: int, asked: int, context: int, exactly: bool) -> None:

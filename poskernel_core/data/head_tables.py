@@ -10,7 +10,7 @@ import io
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,7 @@ class HeadTable:
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _ParsedTable:
     """A parsed table: numbers by column and (layer, head); ``whole`` if it is a full matrix."""
 
     kind: str
@@ -95,9 +95,9 @@ def parse_head_table(data: bytes, name: str, shape: tuple[int, int] | None = Non
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise _bad(name, f"it is no text: {EXPECTED}") from error
+        raise _bad(name, f"it is not text: {EXPECTED}") from error
     if "\0" in text or not text.strip():
-        raise _bad(name, f"it is {'no text' if text.strip() else 'empty'}: {EXPECTED}")
+        raise _bad(name, f"it is {'not text' if text.strip() else 'empty'}: {EXPECTED}")
     try:
         rows = _of_json(text, name) if text.lstrip()[0] in "[{" else _of_lines(text, name)
     except ValueError as error:
@@ -109,14 +109,16 @@ def _bad(name: str, why: str) -> BadRequest:
     return BadRequest(f"Cannot use the table {name[:MAX_NAME]!r}: {why}.")
 
 
-def _of_json(text: str, name: str) -> _Rows:
+def _of_json(text: str, name: str) -> _ParsedTable:
     try:
         value = parse_json(text)
     except ValueError as error:
-        raise ValueError(f"it is no JSON that can be read: {EXPECTED}") from error
+        raise ValueError(f"it is not JSON that can be read: {EXPECTED}") from error
     if isinstance(value, dict) and value and all(_head_of(key) for key in value):
         scores = {_head_of(key): _mean(number, key) for key, number in value.items()}
-        return _Rows("retrieval-head scores", {_stem(name): {k: v for k, v in scores.items() if k}})
+        return _ParsedTable(
+            "retrieval-head scores", {_stem(name): {k: v for k, v in scores.items() if k}}
+        )
     if isinstance(value, list) and value and all(isinstance(row, dict) for row in value):
         headvis = {"self_attention_score", "qk_distance"} <= value[0].keys()
         return _of_records(value, "HeadVis" if headvis else "a table (JSON)")
@@ -138,23 +140,19 @@ def _mean(value: Any, key: str) -> float:
     return math.fsum(numbers) / len(numbers) if numbers else math.nan
 
 
-def _of_lines(text: str, name: str) -> _Rows:
+def _of_lines(text: str, name: str) -> _ParsedTable:
     """Parse a matrix of numbers, or a table with column names in the first line."""
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("# ")]
     if not lines:
         raise ValueError(f"it holds comments alone: {EXPECTED}")
-    divider = "\t" if "\t" in lines[0] else "," if "," in lines[0] else None
-    if divider is None and ";" in lines[0]:
-        divider = ";"
+    divider = next((each for each in "\t,;" if each in lines[0]), None)
     parts = _divided(lines, divider)
     if all(map(_is_number, parts[0])):
         return _of_matrix(parts, name)
     if len(parts) == 1:
         raise ValueError(f"nothing follows its first line: {EXPECTED}")
     names = [each.strip() for each in parts[0]]
-    odd = next((i for i, row in enumerate(parts) if len(row) != len(names)), None)
-    if odd is not None:
-        raise ValueError(f"row {odd + 1} has {len(parts[odd])} columns, the first {len(names)}")
+    _check_even(parts)
     return _of_records([dict(zip(names, row, strict=True)) for row in parts[1:]], "a table (CSV)")
 
 
@@ -164,7 +162,7 @@ def _divided(lines: list[str], divider: str | None) -> list[list[str]]:
     try:
         return list(csv.reader(io.StringIO("\n".join(lines)), delimiter=divider))
     except csv.Error as error:
-        raise ValueError(f"it is no table that can be read: {EXPECTED}") from error
+        raise ValueError(f"it is not a table that can be read: {EXPECTED}") from error
 
 
 def _is_number(text: str) -> bool:
@@ -175,20 +173,23 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _of_matrix(rows: Sequence[Sequence[Any]], name: str) -> _Rows:
-    width = len(rows[0])
-    odd = next((i for i, row in enumerate(rows) if len(row) != width), None)
-    if odd is not None:
-        raise ValueError(f"row {odd + 1} has {len(rows[odd])} columns, the first {width}")
+def _check_even(rows: Sequence[Sequence[Any]]) -> None:
+    for number, row in enumerate(rows, 1):
+        if len(row) != len(rows[0]):
+            raise ValueError(f"row {number} has {len(row)} columns, the first {len(rows[0])}")
+
+
+def _of_matrix(rows: Sequence[Sequence[Any]], name: str) -> _ParsedTable:
+    _check_even(rows)
     numbers = {
         (layer, head): _number(value, f"row {layer + 1}")
         for layer, row in enumerate(rows)
         for head, value in enumerate(row)
     }
-    return _Rows("a matrix of layers by heads", {_stem(name): numbers}, whole=True)
+    return _ParsedTable("a matrix of layers by heads", {_stem(name): numbers}, whole=True)
 
 
-def _of_records(rows: list[dict[str, Any]], kind: str) -> _Rows:
+def _of_records(rows: list[dict[str, Any]], kind: str) -> _ParsedTable:
     called = {str(name).strip().lower(): name for name in rows[0]} if rows else {}
     if not {"layer", "head"} <= called.keys():
         columns = ", ".join(str(name)[:20] for name in list(called.values())[:8]) or "none"
@@ -204,7 +205,8 @@ def _of_records(rows: list[dict[str, Any]], kind: str) -> _Rows:
     found, words = {}, []
     for name in others:
         values = [row.get(name) for row in rows]
-        if all(_is_word(value) for value in values):
+        # An empty text is a missing number, not a word.
+        if all(isinstance(v, str) and v.strip() and not _is_number(v) for v in values):
             words.append(name)
             continue
         numbers = [_number(value, f"column {name!r}") for value in values]
@@ -214,12 +216,7 @@ def _of_records(rows: list[dict[str, Any]], kind: str) -> _Rows:
         raise ValueError("it has no column of numbers beside layer and head")
     if len(found) > MAX_COLUMNS:
         raise ValueError(f"it has {len(found)} columns of numbers; {MAX_COLUMNS} can be read")
-    return _Rows(kind, found, model)
-
-
-def _is_word(value: Any) -> bool:
-    """Tell whether a value is a non-empty string that is not a number (empty: missing number)."""
-    return isinstance(value, str) and bool(value.strip()) and not _is_number(value)
+    return _ParsedTable(kind, found, model)
 
 
 def _place(value: Any, axis: str, row: int) -> int:
@@ -242,7 +239,7 @@ def _number(value: Any, where: str) -> float:
             raise TypeError
         number = float(value)
     except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"{where} holds {str(value)[:20]!r}, which is no number") from None
+        raise ValueError(f"{where} holds {str(value)[:20]!r}, which is not a number") from None
     return number if math.isfinite(number) else math.nan
 
 
@@ -250,7 +247,7 @@ def _stem(name: str) -> str:
     return Path(name).stem.replace("_", " ").strip()[:MAX_NAME] or "number"
 
 
-def _laid_out(rows: _Rows, name: str, shape: tuple[int, int] | None) -> dict[str, PerHead]:
+def _laid_out(rows: _ParsedTable, name: str, shape: tuple[int, int] | None) -> dict[str, PerHead]:
     """Return the columns as arrays of the model's shape.
 
     A table that fills a rectangle of layers and heads must have exactly the model's shape; any
@@ -265,19 +262,9 @@ def _laid_out(rows: _Rows, name: str, shape: tuple[int, int] | None) -> dict[str
     shape = shape or own
     complete = rows.whole or (len(places) == own[0] * own[1] and min(own) > 1)
     if (complete and own != shape) or own[0] > shape[0] or own[1] > shape[1]:
-        raise _bad(
-            name,
-            f"it is of another model: expected {_shape(shape)}, got {_shape(own)}",
-        )
-    return {column: _array(numbers.items(), shape) for column, numbers in rows.columns.items()}
-
-
-def _shape(shape: tuple[int, int]) -> str:
-    return f"{shape[0]} layers of {shape[1]} heads"
-
-
-def _array(numbers: Iterable[tuple[tuple[int, int], float]], shape: tuple[int, int]) -> PerHead:
-    found = np.full(shape, np.nan)
-    for place, number in numbers:
-        found[place] = number
-    return found
+        expected, got = (f"{layers} layers of {heads} heads" for layers, heads in (shape, own))
+        raise _bad(name, f"it is of another model: expected {expected}, got {got}")
+    arrays = {column: np.full(shape, np.nan) for column in rows.columns}
+    for column, numbers in rows.columns.items():
+        arrays[column][tuple(zip(*numbers, strict=True))] = list(numbers.values())
+    return arrays

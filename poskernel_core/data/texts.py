@@ -7,11 +7,11 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -47,7 +47,6 @@ class HubCorpus:
 
     repository: str
     revision: str
-    split: str = "train"
     subset: str | None = None
     title: str | None = None
 
@@ -123,7 +122,8 @@ def counted_documents(spec: CorpusSpec, seed: int = 0) -> tuple[Iterator[str], i
         order = np.random.default_rng(seed).permutation(len(texts))
         return (texts[index]["text"] for index in order), len(texts)
     path = find_file(spec.name)
-    lengths = _attempt(_lengths, path)
+    with _reading(path):
+        lengths = np.fromiter(map(len, read_texts(path)), np.int64)
     return _shuffled(path, lengths, seed), len(lengths)
 
 
@@ -135,12 +135,10 @@ def _shuffled(path: Path, lengths: np.ndarray, seed: int) -> Iterator[str]:
     while first < len(order):
         before = ends[first - 1] if first else 0
         until = max(first + 1, int(np.searchsorted(ends, before + HELD, side="right")))
-        yield from _attempt(partial(_chosen, indices=order[first:until].tolist()), path)
+        with _reading(path):
+            texts = _chosen(path, order[first:until].tolist())
+        yield from texts
         first = until
-
-
-def _lengths(path: Path) -> np.ndarray:
-    return np.fromiter((len(text) for text in read_texts(path)), np.int64)
 
 
 def _chosen(path: Path, indices: list[int]) -> list[str]:
@@ -165,16 +163,19 @@ def look_at(path: Path) -> None:
     Raises:
         UnknownCorpus: a file that cannot be read in the format of its suffix.
     """
-    _attempt(lambda path: _LOOKS[_suffix(path)](path), path)
+    with _reading(path):
+        _LOOKS[_suffix(path)](path)
 
 
 def _suffix(path: Path) -> str:
     return path.suffix.lower()
 
 
-def _attempt(read: Callable[[Path], Any], path: Path) -> Any:
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Refuse a file in one sentence if reading it fails."""
     try:
-        return read(path)
+        yield
     except KeyError as error:
         raise UnknownCorpus(
             f"Expected a .txt, .jsonl, .parquet or .npy file, got {path.name!r}; a .jsonl or "
@@ -198,20 +199,17 @@ def _look_at_txt(path: Path) -> None:
 
 
 def _read_jsonl(path: Path) -> Iterator[str]:
-    number = 0
     with path.open(encoding="utf-8-sig") as lines:
-        while line := lines.readline(LONGEST + 1):
-            number += 1
+        for number, line in enumerate(iter(partial(lines.readline, LONGEST + 1), ""), 1):
             if len(line) > LONGEST:
                 raise ValueError(f"line {number} is longer than {LONGEST:,} characters")
-            text = _text_of(line, number)
-            if text is not None:
+            if (text := _text_of(line, number)) is not None:
                 yield text
 
 
 def _look_at_jsonl(path: Path) -> None:
+    first, number = "\n", 0
     with path.open(encoding="utf-8-sig") as lines:
-        first, number = lines.readline(LOOK_BYTES), 1
         while first.isspace():
             first, number = lines.readline(LOOK_BYTES), number + 1
     if first.endswith("\n") or len(first) < LOOK_BYTES:
@@ -269,10 +267,6 @@ def _look_at_parquet(path: Path) -> None:
         raise ValueError(f"it holds more than {MAX_TEXTS:,} texts")
 
 
-def _look_at_npy(path: Path) -> None:
-    npy_shape(path)
-
-
 def npy_shape(path: Path) -> tuple[tuple[int, ...], np.dtype]:
     """Return the shape and dtype in the header of a .npy file; check them against its size.
 
@@ -280,12 +274,11 @@ def npy_shape(path: Path) -> tuple[tuple[int, ...], np.dtype]:
         ValueError: not a .npy file, or shorter than its header says.
     """
     with path.open("rb") as stream:
+        form = np.lib.format
         try:
-            version = np.lib.format.read_magic(stream)
-            read = np.lib.format.read_array_header_1_0
-            shape, _, kind = (read if version == (1, 0) else np.lib.format.read_array_header_2_0)(
-                stream
-            )
+            first = form.read_magic(stream) == (1, 0)
+            read = form.read_array_header_1_0 if first else form.read_array_header_2_0
+            shape, _, kind = read(stream)
         except (ValueError, EOFError) as error:
             raise ValueError("it is of another kind, or damaged") from error
         held = path.stat().st_size - stream.tell()
@@ -299,11 +292,11 @@ _READERS: dict[str, Callable[[Path], Iterator[str]]] = {
     ".jsonl": _read_jsonl,
     ".parquet": _read_parquet,
 }
-_LOOKS: dict[str, Callable[[Path], None]] = {
+_LOOKS: dict[str, Callable[[Path], object]] = {
     ".txt": _look_at_txt,
     ".jsonl": _look_at_jsonl,
     ".parquet": _look_at_parquet,
-    ".npy": _look_at_npy,
+    ".npy": npy_shape,
 }
 
 
@@ -336,15 +329,10 @@ def stream_hub(spec: CorpusSpec, seed: int) -> Iterator[str]:
     source = HUB[spec.name]
     try:
         rows = load_dataset(
-            source.repository,
-            source.subset,
-            split=source.split,
-            streaming=True,
-            revision=spec.revision,
+            source.repository, source.subset, split="train", streaming=True, revision=spec.revision
         )
         if source.title is None:
-            for row in rows.shuffle(seed=seed, buffer_size=10_000):
-                yield row["text"]
+            yield from (row["text"] for row in rows.shuffle(seed=seed, buffer_size=10_000))
         else:
             yield from _mixed(_joined((row["text"] for row in rows), source.title), seed)
     except OSError as error:

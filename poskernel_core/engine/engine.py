@@ -16,6 +16,7 @@ from typing import Any
 from cachetools import LRUCache
 
 from poskernel_core.common.errors import BadRequest, ComputeFailed, NotInModel
+from poskernel_core.common.folders import default_directory
 from poskernel_core.common.result import Result
 from poskernel_core.common.settings import settings
 from poskernel_core.common.specs import (
@@ -42,7 +43,7 @@ from poskernel_core.engine.requests import Asked, CanonicalRequest, canonical
 from poskernel_core.engine.worker_client import WorkerLink
 from poskernel_core.models import catalog
 from poskernel_core.models.fragments import refuse
-from poskernel_core.storage.store import Store, default_directory
+from poskernel_core.storage.store import Store
 
 JOBS_KEPT = 64
 COMPOSITIONS_KEPT = 64
@@ -68,9 +69,9 @@ class Engine:
     Attributes:
         counts: counters of its work.
 
-    A client (``visitor``) is any text that identifies a session. Requests and cancellations belong
-    to clients; turns and limits apply to the person behind them, who may have many sessions open.
-    The unnamed client ``""`` is a local program: it is always present and has no limits.
+    A client is any text that identifies a session. Requests and cancellations belong to clients;
+    turns and limits apply to the person behind them, who may have many sessions open. The unnamed
+    client ``""`` is a local program: it is always present and has no limits.
 
     Raises:
         BadRequest: an invalid store or execution.
@@ -93,8 +94,8 @@ class Engine:
         self._compositions: LRUCache[tuple[str, ...], Result] = LRUCache(COMPOSITIONS_KEPT)
         self._lock = threading.Lock()
         self._link: WorkerLink | None = None
-        self._present = present or (lambda visitor: True)
-        self._person = person or (lambda visitor: visitor)
+        self._present = present or (lambda client: True)
+        self._person = person or (lambda client: client)
         self._looking: threading.Thread | None = None
         self._closed = threading.Event()
 
@@ -162,7 +163,7 @@ class Engine:
             self._compositions[key] = made
         return made
 
-    def submit(self, request: Asked, visitor: str = "") -> Job:
+    def submit(self, request: Asked, client: str = "") -> Job:
         """Return the open job of a request, or start a new one.
 
         Raises:
@@ -175,49 +176,49 @@ class Engine:
         """
         asked = canonical(request)
         with self._lock:
-            job = self._joined(asked.key, visitor)
+            job = self._joined(asked.key, client)
         if job is not None:
             return job
         _check_parts(asked)
         check_worker()
-        if visitor:
+        if client:
             check_size(self.store, asked, settings())
         for each in _first_to_compute(self.store, asked):
             check_request(self.store, each)
         with self._lock:
-            job = self._joined(asked.key, visitor)
+            job = self._joined(asked.key, client)
             if job is not None:
                 return job
-            person = self._person(visitor) if visitor else ""
-            if visitor:
-                check_open((job.visitors for job in self._open()), person, settings())
+            person = self._person(client) if client else ""
+            if client:
+                check_open((job.clients for job in self._open()), person, settings())
             self.store.make_room(0)
             key = f"{asked.key}-{next(self._numbers)}"
-            job = Job(key, asked, visitors={visitor: person}, on_end=self.counts.ended)
+            job = Job(key, asked, clients={client: person}, on_end=self.counts.ended)
             message = {
                 "key": key,
                 "request": asked.wire.model_dump(mode="json"),
                 "execution": self.execution.model_dump(),
-                "visitor": person,
+                "client": person,
             }
             self._send(message, job)
             self._jobs[asked.key] = job  # only now: starting the worker may have failed
             self._forget_old()
-            self._look_after(visitor)
+            self._look_after(client)
             return job
 
-    def _joined(self, key: str, visitor: str) -> Job | None:
+    def _joined(self, key: str, client: str) -> Job | None:
         """Return the open job of a key and add the client to it; None if there is none."""
         job = self._jobs.get(key)
-        if job is None or job.ended or (job.cancelling and visitor not in job.visitors):
+        if job is None or job.ended or (job.cancelling and client not in job.clients):
             return None
-        if visitor not in job.visitors:
-            person = self._person(visitor) if visitor else ""
-            new = person not in job.visitors.values()
-            job.visitors[visitor] = person
+        if client not in job.clients:
+            person = self._person(client) if client else ""
+            new = person not in job.clients.values()
+            job.clients[client] = person
             job.missed_since = None
             if new and self._link is not None:
-                self._link.send({"join": job.key, "visitor": person}, job)
+                self._link.send({"join": job.key, "client": person}, job)
         return job
 
     def _open(self) -> list[Job]:
@@ -233,7 +234,7 @@ class Engine:
         return None if job is not None and job.ended and job.abandoned else job
 
     def result(
-        self, request: Asked, seconds: float | int | None = None, visitor: str = ""
+        self, request: Asked, seconds: float | int | None = None, client: str = ""
     ) -> Result | None:
         """Return a result, computing it if needed; None if that takes longer than ``seconds``.
 
@@ -244,12 +245,12 @@ class Engine:
         found = self.cached(asked)
         if found is not None:
             return found
-        job = self.submit(asked, visitor)
+        job = self.submit(asked, client)
         try:
             if not job.wait(seconds):
                 return None
         except KeyboardInterrupt:
-            self.cancel(asked, visitor)
+            self.cancel(asked, client)
             raise
         if job.error is not None:
             raise job.error
@@ -258,7 +259,7 @@ class Engine:
             raise ComputeFailed(NOT_KEPT)
         return found
 
-    def cancel(self, request: Asked, visitor: str = "") -> bool:
+    def cancel(self, request: Asked, client: str = "") -> bool:
         """Withdraw a client's request; stop its job unless another present client wants it.
 
         Returns whether the job is being stopped. A client that has not submitted the request, or
@@ -267,20 +268,20 @@ class Engine:
         asked = canonical(request)
         with self._lock:
             job = self.running(asked)
-            if job is None or job.ended or self._link is None or visitor not in job.visitors:
+            if job is None or job.ended or self._link is None or client not in job.clients:
                 return False
-            person = job.visitors.pop(visitor)
-            if any(self._present(other) for other in job.visitors):
-                if person not in job.visitors.values():
-                    self._link.send({"leave": job.key, "visitor": person}, job)
+            person = job.clients.pop(client)
+            if any(self._present(other) for other in job.clients):
+                if person not in job.clients.values():
+                    self._link.send({"leave": job.key, "client": person}, job)
                 return False
-            job.cancelling, job.visitors = True, {visitor: person}  # still sees the job end
+            job.cancelling, job.clients = True, {client: person}  # still sees the job end
             self._link.send({"cancel": job.key}, job)
             return True
 
-    def _look_after(self, visitor: str) -> None:
+    def _look_after(self, client: str) -> None:
         """Start the thread that watches for clients that left; the unnamed client never leaves."""
-        if visitor and self._looking is None:
+        if client and self._looking is None:
             self._looking = threading.Thread(target=self._look, daemon=True)
             self._looking.start()
 
@@ -297,7 +298,7 @@ class Engine:
         now, jobs = time.monotonic(), [job for job in self._open() if not job.cancelling]
         missed = [job for job in jobs if job.missed_since is not None]
         for job in jobs:
-            if any(map(self._present, job.visitors)):
+            if any(map(self._present, job.clients)):
                 job.missed_since = None
             elif job.missed_since is None:
                 job.missed_since = now
@@ -309,7 +310,7 @@ class Engine:
             due = now - job.missed_since >= (GRACE_SECONDS if waits else ABANDONED_SECONDS)
             if due and (waits or others):
                 job.abandoned = True
-                job.cancelling, job.visitors = True, {}
+                job.cancelling, job.clients = True, {}
                 self._link.send({"cancel": job.key}, job)
 
     @property

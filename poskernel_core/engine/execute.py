@@ -59,7 +59,7 @@ def _gathering(run: RunSpec, statistics: Iterable[Gather]) -> RunSpec:
 
 
 def gather_missing(
-    workshop: WorkerContext,
+    shared: WorkerContext,
     asked: CanonicalRequest,
     execution: Execution,
     report: Report,
@@ -79,7 +79,7 @@ def gather_missing(
     def wait() -> None:
         report(0, 0, "Waiting for another process at the same work")
 
-    store = workshop.store
+    store = shared.store
     wanted = [run for each in (asked, *others) for run in each.needs.values()]
     for windows in dict.fromkeys(windows_of(run) for run in missing_runs(store, asked)):
         with store.lock(windows.digest(kind="lock"), wait):
@@ -90,7 +90,11 @@ def gather_missing(
                 read = set(begun[0]["gather"]) if begun else set()
                 part = {g for g in missing if g in read or is_begun(store, windows, g)}
                 gather_run(
-                    workshop, _gathering(windows, part or missing), execution, software(), report
+                    shared,
+                    _gathering(windows, part or missing),
+                    execution,
+                    software(),
+                    report,
                 )
                 missing -= part or missing
 
@@ -132,7 +136,7 @@ def compute(store: Store, asked: CanonicalRequest, report: Report) -> None:
 
 
 def compute_part(
-    workshop: WorkerContext,
+    shared: WorkerContext,
     asked: CanonicalRequest,
     first: int,
     execution: Execution,
@@ -156,17 +160,17 @@ def compute_part(
 
         told(0, 0, "")
         found = _located(parts[number])
-        if stored(workshop.store, found.key) is None:  # read it fully, as composing will
-            _compute_now(workshop, found, parts[number + 1 :], execution, told)
+        if stored(shared.store, found.key) is None:  # read it fully, as composing will
+            _compute_now(shared, found, parts[number + 1 :], execution, told)
             if number + 1 < len(parts):
                 return number + 1
-    if not all(workshop.store.has(part.key) for part in asked.parts().values()):
+    if not all(shared.store.has(part.key) for part in asked.parts().values()):
         raise ComputeFailed(NOT_KEPT)
     return None
 
 
 def _compute_now(
-    workshop: WorkerContext,
+    shared: WorkerContext,
     found: CanonicalRequest,
     following: Sequence[CanonicalRequest],
     execution: Execution,
@@ -175,15 +179,15 @@ def _compute_now(
     later = [
         other
         for other in following
-        if other.run.model == found.run.model and not workshop.store.has(other.key)
+        if other.run.model == found.run.model and not shared.store.has(other.key)
     ]
     for _ in range(ATTEMPTS):  # another process may evict the statistics before they are used
-        gather_missing(workshop, found, execution, report, later)
+        gather_missing(shared, found, execution, report, later)
         with contextlib.suppress(LayerMissing):
             if found.experiment is None:
-                compute(workshop.store, found, report)
+                compute(shared.store, found, report)
             else:
-                perform(workshop, found, execution, report)
+                perform(shared, found, execution, report)
             return
     raise ComputeFailed(DROPPED)
 
@@ -202,7 +206,7 @@ def _located(part: CanonicalRequest) -> CanonicalRequest:
 
 
 def perform(
-    workshop: WorkerContext, asked: CanonicalRequest, execution: Execution, report: Report
+    shared: WorkerContext, asked: CanonicalRequest, execution: Execution, report: Report
 ) -> None:
     """Run an experiment and write its result; the statistics it needs must be in the store.
 
@@ -219,10 +223,10 @@ def perform(
     report(0, 0, "Loading the model")
     located = locate_again(run)
     _check_cell(asked.params, located.geometry.reasons)
-    tokenizer = workshop.tokenizer(located)
+    tokenizer = shared.tokenizer(located)
     read = experiment.reads(run, asked.params)
-    windows, plan = workshop.prepare(read, execution, located, tokenizer)
-    model = workshop.models.take(located, execution.device)
+    windows, plan = shared.prepare(read, execution, located, tokenizer)
+    model = shared.models.take(located, execution.device)
     decode = tokenizer.decode_each if tokenizer else lambda ids: [str(each) for each in ids]
     words = decode(windows[0].tolist())
     source = random_source(run, located.geometry, tokenizer)
@@ -238,7 +242,7 @@ def perform(
         tokenizer.encode if tokenizer else None,
         plan.dealt,
     )
-    views = open_views(workshop.store, asked)
+    views = open_views(shared.store, asked)
     result = experiment.perform(
         subject, views, asked.params, lambda done, total: report(done, total, experiment.title)
     )
@@ -246,7 +250,7 @@ def perform(
     if experiment.draws:
         header = header.model_copy(update={"windows": run.windows})
     tokens = words if len(windows) == 1 and not experiment.draws else None
-    keep(workshop.store, asked, result, header, tokens, time.monotonic() - began)
+    keep(shared.store, asked, result, header, tokens, time.monotonic() - began)
 
 
 def _check_cell(params: Any, reasons: Mapping[int, str]) -> None:

@@ -22,7 +22,7 @@ class Job:
         done, total: progress in windows or steps; ``total`` is 0 while unknown.
         note: the current step, in words.
         error: the error if the job failed or was cancelled.
-        visitors: the clients that wait for it, each with its person (who takes turns in the queue).
+        clients: the clients that wait for it, each with its person (who takes turns in the queue).
         missed_since: when all clients were first found gone; None while one is present.
         cancelling: whether it is being stopped; new clients then get another job.
         abandoned: whether it was stopped because all clients had left.
@@ -37,7 +37,7 @@ class Job:
     note: str = "Waiting for its turn"
     error: Exception | None = None
     began: float = field(default_factory=time.monotonic)
-    visitors: dict[str, str] = field(default_factory=dict)
+    clients: dict[str, str] = field(default_factory=dict)
     missed_since: float | None = None
     cancelling: bool = False
     abandoned: bool = False

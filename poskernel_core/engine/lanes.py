@@ -23,24 +23,24 @@ class Lane(Generic[T]):
     _served: str | None = field(default=None, repr=False)
     _changed: threading.Condition = field(default_factory=threading.Condition, repr=False)
 
-    def put(self, task: T, *visitors: str) -> None:
+    def put(self, task: T, *clients: str) -> None:
         """Queue a task for the given clients, or for the unnamed client ``""``."""
         with self._changed:
             self._waiting.add(task)
-            for visitor in visitors or ("",):
-                self._stand(task, visitor)
+            for client in clients or ("",):
+                self._stand(task, client)
             self._changed.notify()
 
-    def join(self, task: T, visitor: str) -> None:
+    def join(self, task: T, client: str) -> None:
         """Add a client to a task, if the task is queued here."""
         with self._changed:
             if task in self._waiting:
-                self._stand(task, visitor)
+                self._stand(task, client)
 
-    def leave(self, task: T, visitor: str) -> None:
+    def leave(self, task: T, client: str) -> None:
         """Remove a task from a client's queue."""
         with self._changed:
-            row = self._rows.get(visitor)
+            row = self._rows.get(client)
             if row is not None and task in row:
                 row.remove(task)
 
@@ -68,22 +68,22 @@ class Lane(Generic[T]):
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def _stand(self, task: T, visitor: str) -> None:
-        row = self._rows.setdefault(visitor, deque())
+    def _stand(self, task: T, client: str) -> None:
+        row = self._rows.setdefault(client, deque())
         if task not in row:
             row.append(task)
 
     def _next(self) -> T | None:
         if self._served is not None and self._served in self._rows:
             self._rows.move_to_end(self._served)
-        for visitor, row in list(self._rows.items()):
+        for client, row in list(self._rows.items()):
             while row:
                 task = row.popleft()
                 if task in self._waiting:
                     self._waiting.remove(task)
-                    self._served = visitor
+                    self._served = client
                     if not row:
-                        del self._rows[visitor]
+                        del self._rows[client]
                     return task
-            del self._rows[visitor]
+            del self._rows[client]
         return None

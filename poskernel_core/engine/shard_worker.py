@@ -23,7 +23,7 @@ from poskernel_core.storage.store import Store
 
 REPORT_EVERY = 0.2
 ONE_AT_A_TIME = threading.Lock()
-_WORKSHOPS: dict[str, Any] = {}
+_CONTEXTS: dict[str, Any] = {}
 
 
 def carried_out(text: str, report: Report, directory: Path | None = None) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def carried_out(text: str, report: Report, directory: Path | None = None) -> dic
     try:
         task = ShardTask.model_validate_json(text)
         with ONE_AT_A_TIME:  # to save memory
-            made = carry_out(_workshop(directory), task, report)
+            made = carry_out(_context(directory), task, report)
     except PosKernelError as error:
         again = not isinstance(error, BadRequest)
         name, message = type(error).__name__, str(error)
@@ -43,14 +43,14 @@ def carried_out(text: str, report: Report, directory: Path | None = None) -> dic
     return {"state": "done", **made}
 
 
-def _workshop(directory: Path | None) -> Any:
+def _context(directory: Path | None) -> Any:
     """Return this process's worker context, which keeps the model loaded between shards."""
     from poskernel_core.passes.worker_context import WorkerContext  # torch
 
     name = str(directory)
-    if name not in _WORKSHOPS:
-        _WORKSHOPS[name] = WorkerContext(Store(directory))
-    return _WORKSHOPS[name]
+    if name not in _CONTEXTS:
+        _CONTEXTS[name] = WorkerContext(Store(directory))
+    return _CONTEXTS[name]
 
 
 def seldom(say: Callable[[int, int, str], object]) -> Report:

@@ -56,7 +56,7 @@ def tasks_of(
     ]
 
 
-def carry_out(workshop: WorkerContext, task: ShardTask, report: Report) -> dict[str, Any]:
+def carry_out(shared: WorkerContext, task: ShardTask, report: Report) -> dict[str, Any]:
     """Compute a shard unless it is stored; return the ``keys`` of its entries.
 
     If the task names a folder, the entries are also written to a file there, returned as ``file``.
@@ -70,10 +70,10 @@ def carry_out(workshop: WorkerContext, task: ShardTask, report: Report) -> dict[
     def wait() -> None:
         report(0, 0, "Waiting for another process at the same shard")
 
-    store, run, shard = workshop.store, task.run, task.shard
+    store, run, shard = shared.store, task.run, task.shard
     with store.lock(_lock_of(run, shard), wait):
         if not _is_there(store, task) and not gather_shard(
-            workshop, run, shard, task.execution, software(), report
+            shared, run, shard, task.execution, software(), report
         ):
             return {"keys": [], "file": None}
     keys = partial_keys(store, run, shard)
@@ -132,13 +132,13 @@ def run_here(tasks: Sequence[ShardTask], store: Store, report: Report) -> None:
     """
     from poskernel_core.passes.worker_context import WorkerContext  # torch
 
-    workshop = WorkerContext(store)
+    shared = WorkerContext(store)
     for task in tasks:
 
         def told(done: int, total: int, note: str, shard: Shard = task.shard) -> None:
             report(done, total, f"Shard {shard}: {note}")
 
-        carry_out(workshop, task, told)
+        carry_out(shared, task, told)
 
 
 def check_arrived(store: Store, task: ShardTask, made: Mapping[str, Any], machine: str) -> None:

@@ -47,7 +47,7 @@ class _Task:
     key: str
     request: Request
     execution: Execution
-    visitors: list[str] = field(default_factory=list)
+    clients: list[str] = field(default_factory=list)
     cancelled: threading.Event = field(default_factory=threading.Event)
     part: int = 0
     waiting: bool = True
@@ -78,7 +78,7 @@ class Worker:
             Lane[_Task](),
             Lane[_Task](),
         )
-        self._workshop: Any = None
+        self._context: Any = None
         self._stepped = threading.Event()
 
     def serve(self, lines: Iterable[str]) -> None:
@@ -96,16 +96,16 @@ class Worker:
             if "cancel" in message:
                 self._cancel(message["cancel"])
             elif "join" in message:
-                self._join(message["join"], message["visitor"])
+                self._join(message["join"], message["client"])
             elif "leave" in message:
-                self._leave(message["leave"], message["visitor"])
+                self._leave(message["leave"], message["client"])
             else:
                 self._take(message)
 
     def _take(self, message: dict[str, Any]) -> None:
         request = Request.model_validate(message["request"])
         execution = Execution.model_validate(message["execution"])
-        task = _Task(message["key"], request, execution, [message.get("visitor", "")])
+        task = _Task(message["key"], request, execution, [message.get("client", "")])
         self._tasks[task.key] = task
         self._attempt(task, lambda: self._queue(self._analyses, task))
 
@@ -139,15 +139,15 @@ class Worker:
 
     def _pass(self, task: _Task) -> bool:
         report = self._reporter(task)
-        workshop = self._start(report)
+        shared = self._start(report)
         if task.asked.composition is not None:
-            after = execute.compute_part(workshop, task.asked, task.part, task.execution, report)
+            after = execute.compute_part(shared, task.asked, task.part, task.execution, report)
             task.part = after or 0
             return after is None or self._queue(self._passes, task)  # others get turns in between
         others = [
             other.asked for other in self._passes.waiting() if other.execution == task.execution
         ]
-        execute.gather_missing(workshop, task.asked, task.execution, report, others)
+        execute.gather_missing(shared, task.asked, task.execution, report, others)
         if execute.missing_runs(self._store, task.asked):
             raise ComputeFailed(execute.DROPPED)
         experiment = task.asked.experiment
@@ -159,9 +159,9 @@ class Worker:
         return self._perform(task, self._reporter(task))
 
     def _perform(self, task: _Task, report: Report) -> bool:
-        workshop = self._start(report)
+        shared = self._start(report)
         try:
-            execute.perform(workshop, task.asked, task.execution, report)
+            execute.perform(shared, task.asked, task.execution, report)
         except LayerMissing:
             return self._queue(self._passes, task)
         return True
@@ -169,12 +169,12 @@ class Worker:
     def _start(self, report: Report) -> Any:
         """Return this process's worker context, importing torch on first use."""
         with STARTING_TORCH:
-            if self._workshop is None:
+            if self._context is None:
                 report(0, 0, "Starting torch")
                 from poskernel_core.passes.worker_context import WorkerContext
 
-                self._workshop = WorkerContext(self._store)
-        return self._workshop
+                self._context = WorkerContext(self._store)
+        return self._context
 
     def _queue(self, lane: Lane[_Task], task: _Task) -> bool:
         """Put a task in a queue; return False, since it continues there.
@@ -185,30 +185,30 @@ class Worker:
         with self._choosing:
             if task.cancelled.is_set():
                 raise Cancelled("Cancelled.")
-            lane.put(task, *task.visitors)
+            lane.put(task, *task.clients)
             task.waiting = True
         return False
 
-    def _join(self, key: str, visitor: str) -> None:
+    def _join(self, key: str, client: str) -> None:
         """Add a client to a task; the task may now run in that client's turn too."""
         task = self._tasks.get(key)
         if task is None:
             return
         with self._choosing:
-            task.visitors.append(visitor)
+            task.clients.append(client)
             for lane in self._lanes:
-                lane.join(task, visitor)
+                lane.join(task, client)
 
-    def _leave(self, key: str, visitor: str) -> None:
+    def _leave(self, key: str, client: str) -> None:
         """Remove a client from a task that others still wait for."""
         task = self._tasks.get(key)
         if task is None:
             return
         with self._choosing:
-            if visitor in task.visitors:
-                task.visitors.remove(visitor)
+            if client in task.clients:
+                task.clients.remove(client)
             for lane in self._lanes:
-                lane.leave(task, visitor)
+                lane.leave(task, client)
 
     def _cancel(self, key: str) -> None:
         """Stop a task: at once if it is queued, else at its next report."""

@@ -5,14 +5,15 @@ Every file states model, revision, head, query position, skip, run and date.
 
 import csv
 import hashlib
-import html
 import io
 import json
 import re
 from collections.abc import Iterator, Sequence
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
+from jinja2 import Environment, Template
 
 from poskernel_core import __version__
 from poskernel_core.analyses.definitions import errors_of
@@ -23,6 +24,7 @@ from poskernel_core.models.gguf import quantisation_note
 Record = dict[str, Any]
 
 PACKAGE = "PosKernel"
+FOLDER = files(__name__.rpartition(".")[0])
 COLUMN_NAMES = {"query": "n"}
 """Names of axes in tables, where they differ."""
 
@@ -40,28 +42,14 @@ RUN_FIELDS = (
 )
 """The provenance that identifies a run."""
 
-PAGE_HTML = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="generator" content="{package} {version}">
-<meta name="description" content="{caption}">
-<title>{title}</title>
-<style>
-body {{ margin: 16px; font: 14px/1.5 sans-serif; background: {paper}; color: {ink}; }}
-figure {{ margin: 0 0 24px; max-width: 1200px; }}
-figure svg {{ max-width: 100%; height: auto; }}
-h1 {{ font-size: 18px; }}
-</style>
-</head>
-<body>
-<h1>{title}</h1>
-{figures}
-<p>{caption}</p>
-<script type="application/json" id="about">{about}</script>
-</body>
-</html>
-"""
+
+def template(name: str) -> Template:
+    """Return the Jinja template in a file of this folder; HTML is escaped."""
+    escape = name.endswith(".html")
+    environment = Environment(autoescape=escape, trim_blocks=True, lstrip_blocks=True)
+    environment.policies["json.dumps_kwargs"] = {}  # without it, fields are sorted
+    environment.globals |= {"version": __version__, "head_name": head_name}
+    return environment.from_string(FOLDER.joinpath(name).read_text("utf-8"))
 
 
 def identity(result: Result) -> dict[str, Any]:
@@ -71,9 +59,7 @@ def identity(result: Result) -> dict[str, Any]:
     cell = re.fullmatch(r"[Ll](\d+)[Hh](\d+)", str(params.get("head", "")))
     if cell:
         at = {"layer": int(cell[1]), "head": int(cell[2])} | at
-    if "query" in params and "query" not in {
-        axis for axes in result.axes.values() for axis in axes
-    }:
+    if "query" in params and not any("query" in axes for axes in result.axes.values()):
         at = {"query": params["query"]} | at
     compared = result.axes.get("heads") == ("pin",)
     known = {
@@ -117,8 +103,7 @@ def _head(about: dict[str, Any]) -> str:
 
 
 def _places(about: dict[str, Any]) -> list[str]:
-    head = _head(about)
-    return [*([head] if head else []), *([f"n{about['n']}"] if "n" in about else [])]
+    return [*filter(None, [_head(about), f"n{about['n']}" if "n" in about else ""])]
 
 
 def file_stem(result: Result, name: str) -> str:
@@ -141,13 +126,10 @@ def _title(result: Result, name: str) -> str:
 def caption(result: Result) -> str:
     """Return one line with a result's identity and origin."""
     about = identity(result)
-    weights = about.pop("weights", None)
-    shown = [
-        f"{name} {value}" for name, value in about.items() if name not in ("layer", "head", "heads")
-    ]
-    shown += filter(None, [weights])
-    head = _head(about)
-    return ", ".join([*([head] if head else []), *shown]) + f"; {PACKAGE} {__version__}"
+    weights, apart = about.pop("weights", ""), ("layer", "head", "heads")
+    shown = [f"{name} {value}" for name, value in about.items() if name not in apart]
+    told = ", ".join(filter(None, [_head(about), *shown, weights]))
+    return f"{told}; {PACKAGE} {__version__}"
 
 
 def caption_and_errors(result: Result) -> str:
@@ -324,22 +306,17 @@ def to_html(
     config, plotly = chart_config(file_stem(result, name)), True
     drawn = []
     for figure in figures:
-        if isinstance(figure, str):
-            drawn.append(f"<figure>{figure}</figure>")
-            continue
-        part = figure.to_html(
-            include_plotlyjs=plotly, full_html=False, config=config, auto_play=False
-        )
-        drawn.append(f"<figure>{part}</figure>")
-        plotly = False
-    about = json.dumps({**result.as_json()["run"], **_about(result)})
-    return PAGE_HTML.format(
-        package=PACKAGE,
-        version=__version__,
-        title=html.escape(_title(result, title or name)),
-        caption=html.escape(caption_and_errors(result)),
-        figures="\n".join(drawn),
-        about=about.replace("<", "\\u003c"),
+        if not isinstance(figure, str):
+            figure = figure.to_html(
+                include_plotlyjs=plotly, full_html=False, config=config, auto_play=False
+            )
+            plotly = False
+        drawn.append(figure)
+    return template("page.html").render(
+        title=_title(result, title or name),
+        caption=caption_and_errors(result),
+        figures=drawn,
+        about={**result.as_json()["run"], **_about(result)},
         paper="#11181e" if dark else "#ffffff",
         ink="#e4eaee" if dark else "#1b2630",
     )

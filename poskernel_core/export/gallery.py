@@ -7,16 +7,13 @@ host. A head's page is ``heads/L0H3.html``, its figures ``#kernel``, ``#diagonal
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
-from jinja2 import Environment
 from plotly.colors import sample_colorscale
 from plotly.offline import get_plotlyjs
 
-from poskernel_core import __version__
 from poskernel_core.analyses.head_measure import HeadMeasure
 from poskernel_core.analyses.head_measures.figures import bias_texts, measure_texts, rank_texts
 from poskernel_core.analyses.kernels.figures import head_curve, profile_figure
@@ -24,22 +21,20 @@ from poskernel_core.analyses.sinks.figures import sinks_figure
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.export.files import (
+    FOLDER,
     bibtex,
     caption_and_errors,
     chart_config,
     citation,
     file_stem,
+    template,
     to_csv,
 )
 from poskernel_core.plotting.palette import DIVERGING, KIND_LOOKS, SCALE
 
 OFFSETS = 24
 NO_COLOUR = "#d5dade"
-HERE = files(__name__.rpartition(".")[0])
-PAGE = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(
-    HERE.joinpath("gallery.html").read_text("utf-8"),
-    {"version": __version__, "head_name": head_name},
-)
+PAGE = template("gallery.html")
 
 
 @dataclass(frozen=True)
@@ -64,8 +59,8 @@ def gallery(shown: GalleryRun) -> Iterator[tuple[str, str]]:
     """Yield the names and texts of all files."""
     yield "index.html", _index(shown)  # first: the next export recognises its folder by it
     yield "plotly.min.js", get_plotlyjs()
-    yield "style.css", HERE.joinpath("gallery.css").read_text("utf-8")
-    yield "grid.js", HERE.joinpath("gallery.js").read_text("utf-8")
+    yield "style.css", FOLDER.joinpath("gallery.css").read_text("utf-8")
+    yield "grid.js", FOLDER.joinpath("gallery.js").read_text("utf-8")
     yield "measures.csv", to_csv(shown.verdicts)
     cells = _cells(shown.verdicts)
     for place, (layer, head) in enumerate(cells):

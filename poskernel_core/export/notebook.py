@@ -1,6 +1,5 @@
 """Results in notebooks: figure, caption, a link to the dashboard, and a data frame."""
 
-import html
 import json
 import sys
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from poskernel_core.export.files import (
     caption_and_errors,
     chart_config,
     file_stem,
+    template,
     to_frame,
 )
 from poskernel_core.plotting.layout import MUTED
@@ -31,29 +31,6 @@ SOURCES: Final = {"text": "one text", "token": "one token"}
 """Names in page addresses of query sources other than the mean over windows."""
 
 MAX_IN_ADDRESS = 8000
-
-HTML = """{library}<figure style="margin:0">
-<div id="{name}" style="min-height:{height}px"></div>
-<figcaption style="font-size:12px;opacity:0.75">{caption}{link}</figcaption>
-</figure>
-<script>
-(() => {{
-  const given = {figure};
-  const draw = (left) => {{
-    const place = document.getElementById("{name}");
-    if (place && window.Plotly) {{
-      window.Plotly.newPlot(place, given.data, given.layout, given.config);
-    }} else if (left) {{
-      setTimeout(() => draw(left - 1), 100);
-    }} else if (place) {{
-      place.textContent =
-        "The library that draws this is in another cell: run the first cell with a figure again.";
-    }}
-  }};
-  draw(100);
-}})();
-</script>
-"""
 
 EMBEDDED: Final[list[str]] = []
 """The cell whose output contains plotly.js, if any."""
@@ -98,15 +75,13 @@ class View:
         figure["layout"].setdefault("font", {}).setdefault("color", MUTED)
         config = chart_config(file_stem(self.result, self.result.analysis))
         given = {"data": figure["data"], "layout": figure["layout"], "config": config}
-        link = self.link
-        shown = f' <a href="{html.escape(link)}">Open in the dashboard</a>' if link else ""
-        return HTML.format(
-            library=f"<script>{get_plotlyjs()}</script>\n" if library else "",
+        return template("notebook.html").render(
+            library=get_plotlyjs() if library else "",
             name=f"poskernel-{uuid4().hex}",
             height=self.figure.layout.height or 450,
-            caption=html.escape(caption_and_errors(self.result)),
-            link=shown,
-            figure=json.dumps(given).replace("<", "\\u003c"),
+            caption=caption_and_errors(self.result),
+            link=self.link,
+            figure=given,
         )
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:

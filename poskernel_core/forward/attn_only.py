@@ -43,10 +43,10 @@ def load(located: Located) -> GPT2LMHeadModel:
     state.setdefault("lm_head.weight", state["transformer.wte.weight"])
     module = _skeleton(located)
     own = module.state_dict()
-    for tensor in sorted(own.keys() - state.keys()):
-        raise ValueError(f"{tensor!r} is missing")
-    for tensor in sorted(state.keys() - own.keys()):
-        raise ValueError(f"{tensor!r} is in no such model")
+    if lacking := own.keys() - state.keys():
+        raise ValueError(f"{min(lacking)!r} is missing")
+    if beyond := state.keys() - own.keys():
+        raise ValueError(f"{min(beyond)!r} is in no such model")
     for tensor, held in state.items():
         if held.shape != own[tensor].shape:
             raise ValueError(mismatch(tensor, held.shape, own[tensor].shape))

@@ -26,8 +26,7 @@ def open_bridge(model: LoadedModel) -> Any:
     """
     if model.geometry.architecture == "attn-only":
         return _native(model)
-    shared = {id(t): t for t in [*model.module.parameters(), *model.module.buffers()]}
-    twin = copy.deepcopy(_without_hooks(model.module), shared)
+    twin = _without_hooks(model.module)
     twin.set_attn_implementation("eager")
     bridge = build_bridge_from_module(twin, type(twin).__name__, hf_config=twin.config)
     return bridge.eval()

@@ -9,9 +9,12 @@ So compare it with a clean pass under a plain ``Edit()``, which is computed the 
 last bit.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from typing import Any
 
 from torch import Tensor
 
@@ -73,24 +76,34 @@ class Edit:
         return out
 
 
+def _in_order(hook: str) -> Any:
+    """Return a hook of a chain: all edits' hooks of that name, each on what the one before gave."""
+
+    def apply(chain: Chain, *given: Any) -> Any:
+        *layer, first = given
+        return reduce(lambda out, edit: getattr(edit, hook)(*layer, out), chain.edits, first)
+
+    return apply
+
+
 @dataclass(frozen=True)
 class Chain(Edit):
     """Several edits, applied in order at each hook."""
 
     edits: Sequence[Edit]
 
+    tokens = _in_order("tokens")
+    positions = _in_order("positions")
+    residual = _in_order("residual")
+    scores = _in_order("scores")
+    pattern = _in_order("pattern")
+    heads = _in_order("heads")
+    output = _in_order("output")
+
     @property
     def wants_rotations(self) -> bool:
         """Whether any of the edits wants rotations."""
         return any(edit.wants_rotations for edit in self.edits)
-
-    def tokens(self, x: Tensor) -> Tensor:
-        """Apply all edits in order."""
-        return reduce(lambda out, edit: edit.tokens(out), self.edits, x)
-
-    def positions(self, x: Tensor) -> Tensor:
-        """Apply all edits in order."""
-        return reduce(lambda out, edit: edit.positions(out), self.edits, x)
 
     def rotation(self, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
         """Apply all edits in order."""
@@ -106,26 +119,6 @@ class Chain(Edit):
         for edit in self.edits:
             left = None if left is None else edit.slopes(layer, left)
         return left
-
-    def residual(self, layer: int, x: Tensor) -> Tensor:
-        """Apply all edits in order."""
-        return reduce(lambda out, edit: edit.residual(layer, out), self.edits, x)
-
-    def scores(self, layer: int, scores: Tensor) -> Tensor:
-        """Apply all edits in order."""
-        return reduce(lambda out, edit: edit.scores(layer, out), self.edits, scores)
-
-    def pattern(self, layer: int, pattern: Tensor) -> Tensor:
-        """Apply all edits in order."""
-        return reduce(lambda out, edit: edit.pattern(layer, out), self.edits, pattern)
-
-    def heads(self, layer: int, z: Tensor) -> Tensor:
-        """Apply all edits in order."""
-        return reduce(lambda out, edit: edit.heads(layer, out), self.edits, z)
-
-    def output(self, layer: int, out: Tensor) -> Tensor:
-        """Apply all edits in order."""
-        return reduce(lambda so_far, edit: edit.output(layer, so_far), self.edits, out)
 
 
 def edited_attention(call: AttentionCall, edit: Edit) -> tuple[Tensor, Tensor]:

@@ -1,5 +1,6 @@
 """The parts of layer 0: linearized norms, value and output matrices of heads, and neurons."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,24 +127,11 @@ def take_apart(model: LoadedModel) -> FirstLayer:
     w_o, b_o = _matrix(out)
     w_o = w_o.reshape(geometry.n_heads, geometry.d_head, geometry.d_model)
     embedding = model.module.get_input_embeddings().weight.detach().float().cpu()
-    learned = geometry.scheme == "learned"
-    positions = (
-        model.position_matrix().float().cpu()
-        if learned
-        else torch.zeros(geometry.n_ctx, geometry.d_model, device="cpu")
-    )
-    return FirstLayer(
-        embedding,
-        positions,
-        _norm(norm1),
-        _norm(norm2),
-        w_v,
-        b_v,
-        w_o,
-        b_o,
-        *_matrix(w_in),
-        _matrix(w_out)[0],
-    )
+    positions = torch.zeros(geometry.n_ctx, geometry.d_model, device="cpu")
+    if geometry.scheme == "learned":
+        positions = model.position_matrix().float().cpu()
+    norms, matrices = (_norm(norm1), _norm(norm2)), (*_matrix(w_in), _matrix(w_out)[0])
+    return FirstLayer(embedding, positions, *norms, w_v, b_v, w_o, b_o, *matrices)
 
 
 def count_neurons(model: LoadedModel) -> int:
@@ -171,27 +159,17 @@ def see(model: LoadedModel, tokens: Tensor) -> Seen:
         kept["activation"] = found.float().cpu()
         raise PassEnded
 
-    with EXACT:  # no other pass runs while the hooks are registered
-        hooks = [
-            norm1.register_forward_pre_hook(before("stream")),
-            out.register_forward_pre_hook(before("heads")),
-            norm2.register_forward_pre_hook(before("between")),
-            w_in.register_forward_hook(end),
-        ]
-        try:
-            model.body(tokens.to(model.device), use_cache=False)
-        except PassEnded:
-            pass
-        finally:
-            for hook in hooks:
-                hook.remove()
-    return _seen(kept, tokens, model)
-
-
-def _seen(kept: dict[str, Tensor], tokens: Tensor, model: LoadedModel) -> Seen:
-    """Return the kept values, reshaped to texts: OPT flattens texts and positions for its MLP."""
-    geometry = model.geometry
+    with (
+        EXACT,  # no other pass runs while the hooks are registered
+        norm1.register_forward_pre_hook(before("stream")),
+        out.register_forward_pre_hook(before("heads")),
+        norm2.register_forward_pre_hook(before("between")),
+        w_in.register_forward_hook(end),
+        suppress(PassEnded),
+    ):
+        model.body(tokens.to(model.device), use_cache=False)
     require_finite(kept["activation"], "The first layer")
+    geometry = model.geometry  # OPT flattens texts and positions for its MLP
     shaped = {name: part.reshape(*tokens.shape, -1) for name, part in kept.items()}
     shaped["heads"] = shaped["heads"].reshape(*tokens.shape, geometry.n_heads, geometry.d_head)
     return Seen(**shaped)

@@ -17,7 +17,7 @@ import numpy as np
 from filelock import FileLock
 from torch import nn
 
-import poskernel_core
+from poskernel_core import __version__
 from poskernel_core.common.errors import NoSpace
 from poskernel_core.common.files import read_object
 from poskernel_core.forward.attn_only import mismatch
@@ -69,7 +69,7 @@ def convert(located: Located, make_skeleton: Callable[[Path], nn.Module]) -> Non
     """
     name, file, directory = located.spec.name, located.gguf, located.directory
     if file is None or directory is None:
-        raise ValueError("it is no GGUF file")
+        raise ValueError("it is not a GGUF file")
     header = read_header(name, file)
     keep(name, directory / "config.json", json.dumps(located.config, indent=1))
     with keeping(name), FileLock(directory / "convert.lock"):
@@ -89,7 +89,8 @@ def convert(located: Located, make_skeleton: Callable[[Path], nn.Module]) -> Non
         finally:
             unfinished.unlink(missing_ok=True)
         about = _about(located, (directory / WEIGHTS).stat().st_size)
-        about |= {"file": file.name, "versions": _versions()}
+        versions = {each: importlib.metadata.version(each) for each in ("gguf", "numpy")}
+        about |= {"file": file.name, "versions": {"poskernel": __version__} | versions}
         keep(name, directory / ABOUT, json.dumps(about, indent=1))
 
 
@@ -101,11 +102,6 @@ def _about(located: Located, size: int) -> dict[str, Any]:
         "config": located.config,
         "bytes": size,
     }
-
-
-def _versions() -> dict[str, str]:
-    known = {each: importlib.metadata.version(each) for each in ("gguf", "numpy")}
-    return {"poskernel": poskernel_core.__version__, **known}
 
 
 def _check_disk(name: str, directory: Path, size: int) -> None:

@@ -272,11 +272,11 @@ def _attention(
     Raises:
         UnsupportedModel: an unknown argument, which might change the attention.
     """
-    sight = attention_mask
-    if sight is None:
-        sight = MaskSpec(window=further.get("sliding_window"))
-    if not isinstance(sight, MaskSpec):
-        further["attention_mask"] = sight
+    mask = attention_mask
+    if mask is None:
+        mask = MaskSpec(window=further.get("sliding_window"))
+    if not isinstance(mask, MaskSpec):
+        further["attention_mask"] = mask
     if is_causal is False:
         further["is_causal"] = is_causal
     for name in sorted(further.keys() - WITHOUT_EFFECT):
@@ -285,12 +285,12 @@ def _attention(
                 f"{type(module).__name__} hands {name!r} to its attention, which PosKernel does "
                 "not know: choose a model without it."
             )
-    assert isinstance(sight, MaskSpec)
-    sight = sight.require_known()
+    assert isinstance(mask, MaskSpec)
+    mask.check_known()
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     z = _attend(
-        module, query, key, value, scale, sight.window,
-        chunk=sight.chunk, cap=softcap, sinks=s_aux,
+        module, query, key, value, scale, mask.window,
+        chunk=mask.chunk, cap=softcap, sinks=s_aux,
     )  # fmt: skip
     return z.transpose(1, 2).contiguous(), None
 

@@ -39,14 +39,15 @@ TORCH_DTYPE = {"float32": torch.float32, "tf32": torch.float32, "bfloat16": torc
 class LoadedModel:
     """A model in memory. It is thread-safe: forward passes run one at a time.
 
-    :meth:`remember` caches values for the model's lifetime. ``lies_on`` names the devices of the
-    weights, if one device cannot hold them all.
+    Observers see passes and edits change them through ``hooks``. :meth:`remember` caches values for
+    the model's lifetime. ``lies_on`` names the devices of the weights, if one device cannot hold
+    them all.
     """
 
     located: Located
     module: PreTrainedModel = field(repr=False)
     device: torch.device
-    _hooks: Hooks = field(repr=False)
+    hooks: Hooks = field(repr=False)
     lies_on: tuple[str, ...] = ()
     notes: dict[str, tuple[Any, Any]] = field(default_factory=dict, repr=False)
     _noting: threading.RLock = field(default_factory=threading.RLock, repr=False)
@@ -94,11 +95,6 @@ class LoadedModel:
     def body(self) -> nn.Module:
         """The model without its unembedding."""
         return body_of(self.module)
-
-    @property
-    def hooks(self) -> Hooks:
-        """The hooks through which observers see passes and edits change them."""
-        return self._hooks
 
     def block(self, layer: int) -> nn.Module:
         """Return one layer's module: norms, attention and MLP."""
@@ -149,10 +145,7 @@ class LoadedModel:
         if positions is not None:  # without a mask, transformers may detect packed texts in them
             given["position_ids"] = positions.to(self.device)
             given["attention_mask"] = torch.ones_like(tokens, device=self.device)
-        with (
-            EXACT,
-            self._hooks.during(running),
-        ):  # EXACT: no other pass runs at the same time
+        with EXACT, self.hooks.during(running):  # EXACT: no other pass runs at the same time
             try:
                 found = self._logits(tokens.to(self.device), keep if until is None else 0, given)
             except PassEnded:

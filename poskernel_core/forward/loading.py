@@ -9,6 +9,8 @@ import math
 import tempfile
 import threading
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -128,52 +130,33 @@ def load(located: Located, device: str = "auto", dtype: str = "float32") -> Load
     check_weights_here(located)
     target = pick_device(device)
     with LOADING:
-        module, placement = _read(located, target, dtype)
+        with _refusing(located, "The weights of {} do not fit its config.json or are damaged"):
+            if located.geometry.architecture == "attn-only":
+                module, placement = attn_only.load(located), None
+            else:
+                module, placement = _load_hub_format(located, target, dtype)
         _check_finite(located.spec.name, module)
-        return _proved(located, module, target, placement)
+        with _refusing(located, "{} cannot be run on a few tokens, as transformers says"):
+            model = hooked(located, module, target, placement)
+            prove(model)
+        return model
 
 
-def _read(
-    located: Located, device: torch.device, dtype: str
-) -> tuple[PreTrainedModel, Placement | None]:
+@contextmanager
+def _refusing(located: Located, sentence: str) -> Iterator[None]:
+    """Refuse a model if anything fails: its files can make transformers raise any exception."""
     name = located.spec.name
     try:
-        if located.geometry.architecture == "attn-only":
-            return attn_only.load(located), None
-        return _load_hub_format(located, device, dtype)
+        yield
     except PosKernelError:
         raise
-    except Exception as error:  # untrusted input can make transformers raise anything
-        if _is_lack_of_memory(error):
+    except Exception as error:
+        lack = isinstance(error, MemoryError | torch.OutOfMemoryError)
+        if lack or "allocate memory" in str(error):
             raise no_memory(name) from error
-        raise UnsupportedModel(
-            f"The weights of {name!r} do not fit its config.json or are damaged: {_brief(error)}"
-        ) from error
-
-
-def _is_lack_of_memory(error: Exception) -> bool:
-    """Tell whether the error means that memory, or GPU memory, ran out."""
-    lack = isinstance(error, MemoryError | torch.OutOfMemoryError)
-    return lack or "allocate memory" in str(error)
-
-
-def _proved(
-    located: Located, module: PreTrainedModel, device: torch.device, placement: Placement | None
-) -> LoadedModel:
-    """Hook a module and compare its attention with transformers' own."""
-    try:
-        model = hooked(located, module, device, placement)
-        prove(model)
-    except PosKernelError:
-        raise
-    except Exception as error:  # untrusted sizes can make transformers raise anything
-        if _is_lack_of_memory(error):
-            raise no_memory(located.spec.name) from error
-        raise UnsupportedModel(
-            f"{located.spec.name!r} cannot be run on a few tokens, as transformers says: "
-            f"{_brief(error)}"
-        ) from error
-    return model
+        text = " ".join(str(error).split())
+        why = f"there is no {text}" if isinstance(error, KeyError) else text[:250]
+        raise UnsupportedModel(f"{sentence.format(repr(name))}: {why}") from error
 
 
 def hooked(
@@ -205,10 +188,8 @@ def hooked(
     model = LoadedModel(located, module, device, hooks, placement.devices if placement else ())
     check_layers(model)
     hooks.add_to_attentions()
-    bare = set(range(geometry.n_layers)) - set(geometry.with_heads)
-    hooks.without_heads = dict.fromkeys(
-        bare, (geometry.n_heads, geometry.n_kv_heads, geometry.d_head)
-    )
+    shape = geometry.n_heads, geometry.n_kv_heads, geometry.d_head
+    hooks.without_heads = dict.fromkeys(geometry.reasons, shape)
     return model
 
 
@@ -276,8 +257,8 @@ def _configuration(directory: Path, geometry: Geometry) -> Any:
     """Return transformers' configuration; check that its sizes are those of our geometry."""
     config = AutoConfig.from_pretrained(directory, local_files_only=True, trust_remote_code=False)
     text = config.get_text_config(decoder=True)
-    theirs = {field: getattr(text, field, None) for field in THEIR_SIZES}
-    theirs = {field: size for field, size in theirs.items() if size is not None}
+    named = {field: getattr(text, field, None) for field in THEIR_SIZES}
+    theirs = {field: size for field, size in named.items() if size is not None}
     ours = {field: getattr(geometry, THEIR_SIZES[field]) for field in theirs}
     if theirs != ours:
         raise ValueError(f"transformers reads {theirs} where PosKernel reads {ours}")
@@ -340,8 +321,3 @@ def _check_finite(name: str, module: nn.Module) -> None:
                     f"{f'{path}.{place}'!r}: they are damaged, or overflowed in training; "
                     "fetch or convert them again."
                 )
-
-
-def _brief(error: Exception) -> str:
-    text = " ".join(str(error).split())
-    return f"there is no {text}" if isinstance(error, KeyError) else text[:250]

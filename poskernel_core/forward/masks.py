@@ -33,18 +33,18 @@ class MaskSpec:
     chunk: int | None = None
     known: bool = True
 
-    def require_known(self) -> MaskSpec:
-        """Return ``self`` if the mask is supported.
+    def check_known(self) -> None:
+        """Check that the mask is supported.
 
         Raises:
             UnsupportedModel: it is not.
         """
-        if self.known:
-            return self
-        raise UnsupportedModel(
-            "The model masks its attention in a way that PosKernel does not know (it knows causal "
-            "masks over all keys, over a sliding window, and over chunks): choose another model."
-        )
+        if not self.known:
+            raise UnsupportedModel(
+                "The model masks its attention in a way that PosKernel does not know (it knows "
+                "causal masks over all keys, over a sliding window, and over chunks): choose "
+                "another model."
+            )
 
 
 def mask_spec_of(
@@ -66,16 +66,16 @@ def mask_spec_of(
         seen = torch.as_tensor(mask_function(none, none, rows, keys), device=device)
         seen = seen.expand(len(rows), kv_length)
         starts += seen.int().argmax(dim=-1).tolist()
-        sight = _sight(starts)
-        if bool((seen == is_hidden(rows, keys, sight.window, sight.chunk)).any()):
+        found = _causal_mask(starts)
+        if bool((seen == is_hidden(rows, keys, found.window, found.chunk)).any()):
             return MaskSpec(known=False)
-    sight = _sight(starts)
-    lows = [first_visible(n, 0, sight.window, sight.chunk) for n in range(q_length)]
-    return sight if lows == starts else MaskSpec(known=False)
+    found = _causal_mask(starts)
+    lows = [first_visible(n, 0, found.window, found.chunk) for n in range(q_length)]
+    return found if lows == starts else MaskSpec(known=False)
 
 
-def _sight(starts: list[int]) -> MaskSpec:
-    """Return the sight whose first visible keys in the rows 0, 1, ... are ``starts``."""
+def _causal_mask(starts: list[int]) -> MaskSpec:
+    """Return the mask whose first visible keys in the rows 0, 1, ... are ``starts``."""
     cut = next((n for n, low in enumerate(starts) if low > 0), None)
     if cut is None:
         return MaskSpec()

@@ -85,8 +85,10 @@ def in_float32(module: nn.Module) -> Iterator[None]:
             if names:
                 kept: dict[str, torch.Tensor] = {}
                 stack.callback(_restore, part, kept)
-                stack.callback(part.register_forward_pre_hook(_widen(names, kept)).remove)
-                stack.callback(part.register_forward_hook(_narrow(kept)).remove)
+                stack.enter_context(part.register_forward_pre_hook(_widen(names, kept)))
+                stack.enter_context(
+                    part.register_forward_hook(lambda part, *_, kept=kept: _restore(part, kept))
+                )
         yield
 
 
@@ -98,10 +100,6 @@ def _widen(names: list[str], kept: dict[str, torch.Tensor]) -> Any:
             put(part, name, kept[name].float())
 
     return hook
-
-
-def _narrow(kept: dict[str, torch.Tensor]) -> Any:
-    return lambda part, *_: _restore(part, kept)
 
 
 def _restore(part: nn.Module, kept: dict[str, torch.Tensor]) -> None:

@@ -5,8 +5,11 @@ An :class:`Observer` does not change anything; to change a pass, use an
 :meth:`~poskernel_core.forward.loading.LoadedModel.run`. Observers see the values after the edit.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
@@ -68,47 +71,29 @@ class Observer:
         """See the heads' outputs ``A v [text, head, pos, d]``, before the output projection."""
 
 
+def _passed_on(hook: str, wanted: str = "") -> Any:
+    """Return a hook that calls those of all observers, or of those that say they want it."""
+
+    def see(observers: Observers, *seen: Any, **named: Any) -> None:
+        for each in observers.each:
+            if not wanted or getattr(each, wanted):
+                getattr(each, hook)(*seen, **named)
+
+    return see
+
+
 class Observers(Observer):
     """Several observers, called in order at each hook."""
 
-    def __init__(self, observers: Sequence[Observer]) -> None:
-        self._all = tuple(observers)
-        self._of_patterns = tuple(each for each in observers if each.wants_patterns)
-        self.wants_patterns = bool(self._of_patterns)
-        self._of_rotations = tuple(each for each in observers if each.wants_rotations)
-        self.wants_rotations = bool(self._of_rotations)
+    positions = _passed_on("positions")
+    residual = _passed_on("residual")
+    attention_input = _passed_on("attention_input")
+    rotation = _passed_on("rotation", "wants_rotations")
+    attention = _passed_on("attention")
+    pattern = _passed_on("pattern", "wants_patterns")
+    heads = _passed_on("heads")
 
-    def positions(self, x: Tensor, batch: Batch) -> None:
-        """Pass the positional embeddings to every observer."""
-        for each in self._all:
-            each.positions(x, batch)
-
-    def residual(self, layer: int, x: Tensor, batch: Batch) -> None:
-        """Pass the stream to every observer."""
-        for each in self._all:
-            each.residual(layer, x, batch)
-
-    def attention_input(self, layer: int, x: Tensor, batch: Batch) -> None:
-        """Pass the attention input to every observer."""
-        for each in self._all:
-            each.attention_input(layer, x, batch)
-
-    def rotation(self, layer: int, rotation: Rotation, batch: Batch) -> None:
-        """Pass the rotation to the observers with ``wants_rotations``."""
-        for each in self._of_rotations:
-            each.rotation(layer, rotation, batch)
-
-    def attention(self, call: AttentionCall, batch: Batch) -> None:
-        """Pass the call to every observer."""
-        for each in self._all:
-            each.attention(call, batch)
-
-    def pattern(self, block: PatternBlock, batch: Batch) -> None:
-        """Pass the block to the observers with ``wants_patterns``."""
-        for each in self._of_patterns:
-            each.pattern(block, batch)
-
-    def heads(self, layer: int, z: Tensor, batch: Batch) -> None:
-        """Pass the heads' outputs to every observer."""
-        for each in self._all:
-            each.heads(layer, z, batch)
+    def __init__(self, each: Sequence[Observer]) -> None:
+        self.each = tuple(each)
+        self.wants_patterns = any(one.wants_patterns for one in each)
+        self.wants_rotations = any(one.wants_rotations for one in each)

@@ -41,10 +41,8 @@ class Difference:
     @property
     def largest(self) -> float:
         """The larger of the two; NaN counts as infinite."""
-        both = torch.tensor([self.pattern, self.logits], device="cpu").nan_to_num(
-            torch.inf, torch.inf
-        )
-        return float(both.max())
+        both = torch.tensor([self.pattern, self.logits], device="cpu")
+        return float(both.nan_to_num(torch.inf, torch.inf).max())
 
 
 def prove(model: LoadedModel) -> Difference:
@@ -72,7 +70,7 @@ def difference(model: LoadedModel, tokens: Tensor | None = None) -> Difference:
     uses the fused kernel where possible.
     """
     tokens = made_up(model) if tokens is None else tokens
-    ours = _Patterns()
+    ours = _WholePatterns()
     with EXACT:
         logits = model.run(tokens)
         model.run(tokens, observers=[ours], until=-1)
@@ -100,30 +98,20 @@ def check_layers(model: LoadedModel) -> None:
     Raises:
         UnsupportedModel: a layer differs.
     """
-    seen = _Shapes()
+    seen = _HeadShapes()
     model.run(made_up(model)[:, :3], observers=[seen])
     geometry = model.geometry
-    wrong = None
     for layer in range(geometry.n_layers):
-        said = None if geometry.reason(layer) else _said(model, layer)
-        if said != seen.shapes.get(layer):
-            wrong = layer, said, seen.shapes.get(layer)
-            break
-    if wrong is not None:
-        layer, said, found = wrong
-        raise UnsupportedModel(
-            f"The config.json of {model.located.spec.name!r} is read as {_heads(said)} in layer "
-            f"{layer}, and the model has {_heads(found)} there: PosKernel does not know this "
-            "architecture well enough; choose another model."
-        )
-
-
-def _said(model: LoadedModel, layer: int) -> tuple[int, int, int]:
-    geometry = model.geometry
-    if not geometry.layers:
-        return geometry.n_heads, geometry.n_kv_heads, geometry.d_head
-    own = geometry.layers[layer]
-    return geometry.n_heads, own.n_kv_heads, own.d_head
+        own = geometry.layers[layer] if geometry.layers else geometry
+        shape = geometry.n_heads, own.n_kv_heads, own.d_head
+        said = None if geometry.reason(layer) else shape
+        found = seen.shapes.get(layer)
+        if said != found:
+            raise UnsupportedModel(
+                f"The config.json of {model.located.spec.name!r} is read as {_heads(said)} in "
+                f"layer {layer}, and the model has {_heads(found)} there: PosKernel does not know "
+                "this architecture well enough; choose another model."
+            )
 
 
 def _heads(shape: tuple[int, int, int] | None) -> str:
@@ -133,7 +121,7 @@ def _heads(shape: tuple[int, int, int] | None) -> str:
     return f"{heads} heads of width {width} that share {shared} keys"
 
 
-class _Shapes(Observer):
+class _HeadShapes(Observer):
     """Record heads, key heads and head width of every layer."""
 
     def __init__(self) -> None:
@@ -144,7 +132,7 @@ class _Shapes(Observer):
         self.shapes[call.layer] = (call.q.shape[1], call.k.shape[1], call.q.shape[-1])
 
 
-class _Patterns(Observer):
+class _WholePatterns(Observer):
     """Record the whole pattern of every layer."""
 
     wants_patterns = True
@@ -175,15 +163,12 @@ def _eager(model: LoadedModel, tokens: Tensor) -> tuple[dict[int, Tensor], Tenso
 
         return hook
 
-    with ExitStack() as stack:
+    with ExitStack() as stack, _own_attention(model), torch.inference_mode():
         for layer, attention in model.hooks.attentions.items():
-            handle = attention.register_forward_hook(keep(layer))
-            stack.callback(handle.remove)
+            stack.enter_context(attention.register_forward_hook(keep(layer)))
             if architecture == "falcon":
-                handle = attention.register_forward_pre_hook(_once, with_kwargs=True)
-                stack.callback(handle.remove)
-        stack.enter_context(_own_attention(model))
-        stack.enter_context(torch.inference_mode())
+                hook = attention.register_forward_pre_hook(_once, with_kwargs=True)
+                stack.enter_context(hook)
         logits = model.module(tokens.to(model.device), use_cache=False).logits.float()
     return seen, logits
 

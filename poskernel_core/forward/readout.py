@@ -45,7 +45,7 @@ def measure(
 
     The start token's row and column are left out of ``previous_mass``.
     """
-    seen = _Patterns(int(start_token), cell)
+    seen = _PatternReadout(int(start_token), cell)
     tokens = torch.from_numpy(np.ascontiguousarray(window, dtype=np.int64))
     logits = model.run(tokens, edit, [seen])[0].cpu()
     loss = np.full(len(logits), np.nan)
@@ -56,7 +56,7 @@ def measure(
     return Measured(logits, loss, np.stack(seen.previous_mass), seen.of_cell)
 
 
-class _Patterns(Observer):
+class _PatternReadout(Observer):
     """Observer of one window's patterns under an edit.
 
     Attributes:

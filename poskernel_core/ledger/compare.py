@@ -161,8 +161,8 @@ def _check_numbers(
 ) -> Checked:
     published = np.array(figure.published, dtype=float)
     asked = ~np.isnan(published)
-    allowed = figure.absolute + figure.relative * np.abs(published)
-    allowed = allowed + width * np.nan_to_num(errors)
+    tolerance = figure.absolute + figure.relative * np.abs(published)
+    allowed = tolerance + width * np.nan_to_num(errors)
     difference = np.abs(ours - published)
     met = (difference <= allowed)[asked]  # NaN counts as not met
     worst = difference[asked]

@@ -79,14 +79,10 @@ class PublishedFigure(Spec):
             raise InvalidField("Expected one published number for each of the heads.")
         if self.reading == "largest head" and not isinstance(self.published, str):
             raise InvalidField("The largest head is a name, such as 'L0H3'.")
-        lengths = {len(each) for each in _rows(self.published)}
-        if len(lengths) > 1:
+        rows = self.published if isinstance(self.published, tuple) else ()
+        if len({len(row) for row in rows if isinstance(row, tuple)}) > 1:
             raise InvalidField("Expected rows of one length.")
         return self
-
-
-def _rows(values: Values) -> list[tuple[Any, ...]]:
-    return [each for each in values if isinstance(each, tuple)] if isinstance(values, tuple) else []
 
 
 def flat(values: Any) -> list[Any]:

@@ -10,9 +10,8 @@ import os
 import re
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 from poskernel_core.common.errors import (
     BadArchive,
@@ -22,12 +21,13 @@ from poskernel_core.common.errors import (
     UnsupportedModel,
 )
 from poskernel_core.common.files import MAX_JSON_BYTES, read_object
+from poskernel_core.common.folders import default_directory
 from poskernel_core.common.renamed import MODELS, told
-from poskernel_core.common.settings import settings
 from poskernel_core.common.specs import AnyModel, ModelSpec
 from poskernel_core.models import gguf
 from poskernel_core.models.aliases import official_name
 from poskernel_core.models.checkpoints import local_checkpoints
+from poskernel_core.models.curated import BUNDLED_MODELS, CURATED, ModelEntry
 from poskernel_core.models.geometry import Geometry, read_geometry
 from poskernel_core.models.gguf_config import model_config
 from poskernel_core.models.hub import fetch_file, on_this_machine
@@ -42,7 +42,6 @@ from poskernel_core.models.stored import (
 )
 from poskernel_core.models.weights import check_enough, check_weights
 
-DEMO = Path(__file__).resolve().parents[1] / "demo"
 MAX_NAME = 1024
 LISTED = 24
 """Most checkpoints named in the error about an unknown one."""
@@ -59,20 +58,6 @@ TOKENIZER_FILES = (
 )
 REVISION = re.compile(r"[A-Za-z0-9][\w.\-]{0,63}")
 PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.ckpt.index", "*.pth", "*.pt")
-
-
-@dataclass(frozen=True)
-class ModelEntry:
-    """A model in the list of models, with its description.
-
-    ``note`` is a caveat shown with the model's numbers.
-    """
-
-    name: str
-    size: str
-    positions: str
-    good_for: str
-    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -101,81 +86,8 @@ class Located:
     away: str = ""
 
 
-CURATED: tuple[ModelEntry, ...] = (
-    ModelEntry(
-        "smollm2-135m", "135 M", "rotary", "a first look, offline: 270 heads of a real model"
-    ),
-    ModelEntry(
-        "demo-gpt2",
-        "2.7 M",
-        "learned, smooth",
-        "a first look that computes live, offline: every kind of head and a helix in 4 layers",
-    ),
-    ModelEntry(
-        "demo-attn-2l", "0.9 M", "learned", "induction in two attention-only layers, offline"
-    ),
-    ModelEntry(
-        "gpt2-small-layer0",
-        "3.2 M",
-        "learned",
-        "real weights, offline: GPT-2's positions and first heads",
-        "The positional embeddings and layer 0's attention are GPT-2 small's own; token embeddings "
-        "are random, so what depends on content says nothing about GPT-2.",
-    ),
-    ModelEntry(
-        "demo-rotary", "1.0 M", "rotary", "rotary positions, offline: a head of short waves alone"
-    ),
-    ModelEntry(
-        "demo-training", "0.8 M", "learned", "heads over training, offline: induction as it forms"
-    ),
-    ModelEntry("gpt2", "124 M", "learned", "the posts' model: heat map, helix, contextual heads"),
-    ModelEntry(
-        "roneneldan/TinyStories-Instruct-33M",
-        "68 M",
-        "learned, local layers",
-        "the posts' second heat map",
-    ),
-    ModelEntry(
-        "NeelNanda/Attn_Only_2L512W_C4_Code",
-        "52 M",
-        "learned",
-        "the posts' induction experiments (attn-only-2l)",
-    ),
-    ModelEntry(
-        "HuggingFaceTB/SmolLM2-135M", "135 M", "rotary", "a small rotary model, grouped queries"
-    ),
-    ModelEntry(
-        "EleutherAI/pythia-70m", "70 M", "rotary (partial)", "rotary, with training checkpoints"
-    ),
-    ModelEntry(
-        "stanford-crfm/alias-gpt2-small-x21",
-        "124 M",
-        "learned",
-        "GPT-2 small with training checkpoints",
-    ),
-    ModelEntry("facebook/opt-125m", "125 M", "learned", "OPT: learned positions, start token"),
-)
-
-
 OTHERS_ADVICE = "ask for the model itself, by its directory or its name on the hub"
 """Advice for a model with results only, if no package provides its weights."""
-
-BUNDLED_MODELS = (
-    "demo-gpt2",
-    "demo-attn-2l",
-    "demo-rotary",
-    "gpt2-small-layer0",
-    "demo-training",
-)
-
-
-def _bundled() -> dict[str, Path]:
-    return {name: DEMO / name for name in BUNDLED_MODELS}
-
-
-def may_type_any_model() -> bool:
-    """Tell whether clients may name any model (``POSKERNEL_ALLOW_ANY_MODEL=1``)."""
-    return settings().allow_any_model
 
 
 def entries() -> tuple[ModelEntry, ...]:
@@ -223,7 +135,7 @@ def quantisation_of(name: str) -> str:
 def is_local(name: str) -> bool:
     """Tell whether a model or its stored results are on this machine (no network needed)."""
     return (
-        name in _bundled()
+        name in BUNDLED_MODELS
         or os.path.isdir(os.path.expanduser(name))
         or gguf.is_gguf(name.strip())
         or packaged_file(name) is not None
@@ -233,7 +145,7 @@ def is_local(name: str) -> bool:
 
 def local_directory(name: str) -> Path | None:
     """Return the path of a bundled model or of a model named by its path; None for hub models."""
-    directory = _bundled().get(name) or packaged_file(name)
+    directory = BUNDLED_MODELS.get(name) or packaged_file(name)
     if directory is None and (os.path.isdir(name) or _looks_like_path(name)):
         directory = Path(os.path.expanduser(name))
     return directory
@@ -294,21 +206,13 @@ def _results_alone(name: str) -> StoredModel | None:
 def _locate_results(kept: StoredModel, revision: str | None) -> Located:
     if revision not in (None, kept.spec.revision, kept.spec.fingerprint):
         raise UnknownModel(
-            f"Of {kept.spec.name!r} results alone are here, and none of revision {revision!r}: "
+            f"Only results of {kept.spec.name!r} are here, and none of revision {revision!r}: "
             "leave it out."
         )
-    geometry = read_geometry(kept.spec.name, dict(kept.config))
-    packaged = PACKAGED.get(kept.spec.name)
+    config, packaged = dict(kept.config), PACKAGED.get(kept.spec.name)
+    geometry = read_geometry(kept.spec.name, config)
     how = packaged.advice if packaged else OTHERS_ADVICE
-    return Located(
-        kept.spec,
-        None,
-        dict(kept.config),
-        geometry,
-        quantisation=kept.quantisation,
-        shown=kept.shown,
-        away=how,
-    )
+    return Located(kept.spec, None, config, geometry, None, kept.quantisation, kept.shown, how)
 
 
 def check_weights_here(located: Located) -> None:
@@ -319,7 +223,7 @@ def check_weights_here(located: Located) -> None:
     """
     if located.away:
         raise ComputeDisabled(
-            f"Of {located.spec.name!r} results alone are here, and this is not among them: to "
+            f"Only results of {located.spec.name!r} are here, and this is not among them: to "
             f"compute it, {located.away}."
         )
 
@@ -343,8 +247,9 @@ def _locate_local(name: str, directory: Path, revision: str | None) -> Located:
             f"revision {revision!r} for {name!r}."
         )
     if revision and revision not in kept:
+        few = kept if len(kept) <= LISTED else [*kept[:LISTED], "...", kept[-1]]
         raise UnknownModel(
-            f"No checkpoint {revision!r} in {name!r}: expected one of {_brief_list(kept)}."
+            f"No checkpoint {revision!r} in {name!r}: expected one of {', '.join(few)}."
         )
     chosen = revision or (kept[-1] if kept else None)
     return _locate_directory(name, directory / (chosen or ""), chosen)
@@ -358,15 +263,10 @@ def _locate_gguf(name: str, file: Path, revision: str | None) -> Located:
     geometry = read_geometry(name, config)
     check_enough(name, header.numbers, geometry, config)
     spec = ModelSpec(name=name, fingerprint=gguf.fingerprint(file))
-    directory = gguf.converted_directory(str(spec.fingerprint))
+    directory = default_directory().absolute() / "models" / spec.fingerprint
     kept = stored_models().get(name)
     shown = kept.shown if kept and kept.spec.fingerprint == spec.fingerprint else None
     return Located(spec, directory, config, geometry, file, header.quantisation, shown)
-
-
-def _brief_list(names: list[str]) -> str:
-    shown = names if len(names) <= LISTED else [*names[:LISTED], "...", names[-1]]
-    return ", ".join(shown)
 
 
 def _locate_directory(name: str, directory: Path, revision: str | None) -> Located:
@@ -378,16 +278,15 @@ def _locate_directory(name: str, directory: Path, revision: str | None) -> Locat
             f"Expected a model directory with config.json and {WEIGHTS}; "
             f"{name!r} has no config.json{advice}."
         )
-    config = _read_config(name, directory / "config.json")
+    config = read_config(name, directory / "config.json")
     extras = [directory / file for file in TOKENIZER_FILES if (directory / file).is_file()]
     weights = weight_files(name, directory)
-    files = [*weights, *extras]
-    print_key = tuple((str(f), f.stat().st_size, f.stat().st_mtime_ns) for f in files)
     geometry = read_geometry(name, config)
     check_weights(name, weights, geometry, config)
-    config_text = json.dumps(config, sort_keys=True)
-    fingerprint = _hash_files(print_key, config_text)
-    spec = ModelSpec(name=name, revision=revision, fingerprint=fingerprint)
+    total = hashlib.sha256(json.dumps(config, sort_keys=True).encode())
+    for file in (*weights, *extras):
+        total.update(bytes.fromhex(gguf.fingerprint(file)))
+    spec = ModelSpec(name=name, revision=revision, fingerprint=total.hexdigest())
     return Located(spec, directory, config, geometry)
 
 
@@ -397,12 +296,17 @@ def _locate_on_hub(name: str, revision: str | None) -> Located:
             f"A revision is a branch, tag or commit such as 'main' or 'step1000', not {revision!r}."
         )
     path = fetch_file(name, "config.json", revision)
-    config = _read_config(name, path)
+    config = read_config(name, path)
     spec = ModelSpec(name=name, revision=revision, fingerprint=path.parent.name)
     return Located(spec, None, config, read_geometry(name, config))
 
 
-def _read_config(name: str, path: Path, most: int = MAX_JSON_BYTES) -> dict[str, Any]:
+def read_config(name: str, path: Path, most: int = MAX_JSON_BYTES) -> dict[str, Any]:
+    """Return the fields of a JSON file of a model.
+
+    Raises:
+        UnsupportedModel: it is larger than ``most`` bytes, or holds no JSON object.
+    """
     try:
         return read_object(path, most)
     except (OSError, ValueError) as error:
@@ -435,29 +339,17 @@ def weight_files(name: str, directory: Path) -> list[Path]:
 
 def _shards(name: str, index: Path) -> list[str]:
     """Return the names of the files listed in an index; they must be next to it."""
-    listed = _read_config(name, index, MAX_INDEX_BYTES).get("weight_map")
-    files = sorted(set(listed.values())) if _is_text_map(listed) else []
-    if not files or any(Path(file).name != file for file in files):
+    listed = read_config(name, index, MAX_INDEX_BYTES).get("weight_map")
+    files = list(listed.values()) if isinstance(listed, dict) else []
+    if not files or not all(map(_is_file_name, files)):
         raise UnsupportedModel(
             f"Expected the {INDEX} of {name!r} to have a 'weight_map' from tensors to files next "
             "to it: check the file."
         )
-    return files
+    return sorted(set(files))
 
 
-def _is_text_map(value: Any) -> TypeGuard[dict[str, str]]:
-    """Tell whether a value is a dict whose values are strings that can be file names."""
-    return isinstance(value, dict) and all(
-        isinstance(each, str) and each and "\0" not in each and len(each) < MAX_NAME
-        for each in value.values()
-    )
-
-
-@lru_cache(maxsize=1024)
-def _hash_files(files: tuple[tuple[str, int, int], ...], config_text: str) -> str:
-    """Return the SHA-256 over all of a model's files; cached by path, size and mtime."""
-    total = hashlib.sha256(config_text.encode())
-    for path, _size, _time in files:
-        with open(path, "rb") as stream:
-            total.update(hashlib.file_digest(stream, "sha256").digest())
-    return total.hexdigest()
+def _is_file_name(value: Any) -> bool:
+    if not isinstance(value, str) or not 0 < len(value) < MAX_NAME or "\0" in value:
+        return False
+    return Path(value).name == value

@@ -127,12 +127,12 @@ def _parts_of(found: Any) -> tuple[int | None, dict[str, int]]:
         raise ValueError("it has no 'checkpoints'")
     per_step, steps = found.get("tokens_per_step"), found["checkpoints"]
     if per_step is not None and (type(per_step) is not int or not 1 <= per_step <= LATEST):
-        raise ValueError("'tokens_per_step' is no number above 0")
+        raise ValueError("'tokens_per_step' is not a number above 0")
     for name, step in steps.items():
         if type(step) is not int or not 0 <= step <= LATEST:
-            raise ValueError(f"the step of {name[:40]!r} is no whole number from 0 on")
+            raise ValueError(f"the step of {name[:40]!r} is not a whole number, 0 or more")
         if not name or Path(name).name != name:
-            raise ValueError(f"{name[:40]!r} is no name of a directory beside it")
+            raise ValueError(f"{name[:40]!r} is not the name of a directory beside it")
     if len(set(steps.values())) < len(steps):
         raise ValueError("two checkpoints have the same step")
     return per_step, steps

@@ -10,10 +10,14 @@ from typing import Any
 
 from poskernel_core.common.errors import UnsupportedModel
 from poskernel_core.models.families import FAMILIES, REFUSED, Family
-from poskernel_core.models.layers import HEADLESS, NAMES, Layer, layer_kinds, no_positions
-
-ARCHITECTURES: dict[str, str] = {name: family.scheme for name, family in FAMILIES.items()}
-"""Position scheme of every supported architecture, by ``model_type``."""
+from poskernel_core.models.layers import (
+    HEADLESS,
+    NAMES,
+    Layer,
+    gpt_neo_kinds,
+    layer_kinds,
+    no_positions,
+)
 
 # Limits: about twice the sizes of the largest public models.
 MAX_LAYERS = 256
@@ -145,10 +149,7 @@ def read_geometry(name: str, config: dict[str, Any]) -> Geometry:
             )
     _check_numbers(name, outer)
     family = FAMILIES[kind]
-    geometry = _sizes(kind, family, _Sizes(name, family.defaults | _given(config)))
-    if kind == "gpt_neo":
-        _check_layer_kinds(name, config.get("attention_types"), geometry.n_layers)
-    return geometry
+    return _geometry(kind, family, _ModelSizes(name, family.defaults | _given(config)))
 
 
 def _given(config: dict[str, Any]) -> dict[str, Any]:
@@ -183,7 +184,7 @@ def _check_numbers(name: str, config: dict[str, Any]) -> None:
 
 
 @dataclass(frozen=True)
-class _Sizes:
+class _ModelSizes:
     """The sizes in a model's configuration, checked on access."""
 
     name: str
@@ -211,7 +212,7 @@ class _Sizes:
         return size
 
 
-def _sizes(kind: str, family: Family, sizes: _Sizes) -> Geometry:
+def _geometry(kind: str, family: Family, sizes: _ModelSizes) -> Geometry:
     name, config = sizes.name, sizes.config
     heads = sizes.first(MAX_HEADS, "num_attention_heads", "num_heads", "n_head", "n_heads")
     width = sizes.first(MAX_WIDTH, "hidden_size", "n_embd", "d_model")
@@ -222,7 +223,8 @@ def _sizes(kind: str, family: Family, sizes: _Sizes) -> Geometry:
     d_head = _head_width(kind, family, sizes, heads, width)
     layers = _layers(kind, family, sizes, n_layers, d_head, _key_heads(kind, family, sizes, heads))
     for layer in layers:
-        _check_fit(name, family, layer, heads, width)
+        if layer.reason is None:
+            _check_fit(name, family, layer, heads, width)
     shared = {layer.n_kv_heads for layer in layers if layer.reason is None}
     if not shared:
         raise UnsupportedModel(
@@ -268,31 +270,28 @@ def _spread(shared: set[int], heads: int) -> int:
     return next((n for n in fits if heads % n == 0), heads)
 
 
-def _head_width(kind: str, family: Family, sizes: _Sizes, heads: int, width: int) -> int:
+def _head_width(kind: str, family: Family, sizes: _ModelSizes, heads: int, width: int) -> int:
     if family.compressed:
-        return sizes.first(MAX_HEAD_WIDTH, "qk_nope_head_dim") + sizes.first(
-            MAX_HEAD_WIDTH, "qk_rope_head_dim"
-        )
+        parts = ("qk_nope_head_dim", "qk_rope_head_dim")
+        return sum(sizes.first(MAX_HEAD_WIDTH, part) for part in parts)
     own = sizes.optional(MAX_HEAD_WIDTH, "head_dim", "d_head", "kv_channels")
     if kind == "attn-only" or own is None or not family.fixed:
         return own or width // heads
     return width // heads
 
 
-def _key_heads(kind: str, family: Family, sizes: _Sizes, heads: int) -> int:
+def _key_heads(kind: str, family: Family, sizes: _ModelSizes, heads: int) -> int:
     """Return the default number of key heads of a layer."""
     if family.compressed or kind in ("bloom", "mpt", "gptj", "gpt_neox", "persimmon", "biogpt"):
         return heads
     config = sizes.config
-    if kind == "falcon":
-        if config.get("new_decoder_architecture"):
-            return sizes.optional(MAX_HEADS, "num_kv_heads") or heads
-        return 1 if config.get("multi_query", True) else heads
-    if kind == "gpt_bigcode":
+    if kind == "falcon" and config.get("new_decoder_architecture"):
+        return sizes.optional(MAX_HEADS, "num_kv_heads") or heads
+    if kind in ("falcon", "gpt_bigcode"):
         return 1 if config.get("multi_query", True) else heads
     if kind == "dbrx":
         inner = config.get("attn_config")
-        nested = _Sizes(sizes.name, inner if isinstance(inner, dict) else {})
+        nested = _ModelSizes(sizes.name, inner if isinstance(inner, dict) else {})
         return nested.optional(MAX_HEADS, "kv_n_heads") or 1
     if family is FAMILIES["gpt2"]:
         return heads
@@ -300,13 +299,14 @@ def _key_heads(kind: str, family: Family, sizes: _Sizes, heads: int) -> int:
 
 
 def _layers(
-    kind: str, family: Family, sizes: _Sizes, n_layers: int, d_head: int, key_heads: int
+    kind: str, family: Family, sizes: _ModelSizes, n_layers: int, d_head: int, key_heads: int
 ) -> tuple[Layer, ...]:
     """Return every layer's own sizes."""
     config = sizes.config
-    kinds = None if kind == "gpt_neo" else layer_kinds(config, n_layers, family.sliding)
     if kind == "gpt_neo":
-        kinds = _gpt_neo_kinds(sizes.name, config, n_layers)
+        kinds: list[str] | None = gpt_neo_kinds(sizes.name, config, n_layers)
+    else:
+        kinds = layer_kinds(config, n_layers, family.sliding)
     if kinds is None or not set(kinds) <= NAMES.keys() | HEADLESS.keys():
         raise UnsupportedModel(
             f"Expected the layers of {sizes.name!r} to be listed in its config.json as {n_layers} "
@@ -327,7 +327,7 @@ def _layers(
         seen = NAMES[name]
         own_width, own_keys = d_head, key_heads
         if kind == "gemma4_text":
-            own = _Sizes(sizes.name, _of_gemma4(config, i, seen))
+            own = _ModelSizes(sizes.name, _of_gemma4(config, i, seen))
             own_width = own.optional(MAX_HEAD_WIDTH, "head_dim") or d_head
             own_keys = own.optional(MAX_HEADS, "num_key_value_heads") or key_heads
         turned = family.scheme != "no" and i not in bare
@@ -366,53 +366,19 @@ def _base(config: dict[str, Any], name: str, kind: str) -> float | None:
     return float(value) if fits and value is not None and 0 < value < 1e18 else None
 
 
-def _gpt_neo_kinds(name: str, config: dict[str, Any], n_layers: int) -> list[str]:
-    listed = config.get("attention_types") or [[["global", "local"], max(1, n_layers // 2)]]
-    _check_layer_kinds(name, config.get("attention_types"), n_layers)
-    kinds = [kind for part, count in listed for _ in range(count) for kind in part]
-    return (kinds * n_layers)[:n_layers]
-
-
 def _check_fit(name: str, family: Family, layer: Layer, heads: int, width: int) -> None:
-    if layer.reason is not None:
-        return
+    wrong = ""
     if heads % layer.n_kv_heads:
-        raise UnsupportedModel(
-            f"The config.json of {name!r} names {heads} heads that share {layer.n_kv_heads} "
-            "key heads: the first number must be a multiple of the second."
+        wrong = (
+            f"that share {layer.n_kv_heads} key heads: the first number must be a multiple of the "
+            "second"
         )
-    if family.fixed and heads * layer.d_head != width:
-        raise UnsupportedModel(
-            f"The config.json of {name!r} names {heads} heads of width {layer.d_head} in a "
-            f"stream of width {width}: the heads' widths must add up to the stream's."
+    elif family.fixed and heads * layer.d_head != width:
+        wrong = (
+            f"of width {layer.d_head} in a stream of width {width}: the heads' widths must add up "
+            "to the stream's"
         )
-    if layer.d_head == 0:
-        raise UnsupportedModel(
-            f"The config.json of {name!r} names {heads} heads in a stream of width "
-            f"{width}: a head must be one wide or more."
-        )
-
-
-def _check_layer_kinds(name: str, listed: Any, n_layers: int) -> None:
-    """Check GPT-Neo's list of layer kinds, such as ``[[["global", "local"], 12]]``.
-
-    transformers expands the list before it checks its length, so a huge count would use up memory.
-    """
-    if listed is None:
-        return
-    try:
-        fits = sum(_times(kinds, count) for kinds, count in listed) == n_layers
-    except (TypeError, ValueError):
-        fits = False
-    if not fits:
-        raise UnsupportedModel(
-            f"Expected 'attention_types' in the config.json of {name!r} to list {n_layers} layers, "
-            f'as in [[["global", "local"], {max(1, n_layers // 2)}]]; got '
-            f"{str(listed)[:60]!r}."
-        )
-
-
-def _times(kinds: Any, count: Any) -> int:
-    if not isinstance(kinds, list) or type(count) is not int or count < 1:
-        raise TypeError
-    return len(kinds) * count
+    elif layer.d_head == 0:
+        wrong = f"in a stream of width {width}: a head must be one wide or more"
+    if wrong:
+        raise UnsupportedModel(f"The config.json of {name!r} names {heads} heads {wrong}.")

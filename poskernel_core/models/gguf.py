@@ -20,7 +20,6 @@ from typing import Any, BinaryIO
 from poskernel_core.common.atomic_write import atomic_write, make_folder
 from poskernel_core.common.errors import BadRequest, StoreFailed, UnknownModel, UnsupportedModel
 from poskernel_core.common.files import may_not_read
-from poskernel_core.common.folders import default_directory
 
 SUFFIX = ".gguf"
 MAX_HEADER_BYTES = 256 * 2**20
@@ -103,11 +102,6 @@ def is_gguf(name: str) -> bool:
     return name.lower().endswith(SUFFIX) and not os.path.isdir(os.path.expanduser(name))
 
 
-def converted_directory(print_: str) -> Path:
-    """Return the model directory that a GGUF file with this fingerprint is converted to."""
-    return default_directory().absolute() / "models" / print_
-
-
 @contextmanager
 def keeping(name: str) -> Iterator[None]:
     """Turn write errors of a GGUF conversion into one clear error.
@@ -155,7 +149,7 @@ def fingerprint(file: Path) -> str:
     return _hashed(str(file), state.st_size, state.st_mtime_ns)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def _hashed(path: str, _size: int, _time: int) -> str:
     with open(path, "rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from poskernel_core.common.errors import BadRequest, NoNetwork, UnknownModel, UnsupportedModel
 
 if TYPE_CHECKING:
-    from huggingface_hub import CachedFileInfo
+    from huggingface_hub import CachedFileInfo, CachedRevisionInfo
 
-T = TypeVar("T")
 CONNECT_SECONDS = 3.0
 SAFE = ["*.json", "*.safetensors", "*.txt", "*.model", "tokenizer*"]
 WEIGHTS = ".safetensors"
@@ -55,13 +55,9 @@ def fetch_file(name: str, filename: str, revision: str | None) -> Path:
     """
     from huggingface_hub import hf_hub_download
 
-    return Path(
-        _guarded(
-            name,
-            revision,
-            lambda: hf_hub_download(name, filename, revision=revision, local_files_only=offline()),
-        )
-    )
+    with _in_one_sentence(name, revision):
+        found = hf_hub_download(name, filename, revision=revision, local_files_only=offline())
+    return Path(found)
 
 
 def fetch_snapshot(name: str, revision: str | None) -> Path:
@@ -73,15 +69,11 @@ def fetch_snapshot(name: str, revision: str | None) -> Path:
     """
     from huggingface_hub import snapshot_download
 
-    directory = Path(
-        _guarded(
-            name,
-            revision,
-            lambda: snapshot_download(
-                name, revision=revision, allow_patterns=SAFE, local_files_only=offline()
-            ),
+    with _in_one_sentence(name, revision):
+        found = snapshot_download(
+            name, revision=revision, allow_patterns=SAFE, local_files_only=offline()
         )
-    )
+    directory = Path(found)
     if not list(directory.glob("*.safetensors")):
         raise UnsupportedModel(
             f"The hub model {name!r} offers no safetensors at revision {revision or 'main'!r}; "
@@ -92,13 +84,7 @@ def fetch_snapshot(name: str, revision: str | None) -> Path:
 
 def on_this_machine(name: str) -> bool:
     """Tell whether a hub model's configuration is in the local cache; never uses the network."""
-    from huggingface_hub import try_to_load_from_cache
-    from huggingface_hub.errors import HFValidationError
-
-    try:
-        return isinstance(try_to_load_from_cache(name, "config.json"), str)
-    except (HFValidationError, OSError):
-        return False
+    return commit_here(name, None) is not None
 
 
 @dataclass(frozen=True)
@@ -124,9 +110,8 @@ def published(name: str, revision: str | None) -> Published:
 
     if offline():
         raise NoNetwork(_no_network(name))
-    told = _guarded(
-        name, revision, lambda: HfApi().model_info(name, revision=revision, files_metadata=True)
-    )
+    with _in_one_sentence(name, revision):
+        told = HfApi().model_info(name, revision=revision, files_metadata=True)
     weights = [
         (file.rfilename, file.lfs.sha256 if file.lfs else "")
         for file in told.siblings or ()
@@ -145,13 +130,15 @@ def revisions(name: str) -> tuple[str, ...]:
     from huggingface_hub import HfApi
 
     if offline():
-        return tuple(sorted(_refs_here(name)))
-    refs = _guarded(name, None, lambda: HfApi().list_repo_refs(name))
+        here = {ref for revision in _revisions_here(name) for ref in revision.refs}
+        return tuple(sorted(here))
+    with _in_one_sentence(name, None):
+        refs = HfApi().list_repo_refs(name)
     return tuple(dict.fromkeys(each.name for each in (*refs.branches, *refs.tags)))
 
 
-def _refs_here(name: str) -> list[str]:
-    """Return the names of the revisions in the local cache."""
+def _revisions_here(name: str) -> list[CachedRevisionInfo]:
+    """Return the revisions of a hub repository in the local cache."""
     from huggingface_hub import constants, scan_cache_dir
     from huggingface_hub.errors import CacheNotFound
 
@@ -159,10 +146,10 @@ def _refs_here(name: str) -> list[str]:
         repositories = scan_cache_dir(constants.HF_HUB_CACHE).repos
     except CacheNotFound:
         return []
-    return [ref for each in repositories if each.repo_id == name for ref in each.refs]
+    return [found for each in repositories if each.repo_id == name for found in each.revisions]
 
 
-def commit_here(name: str, revision: str) -> str | None:
+def commit_here(name: str, revision: str | None) -> str | None:
     """Return the locally cached commit of a revision, or None; never uses the network.
 
     The hub may have moved the revision to another commit since.
@@ -187,19 +174,9 @@ def remove_weights(name: str, commit: str, keep: frozenset[str] = frozenset()) -
 
     Blobs that another cached commit shares are not deleted.
     """
-    from huggingface_hub import constants, scan_cache_dir
-
     removed = [file for file in _files_here(name, commit) if file.file_name not in keep]
-    if not removed:
-        return 0
-    elsewhere = {
-        file.blob_path
-        for repository in scan_cache_dir(constants.HF_HUB_CACHE).repos
-        if repository.repo_id == name
-        for revision in repository.revisions
-        if revision.commit_hash != commit
-        for file in revision.files
-    }
+    others = [each for each in _revisions_here(name) if each.commit_hash != commit]
+    elsewhere = {file.blob_path for revision in others for file in revision.files}
     total = 0
     for file in removed:
         file.file_path.unlink(missing_ok=True)
@@ -211,29 +188,22 @@ def remove_weights(name: str, commit: str, keep: frozenset[str] = frozenset()) -
 
 def _files_here(name: str, commit: str) -> list[CachedFileInfo]:
     """Return the safetensors of a commit in the local cache."""
-    from huggingface_hub import constants, scan_cache_dir
-    from huggingface_hub.errors import CacheNotFound
-
-    try:
-        repositories = scan_cache_dir(constants.HF_HUB_CACHE).repos
-    except CacheNotFound:
-        return []
     return [
         file
-        for repository in repositories
-        if repository.repo_id == name
-        for revision in repository.revisions
+        for revision in _revisions_here(name)
         if revision.commit_hash == commit
         for file in revision.files
         if file.file_name.endswith(WEIGHTS)
     ]
 
 
-def _guarded(name: str, revision: str | None, call: Callable[[], T]) -> T:
+@contextmanager
+def _in_one_sentence(name: str, revision: str | None) -> Iterator[None]:
+    """Raise our errors for those of the hub's library."""
     from huggingface_hub import errors
 
     try:
-        return call()
+        yield
     except errors.GatedRepoError as error:
         raise UnknownModel(
             f"The hub model {name!r} is gated: accept its terms and set HF_TOKEN."

@@ -3,7 +3,7 @@
 import json
 
 from poskernel_core.common.heads import head_name
-from poskernel_core.models.catalog import BUNDLED_MODELS, DEMO
+from poskernel_core.models.curated import BUNDLED_MODELS
 
 _TELLING = {
     "gpt2": {"": "L4H11", "induction": "L5H1"},
@@ -17,28 +17,23 @@ _TELLING = {
 }
 """By model and topic; topic "" is a positional head, a previous-token head if there is one."""
 
+_GPT2 = {
+    "L0H1": "duplicate tokens, near ones",
+    "L0H5": "duplicate tokens, near and far",
+    "L0H3": "detokenization",
+    "L0H4": "detokenization",
+    "L0H7": "detokenization",
+    "L4H11": "previous token",
+    "L5H0": "induction",
+    "L5H1": "induction",
+    "L5H5": "induction",
+}
+_FIRST = {head: f"in GPT-2: {what}" for head, what in _GPT2.items() if head.startswith("L0")}
 _POSTS: dict[str, dict[str, str]] = {
-    "gpt2": {
-        "L0H1": "duplicate tokens, near ones",
-        "L0H5": "duplicate tokens, near and far",
-        "L0H3": "detokenization",
-        "L0H4": "detokenization",
-        "L0H7": "detokenization",
-        "L4H11": "previous token",
-        "L5H0": "induction",
-        "L5H1": "induction",
-        "L5H5": "induction",
-    },
-    "gpt2-small-layer0": {
-        "L0H1": "in GPT-2: duplicate tokens, near ones",
-        "L0H5": "in GPT-2: duplicate tokens, near and far",
-        "L0H3": "in GPT-2: detokenization",
-        "L0H4": "in GPT-2: detokenization",
-        "L0H7": "in GPT-2: detokenization",
-    },
+    "gpt2": _GPT2,
+    "gpt2-small-layer0": _FIRST,
     "NeelNanda/Attn_Only_2L512W_C4_Code": {"L0H3": "previous token", "L1H6": "induction"},
 }
-
 
 _MEASURED = {"previous_token": "previous token, P(1) =", "induction": "induction, score"}
 _ENOUGH = 0.3
@@ -47,8 +42,8 @@ _ENOUGH = 0.3
 
 def known_heads(model: str) -> dict[str, str]:
     """Return the known functions of a model's heads, by head name."""
-    measured = DEMO / model / "measured.json"
-    if model not in BUNDLED_MODELS or not measured.is_file():
+    folder = BUNDLED_MODELS.get(model)
+    if folder is None or not (measured := folder / "measured.json").is_file():
         return _POSTS.get(model, {})
     figures = json.loads(measured.read_text(encoding="utf-8"))
     return {

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from poskernel_core.common.errors import UnsupportedModel
+
 FULL, SLIDING, CHUNKED, NONE = "full", "sliding", "chunked", "none"
 
 NAMES = {
@@ -78,10 +80,8 @@ def _implied(config: dict[str, Any], n_layers: int, sliding: str | int | None) -
     kind = config.get("model_type")
     full, other = "full_attention", "sliding_attention"
     if kind == "jamba":
-        period, offset = (
-            _number(config, "attn_layer_period", 8),
-            _number(config, "attn_layer_offset", 4),
-        )
+        period = _number(config, "attn_layer_period", 8)
+        offset = _number(config, "attn_layer_offset", 4)
         return [full if i % period == offset else "mamba" for i in layers]
     if kind == "bamba":
         chosen = _numbers(config, "attn_layer_indices")
@@ -95,12 +95,12 @@ def _implied(config: dict[str, Any], n_layers: int, sliding: str | int | None) -
         interval = _number(config, "full_attention_interval", 4)
         return ["linear_attention" if (i + 1) % interval else full for i in layers]
     if kind == "minimax":
-        return ["linear_attention" if (i + 1) % 2 == 0 else full for i in layers]
+        return [full if (i + 1) % 2 else "linear_attention" for i in layers]
     if kind == "olmo_hybrid":
         return [full if (i + 1) % 4 == 0 or n_layers < 4 else "linear_attention" for i in layers]
     if kind == "llama4_text":
-        return ["full_attention" if i in no_positions(config, n_layers) else "chunked_attention"
-                for i in layers]  # fmt: skip
+        bare = no_positions(config, n_layers)
+        return [full if i in bare else "chunked_attention" for i in layers]
     if kind in ("qwen2", "qwen2_moe", "qwen3", "qwen3_moe"):
         first = _number(config, "max_window_layers", 28)
         slides = config.get("use_sliding_window")
@@ -111,6 +111,35 @@ def _implied(config: dict[str, Any], n_layers: int, sliding: str | int | None) -
         return [other] * n_layers
     each = _number(config, "sliding_window_pattern", int(sliding))
     return [other if (i + 1) % each else full for i in layers]
+
+
+def gpt_neo_kinds(name: str, config: dict[str, Any], n_layers: int) -> list[str]:
+    """Return the kinds of GPT-Neo's layers, listed as ``[[["global", "local"], 12]]``.
+
+    transformers expands the list before it checks its length, so a huge count would use up memory.
+
+    Raises:
+        UnsupportedModel: the list does not give ``n_layers`` layers.
+    """
+    usual: list[Any] = [[["global", "local"], max(1, n_layers // 2)]]
+    listed = config.get("attention_types")
+    try:
+        fits = listed is None or sum(_times(*each) for each in listed) == n_layers
+    except (TypeError, ValueError):
+        fits = False
+    if not fits:
+        raise UnsupportedModel(
+            f"Expected 'attention_types' in the config.json of {name!r} to list {n_layers} layers, "
+            f'as in [[["global", "local"], {usual[0][1]}]]; got {str(listed)[:60]!r}.'
+        )
+    kinds = [kind for part, count in listed or usual for _ in range(count) for kind in part]
+    return (kinds * n_layers)[:n_layers]
+
+
+def _times(kinds: Any, count: Any) -> int:
+    if not isinstance(kinds, list) or type(count) is not int or count < 1:
+        raise TypeError
+    return len(kinds) * count
 
 
 def no_positions(config: dict[str, Any], n_layers: int) -> frozenset[int]:

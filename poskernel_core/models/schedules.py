@@ -7,13 +7,12 @@ as OLMo and SmolLM3, have the step in the name of each revision, and the hub lis
 import ast
 from dataclasses import dataclass
 from functools import cache
-from importlib.util import find_spec
-from pathlib import Path
 
+from poskernel_core.common.modules import installed_file
 from poskernel_core.models.checkpoints import Checkpoint
 
-LISTS = Path("tools", "model_registry", "checkpoints.py")
-"""File with the steps, relative to the transformer_lens package; importing would load torch."""
+LISTS = "tools/model_registry/checkpoints.py"
+"""File with the steps, in the transformer_lens package; importing would load torch."""
 
 
 @dataclass(frozen=True)
@@ -21,13 +20,11 @@ class Schedule:
     """The checkpoints of a family of models.
 
     Attributes:
-        starts: prefix of the family's hub names.
         steps: name of transformer_lens' list of steps.
         revision: template of a checkpoint's revision, with ``{step}``.
         tokens_per_step: training tokens per step.
     """
 
-    starts: str
     steps: str
     revision: str
     tokens_per_step: int
@@ -41,11 +38,9 @@ class Schedule:
 
 
 SCHEDULES = {
-    "pythia": Schedule("EleutherAI/pythia", "PYTHIA_CHECKPOINTS", "step{step}", 2_097_152),
-    "pythia-v0": Schedule("EleutherAI/pythia", "PYTHIA_V0_CHECKPOINTS", "step{step}", 2_097_152),
-    "stanford-crfm": Schedule(
-        "stanford-crfm/", "STANFORD_CRFM_CHECKPOINTS", "checkpoint-{step}", 524_288
-    ),
+    "pythia": Schedule("PYTHIA_CHECKPOINTS", "step{step}", 2_097_152),
+    "pythia-v0": Schedule("PYTHIA_V0_CHECKPOINTS", "step{step}", 2_097_152),
+    "stanford-crfm": Schedule("STANFORD_CRFM_CHECKPOINTS", "checkpoint-{step}", 524_288),
 }
 """Schedules by their names in ``precompute --revisions``."""
 
@@ -55,32 +50,22 @@ TOKENS_PER_STEP = {"HuggingFaceTB/SmolLM3": 2_359_296}
 
 def schedule_for(name: str) -> Schedule | None:
     """Return the schedule of a hub model, or None if its family is unknown."""
-    if name.startswith(SCHEDULES["pythia"].starts):
+    if name.startswith("EleutherAI/pythia"):
         return SCHEDULES["pythia-v0" if "v0" in name else "pythia"]
     return SCHEDULES["stanford-crfm"] if name.startswith("stanford-crfm/") else None
 
 
 def tokens_per_step(name: str) -> int | None:
     """Return the training tokens per step of a hub model, or None if unknown."""
-    found = [tokens for start, tokens in TOKENS_PER_STEP.items() if name.startswith(start)]
-    return found[0] if found else None
+    return next((n for start, n in TOKENS_PER_STEP.items() if name.startswith(start)), None)
 
 
 @cache
 def _lists() -> dict[str, list[int]]:
     """Return transformer_lens' lists of steps by name, parsed without importing it."""
-    found = find_spec("transformer_lens")
-    folders = [] if found is None else found.submodule_search_locations or []
-    for file in (Path(folder) / LISTS for folder in folders):
-        if file.is_file():
-            return _assigned(ast.parse(file.read_text(encoding="utf-8")))
-    return {}
-
-
-def _assigned(module: ast.Module) -> dict[str, list[int]]:
-    """Return the lists assigned in a module: lists of numbers, ranges, and sums of these."""
     lists: dict[str, list[int]] = {}
-    for node in module.body:
+    file = installed_file("transformer_lens", LISTS)
+    for node in ast.parse(file.read_text(encoding="utf-8")).body if file else ():
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value:
             try:
                 lists[node.target.id] = _numbers(node.value)
@@ -90,6 +75,7 @@ def _assigned(module: ast.Module) -> dict[str, list[int]]:
 
 
 def _numbers(node: ast.expr) -> list[int]:
+    """Return the value of a list of numbers, a range, or a sum of these."""
     match node:
         case ast.BinOp(left=left, op=ast.Add(), right=right):
             return [*_numbers(left), *_numbers(right)]

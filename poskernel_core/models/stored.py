@@ -6,18 +6,17 @@ holds the model, its configuration and the run to show first.
 
 import os
 import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
-from poskernel_core.common.errors import BadArchive, BadRequest, InvalidField
-from poskernel_core.common.files import parse_json
+from poskernel_core.common.errors import BadArchive, BadRequest
+from poskernel_core.common.files import ZIP_DAMAGE, parse_json
+from poskernel_core.common.modules import installed_file
 from poskernel_core.common.settings import settings
 from poskernel_core.common.specs import CorpusSpec, Dtype, ModelSpec, Spec
 from poskernel_core.models.gguf import fingerprint
@@ -85,19 +84,14 @@ PACKAGED = {
 def packaged_file(name: str) -> Path | None:
     """Return a model's weights file from the package that contains it; None if not installed."""
     known = PACKAGED.get(name)
-    found = find_spec(known.module) if known else None
-    for folder in (found and found.submodule_search_locations) or ():
-        file = Path(folder) / known.file if known else None
-        if file and file.is_file() and known and fingerprint(file) == known.fingerprint:
-            return file
-    return None
+    file = installed_file(known.module, known.file) if known else None
+    return file if file and known and fingerprint(file) == known.fingerprint else None
 
 
 def stored_models() -> dict[str, StoredModel]:
     """Return the models with stored results, by name; skip unreadable files."""
     found = {}
-    own = sorted(RESULTS.glob(f"*{SUFFIX}")) if settings().shipped else []
-    for file in [*own, *offered_files()]:
+    for file in result_files():
         try:
             each = read(file)
         except BadRequest:
@@ -111,10 +105,15 @@ def is_archive(name: str) -> bool:
     return name.endswith(SUFFIX)
 
 
-def offered_files() -> list[Path]:
-    """Return the exported files of results in ``POSKERNEL_MODELS``."""
+def result_files() -> tuple[Path, ...]:
+    """Return the project's files of results, unless turned off, and those in ``POSKERNEL_MODELS``.
+
+    Raises:
+        BadRequest: ``POSKERNEL_SHIPPED`` is neither on nor off.
+    """
+    own = sorted(RESULTS.glob(f"*{SUFFIX}")) if settings().shipped else []
     names = (name.strip() for name in os.environ.get("POSKERNEL_MODELS", "").split(","))
-    return [Path(name).expanduser() for name in names if is_archive(name)]
+    return (*own, *(Path(name).expanduser() for name in names if is_archive(name)))
 
 
 def read(file: Path) -> StoredModel:
@@ -146,10 +145,9 @@ def _read(file: Path, _size: int, _time: int) -> StoredModel:
             raise ValueError("its configuration is none")
         spec, shown = ModelSpec.model_validate(about["model"]), Shown.model_validate(about["shown"])
         return StoredModel(file, spec, config, shown, told)
-    except (
-        zipfile.BadZipFile, zlib.error, EOFError, KeyError, InvalidField, NotImplementedError,
-        RuntimeError, TypeError, ValueError,
-    ) as error:  # fmt: skip
+    except OSError:
+        raise
+    except ZIP_DAMAGE as error:
         raise BadArchive(
             f"{file.name!r} is no file of results that was exported to be shown, or it is damaged: "
             "export it again with this version."

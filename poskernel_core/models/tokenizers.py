@@ -5,13 +5,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import tokenizers
 
 from poskernel_core.common.errors import BadRequest, NoNetwork, UnknownModel, UnsupportedModel
-from poskernel_core.common.files import read_object
-from poskernel_core.models.catalog import Located
+from poskernel_core.models.catalog import Located, read_config
 from poskernel_core.models.gguf_tokenizer import has_vocabulary, tokenizer_file
 from poskernel_core.models.hub import fetch_file
 from poskernel_core.models.pieces import Pieces, normalizer_steps
@@ -201,7 +199,7 @@ def _converted(located: Located) -> Tokenizer | None:
 def _start_token(located: Located, file: Path, backend: tokenizers.Tokenizer) -> str | None:
     """Return the beginning-of-text token, or the end-of-text token if there is none."""
     beside = file.with_name("tokenizer_config.json")
-    settings = _settings(located.spec.name, beside) if beside.is_file() else {}
+    settings = read_config(located.spec.name, beside) if beside.is_file() else {}
     for name in ("bos_token", "eos_token"):
         token = settings.get(name)
         token = token.get("content") if isinstance(token, dict) else token
@@ -213,12 +211,3 @@ def _start_token(located: Located, file: Path, backend: tokenizers.Tokenizer) ->
             if token is not None:
                 return token
     return None
-
-
-def _settings(name: str, file: Path) -> dict[str, Any]:
-    try:
-        return read_object(file)
-    except (OSError, ValueError) as error:
-        raise UnsupportedModel(
-            f"The {file.name} of {name!r} is not a JSON object ({error}): check the file."
-        ) from error

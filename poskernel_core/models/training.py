@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -71,7 +71,8 @@ class TrainingRun:
         if word in SCHEDULES:
             return replace(self, checkpoints=SCHEDULES[word].checkpoints())
         known = {each.revision: each for each in self.checkpoints}
-        found = [known.get(name) or self._unlisted(name) for name in _names(word)]
+        names = dict.fromkeys(filter(None, map(str.strip, word.split(","))))
+        found = [known.get(name) or self._unlisted(name) for name in names]
         if not found:
             raise BadRequest(f"Expected {self._listed()}, got {word[:80]!r}: name one or more.")
         steps = [each.step for each in found]
@@ -92,10 +93,6 @@ class TrainingRun:
         """Return the possible choices, in words."""
         names = [each.revision for each in self.checkpoints]
         return f"{ALL}, {LOG}, or some of {names[0]}, ..., {names[-1]} between commas"
-
-
-def _names(text: str) -> list[str]:
-    return list(dict.fromkeys(each.strip() for each in text.split(",") if each.strip()))
 
 
 def _apart(step: int, goal: int) -> float:
@@ -138,7 +135,7 @@ def required_run(name: str) -> TrainingRun:
         hub.revisions(official_name(name.strip()))
         if hub.offline():
             raise NoNetwork(
-                f"Which checkpoints {name!r} has only the hub can tell, and it cannot be reached: "
+                f"Only the hub can tell which checkpoints {name!r} has, and it cannot be reached: "
                 "go online, or give a directory of checkpoints; 'demo-training' works offline."
             )
     raise UnknownModel(
@@ -180,16 +177,10 @@ def first_of_equals(
     Raises:
         UnknownModel, UnsupportedModel, NoNetwork: as :mod:`.catalog` and :mod:`.hub`.
     """
-    prints = ((each, _print_of(run, each)) for each in run.checkpoints)
-    return _equals(prints, on_unknown)
-
-
-def _equals(
-    prints: Iterable[tuple[Checkpoint, object]], on_unknown: Callable[[Checkpoint], None]
-) -> dict[str, str]:
     first: dict[object, str] = {}
     equal: dict[str, str] = {}
-    for checkpoint, print_ in prints:
+    for checkpoint in run.checkpoints:
+        print_ = _print_of(run, checkpoint)
         if not print_:
             on_unknown(checkpoint)
         elif print_ in first:

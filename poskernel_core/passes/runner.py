@@ -52,7 +52,7 @@ def per_number(groups: int) -> int:
 
 
 def gather_run(
-    workshop: WorkerContext,
+    shared: WorkerContext,
     run: RunSpec,
     execution: Execution,
     versions: Mapping[str, str],
@@ -66,12 +66,12 @@ def gather_run(
         ComputeFailed: not even one window fits into memory, or a sum is not finite.
         StoreFailed: the statistics cannot be written.
     """
-    gather_shard(workshop, run, WHOLE, execution, versions, report)
-    merge_shards(workshop.store, {}, run, WHOLE.of, report)
+    gather_shard(shared, run, WHOLE, execution, versions, report)
+    merge_shards(shared.store, {}, run, WHOLE.of, report)
 
 
 def gather_shard(
-    workshop: WorkerContext,
+    shared: WorkerContext,
     run: RunSpec,
     shard: Shard,
     execution: Execution,
@@ -85,8 +85,8 @@ def gather_shard(
     Raises:
         BadRequest, Cancelled, ComputeFailed, StoreFailed: as :func:`gather_run`.
     """
-    store = workshop.store
-    ready = _prepare(workshop, run, execution, report)
+    store = shared.store
+    ready = _prepare(shared, run, execution, report)
     blocks = shard.blocks(ready.plan.windows, ready.plan.context)
     digest = hashlib.sha256(np.ascontiguousarray(ready.windows, dtype=np.int64).tobytes())
     made = Made(digest.hexdigest(), dict(versions))
@@ -121,7 +121,7 @@ def gather_shard(
 
 
 @dataclass(frozen=True)
-class _Ready:
+class _PreparedPass:
     """A model and its windows; ``known`` are extra fields for the pass header."""
 
     model: loading.LoadedModel
@@ -130,23 +130,25 @@ class _Ready:
     known: dict[str, Any]
 
 
-def _prepare(workshop: WorkerContext, run: RunSpec, execution: Execution, report: Report) -> _Ready:
+def _prepare(
+    shared: WorkerContext, run: RunSpec, execution: Execution, report: Report
+) -> _PreparedPass:
     report(0, 0, "Loading the model")
     located = locate_again(run)
     ready = run.corpus.name.endswith(".npy") and run.destination is None
-    tokenizer = None if ready and not wants_table(run) else workshop.tokenizer(located)
+    tokenizer = None if ready and not wants_table(run) else shared.tokenizer(located)
     report(0, 0, "Cutting the text into windows")
-    windows, plan = workshop.prepare(run, execution, located, tokenizer)
+    windows, plan = shared.prepare(run, execution, located, tokenizer)
     if corpora.resolve(run.corpus).fingerprint != run.corpus.fingerprint:
         raise BadRequest(f"Corpus {run.corpus.name!r} changed meanwhile: ask again.")
-    model = workshop.models.take(located, execution.device, run.dtype)
+    model = shared.models.take(located, execution.device, run.dtype)
     error = lower(model, plan, windows, run.dtype, report)
     known = {"dtype_error": error, "tokens": _texts(run, windows, tokenizer)}
-    return _Ready(model, windows, plan, known)
+    return _PreparedPass(model, windows, plan, known)
 
 
 def _attempts(
-    work: Callable[[int | None], T], ready: _Ready, batch: int | None
+    work: Callable[[int | None], T], ready: _PreparedPass, batch: int | None
 ) -> tuple[T, int | None]:
     """Read a block; when memory runs out, retry from the last checkpoint with half the batch size.
 
@@ -179,7 +181,7 @@ def gather(
     Raises:
         ComputeFailed: a sum is not a finite number.
     """
-    ready, work = _Ready(model, windows, plan, {}), Pass(model, plan, run.gather, run.dtype)
+    ready, work = _PreparedPass(model, windows, plan, {}), Pass(model, plan, run.gather, run.dtype)
     blocks, began = [], time.monotonic()
     for block in WHOLE.blocks(plan.windows, plan.context):
         header, sums = _read(work, ready, run, block, batch)
@@ -216,7 +218,7 @@ class _Keep:
 
 def _read(
     work: Pass,
-    ready: _Ready,
+    ready: _PreparedPass,
     run: RunSpec,
     block: Block,
     batch: int | None,

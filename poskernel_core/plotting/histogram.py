@@ -45,8 +45,7 @@ def histogram(values: Values, unit: str) -> go.Figure:
             marker_line_width=0,
             customdata=np.stack([place * step, (place + 1) * step], axis=-1),
             hovertemplate="%{customdata[0]:.3g} to %{customdata[1]:.3g} "
-            + unit
-            + "<br>tokens: <b>%{y}</b><extra></extra>",
+            f"{unit}<br>tokens: <b>%{{y}}</b><extra></extra>",
         )
     )
     style(figure, x_title=unit, y_title="tokens (count, log scale)")

@@ -65,17 +65,8 @@ def style(figure: go.Figure, *, x_title: str, y_title: str, height: int = 380) -
 
 def set_title(figure: go.Figure, title: str) -> go.Figure:
     """Put `title` above the plotting area, in line with its left edge, in place."""
-    figure.update_layout(
-        title={
-            "text": title,
-            "x": 0,
-            "xref": "paper",
-            "y": 0.98,
-            "yanchor": "top",
-            "font": {"size": 15},
-        }
-    )
-    return figure
+    place = {"x": 0, "xref": "paper", "y": 0.98, "yanchor": "top", "font": {"size": 15}}
+    return figure.update_layout(title={"text": title} | place)
 
 
 def without_title(figure: go.Figure) -> go.Figure:

@@ -67,26 +67,22 @@ def probability_colours(*values: Float[np.ndarray, "..."]) -> Colours:
 
     Nearly equal values thus have nearly equal colours.
     """
-    high = max(_largest(each) for each in values)
+    high = max(largest(each) for each in values)
     low = max(FLOOR, min(float(np.nanmin(each)) for each in values))
-    return Colours(
-        max(FLOOR / 10, min(low, high / 10)),
-        max(high, FLOOR),
-        SCALE,
-        log=True,
-        unit="probability (log scale)",
-    )
+    low, high = max(FLOOR / 10, min(low, high / 10)), max(high, FLOOR)
+    return Colours(low, high, SCALE, log=True, unit="probability (log scale)")
 
 
 def difference_colours(
     difference: Float[np.ndarray, "..."], *of: Float[np.ndarray, "..."]
 ) -> Colours:
     """Return a scale symmetric about 0, reaching at least a tenth of the largest value in `of`."""
-    reach = max(_largest(np.abs(difference)), 0.1 * max(_largest(each) for each in of), FLOOR)
+    reach = max(largest(np.abs(difference)), 0.1 * max(largest(each) for each in of), FLOOR)
     return Colours(-reach, reach, DIVERGING, log=False, unit="kernel − observed")
 
 
-def _largest(values: Float[np.ndarray, "..."]) -> float:
+def largest(values: Float[np.ndarray, "..."]) -> float:
+    """Return the largest value that is not NaN; raise ValueError if there is none."""
     if np.isnan(values).all():
         raise ValueError(f"nothing to draw: all {values.size} values are masked")
     return float(np.nanmax(values))
@@ -109,9 +105,13 @@ def kernel_map(
     colours = colours or probability_colours(kernel)
     draw = _map_as_image if kernel.size > IMAGE_CELLS else _map_as_cells
     figure = draw(kernel, queries, colours)
-    style(
-        figure, height=480, x_title="key position i (tokens)", y_title="query position n (tokens)"
-    )
+    titles = {"x_title": "key position i (tokens)", "y_title": "query position n (tokens)"}
+    return _finished(figure, colours, title, **titles)
+
+
+def _finished(figure: go.Figure, colours: Colours, title: str, **titles: str) -> go.Figure:
+    """Add axis titles, the colour bar and the title; masked cells are grey."""
+    style(figure, height=480, **titles)
     figure.update_layout(plot_bgcolor=MASKED)
     figure.update_xaxes(showgrid=False)
     figure.update_yaxes(showgrid=False)
@@ -146,19 +146,9 @@ def folded_square(
             hovertemplate="key %{customdata[0]:d}<br>%{customdata[1]:.3g}<extra></extra>",
         )
     )
-    style(
-        figure,
-        height=480,
-        x_title="+ key within the row (tokens)",
-        y_title="first key of the row (tokens)",
-    )
-    figure.update_layout(plot_bgcolor=MASKED)
     rows = np.arange(0, height, max(1, height // 5))
-    figure.update_xaxes(
-        showgrid=False, constrain="domain", constraintoward="left", range=[-0.5, width - 0.5]
-    )
+    figure.update_xaxes(constrain="domain", constraintoward="left", range=[-0.5, width - 0.5])
     figure.update_yaxes(
-        showgrid=False,
         scaleanchor="x",
         constrain="domain",
         constraintoward="top",
@@ -166,8 +156,11 @@ def folded_square(
         tickvals=rows,
         ticktext=[f"{first}" for first in rows * width],
     )
-    bar_above(figure, colours.unit, *colours.ticks())
-    return set_title(figure, title)
+    titles = {
+        "x_title": "+ key within the row (tokens)",
+        "y_title": "first key of the row (tokens)",
+    }
+    return _finished(figure, colours, title, **titles)
 
 
 def _map_as_cells(

@@ -15,15 +15,7 @@ from plotly.colors import hex_to_rgb, sequential
 
 SCALE: tuple[str, ...] = tuple(sequential.Plasma)
 # The grey in the middle keeps a contrast of 3.5:1 on white and near-black.
-DIVERGING: tuple[str, ...] = (
-    "#1B45A8",
-    "#3A63B5",
-    "#6479A8",
-    "#878787",
-    "#B4926A",
-    "#DFA048",
-    "#FFB020",
-)
+DIVERGING = ("#1B45A8", "#3A63B5", "#6479A8", "#878787", "#B4926A", "#DFA048", "#FFB020")
 
 # Okabe-Ito, its blue lightened; the first four keep a contrast of 3:1 on white and near-black.
 CATEGORICAL: tuple[str, ...] = (

@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from poskernel_core.common.rounding import as_printed
 from poskernel_core.plotting.layout import MASKED, bar_above, quoted, set_title, style
-from poskernel_core.plotting.maps import IMAGE_CELLS, Span, as_picture
+from poskernel_core.plotting.maps import IMAGE_CELLS, Span, as_picture, largest
 from poskernel_core.plotting.palette import DIVERGING, RED, SCALE
 
 CELLS = 64 * 64  # up to this many cells are drawn one by one, each with its tokens
@@ -44,7 +44,11 @@ def stage_map(
     symmetric about 0 if `diverging`, or else `span`. `window` = (start, stop), in positions, is
     outlined.
     """
-    _check_tokens(tokens, first_query + values.shape[0], first_key + values.shape[1])
+    needed = max(first_query + values.shape[0], first_key + values.shape[1])
+    if tokens is not None and len(tokens) < needed:
+        raise ValueError(
+            f"expected at least {needed} tokens, one per position from 0 on, received {len(tokens)}"
+        )
     values = np.where(np.isfinite(values), values, np.nan)
     low, high = robust_span(values, diverging=diverging) if span is None else span
     if not low < high:
@@ -73,13 +77,13 @@ def stage_map(
 
 def robust_span(values: Float[np.ndarray, "*shape"], *, diverging: bool = False) -> Span:
     """Return the values at the ends of the colour scale: see `stage_map`."""
-    _check_shown(values)
+    top = largest(values)
     low, high = (float(end) for end in np.nanpercentile(values, [1, 99]))
     if diverging:
-        top = max(-low, high) or float(np.nanmax(np.abs(values))) or 1.0
-        return -top, top
-    if np.nanmin(values) >= 0 and np.nanmax(values) <= 1:
-        low, high = 0.0, float(np.nanmax(values))
+        end = max(-low, high) or float(np.nanmax(np.abs(values))) or 1.0
+        return -end, end
+    if np.nanmin(values) >= 0 and top <= 1:
+        low, high = 0.0, top
     return low, high if high > low else low + 1.0
 
 
@@ -166,25 +170,8 @@ def _outline(figure: go.Figure, window: tuple[int, int] | None, shift: tuple[int
         return
     if window[0] >= window[1]:
         raise ValueError(f"a window needs start < stop, received {window[0]} and {window[1]}")
-    start, stop = window[0] - 0.5, window[1] - 0.5
-    corners = {
-        "x0": start + shift[1],
-        "x1": stop + shift[1],
-        "y0": start + shift[0],
-        "y1": stop + shift[0],
-    }
+    x0, x1 = (end - 0.5 + shift[1] for end in window)
+    y0, y1 = (end - 0.5 + shift[0] for end in window)
+    corners = {"x0": x0, "x1": x1, "y0": y0, "y1": y1}
     for colour, width in (("white", 6), (RED, 3)):
         figure.add_shape(type="rect", **corners, line={"color": colour, "width": width})
-
-
-def _check_tokens(tokens: list[str] | None, *needed: int) -> None:
-    if tokens is not None and len(tokens) < max(needed):
-        raise ValueError(
-            f"expected at least {max(needed)} tokens, one per position from 0 on, "
-            f"received {len(tokens)}"
-        )
-
-
-def _check_shown(values: Float[np.ndarray, "*shape"]) -> None:
-    if np.isnan(values).all():
-        raise ValueError(f"nothing to draw: all {values.size} values are masked")

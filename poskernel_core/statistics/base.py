@@ -10,6 +10,7 @@ can save and load single layers. An array with fewer layers than the model cover
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -22,6 +23,7 @@ from torch import Tensor
 from poskernel_core.common.attention import repeat_kv
 from poskernel_core.common.differences import average
 from poskernel_core.common.groups import Dealt, first_of_all, groups_of
+from poskernel_core.forward.attention import PatternBlock
 from poskernel_core.forward.observers import Observer
 from poskernel_core.models.geometry import Geometry
 from poskernel_core.models.token_table import TokenTable
@@ -132,6 +134,11 @@ class Statistic(Observer, ABC):
     def average(cls, name: str, means: np.ndarray, plan: Plan) -> dict[str, np.ndarray]:
         """Average the groups' means ``[layer, group, ...]``; return mean and differences."""
         return average(name, means, axis=1)
+
+    def recorded(self, block: PatternBlock) -> slice:
+        """Return which of the recorded positions are rows of a block."""
+        positions, stop = self.plan.positions, block.first_row + block.pattern.shape[2]
+        return slice(bisect_left(positions, block.first_row), bisect_left(positions, stop))
 
     def zeros(self, *shape: int, wide: bool = True) -> Tensor:
         """Return zeros ``[layer, *shape]`` in float64 (``wide``) or float32."""

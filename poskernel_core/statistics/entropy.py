@@ -1,6 +1,5 @@
 """The mean entropy of attention rows, with 0 to 32 first keys left out."""
 
-from bisect import bisect_left
 from typing import ClassVar
 
 import numpy as np
@@ -33,14 +32,11 @@ class EntropySums(Statistic):
 
     def pattern(self, block: PatternBlock, batch: Batch) -> None:
         """Add the entropies of the recorded rows of a block."""
-        positions = self.plan.positions
-        low = bisect_left(positions, block.first_row)
-        high = bisect_left(positions, block.first_row + block.pattern.shape[2])
-        if high > low:
-            rows = [positions[p] - block.first_row for p in range(low, high)]
+        recorded = self.recorded(block)
+        if rows := [position - block.first_row for position in self.plan.positions[recorded]]:
             wide = widened(block.pattern[:, :, rows], self.sums["entropy_sum"])
             found = entropies(wide, block.first_key).sum(dim=0)
-            self.add("entropy_sum", block.layer, found, slice(None), slice(low, high))
+            self.add("entropy_sum", block.layer, found, slice(None), recorded)
 
     @classmethod
     def average(cls, name: str, means: np.ndarray, plan: Plan) -> dict[str, np.ndarray]:

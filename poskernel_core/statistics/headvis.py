@@ -13,8 +13,6 @@ MIN_INDUCTION = 0.01
 """Attention below this counts as 0 in the induction score."""
 
 QUANTITIES = 6
-"""Attention to the token itself, attention to the previous token, entropy, distance, squared
-distance, and attention to the successors of earlier equal tokens."""
 
 
 class HeadVisSums(Statistic):
@@ -33,6 +31,7 @@ class HeadVisSums(Statistic):
     means: ClassVar = {"headvis_sum": "headvis", "headvis_count": "headvis_repeats"}
     grain = 2.0**-16
     wants_patterns = True
+    _texts: list[Tensor]
 
     def allocate(self) -> dict[str, Tensor]:
         """Return ``headvis_sum [layer, head, quantity]`` and ``headvis_count [layer]``."""
@@ -48,14 +47,10 @@ class HeadVisSums(Statistic):
         logs = rows.clamp_min(torch.finfo(rows.dtype).tiny).log_()
         entropy = -logs.mul_(rows).sum(dim=(2, 3))
         induction = _induction(block, tokens)
-        here = (diagonals, entropy, induction)
-        if block.first_row == 0:
-            self._texts = here
-        else:
-            diagonals, entropy, induction = (
-                before + each for before, each in zip(self._texts, here, strict=True)
-            )
-            self._texts = (diagonals, entropy, induction)
+        here = [diagonals, entropy, induction]
+        if block.first_row > 0:
+            here = [before + each for before, each in zip(self._texts, here, strict=True)]
+        self._texts = here
         if block.first_row + rows.shape[2] == self.plan.context:
             self._close_texts(block.layer, tokens)
 
@@ -64,19 +59,11 @@ class HeadVisSums(Statistic):
         diagonals, entropy, induction = (widened(each, total) for each in self._texts)
         offsets = torch.arange(self.plan.context, dtype=total.dtype, device=total.device)
         near = torch.nn.functional.pad(diagonals, (0, 1))
-        values = torch.stack(
-            [
-                near[..., 0],
-                near[..., 1],
-                entropy,
-                diagonals @ offsets,
-                diagonals @ offsets.square(),
-                induction,
-            ],
-            dim=-1,
-        )
+        distances = diagonals @ offsets, diagonals @ offsets.square()
+        values = torch.stack([near[..., 0], near[..., 1], entropy, *distances, induction], dim=-1)
         self.add("headvis_sum", layer, values.sum(dim=0))
-        seen_before = tokens.shape[1] - _distinct(tokens)
+        ordered = tokens.sort(dim=1).values
+        seen_before = ordered[:, 1:] == ordered[:, :-1]
         self.add("headvis_count", layer, widened(seen_before.sum(), total))
 
 
@@ -96,9 +83,3 @@ def _induction(block: PatternBlock, tokens: Tensor) -> Tensor:
     paid = paid.masked_fill(paid < MIN_INDUCTION, 0)
     total = paid.new_zeros(block.pattern.shape[:2])
     return total.index_add_(0, text, paid)
-
-
-def _distinct(tokens: Tensor) -> Tensor:
-    """Return the number of different tokens of each text, ``[text]``."""
-    ordered = tokens.sort(dim=1).values
-    return 1 + (ordered[:, 1:] != ordered[:, :-1]).sum(dim=1)

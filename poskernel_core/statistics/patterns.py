@@ -1,6 +1,5 @@
 """Mean observed attention: rows at recorded positions, and the profile along diagonals."""
 
-from bisect import bisect_left
 from typing import ClassVar
 
 import torch
@@ -23,6 +22,7 @@ class MeanPatterns(Statistic):
     means: ClassVar = {"row_sum": "mean_rows", "profile_sum": "profile"}
     grain = 2.0**-40
     wants_patterns = True
+    _diagonals: Tensor
 
     def allocate(self) -> dict[str, Tensor]:
         """Return ``row_sum [layer, head, query, key]``, ``profile_sum [layer, head, offset]``."""
@@ -31,10 +31,6 @@ class MeanPatterns(Statistic):
             "row_sum": self.zeros(heads, len(plan.positions), plan.context),
             "profile_sum": self.zeros(heads, plan.context),
         }
-
-    def __init__(self, plan: Plan, device: torch.device) -> None:
-        super().__init__(plan, device)
-        self._diagonals = torch.zeros(0, device="cpu")
 
     def pattern(self, block: PatternBlock, batch: Batch) -> None:
         """Add a block's recorded rows and diagonals; the last block completes the profile."""
@@ -45,13 +41,11 @@ class MeanPatterns(Statistic):
             self._close_texts(block.layer)
 
     def _add_rows(self, block: PatternBlock) -> None:
-        positions = self.plan.positions
-        low = bisect_left(positions, block.first_row)
-        high = bisect_left(positions, block.first_row + block.pattern.shape[2])
-        if high > low:
-            rows = torch.tensor(positions[low:high], device=block.pattern.device) - block.first_row
+        recorded = self.recorded(block)
+        if positions := self.plan.positions[recorded]:
+            rows = torch.tensor(positions, device=block.pattern.device) - block.first_row
             stop = block.first_key + block.pattern.shape[3]
-            at = slice(None), slice(low, high), slice(block.first_key, stop)
+            at = slice(None), recorded, slice(block.first_key, stop)
             seen = block.pattern.index_select(2, rows).sum(dim=0)
             self.add("row_sum", block.layer, seen, *at)
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from poskernel_core.forward.attention import PatternBlock
 from poskernel_core.forward.observers import Batch
-from poskernel_core.statistics.base import Plan, Statistic, widened
+from poskernel_core.statistics.base import Statistic, widened
 
 
 class RepeatedTokens(Statistic):
@@ -26,10 +26,7 @@ class RepeatedTokens(Statistic):
     means: ClassVar = {"repeat_sum": "repeats", "repeat_count": "repeat_texts"}
     grain = 2.0**-40
     wants_patterns = True
-
-    def __init__(self, plan: Plan, device: torch.device) -> None:
-        super().__init__(plan, device)
-        self._previous = torch.zeros(0, device="cpu")
+    _previous: Tensor
 
     def allocate(self) -> dict[str, Tensor]:
         """Return ``repeat_sum [layer, head, 2]`` and ``repeat_count [layer, 2]``."""

@@ -40,7 +40,8 @@ class RawScores(Statistic):
         self.add("query_sum", call.layer, queries)
         total = self.sums["score_sum"]
         band = band_sums(call, BAND, int(self.plan.start_token))
-        means = widened(band, total) / _pairs(self.plan).to(total)
+        pairs = _lengths(self.plan).clamp(min=1)
+        means = widened(band, total) / pairs.to(total)
         self.add("score_sum", call.layer, means.sum(dim=0))
 
     @classmethod
@@ -52,10 +53,6 @@ class RawScores(Statistic):
 
 
 def _lengths(plan: Plan) -> Tensor:
+    """Return the number of pairs ``(n, n-k)`` for each offset (none below 1), ``[band]``."""
     start = 1 if plan.start_token else 0
     return plan.context - start - torch.arange(-BAND, BAND + 1, device="cpu").abs()
-
-
-def _pairs(plan: Plan) -> Tensor:
-    """Return the number of pairs ``(n, n-k)`` averaged for each offset (at least 1), ``[band]``."""
-    return _lengths(plan).clamp(min=1)

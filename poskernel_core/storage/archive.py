@@ -19,7 +19,7 @@ from poskernel_core.common.errors import BadArchive, BadRequest
 from poskernel_core.common.files import ZIP_DAMAGE, is_file, is_folder, parse_json
 from poskernel_core.common.specs import SCHEMA, ModelSpec, model_prefix
 from poskernel_core.models.catalog import Located
-from poskernel_core.models.stored import MANIFEST
+from poskernel_core.models.stored import MANIFEST, MAX_MANIFEST_BYTES
 from poskernel_core.storage.disk import DATABASE
 from poskernel_core.storage.encoding import Entry, decode
 from poskernel_core.storage.shards import Source
@@ -27,7 +27,6 @@ from poskernel_core.storage.store import Store
 
 KEY = re.compile(r"[0-9a-f]{16}-[0-9a-f]{64}")
 MAX_ENTRY_BYTES = 4 * 2**30
-MAX_MANIFEST_BYTES = 2**20
 MAX_ENTRIES = 100_000
 ENCRYPTED = 1
 
@@ -68,8 +67,7 @@ def export_entries(store: Store, keys: Sequence[str], model: ModelSpec, target: 
             about = {"schema": SCHEMA, "model": model.model_dump(mode="json")}
             archive.writestr(MANIFEST, json.dumps(about))
             for key in keys:
-                data = store.get_bytes(key)
-                if data is not None:
+                if (data := store.get_bytes(key)) is not None:
                     archive.writestr(key, data)
                     written.append(key)
 
@@ -94,11 +92,10 @@ def import_archive(store: Store, source: Path) -> tuple[str, int]:
                     f"{source.name!r} holds {archive.size / 2**30:.3g} GB, the store takes "
                     f"{store.limit / 2**30:.3g} GB: raise POSKERNEL_CACHE_GB and import it again."
                 )
-            for key in keys:
-                if archive.get(key) is None:
-                    raise BadArchive(
-                        f"Entry {key!r} of {source.name!r} is damaged, or is another entry."
-                    )
+            if damaged := next((key for key in keys if archive.get(key) is None), None):
+                raise BadArchive(
+                    f"Entry {damaged!r} of {source.name!r} is damaged, or is another entry."
+                )
             for key in keys:
                 data = archive.get_bytes(key)
                 if data is None:

@@ -24,9 +24,8 @@ from typing import Any
 import numpy as np
 
 from poskernel_core.common.files import ZIP_DAMAGE
-from poskernel_core.common.settings import settings
 from poskernel_core.common.specs import model_prefix
-from poskernel_core.models.stored import MANIFEST, RESULTS, offered_files
+from poskernel_core.models.stored import MANIFEST, result_files
 from poskernel_core.storage.encoding import Entry, decode, read_header
 
 ASKED_FILE = "asked.json"
@@ -95,9 +94,7 @@ def _names(archive: zipfile.ZipFile) -> list[str]:
     return [name for name in archive.namelist() if name not in (ASKED_FILE, MANIFEST)]
 
 
-@cache
-def _of(files: tuple[Path, ...]) -> Shipped:
-    return Shipped(files)
+_of = cache(Shipped)
 
 
 def shipped() -> Shipped:
@@ -106,8 +103,7 @@ def shipped() -> Shipped:
     Raises:
         BadRequest: ``POSKERNEL_SHIPPED`` is neither on nor off.
     """
-    own = sorted(RESULTS.glob("*.zip")) if settings().shipped else []
-    return _of((*own, *offered_files()))
+    return _of(result_files())
 
 
 def pack(entry: Entry, bits: Mapping[str, int]) -> Entry:

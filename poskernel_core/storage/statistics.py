@@ -186,7 +186,7 @@ def write_statistic(
     for layer, there in enumerate(layers):
         store.put(part_key(run, statistic, str(layer)), {"layer": layer}, dict(there))
         lengths |= dict.fromkeys(there, layer + 1)
-    manifest = {"pass": header.as_json(), "arrays": lengths}
+    manifest = {"pass": header.model_dump(mode="json"), "arrays": lengths}
     store.put(part_key(run, statistic, MANIFEST), manifest, {})
 
 

@@ -29,24 +29,16 @@ from poskernel_core.common.errors import BadRequest, NoSpace, ReadOnlyStore, Sto
 from poskernel_core.common.folders import default_directory
 from poskernel_core.common.settings import checked_gb, settings
 from poskernel_core.common.specs import brief
-from poskernel_core.storage.disk import (
-    DATABASE,
-    BytesOnly,
-    index,
-    read_value,
-    select,
-)
+from poskernel_core.storage.disk import DATABASE, BytesOnly, index, read_value, select
 from poskernel_core.storage.encoding import Entry, decode, encode, read_header
 from poskernel_core.storage.shipped import shipped
-
-__all__ = ["Entry", "Store", "default_directory"]
 
 T = TypeVar("T")
 
 MIN_FREE = 2**18
 """Bytes that the database needs in addition to the data written."""
 
-NOTICE = "The store's list of results was damaged and has been made anew; {kept} results were kept."
+NOTICE = "The store's list of results was damaged and has been rebuilt; {kept} results were kept."
 FAILURES = (OSError, sqlite3.Error, UnicodeDecodeError, diskcache.Timeout)
 FULL = {errno.ENOSPC, errno.EDQUOT}, {sqlite3.SQLITE_FULL}
 UNWRITABLE = (
@@ -78,9 +70,8 @@ class Store:
             raise BadRequest(f"Expected a directory for the store, got {brief(directory)}.")
         self.directory = Path(default_directory() if directory is None else directory)
         self.notice: str | None = None
-        self.limit = int(
-            (settings().cache_gb if limit_gb is None else checked_gb(limit_gb)) * 2**30
-        )
+        gigabytes = settings().cache_gb if limit_gb is None else checked_gb(limit_gb)
+        self.limit = int(gigabytes * 2**30)
         self._shipped = shipped()
         self._opening = threading.Lock()
         self._cache: diskcache.Cache | None = None
@@ -211,8 +202,7 @@ class Store:
                 if key in known:
                     continue
                 with contextlib.suppress(OSError), (self.directory / name).open("rb") as stream:
-                    header = read_header(stream.read)
-                    if header is not None:
+                    if (header := read_header(stream.read)) is not None:
                         yield key, header
         yield from self._shipped.headers(known)
 

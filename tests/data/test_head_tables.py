@@ -101,9 +101,9 @@ BAD = {
     "no table": ("once upon a time\nthere was a text\n", "its columns are once, upon, a, time"),
     "no columns": ("depth,head,a\n0,0,1\n", "the columns layer and head; its columns are depth"),
     "no numbers": ("layer,head\n0,0\n", "no column of numbers beside layer and head"),
-    "words": ("layer,head,a\n0,0,1\n1,0,high\n", "column 'a' holds 'high', which is no number"),
+    "words": ("layer,head,a\n0,0,1\n1,0,high\n", "column 'a' holds 'high', which is not a number"),
     "words alone": ("layer,head,a\n0,0,low\n1,0,high\n", "no column of numbers"),
-    "word in a matrix": ("1 2 3\n1 2 x\n", "row 2 holds 'x', which is no number"),
+    "word in a matrix": ("1 2 3\n1 2 x\n", "row 2 holds 'x', which is not a number"),
     "ragged": ("1,2,3\n1,2\n", "row 2 has 2 columns, the first 3"),
     "ragged table": ("layer,head,a\n0,0\n", "row 2 has 2 columns, the first 3"),
     "another model, whole": (WHOLE, "expected 2 layers of 3 heads, got 3 layers of 3 heads"),
@@ -116,14 +116,14 @@ BAD = {
     "huge layer": ("layer,head,a\n99999,0,1\n", "row 1 has '99999' as layer"),
     "a wide table": ("layer,head," + ",".join(f"c{i}" for i in range(65)) + "\n0,0" + ",1" * 65,
                      "it has 65 columns of numbers; 64 can be read"),
-    "broken JSON": ('[{"layer": 0', "it is no JSON that can be read"),
-    "deep JSON": ("[" * 5000 + "]" * 5000, "it is no JSON that can be read"),
+    "broken JSON": ('[{"layer": 0', "it is not JSON that can be read"),
+    "deep JSON": ("[" * 5000 + "]" * 5000, "it is not JSON that can be read"),
     "other JSON": ('{"a": 1}', "expected HeadVis' scatter_data.json"),
     "list of numbers": ("[1, 2]", "expected HeadVis' scatter_data.json"),
     "text in JSON": ('[{"layer": 0, "head": 0, "a": [1]}]', "column 'a' holds '[1]'"),
-    "text of a head": ('{"0-1": ["x"]}', "head 0-1 holds 'x', which is no number"),
+    "text of a head": ('{"0-1": ["x"]}', "head 0-1 holds 'x', which is not a number"),
     "no head": ('[{"layer": true, "head": 0, "a": 1}]', "row 1 has 'True' as layer"),
-    "zero bytes": ("layer\0head", "it is no text"),
+    "zero bytes": ("layer\0head", "it is not text"),
 }  # fmt: skip
 
 
@@ -144,7 +144,7 @@ def test_bad_tables(case):
 def test_large_and_strange_files(tmp_path):
     with pytest.raises(BadRequest, match="larger than 5 MB"):
         parse_head_table(b"1" * (MAX_TABLE_BYTES + 1), "x", SHAPE)
-    with pytest.raises(BadRequest, match="it is no text"):
+    with pytest.raises(BadRequest, match="it is not text"):
         parse_head_table(b"\xff\xfe\x00", "x", SHAPE)
     with pytest.raises(BadRequest, match="Cannot read"):
         read_head_table(tmp_path / "nothing.csv", SHAPE)

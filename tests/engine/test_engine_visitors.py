@@ -12,14 +12,14 @@ def test_cancelled_by_one_of_two(fresh_engine, workers, request_of):
     job = fresh_engine.submit(request_of(), "anna")
     assert job is fresh_engine.submit(request_of(), "ben")
     workers[0].hear()
-    assert {"join": job.key, "visitor": "ben"} == workers[0].hear()
+    assert {"join": job.key, "client": "ben"} == workers[0].hear()
 
     assert not fresh_engine.cancel(request_of(), "anna")
     assert not fresh_engine.cancel(request_of(), "anna")
     assert not fresh_engine.cancel(request_of(), "a stranger")
     assert fresh_engine.cancel(request_of(), "ben")
 
-    assert {"leave": job.key, "visitor": "anna"} == workers[0].hear()
+    assert {"leave": job.key, "client": "anna"} == workers[0].hear()
     assert {"cancel": job.key} == workers[0].hear()
 
 
@@ -33,7 +33,7 @@ def test_cancelled_while_the_other_has_left(fresh_engine, workers, request_of):
 
     assert not fresh_engine.cancel(request_of(), "a stranger")
     assert fresh_engine.cancel(request_of(), "anna")
-    assert [{"join": job.key, "visitor": "ben"}, {"cancel": job.key}] == [
+    assert [{"join": job.key, "client": "ben"}, {"cancel": job.key}] == [
         workers[0].hear() for _ in range(3)
     ][1:]
 
@@ -184,11 +184,11 @@ def test_many_tabs_of_one_person_have_one_turn_and_one_bound(
     for number in range(3):
         tabs.submit(request_of(number), f"anna {number}")
 
-    assert ["anna"] * 3 == [workers[0].hear()["visitor"] for _ in range(3)]
+    assert ["anna"] * 3 == [workers[0].hear()["client"] for _ in range(3)]
     with pytest.raises(Busy):
         tabs.submit(request_of(7), "anna 99")
     tabs.submit(request_of(7), "ben 1")
-    assert "ben" == workers[0].hear()["visitor"]
+    assert "ben" == workers[0].hear()["client"]
 
 
 def test_one_tab_does_not_cancel_what_another_waits_for(tabs, workers, request_of):
@@ -197,14 +197,14 @@ def test_one_tab_does_not_cancel_what_another_waits_for(tabs, workers, request_o
     assert job is tabs.submit(request_of(), "school 2")
     tabs.submit(request_of(), "anna 1")
     workers[0].hear()
-    assert {"join": job.key, "visitor": "anna"} == workers[0].hear()
+    assert {"join": job.key, "client": "anna"} == workers[0].hear()
 
     assert not tabs.cancel(request_of(), "school 1")
     assert not tabs.cancel(request_of(), "school 1")
     assert not tabs.cancel(request_of(), "school 3")
     assert not tabs.cancel(request_of(), "")
     assert not tabs.cancel(request_of(), "school 2")
-    assert {"leave": job.key, "visitor": "school"} == workers[0].hear()  # the last of its tabs
+    assert {"leave": job.key, "client": "school"} == workers[0].hear()  # the last of its tabs
     assert tabs.cancel(request_of(), "anna 1")
     assert {"cancel": job.key} == workers[0].hear()
 

@@ -19,11 +19,11 @@ def held(monkeypatch):
     came, queued, begun, go_on = [], [], threading.Event(), threading.Event()
     gather, queue = worker_module.execute.gather_missing, Worker._queue
 
-    def gather_missing(workshop, asked, *rest):
+    def gather_missing(shared, asked, *rest):
         came.append(asked.run.seed)
         begun.set()
         assert go_on.wait(WAIT)
-        return gather(workshop, asked, *rest)
+        return gather(shared, asked, *rest)
 
     def to_lane(self, lane, task):
         found = queue(self, lane, task)
@@ -79,12 +79,12 @@ def test_what_was_dropped_before_its_part_was_computed(
     dropped = []
     gather = worker_module.execute.gather_missing
 
-    def gather_missing(workshop, asked, *rest):
-        gather(workshop, asked, *rest)
+    def gather_missing(shared, asked, *rest):
+        gather(shared, asked, *rest)
         if len(dropped) < times:
             dropped.append(asked)
-            for key in list(workshop.store.keys()):
-                workshop.store.drop(key)
+            for key in list(shared.store.keys()):
+                shared.store.drop(key)
 
     monkeypatch.setattr(worker_module.execute, "gather_missing", gather_missing)
     run = describe_run(

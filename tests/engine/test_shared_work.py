@@ -185,15 +185,15 @@ def test_a_shard_whose_sums_cannot_be_read(tmp_path, tasks):
     """It is computed anew at the next attempt, and no file without them is written before."""
     (tmp_path / "files").mkdir()
     task = tasks[0].model_copy(update={"folder": str(tmp_path / "files")})
-    workshop = WorkerContext(Store(tmp_path / "store"))
-    made = carry_out(workshop, task, silent)
+    shared = WorkerContext(Store(tmp_path / "store"))
+    made = carry_out(shared, task, silent)
     whole = Path(made["file"]).read_bytes()
     Path(made["file"]).unlink()
     (layer,) = (tmp_path / "store").rglob(f"{made['keys'][1]}.*.val")
     layer.write_bytes(layer.read_bytes()[:-1])
 
     with pytest.raises(ComputeFailed, match="Shard 0/3 cannot be read from the store: run the "):
-        carry_out(workshop, task, silent)
+        carry_out(shared, task, silent)
     assert [] == list((tmp_path / "files").iterdir())
-    assert made == carry_out(workshop, task, silent)
+    assert made == carry_out(shared, task, silent)
     assert abs(len(whole) - Path(made["file"]).stat().st_size) < 1000  # seconds have more digits

@@ -157,7 +157,7 @@ def message(number, visitor=""):
         "key": request.key,
         "request": request.model_dump(mode="json"),
         "execution": {},
-        "visitor": visitor,
+        "client": visitor,
     }
 
 
@@ -274,7 +274,7 @@ def test_a_composition_lets_others_in_between_its_parts(tmp_path, events, monkey
     class Asked:
         composition = object()
 
-    def compute_part(workshop, asked, first, execution, report):
+    def compute_part(shared, asked, first, execution, report):
         if first == 0:
             begun.set()
             assert together.wait(30)

@@ -9,7 +9,7 @@ import torch
 from safetensors import safe_open
 
 import poskernel_core as pk
-from poskernel_core.models import catalog
+from poskernel_core.models import catalog, curated
 from poskernel_core.models.training import first_of_equals, training_run
 from tools import train_demo
 
@@ -54,7 +54,7 @@ def test_a_training_leaves_a_run(tmp_path, monkeypatch, name, llama):
 
 
 def test_the_bundled_rotary_run():
-    run, folder = training_run("demo-rotary"), Path(catalog.DEMO, "demo-rotary")
+    run, folder = training_run("demo-rotary"), Path(curated.DEMO, "demo-rotary")
     geometry = catalog.locate("demo-rotary").geometry
     assert ("rotary", 4, 8) == (geometry.scheme, geometry.n_layers, geometry.n_heads)
     assert [256, 512, 1024, 1448] == [each.step for each in run.checkpoints][:-1]
@@ -65,7 +65,7 @@ def test_the_bundled_rotary_run():
 def test_the_bundled_run():
     """Checkpoints of one training in 16 bits, small enough to come with the project."""
     run = training_run("demo-training")
-    folder = Path(catalog.DEMO, "demo-training")
+    folder = Path(curated.DEMO, "demo-training")
 
     assert 0 == run.checkpoints[0].step
     assert all(each.tokens is not None for each in run.checkpoints)

@@ -14,7 +14,7 @@ from poskernel_core.common.errors import NotInModel
 from poskernel_core.engine.engine import Engine
 from poskernel_core.ledger.published import figures_of, read_figures
 from poskernel_core.ledger.reproduce import published_name, request_for
-from poskernel_core.models import catalog, fragments
+from poskernel_core.models import catalog, curated, fragments
 from poskernel_core.storage.store import Store
 from tests.support.server import ROOT
 from tools.recorded import open_page, page_names
@@ -42,7 +42,7 @@ def test_refused_without_loading(tmp_path, question):
 
 
 def test_whole_models_lack_nothing():
-    for name in catalog.BUNDLED_MODELS:
+    for name in curated.BUNDLED_MODELS:
         expected = name == PART
         assert expected == bool(fragments.lacks(catalog.locate(name).config))
     for strange in ("text", {"lacks": "neurons"}, {"part_of": 3, "lacks": ["neurons"]}, None):

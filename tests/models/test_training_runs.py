@@ -177,11 +177,11 @@ def test_a_schedule_beside_the_checkpoints(run_dir):
     [
         ("no json", "is not of the form"),
         ({"checkpoints": []}, "has no 'checkpoints'"),
-        ({"checkpoints": {"step-2": -1}}, "step of 'step-2' is no whole number"),
-        ({"checkpoints": {"step-2": True}}, "step of 'step-2' is no whole number"),
-        ({"checkpoints": {"../step-2": 2}}, "no name of a directory"),
+        ({"checkpoints": {"step-2": -1}}, "step of 'step-2' is not a whole number"),
+        ({"checkpoints": {"step-2": True}}, "step of 'step-2' is not a whole number"),
+        ({"checkpoints": {"../step-2": 2}}, "not the name of a directory"),
         ({"checkpoints": {"step-2": 2, "step-10": 2}}, "have the same step"),
-        ({"checkpoints": {"step-2": 2}, "tokens_per_step": 0}, "'tokens_per_step' is no number"),
+        ({"checkpoints": {"step-2": 2}, "tokens_per_step": 0}, "'tokens_per_step' is not a number"),
         ({"checkpoints": {"step-3": 3}}, "names 'step-3', and there is no model directory"),
     ],
 )
@@ -265,7 +265,7 @@ def test_a_hub_model_without_checkpoints(fake):
 def test_no_network(monkeypatch):
     monkeypatch.setattr(hub, "offline", lambda: True)
 
-    with pytest.raises(NoNetwork, match=r"only the hub can tell.*'demo-training' works offline"):
+    with pytest.raises(NoNetwork, match=r"Only the hub can tell.*'demo-training' works offline"):
         required_run("somebody/other-model")
     with pytest.raises(
         NoNetwork, match=r"cannot be reached.* come with the project, such as 'demo"

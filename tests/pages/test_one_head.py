@@ -5,7 +5,7 @@ from importlib import import_module
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from poskernel_core.models import catalog
+from poskernel_core.models import curated
 from poskernel_core.models.known import telling_head
 from tests.support.bound import opened
 from tests.support.server import ROOT
@@ -13,7 +13,7 @@ from tools.recorded import open_page, page_names
 
 pytestmark = pytest.mark.usefixtures("shipped_only")
 
-FIRST = catalog.CURATED[0].name
+FIRST = curated.CURATED[0].name
 TRAINED, TRAINING = "over_training", "demo-training"
 """The page that needs checkpoints of a training, and the bundled model that has some."""
 

@@ -17,7 +17,7 @@ from pages.shared.jobs import results
 from pages.shared.selection.lending import NEEDS
 from poskernel_core.analyses import ANALYSES
 from poskernel_core.engine.engine import Engine
-from poskernel_core.models import catalog
+from poskernel_core.models import curated
 from poskernel_core.storage.store import Store
 from tests.support.near_worker import command_line_here
 from tests.support.server import ROOT, environment
@@ -114,7 +114,7 @@ def imports(file: Path) -> list[str]:
 def lent(name: str) -> list[str]:
     """What a page says that shows another model than the first."""
     need = NEEDS.get(module_of(name).PLACE.needs)
-    first = catalog.CURATED[0].name
+    first = curated.CURATED[0].name
     if need is None or need.met(first):
         return []
     return [

@@ -225,8 +225,8 @@ def test_fewer_groups_than_before(tmp_path, run, reads):
     short = IDS[:7]
     prepare = WorkerContext.prepare
 
-    def fewer(workshop, run, execution, located, tokenizer):
-        _, plan = prepare(workshop, run, execution, located, tokenizer)
+    def fewer(shared, run, execution, located, tokenizer):
+        _, plan = prepare(shared, run, execution, located, tokenizer)
         return short, replace(plan, windows=7)
 
     with pytest.MonkeyPatch.context() as patch:

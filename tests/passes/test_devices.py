@@ -56,7 +56,7 @@ def forgetful():
 
 
 @pytest.fixture(scope="module")
-def workshop(tmp_path_factory):
+def shared(tmp_path_factory):
     """A store, and the models that are loaded before the default device changes."""
     folder = tmp_path_factory.mktemp("devices")
     builders.mini_corpus(folder)
@@ -65,7 +65,7 @@ def workshop(tmp_path_factory):
     store.close()
 
 
-def answered(workshop, corpus, analysis, model):
+def answered(shared, corpus, analysis, model):
     """Ask a question in this process; return its result's entry in the store."""
     fields = ANALYSES[analysis].params.model_fields
     params = {name: value for name, value in FEW.items() if name in fields}
@@ -80,19 +80,19 @@ def answered(workshop, corpus, analysis, model):
     def report(done, total, note):
         """Nobody watches."""
 
-    execute.gather_missing(workshop, asked, execution, report)
+    execute.gather_missing(shared, asked, execution, report)
     perform = isinstance(asked.question, Experiment)
     if perform:
-        execute.perform(workshop, asked, execution, report)
+        execute.perform(shared, asked, execution, report)
     else:
-        execute.compute(workshop.store, asked, report)
-    return workshop.store.get(asked.key)
+        execute.compute(shared.store, asked, report)
+    return shared.store.get(asked.key)
 
 
 @pytest.mark.parametrize(("analysis", "name"), ASKED)
-def test_every_question(workshop, model_dirs, forgetful, analysis, name):
+def test_every_question(shared, model_dirs, forgetful, analysis, name):
     """Every pass and every experiment, for learned and for rotary positions."""
-    shop, corpus = workshop
+    shop, corpus = shared
     torch.set_default_device(None)
     shop.models.take(catalog.locate(str(model_dirs[name])), "cpu")
     torch.set_default_device("meta")

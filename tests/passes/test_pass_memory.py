@@ -88,15 +88,15 @@ def test_the_sums_of_one_group_are_held(tmp_path, run, monkeypatch):
         sizes.append(store.size())
 
     monkeypatch.setattr(Store, "put", measured)
-    workshop, execution = WorkerContext(store), Execution(device="cpu", batch=2)
-    runner.gather_run(workshop, run, execution, {}, lambda *_: None)
+    shared, execution = WorkerContext(store), Execution(device="cpu", batch=2)
+    runner.gather_run(shared, run, execution, {}, lambda *_: None)
 
     assert 8 == len(made)
     numbers = sum(total.numel() for total in made)
-    plan = workshop.prepare(run, execution, locate_again(run), None)[1]
+    plan = shared.prepare(run, execution, locate_again(run), None)[1]
     assert (
         numbers
-        == streaming.Pass(workshop.models.take(locate_again(run), "cpu"), plan, GATHER).numbers()
+        == streaming.Pass(shared.models.take(locate_again(run), "cpu"), plan, GATHER).numbers()
     )
     manifests = 2**10 * 11 * len(GATHER)
     layers = 2**10 * 11 * 3 * len(GATHER)  # headers of entries

@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 
 from pages.shared.grid.measures import MEASURES
-from poskernel_core.models.catalog import BUNDLED_MODELS
+from poskernel_core.models.curated import BUNDLED_MODELS
 from tests.soak.trial import need
 from tools.recorded import page_names
 

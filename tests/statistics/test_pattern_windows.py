@@ -104,8 +104,8 @@ def test_windows_that_are_cut_already(model_dirs, tmp_path):
         windows=WINDOWS,
         pattern_windows=ASKED,
     )
-    workshop = WorkerContext(Store(tmp_path / "store"))
-    first, again = (workshop.prepare(run, Execution(), located, None)[1] for _ in range(2))
+    shared = WorkerContext(Store(tmp_path / "store"))
+    first, again = (shared.prepare(run, Execution(), located, None)[1] for _ in range(2))
     assert SEEN == first.seen
     assert first == again
 

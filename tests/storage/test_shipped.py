@@ -14,7 +14,7 @@ from poskernel_core.data import corpora
 from poskernel_core.engine.engine import Engine, describe_run
 from poskernel_core.engine.provenance import from_entry
 from poskernel_core.engine.requests import canonical
-from poskernel_core.models import catalog, fragments
+from poskernel_core.models import catalog, curated, fragments
 from poskernel_core.models.stored import RESULTS
 from poskernel_core.storage.encoding import encode
 from poskernel_core.storage.shipped import ASKED_FILE, Shipped, pack, unpack
@@ -24,7 +24,7 @@ from tests.support import ROOT
 
 STALE = "what comes with the project is stale: run 'make shipped' and commit what it writes"
 VIEW = "smollm2-135m"
-MODELS = (*catalog.BUNDLED_MODELS, VIEW)
+MODELS = (*curated.BUNDLED_MODELS, VIEW)
 WITH_STATISTICS = ("demo-attn-2l", "demo-gpt2")
 REAL = ROOT / "build" / "real-model"
 MORE = "more"
@@ -65,7 +65,7 @@ def archive(tmp_path):
 def beneath(archive, tmp_path, monkeypatch):
     """A store with that archive beneath it."""
     monkeypatch.setenv("POSKERNEL_SHIPPED", "1")
-    monkeypatch.setattr("poskernel_core.storage.shipped.RESULTS", archive.parent)
+    monkeypatch.setattr("poskernel_core.models.stored.RESULTS", archive.parent)
     return Store(tmp_path / "cache")
 
 
@@ -247,7 +247,7 @@ def check_stages(folder, request, shipped):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("near_worker")
-@pytest.mark.parametrize("model", catalog.BUNDLED_MODELS)
+@pytest.mark.parametrize("model", curated.BUNDLED_MODELS)
 def test_a_sample_is_computed_anew(model, tmp_path):
     """One question of each model, answered by the model itself on an empty store."""
     request = next(r for each in asked(model).values() for r in each if r.analysis == "stages")

@@ -12,9 +12,10 @@ import platformdirs
 import pytest
 from safetensors.numpy import save
 
+from poskernel_core.common.folders import default_directory
 from poskernel_core.storage import store as store_module
 from poskernel_core.storage.encoding import decode
-from poskernel_core.storage.store import Store, default_directory
+from poskernel_core.storage.store import Store
 from tests.support import ROOT
 
 KEY = "0123456789abcdef-" + 64 * "a"

@@ -41,9 +41,9 @@ def passes(monkeypatch):
     """What each pass gathered, in order."""
     seen, whole = [], runner.gather_run
 
-    def gather_run(workshop, run, *given):
+    def gather_run(shared, run, *given):
         seen.append(run.gather)
-        whole(workshop, run, *given)
+        whole(shared, run, *given)
 
     monkeypatch.setattr(runner, "gather_run", gather_run)
     return seen

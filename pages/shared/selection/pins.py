@@ -19,6 +19,7 @@ from poskernel_core.analyses.comparison.pins import (
     write_pins,
 )
 from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.settings import settings
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.models import catalog
 
@@ -161,7 +162,7 @@ def _run_of(pin: Pin) -> RunSpec:
         BadRequest: the model, corpus or length is not offered, or there is no such head.
     """
     names = [entry.name for entry in catalog.entries()]
-    if pin.model not in names and not catalog.may_type_any_model():
+    if pin.model not in names and not settings().allow_any_model:
         raise BadRequest("Its model is not offered here: choose one in the sidebar.")
     if pin.corpus not in offered_corpora():
         raise BadRequest(
@@ -170,7 +171,7 @@ def _run_of(pin: Pin) -> RunSpec:
     if pin.windows > MAX_RUN:
         raise BadRequest(f"It asks for {pin.windows} windows of text: up to {MAX_RUN} are offered.")
     commit = re.fullmatch("[0-9a-f]{7,40}", pin.revision or "")
-    if commit and not catalog.is_local(pin.model) and not catalog.may_type_any_model():
+    if commit and not catalog.is_local(pin.model) and not settings().allow_any_model:
         raise BadRequest("Expected a branch or tag as revision, got a commit: leave it out.")
     return pinned_run(pin, find=results.located)
 

@@ -23,6 +23,7 @@ from pages.shared.selection.place import Place
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.heads import head_name, parse_cell
 from poskernel_core.common.result import Result
+from poskernel_core.common.settings import settings
 from poskernel_core.common.specs import (
     DEFAULT_CONTEXT,
     DEFAULT_QUERY,
@@ -160,7 +161,7 @@ def _choose_model(place: Place) -> Located:
     idle = place.idle
     names = [entry.name for entry in catalog.entries()]
     about = {entry.name: entry for entry in catalog.entries()}
-    free = catalog.may_type_any_model()
+    free = settings().allow_any_model
     asked = st.session_state.get("model") or st.query_params.get("model") or names[0]
     asked = lend_model(place, asked)
     unknown = asked not in names and not free

@@ -185,7 +185,7 @@ def test_one_token_listed(words):
     assert np.isnan(found.values["score"]).all()
 
 
-def test_asked_of_one_workshop(model_dirs, tmp_path):
+def test_asked_of_one_context(model_dirs, tmp_path):
     store = Store(tmp_path / "one")
     both, scores = WorkerContext(store), []
     params = {"query": 31, "first_windows": 3, "words": "sea head", "heads": "L0H0", "min_count": 0}
@@ -216,12 +216,12 @@ def test_one_bag_for_all_questions(model_dirs, tmp_path, monkeypatch):
     assert 1 == len(built)
 
 
-def answer(store, workshop, path, params, windows, analysis="word-neurons"):
+def answer(store, shared, path, params, windows, analysis="word-neurons"):
     run = describe_run(str(path), context=37, windows=windows)
     run = run.model_copy(update={"corpus": resolve(CorpusSpec(name="random"))})
     request = canonical(Request(analysis=analysis, run=run, params=params))
-    execute.gather_missing(workshop, request, Execution(device="cpu"), report)
-    execute.perform(workshop, request, Execution(device="cpu"), report)
+    execute.gather_missing(shared, request, Execution(device="cpu"), report)
+    execute.perform(shared, request, Execution(device="cpu"), report)
     return from_entry(store.get(request.key))
 
 

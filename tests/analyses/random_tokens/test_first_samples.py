@@ -10,7 +10,7 @@ from poskernel_core.analyses.random_tokens.params import (
     SAMPLES,
     first_samples,
 )
-from poskernel_core.models import catalog
+from poskernel_core.models import catalog, curated
 
 SMALL = catalog.locate("demo-gpt2").geometry
 
@@ -33,6 +33,6 @@ def test_large_models_begin_with_fewer(layers, width, expected):
     assert {CLEAR_SAMPLES, SAMPLES} <= set(SAMPLE_COUNTS)
 
 
-@pytest.mark.parametrize("model", catalog.BUNDLED_MODELS)
+@pytest.mark.parametrize("model", curated.BUNDLED_MODELS)
 def test_bundled_models_begin_with_all(model):
     assert CLEAR_SAMPLES == first_samples(CLEAR_SAMPLES, catalog.locate(model).geometry)

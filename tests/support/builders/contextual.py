@@ -179,9 +179,9 @@ def ask(folder, name, path, params, corpus="random", batch=None, **run):
     def report(done, total, note):
         """Nobody looks."""
 
-    workshop = WorkerContext(store)
-    execute.gather_missing(workshop, request, execution, report)
-    execute.perform(workshop, request, execution, report)
+    shared = WorkerContext(store)
+    execute.gather_missing(shared, request, execution, report)
+    execute.perform(shared, request, execution, report)
     return from_entry(store.get(request.key))
 
 
