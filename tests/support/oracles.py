@@ -5,7 +5,7 @@ A row is a list of `T` floats over key positions; what is not visible holds 0.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 Row = Sequence[float]
 
@@ -33,6 +33,22 @@ def visible(n: int, skip: int, window: int | None) -> list[int]:
     return [i for i in range(n + 1) if i >= skip and (window is None or i > n - window)]
 
 
+def variance(values: Sequence[float]) -> float:
+    """Mean squared distance from the mean."""
+    middle = mean(values)
+    return mean([(value - middle) ** 2 for value in values])
+
+
+def standard_error(values: Sequence[float]) -> float:
+    """Standard error of a mean of independent values."""
+    return math.sqrt(variance(values) / (len(values) - 1))
+
+
+def softmax(scores: Row) -> list[float]:
+    """Softmax over all positions."""
+    return softmax_at(dict(enumerate(scores)), len(scores))
+
+
 def softmax_at(scores: Mapping[int, float], length: int) -> list[float]:
     """Softmax over the positions that `scores` names, 0 at the others of `length`."""
     top = max(scores.values())
@@ -41,13 +57,6 @@ def softmax_at(scores: Mapping[int, float], length: int) -> list[float]:
     for i, score in scores.items():
         row[i] = math.exp(score - top) / total
     return row
-
-
-def attention_row(
-    q_n: Row, keys: Sequence[Row], scale: float, n: int, window: int | None = None
-) -> list[float]:
-    """Attention `A(n, .)`: softmax of `scale * q_n . k_i` over all visible keys."""
-    return kernel_row(q_n, keys, scale, n, 0, window)
 
 
 def kernel_row(
@@ -165,3 +174,9 @@ def jackknife_se(left_out: Sequence[float]) -> float:
     """Standard error from the values with one of `S` parts left out each."""
     parts, centre = len(left_out), mean(left_out)
     return math.sqrt((parts - 1) / parts * math.fsum((x - centre) ** 2 for x in left_out))
+
+
+def jackknife(count: int, statistic: Callable[[list[int]], float]) -> float:
+    """Standard error of a statistic of so many items, item `i` in group `i mod 10`."""
+    groups = [[i for i in range(count) if i % 10 != g] for g in range(min(10, count))]
+    return jackknife_se([statistic(group) for group in groups])

@@ -6,7 +6,7 @@ transformers.
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -222,12 +222,6 @@ def agreement(true: Sequence[float], predicted: Sequence[float]) -> dict[str, fl
         "correlation": float(np.corrcoef(true, predicted)[0, 1]),
         "sign_agreement": oracles.mean([float((t > 0) == (p > 0)) for t, p in pairs]),
     }
-
-
-def jackknife(texts: int, statistic: Callable[[list[int]], float]) -> float:
-    """Standard error of a statistic of texts, text `i` in group `i mod 10`."""
-    groups = [[t for t in range(texts) if t % 10 != g] for g in range(min(10, texts))]
-    return oracles.jackknife_se([statistic(group) for group in groups])
 
 
 def moments(true: np.ndarray, whole: np.ndarray, bag: np.ndarray) -> dict[str, float]:

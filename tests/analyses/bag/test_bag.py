@@ -16,6 +16,7 @@ from poskernel_core.analyses.bag.experiment.quality import VARIANTS, Quality
 from poskernel_core.analyses.bag.neuron import NeuronTrace
 from poskernel_core.analyses.bag.params import BagParams
 from poskernel_core.common.jackknife import jackknife
+from tests.support import oracles
 from tests.support import oracles_bag as oracle
 from tests.support.builders import START, VOCABULARY
 from tests.support.builders import bag as made
@@ -151,7 +152,7 @@ def test_quality(case):
         expected = joint_numbers(true, found)
         close(expected, [values[name][place, -1] for name in names], rtol=1e-3, atol=1e-4)
         for which, name in enumerate(names):
-            spread = oracle.jackknife(
+            spread = oracles.jackknife(
                 CONTEXTS, lambda some, w=which, p=found: joint_numbers(true[some], p[some])[w]
             )
             close(spread, errors[name][place, -1], rtol=1e-2, atol=1e-4)

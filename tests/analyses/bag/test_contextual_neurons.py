@@ -16,6 +16,7 @@ from poskernel_core.analyses.bag.params import BagParams
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.views import Gathered
 from poskernel_core.engine.engine import describe_run
+from tests.support import oracles
 from tests.support import oracles_bag as oracle
 from tests.support.builders import START, VOCABULARY
 from tests.support.builders import bag as made
@@ -78,7 +79,7 @@ def test_every_neuron(model_dirs, name, heads, start, factor, kernel):
         numbers = (true[:, :, j], whole[:, :, j], added[:, :, j])
         for value, expected in oracle.moments(*numbers).items():
             here = found.values[value][j], found.errors[value][j]
-            spread = oracle.jackknife(
+            spread = oracles.jackknife(
                 CONTEXTS, lambda some, v=value, n=numbers: oracle.moments(*(x[some] for x in n))[v]
             )
             assert (expected, spread) == pytest.approx(here, rel=5e-3, abs=2e-4), (value, j)

@@ -14,7 +14,6 @@ from poskernel_core.forward import loading
 from poskernel_core.forward.first_layer import LinearNorm, see, take_apart
 from poskernel_core.models import catalog
 from tests.support import builders
-from tests.support.builders import bag as made
 from tests.support.builders.contextual import some_windows
 from tests.support.oracles_first_layer import inside
 
@@ -27,9 +26,8 @@ HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 def paths(model_dirs, tmp_path_factory):
     root = tmp_path_factory.mktemp("first layer")
     return model_dirs | {
-        "serial_neox": made.serial_neox(root / "serial"),
-        "parallel": made.serial_neox(root / "parallel", parallel=True),
-        "post_norm": made.post_norm_opt(root / "post-norm"),
+        "serial_neox": builders.gpt_neox(root / "serial", parallel=False),
+        "post_norm": builders.opt(root / "post-norm", do_layer_norm_before=False),
     }
 
 
@@ -78,8 +76,7 @@ def test_see(paths, name):
     ("name", "words"),
     [
         ("attn_only", "has attention only, no neurons"),
-        ("parallel", r"reads the stream before attention \(parallel residual\)"),
-        ("gpt_neox", "parallel residual"),
+        ("gpt_neox", r"reads the stream before attention \(parallel residual\)"),
         ("post_norm", "norms after attention and MLP"),
     ],
 )

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 import poskernel_core as pk
 from poskernel_core.statistics.entropy import entropies
-from tests.analyses.previous_token.test_previous_token import error
 from tests.support import builders, oracles
 from tests.support.truth import truth_of
 
@@ -73,7 +72,9 @@ def test_plain_transformers(model_dirs, name, start):
                         assert np.isnan([found, off]).all()
                     elif np.isfinite(one).all():
                         np.testing.assert_allclose(
-                            [found, off], [oracles.mean(one), error(one)], atol=1e-5
+                            [found, off],
+                            [oracles.mean(one), oracles.standard_error(one)],
+                            atol=1e-5,
                         )
 
 

@@ -58,8 +58,7 @@ def plain(path, tokens, group, layer, rows, start, keep=0):
     run = plain_gpt2.run(path, tokens, edits)
     losses = []
     for n in range(1, len(tokens)):
-        row = run.logits[n - 1].tolist()
-        losses.append(op.nll(oracles.softmax_at(dict(enumerate(row)), len(row)), tokens[n]))
+        losses.append(op.nll(oracles.softmax(run.logits[n - 1].tolist()), tokens[n]))
     masses = [
         [oracles.mean([float(A[n, n - 1]) for n in range(1 + start, len(tokens))]) for A in heads]
         for heads in run.patterns

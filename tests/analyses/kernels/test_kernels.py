@@ -128,7 +128,7 @@ def test_identity_of_attention(seed):
     mean_keys = draw(seed + 2, 1, 7, 5)
     kernel = kernels.kernel_rows(query, mean_keys, scale)[0, 0]
     weights = np.exp(scale * (keys - mean_keys)[0] @ query[0, 0])
-    attention = oracles.attention_row(query[0, 0].tolist(), keys[0].tolist(), scale, 6)
+    attention = oracles.kernel_row(query[0, 0].tolist(), keys[0].tolist(), scale, 6, 0)
     np.testing.assert_allclose(kernel * weights / (kernel @ weights), attention, rtol=1e-9)
 
 

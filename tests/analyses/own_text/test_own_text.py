@@ -41,16 +41,6 @@ def on_text(path, ids, start, question, length=LENGTH, **params):
     return perform(question, subject, main, text="x", **params)
 
 
-def variance(numbers):
-    middle = oracles.mean(numbers)
-    return oracles.mean([(number - middle) ** 2 for number in numbers])
-
-
-def softmax(numbers):
-    weights = [math.exp(number - max(numbers)) for number in numbers]
-    return [weight / math.fsum(weights) for weight in weights]
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_one_head_in_plain_loops(model_dirs, case):
     name, skip, start, windows, divisors = CASES[case]
@@ -81,16 +71,16 @@ def test_one_head_in_plain_loops(model_dirs, case):
             ).all()
             assert np.isnan(found["kernel"][n]).all()
             continue
-        kernel = softmax([a[i] for i in counted])
+        kernel = oracles.softmax([a[i] for i in counted])
         np.testing.assert_allclose(found["kernel"][n, counted], kernel, atol=1e-5)
-        attention = softmax([s[i] for i in counted])
+        attention = oracles.softmax([s[i] for i in counted])
         gap = math.fsum(abs(k - p) for k, p in zip(kernel, attention, strict=True)) / 2
         assert found["attention_distance"][n] == pytest.approx(gap, abs=1e-5)
         if len(counted) > 1:
-            whole = variance([s[i] for i in counted])
+            whole = oracles.variance([s[i] for i in counted])
             expected = [
-                variance([a[i] for i in counted]) / whole,
-                variance([s[i] - a[i] for i in counted]) / whole,
+                oracles.variance([a[i] for i in counted]) / whole,
+                oracles.variance([s[i] - a[i] for i in counted]) / whole,
             ]
             got = [found[share][n] for share in SHARES]
             np.testing.assert_allclose(got[:2], expected, rtol=1e-3, atol=1e-4)

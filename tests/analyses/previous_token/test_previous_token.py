@@ -1,7 +1,5 @@
 """Previous-token heads: raw scores, repeated tokens and kinds, on random and constructed models."""
 
-import math
-
 import numpy as np
 import pytest
 
@@ -34,13 +32,6 @@ def ranked(path, windows, start_token=True, **params):
         "doubled": gather(path, twice, start_token, ("repeats",)),
     }
     return PreviousToken().answer(views, params, lambda done, total: None)
-
-
-def error(values):
-    """Standard error of a mean over texts."""
-    middle = oracles.mean(values)
-    squares = math.fsum((x - middle) ** 2 for x in values)
-    return math.sqrt(squares / (len(values) - 1) / len(values))
 
 
 def different(texts=5, length=T, seed=3):
@@ -170,7 +161,9 @@ def test_repeated_and_unrepeated_mass(model_dirs, start):
             mean = oracles.mean([mass for _, mass in masses])
             assert mean == pytest.approx(float(other[layer, head]), abs=1e-6)
             found = float(result.errors["unrepeated_mass"][layer, head])
-            assert error([mass for _, mass in masses]) == pytest.approx(found, rel=1e-3, abs=1e-6)
+            assert oracles.standard_error([mass for _, mass in masses]) == pytest.approx(
+                found, rel=1e-3, abs=1e-6
+            )
     # without the one text that has any, nothing is known of repeated tokens
     assert np.isnan(result.errors["repeated_mass"]).all()
 

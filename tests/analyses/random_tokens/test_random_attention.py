@@ -17,7 +17,7 @@ from poskernel_core.analyses.random_tokens.spec import RandomAttention
 from poskernel_core.data.layouts import random_layout
 from tests.analyses.induction.test_recency import CASES, drawn, switched
 from tests.analyses.interventions.test_switches import agree, perform, subject_of
-from tests.support import builders
+from tests.support import builders, oracles
 from tests.support import oracles_random as oracle
 from tests.support.builders import AVERAGED_WIDTH
 
@@ -84,11 +84,11 @@ def check_norms(result, squares):
     )
     for head in range(5):
 
-        def exponent(samples, head=head):
-            return oracle.exponent(oracle.root_norms(samples)[head])
+        def exponent(some, head=head):
+            return oracle.exponent(oracle.root_norms([squares[i] for i in some])[head])
 
         found = result.values["norm_exponent"][head], result.errors["norm_exponent"][head]
-        expected = exponent(squares), oracle.jackknife(squares, exponent)
+        expected = exponent(range(SAMPLES)), oracles.jackknife(SAMPLES, exponent)
         np.testing.assert_allclose(found, expected, atol=1e-4)
 
 

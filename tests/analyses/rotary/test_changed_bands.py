@@ -14,9 +14,9 @@ from poskernel_core.common.errors import BadRequest
 from poskernel_core.forward.edits import Chain, Edit
 from poskernel_core.forward.interventions import ChangedBand, RemovedEmbeddings
 from poskernel_core.forward.readout import measure
-from tests.support import builders
+from tests.support import builders, oracles
 from tests.support.builders.rotary import scaled
-from tests.support.oracles_rotary import softmax, turned_of
+from tests.support.oracles_rotary import turned_of
 from tests.support.truth import Recorder
 
 CONTEXT, TEXTS = 29, 3
@@ -70,7 +70,7 @@ def test_patterns_in_plain_loops(models, name, treatment):
                 kept = not (inside[pair] and treatment == "removed")
                 score += kept * float((both * np.exp(1j * turn)).real)
             scores.append(scale * score)
-        np.testing.assert_allclose(found[1, head, n, : n + 1], softmax(scores), atol=2e-5)
+        np.testing.assert_allclose(found[1, head, n, : n + 1], oracles.softmax(scores), atol=2e-5)
 
 
 @EACH

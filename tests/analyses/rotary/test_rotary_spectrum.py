@@ -14,7 +14,7 @@ from poskernel_core.analyses.rotary import formulas
 from poskernel_core.common.errors import BadRequest, NotInModel
 from poskernel_core.common.jackknife import jackknife
 from poskernel_core.engine.engine import describe_run
-from tests.support import builders
+from tests.support import builders, oracles
 from tests.support import oracles_rotary as oracle
 from tests.support.builders.rotary import SCALINGS, scaled
 
@@ -78,7 +78,7 @@ def test_spectrum_in_plain_loops(models, name):
                 strength * abs(both) * math.cos(theta * back + np.angle(both))
                 for back in range(CONTEXT - SKIP)
             ]
-            swings.append(oracle.spread(term))
+            swings.append(math.sqrt(oracles.variance(term)))
             expected = {
                 "wavelength": waves[pair],
                 "amplitude": strength * abs(both),
@@ -125,7 +125,7 @@ def test_kernels_in_plain_loops(models, name):
         logits = [
             oracle.logit(u, v, truth.speed, strength, back) for back in range(QUERY - low + 1)
         ]
-        whole = oracle.softmax(logits)
+        whole = oracles.softmax(logits)
         seen = slice(0, len(whole))
         one = {value: array[layer, head] for value, array in found.items()}
         mean = math.fsum(logits) / len(logits)
@@ -139,13 +139,13 @@ def test_kernels_in_plain_loops(models, name):
                 if band != (0 if 2 * math.pi / theta <= 10 else 1 if
                             2 * math.pi / theta <= CONTEXT else 2)
             ]  # fmt: skip
-            left = oracle.softmax([
+            left = oracles.softmax([
                 oracle.logit([u[p] for p in kept], [v[p] for p in kept],
                              [truth.speed[p] for p in kept], strength, back)
                 for back in range(QUERY - low + 1)
             ])  # fmt: skip
             np.testing.assert_allclose(one["without_band"][band, seen], left, atol=1e-6)
-            assert one["band_distance"][band] == pytest.approx(oracle.distance(left, whole),
+            assert one["band_distance"][band] == pytest.approx(oracles.total_variation(left, whole),
                                                                abs=1e-5)  # fmt: skip
             assert one["band_etc"][band] == pytest.approx(1 / math.fsum(p**2 for p in left),
                                                           rel=1e-4)  # fmt: skip
@@ -155,7 +155,7 @@ def test_kernels_in_plain_loops(models, name):
         ):
             row = kernel[other][layer, head, low : QUERY + 1][::-1]
             np.testing.assert_allclose(one[value][seen], row, atol=1e-6)
-            assert one[measured] == pytest.approx(oracle.distance(whole, row), abs=1e-5)
+            assert one[measured] == pytest.approx(oracles.total_variation(whole, row), abs=1e-5)
         assert one["attention_distance"] == pytest.approx(
             kernel["attention_distance"][layer, head], abs=1e-6
         )
@@ -277,7 +277,7 @@ def test_swings_are_spreads(queries, keys):
 
     for pair, theta in enumerate(SPEED):
         term = [(product[0, pair] * np.exp(1j * theta * back)).real for back in offset]
-        assert found[pair] == pytest.approx(oracle.spread(term), abs=1e-9)
+        assert found[pair] == pytest.approx(math.sqrt(oracles.variance(term)), abs=1e-9)
     assert (found <= np.abs(product[0]) + 1e-12).all()
 
 

@@ -26,11 +26,6 @@ CASES = {
 }
 
 
-def variance(numbers):
-    middle = oracles.mean(numbers)
-    return oracles.mean([(number - middle) ** 2 for number in numbers])
-
-
 def test_by_hand():
     """Position 4, in common with the score 3, the score 16: content 16 - 6 + 4 = 14, twice -1."""
     found = shares(*np.array([[4.0], [3.0], [16.0]]))
@@ -63,7 +58,7 @@ def expected_shares(rows, groups):
         pairs = [(g, h) for g in others for h in others if g != h]
         own.append(oracles.mean([covariance(a[g], a[h]) for g, h in pairs]))
         common.append(oracles.mean([covariance(s, a[g]) for g in others]))
-        whole.append(variance(s))
+        whole.append(oracles.variance(s))
     own, common, whole = map(math.fsum, (own, common, whole))
     return own / whole, (whole - 2 * common + own) / whole, 2 * (common - own) / whole
 

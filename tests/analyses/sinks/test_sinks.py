@@ -12,7 +12,6 @@ from poskernel_core.forward.attention import PatternBlock
 from poskernel_core.forward.observers import Batch
 from poskernel_core.models.geometry import Geometry
 from poskernel_core.statistics import STATISTICS, Plan
-from tests.analyses.previous_token.test_previous_token import error
 from tests.support import builders, oracles
 from tests.support.truth import truth_of
 
@@ -62,7 +61,9 @@ def test_plain_transformers(model_dirs, name):
                 ]
                 found = result.values["alpha"][layer, head, key]
                 off = result.errors["alpha"][layer, head, key]
-                np.testing.assert_allclose([found, off], [oracles.mean(one), error(one)], atol=1e-6)
+                np.testing.assert_allclose(
+                    [found, off], [oracles.mean(one), oracles.standard_error(one)], atol=1e-6
+                )
     np.testing.assert_array_equal(result.values["sink"], result.values["alpha"][..., 0])
     assert result.values["sink_rate"] == (result.values["sink"] > 0.1).mean()
     np.testing.assert_allclose(result.values["learned_sink"], 0, atol=1e-6)

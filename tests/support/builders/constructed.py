@@ -5,10 +5,10 @@ import random
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
-from transformers import GPT2LMHeadModel
+from torch import Tensor
 
 from tests.support.builders.made import START, VOCABULARY, gpt2_config, save
+from tests.support.builders.positions import blank_gpt2, of_length_one, undo_norm
 
 LOOK_BACK_SCORE = 16.0
 
@@ -37,27 +37,16 @@ def look_back(path: Path, k: int, T: int = 37, tau: float = 5.0) -> Path:
         tau: decay length of head 2, in tokens.
     """
     heads, head_width, signs = 3, T + (T % 2), 12
-    width, ramp, rest, tokens = heads * head_width, T, T + 2, T + 4
+    width, ramp, tokens = heads * head_width, T, T + 4
     config = gpt2_config(n_positions=T, n_embd=width, n_head=heads, n_layer=2, n_inner=1)
-    model = GPT2LMHeadModel(config)
-    nn.utils.vector_to_parameters(
-        torch.zeros(sum(p.numel() for p in model.parameters())), model.parameters()
-    )
+    model = blank_gpt2(config)
     body, position = model.transformer, torch.arange(T)
-    height = position / T
     with torch.no_grad():
         body.wpe.weight[position, position] = 1.0
-        body.wpe.weight[:, ramp], body.wpe.weight[:, ramp + 1] = height, -height
-        body.wpe.weight[:, rest] = (1 - height**2).sqrt()
-        body.wpe.weight[:, rest + 1] = -body.wpe.weight[:, rest]
+        body.wpe.weight[:, ramp:tokens] = of_length_one(position[:, None] / T)
         body.wte.weight[:, tokens : tokens + signs] = balanced_signs(signs)
-
-        one = (body.wpe.weight[T // 2] + body.wte.weight[START]).double()
-        spread = (one.var(correction=0) + config.layer_norm_epsilon).sqrt()
         for block in body.h:
-            block.ln_1.weight.fill_(spread.item())
-            block.ln_1.bias.fill_(one.mean().item())
-        body.ln_f.weight.fill_(1.0)
+            undo_norm(block.ln_1, body.wpe.weight[T // 2] + body.wte.weight[START])
 
         query_key, bias = body.h[0].attn.c_attn.weight, body.h[0].attn.c_attn.bias
         unscale = math.sqrt(head_width)

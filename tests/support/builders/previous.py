@@ -8,7 +8,7 @@ from torch import nn
 
 from tests.support.builders.constructed import LOOK_BACK_SCORE
 from tests.support.builders.made import START, VOCABULARY, gpt2_config, save
-from tests.support.builders.positions import blank_gpt2, undo_norm
+from tests.support.builders.positions import blank_gpt2, of_length_one, undo_norm
 
 
 def dark_head(path: Path, T: int = 37, slope: float = 3.0, depth: float = 12.0) -> Path:
@@ -40,11 +40,9 @@ def dark_head(path: Path, T: int = 37, slope: float = 3.0, depth: float = 12.0) 
     config = gpt2_config(T, n_embd=width, n_head=2, n_layer=2, n_inner=1)
     model = blank_gpt2(config)
     body, token, unscale = model.transformer, torch.arange(VOCABULARY), math.sqrt(head_width)
-    height = torch.arange(T) / T
-    rest = (1 - height**2).sqrt()
     with torch.no_grad():
         body.wte.weight[token, token] = 1.0
-        body.wpe.weight[:, ramp : ramp + 4] = torch.stack([height, -height, rest, -rest], dim=1)
+        body.wpe.weight[:, ramp : ramp + 4] = of_length_one(torch.arange(T)[:, None] / T)
         for block in body.h:
             undo_norm(block.ln_1, body.wpe.weight[T // 2] + body.wte.weight[START])
 
