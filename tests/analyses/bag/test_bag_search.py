@@ -23,6 +23,7 @@ from tests.support.builders import VOCABULARY
 from tests.support.builders import bag as made
 from tests.support.builders.bag import study
 from tests.support.builders.contextual import perform, some_windows
+from tests.support.refusals import refused
 
 SEA, LAND = (" sea", " shells", " she", " se"), (" head", " position", " and", " pos")
 
@@ -154,9 +155,8 @@ def test_scores_of_random_weights(random_bag):
 )
 def test_refused(words, experiment, params, message):
     subject, main = study(words[0], some_windows(2, 41))
-    with pytest.raises(BadRequest, match=message) as caught:
+    with refused(message):
         asked(experiment, subject, main, **params)
-    assert "\n" not in str(caught.value)
 
 
 def test_without_a_tokenizer(words):
@@ -166,9 +166,8 @@ def test_without_a_tokenizer(words):
         (ExtendedEmbedding, {"word": " sea"}),
         (WordNeurons, {"words": "a"}),
     ):
-        with pytest.raises(BadRequest, match="tokenizer") as caught:
+        with refused("tokenizer"):
             asked(experiment, bare, main, **params)
-        assert "\n" not in str(caught.value)
 
 
 def test_the_word_alone(words):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import poskernel_core as pk
 from poskernel_core.statistics.entropy import entropies
 from tests.support import builders, oracles
+from tests.support.passes import loaded
 from tests.support.truth import truth_of
 
 TEXTS, CONTEXT = 3, 41
@@ -57,7 +58,7 @@ def test_bounds(weights, skip):
 def test_plain_transformers(model_dirs, name, start):
     ids = builders.random_ids(TEXTS, CONTEXT, seed=5).numpy()
     gathered = pk.run_pass(
-        pk.load(str(model_dirs[name]), device="cpu"), ids, positions=POSITIONS,
+        loaded(model_dirs[name]), ids, positions=POSITIONS,
         start_token=start, gather=("entropy",),
     )  # fmt: skip
     for skip in SKIPS:
@@ -82,7 +83,7 @@ def test_blocks_do_not_matter(model_dirs, monkeypatch):
     from poskernel_core.forward import attention
 
     ids = builders.random_ids(TEXTS, CONTEXT, seed=6).numpy()
-    model = pk.load(str(model_dirs["gpt2"]), device="cpu")
+    model = loaded(model_dirs["gpt2"])
     whole = pk.run_pass(model, ids, positions=POSITIONS, gather=("entropy",)).arrays
     monkeypatch.setattr(attention, "BLOCK", 5)
     cut = pk.run_pass(model, ids, positions=POSITIONS, gather=("entropy",), batch=1).arrays
@@ -94,9 +95,7 @@ def test_heads_that_look_at_one_key_at_all_or_less_and_less(tmp_path):
     back, decay = 3, 6.0
     path = builders.look_back(tmp_path / "look_back", back, CONTEXT, decay)
     ids = builders.random_ids(TEXTS, CONTEXT, seed=7).numpy()
-    gathered = pk.run_pass(
-        pk.load(str(path), device="cpu"), ids, positions=POSITIONS, gather=("entropy",)
-    )
+    gathered = pk.run_pass(loaded(path), ids, positions=POSITIONS, gather=("entropy",))
     found = pk.analyse("entropy", gathered, skip=1).values["entropy"]
 
     for place, n in enumerate(POSITIONS[1:], start=1):

@@ -12,9 +12,9 @@ import poskernel_core as pk
 from poskernel_core.analyses import ANALYSES
 from poskernel_core.analyses.head_measures.claims import Head, Number, verdict
 from poskernel_core.analyses.head_measures.figures import measure_texts, measures_table, rank_texts
-from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import Result
 from tests.support import builders
+from tests.support.refusals import refused
 
 NAN = math.nan
 PARAMS = {
@@ -248,5 +248,5 @@ def test_a_head_made_to_look_back(tmp_path, engine):
 
 
 def test_nothing_left(engine):
-    with pytest.raises(BadRequest, match="Nothing is left to say"):
+    with refused("Nothing is left to say"):
         verdicts(engine, "demo-attn-2l", 32, 3, leave_out=",".join(ANALYSES))

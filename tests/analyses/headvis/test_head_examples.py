@@ -13,18 +13,19 @@ from poskernel_core.analyses.headvis.experiment import TOP, Kept, Largest, head_
 from poskernel_core.analyses.headvis.spec import HeadExamplesParams
 from poskernel_core.analyses.headvis.tree import folder_of, tree
 from poskernel_core.cli import main as cli
-from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import Result
 from poskernel_core.forward.attention import PatternBlock
 from poskernel_core.forward.observers import Batch
 from tests.support import builders, oracles_headvis
+from tests.support.passes import loaded
+from tests.support.refusals import refused
 from tests.support.truth import truth_of
 
 TEXTS, CONTEXT = 23, 19
 
 
 def examples(path, ids, batch=None, **params):
-    model = pk.load(str(path), device="cpu")
+    model = loaded(path)
     words = {number: f"w{number}" for number in range(1000)}
     subject = ExperimentContext(
         model, ids, [], lambda some: [words[n] for n in some], False, batch=batch
@@ -131,7 +132,7 @@ def test_sizes_do_not_grow(model_dirs):
 
 
 def test_too_large():
-    with pytest.raises(BadRequest, match=r"4 x 1000 heads would take 6.3 GB: choose a shorter"):
+    with refused(r"4 x 1000 heads would take 6.3 GB: choose a shorter"):
         Kept((4, 1000), 2**15, HeadExamplesParams(intervals=1, in_last=1), np.zeros((4, 1000, 0)))
 
 
@@ -245,9 +246,7 @@ def test_the_command(model_dirs, tmp_path, monkeypatch, capsys):
     assert (0, "") == (code, out)
     (folder,) = (tmp_path / "out").glob("*/headvis/*")
     assert str(folder) in err
-    gathered = pk.run_pass(
-        pk.load(str(model_dirs["gpt2"]), device="cpu"), ids, gather=("headvis",), start_token=False
-    )
+    gathered = pk.run_pass(loaded(model_dirs["gpt2"]), ids, gather=("headvis",), start_token=False)
     expected = pk.analyse("headvis", gathered).values
     rows = json.loads((folder / "scatter_data.json").read_text())
     assert len(rows) == expected["qk_distance"].size

@@ -15,6 +15,7 @@ from poskernel_core.forward.observers import Batch
 from poskernel_core.models.geometry import Geometry
 from poskernel_core.statistics import STATISTICS, Plan
 from tests.support import builders, oracles, oracles_headvis
+from tests.support.passes import loaded
 from tests.support.truth import truth_of
 
 TEXTS, CONTEXT = 13, 41
@@ -23,7 +24,7 @@ GRAINS = 4e-6  # sums of a text are rounded to multiples of 2^-16
 
 
 def gathered(path, ids, **more):
-    found = pk.run_pass(pk.load(str(path), device="cpu"), ids, gather=("headvis",), **more)
+    found = pk.run_pass(loaded(path), ids, gather=("headvis",), **more)
     return pk.analyse("headvis", found)
 
 

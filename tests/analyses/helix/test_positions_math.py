@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from poskernel_core.analyses.helix import formulas
 from poskernel_core.analyses.previous_token import formulas as bands
-from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.specs import BAND
 from tests.support import oracles_positions as op
+from tests.support.refusals import refused
 
 SEEDS = st.integers(0, 2**32 - 1)
 few = settings(max_examples=19)
@@ -173,7 +173,7 @@ def test_far_share_by_hand():
 @pytest.mark.parametrize(("leave_out", "start_token", "expected"), FIRST)
 def test_first_position(leave_out, start_token, expected):
     assert expected == formulas.first_position(POS, start_token, leave_out)
-    with pytest.raises(BadRequest, match="fewer than 4 positions"):
+    with refused("fewer than 4 positions"):
         formulas.first_position(expected + 3, start_token, leave_out)
 
 

@@ -11,7 +11,6 @@ import poskernel_core as pk
 from poskernel_core.analyses.helix.figures import tangents_figure
 from poskernel_core.analyses.helix.formulas import STREAM_SUMS
 from poskernel_core.analyses.helix.tangent import Tangent, TangentParams
-from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.specs import BAND
 from poskernel_core.data.made import repeated_windows
 from tests.support import builders
@@ -19,6 +18,7 @@ from tests.support import oracles_positions as op
 from tests.support.oracles import dot, mean
 from tests.support.oracles_groups import error_and_bias
 from tests.support.passes import gather
+from tests.support.refusals import refused
 
 T, W = 53, 2 * math.pi * 5 / 53
 TEXTS, CONTEXT = 5, 37
@@ -259,12 +259,11 @@ def test_helix_of_repeated_tokens_is_the_one_used(passes, model_dirs):
     ],
 )
 def test_bad_query_positions(passes, n, leave_out, words):
-    with pytest.raises(BadRequest, match=words) as caught:
+    with refused(words):
         pk.analyse("tangent", passes["gpt2"], query=n, leave_out=leave_out)
-    assert "\n" not in str(caught.value)
 
 
 def test_context_too_short(model_dirs):
     windows = builders.random_ids(2, 4).numpy()
-    with pytest.raises(BadRequest, match="fewer than 4 positions"):
+    with refused("fewer than 4 positions"):
         pk.analyse("tangent", gather(model_dirs["gpt2"], windows, True, GATHER), query=2)

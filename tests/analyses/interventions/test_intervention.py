@@ -9,7 +9,7 @@ from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.analyses.helix.formulas import STREAM_SUMS
 from poskernel_core.analyses.interventions.experiment.intervene import CANDIDATES, intervene
 from poskernel_core.analyses.interventions.spec import InterventionParams
-from poskernel_core.common.errors import BadRequest, Cancelled
+from poskernel_core.common.errors import Cancelled
 from poskernel_core.data.made import repeated_windows
 from poskernel_core.forward import interventions, loading
 from poskernel_core.forward.readout import kl_divergence, measure
@@ -17,6 +17,8 @@ from poskernel_core.models import catalog
 from poskernel_core.models.tokenizers import load_tokenizer
 from tests.support import builders, oracles, plain_gpt2
 from tests.support import oracles_positions as op
+from tests.support.passes import loaded
+from tests.support.refusals import refused
 from tests.support.truth import Recorder, truth_of
 
 PROMPT = "The previous token, and the token before it"
@@ -84,7 +86,7 @@ def subjects(model_dirs):
 @pytest.fixture(scope="module")
 def streams(model_dirs):
     windows = repeated_windows(293, context=CONTEXT, windows=3, avoid=0)
-    model = pk.load(str(model_dirs["gpt2"]), device="cpu")
+    model = loaded(model_dirs["gpt2"])
     gathered = pk.run_pass(model, windows, start_token=False, gather=STREAM_SUMS)
     return {"repeated": gathered}
 
@@ -211,16 +213,14 @@ def test_kl_divergence():
 @pytest.mark.parametrize("case", BAD)
 def test_bad_requests(subjects, streams, case):
     name, params, words = BAD[case]
-    with pytest.raises(BadRequest, match=words) as caught:
+    with refused(words):
         intervene(subjects[name], streams, InterventionParams(text=PROMPT, **params), quiet)
-    assert "\n" not in str(caught.value)
-    assert str(caught.value).endswith(".")
 
 
 def test_prompt_of_one_token(model_dirs):
     subject = subject_of(model_dirs["gpt2"], "a", start_token=False)
     params = InterventionParams(text="a", change="ablate", heads="L0H0")
-    with pytest.raises(BadRequest, match="two tokens or more"):
+    with refused("two tokens or more"):
         intervene(subject, {}, params, quiet)
 
 

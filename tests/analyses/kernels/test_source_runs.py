@@ -3,8 +3,8 @@
 import pytest
 
 from poskernel_core.analyses.sources import SourceParams, source_runs
-from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.specs import QUERIES_PER_POSITION, CorpusSpec, ModelSpec, RunSpec
+from tests.support.refusals import refused
 
 RUN = RunSpec(
     model=ModelSpec(name="m", fingerprint="f"), corpus=CorpusSpec(fingerprint="c"),
@@ -28,7 +28,7 @@ def test_of_one_token(query, start):
 
 
 def test_one_token_without_a_position():
-    with pytest.raises(BadRequest, match="one query position"):
+    with refused("one query position"):
         source_runs(RUN, SourceParams(source="token"), None)
 
 
@@ -43,5 +43,5 @@ def test_of_one_text():
 
 
 def test_one_text_without_a_text():
-    with pytest.raises(BadRequest, match="Expected a text"):
+    with refused("Expected a text"):
         source_runs(RUN, SourceParams(source="text", text=" "), 7)

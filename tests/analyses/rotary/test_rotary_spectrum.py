@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 import poskernel_core as pk
 from poskernel_core.analyses import find
 from poskernel_core.analyses.rotary import formulas
-from poskernel_core.common.errors import BadRequest, NotInModel
+from poskernel_core.common.errors import NotInModel
 from poskernel_core.common.jackknife import jackknife
 from poskernel_core.engine.engine import describe_run
 from tests.support import builders, oracles
 from tests.support import oracles_rotary as oracle
 from tests.support.builders.rotary import SCALINGS, scaled
+from tests.support.passes import loaded
+from tests.support.refusals import refused
 
 TEXTS, CONTEXT, SKIP, QUERY = 5, 43, 3, 37
 NAMES = ("llama", "mistral", "gpt_neox", "yarn", "llama3")
@@ -37,7 +39,7 @@ def models(model_dirs, tmp_path_factory):
 
 def gathered_of(path, ids):
     """A pass over token ids, with pairs and all that kernels need."""
-    model = pk.load(str(path), device="cpu")
+    model = loaded(path)
     return pk.run_pass(model, ids, positions=(QUERY,), start_token=False, gather=GATHER)
 
 
@@ -319,19 +321,19 @@ def test_errors_of_kernels_are_jackknives(models):
 def test_what_does_not_fit():
     run = describe_run("demo-gpt2", windows=5, context=64)
     spectrum, kernel = find("rotary-spectrum"), find("equivariant-kernel")
-    with pytest.raises(BadRequest, match="bands that grow"):
+    with refused("bands that grow"):
         spectrum.needs(run, spectrum.params(short=100, long=50))
     assert spectrum.params(short=100).longest(64) == 100
-    with pytest.raises(BadRequest, match="longer than the 32 keys"):
+    with refused("longer than the 32 keys"):
         spectrum.needs(run.model_copy(update={"context": 32}), spectrum.params(skip=32))
-    with pytest.raises(BadRequest, match=r"from 4 .* to 63, got 64"):
+    with refused(r"from 4 .* to 63, got 64"):
         kernel.needs(run, kernel.params(query=64))
 
 
 def test_learned_positions_are_refused_at_once(tmp_path):
     engine = pk.Engine(pk.Store(tmp_path))
     for name in ("rotary-spectrum", "equivariant-kernel"):
-        with pytest.raises(NotInModel, match="'demo-gpt2' has learned positions"):
+        with refused("'demo-gpt2' has learned positions", NotInModel):
             pk.show(name, "demo-gpt2", engine=engine, windows=5, context=64, query=None)
     assert engine.worker_pid is None
     engine.store.close()
@@ -351,6 +353,6 @@ def test_angles_that_nobody_sees(tmp_path):
 
     path = FAMILY_MODELS["gptj"].build(tmp_path / "gptj")
     ids = builders.random_ids(2, 11, seed=3).numpy()
-    gathered = pk.run_pass(pk.load(str(path), device="cpu"), ids, gather=("rotary",))
-    with pytest.raises(BadRequest, match="'gptj' turn queries and keys inside"):
+    gathered = pk.run_pass(loaded(path), ids, gather=("rotary",))
+    with refused("'gptj' turn queries and keys inside"):
         pk.analyse("rotary-spectrum", gathered)

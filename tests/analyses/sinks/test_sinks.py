@@ -13,18 +13,19 @@ from poskernel_core.forward.observers import Batch
 from poskernel_core.models.geometry import Geometry
 from poskernel_core.statistics import STATISTICS, Plan
 from tests.support import builders, oracles
+from tests.support.passes import loaded
 from tests.support.truth import truth_of
 
 TEXTS, CONTEXT = 3, 41
 
 
 def gather(path, ids, **more):
-    return pk.run_pass(pk.load(str(path), device="cpu"), ids, gather=("sinks",), **more)
+    return pk.run_pass(loaded(path), ids, gather=("sinks",), **more)
 
 
 def plan(model_dirs, context):
     """Sizes of a pass of one head that is shown made-up rows."""
-    geometry = pk.load(str(model_dirs["attn_only"]), device="cpu").geometry
+    geometry = loaded(model_dirs["attn_only"]).geometry
     assert isinstance(geometry, Geometry)
     return Plan(geometry, context, 1, (context - 1,), 1, False)
 

@@ -21,6 +21,9 @@ from poskernel_core.models.training import TrainingRun, training_run
 from poskernel_core.storage.store import Store
 from tests.analyses.training.test_training_formulas import by_loops
 from tests.support import builders
+from tests.support.refusals import refused
+
+pytestmark = pytest.mark.usefixtures("near_workers")
 
 STEPS = (0, 1, 4, 16, 64)
 HEAD_WIDTH = 38
@@ -228,13 +231,12 @@ def test_keys_know_the_weights(made, asked, tmp_path):
     ],
 )
 def test_what_cannot_be_asked(made, asked, engine, model, params, error, words):
-    with pytest.raises(error, match=words) as caught:
+    with refused(words, error):
         pk.show("over-training", model or str(made), engine=engine, params=params, **asked)
-    assert "\n" not in str(caught.value)
 
 
 def test_a_head_outside(made, asked, engine):
-    with pytest.raises(BadRequest, match="L0H0 to L1H2"):
+    with refused("L0H0 to L1H2"):
         pk.show("kernel-over-training", str(made), engine=engine, params={"head": "L5H0"}, **asked)
 
 
