@@ -135,7 +135,6 @@ def joint_numbers(true, found):
 
 
 def test_quality(case):
-    """Cosine, R2 and centred R2 of every variant at one position, with jackknife errors."""
     subject, _, bag, truth = case
     texts, n = subject.windows[:CONTEXTS], LENGTH - 1
     quality, seen = Quality(bag, LENGTH, 3), inside(truth.on.path, texts)
@@ -202,7 +201,6 @@ def test_by_position_by_hand():
 
 
 def test_trace_of_the_known_model(known):
-    """R2 is 1, signs agree, and all four parts are there."""
     subject, main = study(known, some_windows(5, 41), True)
     found = perform(NeuronTrace, subject, main, query=37, neuron=2, window=3).values
 

@@ -191,32 +191,10 @@ def test_the_kept_bag(contexts):
     other = pk.run_pass(subject.model, windows[:4], gather=("keys",))
     assert bag() is not bag(on=fewer, mean=other)
     assert "mean" == bag(scale="mean").by
-
-
-def test_other_mean_keys(contexts):
-    """Texts that are equal, under mean keys of more windows, or of other ones: built anew."""
-    subject, main = study(*contexts)
-    params = BagParams(query=37, first_windows=4)
-    first = build_bag(subject, main, (0, 2), params)
     moved = Gathered(main.header, {"keys": {"mean_keys": main.layer(0)["mean_keys"][None] + 0.5}})
-    assert first is not build_bag(subject, moved, (0, 2), params)
-
-
-def test_kept_with_and_without_start_token(contexts):
-    """A bag that takes position 0 for a start token is not used where there is none."""
-    subject, main = study(*contexts)
-    params = BagParams(query=37, first_windows=4)
-    bags = [
-        build_bag(dataclasses.replace(subject, start_token=start), main, (0, 2), params)
-        for start in (True, False)
-    ]
-    assert [1, 0] == [bag.start for bag in bags]
-
-
-def test_no_heads_at_low_positions(contexts):
-    subject, main = study(*contexts)
-    with refused("No head of layer 0 is contextual"):
-        perform(ContextualNeurons, subject, main, query=3)
+    assert bag() is not bag(mean=moved)  # of equal texts
+    without = bag(on=dataclasses.replace(subject, start_token=False))
+    assert [1, 0] == [bag().start, without.start]
 
 
 @pytest.mark.parametrize("query", [41, 1000])
@@ -230,6 +208,8 @@ def test_position_refused(contexts, query):
 
 
 def test_refused(contexts, model_dirs):
+    with refused("No head of layer 0 is contextual"):
+        perform(ContextualNeurons, *study(*contexts), query=3)
     subject, main = study(model_dirs["gpt2"], some_windows(3, 11))
     for params, words in (
         ({"heads": "L0H1, L1H0"}, r"heads of layer 0, got 'L0H1, L1H0'"),

@@ -33,7 +33,6 @@ def result():
 
 
 def test_kinds(result):
-    """Heads 3, 4 and 7 are local, 5 and 11 uniform, the other seven decay slowly."""
     kinds = result.select(query=400).text_of("kind")[0]
     assert list(LOCAL) == [head for head, kind in enumerate(kinds) if kind == "local"]
     assert list(UNIFORM) == [head for head, kind in enumerate(kinds) if kind == "uniform"]
@@ -86,6 +85,5 @@ def test_slow_decay(result):
 
 
 def test_head_11_far_into_the_text(result):
-    """At position 1000 head 11 falls to about 0.6 of the visible positions."""
     at = result.select(query=1000, layer=0, head=11).values
     assert 0.6 == pytest.approx(float(at["etc"] / at["visible_keys"]), abs=0.05)

@@ -96,7 +96,6 @@ def test_neuron_of_random_weights(model_dirs):
 
 @given(st.integers(0, 2**20), st.integers(2, 31), st.floats(0.01, 100))
 def test_correlations(seed, tokens, factor):
-    """Between -1 and 1, 1 with itself or a multiple, -1 with its negative; those of NumPy."""
     generator = np.random.default_rng(seed)
     table, readers = generator.normal(3, 1, size=(tokens, 7)), generator.normal(size=(7, 5))
     readers[:, 3], readers[:, 4] = factor * readers[:, 1], -factor * readers[:, 1]
@@ -168,7 +167,6 @@ def check_parts(values, truth, text):
 
 
 def test_correlation_is_at_most_1():
-    """Predictions that are three times the truth have the correlation 1, and no more."""
     for seed in range(29):
         true = np.random.default_rng(seed).normal(size=41).astype(np.float32)
         assert 1 >= float(agreement(true, 3 * true, true)["correlation"]) > 1 - 1e-6

@@ -76,7 +76,6 @@ def test_components(seed, count, most):
 
 
 def test_a_process_of_its_own():
-    """It finds what this one would, and leaves none of its libraries here."""
     white = np.random.default_rng(5).laplace(size=(97, 3))
     asked = (
         "import sys; import numpy as np; from poskernel_core.analyses.bag import independent; "

@@ -8,6 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import poskernel_core as pk
+from poskernel_core.analyses.comparison import formulas
 from poskernel_core.analyses.kernels.distances import KernelDistances, linked
 from poskernel_core.engine.engine import describe_run
 from tests.support import oracles
@@ -37,19 +38,10 @@ def test_every_pair(model_dirs, name, skip, factor, windows):
 
     truth = truth_of(model_dirs[name], texts)
     for layer, window in enumerate(windows):
-        queries, keys = truth.queries[layer], truth.keys[layer]
-        check_layer(
-            found,
-            layer,
-            mean_kernels(queries, keys, factor, skip, window),
-            [
-                mean_kernels(
-                    *(np.delete(each, text, axis=0) for each in (queries, keys)),
-                    factor, skip, window,
-                )
-                for text in range(len(texts))
-            ],
-        )  # fmt: skip
+        texts = truth.queries[layer], truth.keys[layer]
+        rest = ([np.delete(each, text, axis=0) for each in texts] for text in range(5))
+        kernels = (mean_kernels(*some, factor, skip, window) for some in (texts, *rest))
+        check_layer(found, layer, *kernels)
 
 
 def mean_kernels(queries, keys, factor, skip, window):
@@ -65,7 +57,7 @@ def mean_kernels(queries, keys, factor, skip, window):
     ]  # fmt: skip
 
 
-def check_layer(found, layer, rows, without):
+def check_layer(found, layer, rows, *without):
     """Distances, errors, groups, ruled out pairs of a layer.
 
     From the kernels `[head]` of all texts, and those without each text, queries and mean keys.
@@ -104,6 +96,9 @@ def test_known_heads(tmp_path):
     np.testing.assert_allclose(found.values["distance"][0], expected, atol=1e-4)
     assert [[0, 1, 0]] == found.values["group"].tolist()
     assert [[1, 2, 1]] == found.values["ruled_out"].tolist()
+    rows = pk.analyse("kernel-replicates", gathered, query=37).values["kernel"][0]
+    gaps = [[float(formulas.distance(a, b)) for a in rows] for b in rows]
+    np.testing.assert_allclose(gaps, expected, atol=1e-4)
     none = pk.analyse("kernel-distances", gathered, query=37, apart=0.98, alike=1)
     assert [[0, 0, 0]] == none.values["group"].tolist() == none.values["ruled_out"].tolist()
 

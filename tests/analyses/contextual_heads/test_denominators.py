@@ -141,7 +141,6 @@ def test_positions_by_hand(paths):
 
 @pytest.mark.parametrize("batch", [None, 3])
 def test_two_roads(paths, tmp_path, batch):
-    """The last position is what the search for contextual heads says of this head."""
     run = {"context": 17, "windows": 9, "batch": batch}
     params = {"skip": 2, "first_windows": 7}
     whole = ask(tmp_path, "contextual-heads", paths["llama"], {**params, "query": 16}, **run)

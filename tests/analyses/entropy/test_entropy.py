@@ -44,7 +44,6 @@ def test_by_hand():
 
 @given(st.lists(st.floats(1e-6, 1), min_size=2, max_size=80), st.sampled_from(SKIPS))
 def test_bounds(weights, skip):
-    """Between 0 and the logarithm of the number of keys; that of plain loops."""
     row = np.array(weights, dtype=np.float32) / np.sum(weights, dtype=np.float32)
     found = float(entropies(rows_of(row), 0)[0, 0, 0, skip])
     keys = len(row) - skip
@@ -77,18 +76,6 @@ def test_plain_transformers(model_dirs, name, start):
                             [oracles.mean(one), oracles.standard_error(one)],
                             atol=1e-5,
                         )
-
-
-def test_blocks_do_not_matter(model_dirs, monkeypatch):
-    from poskernel_core.forward import attention
-
-    ids = builders.random_ids(TEXTS, CONTEXT, seed=6).numpy()
-    model = loaded(model_dirs["gpt2"])
-    whole = pk.run_pass(model, ids, positions=POSITIONS, gather=("entropy",)).arrays
-    monkeypatch.setattr(attention, "BLOCK", 5)
-    cut = pk.run_pass(model, ids, positions=POSITIONS, gather=("entropy",), batch=1).arrays
-
-    np.testing.assert_allclose(whole["entropy"], cut["entropy"], atol=1e-6)
 
 
 def test_heads_that_look_at_one_key_at_all_or_less_and_less(tmp_path):

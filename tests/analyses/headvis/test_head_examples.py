@@ -137,7 +137,6 @@ def test_too_large():
 
 
 def test_known_head(tmp_path):
-    """A head that looks 3 back has most attention there, in every row of every text."""
     path = builders.look_back(tmp_path / "look_back", 3, 23, 6.0)
     found = examples(path, builders.random_ids(9, 23, seed=5).numpy(), intervals=1, in_last=3)
     keys = found.values["top_key"][0, 0, :, :, 0]
@@ -263,10 +262,7 @@ def test_the_command(model_dirs, tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (
-            ("x.zip", "--headvis", "y"),
-            "Give one of FILE, --gallery, --hub-card",
-        ),
+        (("x.zip", "--headvis", "y"), "Give one of FILE"),
         (("x.zip", "--context", "64"), "--context is for a folder"),
         (("--headvis",), "requires an argument"),
         (("--headvis", "/dev/null/x"), "Cannot make the folder"),

@@ -169,7 +169,6 @@ def test_random_models(passes, name, n, leave_out):
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
 @pytest.mark.parametrize("n", [2, 17])
 def test_parts_add_up(passes, name, n):
-    """Tangent, radius, third direction, and the rest are the score; the shares are 1 in all."""
     values = pk.analyse("tangent", passes[name], query=n).values
 
     total = sum(values[part] for part in PARTS[1:])

@@ -89,7 +89,6 @@ def test_what_has_no_answer_is_refused(gathered, params, sentence):
 
 
 def test_few_windows_are_refused(model_dirs):
-    """Three groups are too few to leave any out."""
     ids = builders.random_ids(3, CONTEXT, seed=3).numpy()
     model = loaded(model_dirs["gpt2"])
     few = pk.run_pass(model, ids, positions=(QUERY,), gather=("keys", "queries", "patterns"))

@@ -117,7 +117,6 @@ def test_refused(model_dirs, streams, name, layer, words):
 
 
 def test_text_longer_than_the_context(model_dirs):
-    """A prompt that does not fit is refused, not cut; one that just fits is read whole."""
     located = catalog.locate(str(model_dirs["gpt2"]))
     run, tokenizer = describe_run(str(model_dirs["gpt2"])), load_tokenizer(located)
     fits = "?" * (CONTEXT - 1)

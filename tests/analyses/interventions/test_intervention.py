@@ -203,7 +203,6 @@ def test_rows_still_add_up(subjects, moves):
 
 
 def test_kl_divergence():
-    """Hand case, and never below 0."""
     clean = torch.tensor([[0.5, 0.5], [0.25, 0.75]]).double().log() + 3
     changed = torch.tensor([[0.25, 0.75], [0.25, 0.75]]).double().log()
     expected = [op.kl([0.5, 0.5], [0.25, 0.75]), 0.0]

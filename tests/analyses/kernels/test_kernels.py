@@ -141,7 +141,6 @@ def test_etc_by_hand(kernel, expected):
 @few
 @given(SEEDS, st.sampled_from([1, 2, 7, 13]))
 def test_etc(seed, keys):
-    """It lies between 1 and the number of visible keys, and is the oracle's."""
     found = kernels_of(seed, keys=keys)
     etc = kernels.effective_tokens(found)
     assert np.all((1 - 1e-9 <= etc) & (etc <= keys + 1e-9))

@@ -66,7 +66,6 @@ def test_kernels_are_the_observed_attention(gathered):
 
 
 def test_profile(gathered):
-    """The diagonal profile of head 0 peaks at offset 2, that of head 2 falls."""
     profile = pk.analyse("profile", gathered).values["profile"][0]
     assert BACK == int(profile[0].argmax())
     assert (np.diff(profile[2, : T - 1]) < 0).all()

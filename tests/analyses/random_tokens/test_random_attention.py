@@ -51,7 +51,6 @@ def spearman(row, n, first):
     [("plain", 2), ("plain", 0), ("silent", 1), ("uniform", 4), ("flat", 2), ("flat and more", 2)],
 )
 def test_every_value(model_dirs, case, first):
-    """Values and errors on a random GPT-2, with the switches on and off."""
     path, (start, changed, switches) = model_dirs["gpt2"], CASES[case]
     params = {k: v for k, v in changed.items() if k not in ("first", "candidates")}
     edits, _ = switched(path, start, params, switches, SAMPLES)

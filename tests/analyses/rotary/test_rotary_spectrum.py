@@ -348,7 +348,6 @@ def test_through_the_engine(models, fresh_engine):
 
 
 def test_angles_that_nobody_sees(tmp_path):
-    """GPT-J turns inside its attention: one sentence says so."""
     from tests.support.builders.families import FAMILY_MODELS
 
     path = FAMILY_MODELS["gptj"].build(tmp_path / "gptj")

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 import poskernel_core as pk
-from poskernel_core.common.views import stacked, without
 from poskernel_core.forward.attention import PatternBlock
 from poskernel_core.forward.observers import Batch
 from poskernel_core.models.geometry import Geometry
@@ -77,20 +76,6 @@ def test_rows_add_up(model_dirs, context):
     assert context == alpha.shape[-1]
     queries = context - np.arange(context)
     np.testing.assert_allclose((alpha * queries).sum(axis=-1), context, rtol=1e-5)
-
-
-def test_blocks_do_not_matter(model_dirs, monkeypatch):
-    from poskernel_core.forward import attention
-
-    ids = builders.random_ids(TEXTS, CONTEXT, seed=7).numpy()
-    whole = gather(model_dirs["mistral"], ids)
-    monkeypatch.setattr(attention, "BLOCK", 5)
-    cut = gather(model_dirs["mistral"], ids, batch=1)
-
-    for group in (None, *range(TEXTS)):
-        some, others = (each if group is None else without(each, group) for each in (whole, cut))
-        for name in ("alpha", "learned"):
-            np.testing.assert_allclose(stacked(some, name), stacked(others, name), atol=1e-6)
 
 
 def test_a_uniform_head(tmp_path):

@@ -52,11 +52,9 @@ def checkpoint(root: Path, step: int, **gains: float) -> Path:
 def made(tmp_path_factory):
     """A run: head 0 looks back from step 16 on, half as hard at step 4; head 2 decays at 64."""
     root = tmp_path_factory.mktemp("run")
-    for step, gains in zip(
-        STEPS,
-        ({}, {}, {"previous": 0.1}, {"previous": 1.0}, {"previous": 1.0, "decay": 1.0}),
-        strict=True,
-    ):
+    back = {"previous": 1.0}
+    for step, gains in zip(STEPS, ({}, {}, {"previous": 0.1}, back, back | {"decay": 1.0}),
+                           strict=True):  # fmt: skip
         checkpoint(root, step, **gains)
     return root
 
@@ -100,16 +98,16 @@ def test_a_head_emerges_where_it_was_made_to(look_back):
     )
 
 
-@pytest.mark.parametrize("name", ["over-training", "kernel-over-training"])
-def test_biases_over_training(name, made, asked, engine):
+@pytest.mark.parametrize(
+    ("name", "params", "own", "shown", "values"),
+    [
+        ("over-training", {"measure": PREVIOUS}, "previous-token", {}, ("measure",)),
+        ("kernel-over-training", {"query": QUERY}, "kernel", {"query": QUERY}, ("kernel", "etc")),
+    ],
+)
+def test_biases_over_training(name, params, own, shown, values, made, asked, engine):
     question = ANALYSES[name]
-    params = {"over-training": {"measure": PREVIOUS}, "kernel-over-training": {"query": QUERY}}
-    run, params = describe_run(str(made), **asked), question.params(**params[name])
-    own, values = {
-        "over-training": ("previous-token", ("measure",)),
-        "kernel-over-training": ("kernel", ("kernel", "etc")),
-    }[name]
-    shown = {} if own == "previous-token" else {"query": QUERY}
+    run, params = describe_run(str(made), **asked), question.params(**params)
     found, told = {}, {"errors": "documents", "groups": 10}
     for place, step in enumerate(STEPS):
         one = pk.show(own, str(made), engine=engine, revision=f"step-{step}", params=shown, **asked)
