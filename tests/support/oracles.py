@@ -114,6 +114,13 @@ def kind(
     return SLOW_DECAY
 
 
+def entropy(row: Row, skip: int) -> float:
+    """Entropy of a row of probabilities from key `skip` on, in nats; NaN without any."""
+    left = [float(p) for p in row[skip:]]
+    mass = math.fsum(left)
+    return -math.fsum(p / mass * math.log(p / mass) for p in left if p > 0) if mass else math.nan
+
+
 def total_variation(a: Row, b: Row) -> float:
     """Total-variation distance, half the sum of absolute differences, in [0, 1]."""
     return 0.5 * math.fsum(abs(x - y) for x, y in zip(a, b, strict=True))

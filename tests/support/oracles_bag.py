@@ -4,6 +4,7 @@ They share no code with `poskernel_core`; queries, keys and hidden values are th
 transformers.
 """
 
+import json
 import math
 import statistics
 from collections.abc import Sequence
@@ -23,7 +24,7 @@ SHARES = (1 / 8, 3 / 8, 5 / 8, 7 / 8)
 class Setting:
     """Which bag: model, texts of the mean keys, how many for medians, heads, query, token.
 
-    `factor` scales scores, `window` is layer 0's, `start` 1 with a start token.
+    `window` is layer 0's, `start` 1 with a start token.
     """
 
     path: Path
@@ -33,8 +34,15 @@ class Setting:
     query: int
     token: int
     start: int = 1
-    factor: float = 1.0
     window: int | None = None
+
+    @property
+    def factor(self) -> float:
+        """What scores are multiplied by."""
+        config = json.loads((self.path / "config.json").read_text())
+        if config["model_type"] == "gpt_neo":
+            return 1.0
+        return (config.get("head_dim") or config["n_embd"] // config["n_head"]) ** -0.5
 
 
 class Bag:

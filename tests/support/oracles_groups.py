@@ -157,10 +157,7 @@ class Head:
 
     def entropy(self, choice, n, skip):
         """Mean entropy of the rows at one position, without the first keys."""
-        found = []
-        for row in self.rows[:, n, skip : n + 1].astype(float):
-            shares = [a / row.sum() for a in row if a > 0]
-            found.append(-math.fsum(a * math.log(a) for a in shares))
+        found = [oracles.entropy(row, skip) for row in self.rows[:, n, : n + 1]]
         return float(mean_of(np.array(found), choice))
 
 

@@ -26,12 +26,12 @@ from tests.support.oracles_first_layer import inside
 
 LENGTH, QUERY, CONTEXTS = 17, 13, 5
 ALL = np.arange(VOCABULARY)
-# model, heads, start token, factor of scores, window
+# model, heads, start token, window
 CASES = {
-    "learned": ("gpt2", (1, 4), True, 7**-0.5, None),
-    "no start": ("gpt_neo", (0, 2, 3), False, 1.0, None),
-    "grouped": ("llama", (0, 1, 5), True, 10**-0.5, None),
-    "window": ("mistral", (2,), False, 14**-0.5, 7),
+    "learned": ("gpt2", (1, 4), True, None),
+    "no start": ("gpt_neo", (0, 2, 3), False, None),
+    "grouped": ("llama", (0, 1, 5), True, None),
+    "window": ("mistral", (2,), False, 7),
 }
 STRENGTHS = np.zeros((VOCABULARY, 3))
 STRENGTHS[1:] = np.random.default_rng(11).uniform(-0.5, 0.5, size=(VOCABULARY - 1, 3))
@@ -43,13 +43,13 @@ BIASES = [0.1, -0.2, 0.0, 0.3]
 @pytest.fixture(scope="module", params=CASES)
 def case(request, model_dirs):
     """A bag of some heads, the same one by plain loops, and what both are made of."""
-    name, heads, start, factor, window = CASES[request.param]
+    name, heads, start, window = CASES[request.param]
     windows = some_windows(7, LENGTH, start)
     subject, main = study(model_dirs[name], windows, start)
     params = BagParams(query=QUERY, first_windows=CONTEXTS)
     token = subject.single_id(" the")
     setting = oracle.Setting(
-        model_dirs[name], windows, CONTEXTS, heads, QUERY, token, int(start), factor, window
+        model_dirs[name], windows, CONTEXTS, heads, QUERY, token, int(start), window
     )
     return subject, main, build_bag(subject, main, heads, params), oracle.Bag(setting)
 

@@ -48,7 +48,7 @@ def random_bag(model_dirs):
     windows = some_windows(7, 19)
     subject, main = study(model_dirs["gpt2"], windows)
     token = subject.single_id(" the")
-    setting = oracle.Setting(model_dirs["gpt2"], windows, 5, (1, 3), 11, token, 1, 7**-0.5)
+    setting = oracle.Setting(model_dirs["gpt2"], windows, 5, (1, 3), 11, token)
     return subject, main, oracle.Bag(setting)
 
 

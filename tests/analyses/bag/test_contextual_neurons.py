@@ -58,19 +58,17 @@ def predictions(truth, texts, kernel):
 
 
 @pytest.mark.parametrize(
-    ("name", "heads", "start", "factor", "kernel"),
-    [("gpt2", (0, 3), True, 7**-0.5, "common"), ("llama", (2, 4), False, 10**-0.5, "own")],
+    ("name", "heads", "start", "kernel"),
+    [("gpt2", (0, 3), True, "common"), ("llama", (2, 4), False, "own")],
 )
-def test_every_neuron(model_dirs, name, heads, start, factor, kernel):
+def test_every_neuron(model_dirs, name, heads, start, kernel):
     windows = some_windows(5, 11, start)
     subject, main = study(model_dirs[name], windows, start)
     cells, params = ", ".join(f"L0H{head}" for head in heads), {"min_count": 0, "top_k": 3}
     params |= {"first_windows": CONTEXTS, "n_positions": 2, "kernel": kernel}
     found = perform(ContextualNeurons, subject, main, heads=cells, query=QUERY, **params)
     the, texts = subject.single_id(" the"), windows[:CONTEXTS]
-    setting = oracle.Setting(
-        model_dirs[name], windows, CONTEXTS, heads, QUERY, the, int(start), factor
-    )
+    setting = oracle.Setting(model_dirs[name], windows, CONTEXTS, heads, QUERY, the, int(start))
     truth = oracle.Bag(setting)
     whole, added = predictions(truth, texts, kernel)
     true = inside(model_dirs[name], texts).activation[:, int(start) :]

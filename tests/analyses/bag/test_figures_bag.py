@@ -90,7 +90,6 @@ def test_figure_of_every_result(found):
     ids=lambda value: getattr(value, "analysis", ""),
 )
 def test_figure_of_one_head(found, value):
-    """With `--head` the one value of the head that is a curve."""
     found.provenance["model"] = "m"
     one = found.select(layer=2, head=3)
 

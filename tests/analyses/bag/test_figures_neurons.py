@@ -22,7 +22,6 @@ SHOWN = quoted(made.HOSTILE)[:-1]
 
 @pytest.mark.parametrize("rank_by", ["drive", "drive_share", "fires"])
 def test_every_neuron_once_with_its_number_first(rank_by: str) -> None:
-    """Share to the right, R² upwards; those first by the chosen value are marked."""
     found = made.neurons()
     figure = neurons_figure(found, 3, rank_by)
     rest, first = figure.data[:2]
@@ -96,7 +95,6 @@ def test_quality_far_below_is_marked_under_the_axis() -> None:
 
 
 def test_quality_without_errors_or_values() -> None:
-    """Undefined values leave the axis at 1."""
     found = made.neurons()
     found.values["bag_cosine"][:] = found.errors["bag_cosine"][:] = np.nan
     assert np.isfinite(quality_figure(found, "bag_cosine").layout.yaxis.range).all()
@@ -104,7 +102,6 @@ def test_quality_without_errors_or_values() -> None:
 
 @pytest.mark.parametrize("large", [False, True])
 def test_kernel_over_the_offset(large: bool) -> None:
-    """The last key first; a large key 0 leaves the axis and tells its value."""
     found = made.neurons()
     kernel = found.values["kernel"]
     kernel[0] = 50.0 if large else 0.2
@@ -116,7 +113,6 @@ def test_kernel_over_the_offset(large: bool) -> None:
 
 @pytest.mark.parametrize("count", [1, 3, made.TOKENS])
 def test_contributions_name_the_ends(count: int) -> None:
-    """Three tokens at either end, no token at both; every token is counted."""
     found = made.neuron(count)
     figure = contributions_figure(found)
     assert count == np.sum(figure.data[0].y)

@@ -37,7 +37,6 @@ def loaded(path):
 
 @pytest.mark.parametrize("name", READ)
 def test_put_together_again(paths, name):
-    """With the true attention and the exact norms, all heads and all neurons are the model's."""
     windows = some_windows(3, 23)
     layer, truth = take_apart(loaded(paths[name])), inside(paths[name], windows)
     heads, _, d = layer.w_v.shape

@@ -75,9 +75,7 @@ def test_neuron_of_random_weights(model_dirs):
     subject, main = study(model_dirs["gpt2"], windows)
     params = {"query": 12, "heads": "L0H2 L0H1", "first_windows": 5, "neuron": 7, "top_k": 3}
     found = asked(subject, main, **params)
-    setting = oracle.Setting(
-        model_dirs["gpt2"], windows, 5, (1, 2), 12, subject.single_id(" the"), 1, 7**-0.5
-    )
+    setting = oracle.Setting(model_dirs["gpt2"], windows, 5, (1, 2), 12, subject.single_id(" the"))
     truth = oracle.Bag(setting)
 
     table = np.array([truth.embed(token) for token in range(1, VOCABULARY)])
@@ -116,7 +114,7 @@ def traced(model_dirs):
     windows = some_windows(5, 13)
     subject, main = study(model_dirs["gpt2"], windows)
     token = subject.single_id(" the")
-    setting = oracle.Setting(model_dirs["gpt2"], windows, 3, (0, 4), 9, token, 1, 7**-0.5)
+    setting = oracle.Setting(model_dirs["gpt2"], windows, 3, (0, 4), 9, token)
     return subject, main, oracle.Bag(setting)
 
 

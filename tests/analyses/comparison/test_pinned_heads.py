@@ -35,6 +35,7 @@ from poskernel_core.engine.engine import describe_run
 from tests.analyses.comparison.test_head_distances import mean_kernels
 from tests.support import oracles
 from tests.support.builders.contextual import some_windows
+from tests.support.made_results import result
 from tests.support.passes import loaded
 from tests.support.refusals import refused
 from tests.support.truth import truth_of
@@ -317,13 +318,9 @@ def test_kernels_with_biases():
     run = describe_run("demo-attn-2l", context=CONTEXT, windows=WINDOWS)
     params = question.params(heads="L0H1,L1H2", query=N)
     rows = np.random.default_rng(5).random((3, 2, 8, N + 1))
-    axes = ("layer", "head", "offset")
     values = {"kernel": rows[0], "observed": rows[1], "replicate": np.stack([rows[0], rows[2]])}
-    old = Result(
-        "kernel-replicates", {}, values,
-        {"kernel": axes, "observed": axes, "replicate": ("left_out", *axes)},
-        dict.fromkeys(values, ""), errors={"kernel": rows[1]}, provenance={"model": "m"},
-    )  # fmt: skip
+    old = result("kernel-replicates", {}, values)
+    old.errors["kernel"] = rows[1]
     new = replace(old, biases={"kernel": rows[2]}, provenance={"errors": "documents", "groups": 7})
     (name,) = question.parts(run, params)
 

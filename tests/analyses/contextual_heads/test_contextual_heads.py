@@ -111,7 +111,6 @@ def drawn_spread(shares, own):
 
 
 def test_independent_content(paths, tmp_path):
-    """Random tokens behind a uniform and a decaying kernel: the spread is the calculated one."""
     texts, path = 700, paths["additive"]
     params = {"query": QUERY, "first_windows": texts}
     found = ask(tmp_path, "contextual-heads", path, params, context=T, windows=texts)

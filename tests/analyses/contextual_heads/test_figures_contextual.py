@@ -46,15 +46,6 @@ def test_the_plane_rings_the_chosen_and_fills_the_region() -> None:
     assert region.x1 == pytest.approx(10 ** figure.layout.xaxis.range[1])
 
 
-def test_the_name_of_the_chosen_stands_inside() -> None:
-    found = made.heads()
-    order = np.argsort(found.values["etc"], axis=None)
-    for at, side in ((order[0], "right"), (order[-1], "left")):
-        layer, head = (int(place) for place in np.unravel_index(at, found.values["etc"].shape))
-        trace = named(plane_figure(found, layer, head, 0.5, 0.4), "chosen")
-        assert f"middle {side}" == trace.textposition
-
-
 @pytest.mark.parametrize("steady", [0.0, 0.4])
 def test_variations_of_zero_stand_at_the_edge_and_undefined_ones_are_told(steady: float) -> None:
     """A log axis has no zero; no bar reaches it either."""
@@ -117,7 +108,6 @@ def test_copies_by_distance() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, made.TOKENS])
 def test_weights_are_counted_in_round_steps(count: int) -> None:
-    """Every token once, NaN left out; a line at 0."""
     found = made.weights(count)
     values = found.values["log_weight"]
     figure = weights_figure(found)

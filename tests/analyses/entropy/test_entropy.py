@@ -19,15 +19,6 @@ POSITIONS = (0, 2, 7, 36, 40)
 SKIPS = (0, 1, 5, 32)
 
 
-def by_loops(row, skip):
-    """The entropy of a row of probabilities from key `skip` on, in nats; NaN without a key."""
-    left = [float(p) for p in row[skip:]]
-    mass = math.fsum(left)
-    if not left or mass == 0:
-        return math.nan
-    return -math.fsum(p / mass * math.log(p / mass) for p in left if p > 0)
-
-
 def rows_of(*rows):
     """Rows of probabilities as a pass shows them, [text, head, row, key]."""
     return torch.from_numpy(np.array(rows, dtype=np.float32))[None, None]
@@ -49,7 +40,7 @@ def test_bounds(weights, skip):
     keys = len(row) - skip
     if keys > 0:
         assert -1e-6 <= found <= math.log(keys) + 1e-6
-        assert found == pytest.approx(by_loops(row, skip), abs=1e-5)
+        assert found == pytest.approx(oracles.entropy(row, skip), abs=1e-5)
 
 
 @pytest.mark.parametrize("start", [False, True])
@@ -65,7 +56,7 @@ def test_plain_transformers(model_dirs, name, start):
         for layer, pattern in enumerate(truth_of(model_dirs[name], ids).attentions):
             for head in range(pattern.shape[1]):
                 for place, n in enumerate(POSITIONS):
-                    one = [by_loops(text[head, n, : n + 1], skip) for text in pattern]
+                    one = [oracles.entropy(text[head, n, : n + 1], skip) for text in pattern]
                     found = result.values["entropy"][layer, head, place]
                     off = result.errors["entropy"][layer, head, place]
                     if skip > n:
@@ -90,6 +81,6 @@ def test_heads_that_look_at_one_key_at_all_or_less_and_less(tmp_path):
         sharp = np.where(keys == n - back, builders.LOOK_BACK_SCORE, 0.0)
         for head, score in enumerate((sharp, 0.0 * keys, -(n - keys) / decay)):
             row = np.exp(score) / np.exp(score).sum()
-            assert found[0, head, place] == pytest.approx(by_loops(row, 0), abs=1e-4)
+            assert found[0, head, place] == pytest.approx(oracles.entropy(row, 0), abs=1e-4)
         assert found[1, :, place] == pytest.approx(math.log(n), abs=1e-4)
     assert np.isnan(found[:, :, 0]).all()

@@ -62,7 +62,6 @@ def test_a_layer_alone_is_coloured_by_position():
 
 
 def test_a_layer_beside_layer_0_with_averages():
-    """Groups that lie inside of the span; all of it is inside of the axes."""
     found = helix()
     found.values["embedding_on_layer"] *= 3
     figure = helix_figure(found, 2, (4, 40), 5, BESIDE)
@@ -104,7 +103,6 @@ def test_the_morph_from_layer_to_layer_on_fixed_axes():
 
 
 def test_layers_of_any_size_are_drawn_alike():
-    """Each in units of its own; one of zeros stays."""
     found = helix()
     found.values["projection"] *= np.array([0, 1, 50.0])[:, None, None]
     frames = {frame.name: frame.data[0] for frame in morph_figure(found).frames}
@@ -178,10 +176,3 @@ def test_parts_of_a_score_relative_to_their_means(radial, rest, hidden):
     np.testing.assert_allclose(rest * middle, drawn["third direction and rest"], atol=1e-12)
     np.testing.assert_allclose((1 - radial + rest) * middle, drawn["position only"], atol=1e-12)
     np.testing.assert_allclose(2 * middle, drawn["raw score in texts"], atol=1e-12)
-
-
-def test_the_future_is_shaded_on_the_left():
-    line, shade = tangents(PART, PART, PART).layout.shapes
-
-    assert (0, -0.5) == (line.x0, shade.x1)
-    assert shade.x0 <= OFFSETS.min()

@@ -214,37 +214,33 @@ def test_the_figure_has_the_past_on_the_right(passes, reach):
     assert low < 0 < high
 
 
+def over_repeated(main, repeated):
+    """The answer about texts, by the helix of repeated tokens."""
+    params = TangentParams(query=17, helix_from="repeated", tokens=TEXTS)
+    return Tangent().compute({"main": main, "repeated": repeated}, params, lambda *_: None).values
+
+
 def test_helix_of_repeated_tokens(path, constructed):
     texts = gather(path, builders.random_ids(TEXTS, T).numpy(), False, GATHER)
-    params = TangentParams(query=17, helix_from="repeated", tokens=TEXTS)
-
-    result = Tangent().compute(
-        {"main": texts, "repeated": constructed}, params, lambda done, total: None
-    )
+    found = over_repeated(texts, constructed)
 
     other = pk.analyse("tangent", constructed, query=17).values
     for name in (*PARTS, *SHARES):
-        np.testing.assert_allclose(result.values[name], other[name], atol=2e-3)
+        np.testing.assert_allclose(found[name], other[name], atol=2e-3)
     crooked = pk.analyse("tangent", texts, query=17).values
     assert np.nanmax(np.abs(crooked["tangent_part"] - other["tangent_part"])) > 0.1
 
 
 def test_helix_of_repeated_tokens_is_the_one_used(passes, model_dirs):
     windows = repeated_windows(293, context=CONTEXT, windows=TEXTS, avoid=0)
-    stream = gather(model_dirs["gpt2"], windows, False, STREAM_SUMS)
-    params = TangentParams(query=17, helix_from="repeated", tokens=TEXTS)
+    stream, main = gather(model_dirs["gpt2"], windows, False, STREAM_SUMS), passes["gpt2"]
+    share = over_repeated(main, stream)["tangent_share"]
 
-    values = (
-        Tangent()
-        .compute({"main": passes["gpt2"], "repeated": stream}, params, lambda done, total: None)
-        .values
-    )
-
-    swapped = {**passes["gpt2"].arrays, "mean_residuals": stream.arrays["mean_residuals"]}
-    same = pk.analyse("tangent", replace(passes["gpt2"], parts={"keys": swapped}), query=17).values
-    other = pk.analyse("tangent", passes["gpt2"], query=17).values
-    np.testing.assert_allclose(values["tangent_share"], same["tangent_share"], atol=1e-6)
-    assert np.abs(values["tangent_share"] - other["tangent_share"]).max() > 0.05
+    swapped = {**main.arrays, "mean_residuals": stream.arrays["mean_residuals"]}
+    same = pk.analyse("tangent", replace(main, parts={"keys": swapped}), query=17).values
+    other = pk.analyse("tangent", main, query=17).values
+    np.testing.assert_allclose(share, same["tangent_share"], atol=1e-6)
+    assert np.abs(share - other["tangent_share"]).max() > 0.05
 
 
 @pytest.mark.parametrize(

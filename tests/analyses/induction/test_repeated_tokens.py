@@ -52,7 +52,6 @@ def test_repeated_tokens(model_dirs, truths, windows, monkeypatch, name, block, 
 
 
 def test_texts_without_repeats(model_dirs):
-    """They count as 0, and the share of those that have one tells how many they are."""
     ids = different(TEXTS, CONTEXT)
 
     none = gather(model_dirs["gpt2"], ids, True)

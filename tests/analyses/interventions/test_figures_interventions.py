@@ -69,7 +69,6 @@ def test_along_the_prompt():
 @pytest.mark.parametrize("zoom", [None, (1, 4)])
 @pytest.mark.parametrize("name", ["clean", "difference"])
 def test_the_pattern_of_the_observed_head(name, zoom):
-    """The window alone, later keys blank; differences have 0 in the middle of their scale."""
     found = changed()
     cells = pattern_figure(found, name, zoom).data[0]
     part = slice(*(zoom or (0, 5)))

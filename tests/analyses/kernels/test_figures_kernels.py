@@ -40,7 +40,6 @@ def test_a_kernel_with_its_spread_and_the_observed_attention(head, log_x, log_y)
 
 
 def test_without_an_observation(head):
-    """Nothing is said of it; in one text there is neither a band nor a mean."""
     text = head_curve(head, QUERY)
     head.params["source"] = "text"
     assert 2 == len(head_curve(head, QUERY).data)

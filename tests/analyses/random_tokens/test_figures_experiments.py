@@ -60,7 +60,6 @@ def test_last_rows_mark_the_candidates() -> None:
 
 @pytest.mark.parametrize("heads", [1, 8, 12, 32])
 def test_small_maps_of_every_head(heads: int) -> None:
-    """Every panel holds its pattern, below its title, at the place of its frame; one scale."""
     found = patterns(heads=heads)
     figure = row_patterns_figure(found, 1)
     cells = figure.data[0]
@@ -84,7 +83,6 @@ def test_rows_of_small_maps_are_full_where_they_can_be(heads: int, columns: int)
 
 
 def test_long_small_maps_are_pooled_and_say_so() -> None:
-    """48 tokens: the largest of every 2 x 2 cells."""
     found = patterns(48, 2)
     figure = row_patterns_figure(found, 0)
     pattern = found.values["pattern"][0, 0]

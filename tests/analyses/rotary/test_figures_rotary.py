@@ -90,7 +90,6 @@ def test_offsets_on_a_log_axis():
 
 @pytest.mark.parametrize(("long", "edges"), [(None, [16]), (300.0, [16, 300])])
 def test_bands_end_where_they_do(long, edges):
-    """A line at each edge that lies among the wavelengths; none beyond them."""
     head = pairs([6.0, 60.0, 600.0], short=16, long=long)
     head.provenance["context"] = 9000
 

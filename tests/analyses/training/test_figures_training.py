@@ -67,7 +67,6 @@ def test_tokens_that_are_not_known() -> None:
 
 
 def test_curves_with_bands_and_emergence() -> None:
-    """The measure, its error, and a diamond at half of the end, on a line over its interval."""
     found = made()
     figure = draw.curves_figure(found, ["L1H2", "L0H1"])
     curve, mark = named(figure, "L1H2"), named(figure, "L1H2 emerges")
@@ -94,7 +93,6 @@ def test_an_emergence_from_the_first_steps_on() -> None:
 
 
 def test_the_table_of_emergence() -> None:
-    """Early heads first; one that fell is named so and comes last, one that ended at 0 has none."""
     measure = np.full((len(STEPS), LAYERS, HEADS), 0.5)
     measure[-1, 0] = 0.3, 0.0, 0.9
     emergence = np.array([[np.nan, np.nan, 8.0], [4.0, 2.0, 1.0]])
@@ -110,7 +108,6 @@ def test_the_table_of_emergence() -> None:
 
 
 def test_most_changed_heads() -> None:
-    """By how far they moved, up or down; those without a number come last."""
     change = np.array([[0.1, -0.9, 0.2], [np.nan, 0.0, 0.5]])
 
     assert ["L0H1", "L1H2", "L0H2", "L0H0"] == draw.most_changed(made(change=change), 4)
@@ -118,7 +115,6 @@ def test_most_changed_heads() -> None:
 
 
 def test_grids_of_all_checkpoints() -> None:
-    """Every head at every checkpoint once, on one scale, with its step above; one head framed."""
     found = made()
     figure = draw.grids_figure(found, "L1H2", log=False, unit="share")
     grid, steps = figure.data[0], figure.data[1]
@@ -160,14 +156,12 @@ def test_kinds() -> None:
 
 
 def test_the_figure_of_a_result() -> None:
-    """All heads: the most changed ones; one head: its own curve."""
     assert "L1H2" in {trace.name for trace in draw.over_training_figure(made()).data}
     one = draw.over_training_figure(made().select(layer=0, head=1))
     np.testing.assert_array_equal([0.1, 0.1, 0.1, 0.3, 0.4], named(one, "L0H1").y)
 
 
 def test_a_kernel_over_training() -> None:
-    """Offsets across, from the query back to the first key that is not skipped."""
     figure = draw.kernel_over_training_figure(kernels())
     values = np.array(figure.data[0].customdata)[..., 0]
 

@@ -150,7 +150,6 @@ def test_equal_checkpoints_are_named(look_back):
 
 
 def test_kinds_are_counted(made, asked, engine):
-    """Six heads, uniform at first; one becomes local at step 16, another decays at step 64."""
     params = {"measure": "kind of kernel", "query": QUERY, "skip": 0}
     found = pk.show("over-training", str(made), engine=engine, params=params, **asked)
 
