@@ -17,7 +17,6 @@ from poskernel_core.analyses.bag.neuron import NeuronTrace
 from poskernel_core.analyses.bag.params import BagParams
 from poskernel_core.common.jackknife import jackknife
 from tests.support import oracles
-from tests.support import oracles_bag as oracle
 from tests.support.builders import START, VOCABULARY
 from tests.support.builders import bag as made
 from tests.support.builders.bag import study
@@ -45,13 +44,11 @@ def case(request, model_dirs):
     """A bag of some heads, the same one by plain loops, and what both are made of."""
     name, heads, start, window = CASES[request.param]
     windows = some_windows(7, LENGTH, start)
-    subject, main = study(model_dirs[name], windows, start)
-    params = BagParams(query=QUERY, first_windows=CONTEXTS)
-    token = subject.single_id(" the")
-    setting = oracle.Setting(
-        model_dirs[name], windows, CONTEXTS, heads, QUERY, token, int(start), window
+    subject, main, truth = made.studied(
+        model_dirs[name], windows, CONTEXTS, heads, QUERY, start, window
     )
-    return subject, main, build_bag(subject, main, heads, params), oracle.Bag(setting)
+    params = BagParams(query=QUERY, first_windows=CONTEXTS)
+    return subject, main, build_bag(subject, main, heads, params), truth
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,6 @@ from poskernel_core.engine.provenance import from_entry
 from poskernel_core.engine.requests import canonical
 from poskernel_core.passes.worker_context import WorkerContext
 from tests.support import oracles
-from tests.support import oracles_bag as oracle
 from tests.support.builders import VOCABULARY
 from tests.support.builders import bag as made
 from tests.support.builders.bag import study
@@ -45,11 +44,7 @@ def words(model_dirs, tmp_path_factory):
 @pytest.fixture(scope="module")
 def random_bag(model_dirs):
     """What experiments on random weights work on, and the same bag by plain loops."""
-    windows = some_windows(7, 19)
-    subject, main = study(model_dirs["gpt2"], windows)
-    token = subject.single_id(" the")
-    setting = oracle.Setting(model_dirs["gpt2"], windows, 5, (1, 3), 11, token)
-    return subject, main, oracle.Bag(setting)
+    return made.studied(model_dirs["gpt2"], some_windows(7, 19), 5, (1, 3), 11)
 
 
 def asked(experiment, subject, main, **params):

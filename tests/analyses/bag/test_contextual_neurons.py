@@ -63,13 +63,11 @@ def predictions(truth, texts, kernel):
 )
 def test_every_neuron(model_dirs, name, heads, start, kernel):
     windows = some_windows(5, 11, start)
-    subject, main = study(model_dirs[name], windows, start)
+    subject, main, truth = made.studied(model_dirs[name], windows, CONTEXTS, heads, QUERY, start)
     cells, params = ", ".join(f"L0H{head}" for head in heads), {"min_count": 0, "top_k": 3}
     params |= {"first_windows": CONTEXTS, "n_positions": 2, "kernel": kernel}
     found = perform(ContextualNeurons, subject, main, heads=cells, query=QUERY, **params)
-    the, texts = subject.single_id(" the"), windows[:CONTEXTS]
-    setting = oracle.Setting(model_dirs[name], windows, CONTEXTS, heads, QUERY, the, int(start))
-    truth = oracle.Bag(setting)
+    texts = windows[:CONTEXTS]
     whole, added = predictions(truth, texts, kernel)
     true = inside(model_dirs[name], texts).activation[:, int(start) :]
 

@@ -5,12 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poskernel_core.analyses.bag.figures import (
-    contributions_figure,
-    neurons_figure,
-    related_figure,
-    trace_figure,
-)
+from poskernel_core.analyses.bag import figures as draw
 from poskernel_core.analyses.bag.quality import bag_kernel_figure, quality_figure
 from poskernel_core.plotting.layout import quoted
 from tests.support import made_contextual as made
@@ -23,7 +18,7 @@ SHOWN = quoted(made.HOSTILE)[:-1]
 @pytest.mark.parametrize("rank_by", ["drive", "drive_share", "fires"])
 def test_every_neuron_once_with_its_number_first(rank_by: str) -> None:
     found = made.neurons()
-    figure = neurons_figure(found, 3, rank_by)
+    figure = draw.neurons_figure(found, 3, rank_by)
     rest, first = figure.data[:2]
     numbers = np.array([row[0] for trace in (rest, first) for row in trace.customdata])
     assert list(range(made.NEURONS)) == sorted(numbers)
@@ -39,7 +34,7 @@ def test_every_neuron_once_with_its_number_first(rank_by: str) -> None:
 
 def test_hover_escapes_words_and_cuts_long_ones() -> None:
     found = made.neurons(words=(made.HOSTILE + "x" * 100,))
-    hover = neurons_figure(found, 0, "drive").data[0].customdata[0][1]
+    hover = draw.neurons_figure(found, 0, "drive").data[0].customdata[0][1]
     assert SHOWN in hover
     assert made.HOSTILE not in hover
     assert "x" * 18 not in hover
@@ -50,7 +45,7 @@ def test_neurons_without_share_or_far_below() -> None:
     found = made.neurons()
     found.values["drive_share"][4] = 0.0
     found.values["r2"][4], found.values["r2"][5], found.values["drive"][4] = -50.0, np.nan, 0.0
-    figure = neurons_figure(found, 4, "drive")
+    figure = draw.neurons_figure(found, 4, "drive")
     rest = figure.data[0]
     (at,) = (i for i, row in enumerate(rest.customdata) if row[0] == 4)
     least = found.values["drive_share"][found.values["drive_share"] > 0].min()
@@ -63,7 +58,7 @@ def test_neurons_without_share_or_far_below() -> None:
 def test_one_neuron(value: float) -> None:
     found = made.neurons(1)
     found.values["drive_share"][:] = value
-    figure = neurons_figure(found, 0, "drive")
+    figure = draw.neurons_figure(found, 0, "drive")
     assert np.isfinite(figure.layout.xaxis.range).all()
     assert figure.layout.xaxis.tickvals
 
@@ -114,7 +109,7 @@ def test_kernel_over_the_offset(large: bool) -> None:
 @pytest.mark.parametrize("count", [1, 3, made.TOKENS])
 def test_contributions_name_the_ends(count: int) -> None:
     found = made.neuron(count)
-    figure = contributions_figure(found)
+    figure = draw.contributions_figure(found)
     assert count == np.sum(figure.data[0].y)
     notes = figure.layout.annotations
     assert 2 * min(3, count // 2) == len(notes)
@@ -128,7 +123,7 @@ def test_contributions_name_the_ends(count: int) -> None:
 @pytest.mark.parametrize("parts", [False, True])
 def test_a_neuron_along_a_text(parts: bool) -> None:
     found = made.trace()
-    figure = trace_figure(found, parts)
+    figure = draw.trace_figure(found, parts)
     names = {"true": "true", "predicted": "predicted"}
     if parts:
         names |= {"bag": "bag of", "position": "position", "others": "other", "direct": "current"}
@@ -144,7 +139,7 @@ def test_relatives_of_a_neuron() -> None:
     found = made.neuron()
     related, cosine = found.values["related"], found.values["output_cosine"]
     related[[2, 9]] = [-0.999, np.nan]
-    figure = related_figure(found, 4)
+    figure = draw.related_figure(found, 4)
     every, first, ring = figure.data
     check_curve(every, related, cosine)
     np.testing.assert_array_equal(np.arange(made.NEURONS)[:, None], every.customdata)
@@ -159,7 +154,7 @@ def test_relatives_of_a_neuron() -> None:
 def test_numbers_of_relatives_stand_apart(cosines: list[float]) -> None:
     found = made.neuron()
     found.values["output_cosine"][:] = cosines
-    notes = related_figure(found, 4).layout.annotations
+    notes = draw.related_figure(found, 4).layout.annotations
     for end in (-1, 1):
         some = [note for note in notes if end * note.x > 0]
         heights = [note.ay for note in some]

@@ -72,11 +72,9 @@ def test_height(single):
 
 def test_neuron_of_random_weights(model_dirs):
     windows = some_windows(5, 15)
-    subject, main = study(model_dirs["gpt2"], windows)
+    subject, main, truth = made.studied(model_dirs["gpt2"], windows, 5, (1, 2), 12)
     params = {"query": 12, "heads": "L0H2 L0H1", "first_windows": 5, "neuron": 7, "top_k": 3}
     found = asked(subject, main, **params)
-    setting = oracle.Setting(model_dirs["gpt2"], windows, 5, (1, 2), 12, subject.single_id(" the"))
-    truth = oracle.Bag(setting)
 
     table = np.array([truth.embed(token) for token in range(1, VOCABULARY)])
     columns = [table @ truth.read(neuron) for neuron in range(29)]
@@ -111,11 +109,7 @@ def test_correlations(seed, tokens, factor):
 @pytest.fixture(scope="module")
 def traced(model_dirs):
     """What traces of random weights work on, and the same bag by plain loops."""
-    windows = some_windows(5, 13)
-    subject, main = study(model_dirs["gpt2"], windows)
-    token = subject.single_id(" the")
-    setting = oracle.Setting(model_dirs["gpt2"], windows, 3, (0, 4), 9, token)
-    return subject, main, oracle.Bag(setting)
+    return made.studied(model_dirs["gpt2"], some_windows(5, 13), 3, (0, 4), 9)
 
 
 @pytest.mark.parametrize("given_by", ["window", "text", "item"])

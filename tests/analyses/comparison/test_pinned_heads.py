@@ -12,12 +12,8 @@ from hypothesis.extra.numpy import arrays
 import poskernel_core as pk
 from pages.compare.pinned import measure_cell
 from poskernel_core.analyses import find
+from poskernel_core.analyses.comparison import figures as draw
 from poskernel_core.analyses.comparison import formulas
-from poskernel_core.analyses.comparison.figures import (
-    depth_figure,
-    distances_figure,
-    kernels_figure,
-)
 from poskernel_core.analyses.comparison.pins import (
     MAX_PINS,
     Pin,
@@ -201,10 +197,10 @@ def test_pins_of_two_models(engine):
     assert (error[np.triu_indices(3, 1)] > 0).all()
     assert "demo-attn-2l, demo-gpt2" == found.provenance["model"]
     curves = [
-        each for each in kernels_figure(found, log_x=True).data if each.customdata is not None
+        each for each in draw.kernels_figure(found, log_x=True).data if each.customdata is not None
     ]
     assert 3 == len(curves)
-    assert (3, 3) == np.shape(distances_figure(found).data[0].z)
+    assert (3, 3) == np.shape(draw.distances_figure(found).data[0].z)
     with refused("L9H9"):
         ask(engine, "compare-kernels", heads="L9H9")
 
@@ -285,7 +281,7 @@ def test_by_depth(engine):
     np.testing.assert_array_equal(found.values["smallest"], table.min(axis=1))
     np.testing.assert_array_equal(found.values["depth"], [0, 1])
     assert "TV distance, 0 to 1" == found.units["mean"]
-    assert 6 == len(depth_figure([found, found], ["one", "two"]).data)
+    assert 6 == len(draw.depth_figure([found, found], ["one", "two"]).data)
     with refused("is a kind"):
         ask(engine, "depth", measure="kind of kernel")
 

@@ -5,13 +5,7 @@ import plotly.graph_objects as go
 import pytest
 
 from poskernel_core.analyses.additivity import figures as added
-from poskernel_core.analyses.contextual_heads.figures import (
-    denominators_figure,
-    duplicates_figure,
-    plane_figure,
-    variation_figure,
-    weights_figure,
-)
+from poskernel_core.analyses.contextual_heads import figures as draw
 from poskernel_core.analyses.kernels.figures import distances_figure
 from tests.support import made_contextual as made
 from tests.support.made_results import band_of, check_curve, named
@@ -24,7 +18,7 @@ def groups(figure: go.Figure) -> list[go.Scatter]:
 
 def test_the_plane_shows_every_head_once() -> None:
     found = made.heads()
-    figure = plane_figure(found, 2, 1, 0.5, 0.4)
+    figure = draw.plane_figure(found, 2, 1, 0.5, 0.4)
     shown = []
     for code, trace in enumerate(groups(figure)):
         at = tuple(np.argwhere(found.values["group"] == code).T)
@@ -36,7 +30,7 @@ def test_the_plane_shows_every_head_once() -> None:
 
 def test_the_plane_rings_the_chosen_and_fills_the_region() -> None:
     found = made.heads()
-    figure = plane_figure(found, 2, 1, 0.5, 0.4)
+    figure = draw.plane_figure(found, 2, 1, 0.5, 0.4)
     ring = named(figure, "chosen")
     check_curve(ring, [found.values["etc"][2, 1]], [found.values["denominator_cv"][2, 1]])
     across, up, region = figure.layout.shapes
@@ -53,28 +47,28 @@ def test_variations_of_zero_stand_at_the_edge_and_undefined_ones_are_told(steady
     found.values["denominator_cv"][0, 0] = found.errors["denominator_cv"][0, 0] = 0.0
     found.values["denominator_cv"][0, 1] = np.nan
     found.errors["denominator_cv"][0, 2] = 5.0
-    figure = plane_figure(found, 0, 0, 0.5, steady)
+    figure = draw.plane_figure(found, 0, 0, 0.5, steady)
     low = 10 ** figure.layout.yaxis.range[0]
     every = np.concatenate([trace.y for trace in groups(figure)])
     minus = np.concatenate([trace.error_y.arrayminus for trace in groups(figure)])
     assert 14 == len(every)
     assert low < every.min() == named(figure, "chosen").y[0]
     assert (every > minus).all()
-    assert plane_figure(found, 0, 1, 0.5, steady).data
+    assert draw.plane_figure(found, 0, 1, 0.5, steady).data
 
 
 @pytest.mark.parametrize("value", [0.0, np.nan, 2.3])
 def test_a_plane_of_one_head(value: float) -> None:
     found = made.heads(1, 1)
     found.values["denominator_cv"][:] = value
-    figure = plane_figure(found, 0, 0, 30, 0.25)
+    figure = draw.plane_figure(found, 0, 0, 30, 0.25)
     assert np.isfinite(figure.layout.yaxis.range).all()
     assert figure.layout.xaxis.tickvals
 
 
 def test_variation_along_positions_beside_the_prediction() -> None:
     found = made.denominators()
-    figure = variation_figure(found)
+    figure = draw.variation_figure(found)
     for label, name in (("observed", "denominator_cv"), ("predicted", "predicted_cv")):
         check_curve(named(figure, label), found.coordinates["query"], found.values[name])
     band = band_of(figure, "observed ± 1 s.e.")
@@ -84,7 +78,7 @@ def test_variation_along_positions_beside_the_prediction() -> None:
 @pytest.mark.parametrize("log_y", [False, True])
 def test_denominators_of_all_windows_in_one_trace(log_y: bool) -> None:
     found = made.denominators()
-    figure = denominators_figure(found, log_y)
+    figure = draw.denominators_figure(found, log_y)
     texts = named(figure, "11 windows")
     drawn = np.reshape(texts.y, (made.TEXTS, made.QUERIES + 1))
     np.testing.assert_array_equal(found.values["denominator"], drawn[:, :-1])
@@ -95,12 +89,12 @@ def test_denominators_of_all_windows_in_one_trace(log_y: bool) -> None:
     for index in range(2):
         own = named(figure, f"&lt;i&gt;text&lt;/i&gt; {index}")
         check_curve(own, found.coordinates["query"], found.values["own_denominator"][index])
-    assert len(figure.data) - 2 == len(denominators_figure(made.denominators(0), log_y).data)
+    assert len(figure.data) - 2 == len(draw.denominators_figure(made.denominators(0), log_y).data)
 
 
 def test_copies_by_distance() -> None:
     found = made.heads()
-    figure = duplicates_figure(found, 2, 4)
+    figure = draw.duplicates_figure(found, 2, 4)
     for label, name in (("the same", "duplicate_attention"), ("another", "baseline")):
         mean, error = (part[name][2, 4] for part in (found.values, found.errors))
         check_curve(named(figure, label), found.coordinates["distance"], mean, error)
@@ -110,7 +104,7 @@ def test_copies_by_distance() -> None:
 def test_weights_are_counted_in_round_steps(count: int) -> None:
     found = made.weights(count)
     values = found.values["log_weight"]
-    figure = weights_figure(found)
+    figure = draw.weights_figure(found)
     bars = figure.data[0]
     assert count == np.sum(bars.y)
     for (low, high), number in zip(bars.customdata, bars.y, strict=True):
@@ -118,7 +112,7 @@ def test_weights_are_counted_in_round_steps(count: int) -> None:
     assert f"{float(bars.width):.0e}"[0] in "125"
     assert 0 == figure.layout.shapes[0].x0
     values[:] = np.nan
-    assert not len(weights_figure(found).data[0].y)
+    assert not len(draw.weights_figure(found).data[0].y)
 
 
 def test_distances_with_groups_together() -> None:

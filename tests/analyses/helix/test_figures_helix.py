@@ -3,14 +3,7 @@
 import numpy as np
 import pytest
 
-from poskernel_core.analyses.helix.figures import (
-    angles_figure,
-    helix_figure,
-    morph_figure,
-    shape_figure,
-    tangents_figure,
-    variance_figure,
-)
+from poskernel_core.analyses.helix import figures as draw
 from poskernel_core.analyses.helix.scene import BETWEEN
 from tests.support.made_results import named, result
 
@@ -53,7 +46,7 @@ def xyz(trace):
 
 def test_a_layer_alone_is_coloured_by_position():
     found = helix()
-    figure = helix_figure(found, 1, (6, 20), None, "nothing")
+    figure = draw.helix_figure(found, 1, (6, 20), None, "nothing")
     (line,) = figure.data
 
     np.testing.assert_allclose(found.values["projection"][1, 2:17], xyz(line), rtol=1e-4, atol=1e-9)
@@ -64,7 +57,7 @@ def test_a_layer_alone_is_coloured_by_position():
 def test_a_layer_beside_layer_0_with_averages():
     found = helix()
     found.values["embedding_on_layer"] *= 3
-    figure = helix_figure(found, 2, (4, 40), 5, BESIDE)
+    figure = draw.helix_figure(found, 2, (4, 40), 5, BESIDE)
     ours, first, groups = (named(figure, name) for name in ("before layer 2", "W_pos", "group"))
 
     points, other = (found.values[n][2, :37] for n in ("projection", "embedding_on_layer"))
@@ -72,14 +65,14 @@ def test_a_layer_beside_layer_0_with_averages():
     np.testing.assert_allclose(other, xyz(first), rtol=1e-4)
     np.testing.assert_allclose(found.values["group_5"][2, :7], xyz(groups), rtol=1e-4)
     assert figure.layout.scene.xaxis.range[1] > other[:, 0].max()
-    assert 1 == len(helix_figure(found, 2, (5, 7), 5, "nothing").data)
+    assert 1 == len(draw.helix_figure(found, 2, (5, 7), 5, "nothing").data)
 
 
 def test_the_box_is_true_to_the_data_unless_it_were_flat():
     """Sides 4 : 2 : 0 become 1 : 0.5 : the least."""
     found = helix(positions=5)
     found.values["projection"][0, :3] = (0.0, 0, 1), (4, 2, 1), (2, 1, 1)
-    ratio = helix_figure(found, 0, (4, 6), None, "nothing").layout.scene.aspectratio
+    ratio = draw.helix_figure(found, 0, (4, 6), None, "nothing").layout.scene.aspectratio
 
     assert ratio.x == pytest.approx(2 * ratio.y)
     assert ratio.x == pytest.approx(2.5 * ratio.z)
@@ -87,7 +80,7 @@ def test_the_box_is_true_to_the_data_unless_it_were_flat():
 
 def test_the_morph_from_layer_to_layer_on_fixed_axes():
     found = helix()
-    figure, layers = morph_figure(found), found.values["projection"]
+    figure, layers = draw.morph_figure(found), found.values["projection"]
     frames = {frame.name: frame for frame in figure.frames}
 
     assert 3 + 2 * BETWEEN == len(frames)
@@ -98,20 +91,20 @@ def test_the_morph_from_layer_to_layer_on_fixed_axes():
     np.testing.assert_allclose(mixed, xyz(between.data[0]), rtol=1e-4, atol=1e-4)
     low, high = figure.layout.scene.xaxis.range
     assert low < layers[..., 0].min() < layers[..., 0].max() < high
-    alone = morph_figure(helix(1))
+    alone = draw.morph_figure(helix(1))
     assert ((), (), ()) == (alone.frames, alone.layout.sliders, alone.layout.updatemenus)
 
 
 def test_layers_of_any_size_are_drawn_alike():
     found = helix()
     found.values["projection"] *= np.array([0, 1, 50.0])[:, None, None]
-    frames = {frame.name: frame.data[0] for frame in morph_figure(found).frames}
+    frames = {frame.name: frame.data[0] for frame in draw.morph_figure(found).frames}
 
     assert [0, 1, 1] == [pytest.approx(np.hypot(frames[n].x, frames[n].y).mean()) for n in "012"]
 
 
 def test_a_long_morph_is_thinned_and_says_so():
-    figure = morph_figure(helix(12, 1000))
+    figure = draw.morph_figure(helix(12, 1000))
 
     np.testing.assert_array_equal(np.arange(4, 1004, 2), figure.data[0].customdata)
     assert {500} == {len(frame.data[0].x) for frame in figure.frames}
@@ -121,7 +114,7 @@ def test_a_long_morph_is_thinned_and_says_so():
 def test_shares_of_the_variance_stack_in_percent():
     found = helix(2)
     shares = found.values["explained_variance"]
-    figure = variance_figure(found)
+    figure = draw.variance_figure(found)
 
     assert 8 == len(figure.data)
     np.testing.assert_allclose(figure.data[1].y, 100 * shares[:, 1])
@@ -131,7 +124,7 @@ def test_shares_of_the_variance_stack_in_percent():
 @pytest.mark.parametrize(("layers", "numbers"), [(3, True), (17, False)])
 def test_angles_of_all_layers(layers, numbers):
     found = helix(layers)
-    cells = angles_figure(found, "angles_residual").data[0]
+    cells = draw.angles_figure(found, "angles_residual").data[0]
 
     assert (0, 90) == (cells.zmin, cells.zmax)
     np.testing.assert_array_equal(found.values["angles_residual"].max(axis=-1), cells.z)
@@ -140,7 +133,7 @@ def test_angles_of_all_layers(layers, numbers):
 
 def test_sparsity_and_spread():
     found = helix()
-    drawn = [trace.y for trace in shape_figure(found).data]
+    drawn = [trace.y for trace in draw.shape_figure(found).data]
 
     np.testing.assert_array_equal([found.values["far_share"], found.values["token_spread"]], drawn)
 
@@ -152,7 +145,7 @@ def tangents(tangent, radial, rest):
     band = {"band": OFFSETS}
     whole = {name: each[None, None] for name, each in (parts | score).items()}
     found = result("tangent", {}, whole, coordinates=band).select(layer=0, head=0)
-    return tangents_figure(found, "")
+    return draw.tangents_figure(found, "")
 
 
 @pytest.mark.parametrize(

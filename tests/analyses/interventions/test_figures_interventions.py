@@ -3,15 +3,7 @@
 import numpy as np
 import pytest
 
-from poskernel_core.analyses.interventions.figures import (
-    averaging_figure,
-    bars_figure,
-    kl_figure,
-    losses_figure,
-    mass_figure,
-    pattern_figure,
-    percent,
-)
+from poskernel_core.analyses.interventions import figures as draw
 from poskernel_core.common.result import texts_array
 from poskernel_core.plotting.layout import quoted
 from tests.support.made_results import check_curve, named, result
@@ -44,11 +36,11 @@ def changed(length=5):
     ("probability", "text"), [(0.99123, "99.1 %"), (0.00042, "0.042 %"), (1e-6, "< 0.01 %")]
 )
 def test_percent_is_short(probability, text):
-    assert text == percent(probability)
+    assert text == draw.percent(probability)
 
 
 def test_next_tokens_are_sorted_by_the_clean_run():
-    figure = bars_figure(changed())
+    figure = draw.bars_figure(changed())
     clean, after = figure.data
 
     np.testing.assert_allclose(clean.x, [99, 0.4, 0.2, 0.1])
@@ -60,17 +52,17 @@ def test_next_tokens_are_sorted_by_the_clean_run():
 
 def test_along_the_prompt():
     found = changed(14)
-    losses = losses_figure(found)
+    losses = draw.losses_figure(found)
     for name in ("clean", "changed"):
         check_curve(named(losses, name), np.arange(14), found.values[f"{name}_loss"])
-    check_curve(kl_figure(found).data[0], y=found.values["kl"])
+    check_curve(draw.kl_figure(found).data[0], y=found.values["kl"])
 
 
 @pytest.mark.parametrize("zoom", [None, (1, 4)])
 @pytest.mark.parametrize("name", ["clean", "difference"])
 def test_the_pattern_of_the_observed_head(name, zoom):
     found = changed()
-    cells = pattern_figure(found, name, zoom).data[0]
+    cells = draw.pattern_figure(found, name, zoom).data[0]
     part = slice(*(zoom or (0, 5)))
     shown = found.values[name][part, part]
 
@@ -85,7 +77,7 @@ def test_the_change_of_all_heads():
     found = changed()
     change = found.values["previous_mass_change"]
     change[0, 0] = -0.9
-    cells = mass_figure(found).data[0]
+    cells = draw.mass_figure(found).data[0]
 
     np.testing.assert_array_equal(change, cells.z)
     assert (-change[change > 0].max() > -1, -cells.zmin) == (True, cells.zmax)
@@ -96,9 +88,9 @@ def test_the_loss_by_group():
     groups = {"group": np.array([10, 1, 5])}
     found = result("averaging", {}, {"loss": loss, "loss_change": loss}, coordinates=groups)
     found.params["layer"], found.errors["loss_change"] = None, error
-    (line,) = (figure := averaging_figure(found)).data
+    (line,) = (figure := draw.averaging_figure(found)).data
 
     check_curve(line, [1, 5, 10], [3.0, 3.2, 3.5], [0.1, 0.2, 0.3])
     assert 3.0 == figure.layout.shapes[0].y0
     found.coordinates["group"][1] = 2
-    assert not averaging_figure(found).layout.shapes
+    assert not draw.averaging_figure(found).layout.shapes

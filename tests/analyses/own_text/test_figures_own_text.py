@@ -9,13 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poskernel_core.analyses.drawing import figure_of
-from poskernel_core.analyses.own_text.figures import (
-    head_labels,
-    packed_head,
-    packed_patterns,
-    row_figure,
-    token_text,
-)
+from poskernel_core.analyses.own_text import figures as draw
 from poskernel_core.common.result import texts_array
 from tests.support.made_results import result
 
@@ -69,7 +63,7 @@ def head(length=LENGTH, first=0):
 
 def test_patterns_of_all_heads_in_bytes():
     found = heads()
-    packed = packed_patterns(found)
+    packed = draw.packed_patterns(found)
     cells = np.frombuffer(base64.b64decode(packed["cells"]), np.uint8)
     cells = cells.reshape(LAYERS, HEADS, LENGTH, LENGTH)
 
@@ -81,13 +75,13 @@ def test_patterns_of_all_heads_in_bytes():
     assert 0.98 <= (pattern[:, *np.tril_indices(LENGTH)] <= top).mean()
     np.testing.assert_allclose((cells[0] / 255) ** 2, np.minimum(pattern / top, 1), atol=2 / 255)
     assert not cells[1].any()
-    assert head_labels(found)[1][2] == "L1H2: no heads in this layer"
+    assert draw.head_labels(found)[1][2] == "L1H2: no heads in this layer"
 
 
 @pytest.mark.parametrize("first", [0, 3])
 def test_one_head_in_words(first):
     found = head(first=first)
-    packed = packed_head(found)
+    packed = draw.packed_head(found)
     shares = np.frombuffer(base64.b64decode(packed["cells"]), "<u2") / 65535
     rows = np.split(shares, np.cumsum(np.arange(first, LENGTH) + 1)[:-1])
 
@@ -100,17 +94,17 @@ def test_one_head_in_words(first):
 
 @given(st.text())
 def test_tokens_show_what_they_hold(text):
-    shown = token_text(text)
+    shown = draw.token_text(text)
 
     hidden = ("Cc", "Cf", "Cs", "Co", "Cn")
     assert not any(unicodedata.category(letter) in hidden for letter in shown)
-    assert token_text("hé<b>") == "hé<b>"
-    assert token_text(" \x1b\n") == "␣\\u001b⏎"
+    assert draw.token_text("hé<b>") == "hé<b>"
+    assert draw.token_text(" \x1b\n") == "␣\\u001b⏎"
 
 
 def test_the_row_of_a_query():
     found = head().select(query=5)
-    figure = row_figure(found)
+    figure = draw.row_figure(found)
     drawn = {trace.name: np.asarray(trace.y, float) for trace in figure.data}
 
     seen = slice(SKIP, 6)
@@ -126,13 +120,13 @@ def test_the_row_of_a_query():
 
 
 def test_a_query_with_nothing_to_see():
-    figure = row_figure(head().select(query=1))
+    figure = draw.row_figure(head().select(query=1))
     assert all(len(trace.x) == 0 for trace in figure.data)
 
 
 def test_long_rows_are_lines():
     """Bars would be finer than pixels."""
-    figure = row_figure(head(300).select(query=299))
+    figure = draw.row_figure(head(300).select(query=299))
     assert {"scatter"} == {trace.type for trace in figure.data}
 
 

@@ -6,12 +6,7 @@ import numpy as np
 import pytest
 
 from poskernel_core.analyses.drawing import figure_of
-from poskernel_core.analyses.induction.figures import (
-    candidate_figure,
-    induction_figure,
-    last_rows_figure,
-    probability_figure,
-)
+from poskernel_core.analyses.induction import figures as draw
 from poskernel_core.analyses.induction.role_maps import row_pattern_figure, row_patterns_figure
 from poskernel_core.common.result import Result
 from tests.support.made_results import (
@@ -28,7 +23,7 @@ from tests.support.made_results import (
 
 def test_probabilities_with_their_errors() -> None:
     found = recency()
-    figure, seconds = probability_figure(found), found.coordinates["second"]
+    figure, seconds = draw.probability_figure(found), found.coordinates["second"]
     for pair, name in enumerate(("[B]", "[C]")):
         mean, error = (part["probability"][:, pair] for part in (found.values, found.errors))
         check_curve(named(figure, name), seconds, mean, error)
@@ -39,7 +34,7 @@ def test_probabilities_with_their_errors() -> None:
 @pytest.mark.parametrize(("length", "candidates"), [(7, 2), (13, 1), (48, 5)])
 def test_candidates_of_a_head(length: int, candidates: int) -> None:
     found = recency(length, candidates=candidates)
-    figure = candidate_figure(found, 1, 2)
+    figure = draw.candidate_figure(found, 1, 2)
     assert candidates == len(figure.data)
     for pair, curve in enumerate(figure.data):
         mean = found.values["candidate_attention"][:, 1, 2, pair]
@@ -48,14 +43,14 @@ def test_candidates_of_a_head(length: int, candidates: int) -> None:
 
 def test_last_rows_mark_the_candidates() -> None:
     found = recency()
-    cells = last_rows_figure(found, 1, 0).data[0]
+    cells = draw.last_rows_figure(found, 1, 0).data[0]
     np.testing.assert_allclose(found.values["last_row"][:, 1, 0], cells.z, rtol=1e-6)
     roles = np.array(found.text_of("role"))
     marks = np.array(cells.text)
     np.testing.assert_array_equal(roles == "[B]", marks == "B")
     np.testing.assert_array_equal(roles == "[C]", marks == "C")
     assert 2 * len(marks) == (marks != "").sum()
-    assert last_rows_figure(recency(48), 0, 0).data[0].text is None
+    assert draw.last_rows_figure(recency(48), 0, 0).data[0].text is None
 
 
 @pytest.mark.parametrize("heads", [1, 8, 12, 32])
@@ -100,7 +95,7 @@ def test_one_map_has_roles_on_both_axes(length: int) -> None:
 
 def test_induction_scores_of_all_heads() -> None:
     found = scores()
-    cells = induction_figure(found).data[0]
+    cells = draw.induction_figure(found).data[0]
     np.testing.assert_array_equal(found.values["induction"], cells.z)
     np.testing.assert_array_equal(found.errors["induction"], cells.customdata[..., 0])
     np.testing.assert_array_equal(found.values["duplicate"], cells.customdata[..., 1])

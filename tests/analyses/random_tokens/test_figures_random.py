@@ -3,13 +3,7 @@
 import numpy as np
 import pytest
 
-from poskernel_core.analyses.position_vs_token.figures import (
-    condition_map_figure,
-    look_back_figure,
-    pattern_conditions_figure,
-    position_zero_figure,
-    score_conditions_figure,
-)
+from poskernel_core.analyses.position_vs_token import figures as draw
 from poskernel_core.analyses.position_vs_token.spec import CONDITIONS
 from poskernel_core.analyses.random_tokens.figures import intrinsic_figure, norm_figure
 from poskernel_core.plotting.conditions import measured
@@ -129,8 +123,8 @@ def test_measured_values_have_the_digits_of_their_error(value, error, text) -> N
 @pytest.mark.parametrize("query", [0, 8])
 def test_three_conditions_up_to_the_query(query: int) -> None:
     found = parts()
-    for name, draw in (("score", score_conditions_figure), ("pattern", pattern_conditions_figure)):
-        figure = draw(found, 1, 2, query)
+    for name in ("score", "pattern"):
+        figure = getattr(draw, f"{name}_conditions_figure")(found, 1, 2, query)
         for condition, label in enumerate(CONDITIONS):
             mean = found.values[name][condition, 1, 2, query, : query + 1]
             curve = named(figure, label)
@@ -141,7 +135,7 @@ def test_three_conditions_up_to_the_query(query: int) -> None:
 @pytest.mark.parametrize("length", [13, 48])
 def test_look_back_up_to_half_of_the_length(length: int) -> None:
     found = parts(length)
-    figure = look_back_figure(found, 0, 1)
+    figure = draw.look_back_figure(found, 0, 1)
     curve = named(figure, "position only, most at k = 2")
     expected = found.values["profile"][1, 0, 1, : length // 2 + 1]
     check_curve(curve, y=expected, error=expected / 10)
@@ -150,7 +144,7 @@ def test_look_back_up_to_half_of_the_length(length: int) -> None:
 @pytest.mark.parametrize("length", [13, 48])
 def test_map_of_one_condition(length: int) -> None:
     found = parts(length)
-    cells = condition_map_figure(found, 1, 0, 2).data[0]
+    cells = draw.condition_map_figure(found, 1, 0, 2).data[0]
     last = found.values["pattern"][2, 1, 0][length - 1]
     np.testing.assert_allclose(last, cells.z[length - 1], rtol=1e-6)
     assert np.isnan(cells.z[0][1])
@@ -158,7 +152,7 @@ def test_map_of_one_condition(length: int) -> None:
 
 def test_position_zero_rings_b_in_every_case() -> None:
     found = zero()
-    figure = position_zero_figure(found, 1, 1)
+    figure = draw.position_zero_figure(found, 1, 1)
     for case, name in enumerate(CASES):
         row = found.values["last_row"][case, 1, 1]
         curve, ring = named(figure, name), named(figure, f"[B]: {name}")

@@ -13,6 +13,8 @@ from tests.support.builders import contextual
 from tests.support.builders.constructed import balanced_signs
 from tests.support.builders.made import START, VOCABULARY, gpt2_config, save
 from tests.support.builders.positions import blank, blank_gpt2, of_length_one, undo_norm
+from tests.support.oracles_bag import Bag as OracleBag
+from tests.support.oracles_bag import Setting
 from tests.support.passes import loaded
 
 T, WIDTH, HEADS, HEAD_WIDTH = 41, 33, 3, 11
@@ -150,3 +152,19 @@ def copies(path: Path, window: int | None = None) -> Path:
 def study(path: Path, windows: np.ndarray, start: bool = True) -> tuple:
     """As `contextual.study`, of a model that is freshly loaded: bags are kept beside it."""
     return contextual.study(path, windows, start, load=loaded.__wrapped__)
+
+
+def studied(
+    path: Path,
+    windows: np.ndarray,
+    contexts: int,
+    heads: tuple[int, ...],
+    query: int,
+    start: bool = True,
+    window: int | None = None,
+) -> tuple:
+    """The same, and the bag of these heads by plain loops; `window` is layer 0's."""
+    subject, main = study(path, windows, start)
+    the = subject.single_id(" the")
+    setting = Setting(path, windows, contexts, heads, query, the, int(start), window)
+    return subject, main, OracleBag(setting)

@@ -18,7 +18,7 @@ def look_back(path: Path, k: int, T: int = 37, tau: float = 5.0) -> Path:
 
     Attention in layer 0, and so every kernel (with `skip = 0`), for visible `i`:
 
-    - head 0 looks back `k`: for `n >= k`, weight `e^16` at `i = n - k` and 1 elsewhere, that is
+    - head 0 looks back `k` tokens: for `n >= k`, weight `e^16` at `i = n - k` and 1 elsewhere, that is
       `A(n, n-k) = e^16 / (e^16 + n) > 0.999`; for `n < k`, uniform;
     - head 1 is uniform: `A(n, i) = 1 / (n + 1)`;
     - head 2 decays: `A(n, i)` proportional to `exp(-(n - i) / tau)`, exactly.
@@ -29,12 +29,6 @@ def look_back(path: Path, k: int, T: int = 37, tau: float = 5.0) -> Path:
     Each position's vector is a one-hot code, a ramp `n / T`, and what the ramp lacks to a constant
     length; tokens live in other dimensions, as signs that add up to 0. So all sums of the two have
     one mean and one length, and the norm's weight and bias undo it: post-ln1 is the stream itself.
-
-    Args:
-        path: the directory to fill.
-        k: how far head 0 looks back, in tokens.
-        T: context length.
-        tau: decay length of head 2, in tokens.
     """
     heads, head_width, signs = 3, T + (T % 2), 12
     width, ramp, tokens = heads * head_width, T, T + 4

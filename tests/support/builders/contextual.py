@@ -61,12 +61,6 @@ def additive(path: Path, content: Sequence[float], T: int = T, tau: float = TAU)
     Queries are biases. Tokens and positions stand in dimensions of their own, each as one number,
     what it lacks to the length 1, and both with the other sign; so all sums of the two have mean 0
     and one length, and the norm's weight undoes it.
-
-    Args:
-        path: the directory to fill.
-        content: what each token scores, one number for each of the vocabulary.
-        T: context length.
-        tau: decay length of heads 1 and 2, in tokens.
     """
     config = gpt2_config(T, n_embd=HEADS * HEAD_WIDTH, n_head=HEADS, n_layer=1, n_inner=1)
     model = blank_gpt2(config)

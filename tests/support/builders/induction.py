@@ -37,12 +37,6 @@ def induction(path: Path, height: float = 4.0, gain: float = 2.0, slope: float =
 
     Tokens and positions are one-hot, so all streams have one mean, and one length; the norms undo
     both: post-ln1 is the stream itself.
-
-    Args:
-        path: the directory to fill.
-        height: score of a key whose predecessor is the query's token.
-        gain: of what layer 1 copies.
-        slope: what a key scores more than the one before it.
     """
     T, copies, places = INDUCTION_CONTEXT, VOCABULARY, 2 * VOCABULARY
     head_width = _head_width()

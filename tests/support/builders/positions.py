@@ -42,15 +42,7 @@ def helix(
 
     Hence `X^1 = X^2 = (X^0, tan(theta) X^0)` for every token: explained variance is that of
     `helix_truth` in every layer; the canonical angles of the right vectors of `X^0` and `X^1` are
-    all `theta`, for any number of them; all other angles, and all of the left vectors, are 0.
-
-    Args:
-        path: the directory to fill.
-        T: context length.
-        turns: whole turns over the context.
-        height: the rise goes from `-height` to `height`; the radius is 1.
-        theta: angle between `X^0` and `X^1`, in degrees.
-        strength: of the scores of heads 0 and 1.
+    all `theta` (degrees), for any number of them; all other angles, and all of the left vectors, are 0.
     """
     config = gpt2_config(T, n_embd=HELIX_WIDTH, n_head=HELIX_HEADS, n_layer=3, n_inner=1)
     model = blank_gpt2(config)

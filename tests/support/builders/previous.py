@@ -28,12 +28,6 @@ def dark_head(path: Path, T: int = 37, slope: float = 3.0, depth: float = 12.0) 
     Layer 1 is uniform in both heads. Nothing writes: the stream stays at the embeddings, and
     post-ln1 is the stream itself, since tokens are one-hot, and positions have mean 0 and length
     `sqrt(2)`: a ramp `i / T`, what it lacks to 1, and both with the other sign.
-
-    Args:
-        path: the directory to fill.
-        T: context length.
-        slope: what a position scores more than the one before it.
-        depth: what the same token scores less than another.
     """
     head_width, ramp = VOCABULARY + 1, VOCABULARY
     width = 2 * head_width
@@ -90,11 +84,6 @@ def aggregator(path: Path, T: int = 37, height: float = 12.0) -> Path:
 
     Tokens and positions are one-hot, so all streams have one mean, and one length (before layer 1
     to a relative `T e^-16`); the norms undo both: post-ln1 is the stream itself.
-
-    Args:
-        path: the directory to fill.
-        T: context length.
-        height: score of the predecessor's token in layer 1.
     """
     copies, places = VOCABULARY, 2 * VOCABULARY
     head_width = (places + T + 1) // 2
