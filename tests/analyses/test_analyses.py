@@ -168,16 +168,6 @@ def test_kernel_map(passes, name, skip):
             np.testing.assert_allclose(found["observed"], observed[seen], atol=1e-6)
 
 
-@EACH
-def test_profile(passes, name):
-    result, arrays = pk.analyse("profile", passes[name]), passes[name].arrays
-    off = arrays["profile.groups"].astype(float) * arrays["profile.step"]
-    np.testing.assert_array_equal(arrays["profile"], result.values["profile"])
-    np.testing.assert_allclose(
-        result.errors["profile"], off.std(axis=1, ddof=1) / WINDOWS**0.5, rtol=1e-3, atol=1e-7
-    )
-
-
 @pytest.mark.parametrize(
     ("model", "what", "names"),
     [
@@ -222,8 +212,3 @@ def test_bad_parameters(passes, case):
     analysis, params, words = BAD[case]
     with refused(words):
         pk.analyse(analysis, passes["gpt2"], **params)
-
-
-def test_kinds_are_the_heat_maps_alone(passes):
-    result = pk.analyse("kernel", next(iter(passes.values())), query=11)
-    assert "kind" not in result.values

@@ -187,8 +187,8 @@ def test_one_text_has_no_errors(model_dirs):
     one = builders.random_ids(1, CONTEXT, seed=3).numpy()
     gathered = pk.run_pass(model, one, positions=(N,), gather=GATHER)
 
-    for name in ("etc", "profile", "sinks", "entropy", "headvis"):
-        found = pk.analyse(name, gathered)
+    for name in ("etc", "profile", "sinks", "entropy", "headvis", "kernel-distances"):
+        found = pk.analyse(name, gathered, **({"query": N} if name.startswith("kernel") else {}))
         assert "nothing" == found.provenance["errors"]
         assert "groups" not in found.provenance
         assert found.errors.keys() == found.biases.keys() != set()

@@ -107,12 +107,8 @@ def test_reading_a_docstring(monkeypatch):
         method.formula, method.choices, method.limits, method.source
     )  # fmt: skip
     assert ((), False) == (method.params, method.runs_model)
-
-
-def test_markdown():
-    assert "`a` and `Helix`, `log`" == as_markdown(
-        "``a`` and :class:`~poskernel_core.analyses.Helix`, :func:`log`"
-    )
+    shown = as_markdown("``a`` and :class:`~poskernel_core.analyses.Helix`, :func:`log`")
+    assert "`a` and `Helix`, `log`" == shown
 
 
 def with_errors(question, **provenance):

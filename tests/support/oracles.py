@@ -143,10 +143,7 @@ def aligned_distance(row: Row, n: int, other_row: Row, other_n: int, skip: int) 
 def equivariance(n: int, rows: Mapping[int, Row], skip: int) -> float:
     """Mean aligned distance of position `n` to the other positions of the grid that see a key.
 
-    Args:
-        n: the position.
-        rows: the mean kernel of each position of the grid.
-        skip: how many first positions are left out.
+    `rows` are the mean kernels of the grid's positions.
     """
     others = [m for m in rows if m != n and visible(m, skip, None)]
     return mean([aligned_distance(rows[n], n, rows[m], m, skip) for m in others])
@@ -160,21 +157,15 @@ def fidelity(mean_kernel_row: Row, mean_observed_row: Row, skip: int) -> float:
 
 
 def diagonal_profile(patterns: Sequence[Sequence[Row]], start: int) -> list[float]:
-    """`P(k)`: mean of `A(n, n-k)` over texts and over `n` from `k + start` to `T - 1`.
+    """`P(k)`, `k` from 0: mean of `A(n, n-k)` over texts and over `n` from `k + start` to `T - 1`.
 
-    Args:
-        patterns: `[text][n][i]`; no entry is renormalised.
-        start: 1 if the first token is the start token, whose row and column are then left out.
-
-    Returns:
-        `T - start` means, for `k` from 0.
+    `patterns[text][n][i]` are not renormalised; `start` is 1 where the first token does not count.
     """
     length = len(patterns[0])
-    profile = []
-    for k in range(length - start):
-        entries = [text[n][n - k] for text in patterns for n in range(k + start, length)]
-        profile.append(mean(entries))
-    return profile
+    return [
+        mean([text[n][n - k] for text in patterns for n in range(k + start, length)])
+        for k in range(length - start)
+    ]
 
 
 def jackknife_se(left_out: Sequence[float]) -> float:

@@ -103,13 +103,6 @@ def test_known_heads(tmp_path):
     assert [[0, 0, 0]] == none.values["group"].tolist() == none.values["ruled_out"].tolist()
 
 
-def test_one_text_has_no_error(model_dirs):
-    gathered = pk.run_pass(loaded(model_dirs["gpt2"]), some_windows(1, 17), positions=(N,))
-    found = pk.analyse("kernel-distances", gathered, query=N)
-    assert found.values["distance"].max() > 0.1
-    assert np.isnan(found.errors["distance"]).all()
-
-
 def test_linked_by_hand():
     """Neighbours on a line: 0 and 1 join, 2 is near 1 alone, so it stays out; 3 joins nobody."""
     places = np.array([0.0, 0.05, 0.12, 0.9])

@@ -64,6 +64,11 @@ def by_loops(truth, layer, head, scale):
     return *means, scale * truth.factor**2
 
 
+def bands_of(truth):
+    """The band of each pair: wavelengths up to 10, up to the context, or longer."""
+    return [(2 * math.pi / theta > 10) + (2 * math.pi / theta > CONTEXT) for theta in truth.speed]
+
+
 @EACH
 def test_spectrum_in_plain_loops(models, name):
     ids = builders.random_ids(TEXTS, CONTEXT, seed=11).numpy()
@@ -98,14 +103,9 @@ def test_spectrum_in_plain_loops(models, name):
             assert found[f"mean_share_{value}"][layer, head] == pytest.approx(share, rel=1e-3)
         dominant = waves[swings.index(max(swings))]
         assert found["dominant_wavelength"][layer, head] == pytest.approx(dominant, rel=1e-4)
-        inside = {
-            "short": [w <= 10 for w in waves],
-            "middle": [10 < w <= CONTEXT for w in waves],
-            "long": [w > CONTEXT for w in waves],
-        }
-        for band, there in inside.items():
-            part = math.fsum(s for s, of_band in zip(swings, there, strict=True) if of_band)
-            weight = found[f"{band}_weight"][layer, head]
+        for band, name in enumerate(("short", "middle", "long")):
+            part = math.fsum(s for s, of in zip(swings, bands_of(truth), strict=True) if of == band)
+            weight = found[f"{name}_weight"][layer, head]
             assert weight == pytest.approx(part / math.fsum(swings), rel=1e-3, abs=1e-6)
     pairs = len(truth.speed)
     assert np.isnan(found["amplitude"][..., pairs:]).all()
@@ -136,11 +136,7 @@ def test_kernels_in_plain_loops(models, name):
         np.testing.assert_allclose(one["equivariant_kernel"][seen], whole, atol=1e-6)
         assert one["etc"] == pytest.approx(1 / math.fsum(p**2 for p in whole), rel=1e-4)
         for band in range(3):
-            kept = [
-                place for place, theta in enumerate(truth.speed)
-                if band != (0 if 2 * math.pi / theta <= 10 else 1 if
-                            2 * math.pi / theta <= CONTEXT else 2)
-            ]  # fmt: skip
+            kept = [place for place, of in enumerate(bands_of(truth)) if of != band]
             left = oracles.softmax([
                 oracle.logit([u[p] for p in kept], [v[p] for p in kept],
                              [truth.speed[p] for p in kept], strength, back)

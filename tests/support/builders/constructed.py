@@ -18,7 +18,7 @@ def look_back(path: Path, k: int, T: int = 37, tau: float = 5.0) -> Path:
 
     Attention in layer 0, and so every kernel (with `skip = 0`), for visible `i`:
 
-    - head 0 looks back `k` tokens: for `n >= k`, weight `e^16` at `i = n - k` and 1 elsewhere, that is
+    - head 0 looks back `k` tokens: for `n >= k`, weight `e^16` at `i = n - k`, else 1, that is
       `A(n, n-k) = e^16 / (e^16 + n) > 0.999`; for `n < k`, uniform;
     - head 1 is uniform: `A(n, i) = 1 / (n + 1)`;
     - head 2 decays: `A(n, i)` proportional to `exp(-(n - i) / tau)`, exactly.

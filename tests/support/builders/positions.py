@@ -42,7 +42,8 @@ def helix(
 
     Hence `X^1 = X^2 = (X^0, tan(theta) X^0)` for every token: explained variance is that of
     `helix_truth` in every layer; the canonical angles of the right vectors of `X^0` and `X^1` are
-    all `theta` (degrees), for any number of them; all other angles, and all of the left vectors, are 0.
+    all `theta` (degrees), for any number of them; all other angles, and those of the left vectors,
+    are 0.
     """
     config = gpt2_config(T, n_embd=HELIX_WIDTH, n_head=HELIX_HEADS, n_layer=3, n_inner=1)
     model = blank_gpt2(config)
