@@ -199,7 +199,7 @@ class Bag:
         return float(of.scale * self.layer.linear(1, part) @ self.layer.w_in[:, neuron])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Prediction:
     """Parts of the stream before the MLP at one position, and the second norm's scale."""
 

@@ -24,7 +24,7 @@ Keys = list[list[list[list[float]]]]
 """Keys of one head, `[passage][token][shift][dimension]`."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Rows:
     """One head's last query in several texts.
 

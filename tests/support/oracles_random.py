@@ -16,7 +16,7 @@ from tests.support import oracles_positions as op
 from tests.support.plain_gpt2 import Edits
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Seen:
     """What one sequence shows.
 

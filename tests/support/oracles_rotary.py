@@ -12,7 +12,7 @@ from tests.support.builders import hf_eager_model
 from tests.support.truth import heads_of, projections_in
 
 
-@dataclass
+@dataclass(repr=False)
 class Turned:
     """What a rotary model computes on some windows, as lists over layers.
 

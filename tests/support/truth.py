@@ -18,7 +18,7 @@ SPLIT = ("gpt2", "gpt_neo", "opt", "llama", "mistral")
 """The kinds of models whose queries and keys are read."""
 
 
-@dataclass
+@dataclass(repr=False)
 class Truth:
     """What a model computes on some windows, as lists over layers.
 
