@@ -161,7 +161,7 @@ def test_other_subjects_are_refused(words):
     for on, experiment, params, told in (
         (bare, ExtendedEmbedding, {"word": " sea"}, "tokenizer"),
         (bare, WordNeurons, {"words": "a"}, "tokenizer"),
-        (alone, ExtendedEmbedding, {"word": " sea", "min_count": 1}, ""),
+        (alone, ExtendedEmbedding, {"word": " sea", "min_count": 1}, "."),
     ):
         with refused(told):
             asked(experiment, on, main, **params)
