@@ -9,7 +9,6 @@ import torch
 import poskernel_core as pk
 from poskernel_core.forward.attention import PatternBlock
 from poskernel_core.forward.observers import Batch
-from poskernel_core.models.geometry import Geometry
 from poskernel_core.statistics import STATISTICS, Plan
 from tests.support import builders, oracles
 from tests.support.passes import loaded
@@ -22,19 +21,12 @@ def gather(path, ids, **more):
     return pk.run_pass(loaded(path), ids, gather=("sinks",), **more)
 
 
-def plan(model_dirs, context):
-    """Sizes of a pass of one head that is shown made-up rows."""
-    geometry = loaded(model_dirs["attn_only"]).geometry
-    assert isinstance(geometry, Geometry)
-    return Plan(geometry, context, 1, (context - 1,), 1, False)
-
-
 def test_by_hand(model_dirs):
     """Rows (1), (1/2, 1/2), (1/4, 1/4, 1/4) of which a quarter goes to no key, in two blocks.
 
     Key 0: (1 + 1/2 + 1/4) / 3; key 1: (1/2 + 1/4) / 2; key 2: 1/4; no key: (0 + 0 + 1/4) / 3.
     """
-    sizes = plan(model_dirs, 3)
+    sizes = Plan(loaded(model_dirs["attn_only"]).geometry, 3, 1, (2,), 1, False)
     seen = STATISTICS["sinks"](sizes, torch.device("cpu"))
     batch = Batch(torch.zeros(1, 3, dtype=torch.long), range(1))
     heads = sizes.geometry.n_heads
