@@ -2,9 +2,12 @@
 
 import pytest
 
-from poskernel_core.data.made import doubled
+import poskernel_core as pk
+from poskernel_core.analyses.helix.formulas import STREAM_SUMS
+from poskernel_core.data.made import doubled, repeated_windows
 from tests.support import Made, builders
 from tests.support.builders import contextual
+from tests.support.passes import loaded
 from tests.support.truth import truth_of
 
 
@@ -31,3 +34,11 @@ def repeating():
 def truths(model_dirs, repeating):
     """What plain transformers computes on them, by model."""
     return Made(lambda name: truth_of(model_dirs[name], repeating))
+
+
+@pytest.fixture(scope="session")
+def streams(model_dirs):
+    """The mean stream of GPT-2 over repeated tokens, as interventions ask for it."""
+    windows = repeated_windows(293, context=41, windows=3, avoid=0)
+    model = loaded(model_dirs["gpt2"])
+    return {"repeated": pk.run_pass(model, windows, start_token=False, gather=STREAM_SUMS)}

@@ -5,24 +5,20 @@ import math
 import numpy as np
 import pytest
 
-import poskernel_core as pk
 from poskernel_core import Engine, Execution, Store
-from poskernel_core.analyses.base import ExperimentContext
-from poskernel_core.analyses.helix.formulas import GROUP_SIZES, STREAM_SUMS
+from poskernel_core.analyses.helix.formulas import GROUP_SIZES
 from poskernel_core.analyses.interventions.averaging import Averaging, AveragingParams
 from poskernel_core.analyses.interventions.experiment.average import average
 from poskernel_core.analyses.interventions.spec import Intervention, InterventionParams
 from poskernel_core.common.specs import CorpusSpec, Request
-from poskernel_core.data.made import repeated_windows
 from poskernel_core.engine.engine import describe_run
 from poskernel_core.engine.requests import canonical
-from poskernel_core.forward import loading
 from poskernel_core.models import catalog
 from poskernel_core.models.tokenizers import load_tokenizer
 from poskernel_core.passes.plan import prepare
+from tests.analyses.interventions.test_intervention import quiet, subject_of
 from tests.support import builders, oracles, plain_gpt2
 from tests.support import oracles_positions as op
-from tests.support.passes import loaded
 from tests.support.refusals import refused
 
 TEXTS, CONTEXT = 3, 41
@@ -30,23 +26,10 @@ PROMPT = "The previous token, and the token before it"
 SIZES = (1, *GROUP_SIZES)
 
 
-def subject_of(path, start_token=True):
+def texts_of(path, start_token=True):
     windows = builders.random_ids(TEXTS, CONTEXT, seed=13).numpy()
     windows[:, 0] = builders.START
-    return ExperimentContext(
-        loading.load(catalog.locate(str(path)), "cpu"), windows, [], lambda ids: [], start_token
-    )
-
-
-def quiet(done, total):
-    """Progress that nobody looks at."""
-
-
-@pytest.fixture(scope="module")
-def streams(model_dirs):
-    windows = repeated_windows(293, context=CONTEXT, windows=3, avoid=0)
-    model = loaded(model_dirs["gpt2"])
-    return {"repeated": pk.run_pass(model, windows, start_token=False, gather=STREAM_SUMS)}
+    return subject_of(path, windows=windows, start_token=start_token)
 
 
 def plain(path, tokens, group, layer, rows, start, keep=0):
@@ -71,7 +54,7 @@ def plain(path, tokens, group, layer, rows, start, keep=0):
     ("layer", "start", "keep"), [(None, True, 0), (1, False, 0), (None, False, 2), (1, True, 3)]
 )
 def test_averaging(model_dirs, streams, layer, start, keep):
-    path, subject = model_dirs["gpt2"], subject_of(model_dirs["gpt2"], start)
+    path, subject = model_dirs["gpt2"], texts_of(model_dirs["gpt2"], start)
     model = builders.hf_eager_model(path)
     rows = model.transformer.wpe.weight.detach().numpy().astype(float)
     if layer is not None:
@@ -113,7 +96,7 @@ def test_averaging(model_dirs, streams, layer, start, keep):
 )
 def test_refused(model_dirs, streams, name, layer, words):
     with refused(words):
-        average(subject_of(model_dirs[name]), streams, AveragingParams(layer=layer), quiet)
+        average(texts_of(model_dirs[name]), streams, AveragingParams(layer=layer), quiet)
 
 
 def test_text_longer_than_the_context(model_dirs):

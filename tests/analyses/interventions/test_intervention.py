@@ -4,20 +4,16 @@ import numpy as np
 import pytest
 import torch
 
-import poskernel_core as pk
 from poskernel_core.analyses.base import ExperimentContext
-from poskernel_core.analyses.helix.formulas import STREAM_SUMS
 from poskernel_core.analyses.interventions.experiment.intervene import CANDIDATES, intervene
 from poskernel_core.analyses.interventions.spec import InterventionParams
 from poskernel_core.common.errors import Cancelled
-from poskernel_core.data.made import repeated_windows
 from poskernel_core.forward import interventions, loading
 from poskernel_core.forward.readout import kl_divergence, measure
 from poskernel_core.models import catalog
 from poskernel_core.models.tokenizers import load_tokenizer
 from tests.support import builders, oracles, plain_gpt2
 from tests.support import oracles_positions as op
-from tests.support.passes import loaded
 from tests.support.refusals import refused
 from tests.support.truth import Recorder, truth_of
 
@@ -81,14 +77,6 @@ def quiet(done, total):
 @pytest.fixture(scope="module")
 def subjects(model_dirs):
     return {name: subject_of(model_dirs[name]) for name in ("gpt2", "llama", "mistral")}
-
-
-@pytest.fixture(scope="module")
-def streams(model_dirs):
-    windows = repeated_windows(293, context=CONTEXT, windows=3, avoid=0)
-    model = loaded(model_dirs["gpt2"])
-    gathered = pk.run_pass(model, windows, start_token=False, gather=STREAM_SUMS)
-    return {"repeated": gathered}
 
 
 def softmax(rows):
