@@ -68,6 +68,17 @@ def near_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_client, "subprocess", NearWorker.module())
 
 
+@pytest.fixture(scope="module")
+def near_workers() -> Iterator[None]:
+    """The same for all tests of a file, and for the results that they share."""
+    from poskernel_core.engine import worker_client
+    from tests.support.near_worker import NearWorker
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(worker_client, "subprocess", NearWorker.module())
+        yield
+
+
 @pytest.fixture(scope="session")
 def model_dirs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A directory in hub format for each tiny model of `tests.support.builders`, built once."""

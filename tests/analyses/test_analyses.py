@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 
 import poskernel_core as pk
-from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.heads import head_name
+from poskernel_core.common.views import stacked, without
+from poskernel_core.forward import attention
 from tests.support import builders, oracles
 from tests.support.oracles_groups import query_variation
+from tests.support.passes import loaded
+from tests.support.refusals import refused
 
 NAMES = ("gpt2", "gpt_neo", "llama")
 EACH = pytest.mark.parametrize("name", NAMES)
@@ -21,10 +24,7 @@ POSITIONS = (0, 3, 4, 11, 22)
 @pytest.fixture(scope="module")
 def passes(model_dirs):
     ids = builders.random_ids(WINDOWS, CONTEXT, seed=43).numpy()
-    return {
-        name: pk.run_pass(pk.load(str(model_dirs[name]), device="cpu"), ids, positions=POSITIONS)
-        for name in NAMES
-    }
+    return {name: pk.run_pass(loaded(model_dirs[name]), ids, positions=POSITIONS) for name in NAMES}
 
 
 class Head:
@@ -89,14 +89,8 @@ def test_etc(passes, name, skip):
 def test_queries_below_the_skip(passes, name):
     result = pk.analyse("etc", passes[name], skip=4)
 
-    for value in (
-        "etc",
-        "log_etc",
-        "half_mass_distance",
-        "local_mass",
-        "query_variation",
-        "attention_distance",
-    ):
+    summaries = ("etc", "log_etc", "half_mass_distance", "local_mass")
+    for value in (*summaries, "query_variation", "attention_distance"):
         assert np.isnan(result.values[value][..., :2]).all(), value
         assert not np.isnan(result.values[value][..., 2:]).any(), value
     assert np.isnan(result.values["equivariance_error"][..., :2]).all()
@@ -124,14 +118,8 @@ def test_errors_of_the_heat_map(passes):
 def test_thresholds_of_kinds(passes):
     seen = set()
     for tokens, local, uniform in ((10, 0.5, 0.5), (3, 0.5, 0.5), (3, 0.9, 0.9), (3, 0.9, 0.2)):
-        result = pk.analyse(
-            "etc",
-            passes["gpt2"],
-            skip=0,
-            local_tokens=tokens,
-            local_share=local,
-            uniform_share=uniform,
-        )
+        limits = {"local_tokens": tokens, "local_share": local, "uniform_share": uniform}
+        result = pk.analyse("etc", passes["gpt2"], skip=0, **limits)
         kinds = []
         for layer, head in heads_of(passes["gpt2"]):
             row = Head(passes["gpt2"], layer, head, 0).means[22]
@@ -180,14 +168,26 @@ def test_kernel_map(passes, name, skip):
             np.testing.assert_allclose(found["observed"], observed[seen], atol=1e-6)
 
 
-@EACH
-def test_profile(passes, name):
-    result, arrays = pk.analyse("profile", passes[name]), passes[name].arrays
-    off = arrays["profile.groups"].astype(float) * arrays["profile.step"]
-    np.testing.assert_array_equal(arrays["profile"], result.values["profile"])
-    np.testing.assert_allclose(
-        result.errors["profile"], off.std(axis=1, ddof=1) / WINDOWS**0.5, rtol=1e-3, atol=1e-7
-    )
+@pytest.mark.parametrize(
+    ("model", "what", "names"),
+    [
+        ("gpt2", "entropy", ("entropy",)),
+        ("mistral", "sinks", ("alpha", "learned")),
+        ("mistral", "headvis", ("headvis", "headvis_repeats")),
+    ],
+)
+def test_blocks_and_batches_do_not_matter(model_dirs, monkeypatch, model, what, names):
+    ids = builders.random_ids(13, 41, seed=7).numpy()
+    asked = {"positions": (0, 2, 7, 36, 40), "gather": (what,)}
+    whole = pk.run_pass(loaded(model_dirs[model]), ids, **asked)
+    monkeypatch.setattr(attention, "BLOCK", 5)
+    cut = pk.run_pass(loaded(model_dirs[model]), ids, batch=1, **asked)
+
+    for group in (None, 0, 2, 9):
+        some, others = (each if group is None else without(each, group) for each in (whole, cut))
+        for name in names:
+            one, other = stacked(some, name), stacked(others, name)
+            np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6, err_msg=name)
 
 
 BAD = {
@@ -210,11 +210,5 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_bad_parameters(passes, case):
     analysis, params, words = BAD[case]
-    with pytest.raises(BadRequest, match=words) as caught:
+    with refused(words):
         pk.analyse(analysis, passes["gpt2"], **params)
-    assert "\n" not in str(caught.value)
-
-
-def test_kinds_are_the_heat_maps_alone(passes):
-    result = pk.analyse("kernel", next(iter(passes.values())), query=11)
-    assert "kind" not in result.values

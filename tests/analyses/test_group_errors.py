@@ -16,6 +16,8 @@ from tests.support import builders, oracles
 from tests.support import oracles_groups as groups
 from tests.support import oracles_positions as op
 from tests.support.builders.families import FAMILY_MODELS
+from tests.support.passes import loaded
+from tests.support.refusals import refused
 
 CONTEXT, SKIP, N = 23, 2, 19
 POSITIONS = (0, 7, 13, N)
@@ -43,7 +45,7 @@ def made(model_dirs, tmp_path_factory):
     def one(name, size):
         if (name, size) not in kept:
             path = model_dirs.get(name) or FAMILY_MODELS[name].build(root / f"{name} {size}")
-            model, (asked, read, sampled) = pk.load(str(path), device="cpu"), SIZES[size]
+            model, (asked, read, sampled) = loaded(path), SIZES[size]
             windows = builders.random_ids(asked, CONTEXT, seed=17).numpy() % 31 + 1
             gathered = pk.run_pass(
                 model, windows, positions=POSITIONS,
@@ -181,12 +183,12 @@ def test_previous_token(made, size):
 
 
 def test_one_text_has_no_errors(model_dirs):
-    model = pk.load(str(model_dirs["gpt2"]), device="cpu")
+    model = loaded(model_dirs["gpt2"])
     one = builders.random_ids(1, CONTEXT, seed=3).numpy()
     gathered = pk.run_pass(model, one, positions=(N,), gather=GATHER)
 
-    for name in ("etc", "profile", "sinks", "entropy", "headvis"):
-        found = pk.analyse(name, gathered)
+    for name in ("etc", "profile", "sinks", "entropy", "headvis", "kernel-distances"):
+        found = pk.analyse(name, gathered, **({"query": N} if name.startswith("kernel") else {}))
         assert "nothing" == found.provenance["errors"]
         assert "groups" not in found.provenance
         assert found.errors.keys() == found.biases.keys() != set()
@@ -251,7 +253,7 @@ def test_a_cancel_ends_it_soon(made):
 
 def test_what_an_analysis_refuses_reaches_the_caller(made):
     slow = Slow(1, fails="Expected another number.")
-    with pytest.raises(BadRequest, match=r"^Expected another number\.$"):
+    with refused(r"^Expected another number\.$"):
         slow.answer(views_of(made), slow.params(), lambda *_: None)
     assert not any(thread.is_alive() for thread in slow.threads)
 

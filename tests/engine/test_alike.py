@@ -12,7 +12,7 @@ from poskernel_core.engine.engine import Engine, describe_run
 from poskernel_core.models import catalog
 from poskernel_core.storage.store import Store
 
-pytestmark = pytest.mark.usefixtures("near_worker")
+pytestmark = pytest.mark.usefixtures("near_workers")
 
 CONTEXT, WINDOWS, QUERY, SKIP = 32, 3, 31, 4
 MODELS = ("demo-attn-2l", "demo-gpt2")

@@ -1,57 +1,25 @@
 """Made results of the analyses of contextual heads, neurons and additivity; sizes are unequal."""
 
-from typing import Any
-
 import numpy as np
 
-from poskernel_core.analyses import find
 from poskernel_core.analyses.contextual_heads.behaviour import BEHAVIOURS
-from poskernel_core.common.result import Result, texts_array
+from poskernel_core.common.result import Result
+from tests.support.made_results import result
 
 LAYERS, HEADS, QUERIES, TEXTS, TOKENS, NEURONS = 3, 5, 7, 11, 97, 31
 HOSTILE = "<b>\n"
 VARIANTS = [f"{kernel} kernel, scale {scale}"
             for kernel in ("common", "own") for scale in ("of all", "by position")]  # fmt: skip
-NAMES = ("x", "y")
-CELL = ("layer", "head")
-
-Shapes = dict[str, tuple[tuple[str, ...], tuple[int, ...]]]
-
-
-def result(
-    analysis: str, shapes: Shapes, params: dict[str, Any] | None = None, **more: Any
-) -> Result:
-    """A result of random positive values with errors of a tenth."""
-    random = np.random.default_rng(11)
-    values = {name: random.uniform(0.1, 1.0, shape) for name, (_, shape) in shapes.items()}
-    codes: dict[str, tuple[tuple[str, ...], np.ndarray]] = more.pop("codes", {})
-    question, texts = find(analysis), more.pop("texts", {})
-    declared = {value.name: value for value in (*question.values, *question.texts)}
-    axes = {name: axes for name, (axes, _) in (shapes | codes).items()}
-    assert axes == {name: declared[name].axes for name in axes}
-    axes |= {name: declared[name].axes for name in texts}
-    return Result(
-        analysis=analysis,
-        params=params or {},
-        texts={name: texts_array(text) for name, text in texts.items()},
-        values=values | {name: code for name, (_, code) in codes.items()},
-        axes=axes,
-        units={name: declared[name].unit for name in axes},
-        errors={name: value / 10 for name, value in values.items()},
-        **more,
-    )
 
 
 def heads(layers: int = LAYERS, per_layer: int = HEADS) -> Result:
     """A result of contextual heads, every group among them."""
     cells = np.arange(layers * per_layer).reshape(layers, per_layer)
-    names = ("etc", "denominator_cv", "predicted_cv")
-    copies = ((*CELL, "distance"), (layers, per_layer, QUERIES))
+    copies = dict.fromkeys(("duplicate_attention", "baseline"), (*cells.shape, QUERIES))
     return result(
         "contextual-heads",
-        dict.fromkeys(names, (CELL, cells.shape))
-        | dict.fromkeys(("duplicate_attention", "baseline"), copies),
-        codes={"group": (CELL, cells % len(BEHAVIOURS))},
+        dict.fromkeys(("etc", "denominator_cv", "predicted_cv"), cells.shape) | copies,
+        {"group": cells % len(BEHAVIOURS)},
         labels={"group": BEHAVIOURS},
         coordinates={"distance": 2 ** np.arange(1, QUERIES + 1)},
     )
@@ -59,17 +27,15 @@ def heads(layers: int = LAYERS, per_layer: int = HEADS) -> Result:
 
 def denominators(own: int = 2) -> Result:
     """A result of one head's denominators; the last own text ends early."""
-    shapes: Shapes = dict.fromkeys(
-        ("etc", "mean", "denominator_cv", "predicted_cv"), (("query",), (QUERIES,))
-    )
-    shapes["denominator"] = (("text", "query"), (TEXTS, QUERIES))
-    if own:
-        shapes["own_denominator"] = (("own_text", "query"), (own, QUERIES))
+    names = ("etc", "mean", "denominator_cv", "predicted_cv")
+    shapes = dict.fromkeys(names, (QUERIES,)) | {"denominator": (TEXTS, QUERIES)}
     found = result(
-        "denominators", shapes, {"head": "L0H4"},
+        "denominators",
+        shapes | ({"own_denominator": (own, QUERIES)} if own else {}),
+        params={"head": "L0H4"},
         coordinates={"query": np.arange(3, 3 + 10 * QUERIES, 10)},
         texts={"own_texts": [f"<i>text</i> {index}" for index in range(own)]},
-    )  # fmt: skip
+    )
     if own:
         found.values["own_denominator"][-1, -2:] = np.nan
     return found
@@ -77,7 +43,7 @@ def denominators(own: int = 2) -> Result:
 
 def weights(count: int = TOKENS) -> Result:
     """A result of the content weights of tokens, from about -3 to 3."""
-    found = result("token-weights", {"log_weight": (("token",), (count,))}, {"head": "L0H4"})
+    found = result("token-weights", {"log_weight": (count,)}, params={"head": "L0H4"})
     found.values["log_weight"][:] = np.random.default_rng(3).normal(size=count)
     return found
 
@@ -86,24 +52,22 @@ def distances(layers: int = LAYERS, per_layer: int = HEADS) -> Result:
     """A result of distances; heads 0 and 2, 1 and 4 are a group."""
     group = np.tile(np.resize([0, 1, 0, 2, 1], per_layer), (layers, 1))
     return result(
-        "kernel-distances",
-        {"distance": ((*CELL, "other"), (layers, per_layer, per_layer))},
-        codes={"group": (CELL, group)},
+        "kernel-distances", {"distance": (layers, per_layer, per_layer)}, {"group": group}
     )
 
 
 def neurons(count: int = NEURONS, words: tuple[str, ...] = (HOSTILE, " word", "%{x}")) -> Result:
     """A result of contextual neurons; words are told in turn."""
     per_neuron = ("drive", "drive_share", "r2", "sign_agreement", "fires")
-    quality = (("variant", "query"), (len(VARIANTS), QUERIES))
+    quality = ("bag_r2", "bag_centred_r2", "bag_cosine")
     ids = np.arange(count * 7).reshape(count, 7) % TOKENS
     spelt = [[words[token % len(words)] for token in row] for row in ids.tolist()]
     return result(
         "contextual-neurons",
-        dict.fromkeys(per_neuron, (("neuron",), (count,)))
-        | dict.fromkeys(("bag_r2", "bag_centred_r2", "bag_cosine"), quality)
-        | {"kernel": (("key",), (13,))},
-        codes={"top": (("neuron", "rank"), ids), "bottom": (("neuron", "rank"), ids[:, ::-1])},
+        dict.fromkeys(per_neuron, (count,))
+        | dict.fromkeys(quality, (len(VARIANTS), QUERIES))
+        | {"kernel": (13,)},
+        {"top": ids, "bottom": ids[:, ::-1]},
         coordinates={"query": np.arange(1, 1 + 5 * QUERIES, 5)},
         texts={
             "variants": VARIANTS, "heads": ["L0H0", "L0H2"],
@@ -115,16 +79,12 @@ def neurons(count: int = NEURONS, words: tuple[str, ...] = (HOSTILE, " word", "%
 def neuron(count: int = TOKENS, number: int = 4) -> Result:
     """A result of one neuron's tokens; the ends are listed."""
     listed = min(7, count)
-    ends = dict.fromkeys(("top_value", "bottom_value"), (("rank",), (listed,)))
     found = result(
         "neuron",
-        ends
-        | {
-            "contribution": (("token",), (count,)),
-            "related": (("neuron",), (NEURONS,)),
-            "output_cosine": (("neuron",), (NEURONS,)),
-        },
-        {"neuron": number},
+        dict.fromkeys(("top_value", "bottom_value"), (listed,))
+        | dict.fromkeys(("related", "output_cosine"), (NEURONS,))
+        | {"contribution": (count,)},
+        params={"neuron": number},
         texts=dict.fromkeys(("top_words", "bottom_words"), [""] * listed),
     )
     values = found.values["contribution"]
@@ -141,10 +101,11 @@ def trace(length: int = 17) -> Result:
     """A result of a neuron along a text; the start token contributes nothing."""
     names = ("true", "predicted", "bag", "position", "others", "direct", "contribution")
     found = result(
-        "neuron-trace", dict.fromkeys(names, (("pos",), (length,))) | {"r2": ((), ())},
-        {"neuron": 4, "text": "", "item": "<u>Genesis</u>", "window": 0},
+        "neuron-trace",
+        dict.fromkeys(names, (length,)) | {"r2": ()},
+        params={"neuron": 4, "text": "", "item": "<u>Genesis</u>", "window": 0},
         texts={"tokens": [f"{HOSTILE}{place}" for place in range(length)]},
-    )  # fmt: skip
+    )
     found.values["contribution"][0] = np.nan
     return found
 
@@ -154,8 +115,8 @@ def additivity(layers: int = LAYERS, per_layer: int = HEADS) -> Result:
     names = ("position_share", "content_share", "interaction_share")
     found = result(
         "additivity",
-        dict.fromkeys(names, (CELL, (layers, per_layer)))
-        | {"content_similarity": ((*CELL, "shift"), (layers, per_layer, QUERIES))},
+        dict.fromkeys(names, (layers, per_layer))
+        | {"content_similarity": (layers, per_layer, QUERIES)},
         coordinates={"shift": np.arange(0, 10 * QUERIES, 10)},
     )
     total = sum(found.values[name] for name in names)

@@ -20,6 +20,8 @@ def result(
     analysis: str,
     shapes: dict[str, tuple[int, ...]],
     codes: dict[str, np.ndarray] | None = None,
+    params: dict[str, Any] | None = None,
+    texts: dict[str, list[Any]] | None = None,
     **more: Any,
 ) -> Result:
     """A result of random positive values with errors of a tenth, softmaxed where a pattern.
@@ -27,7 +29,7 @@ def result(
     Axes and units are those that the analysis declares; `codes` are values as they are.
     """
     random = np.random.default_rng(7)
-    values = {name: random.uniform(0.1, 1.0, shape) for name, shape in shapes.items()}
+    values = {name: np.array(random.uniform(0.1, 1.0, shape)) for name, shape in shapes.items()}
     for name in values:
         if name == "pattern":
             values[name] = np.tril(values[name])
@@ -35,14 +37,15 @@ def result(
     question = find(analysis)
     declared = {value.name: value for value in (*question.values, *question.texts)}
     every = values | (codes or {})
-    texts = {name: texts_array(text) for name, text in TEXTS.items() if name in declared}
+    told = TEXTS | (texts or {})
+    words = {name: texts_array(text) for name, text in told.items() if name in declared}
     return Result(
         analysis=analysis,
-        params={"trend_from": 1},
+        params={"trend_from": 1} | (params or {}),
         values=every,
-        axes={name: declared[name].axes for name in (*every, *texts)},
-        units={name: declared[name].unit for name in (*every, *texts)},
-        texts=texts,
+        axes={name: declared[name].axes for name in (*every, *words)},
+        units={name: declared[name].unit for name in (*every, *words)},
+        texts=words,
         errors={name: value / 10 for name, value in values.items()},
         provenance={"model": "demo"},
         **more,
@@ -132,6 +135,20 @@ def named(figure: go.Figure, name: str) -> go.Scatter:
     """The curve whose name begins with `name`, not its band."""
     curves = [trace for trace in figure.data if trace.line.width != 0]
     return next(trace for trace in curves if trace.name.startswith(name))
+
+
+def band_of(figure: go.Figure, name: str) -> go.Scatter:
+    """The upper end of a curve's band of one standard error."""
+    return next(trace for trace in figure.data if trace.name == f"{name} + 1 s.e.")
+
+
+def check_curve(curve: go.Scatter, x: Any = None, y: Any = None, error: Any = None) -> None:
+    """A curve lies where it is said to; its errors are its bars, or what hover tells."""
+    bars = curve.error_y.array
+    told = (curve.x, curve.y, curve.customdata if bars is None else bars)
+    for expected, found in zip((x, y, error), told, strict=True):
+        if expected is not None:
+            np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
 def titles(figure: go.Figure) -> tuple[str, str, str]:

@@ -5,7 +5,7 @@ A row is a list of `T` floats over key positions; what is not visible holds 0.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 Row = Sequence[float]
 
@@ -33,6 +33,22 @@ def visible(n: int, skip: int, window: int | None) -> list[int]:
     return [i for i in range(n + 1) if i >= skip and (window is None or i > n - window)]
 
 
+def variance(values: Sequence[float]) -> float:
+    """Mean squared distance from the mean."""
+    middle = mean(values)
+    return mean([(value - middle) ** 2 for value in values])
+
+
+def standard_error(values: Sequence[float]) -> float:
+    """Standard error of a mean of independent values."""
+    return math.sqrt(variance(values) / (len(values) - 1))
+
+
+def softmax(scores: Row) -> list[float]:
+    """Softmax over all positions."""
+    return softmax_at(dict(enumerate(scores)), len(scores))
+
+
 def softmax_at(scores: Mapping[int, float], length: int) -> list[float]:
     """Softmax over the positions that `scores` names, 0 at the others of `length`."""
     top = max(scores.values())
@@ -41,13 +57,6 @@ def softmax_at(scores: Mapping[int, float], length: int) -> list[float]:
     for i, score in scores.items():
         row[i] = math.exp(score - top) / total
     return row
-
-
-def attention_row(
-    q_n: Row, keys: Sequence[Row], scale: float, n: int, window: int | None = None
-) -> list[float]:
-    """Attention `A(n, .)`: softmax of `scale * q_n . k_i` over all visible keys."""
-    return kernel_row(q_n, keys, scale, n, 0, window)
 
 
 def kernel_row(
@@ -105,6 +114,13 @@ def kind(
     return SLOW_DECAY
 
 
+def entropy(row: Row, skip: int) -> float:
+    """Entropy of a row of probabilities from key `skip` on, in nats; NaN without any."""
+    left = [float(p) for p in row[skip:]]
+    mass = math.fsum(left)
+    return -math.fsum(p / mass * math.log(p / mass) for p in left if p > 0) if mass else math.nan
+
+
 def total_variation(a: Row, b: Row) -> float:
     """Total-variation distance, half the sum of absolute differences, in [0, 1]."""
     return 0.5 * math.fsum(abs(x - y) for x, y in zip(a, b, strict=True))
@@ -127,10 +143,7 @@ def aligned_distance(row: Row, n: int, other_row: Row, other_n: int, skip: int) 
 def equivariance(n: int, rows: Mapping[int, Row], skip: int) -> float:
     """Mean aligned distance of position `n` to the other positions of the grid that see a key.
 
-    Args:
-        n: the position.
-        rows: the mean kernel of each position of the grid.
-        skip: how many first positions are left out.
+    `rows` are the mean kernels of the grid's positions.
     """
     others = [m for m in rows if m != n and visible(m, skip, None)]
     return mean([aligned_distance(rows[n], n, rows[m], m, skip) for m in others])
@@ -144,24 +157,24 @@ def fidelity(mean_kernel_row: Row, mean_observed_row: Row, skip: int) -> float:
 
 
 def diagonal_profile(patterns: Sequence[Sequence[Row]], start: int) -> list[float]:
-    """`P(k)`: mean of `A(n, n-k)` over texts and over `n` from `k + start` to `T - 1`.
+    """`P(k)`, `k` from 0: mean of `A(n, n-k)` over texts and over `n` from `k + start` to `T - 1`.
 
-    Args:
-        patterns: `[text][n][i]`; no entry is renormalised.
-        start: 1 if the first token is the start token, whose row and column are then left out.
-
-    Returns:
-        `T - start` means, for `k` from 0.
+    `patterns[text][n][i]` are not renormalised; `start` is 1 where the first token does not count.
     """
     length = len(patterns[0])
-    profile = []
-    for k in range(length - start):
-        entries = [text[n][n - k] for text in patterns for n in range(k + start, length)]
-        profile.append(mean(entries))
-    return profile
+    return [
+        mean([text[n][n - k] for text in patterns for n in range(k + start, length)])
+        for k in range(length - start)
+    ]
 
 
 def jackknife_se(left_out: Sequence[float]) -> float:
     """Standard error from the values with one of `S` parts left out each."""
     parts, centre = len(left_out), mean(left_out)
     return math.sqrt((parts - 1) / parts * math.fsum((x - centre) ** 2 for x in left_out))
+
+
+def jackknife(count: int, statistic: Callable[[list[int]], float]) -> float:
+    """Standard error of a statistic of so many items, item `i` in group `i mod 10`."""
+    groups = [[i for i in range(count) if i % 10 != g] for g in range(min(10, count))]
+    return jackknife_se([statistic(group) for group in groups])

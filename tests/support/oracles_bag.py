@@ -4,9 +4,10 @@ They share no code with `poskernel_core`; queries, keys and hidden values are th
 transformers.
 """
 
+import json
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +24,7 @@ SHARES = (1 / 8, 3 / 8, 5 / 8, 7 / 8)
 class Setting:
     """Which bag: model, texts of the mean keys, how many for medians, heads, query, token.
 
-    `factor` scales scores, `window` is layer 0's, `start` 1 with a start token.
+    `window` is layer 0's, `start` 1 with a start token.
     """
 
     path: Path
@@ -33,8 +34,15 @@ class Setting:
     query: int
     token: int
     start: int = 1
-    factor: float = 1.0
     window: int | None = None
+
+    @property
+    def factor(self) -> float:
+        """What scores are multiplied by."""
+        config = json.loads((self.path / "config.json").read_text())
+        if config["model_type"] == "gpt_neo":
+            return 1.0
+        return (config.get("head_dim") or config["n_embd"] // config["n_head"]) ** -0.5
 
 
 class Bag:
@@ -191,7 +199,7 @@ class Bag:
         return float(of.scale * self.layer.linear(1, part) @ self.layer.w_in[:, neuron])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Prediction:
     """Parts of the stream before the MLP at one position, and the second norm's scale."""
 
@@ -222,12 +230,6 @@ def agreement(true: Sequence[float], predicted: Sequence[float]) -> dict[str, fl
         "correlation": float(np.corrcoef(true, predicted)[0, 1]),
         "sign_agreement": oracles.mean([float((t > 0) == (p > 0)) for t, p in pairs]),
     }
-
-
-def jackknife(texts: int, statistic: Callable[[list[int]], float]) -> float:
-    """Standard error of a statistic of texts, text `i` in group `i mod 10`."""
-    groups = [[t for t in range(texts) if t % 10 != g] for g in range(min(10, texts))]
-    return oracles.jackknife_se([statistic(group) for group in groups])
 
 
 def moments(true: np.ndarray, whole: np.ndarray, bag: np.ndarray) -> dict[str, float]:

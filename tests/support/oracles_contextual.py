@@ -15,7 +15,7 @@ from torch import nn
 
 from tests.support import oracles
 from tests.support.builders import hf_eager_model
-from tests.support.truth import Truth, truth_of
+from tests.support.truth import Truth, projections_in, projections_of, truth_of
 
 GROUPS = 10
 LEARNED = ("wpe", "embed_positions")
@@ -24,7 +24,7 @@ Keys = list[list[list[list[float]]]]
 """Keys of one head, `[passage][token][shift][dimension]`."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Rows:
     """One head's last query in several texts.
 
@@ -79,9 +79,7 @@ def head_rows(
 
 def relative_spread(values: Sequence[float]) -> float:
     """Standard deviation over mean, with one less in the denominator."""
-    middle = oracles.mean(values)
-    squares = math.fsum((x - middle) ** 2 for x in values)
-    return math.sqrt(squares / (len(values) - 1)) / middle
+    return oracles.standard_error(values) * math.sqrt(len(values)) / oracles.mean(values)
 
 
 def mean_keys_kept(path: Path, windows: np.ndarray) -> list[list[np.ndarray]]:
@@ -121,8 +119,7 @@ def moments(rows: Rows) -> dict[str, float]:
     """All values of one head."""
     z = rows.denominators
     weights = [math.exp(c) for scores in rows.scores for c in scores.values()]
-    weight_mean = oracles.mean(weights)
-    variance = oracles.mean([(w - weight_mean) ** 2 for w in weights])
+    weight_mean, variance = oracles.mean(weights), oracles.variance(weights)
     squares = oracles.mean([1 / oracles.etc(kernel) for kernel in rows.kernels])
     kernel = oracles.mean_row(rows.kernels)
     return {
@@ -154,19 +151,13 @@ def keys_at(
 
     Learned positional embeddings are put into the model in that order; rotations are done here.
     """
-    model, seen = hf_eager_model(path), []
+    model = hf_eager_model(path)
     _reorder(model, positions)
-    for name, module in model.named_modules():
-        if name.endswith((".k_proj", ".c_attn")):
-            module.register_forward_hook(lambda _m, _i, out: seen.append(out.double()))
+    seen = projections_in(model)
     with torch.inference_mode():
         model(torch.tensor(texts), use_cache=False)
     config = json.loads((path / "config.json").read_text())
-    theta = (config.get("rope_parameters") or {}).get("rope_theta")
-    heads = config.get("num_attention_heads") or config.get("num_heads") or config["n_head"]
-    width = config.get("head_dim") or (config.get("hidden_size") or config["n_embd"]) // heads
-    rows = [out.chunk(3, dim=-1)[1] if "n_embd" in config else out for out in seen]
-    return [[_turned(text, positions, width, theta) for text in layer.tolist()] for layer in rows]
+    return [layer.tolist() for layer in projections_of(config, seen, np.array(positions))[1]]
 
 
 def _reorder(model: nn.Module, positions: Sequence[int]) -> None:
@@ -182,30 +173,6 @@ def _reorder(model: nn.Module, positions: Sequence[int]) -> None:
             module.register_forward_pre_hook(
                 lambda _m, args, kw, there=there: (args[:1], kw | there), with_kwargs=True
             )
-
-
-def _turned(
-    rows: list[list[float]], positions: Sequence[int], width: int, theta: float | None
-) -> list[list[list[float]]]:
-    """Rows `[place][kv * d]` as `[kv][place][d]`, rotated by their positions."""
-    heads = []
-    for first in range(0, len(rows[0]), width):
-        keys = [row[first : first + width] for row in rows]
-        if theta is not None:
-            keys = [_rotated(key, p, theta) for key, p in zip(keys, positions, strict=True)]
-        heads.append(keys)
-    return heads
-
-
-def _rotated(key: list[float], position: int, theta: float) -> list[float]:
-    """One key, its halves turned as pairs."""
-    half, turned = len(key) // 2, list(key)
-    for j in range(half):
-        angle = position * theta ** (-j / half)
-        x, y = key[j], key[j + half]
-        turned[j] = x * math.cos(angle) - y * math.sin(angle)
-        turned[j + half] = x * math.sin(angle) + y * math.cos(angle)
-    return turned
 
 
 def _apart(a: Sequence[float], b: Sequence[float]) -> float:

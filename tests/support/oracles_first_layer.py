@@ -37,7 +37,7 @@ NAMES = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Inside:
     """Hidden values of layer 0 on some texts, by plain transformers.
 
@@ -84,7 +84,7 @@ def inside(path: Path, windows: np.ndarray) -> Inside:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Layer:
     """Weights of layer 0 of GPT-2, GPT-Neo, Llama or Mistral; linear maps act on rows."""
 

@@ -7,7 +7,7 @@ groups, each a list of texts, and every number is computed from all texts of a c
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -75,7 +75,7 @@ def query_variation(kernels):
     return oracles.mean(gaps)
 
 
-@dataclass
+@dataclass(repr=False)
 class Head:
     """What one head reads and computes: `[text, pos, d]`, `[text, query, key]`, and its rule.
 
@@ -88,7 +88,7 @@ class Head:
     rows: np.ndarray
     call: object
     head: int
-    groups: list = field(repr=False)
+    groups: list
     sampled: int = 1
     kept: bool = False
 
@@ -157,10 +157,7 @@ class Head:
 
     def entropy(self, choice, n, skip):
         """Mean entropy of the rows at one position, without the first keys."""
-        found = []
-        for row in self.rows[:, n, skip : n + 1].astype(float):
-            shares = [a / row.sum() for a in row if a > 0]
-            found.append(-math.fsum(a * math.log(a) for a in shares))
+        found = [oracles.entropy(row, skip) for row in self.rows[:, n, : n + 1]]
         return float(mean_of(np.array(found), choice))
 
 

@@ -24,14 +24,9 @@ def _transposed(rows: Matrix) -> list[list[float]]:
 
 
 def pca(rows: Matrix, k: int) -> tuple[list[float], list[list[float]]]:
-    """Explained variance of the first `k` components, as shares, and the components.
+    """Explained variance of the first `k` components of centred rows, and the components.
 
-    Args:
-        rows: centred by the caller.
-        k: how many components.
-
-    Returns:
-        `k` shares in [0, 1], descending; `k` unit vectors of the model's width, of either sign.
+    `k` shares in [0, 1], descending; `k` unit vectors of the model's width, of either sign.
     """
     columns = np.array(rows)
     values, vectors = np.linalg.eigh(columns.T @ columns)
@@ -61,8 +56,7 @@ def canonical_angles_left(a: Matrix, b: Matrix, k: int) -> list[float]:
 def extended_positions(streams: Sequence[Matrix]) -> list[list[float]]:
     """`X`: mean over tokens of the stream minus its mean over positions, `[pos][model]`.
 
-    Args:
-        streams: `[token][pos][model]`, of a prompt of each token repeated.
+    The streams `[token][pos][model]` are those of a prompt of each token repeated.
     """
     moved = [centred(stream) for stream in streams]
     return [mean_row([rows[n] for rows in moved]) for n in range(len(moved[0]))]
@@ -99,12 +93,8 @@ def averaged_positions(rows: Matrix, g: int) -> list[list[float]]:
 def score_profile(q: Matrix, k: Matrix, scale: float, band: int, start: int) -> dict[int, float]:
     """Mean raw score `scale * q_n . k_(n - offset)` over `n`, for offsets `-band` to `band`.
 
-    Args:
-        q: queries of one head on one text, `[pos][d]`.
-        k: its keys.
-        scale: of the dot product.
-        band: the largest offset; negative offsets look ahead.
-        start: the first position that counts, as query and as key: 1 leaves out a start token.
+    Queries and keys `[pos][d]` are of one head on one text; negative offsets look ahead; `start` is
+    the first position that counts, as query and as key.
     """
     profile = {}
     for offset in range(-band, band + 1):
@@ -120,11 +110,7 @@ def contrasts(profile: Mapping[int, float]) -> tuple[float, float]:
 
 
 def largest_two(profile: Row) -> tuple[tuple[int, float], tuple[int, float], float]:
-    """Largest and second-largest diagonal as (offset, value), and second / largest.
-
-    Args:
-        profile: `P(k)` for `k` from 0, see `tests.support.oracles.diagonal_profile`.
-    """
+    """Largest and second-largest of `P(k)` as (offset, value), and second / largest."""
     first, second = sorted(range(len(profile)), key=lambda k: -profile[k])[:2]
     return (first, profile[first]), (second, profile[second]), profile[second] / profile[first]
 

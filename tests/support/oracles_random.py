@@ -5,7 +5,7 @@ and what stands where is found in the ids themselves.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,10 +15,8 @@ from tests.support import oracles, plain_gpt2
 from tests.support import oracles_positions as op
 from tests.support.plain_gpt2 import Edits
 
-GROUPS = 10
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Seen:
     """What one sequence shows.
 
@@ -51,8 +49,7 @@ def see(path: Path, ids: Sequence[int], edits: Edits | None = None) -> Seen:
         return changed
 
     run = plain_gpt2.run(path, ids, replace(edits, scores=keep_scores, head_output=keep_squares))
-    rows = run.logits.tolist()
-    chances = [oracles.softmax_at(dict(enumerate(row)), len(row)) for row in rows]
+    chances = [oracles.softmax(row) for row in run.logits.tolist()]
     return Seen(
         chances=np.array(chances),
         patterns=run.patterns,
@@ -88,24 +85,13 @@ def switched(
 
 def mean_and_error(samples: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """Mean of numbers or arrays over samples, and its standard error, entry by entry."""
-    shape, count = np.shape(samples[0]), len(samples)
+    shape = np.shape(samples[0])
     middle, error = np.zeros(shape), np.zeros(shape)
     for place in np.ndindex(shape):
         column = [float(np.asarray(sample)[place]) for sample in samples]
         middle[place] = oracles.mean(column)
-        squares = math.fsum((x - middle[place]) ** 2 for x in column)
-        error[place] = math.sqrt(squares / (count - 1) / count)
+        error[place] = oracles.standard_error(column)
     return middle, error
-
-
-def jackknife(
-    samples: Sequence[np.ndarray], statistic: Callable[[Sequence[np.ndarray]], float]
-) -> float:
-    """Standard error of any statistic of samples, sample `i` in group `i mod 10`."""
-    left_out = []
-    for group in range(min(GROUPS, len(samples))):
-        left_out.append(statistic([s for i, s in enumerate(samples) if i % GROUPS != group]))
-    return oracles.jackknife_se(left_out)
 
 
 def candidates(ids: Sequence[int]) -> list[int]:

@@ -9,9 +9,10 @@ import numpy as np
 import torch
 
 from tests.support.builders import hf_eager_model
+from tests.support.truth import heads_of, projections_in
 
 
-@dataclass
+@dataclass(repr=False)
 class Turned:
     """What a rotary model computes on some windows, as lists over layers.
 
@@ -29,11 +30,8 @@ class Turned:
 
 def turned_of(path: Path, windows: np.ndarray) -> Turned:
     """Take queries and keys from the projections, before anything is rotated."""
-    model, seen = hf_eager_model(path), {}
-    config, names = model.config, ("q_proj", "k_proj", "query_key_value")
-    for name, module in model.named_modules():
-        if name.endswith(names):
-            module.register_forward_hook(lambda _m, _i, out, name=name: seen.update({name: out}))
+    model = hf_eager_model(path)
+    seen, config = projections_in(model), model.config
     with torch.inference_mode():
         model(torch.from_numpy(windows), use_cache=False)
     rotary = model.base_model.rotary_emb
@@ -43,8 +41,8 @@ def turned_of(path: Path, windows: np.ndarray) -> Turned:
     joined = [out for name, out in seen.items() if name.endswith("query_key_value")]
     both = [_fused(out, heads, width) for out in joined]
     if not both:
-        queries = [_heads(out, width) for n, out in seen.items() if n.endswith("q_proj")]
-        keys = [_heads(out, width) for n, out in seen.items() if n.endswith("k_proj")]
+        queries = [heads_of(out, width) for n, out in seen.items() if n.endswith("q_proj")]
+        keys = [heads_of(out, width) for n, out in seen.items() if n.endswith("k_proj")]
         both = [(q, np.repeat(k, heads // k.shape[1], axis=1)) for q, k in
                 zip(queries, keys, strict=True)]  # fmt: skip
     pairs = len(speed)
@@ -55,10 +53,6 @@ def turned_of(path: Path, windows: np.ndarray) -> Turned:
         speed,
         float(rotary.attention_scaling),
     )
-
-
-def _heads(out: torch.Tensor, width: int) -> np.ndarray:
-    return out.double().numpy().reshape(*out.shape[:2], -1, width).transpose(0, 2, 1, 3)
 
 
 def _fused(out: torch.Tensor, heads: int, width: int) -> tuple[np.ndarray, np.ndarray]:
@@ -90,18 +84,3 @@ def logit(
         (u * v.conjugate() * cmath.exp(1j * theta * offset)).real
         for u, v, theta in zip(queries, keys, speed, strict=True)
     )
-
-
-def softmax(logits: list[float]) -> list[float]:
-    top = max(logits)
-    weights = [math.exp(each - top) for each in logits]
-    return [each / math.fsum(weights) for each in weights]
-
-
-def distance(left: list[float], right: list[float]) -> float:
-    return 0.5 * math.fsum(abs(a - b) for a, b in zip(left, right, strict=True))
-
-
-def spread(values: list[float]) -> float:
-    mean = math.fsum(values) / len(values)
-    return math.sqrt(math.fsum((each - mean) ** 2 for each in values) / len(values))

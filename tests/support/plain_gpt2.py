@@ -50,7 +50,7 @@ class Edits:
     layer_output: Callable[[int, np.ndarray], np.ndarray] = _layer_rows
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """What a run saw, edits included.
 

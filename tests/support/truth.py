@@ -9,13 +9,16 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from poskernel_core.forward.observers import Observer
 from tests.support.builders import hf_eager_model
 
+SPLIT = ("gpt2", "gpt_neo", "opt", "llama", "mistral")
+"""The kinds of models whose queries and keys are read."""
 
-@dataclass
+
+@dataclass(repr=False)
 class Truth:
     """What a model computes on some windows, as lists over layers.
 
@@ -30,17 +33,21 @@ class Truth:
     keys: list[np.ndarray]
 
 
-def truth_of(path: Path, windows: np.ndarray) -> Truth:
-    """Run plain transformers; queries and keys are there for GPT-2, GPT-Neo, Llama and Mistral."""
+def truth_of(path: Path, windows: np.ndarray, still: bool = False) -> Truth:
+    """Run plain transformers; queries and keys are there for `SPLIT`.
+
+    `still`: with every token at position 0, queries and keys as they are before a rotation.
+    """
     model, ids = hf_eager_model(path), torch.from_numpy(np.asarray(windows))
     config = json.loads((path / "config.json").read_text())
-    seen: dict[str, Tensor] = {}
-    for name, module in model.named_modules():
-        if name.endswith((".q_proj", ".k_proj", ".c_attn")):
-            module.register_forward_hook(lambda _m, _i, out, name=name: seen.update({name: out}))
+    seen = projections_in(model)
+    more = {}
+    if still:
+        more = {"attention_mask": torch.ones_like(ids), "position_ids": torch.zeros_like(ids)}
+        config["rope_parameters"] = None
     with torch.inference_mode():
-        out = model(ids, output_attentions=True, output_hidden_states=True, use_cache=False)
-    queries, keys = projections_of(config, seen)
+        out = model(ids, output_attentions=True, output_hidden_states=True, use_cache=False, **more)
+    queries, keys = projections_of(config, seen, np.arange(ids.shape[1]))
     return Truth(
         attentions=[a.numpy() for a in out.attentions],
         residuals=[h.numpy() for h in out.hidden_states[: len(out.attentions)]],
@@ -50,11 +57,20 @@ def truth_of(path: Path, windows: np.ndarray) -> Truth:
     )
 
 
+def projections_in(model: nn.Module) -> dict[str, Tensor]:
+    """What the maps to queries and keys give in later runs, by their names."""
+    seen: dict[str, Tensor] = {}
+    for name, module in model.named_modules():
+        if name.endswith((".q_proj", ".k_proj", ".c_attn", ".query_key_value")):
+            module.register_forward_hook(lambda _m, _i, out, name=name: seen.update({name: out}))
+    return seen
+
+
 def projections_of(
-    config: dict[str, object], seen: dict[str, Tensor]
+    config: dict[str, object], seen: dict[str, Tensor], positions: np.ndarray
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Split projections into heads, and rotate them where the configuration says so."""
-    if config.get("model_type") not in ("gpt2", "gpt_neo", "llama", "mistral"):
+    if config.get("model_type") not in SPLIT:
         return [], []
     joined = [out.chunk(3, dim=-1)[:2] for name, out in seen.items() if name.endswith("c_attn")]
     queries = [q for q, _ in joined] or [o for n, o in seen.items() if n.endswith("q_proj")]
@@ -62,17 +78,21 @@ def projections_of(
     heads = config.get("num_attention_heads") or config.get("num_heads") or config["n_head"]
     width = queries[0].shape[-1] // heads
     theta = (config.get("rope_parameters") or {}).get("rope_theta")
-    return [_heads(q, width, theta) for q in queries], [_heads(k, width, theta) for k in keys]
+    split = ([heads_of(x, width) for x in some] for some in (queries, keys))
+    return tuple([_rotated(x, positions, theta) if theta else x for x in some] for some in split)
 
 
-def _heads(x: Tensor, width: int, theta: float | None) -> np.ndarray:
-    """[text, pos, head * d] -> [text, head, pos, d], rotated by position."""
-    split = x.double().numpy().reshape(*x.shape[:2], -1, width).transpose(0, 2, 1, 3)
-    if theta is None:
-        return split
+def heads_of(x: Tensor, width: int) -> np.ndarray:
+    """`[text, pos, head * d]` -> `[text, head, pos, d]`."""
+    return x.double().numpy().reshape(*x.shape[:2], -1, width).transpose(0, 2, 1, 3)
+
+
+def _rotated(split: np.ndarray, positions: np.ndarray, theta: float) -> np.ndarray:
+    """`[text, head, pos, d]`, its halves turned as pairs."""
+    width = split.shape[-1]
     half = width // 2
     speed = theta ** (-2.0 * np.arange(half) / width)
-    angle = np.arange(split.shape[2])[:, None] * speed
+    angle = positions[:, None] * speed
     cos, sin = np.cos(angle), np.sin(angle)
     first, second = split[..., :half], split[..., half:]
     return np.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)

@@ -16,7 +16,7 @@ from poskernel_core.analyses.bag.experiment.quality import VARIANTS, Quality
 from poskernel_core.analyses.bag.neuron import NeuronTrace
 from poskernel_core.analyses.bag.params import BagParams
 from poskernel_core.common.jackknife import jackknife
-from tests.support import oracles_bag as oracle
+from tests.support import oracles
 from tests.support.builders import START, VOCABULARY
 from tests.support.builders import bag as made
 from tests.support.builders.bag import study
@@ -25,12 +25,12 @@ from tests.support.oracles_first_layer import inside
 
 LENGTH, QUERY, CONTEXTS = 17, 13, 5
 ALL = np.arange(VOCABULARY)
-# model, heads, start token, factor of scores, window
+# model, heads, start token, window
 CASES = {
-    "learned": ("gpt2", (1, 4), True, 7**-0.5, None),
-    "no start": ("gpt_neo", (0, 2, 3), False, 1.0, None),
-    "grouped": ("llama", (0, 1, 5), True, 10**-0.5, None),
-    "window": ("mistral", (2,), False, 14**-0.5, 7),
+    "learned": ("gpt2", (1, 4), True, None),
+    "no start": ("gpt_neo", (0, 2, 3), False, None),
+    "grouped": ("llama", (0, 1, 5), True, None),
+    "window": ("mistral", (2,), False, 7),
 }
 STRENGTHS = np.zeros((VOCABULARY, 3))
 STRENGTHS[1:] = np.random.default_rng(11).uniform(-0.5, 0.5, size=(VOCABULARY - 1, 3))
@@ -42,15 +42,13 @@ BIASES = [0.1, -0.2, 0.0, 0.3]
 @pytest.fixture(scope="module", params=CASES)
 def case(request, model_dirs):
     """A bag of some heads, the same one by plain loops, and what both are made of."""
-    name, heads, start, factor, window = CASES[request.param]
+    name, heads, start, window = CASES[request.param]
     windows = some_windows(7, LENGTH, start)
-    subject, main = study(model_dirs[name], windows, start)
-    params = BagParams(query=QUERY, first_windows=CONTEXTS)
-    token = subject.single_id(" the")
-    setting = oracle.Setting(
-        model_dirs[name], windows, CONTEXTS, heads, QUERY, token, int(start), factor, window
+    subject, main, truth = made.studied(
+        model_dirs[name], windows, CONTEXTS, heads, QUERY, start, window
     )
-    return subject, main, build_bag(subject, main, heads, params), oracle.Bag(setting)
+    params = BagParams(query=QUERY, first_windows=CONTEXTS)
+    return subject, main, build_bag(subject, main, heads, params), truth
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +132,6 @@ def joint_numbers(true, found):
 
 
 def test_quality(case):
-    """Cosine, R2 and centred R2 of every variant at one position, with jackknife errors."""
     subject, _, bag, truth = case
     texts, n = subject.windows[:CONTEXTS], LENGTH - 1
     quality, seen = Quality(bag, LENGTH, 3), inside(truth.on.path, texts)
@@ -151,7 +148,7 @@ def test_quality(case):
         expected = joint_numbers(true, found)
         close(expected, [values[name][place, -1] for name in names], rtol=1e-3, atol=1e-4)
         for which, name in enumerate(names):
-            spread = oracle.jackknife(
+            spread = oracles.jackknife(
                 CONTEXTS, lambda some, w=which, p=found: joint_numbers(true[some], p[some])[w]
             )
             close(spread, errors[name][place, -1], rtol=1e-2, atol=1e-4)
@@ -201,7 +198,6 @@ def test_by_position_by_hand():
 
 
 def test_trace_of_the_known_model(known):
-    """R2 is 1, signs agree, and all four parts are there."""
     subject, main = study(known, some_windows(5, 41), True)
     found = perform(NeuronTrace, subject, main, query=37, neuron=2, window=3).values
 

@@ -13,15 +13,16 @@ from poskernel_core.analyses.bag.contextual_neurons import ContextualNeurons
 from poskernel_core.analyses.bag.experiment import vocabulary
 from poskernel_core.analyses.bag.experiment.bag import build_bag
 from poskernel_core.analyses.bag.params import BagParams
-from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.views import Gathered
 from poskernel_core.engine.engine import describe_run
+from tests.support import oracles
 from tests.support import oracles_bag as oracle
 from tests.support.builders import START, VOCABULARY
 from tests.support.builders import bag as made
 from tests.support.builders.bag import study
 from tests.support.builders.contextual import perform, some_windows
 from tests.support.oracles_first_layer import inside
+from tests.support.refusals import refused
 
 QUERY, CONTEXTS = 9, 4
 FIRST, SECOND = range(1, 140), range(140, VOCABULARY)
@@ -57,20 +58,16 @@ def predictions(truth, texts, kernel):
 
 
 @pytest.mark.parametrize(
-    ("name", "heads", "start", "factor", "kernel"),
-    [("gpt2", (0, 3), True, 7**-0.5, "common"), ("llama", (2, 4), False, 10**-0.5, "own")],
+    ("name", "heads", "start", "kernel"),
+    [("gpt2", (0, 3), True, "common"), ("llama", (2, 4), False, "own")],
 )
-def test_every_neuron(model_dirs, name, heads, start, factor, kernel):
+def test_every_neuron(model_dirs, name, heads, start, kernel):
     windows = some_windows(5, 11, start)
-    subject, main = study(model_dirs[name], windows, start)
+    subject, main, truth = made.studied(model_dirs[name], windows, CONTEXTS, heads, QUERY, start)
     cells, params = ", ".join(f"L0H{head}" for head in heads), {"min_count": 0, "top_k": 3}
     params |= {"first_windows": CONTEXTS, "n_positions": 2, "kernel": kernel}
     found = perform(ContextualNeurons, subject, main, heads=cells, query=QUERY, **params)
-    the, texts = subject.single_id(" the"), windows[:CONTEXTS]
-    setting = oracle.Setting(
-        model_dirs[name], windows, CONTEXTS, heads, QUERY, the, int(start), factor
-    )
-    truth = oracle.Bag(setting)
+    texts = windows[:CONTEXTS]
     whole, added = predictions(truth, texts, kernel)
     true = inside(model_dirs[name], texts).activation[:, int(start) :]
 
@@ -78,7 +75,7 @@ def test_every_neuron(model_dirs, name, heads, start, factor, kernel):
         numbers = (true[:, :, j], whole[:, :, j], added[:, :, j])
         for value, expected in oracle.moments(*numbers).items():
             here = found.values[value][j], found.errors[value][j]
-            spread = oracle.jackknife(
+            spread = oracles.jackknife(
                 CONTEXTS, lambda some, v=value, n=numbers: oracle.moments(*(x[some] for x in n))[v]
             )
             assert (expected, spread) == pytest.approx(here, rel=5e-3, abs=2e-4), (value, j)
@@ -190,38 +187,16 @@ def test_the_kept_bag(contexts):
     other = pk.run_pass(subject.model, windows[:4], gather=("keys",))
     assert bag() is not bag(on=fewer, mean=other)
     assert "mean" == bag(scale="mean").by
-
-
-def test_other_mean_keys(contexts):
-    """Texts that are equal, under mean keys of more windows, or of other ones: built anew."""
-    subject, main = study(*contexts)
-    params = BagParams(query=37, first_windows=4)
-    first = build_bag(subject, main, (0, 2), params)
     moved = Gathered(main.header, {"keys": {"mean_keys": main.layer(0)["mean_keys"][None] + 0.5}})
-    assert first is not build_bag(subject, moved, (0, 2), params)
-
-
-def test_kept_with_and_without_start_token(contexts):
-    """A bag that takes position 0 for a start token is not used where there is none."""
-    subject, main = study(*contexts)
-    params = BagParams(query=37, first_windows=4)
-    bags = [
-        build_bag(dataclasses.replace(subject, start_token=start), main, (0, 2), params)
-        for start in (True, False)
-    ]
-    assert [1, 0] == [bag.start for bag in bags]
-
-
-def test_no_heads_at_low_positions(contexts):
-    subject, main = study(*contexts)
-    with pytest.raises(BadRequest, match="No head of layer 0 is contextual"):
-        perform(ContextualNeurons, subject, main, query=3)
+    assert bag() is not bag(mean=moved)  # of equal texts
+    without = bag(on=dataclasses.replace(subject, start_token=False))
+    assert [1, 0] == [bag().start, without.start]
 
 
 @pytest.mark.parametrize("query", [41, 1000])
 def test_position_refused(contexts, query):
     run, question = describe_run(str(contexts[0])), ContextualNeurons()
-    with pytest.raises(BadRequest, match=rf"from 1 to 40, got {query}\.$"):
+    with refused(rf"from 1 to 40, got {query}\.$"):
         question.canonical(run, question.params(query=query))
     assert run == question.canonical(run, question.params(query=40))
     keys = run.model_copy(update={"gather": ("keys",)})
@@ -229,6 +204,8 @@ def test_position_refused(contexts, query):
 
 
 def test_refused(contexts, model_dirs):
+    with refused("No head of layer 0 is contextual"):
+        perform(ContextualNeurons, *study(*contexts), query=3)
     subject, main = study(model_dirs["gpt2"], some_windows(3, 11))
     for params, words in (
         ({"heads": "L0H1, L1H0"}, r"heads of layer 0, got 'L0H1, L1H0'"),
@@ -237,8 +214,7 @@ def test_refused(contexts, model_dirs):
         ({"heads": "L0H1", "min_count": 10_000}, "No token occurs 10000 times"),
         ({"heads": "L0H1", "token": " the word"}, "one token of"),
     ):
-        with pytest.raises(BadRequest, match=words) as caught:
+        with refused(words):
             perform(ContextualNeurons, subject, main, query=9, **params)
-        assert "\n" not in str(caught.value)
-    with pytest.raises(BadRequest, match="needs a tokenizer"):
+    with refused("needs a tokenizer"):
         perform(ContextualNeurons, dataclasses.replace(subject, single_id=None), main, query=9)

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from poskernel_core.analyses.bag.experiment.neuron import correlations
 from poskernel_core.analyses.bag.experiment.trace import agreement
 from poskernel_core.analyses.bag.neuron import Neuron, NeuronTrace
-from poskernel_core.common.errors import BadRequest
 from tests.support import oracles_bag as oracle
 from tests.support.builders import START, VOCABULARY
 from tests.support.builders import bag as made
 from tests.support.builders.bag import study
 from tests.support.builders.contextual import perform, some_windows
 from tests.support.oracles_first_layer import inside
+from tests.support.refusals import refused
 
 ONLY = (5, 17, 200)
 NEURONS = [{0: 1.0}, {1: 2.0}, {2: -1.0}, {0: 3.0}, {0: -0.5}, {0: 1.0, 1: 1.0}]
@@ -72,13 +72,9 @@ def test_height(single):
 
 def test_neuron_of_random_weights(model_dirs):
     windows = some_windows(5, 15)
-    subject, main = study(model_dirs["gpt2"], windows)
+    subject, main, truth = made.studied(model_dirs["gpt2"], windows, 5, (1, 2), 12)
     params = {"query": 12, "heads": "L0H2 L0H1", "first_windows": 5, "neuron": 7, "top_k": 3}
     found = asked(subject, main, **params)
-    setting = oracle.Setting(
-        model_dirs["gpt2"], windows, 5, (1, 2), 12, subject.single_id(" the"), 1, 7**-0.5
-    )
-    truth = oracle.Bag(setting)
 
     table = np.array([truth.embed(token) for token in range(1, VOCABULARY)])
     columns = [table @ truth.read(neuron) for neuron in range(29)]
@@ -96,7 +92,6 @@ def test_neuron_of_random_weights(model_dirs):
 
 @given(st.integers(0, 2**20), st.integers(2, 31), st.floats(0.01, 100))
 def test_correlations(seed, tokens, factor):
-    """Between -1 and 1, 1 with itself or a multiple, -1 with its negative; those of NumPy."""
     generator = np.random.default_rng(seed)
     table, readers = generator.normal(3, 1, size=(tokens, 7)), generator.normal(size=(7, 5))
     readers[:, 3], readers[:, 4] = factor * readers[:, 1], -factor * readers[:, 1]
@@ -114,11 +109,7 @@ def test_correlations(seed, tokens, factor):
 @pytest.fixture(scope="module")
 def traced(model_dirs):
     """What traces of random weights work on, and the same bag by plain loops."""
-    windows = some_windows(5, 13)
-    subject, main = study(model_dirs["gpt2"], windows)
-    token = subject.single_id(" the")
-    setting = oracle.Setting(model_dirs["gpt2"], windows, 3, (0, 4), 9, token, 1, 7**-0.5)
-    return subject, main, oracle.Bag(setting)
+    return made.studied(model_dirs["gpt2"], some_windows(5, 13), 3, (0, 4), 9)
 
 
 @pytest.mark.parametrize("given_by", ["window", "text", "item"])
@@ -168,7 +159,6 @@ def check_parts(values, truth, text):
 
 
 def test_correlation_is_at_most_1():
-    """Predictions that are three times the truth have the correlation 1, and no more."""
     for seed in range(29):
         true = np.random.default_rng(seed).normal(size=41).astype(np.float32)
         assert 1 >= float(agreement(true, 3 * true, true)["correlation"]) > 1 - 1e-6
@@ -198,9 +188,8 @@ def test_refused(single):
         (NeuronTrace, {"item": "Genesis 24", "text": "a"}, "got both: give one"),
         (NeuronTrace, {"text": " "}, "a text of 3 tokens or more"),
     ):
-        with pytest.raises(BadRequest, match=words) as caught:
+        with refused(words):
             asked(subject, main, experiment, **params)
-        assert "\n" not in str(caught.value)
     bare = dataclasses.replace(subject, encode=None)
-    with pytest.raises(BadRequest, match="A text needs a tokenizer"):
+    with refused("A text needs a tokenizer"):
         asked(bare, main, NeuronTrace, text="some words")

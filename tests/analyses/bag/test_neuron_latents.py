@@ -14,12 +14,13 @@ from poskernel_core.analyses.bag import independent
 from poskernel_core.analyses.bag.experiment import latents
 from poskernel_core.analyses.bag.experiment.bag import Bag
 from poskernel_core.analyses.bag.neuron import NeuronLatents
-from poskernel_core.common.errors import BadRequest, ComputeFailed
+from poskernel_core.common.errors import ComputeFailed
 from poskernel_core.common.modules import environment
 from tests.support.builders import VOCABULARY
 from tests.support.builders import bag as made
 from tests.support.builders.bag import study
 from tests.support.builders.contextual import perform, some_windows
+from tests.support.refusals import refused
 
 GROUPS = (range(20, 43), range(50, 79))
 
@@ -75,7 +76,6 @@ def test_components(seed, count, most):
 
 
 def test_a_process_of_its_own():
-    """It finds what this one would, and leaves none of its libraries here."""
     white = np.random.default_rng(5).laplace(size=(97, 3))
     asked = (
         "import sys; import numpy as np; from poskernel_core.analyses.bag import independent; "
@@ -103,9 +103,8 @@ def test_a_process_of_its_own():
 )
 def test_a_process_that_fails(monkeypatch, ends, words):
     monkeypatch.setattr(independent, "command", lambda *_: ends)
-    with pytest.raises(ComputeFailed, match=words) as caught:
+    with refused(words, ComputeFailed):
         independent.rotation(np.eye(3), 0)
-    assert "\n" not in str(caught.value)
 
 
 def test_every_number(model_dirs):
@@ -146,9 +145,8 @@ def test_refused(two_groups):
         (rare, {"min_count": 1, "heads": "L0H0"}, "of 1 tokens span 0 dimensions"),
         (subject, {"neuron": 2, "components": 2}, "neuron 2 alike: there is nothing"),
     ):
-        with pytest.raises(BadRequest, match=words) as caught:
+        with refused(words):
             asked(on, main, **params)
-        assert "\n" not in str(caught.value)
 
 
 def test_an_empty_first_dimension():

@@ -98,20 +98,14 @@ def test_known_heads(finders, window):
     np.testing.assert_allclose(copy[0, 2], 1.0 * seen, atol=1e-4)
     even = [1 / min(n + 1, window or 47) for n, _ in places(QUERY, 1)]
     np.testing.assert_allclose(copy[0, 1], even * seen, atol=1e-6)
-    for name, some in (("near_duplicates", seen[:3]), ("far_duplicates", seen[3:])):
+    baseline = found["baseline"][0][0, 2]
+    for name, part in (("near_duplicates", slice(3)), ("far_duplicates", slice(3, None))):
+        some = seen[part]
         mean, error = (each[0] for each in found[name])
         assert 0.5 * some.mean() == pytest.approx(mean[0], abs=1e-4)
         assert 0 == pytest.approx(mean[1], abs=1e-6)
-        assert some.mean() == pytest.approx(mean[2] + subtracted(found, name)[2], abs=1e-4)
+        assert some.mean() == pytest.approx(mean[2] + baseline[part].mean(), abs=1e-4)
         assert (error[:2] < 1e-4).all()
-
-
-def subtracted(found, name):
-    """The mean baseline at near or far distances, by head."""
-    baseline = found["baseline"][0][0]
-    return (
-        baseline[:, :3].mean(axis=1) if name == "near_duplicates" else baseline[:, 3:].mean(axis=1)
-    )
 
 
 @pytest.mark.parametrize("window", [None, made.NEAR_WINDOW])

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from poskernel_core.analyses.contextual_heads.denominators import TokenWeights
-from poskernel_core.common.errors import BadRequest
 from tests.support import builders, oracles
 from tests.support import oracles_contextual as oracle
 from tests.support.builders import VOCABULARY, contextual
@@ -21,6 +20,7 @@ from tests.support.builders.contextual import (
     study,
     with_token,
 )
+from tests.support.refusals import refused
 from tests.support.truth import truth_of
 
 UP, BY, LENGTH = 211, 1.5, 31
@@ -131,7 +131,7 @@ def test_first_layer(paths, start):
 def test_none_so_often(paths):
     subject, main = study(paths["gpt2"], some_windows(5, 23, True))
     for cell in ("L0H0", "L1H0"):
-        with pytest.raises(BadRequest, match="No token occurs 1000 times in the windows"):
+        with refused("No token occurs 1000 times in the windows"):
             perform(TokenWeights, subject, main, query=19, min_count=1000, head=cell)
 
 
@@ -180,10 +180,10 @@ def test_ends_of_the_list(paths, tmp_path):
 )
 def test_refused(paths, cell, params, words):
     subject, main = study(paths["gpt2"], some_windows(3, 11, True))
-    with pytest.raises(BadRequest, match=words):
+    with refused(words):
         perform(TokenWeights, subject, main, **{"query": 9, "head": cell, **params})
     bare = dataclasses.replace(subject, single_id=None)
-    with pytest.raises(BadRequest, match="needs a tokenizer, and the model has none"):
+    with refused("needs a tokenizer, and the model has none"):
         perform(TokenWeights, bare, main, query=9, head=cell)
 
 
@@ -196,12 +196,12 @@ def test_model_without_a_tokenizer(paths, tmp_path, name):
     np.save(tmp_path / "ready.npy", some_windows(5, 11, False))
     params = {} if name == "denominators" else {"query": 9}
     run = {"context": 11, "windows": 5, "start_token": False}
-    with pytest.raises(BadRequest, match="needs a tokenizer, and the model has none"):
+    with refused("needs a tokenizer, and the model has none"):
         ask(tmp_path, name, bare, params, tmp_path / "ready.npy", **run)
 
 
 @pytest.mark.parametrize("cell", ["L0H1", "L1H1"])
 def test_position_refused(paths, tmp_path, cell):
     params = {"query": 13, "head": cell}
-    with pytest.raises(BadRequest, match="13"):
+    with refused("13"):
         ask(tmp_path, "token-weights", paths["gpt2"], params, context=13, windows=5)

@@ -10,22 +10,13 @@ from hypothesis import strategies as st
 
 import poskernel_core as pk
 from poskernel_core.statistics.entropy import entropies
-from tests.analyses.previous_token.test_previous_token import error
 from tests.support import builders, oracles
+from tests.support.passes import loaded
 from tests.support.truth import truth_of
 
 TEXTS, CONTEXT = 3, 41
 POSITIONS = (0, 2, 7, 36, 40)
 SKIPS = (0, 1, 5, 32)
-
-
-def by_loops(row, skip):
-    """The entropy of a row of probabilities from key `skip` on, in nats; NaN without a key."""
-    left = [float(p) for p in row[skip:]]
-    mass = math.fsum(left)
-    if not left or mass == 0:
-        return math.nan
-    return -math.fsum(p / mass * math.log(p / mass) for p in left if p > 0)
 
 
 def rows_of(*rows):
@@ -44,13 +35,12 @@ def test_by_hand():
 
 @given(st.lists(st.floats(1e-6, 1), min_size=2, max_size=80), st.sampled_from(SKIPS))
 def test_bounds(weights, skip):
-    """Between 0 and the logarithm of the number of keys; that of plain loops."""
     row = np.array(weights, dtype=np.float32) / np.sum(weights, dtype=np.float32)
     found = float(entropies(rows_of(row), 0)[0, 0, 0, skip])
     keys = len(row) - skip
     if keys > 0:
         assert -1e-6 <= found <= math.log(keys) + 1e-6
-        assert found == pytest.approx(by_loops(row, skip), abs=1e-5)
+        assert found == pytest.approx(oracles.entropy(row, skip), abs=1e-5)
 
 
 @pytest.mark.parametrize("start", [False, True])
@@ -58,7 +48,7 @@ def test_bounds(weights, skip):
 def test_plain_transformers(model_dirs, name, start):
     ids = builders.random_ids(TEXTS, CONTEXT, seed=5).numpy()
     gathered = pk.run_pass(
-        pk.load(str(model_dirs[name]), device="cpu"), ids, positions=POSITIONS,
+        loaded(model_dirs[name]), ids, positions=POSITIONS,
         start_token=start, gather=("entropy",),
     )  # fmt: skip
     for skip in SKIPS:
@@ -66,36 +56,24 @@ def test_plain_transformers(model_dirs, name, start):
         for layer, pattern in enumerate(truth_of(model_dirs[name], ids).attentions):
             for head in range(pattern.shape[1]):
                 for place, n in enumerate(POSITIONS):
-                    one = [by_loops(text[head, n, : n + 1], skip) for text in pattern]
+                    one = [oracles.entropy(text[head, n, : n + 1], skip) for text in pattern]
                     found = result.values["entropy"][layer, head, place]
                     off = result.errors["entropy"][layer, head, place]
                     if skip > n:
                         assert np.isnan([found, off]).all()
                     elif np.isfinite(one).all():
                         np.testing.assert_allclose(
-                            [found, off], [oracles.mean(one), error(one)], atol=1e-5
+                            [found, off],
+                            [oracles.mean(one), oracles.standard_error(one)],
+                            atol=1e-5,
                         )
-
-
-def test_blocks_do_not_matter(model_dirs, monkeypatch):
-    from poskernel_core.forward import attention
-
-    ids = builders.random_ids(TEXTS, CONTEXT, seed=6).numpy()
-    model = pk.load(str(model_dirs["gpt2"]), device="cpu")
-    whole = pk.run_pass(model, ids, positions=POSITIONS, gather=("entropy",)).arrays
-    monkeypatch.setattr(attention, "BLOCK", 5)
-    cut = pk.run_pass(model, ids, positions=POSITIONS, gather=("entropy",), batch=1).arrays
-
-    np.testing.assert_allclose(whole["entropy"], cut["entropy"], atol=1e-6)
 
 
 def test_heads_that_look_at_one_key_at_all_or_less_and_less(tmp_path):
     back, decay = 3, 6.0
     path = builders.look_back(tmp_path / "look_back", back, CONTEXT, decay)
     ids = builders.random_ids(TEXTS, CONTEXT, seed=7).numpy()
-    gathered = pk.run_pass(
-        pk.load(str(path), device="cpu"), ids, positions=POSITIONS, gather=("entropy",)
-    )
+    gathered = pk.run_pass(loaded(path), ids, positions=POSITIONS, gather=("entropy",))
     found = pk.analyse("entropy", gathered, skip=1).values["entropy"]
 
     for place, n in enumerate(POSITIONS[1:], start=1):
@@ -103,6 +81,6 @@ def test_heads_that_look_at_one_key_at_all_or_less_and_less(tmp_path):
         sharp = np.where(keys == n - back, builders.LOOK_BACK_SCORE, 0.0)
         for head, score in enumerate((sharp, 0.0 * keys, -(n - keys) / decay)):
             row = np.exp(score) / np.exp(score).sum()
-            assert found[0, head, place] == pytest.approx(by_loops(row, 0), abs=1e-4)
+            assert found[0, head, place] == pytest.approx(oracles.entropy(row, 0), abs=1e-4)
         assert found[1, :, place] == pytest.approx(math.log(n), abs=1e-4)
     assert np.isnan(found[:, :, 0]).all()

@@ -23,13 +23,9 @@ pytestmark = pytest.mark.usefixtures("near_worker")
 
 
 def table(engine, model, **params):
+    params = {"query": QUERY, "skip": SKIP} | params
     return pk.show(
-        "head-measures",
-        str(model),
-        engine=engine,
-        context=CONTEXT,
-        windows=5,
-        params={"query": QUERY, "skip": SKIP} | params,
+        "head-measures", str(model), engine=engine, context=CONTEXT, windows=5, params=params
     )
 
 
@@ -49,9 +45,7 @@ def test_the_table_holds_what_each_question_says(engine):
     found = table(engine, "demo-attn-2l")
     titles = found.words("measure")
     assert len(set(titles)) == len(titles) > 8
-    rows = zip(
-        titles, found.words("unit"), found.words("question"), found.words("named"), strict=True
-    )
+    rows = zip(titles, *map(found.words, ("unit", "question", "named")), strict=True)
     for place, (title, unit, question, value) in enumerate(rows):
         names = ANALYSES[question].params.model_fields
         chosen = {name: at for name, at in (("query", QUERY), ("skip", SKIP)) if name in names}

@@ -34,7 +34,6 @@ def found():
 
 
 def test_the_sharpest_first(found):
-    """By hand: the largest attention from a later query to a later key, text by text."""
     first, second = sharpest(found, 0, 1)
     assert (first.attention, first.query, first.key) == (0.8, 5, 4)
     assert first.words == ("<s>", " b", " a", " b", " a", " b", " a")
@@ -45,7 +44,6 @@ def test_the_sharpest_first(found):
 
 
 def test_as_a_table(found):
-    """A row for each text."""
     cells = examples_table(sharpest(found, 0, 1)).data[0].cells.values
     assert list(cells[0]) == ["0.800", "0.300"]
     assert list(cells[3]) == ["1", "4"]

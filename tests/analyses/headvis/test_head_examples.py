@@ -13,18 +13,20 @@ from poskernel_core.analyses.headvis.experiment import TOP, Kept, Largest, head_
 from poskernel_core.analyses.headvis.spec import HeadExamplesParams
 from poskernel_core.analyses.headvis.tree import folder_of, tree
 from poskernel_core.cli import main as cli
-from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import Result
 from poskernel_core.forward.attention import PatternBlock
 from poskernel_core.forward.observers import Batch
 from tests.support import builders, oracles_headvis
+from tests.support.made_results import result
+from tests.support.passes import loaded
+from tests.support.refusals import refused
 from tests.support.truth import truth_of
 
 TEXTS, CONTEXT = 23, 19
 
 
 def examples(path, ids, batch=None, **params):
-    model = pk.load(str(path), device="cpu")
+    model = loaded(path)
     words = {number: f"w{number}" for number in range(1000)}
     subject = ExperimentContext(
         model, ids, [], lambda some: [words[n] for n in some], False, batch=batch
@@ -131,12 +133,11 @@ def test_sizes_do_not_grow(model_dirs):
 
 
 def test_too_large():
-    with pytest.raises(BadRequest, match=r"4 x 1000 heads would take 6.3 GB: choose a shorter"):
+    with refused(r"4 x 1000 heads would take 6.3 GB: choose a shorter"):
         Kept((4, 1000), 2**15, HeadExamplesParams(intervals=1, in_last=1), np.zeros((4, 1000, 0)))
 
 
 def test_known_head(tmp_path):
-    """A head that looks 3 back has most attention there, in every row of every text."""
     path = builders.look_back(tmp_path / "look_back", 3, 23, 6.0)
     found = examples(path, builders.random_ids(9, 23, seed=5).numpy(), intervals=1, in_last=3)
     keys = found.values["top_key"][0, 0, :, :, 0]
@@ -146,14 +147,13 @@ def test_known_head(tmp_path):
 
 def made(metrics_of: float = 0.25) -> tuple[Result, Result, Result]:
     """Results of one layer of two heads over one text of three tokens, written by hand."""
-    names = oracles_headvis.METRICS
-    run = {"model": "/models/my model", "corpus": "a/b.txt", "windows": 9, "context": 3,
-           "dtype": "float32", "start_token": False, "seed": 0, "date": "2026-01-01",
-           "model_fingerprint": "m", "corpus_fingerprint": "c"}  # fmt: skip
-    numbers = {name: np.array([[metrics_of, np.nan]]) for name in names}
-    two = ("layer", "head")
-    metrics = Result("headvis", {}, numbers, dict.fromkeys(names, two),
-                     dict.fromkeys(names, "nats"), provenance=run)  # fmt: skip
+    numbers = {name: np.array([[metrics_of, np.nan]]) for name in oracles_headvis.METRICS}
+    metrics = result("headvis", {}, numbers)
+    metrics.provenance.update(
+        model="/models/my model", corpus="a/b.txt", windows=9, context=3, dtype="float32",
+        start_token=False, seed=0, date="2026-01-01", model_fingerprint="m",
+        corpus_fingerprint="c",
+    )  # fmt: skip
     top = np.zeros((1, 2, 2, 3, 2))
     top[0, 0, 1] = [[1, 0], [0.7, 0.3], [0.5, 0.004]]
     keys = np.zeros((1, 2, 2, 3, 2), dtype=np.uint16)
@@ -168,28 +168,15 @@ def made(metrics_of: float = 0.25) -> tuple[Result, Result, Result]:
         "mean_max_activation": np.array([[0.7, 0.0]]),
         "token": np.array([[0, 1, 0]]),
     }
-    axes = {name: value.axes for name, value in _declared("head-examples").items()}
-    shown = Result("head-examples", {"intervals": 2}, values, {**axes, "words": ("word",)},
-                   dict.fromkeys([*values, "words"], "-"),
-                   texts={"words": np.array(["a", " b"], dtype=object)},
+    shown = result("head-examples", {}, values, {"intervals": 2}, {"words": ["a", " b"]},
                    coordinates={"text": np.array([4])})  # fmt: skip
-    ours = {"value": np.array([[[1.5, 2]], [[0, 1]], [[3, 4]]])}
     texts = {
-        "measure": np.array(["attention sink", "kind", "qk distance"], dtype=object),
-        "unit": np.array(["share", "", "tokens"], dtype=object),
-        "kinds": np.array([["", ""], ["local", "uniform"], ["", ""]], dtype=object),
+        "measure": ["attention sink", "kind", "qk distance"],
+        "unit": ["share", "", "tokens"],
+        "kinds": [["", ""], ["local", "uniform"], ["", ""]],
     }
-    further = Result("head-measures", {}, ours,
-                     {"value": ("measure", *two), "measure": ("measure",), "unit": ("measure",),
-                      "kinds": ("measure", "label")},
-                     dict.fromkeys([*ours, *texts], "-"), texts=texts)  # fmt: skip
-    return metrics, shown, further
-
-
-def _declared(name):
-    from poskernel_core.analyses import find
-
-    return {value.name: value for value in find(name).values}
+    ours = {"value": np.array([[[1.5, 2]], [[0, 1]], [[3, 4]]])}
+    return metrics, shown, result("head-measures", {}, ours, texts=texts)
 
 
 def test_the_files_by_hand():
@@ -245,9 +232,7 @@ def test_the_command(model_dirs, tmp_path, monkeypatch, capsys):
     assert (0, "") == (code, out)
     (folder,) = (tmp_path / "out").glob("*/headvis/*")
     assert str(folder) in err
-    gathered = pk.run_pass(
-        pk.load(str(model_dirs["gpt2"]), device="cpu"), ids, gather=("headvis",), start_token=False
-    )
+    gathered = pk.run_pass(loaded(model_dirs["gpt2"]), ids, gather=("headvis",), start_token=False)
     expected = pk.analyse("headvis", gathered).values
     rows = json.loads((folder / "scatter_data.json").read_text())
     assert len(rows) == expected["qk_distance"].size
@@ -264,10 +249,7 @@ def test_the_command(model_dirs, tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (
-            ("x.zip", "--headvis", "y"),
-            "Give one of FILE, --gallery, --hub-card",
-        ),
+        (("x.zip", "--headvis", "y"), "Give one of FILE"),
         (("x.zip", "--context", "64"), "--context is for a folder"),
         (("--headvis",), "requires an argument"),
         (("--headvis", "/dev/null/x"), "Cannot make the folder"),

@@ -15,6 +15,7 @@ from poskernel_core.forward.observers import Batch
 from poskernel_core.models.geometry import Geometry
 from poskernel_core.statistics import STATISTICS, Plan
 from tests.support import builders, oracles, oracles_headvis
+from tests.support.passes import loaded
 from tests.support.truth import truth_of
 
 TEXTS, CONTEXT = 13, 41
@@ -23,7 +24,7 @@ GRAINS = 4e-6  # sums of a text are rounded to multiples of 2^-16
 
 
 def gathered(path, ids, **more):
-    found = pk.run_pass(pk.load(str(path), device="cpu"), ids, gather=("headvis",), **more)
+    found = pk.run_pass(loaded(path), ids, gather=("headvis",), **more)
     return pk.analyse("headvis", found)
 
 
@@ -80,7 +81,6 @@ def test_little_attention_is_no_induction():
 
 @given(st.integers(1, 17), st.data())
 def test_bounds(length, data):
-    """Shares lie in 0 to 1, entropy below the logarithm, distance in the text; loops agree."""
     number = st.floats(0.001, 1)
     pattern = np.zeros((1, length, length))
     for q in range(length):
@@ -101,7 +101,6 @@ def test_bounds(length, data):
 
 @pytest.mark.parametrize("name", ["gpt2", "gpt_neo", "mistral"])
 def test_plain_transformers(model_dirs, name):
-    """All heads over the first ten of 13 texts with repeated tokens, each text a group."""
     ids = builders.random_ids(TEXTS, CONTEXT, seed=3).numpy() % 19 + 1
     result = gathered(model_dirs[name], ids, batch=2)
 
@@ -123,18 +122,6 @@ def test_plain_transformers(model_dirs, name):
                 assert value == pytest.approx(float(found), rel=1e-4, abs=1e-5), metric
                 error = oracles.jackknife_se(without)
                 assert error == pytest.approx(float(off), rel=2e-3, abs=1e-5), metric
-
-
-def test_blocks_and_batches_do_not_matter(model_dirs, monkeypatch):
-    from poskernel_core.forward import attention
-
-    ids = builders.random_ids(TEXTS, CONTEXT, seed=7).numpy()
-    whole = gathered(model_dirs["mistral"], ids).values
-    monkeypatch.setattr(attention, "BLOCK", 5)
-    cut = gathered(model_dirs["mistral"], ids, batch=1).values
-
-    for name, array in whole.items():
-        np.testing.assert_allclose(array, cut[name], rtol=1e-4, atol=1e-5)
 
 
 def test_known_heads(tmp_path):

@@ -74,18 +74,16 @@ def extended(path, windows, first=0):
     return [op.extended_positions(layer[:, first:].tolist()) for layer in residuals]
 
 
-def test_explained_variance_of_a_helix(helix):
+def test_a_helix(helix):
+    """Layer 0 is turned by 20 degrees along every direction; no token matters."""
     expected = [*builders.helix_truth(), *[0.0] * 6]
     for shares in helix.values["explained_variance"]:
         np.testing.assert_allclose(shares, expected, atol=1e-6)
-
-
-def test_angles_of_a_helix(helix):
-    """Layer 0 is turned against the others by 20 degrees along every direction."""
-    angles = helix.values["angles_residual"]
-    assert (3, 3, 3) == angles.shape
-    expected = THETA * np.array([[0, 1, 1], [1, 0, 0], [1, 0, 0]])
-    np.testing.assert_allclose(angles, np.repeat(expected[..., None], 3, -1), atol=1e-2)
+    turns = THETA * np.array([[0, 1, 1], [1, 0, 0], [1, 0, 0]])
+    np.testing.assert_allclose(
+        helix.values["angles_residual"], np.repeat(turns[..., None], 3, -1), atol=1e-2
+    )
+    np.testing.assert_allclose(helix.values["token_spread"], 0, atol=1e-3)
 
 
 @pytest.mark.parametrize("k", [1, 2, 4])
@@ -100,8 +98,8 @@ def test_projection_is_a_curve_of_the_helix(helix):
     rows = op.centred(builders.helix_coordinates())
     components = op.pca(rows, 3)[1]
     points = np.sqrt(2) * np.array([[np.dot(row, c) for c in components] for row in rows])
-    for layer, factor in enumerate((1, 1 / math.cos(math.radians(THETA)), None)):
-        factor = factor or 1 / math.cos(math.radians(THETA))
+    longer = 1 / math.cos(math.radians(THETA))
+    for layer, factor in enumerate((1, longer, longer)):
         same_up_to_sign(helix.values["projection"][layer], factor * points, atol=1e-4)
 
 
@@ -114,10 +112,6 @@ def test_projection_draws_the_circle(helix):
         turns = np.unwrap(np.arctan2(flat[:, 1], flat[:, 0]))
         np.testing.assert_allclose(radius, 1, atol=0.02)
         np.testing.assert_allclose(np.diff(turns), 2 * math.pi * 5 / T, atol=0.02)
-
-
-def test_no_token_matters_to_a_helix(helix):
-    np.testing.assert_allclose(helix.values["token_spread"], 0, atol=1e-3)
 
 
 def test_signs_agree_from_layer_to_layer(helix):
@@ -147,7 +141,6 @@ def test_rows_of_the_weight(model_dirs, passes, name):
 
 @pytest.mark.parametrize("leave_out", [0, 3])
 def test_against_the_oracles(model_dirs, passes, repeated, leave_out):
-    """Every value of a random GPT-2, with and without its first positions."""
     path = model_dirs["gpt2"]
     rows = extended(path, repeated, leave_out)
     values = pk.analyse("helix", passes["gpt2"], leave_out=leave_out, subspace=2, far=1.3).values
@@ -199,7 +192,6 @@ def test_angles_in_position_space(model_dirs, helix_path, name):
 @pytest.mark.parametrize("name", ["gpt2", "gpt_neo"])
 @pytest.mark.parametrize("first", [0, 4])
 def test_spread_over_tokens(model_dirs, passes, repeated, name, first):
-    """The oracle's, over all positions; at layer 0 the token does not matter."""
     residuals = truth_of(model_dirs[name], repeated).residuals
     found = pk.analyse("helix", passes[name], leave_out=first).values["token_spread"]
     expected = [op.token_spread(layer.tolist()) for layer in residuals]

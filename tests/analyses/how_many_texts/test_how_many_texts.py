@@ -7,9 +7,10 @@ import pytest
 
 import poskernel_core as pk
 from poskernel_core.analyses.drawing import figure_of
-from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.rounding import counted
 from tests.support import builders
+from tests.support.passes import loaded
+from tests.support.refusals import refused
 
 WINDOWS, CONTEXT, QUERY = 37, 23, 19
 
@@ -17,7 +18,7 @@ WINDOWS, CONTEXT, QUERY = 37, 23, 19
 @pytest.fixture(scope="module")
 def gathered(model_dirs):
     ids = builders.random_ids(WINDOWS, CONTEXT, seed=3).numpy()
-    model = pk.load(str(model_dirs["gpt2"]), device="cpu")
+    model = loaded(model_dirs["gpt2"])
     gather = ("keys", "queries", "patterns", "sinks")
     return pk.run_pass(model, ids, positions=(7, QUERY), gather=gather)
 
@@ -83,16 +84,15 @@ def test_four_times_as_many_windows_halve_the_error(gathered):
     ],
 )
 def test_what_has_no_answer_is_refused(gathered, params, sentence):
-    with pytest.raises(BadRequest, match=sentence):
+    with refused(sentence):
         answer(gathered, **params)
 
 
 def test_few_windows_are_refused(model_dirs):
-    """Three groups are too few to leave any out."""
     ids = builders.random_ids(3, CONTEXT, seed=3).numpy()
-    model = pk.load(str(model_dirs["gpt2"]), device="cpu")
+    model = loaded(model_dirs["gpt2"])
     few = pk.run_pass(model, ids, positions=(QUERY,), gather=("keys", "queries", "patterns"))
-    with pytest.raises(BadRequest, match="Expected four groups of texts or more, got 3"):
+    with refused("Expected four groups of texts or more, got 3"):
         answer(few)
 
 

@@ -36,7 +36,6 @@ def twice(period, start, samples=SAMPLES, seed=3):
 
 @pytest.mark.parametrize("start", [True, False])
 def test_scores(model_dirs, start):
-    """Every value and error on a random GPT-2, against plain loops."""
     path = model_dirs["gpt2"]
     rows = twice(PERIOD, start)
     seen = [oracle.see(path, ids) for ids in rows]
@@ -45,14 +44,10 @@ def test_scores(model_dirs, start):
 
     for name in ("induction", "duplicate", "previous_mass"):
         each = [
-            np.array(
-                [
-                    [oracle.induction_parts(head, start, PERIOD)[name] for head in layer]
-                    for layer in one.patterns
-                ]
-            )
+            [[oracle.induction_parts(head, start, PERIOD)[name] for head in layer]
+             for layer in one.patterns]
             for one in seen
-        ]
+        ]  # fmt: skip
         agree(result, name, each, atol=1e-5)
         assert ("layer", "head") == result.axes[name]
     losses = [
@@ -76,10 +71,8 @@ def test_scores_elsewhere(model_dirs, name):
         for layer in attentions
     ]
     for part in ("induction", "duplicate", "previous_mass"):
-        each = [
-            np.array([[head[part] for head in layer[text]] for layer in parts])
-            for text in range(SAMPLES)
-        ]
+        each = [[[head[part] for head in layer[text]] for layer in parts]
+                for text in range(SAMPLES)]  # fmt: skip
         agree(result, part, each, atol=1e-5)
 
 
@@ -111,9 +104,8 @@ def test_scores_of_the_circuit(circuits, start):
     np.testing.assert_allclose(result.values["duplicate"], duplicate, atol=2e-5)
     previous = oracles.mean([back / (back + n) for n in range(1 + start, 2 * period + start)])
     assert previous == pytest.approx(result.values["previous_mass"][0, 0], abs=1e-6)
-    assert uniform_mean(range(1 + start, 2 * period + start)) == pytest.approx(
-        result.values["previous_mass"][0, 1], abs=1e-6
-    )
+    uniform = uniform_mean(range(1 + start, 2 * period + start))
+    assert uniform == pytest.approx(result.values["previous_mass"][0, 1], abs=1e-6)
     for name in ("induction", "duplicate", "previous_mass"):
         np.testing.assert_allclose(result.errors[name], 0, atol=1e-6)
 

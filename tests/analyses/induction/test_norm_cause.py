@@ -8,7 +8,6 @@ from poskernel_core.analyses.induction.experiment.norm_cause import paired
 from poskernel_core.analyses.induction.norm_cause import NormCause
 from poskernel_core.analyses.induction.spec import InductionRecency
 from poskernel_core.analyses.random_tokens.spec import RandomAttention
-from poskernel_core.common.errors import BadRequest
 from poskernel_core.data.layouts import pairs_layout, random_layout
 from poskernel_core.engine.engine import describe_run
 from poskernel_core.statistics.moments import Moments
@@ -16,6 +15,7 @@ from tests.analyses.induction.test_recency import drawn, one_sequence, switched
 from tests.analyses.interventions.test_switches import perform, subject_of
 from tests.support import builders
 from tests.support import oracles_random as oracle
+from tests.support.refusals import refused
 
 SAMPLES = 11
 PAIRS = {"samples": SAMPLES, "length": 11, "first": 1, "ablate": "L1H0"}
@@ -156,7 +156,7 @@ def test_a_recency_that_is_not_the_norms(tmp_path):
 def test_one_row_is_refused(model_dirs):
     run = describe_run(str(model_dirs["gpt2"]))
     params = NormCause.params(length=7, first=2)
-    with pytest.raises(BadRequest, match="two rows or more"):
+    with refused("two rows or more"):
         NormCause().canonical(run, params)
     longer = NormCause.params(length=8, first=2, random_length=6)
     assert 8 == NormCause().canonical(run, longer).context

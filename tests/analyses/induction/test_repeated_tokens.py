@@ -19,30 +19,18 @@ def gather(path, windows, start_token, what=("repeats",), batch=None):
     return gathered(path, windows, start_token, what, batch).arrays
 
 
-@pytest.fixture(scope="module")
-def windows():
-    ids = builders.random_ids(TEXTS, CONTEXT, seed=11).numpy()
-    ids[:, 0] = builders.START
-    return doubled(ids, 7, first=1)
-
-
-@pytest.fixture(scope="module")
-def truths(model_dirs, windows):
-    return {name: truth_of(model_dirs[name], windows) for name in NAMES}
-
-
 @pytest.mark.parametrize("start", [False, True])
 @pytest.mark.parametrize("block", [5, 64])
 @pytest.mark.parametrize("name", NAMES)
-def test_repeated_tokens(model_dirs, truths, windows, monkeypatch, name, block, start):
+def test_repeated_tokens(model_dirs, truths, repeating, monkeypatch, name, block, start):
     monkeypatch.setattr(attention, "BLOCK", block)
-    arrays = gather(model_dirs[name], windows, start)
+    arrays = gather(model_dirs[name], repeating, start)
 
     for layer, pattern in enumerate(truths[name].attentions):
         for head in range(pattern.shape[1]):
             masses = [
                 op.previous_mass(text[head].tolist(), ids.tolist(), int(start))
-                for text, ids in zip(pattern, windows, strict=True)
+                for text, ids in zip(pattern, repeating, strict=True)
             ]
             for place, each in enumerate(zip(*[pair[::-1] for pair in masses], strict=True)):
                 np.testing.assert_allclose(
@@ -52,7 +40,6 @@ def test_repeated_tokens(model_dirs, truths, windows, monkeypatch, name, block, 
 
 
 def test_texts_without_repeats(model_dirs):
-    """They count as 0, and the share of those that have one tells how many they are."""
     ids = different(TEXTS, CONTEXT)
 
     none = gather(model_dirs["gpt2"], ids, True)

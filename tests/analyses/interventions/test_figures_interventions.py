@@ -3,18 +3,10 @@
 import numpy as np
 import pytest
 
-from poskernel_core.analyses.interventions.figures import (
-    averaging_figure,
-    bars_figure,
-    kl_figure,
-    losses_figure,
-    mass_figure,
-    pattern_figure,
-    percent,
-)
+from poskernel_core.analyses.interventions import figures as draw
 from poskernel_core.common.result import texts_array
 from poskernel_core.plotting.layout import quoted
-from tests.support.made_results import named, result
+from tests.support.made_results import check_curve, named, result
 
 
 def changed(length=5):
@@ -41,47 +33,36 @@ def changed(length=5):
 
 
 @pytest.mark.parametrize(
-    ("probability", "text"),
-    [(0.99123, "99.1 %"), (0.00042, "0.042 %"), (1e-6, "< 0.01 %"), (0.0, "0 %"), (1.0, "100 %")],
+    ("probability", "text"), [(0.99123, "99.1 %"), (0.00042, "0.042 %"), (1e-6, "< 0.01 %")]
 )
 def test_percent_is_short(probability, text):
-    """Three digits from 1 % on, two below."""
-    assert text == percent(probability)
+    assert text == draw.percent(probability)
 
 
 def test_next_tokens_are_sorted_by_the_clean_run():
-    """In percent, likeliest on top, with values as text; equal names keep their own bars."""
-    figure = bars_figure(changed())
+    figure = draw.bars_figure(changed())
     clean, after = figure.data
 
     np.testing.assert_allclose(clean.x, [99, 0.4, 0.2, 0.1])
     np.testing.assert_allclose(after.x, [26, 65, 3, 0])
-    assert ("26 %", "65 %", "3 %", "0 %") == tuple(after.text)
     axis = figure.layout.yaxis
-    assert tuple(map(quoted, (" turtle", " pirate", "x", "x"))) == tuple(axis.ticktext)
+    assert quoted(" turtle") == axis.ticktext[0]
     assert (4, "reversed") == (len(set(axis.tickvals)), axis.autorange)
 
 
-@pytest.mark.parametrize(("length", "tick"), [(5, 1), (14, None)])
-def test_along_the_prompt(length, tick):
-    """Losses and divergence of every position; no tick between two of a few."""
-    found = changed(length)
-    losses, kl = losses_figure(found), kl_figure(found)
-
+def test_along_the_prompt():
+    found = changed(14)
+    losses = draw.losses_figure(found)
     for name in ("clean", "changed"):
-        curve = named(losses, name)
-        np.testing.assert_array_equal(np.arange(length), curve.x)
-        np.testing.assert_array_equal(found.values[f"{name}_loss"], curve.y)
-    np.testing.assert_array_equal(found.values["kl"], kl.data[0].y)
-    assert [tick] * 2 == [each.layout.xaxis.dtick for each in (losses, kl)]
+        check_curve(named(losses, name), np.arange(14), found.values[f"{name}_loss"])
+    check_curve(draw.kl_figure(found).data[0], y=found.values["kl"])
 
 
 @pytest.mark.parametrize("zoom", [None, (1, 4)])
 @pytest.mark.parametrize("name", ["clean", "difference"])
 def test_the_pattern_of_the_observed_head(name, zoom):
-    """The window alone, later keys blank; differences have 0 in the middle of their scale."""
     found = changed()
-    cells = pattern_figure(found, name, zoom).data[0]
+    cells = draw.pattern_figure(found, name, zoom).data[0]
     part = slice(*(zoom or (0, 5)))
     shown = found.values[name][part, part]
 
@@ -93,28 +74,23 @@ def test_the_pattern_of_the_observed_head(name, zoom):
 
 
 def test_the_change_of_all_heads():
-    """On a scale with 0 in its middle."""
     found = changed()
     change = found.values["previous_mass_change"]
     change[0, 0] = -0.9
-    cells = mass_figure(found).data[0]
+    cells = draw.mass_figure(found).data[0]
 
     np.testing.assert_array_equal(change, cells.z)
     assert (-change[change > 0].max() > -1, -cells.zmin) == (True, cells.zmax)
 
 
 def test_the_loss_by_group():
-    """Sorted; a group of 1, the clean run, has its own mark and level."""
     loss, error = np.array([3.5, 3.0, 3.2]), np.array([0.3, 0.1, 0.2])
     groups = {"group": np.array([10, 1, 5])}
     found = result("averaging", {}, {"loss": loss, "loss_change": loss}, coordinates=groups)
     found.params["layer"], found.errors["loss_change"] = None, error
-    (line,) = (figure := averaging_figure(found)).data
+    (line,) = (figure := draw.averaging_figure(found)).data
 
-    np.testing.assert_array_equal([1, 5, 10], line.x)
-    np.testing.assert_array_equal([3.0, 3.2, 3.5], line.y)
-    np.testing.assert_array_equal([0.1, 0.2, 0.3], line.error_y.array)
-    assert line.marker.symbol[0] != line.marker.symbol[1] == line.marker.symbol[2]
+    check_curve(line, [1, 5, 10], [3.0, 3.2, 3.5], [0.1, 0.2, 0.3])
     assert 3.0 == figure.layout.shapes[0].y0
     found.coordinates["group"][1] = 2
-    assert not averaging_figure(found).layout.shapes
+    assert not draw.averaging_figure(found).layout.shapes

@@ -11,7 +11,7 @@ from poskernel_core.forward.edits import Chain, Edit
 from tests.support import builders, plain_gpt2
 from tests.support import oracles_random as oracle
 from tests.support.passes import loaded
-from tests.support.truth import Recorder
+from tests.support.truth import Recorder, truth_of
 
 ROTARY = ("llama", "mistral", "qwen2", "qwen3", "gpt_neox")
 LENGTH = 11
@@ -57,16 +57,7 @@ def test_kept_logits(model_dirs, name):
 def test_positions_removed_from_rotary_models(model_dirs, name):
     """The run is that of plain transformers with every token at position 0."""
     ids = builders.random_ids(2, LENGTH, seed=5)
-    hf, recorder = builders.hf_eager_model(model_dirs[name]), Recorder(patterns=True)
-    with torch.inference_mode():
-        truth = hf(
-            ids,
-            attention_mask=torch.ones_like(ids),
-            position_ids=torch.zeros_like(ids),
-            output_attentions=True,
-            use_cache=False,
-        )
-
+    recorder, truth = Recorder(patterns=True), truth_of(model_dirs[name], ids.numpy(), still=True)
     edit = interventions.RemovedEmbeddings("positions")
     found = loaded(model_dirs[name]).run(ids, edit, [recorder])
 

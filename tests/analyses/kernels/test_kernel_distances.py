@@ -26,14 +26,12 @@ POSITIONS = np.array([1, 3, 6, 11])
 
 @pytest.mark.parametrize(("left", "right", "expected"), DISTANCES)
 def test_total_variation_by_hand(left, right, expected):
-    """Half the sum of absolute differences: 1 for disjoint rows, 0 for equal ones."""
     assert expected == float(kernels.total_variation(np.array(left), np.array(right)))
 
 
 @few
 @given(SEEDS)
 def test_total_variation_is_a_metric(seed):
-    """It lies in [0, 1], is 0 for the same row only, symmetric, and obeys the triangle."""
     a, b, c = kernels_of(seed, heads=1, samples=3)[0]
     ab, bc, ac = (float(kernels.total_variation(*p)) for p in ((a, b), (b, c), (a, c)))
     assert 0 == float(kernels.total_variation(a, a))

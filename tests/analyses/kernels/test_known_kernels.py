@@ -5,6 +5,7 @@ import pytest
 
 import poskernel_core as pk
 from tests.support import builders
+from tests.support.passes import loaded
 
 T, BACK, TAU = 37, 2, 5.0
 POSITIONS = (1, 4, 11, 36)
@@ -15,7 +16,7 @@ def gathered(tmp_path_factory):
     """A pass of the model whose head 0 looks two back, head 1 is uniform, head 2 decays."""
     path = builders.look_back(tmp_path_factory.mktemp("look-back") / "m", BACK, T, TAU)
     ids = builders.random_ids(7, T).numpy()
-    return pk.run_pass(pk.load(str(path), device="cpu"), ids, positions=POSITIONS)
+    return pk.run_pass(loaded(path), ids, positions=POSITIONS)
 
 
 def at(gathered, analysis, n, **params):
@@ -65,7 +66,6 @@ def test_kernels_are_the_observed_attention(gathered):
 
 
 def test_profile(gathered):
-    """The diagonal profile of head 0 peaks at offset 2, that of head 2 falls."""
     profile = pk.analyse("profile", gathered).values["profile"][0]
     assert BACK == int(profile[0].argmax())
     assert (np.diff(profile[2, : T - 1]) < 0).all()

@@ -3,8 +3,8 @@
 import pytest
 
 from poskernel_core.analyses.sources import SourceParams, source_runs
-from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.specs import QUERIES_PER_POSITION, CorpusSpec, ModelSpec, RunSpec
+from tests.support.refusals import refused
 
 RUN = RunSpec(
     model=ModelSpec(name="m", fingerprint="f"), corpus=CorpusSpec(fingerprint="c"),
@@ -12,36 +12,34 @@ RUN = RunSpec(
 )  # fmt: skip
 
 
-def test_of_the_mean():
-    assert {"main": RUN} == source_runs(RUN, SourceParams(), 7)
+TOKEN = {"destination": " of", "gather": ("queries",), "windows": QUERIES_PER_POSITION}
+TEXT = {
+    "corpus": CorpusSpec(name="text", text="In the beginning"), "windows": 1,
+    "queries_per_position": 1, "positions": tuple(range(29)), "gather": ("keys", "queries"),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(("query", "start"), [(7, True), (0, False)])
-def test_of_one_token(query, start):
-    runs = source_runs(RUN, SourceParams(source="token", token=" of"), query)
-    own = {
-        "destination": " of", "context": query + 1, "positions": (query,), "gather": ("queries",),
-        "windows": QUERIES_PER_POSITION, "start_token": start,
-    }  # fmt: skip
-
-    assert {"main": RUN, "queries": RUN.model_copy(update=own)} == runs
-
-
-def test_one_token_without_a_position():
-    with pytest.raises(BadRequest, match="one query position"):
-        source_runs(RUN, SourceParams(source="token"), None)
-
-
-def test_of_one_text():
-    runs = source_runs(RUN, SourceParams(source="text", text="In the beginning"), 7)
-    own = {
-        "corpus": CorpusSpec(name="text", text="In the beginning"), "windows": 1,
-        "queries_per_position": 1, "positions": tuple(range(29)), "gather": ("keys", "queries"),
-    }  # fmt: skip
-
-    assert {"main": RUN, "queries": RUN.model_copy(update=own)} == runs
+@pytest.mark.parametrize(
+    ("params", "query", "own"),
+    [
+        ({}, 7, None),
+        ({"source": "token", "token": " of"}, 7,
+         TOKEN | {"context": 8, "positions": (7,), "start_token": True}),
+        ({"source": "token", "token": " of"}, 0,
+         TOKEN | {"context": 1, "positions": (0,), "start_token": False}),
+        ({"source": "text", "text": "In the beginning"}, 7, TEXT),
+    ],
+)  # fmt: skip
+def test_runs(params, query, own):
+    queries = {} if own is None else {"queries": RUN.model_copy(update=own)}
+    assert {"main": RUN, **queries} == source_runs(RUN, SourceParams(**params), query)
 
 
-def test_one_text_without_a_text():
-    with pytest.raises(BadRequest, match="Expected a text"):
-        source_runs(RUN, SourceParams(source="text", text=" "), 7)
+@pytest.mark.parametrize(
+    ("params", "query", "words"),
+    [({"source": "token"}, None, "one query position"),
+     ({"source": "text", "text": " "}, 7, "Expected a text")],
+)  # fmt: skip
+def test_refused(params, query, words):
+    with refused(words):
+        source_runs(RUN, SourceParams(**params), query)

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from poskernel_core.common.errors import BadRequest
 from poskernel_core.data import corpora
 from poskernel_core.models import catalog
 from poskernel_core.models.tokenizers import load_tokenizer
 from poskernel_core.storage.statistics import StoredStatistics
 from tests.engine.test_engine import CONTEXT, WAIT, engine, place, request
 from tests.support import oracles
+from tests.support.refusals import refused
 from tests.support.truth import truth_of
 
 __all__ = ["engine", "place"]
@@ -97,5 +97,5 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_bad_sources(engine, place, model_dirs, case):
     params, words = BAD[case]
-    with pytest.raises(BadRequest, match=words):
+    with refused(words):
         engine.result(request(place, model_dirs, "kernel", **{"query": 11, **params}), WAIT)

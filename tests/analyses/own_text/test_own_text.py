@@ -13,12 +13,12 @@ from poskernel_core.analyses.own_text import spec
 from poskernel_core.analyses.own_text.experiment import row_shares
 from poskernel_core.analyses.own_text.spec import HeadOnText, OwnText, kept_around, kept_queries
 from poskernel_core.common.attention import first_visible
-from poskernel_core.common.errors import BadRequest
 from tests.support import oracles
 from tests.support.builders import contextual
 from tests.support.builders.contextual import CONTENT, TAU, ask, perform, some_windows, study
 from tests.support.builders.families import FAMILY_MODELS
 from tests.support.builders.made import VOCABULARY
+from tests.support.refusals import refused
 from tests.support.truth import truth_of
 
 TEXTS, LENGTH = 5, 17
@@ -39,16 +39,6 @@ def on_text(path, ids, start, question, length=LENGTH, **params):
     subject, main = study(path, ids, start)
     subject = type(subject)(**{**vars(subject), "windows": ids[:1, :length]})
     return perform(question, subject, main, text="x", **params)
-
-
-def variance(numbers):
-    middle = oracles.mean(numbers)
-    return oracles.mean([(number - middle) ** 2 for number in numbers])
-
-
-def softmax(numbers):
-    weights = [math.exp(number - max(numbers)) for number in numbers]
-    return [weight / math.fsum(weights) for weight in weights]
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -81,16 +71,16 @@ def test_one_head_in_plain_loops(model_dirs, case):
             ).all()
             assert np.isnan(found["kernel"][n]).all()
             continue
-        kernel = softmax([a[i] for i in counted])
+        kernel = oracles.softmax([a[i] for i in counted])
         np.testing.assert_allclose(found["kernel"][n, counted], kernel, atol=1e-5)
-        attention = softmax([s[i] for i in counted])
+        attention = oracles.softmax([s[i] for i in counted])
         gap = math.fsum(abs(k - p) for k, p in zip(kernel, attention, strict=True)) / 2
         assert found["attention_distance"][n] == pytest.approx(gap, abs=1e-5)
         if len(counted) > 1:
-            whole = variance([s[i] for i in counted])
+            whole = oracles.variance([s[i] for i in counted])
             expected = [
-                variance([a[i] for i in counted]) / whole,
-                variance([s[i] - a[i] for i in counted]) / whole,
+                oracles.variance([a[i] for i in counted]) / whole,
+                oracles.variance([s[i] - a[i] for i in counted]) / whole,
             ]
             got = [found[share][n] for share in SHARES]
             np.testing.assert_allclose(got[:2], expected, rtol=1e-3, atol=1e-4)
@@ -235,13 +225,13 @@ def test_layers_without_heads(tmp_path):
     found = ask(tmp_path, "own-text", path, {"text": "the lord said"}, **run).values
     assert np.isnan(found["pattern"][[0, 2]]).all()
     np.testing.assert_allclose(found["pattern"][1].sum(axis=-1), 1, rtol=1e-5)
-    with pytest.raises(BadRequest, match="Layer 0 has no heads"):
+    with refused("Layer 0 has no heads"):
         ask(tmp_path, "own-text-head", path, {"text": "the lord said", "head": "L0H0"}, **run)
 
 
 def test_texts_that_are_refused(model_dirs, tmp_path):
     run = {"corpus": "sample", "context": 23, "windows": 7}
-    with pytest.raises(BadRequest, match="Expected a text, got none"):
+    with refused("Expected a text, got none"):
         ask(tmp_path, "own-text", model_dirs["gpt2"], {"text": " "}, **run)
-    with pytest.raises(BadRequest, match="the context holds 23"):
+    with refused("the context holds 23"):
         ask(tmp_path, "own-text", model_dirs["gpt2"], {"text": "moses " * 60}, **run)

@@ -1,11 +1,9 @@
 """Position against token: three runs by plain loops, rotary models from queries and keys."""
 
-import json
 import math
 
 import numpy as np
 import pytest
-import torch
 
 from poskernel_core.analyses.position_vs_token.experiment.parts import largest_offsets
 from poskernel_core.analyses.position_vs_token.spec import CONDITIONS, PositionVsToken
@@ -14,7 +12,7 @@ from tests.analyses.induction.test_recency import drawn
 from tests.analyses.interventions.test_switches import perform, subject_of
 from tests.support import builders, oracles, plain_gpt2
 from tests.support import oracles_random as oracle
-from tests.support.truth import projections_of, truth_of
+from tests.support.truth import truth_of
 
 SAMPLES, LENGTH = 12, 11
 BOTH, POSITION, TOKEN = range(3)
@@ -101,41 +99,21 @@ def layers_of(queries, keys, window):
     return parts_of(np.array(scores), np.array(patterns))
 
 
-def still(path, ids):
-    """Attention, queries and keys of plain transformers with every token at position 0."""
-    model, seen = builders.hf_eager_model(path), {}
-    for name, module in model.named_modules():
-        if name.endswith((".q_proj", ".k_proj")):
-            module.register_forward_hook(lambda _m, _i, out, name=name: seen.update({name: out}))
-    with torch.inference_mode():
-        out = model(
-            ids,
-            attention_mask=torch.ones_like(ids),
-            position_ids=torch.zeros_like(ids),
-            output_attentions=True,
-            use_cache=False,
-        )
-    config = json.loads((path / "config.json").read_text())
-    queries, keys = projections_of(config | {"rope_parameters": None}, seen)
-    return [a.numpy() for a in out.attentions], queries, keys
-
-
 @pytest.mark.parametrize("name", WINDOWS)
 def test_rotary(model_dirs, name):
     path, window = model_dirs[name], WINDOWS[name]
     rows = np.array(drawn(random_layout(LENGTH, True), 0, SAMPLES))
-    truth, zero = truth_of(path, rows), still(path, torch.from_numpy(rows))
+    truth, zero = truth_of(path, rows), truth_of(path, rows, still=True)
 
     result = perform(PositionVsToken, subject_of(path), samples=SAMPLES, length=LENGTH)
 
-    both = (truth.attentions, truth.queries, truth.keys)
-    for condition, (attentions, queries, keys) in ((BOTH, both), (TOKEN, zero)):
+    for condition, seen in ((BOTH, truth), (TOKEN, zero)):
         each = [
-            layers_of([q[text] for q in queries], [k[text] for k in keys], window)
+            layers_of([q[text] for q in seen.queries], [k[text] for k in seen.keys], window)
             for text in range(SAMPLES)
         ]
         for text, one in enumerate(each):
-            whole = np.stack([layer[text] for layer in attentions])
+            whole = np.stack([layer[text] for layer in seen.attentions])
             np.testing.assert_allclose(one["pattern"], whole, atol=1e-4)
         check(result, condition, over_samples(each))
 

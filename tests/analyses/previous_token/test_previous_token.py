@@ -1,7 +1,5 @@
 """Previous-token heads: raw scores, repeated tokens and kinds, on random and constructed models."""
 
-import math
-
 import numpy as np
 import pytest
 
@@ -11,7 +9,7 @@ from poskernel_core.analyses.previous_token.spec import PreviousToken, PreviousT
 from poskernel_core.common.attention import ScoreRule, Slopes
 from poskernel_core.common.specs import BAND
 from poskernel_core.data.made import doubled
-from tests.support import builders, oracles
+from tests.support import oracles
 from tests.support import oracles_positions as op
 from tests.support.passes import gather
 from tests.support.truth import truth_of
@@ -36,13 +34,6 @@ def ranked(path, windows, start_token=True, **params):
     return PreviousToken().answer(views, params, lambda done, total: None)
 
 
-def error(values):
-    """Standard error of a mean over texts."""
-    middle = oracles.mean(values)
-    squares = math.fsum((x - middle) ** 2 for x in values)
-    return math.sqrt(squares / (len(values) - 1) / len(values))
-
-
 def different(texts=5, length=T, seed=3):
     """Windows of tokens that all differ, the start token first."""
     order = np.random.default_rng(seed)
@@ -63,22 +54,10 @@ def position_oracle(truth, layer, head, scale, start):
     return {k: oracles.mean([each[k] for each in profiles]) for k in profiles[0]}
 
 
-@pytest.fixture(scope="module")
-def windows():
-    ids = builders.random_ids(TEXTS, CONTEXT, seed=11).numpy()
-    ids[:, 0] = builders.START
-    return doubled(ids, 7, first=1)
-
-
-@pytest.fixture(scope="module")
-def truths(model_dirs, windows):
-    return {name: truth_of(model_dirs[name], windows) for name in (*NAMES, "mistral")}
-
-
 @STARTS
 @pytest.mark.parametrize("name", NAMES)
-def test_raw_scores(model_dirs, truths, windows, name, start):
-    arrays = gather(model_dirs[name], windows, start, ("scores",)).arrays
+def test_raw_scores(model_dirs, truths, repeating, name, start):
+    arrays = gather(model_dirs[name], repeating, start, ("scores",)).arrays
 
     for layer in range(3):
         queries, keys = truths[name].queries[layer], truths[name].keys[layer]
@@ -100,8 +79,8 @@ def test_raw_scores(model_dirs, truths, windows, name, start):
 
 @STARTS
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
-def test_values_against_the_oracles(model_dirs, truths, windows, name, start):
-    result = ranked(model_dirs[name], windows, start)
+def test_values_against_the_oracles(model_dirs, truths, repeating, name, start):
+    result = ranked(model_dirs[name], repeating, start)
     values = result.values
 
     heads = truths[name].attentions[0].shape[1]
@@ -170,14 +149,16 @@ def test_repeated_and_unrepeated_mass(model_dirs, start):
             mean = oracles.mean([mass for _, mass in masses])
             assert mean == pytest.approx(float(other[layer, head]), abs=1e-6)
             found = float(result.errors["unrepeated_mass"][layer, head])
-            assert error([mass for _, mass in masses]) == pytest.approx(found, rel=1e-3, abs=1e-6)
+            assert oracles.standard_error([mass for _, mass in masses]) == pytest.approx(
+                found, rel=1e-3, abs=1e-6
+            )
     # without the one text that has any, nothing is known of repeated tokens
     assert np.isnan(result.errors["repeated_mass"]).all()
 
 
-def test_kinds_go_by_the_error_of_the_contrast(model_dirs, windows):
+def test_kinds_go_by_the_error_of_the_contrast(model_dirs, repeating):
     """A contrast below so many jackknife errors counts as none, one above them as a diagonal."""
-    found = {errors: ranked(model_dirs["gpt2"], windows, errors=errors) for errors in (0, 2, 10)}
+    found = {errors: ranked(model_dirs["gpt2"], repeating, errors=errors) for errors in (0, 2, 10)}
     dark, bright = (found[0].values[f"{name}_contrast"] for name in ("self", "previous"))
     off = {name: found[0].errors[f"{name}_contrast"] for name in ("self", "previous")}
 
@@ -193,9 +174,9 @@ def test_kinds_go_by_the_error_of_the_contrast(model_dirs, windows):
             assert expected == result.text_of("diagonal")[at[0]][at[1]]
 
 
-def test_errors_of_two_texts(model_dirs, windows):
+def test_errors_of_two_texts(model_dirs, repeating):
     """One text is left: scores have errors, their parts by position and by content have none."""
-    result = ranked(model_dirs["gpt2"], windows[:2])
+    result = ranked(model_dirs["gpt2"], repeating[:2])
     for value in ("self_contrast", "previous_contrast", "ratio"):
         assert (result.errors[value] > 0).all(), value
     for value in ("position_advantage", "content_advantage", "position_profile"):

@@ -43,12 +43,9 @@ def test_negative_self_attention(constructed):
         (values["position_advantage"], values["content_advantage"]), abs=1e-2
     )
     assert 0.25 == float(result.values["share_previous"])
-    assert [["current token"], ["current token"] * 2] == [
-        result.text_of("kind")[0][1:], result.text_of("kind")[1],
-    ]  # fmt: skip
-    assert [["neither"], ["neither"] * 2] == [
-        result.text_of("diagonal")[0][1:], result.text_of("diagonal")[1],
-    ]  # fmt: skip
+    for name, word in (("kind", "current token"), ("diagonal", "neither")):
+        first, second = result.text_of(name)
+        assert [word] * 3 == first[1:] + second
 
 
 def test_aggregator(constructed):

@@ -5,8 +5,9 @@ import pytest
 
 import poskernel_core as pk
 from poskernel_core.analyses.previous_token.stages import Stages, StagesParams
-from poskernel_core.common.errors import BadRequest
 from tests.support import builders, oracles
+from tests.support.passes import loaded
+from tests.support.refusals import refused
 from tests.support.truth import truth_of
 
 LENGTH = 23
@@ -21,7 +22,7 @@ def window():
 
 def stages(path, window, cell):
     view = pk.run_pass(
-        pk.load(str(path), device="cpu"), window, positions=range(LENGTH), queries_per_position=1,
+        loaded(path), window, positions=range(LENGTH), queries_per_position=1,
         gather=("keys", "queries"),
     )  # fmt: skip
     params = StagesParams(head=cell, text="x")
@@ -48,10 +49,10 @@ def test_against_plain_loops(model_dirs, window, name):
 def test_a_row_outside_is_refused(model_dirs, window):
     result = stages(model_dirs["gpt2"], window, "L0H0")
     assert (LENGTH,) == result.select(query=LENGTH - 1).values["pattern"].shape
-    with pytest.raises(BadRequest, match=f"expected 0 to {LENGTH - 1}"):
+    with refused(f"expected 0 to {LENGTH - 1}"):
         result.select(query=LENGTH)
 
 
 def test_a_head_outside_is_refused(model_dirs, window):
-    with pytest.raises(BadRequest, match="L0H0 to L2H4"):
+    with refused("L0H0 to L2H4"):
         stages(model_dirs["gpt2"], window, "L3H0")

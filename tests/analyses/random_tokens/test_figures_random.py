@@ -1,27 +1,17 @@
 """The figures of attention to random tokens, and of position against token."""
 
-from collections.abc import Callable
-
 import numpy as np
-import plotly.graph_objects as go
 import pytest
 
-from poskernel_core.analyses.position_vs_token.figures import (
-    condition_map_figure,
-    look_back_figure,
-    pattern_conditions_figure,
-    position_zero_figure,
-    score_conditions_figure,
-)
+from poskernel_core.analyses.position_vs_token import figures as draw
 from poskernel_core.analyses.position_vs_token.spec import CONDITIONS
 from poskernel_core.analyses.random_tokens.figures import intrinsic_figure, norm_figure
 from poskernel_core.plotting.conditions import measured
-from tests.support.made_results import CASES, SHARE, named, parts, rows, titles, zero
+from tests.support.made_results import CASES, band_of, check_curve, named, parts, rows, zero
 
 
 @pytest.mark.parametrize("query", [0, 1, 2, 12, 47])
 def test_intrinsic_row_with_its_trend(query: int) -> None:
-    """Keys of the trend, the others apart; the line has the slope and runs through the mean."""
     found = rows()
     row, error = (part["pattern"][1, 2, query] for part in (found.values, found.errors))
     figure = intrinsic_figure(found, 1, 2, query)
@@ -33,21 +23,15 @@ def test_intrinsic_row_with_its_trend(query: int) -> None:
         assert 1 == len(figure.data)
         return
     curve, trend = named(figure, "mean"), named(figure, "slope")
-    np.testing.assert_array_equal(np.arange(1, query), curve.x)
-    np.testing.assert_array_equal(row[1:query], curve.y)
-    np.testing.assert_array_equal(error[1:query], curve.customdata)
+    check_curve(curve, np.arange(1, query), row[1:query], error[1:query])
     if query > 2:
         slope = found.values["slope"][1, 2, query]
         assert slope == pytest.approx((trend.y[-1] - trend.y[0]) / (trend.x[-1] - trend.x[0]))
     assert row[1:query].mean() == pytest.approx(np.mean([trend.y[0], trend.y[-1]]))
-    assert measured(found.values["slope"][1, 2, query], found.errors["slope"][1, 2, query]) in (
-        trend.name
-    )
     if query > 2:
         fitted = slope * (curve.x - np.mean(curve.x)) + np.mean(curve.y)
         left = ((curve.y - fitted) ** 2).sum() / ((curve.y - np.mean(curve.y)) ** 2).sum()
         assert f"R² {1 - left:.2f}, ".replace("-", "−") in trend.name
-    assert f"rank correlation {found.values['rank_correlation'][1, 2, query]:.2f}" in trend.name
 
 
 def test_a_trend_leaves_out_what_a_window_hides() -> None:
@@ -64,45 +48,38 @@ def test_a_trend_leaves_out_what_a_window_hides() -> None:
 
 
 def test_a_large_key_0_stands_at_the_edge_with_its_value() -> None:
-    """The axis fits the other keys; on a log axis nothing is clipped."""
     found = rows()
     row = found.values["pattern"][0, 0, 47]
     row[:] = 0.001
     row[0] = 0.9
     figure = intrinsic_figure(found, 0, 0, 47)
     assert figure.layout.yaxis.range[1] < 0.1
-    assert ["key 0: 0.9"] == [note.text for note in figure.layout.annotations]
+    assert 1 == len(figure.layout.annotations)
     aside = named(figure, "left out")
     assert dict(zip(aside.x, aside.y, strict=True))[0] < figure.layout.yaxis.range[1]
     log = intrinsic_figure(found, 0, 0, 47, log_y=True)
     aside = named(log, "left out")
     assert 0.9 == dict(zip(aside.x, aside.y, strict=True))[0]
     assert () == log.layout.annotations
-    assert ("log", f"{SHARE}, log scale") == (log.layout.yaxis.type, titles(log)[2])
 
 
 def test_rows_without_a_trend_have_no_line() -> None:
-    """Three keys are needed for one."""
     found = rows()
     found.values["slope"][:] = np.nan
-    assert ["left out of the trend"] == [
-        t.name for t in intrinsic_figure(found, 0, 0, 2).data if "mean" not in t.name
-    ]
+    assert 1 == len([t for t in intrinsic_figure(found, 0, 0, 2).data if "mean" not in t.name])
 
 
 def test_norms_with_exponents_and_the_reference() -> None:
     """Log-log; the reference falls as 1 / sqrt(n + 1) through the geometric mean at position 1."""
     found = rows(heads=4)
     figure = norm_figure(found, [3, 1])
-    np.testing.assert_array_equal(found.values["norm"][3], (curve := named(figure, "H3")).y)
-    np.testing.assert_array_equal(np.arange(1, 49), curve.x)
-    np.testing.assert_array_equal(found.errors["norm"][3], curve.customdata)
+    check_curve(named(figure, "H3"), np.arange(1, 49), found.values["norm"][3],
+                found.errors["norm"][3])  # fmt: skip
     exponent = measured(found.values["norm_exponent"][1], found.errors["norm_exponent"][1])
-    assert named(figure, "H1").name.startswith(f"H1: {exponent}, off ")
+    assert exponent in named(figure, "H1").name
     line = np.array(named(figure, "1/√").y)
     np.testing.assert_allclose(line[0] / np.sqrt(np.arange(1, 49)), line)
     assert np.sqrt(found.values["norm"][[3, 1], 1].prod()) == pytest.approx(line[1])
-    assert {"log"} == {figure.layout.xaxis.type, figure.layout.yaxis.type}
     assert 5 == len({t.name for t in norm_figure(found).data if "s.e." not in t.name})
 
 
@@ -122,85 +99,53 @@ def test_how_far_a_curve_lies_off_its_power_law(factor, told) -> None:
 
 
 def test_ablated_heads_have_no_exponent() -> None:
-    """Their norm is zero."""
     found = rows()
     found.values["norm"][1] = 0
     found.values["norm_exponent"][1] = np.nan
-    assert "H1: ablated" == named(norm_figure(found), "H1").name
+    assert "ablated" in named(norm_figure(found), "H1").name
     found.values["norm"][:] = 0
     assert norm_figure(found).layout.yaxis.type == "log"
 
 
-@pytest.mark.parametrize(
-    ("value", "error", "text"),
-    [
-        (-0.4187, 0.0123, "−0.419 ± 0.012"),
-        (-1.485e-4, 2.69e-5, "(−1.48 ± 0.27)×10⁻⁴"),
-        (0.25, 0.0, "0.25"),
-        (0.25, np.nan, "0.25"),
-        (0.0, 0.0, "0"),
-        (np.nan, np.nan, "not defined"),
-    ],
-)
-def test_measured_values_have_the_digits_of_their_error(
-    value: float, error: float, text: str
-) -> None:
-    """Two digits of the error; powers of ten where small."""
-    assert text == measured(value, error)
+def test_measured_values_that_are_none() -> None:
+    assert "not defined" == measured(np.nan, np.nan)
 
 
-@pytest.mark.parametrize(
-    ("figure_of_row", "name"),
-    [(score_conditions_figure, "score"), (pattern_conditions_figure, "pattern")],
-)
 @pytest.mark.parametrize("query", [0, 8])
-def test_three_conditions_in_the_colours_of_the_posts(
-    figure_of_row: Callable[..., go.Figure], name: str, query: int
-) -> None:
-    """Blue, red and green, with other dashes and marks, to the query and no further."""
+def test_three_conditions_up_to_the_query(query: int) -> None:
     found = parts()
-    figure = figure_of_row(found, 1, 2, query)
-    curves = [named(figure, condition) for condition in CONDITIONS]
-    for condition, curve in enumerate(curves):
-        mean = found.values[name][condition, 1, 2, query, : query + 1]
-        np.testing.assert_array_equal(mean, curve.y)
-        np.testing.assert_allclose(mean / 10, curve.customdata)
-        band = next(t for t in figure.data if t.name == f"{curve.name} + 1 s.e.")
-        np.testing.assert_allclose(1.1 * mean, band.y)
+    for name in ("score", "pattern"):
+        figure = getattr(draw, f"{name}_conditions_figure")(found, 1, 2, query)
+        for condition, label in enumerate(CONDITIONS):
+            mean = found.values[name][condition, 1, 2, query, : query + 1]
+            curve = named(figure, label)
+            check_curve(curve, y=mean, error=mean / 10)
+            np.testing.assert_allclose(1.1 * mean, band_of(figure, curve.name).y)
 
 
 @pytest.mark.parametrize("length", [13, 48])
 def test_look_back_up_to_half_of_the_length(length: int) -> None:
-    """By offset, and where the most is."""
     found = parts(length)
-    figure = look_back_figure(found, 0, 1)
+    figure = draw.look_back_figure(found, 0, 1)
     curve = named(figure, "position only, most at k = 2")
     expected = found.values["profile"][1, 0, 1, : length // 2 + 1]
-    np.testing.assert_array_equal(expected, curve.y)
-    np.testing.assert_allclose(expected / 10, curve.customdata)
+    check_curve(curve, y=expected, error=expected / 10)
 
 
 @pytest.mark.parametrize("length", [13, 48])
 def test_map_of_one_condition(length: int) -> None:
-    """Its whole pattern, from 0 to 1, later keys blank."""
     found = parts(length)
-    figure = condition_map_figure(found, 1, 0, 2)
-    cells = figure.data[0]
-    np.testing.assert_allclose(
-        found.values["pattern"][2, 1, 0][length - 1], cells.z[length - 1], rtol=1e-6
-    )
+    cells = draw.condition_map_figure(found, 1, 0, 2).data[0]
+    last = found.values["pattern"][2, 1, 0][length - 1]
+    np.testing.assert_allclose(last, cells.z[length - 1], rtol=1e-6)
     assert np.isnan(cells.z[0][1])
-    assert ("L1H0: token only", 0, 1) == (figure.layout.title.text, cells.zmin, cells.zmax)
 
 
 def test_position_zero_rings_b_in_every_case() -> None:
-    """At key 2 of every case; a case one key shorter begins at key 1."""
     found = zero()
-    figure = position_zero_figure(found, 1, 1)
+    figure = draw.position_zero_figure(found, 1, 1)
     for case, name in enumerate(CASES):
         row = found.values["last_row"][case, 1, 1]
         curve, ring = named(figure, name), named(figure, f"[B]: {name}")
-        np.testing.assert_array_equal(row, curve.y)
-        np.testing.assert_allclose(row / 10, curve.error_y.array)
-        assert (2, row[2], curve.line.color) == (ring.x[0], ring.y[0], ring.marker.color)
-    assert ["[B]"] == [note.text for note in figure.layout.annotations]
+        check_curve(curve, y=row, error=row / 10)
+        check_curve(ring, [2], row[2:3])

@@ -4,12 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from poskernel_core.analyses.random_tokens.params import (
-    CLEAR_SAMPLES,
-    SAMPLE_COUNTS,
-    SAMPLES,
-    first_samples,
-)
+from poskernel_core.analyses.random_tokens import params
 from poskernel_core.models import catalog, curated
 
 SMALL = catalog.locate("demo-gpt2").geometry
@@ -28,11 +23,13 @@ SMALL = catalog.locate("demo-gpt2").geometry
 def test_large_models_begin_with_fewer(layers, width, expected):
     """Two thousand millions over layers times squared width, down to a number that is offered."""
     geometry = replace(SMALL, n_layers=layers, d_model=width)
-    assert expected == first_samples(CLEAR_SAMPLES, geometry)
-    assert min(SAMPLES, expected) == first_samples(SAMPLES, geometry)
-    assert {CLEAR_SAMPLES, SAMPLES} <= set(SAMPLE_COUNTS)
+    assert expected == params.first_samples(params.CLEAR_SAMPLES, geometry)
+    assert min(params.SAMPLES, expected) == params.first_samples(params.SAMPLES, geometry)
+    assert {params.CLEAR_SAMPLES, params.SAMPLES} <= set(params.SAMPLE_COUNTS)
 
 
 @pytest.mark.parametrize("model", curated.BUNDLED_MODELS)
 def test_bundled_models_begin_with_all(model):
-    assert CLEAR_SAMPLES == first_samples(CLEAR_SAMPLES, catalog.locate(model).geometry)
+    assert params.CLEAR_SAMPLES == params.first_samples(
+        params.CLEAR_SAMPLES, catalog.locate(model).geometry
+    )

@@ -17,7 +17,7 @@ from poskernel_core.analyses.random_tokens.spec import RandomAttention
 from poskernel_core.data.layouts import random_layout
 from tests.analyses.induction.test_recency import CASES, drawn, switched
 from tests.analyses.interventions.test_switches import agree, perform, subject_of
-from tests.support import builders
+from tests.support import builders, oracles
 from tests.support import oracles_random as oracle
 from tests.support.builders import AVERAGED_WIDTH
 
@@ -51,7 +51,6 @@ def spearman(row, n, first):
     [("plain", 2), ("plain", 0), ("silent", 1), ("uniform", 4), ("flat", 2), ("flat and more", 2)],
 )
 def test_every_value(model_dirs, case, first):
-    """Values and errors on a random GPT-2, with the switches on and off."""
     path, (start, changed, switches) = model_dirs["gpt2"], CASES[case]
     params = {k: v for k, v in changed.items() if k not in ("first", "candidates")}
     edits, _ = switched(path, start, params, switches, SAMPLES)
@@ -84,11 +83,11 @@ def check_norms(result, squares):
     )
     for head in range(5):
 
-        def exponent(samples, head=head):
-            return oracle.exponent(oracle.root_norms(samples)[head])
+        def exponent(some, head=head):
+            return oracle.exponent(oracle.root_norms([squares[i] for i in some])[head])
 
         found = result.values["norm_exponent"][head], result.errors["norm_exponent"][head]
-        expected = exponent(squares), oracle.jackknife(squares, exponent)
+        expected = exponent(range(SAMPLES)), oracles.jackknife(SAMPLES, exponent)
         np.testing.assert_allclose(found, expected, atol=1e-4)
 
 

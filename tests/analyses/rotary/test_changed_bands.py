@@ -10,13 +10,13 @@ import poskernel_core as pk
 from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.analyses.rotary.bands import ChangedBands, ChangedBandsParams
 from poskernel_core.analyses.rotary.experiment import edits_of
-from poskernel_core.common.errors import BadRequest
 from poskernel_core.forward.edits import Chain, Edit
 from poskernel_core.forward.interventions import ChangedBand, RemovedEmbeddings
 from poskernel_core.forward.readout import measure
-from tests.support import builders
+from tests.support import builders, oracles
 from tests.support.builders.rotary import scaled
-from tests.support.oracles_rotary import softmax, turned_of
+from tests.support.oracles_rotary import turned_of
+from tests.support.refusals import refused
 from tests.support.truth import Recorder
 
 CONTEXT, TEXTS = 29, 3
@@ -70,7 +70,7 @@ def test_patterns_in_plain_loops(models, name, treatment):
                 kept = not (inside[pair] and treatment == "removed")
                 score += kept * float((both * np.exp(1j * turn)).real)
             scores.append(scale * score)
-        np.testing.assert_allclose(found[1, head, n, : n + 1], softmax(scores), atol=2e-5)
+        np.testing.assert_allclose(found[1, head, n, : n + 1], oracles.softmax(scores), atol=2e-5)
 
 
 @EACH
@@ -160,5 +160,5 @@ def test_what_is_changed_follows_the_words(models):
     assert [(0, 1), (2, 0)] == cells(heads="L2H0, L0H1", layers="1")
     assert [(1, head) for head in range(6)] == cells(layers="1")
     for wrong, told in (({"heads": "L9H0"}, "L2H5"), ({"layers": "7"}, "0 to 2")):
-        with pytest.raises(BadRequest, match=told):
+        with refused(told):
             cells(**wrong)

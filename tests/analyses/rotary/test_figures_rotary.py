@@ -3,7 +3,6 @@
 import math
 
 import numpy as np
-import plotly.graph_objects as go
 import pytest
 
 import poskernel_core as pk
@@ -72,7 +71,6 @@ def test_hands_turn_with_distance():
                 assert name.startswith("adds" if told[2] > 0 else "takes")
     (sums,) = (each for each in figure.data if each.mode == "text")
     assert ("+1.5", "−0.2", "+0.0") == tuple(sums.text)
-    assert ("4", "8", "all: S(D)") == tuple(figure.layout.yaxis.ticktext)
 
 
 def test_offsets_on_a_log_axis():
@@ -92,7 +90,6 @@ def test_offsets_on_a_log_axis():
 
 @pytest.mark.parametrize(("long", "edges"), [(None, [16]), (300.0, [16, 300])])
 def test_bands_end_where_they_do(long, edges):
-    """A line at each edge that lies among the wavelengths; none beyond them."""
     head = pairs([6.0, 60.0, 600.0], short=16, long=long)
     head.provenance["context"] = 9000
 
@@ -100,7 +97,6 @@ def test_bands_end_where_they_do(long, edges):
 
 
 def test_every_figure_of_a_head(found):
-    """Each shows the values of that head over the pairs that are turned, or visible offsets."""
     spectrum, kernels = (each.select(layer=1, head=2) for each in found)
     visible, pairs = QUERY - SKIP + 1, 3
 
@@ -136,10 +132,8 @@ def test_every_figure_of_a_head(found):
     assert pairs * len(CLOCK_OFFSETS[:-1]) == sum(len(each.x) for each in hands)
 
 
-def test_any_result_has_a_figure(found):
-    """What is written as HTML: one head's, and that of all heads."""
-    for whole in found:
-        for shown in (whole, whole.select(layer=0, head=1)):
-            figure = figure_of(shown)
-            assert isinstance(figure, go.Figure)
-            assert figure.data
+@pytest.mark.parametrize("which", [0, 1])
+def test_any_result_has_a_figure(found, which):
+    whole = found[which]
+    for shown in (whole, whole.select(layer=0, head=1)):
+        assert figure_of(shown).data

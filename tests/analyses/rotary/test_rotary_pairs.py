@@ -23,6 +23,7 @@ from poskernel_core.forward.rotation import Rotation, read_rotation
 from tests.support import builders
 from tests.support.builders.rotary import SCALINGS, scaled
 from tests.support.oracles_rotary import mean_pair, turned_of
+from tests.support.refusals import refused
 from tests.support.truth import Recorder
 
 TEXTS, CONTEXT = 3, 41
@@ -142,7 +143,7 @@ def test_learned_positions_are_refused(model_dirs):
     model = pk.load(str(model_dirs["gpt2"]), device="cpu")
     gathered = pk.run_pass(model, builders.random_ids(2, 7, seed=8).numpy(), gather=("rotary",))
     assert np.isnan(gathered.arrays["pair_speed"]).all()
-    with pytest.raises(NotInModel, match="with learned positions"):
+    with refused("with learned positions", NotInModel):
         pk.analyse("rotary-spectrum", gathered)
 
 
@@ -192,14 +193,14 @@ class Odd(nn.Module):
 def test_an_unknown_turn_is_refused():
     attention, turn = Odd(), torch.ones(1, 9, 12)
     vars(attention)["poskernel"] = kept = (object(), 3)
-    with pytest.raises(UnsupportedModel, match="layer 3 in a way"):
+    with refused("layer 3 in a way", UnsupportedModel):
         read_rotation(attention, 3, torch.ones(1, 9, 24), {"position_embeddings": (turn, turn)})
     assert kept is vars(attention)["poskernel"]
     assert read_rotation(attention, 3, torch.ones(1, 9, 24), {}) is None
 
     angle = torch.arange(9.0)[:, None] ** 2
     none = torch.zeros(0, dtype=torch.long)
-    with pytest.raises(UnsupportedModel, match="steadily"):
+    with refused("steadily", UnsupportedModel):
         Rotation(none, none, angle.cos()[None], angle.sin()[None]).speeds()
 
 

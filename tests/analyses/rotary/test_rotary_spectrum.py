@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 import poskernel_core as pk
 from poskernel_core.analyses import find
 from poskernel_core.analyses.rotary import formulas
-from poskernel_core.common.errors import BadRequest, NotInModel
+from poskernel_core.common.errors import NotInModel
 from poskernel_core.common.jackknife import jackknife
 from poskernel_core.engine.engine import describe_run
-from tests.support import builders
+from tests.support import builders, oracles
 from tests.support import oracles_rotary as oracle
 from tests.support.builders.rotary import SCALINGS, scaled
+from tests.support.passes import loaded
+from tests.support.refusals import refused
 
 TEXTS, CONTEXT, SKIP, QUERY = 5, 43, 3, 37
 NAMES = ("llama", "mistral", "gpt_neox", "yarn", "llama3")
@@ -37,7 +39,7 @@ def models(model_dirs, tmp_path_factory):
 
 def gathered_of(path, ids):
     """A pass over token ids, with pairs and all that kernels need."""
-    model = pk.load(str(path), device="cpu")
+    model = loaded(path)
     return pk.run_pass(model, ids, positions=(QUERY,), start_token=False, gather=GATHER)
 
 
@@ -62,6 +64,11 @@ def by_loops(truth, layer, head, scale):
     return *means, scale * truth.factor**2
 
 
+def bands_of(truth):
+    """The band of each pair: wavelengths up to 10, up to the context, or longer."""
+    return [(2 * math.pi / theta > 10) + (2 * math.pi / theta > CONTEXT) for theta in truth.speed]
+
+
 @EACH
 def test_spectrum_in_plain_loops(models, name):
     ids = builders.random_ids(TEXTS, CONTEXT, seed=11).numpy()
@@ -78,7 +85,7 @@ def test_spectrum_in_plain_loops(models, name):
                 strength * abs(both) * math.cos(theta * back + np.angle(both))
                 for back in range(CONTEXT - SKIP)
             ]
-            swings.append(oracle.spread(term))
+            swings.append(math.sqrt(oracles.variance(term)))
             expected = {
                 "wavelength": waves[pair],
                 "amplitude": strength * abs(both),
@@ -96,14 +103,9 @@ def test_spectrum_in_plain_loops(models, name):
             assert found[f"mean_share_{value}"][layer, head] == pytest.approx(share, rel=1e-3)
         dominant = waves[swings.index(max(swings))]
         assert found["dominant_wavelength"][layer, head] == pytest.approx(dominant, rel=1e-4)
-        inside = {
-            "short": [w <= 10 for w in waves],
-            "middle": [10 < w <= CONTEXT for w in waves],
-            "long": [w > CONTEXT for w in waves],
-        }
-        for band, there in inside.items():
-            part = math.fsum(s for s, of_band in zip(swings, there, strict=True) if of_band)
-            weight = found[f"{band}_weight"][layer, head]
+        for band, name in enumerate(("short", "middle", "long")):
+            part = math.fsum(s for s, of in zip(swings, bands_of(truth), strict=True) if of == band)
+            weight = found[f"{name}_weight"][layer, head]
             assert weight == pytest.approx(part / math.fsum(swings), rel=1e-3, abs=1e-6)
     pairs = len(truth.speed)
     assert np.isnan(found["amplitude"][..., pairs:]).all()
@@ -125,7 +127,7 @@ def test_kernels_in_plain_loops(models, name):
         logits = [
             oracle.logit(u, v, truth.speed, strength, back) for back in range(QUERY - low + 1)
         ]
-        whole = oracle.softmax(logits)
+        whole = oracles.softmax(logits)
         seen = slice(0, len(whole))
         one = {value: array[layer, head] for value, array in found.items()}
         mean = math.fsum(logits) / len(logits)
@@ -134,18 +136,14 @@ def test_kernels_in_plain_loops(models, name):
         np.testing.assert_allclose(one["equivariant_kernel"][seen], whole, atol=1e-6)
         assert one["etc"] == pytest.approx(1 / math.fsum(p**2 for p in whole), rel=1e-4)
         for band in range(3):
-            kept = [
-                place for place, theta in enumerate(truth.speed)
-                if band != (0 if 2 * math.pi / theta <= 10 else 1 if
-                            2 * math.pi / theta <= CONTEXT else 2)
-            ]  # fmt: skip
-            left = oracle.softmax([
+            kept = [place for place, of in enumerate(bands_of(truth)) if of != band]
+            left = oracles.softmax([
                 oracle.logit([u[p] for p in kept], [v[p] for p in kept],
                              [truth.speed[p] for p in kept], strength, back)
                 for back in range(QUERY - low + 1)
             ])  # fmt: skip
             np.testing.assert_allclose(one["without_band"][band, seen], left, atol=1e-6)
-            assert one["band_distance"][band] == pytest.approx(oracle.distance(left, whole),
+            assert one["band_distance"][band] == pytest.approx(oracles.total_variation(left, whole),
                                                                abs=1e-5)  # fmt: skip
             assert one["band_etc"][band] == pytest.approx(1 / math.fsum(p**2 for p in left),
                                                           rel=1e-4)  # fmt: skip
@@ -155,7 +153,7 @@ def test_kernels_in_plain_loops(models, name):
         ):
             row = kernel[other][layer, head, low : QUERY + 1][::-1]
             np.testing.assert_allclose(one[value][seen], row, atol=1e-6)
-            assert one[measured] == pytest.approx(oracle.distance(whole, row), abs=1e-5)
+            assert one[measured] == pytest.approx(oracles.total_variation(whole, row), abs=1e-5)
         assert one["attention_distance"] == pytest.approx(
             kernel["attention_distance"][layer, head], abs=1e-6
         )
@@ -277,7 +275,7 @@ def test_swings_are_spreads(queries, keys):
 
     for pair, theta in enumerate(SPEED):
         term = [(product[0, pair] * np.exp(1j * theta * back)).real for back in offset]
-        assert found[pair] == pytest.approx(oracle.spread(term), abs=1e-9)
+        assert found[pair] == pytest.approx(math.sqrt(oracles.variance(term)), abs=1e-9)
     assert (found <= np.abs(product[0]) + 1e-12).all()
 
 
@@ -319,19 +317,19 @@ def test_errors_of_kernels_are_jackknives(models):
 def test_what_does_not_fit():
     run = describe_run("demo-gpt2", windows=5, context=64)
     spectrum, kernel = find("rotary-spectrum"), find("equivariant-kernel")
-    with pytest.raises(BadRequest, match="bands that grow"):
+    with refused("bands that grow"):
         spectrum.needs(run, spectrum.params(short=100, long=50))
     assert spectrum.params(short=100).longest(64) == 100
-    with pytest.raises(BadRequest, match="longer than the 32 keys"):
+    with refused("longer than the 32 keys"):
         spectrum.needs(run.model_copy(update={"context": 32}), spectrum.params(skip=32))
-    with pytest.raises(BadRequest, match=r"from 4 .* to 63, got 64"):
+    with refused(r"from 4 .* to 63, got 64"):
         kernel.needs(run, kernel.params(query=64))
 
 
 def test_learned_positions_are_refused_at_once(tmp_path):
     engine = pk.Engine(pk.Store(tmp_path))
     for name in ("rotary-spectrum", "equivariant-kernel"):
-        with pytest.raises(NotInModel, match="'demo-gpt2' has learned positions"):
+        with refused("'demo-gpt2' has learned positions", NotInModel):
             pk.show(name, "demo-gpt2", engine=engine, windows=5, context=64, query=None)
     assert engine.worker_pid is None
     engine.store.close()
@@ -346,11 +344,10 @@ def test_through_the_engine(models, fresh_engine):
 
 
 def test_angles_that_nobody_sees(tmp_path):
-    """GPT-J turns inside its attention: one sentence says so."""
     from tests.support.builders.families import FAMILY_MODELS
 
     path = FAMILY_MODELS["gptj"].build(tmp_path / "gptj")
     ids = builders.random_ids(2, 11, seed=3).numpy()
-    gathered = pk.run_pass(pk.load(str(path), device="cpu"), ids, gather=("rotary",))
-    with pytest.raises(BadRequest, match="'gptj' turn queries and keys inside"):
+    gathered = pk.run_pass(loaded(path), ids, gather=("rotary",))
+    with refused("'gptj' turn queries and keys inside"):
         pk.analyse("rotary-spectrum", gathered)

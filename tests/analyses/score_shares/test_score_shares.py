@@ -26,11 +26,6 @@ CASES = {
 }
 
 
-def variance(numbers):
-    middle = oracles.mean(numbers)
-    return oracles.mean([(number - middle) ** 2 for number in numbers])
-
-
 def test_by_hand():
     """Position 4, in common with the score 3, the score 16: content 16 - 6 + 4 = 14, twice -1."""
     found = shares(*np.array([[4.0], [3.0], [16.0]]))
@@ -39,7 +34,6 @@ def test_by_hand():
 
 @given(arrays.arrays(float, (3, 7), elements=st.floats(0.01, 10)), st.floats(0.1, 10))
 def test_shares_add_up(sums, factor):
-    """To 1, whatever the unit of the scores."""
     found, scaled = (np.stack([*shares(*each).values()]) for each in (sums, sums * factor**2))
     np.testing.assert_allclose(found.sum(axis=0), 1)
     np.testing.assert_allclose(found, scaled, rtol=1e-7, atol=1e-12)
@@ -63,7 +57,7 @@ def expected_shares(rows, groups):
         pairs = [(g, h) for g in others for h in others if g != h]
         own.append(oracles.mean([covariance(a[g], a[h]) for g, h in pairs]))
         common.append(oracles.mean([covariance(s, a[g]) for g in others]))
-        whole.append(variance(s))
+        whole.append(oracles.variance(s))
     own, common, whole = map(math.fsum, (own, common, whole))
     return own / whole, (whole - 2 * common + own) / whole, 2 * (common - own) / whole
 
@@ -109,7 +103,6 @@ def test_plain_loops(model_dirs, case):
 
 @pytest.mark.parametrize(("groups", "read"), [(10, 10), (10, 3), (4, 4), (3, 3), (2, 2), (1, 5)])
 def test_weights(groups, read):
-    """What a window counts with, by loops; each window's weights sum to 1 while it is kept."""
     pairs, alone, kept = weights(groups, read)
 
     for own, out in np.ndindex(read, 1 + read):

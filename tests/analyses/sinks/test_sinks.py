@@ -7,27 +7,18 @@ import pytest
 import torch
 
 import poskernel_core as pk
-from poskernel_core.common.views import stacked, without
 from poskernel_core.forward.attention import PatternBlock
 from poskernel_core.forward.observers import Batch
-from poskernel_core.models.geometry import Geometry
 from poskernel_core.statistics import STATISTICS, Plan
-from tests.analyses.previous_token.test_previous_token import error
 from tests.support import builders, oracles
+from tests.support.passes import loaded
 from tests.support.truth import truth_of
 
 TEXTS, CONTEXT = 3, 41
 
 
 def gather(path, ids, **more):
-    return pk.run_pass(pk.load(str(path), device="cpu"), ids, gather=("sinks",), **more)
-
-
-def plan(model_dirs, context):
-    """Sizes of a pass of one head that is shown made-up rows."""
-    geometry = pk.load(str(model_dirs["attn_only"]), device="cpu").geometry
-    assert isinstance(geometry, Geometry)
-    return Plan(geometry, context, 1, (context - 1,), 1, False)
+    return pk.run_pass(loaded(path), ids, gather=("sinks",), **more)
 
 
 def test_by_hand(model_dirs):
@@ -35,7 +26,7 @@ def test_by_hand(model_dirs):
 
     Key 0: (1 + 1/2 + 1/4) / 3; key 1: (1/2 + 1/4) / 2; key 2: 1/4; no key: (0 + 0 + 1/4) / 3.
     """
-    sizes = plan(model_dirs, 3)
+    sizes = Plan(loaded(model_dirs["attn_only"]).geometry, 3, 1, (2,), 1, False)
     seen = STATISTICS["sinks"](sizes, torch.device("cpu"))
     batch = Batch(torch.zeros(1, 3, dtype=torch.long), range(1))
     heads = sizes.geometry.n_heads
@@ -62,7 +53,9 @@ def test_plain_transformers(model_dirs, name):
                 ]
                 found = result.values["alpha"][layer, head, key]
                 off = result.errors["alpha"][layer, head, key]
-                np.testing.assert_allclose([found, off], [oracles.mean(one), error(one)], atol=1e-6)
+                np.testing.assert_allclose(
+                    [found, off], [oracles.mean(one), oracles.standard_error(one)], atol=1e-6
+                )
     np.testing.assert_array_equal(result.values["sink"], result.values["alpha"][..., 0])
     assert result.values["sink_rate"] == (result.values["sink"] > 0.1).mean()
     np.testing.assert_allclose(result.values["learned_sink"], 0, atol=1e-6)
@@ -75,20 +68,6 @@ def test_rows_add_up(model_dirs, context):
     assert context == alpha.shape[-1]
     queries = context - np.arange(context)
     np.testing.assert_allclose((alpha * queries).sum(axis=-1), context, rtol=1e-5)
-
-
-def test_blocks_do_not_matter(model_dirs, monkeypatch):
-    from poskernel_core.forward import attention
-
-    ids = builders.random_ids(TEXTS, CONTEXT, seed=7).numpy()
-    whole = gather(model_dirs["mistral"], ids)
-    monkeypatch.setattr(attention, "BLOCK", 5)
-    cut = gather(model_dirs["mistral"], ids, batch=1)
-
-    for group in (None, *range(TEXTS)):
-        some, others = (each if group is None else without(each, group) for each in (whole, cut))
-        for name in ("alpha", "learned"):
-            np.testing.assert_allclose(stacked(some, name), stacked(others, name), atol=1e-6)
 
 
 def test_a_uniform_head(tmp_path):

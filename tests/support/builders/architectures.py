@@ -1,10 +1,8 @@
 """One tiny random model of each architecture, in hub format."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
-from safetensors.torch import save_file
 from transformers import (
     GPTNeoConfig,
     GPTNeoXConfig,
@@ -18,12 +16,13 @@ from transformers import (
 from tests.support.builders.made import (
     START,
     VOCABULARY,
+    attn_only_config,
     attn_only_skeleton,
     build,
     gpt2_config,
     randomise,
     rotary_sizes,
-    save_tokenizer,
+    save_attn_only,
 )
 
 
@@ -55,22 +54,22 @@ def gpt_neo(path: Path) -> Path:
     return build(path, config, seed=5, gain=0.8)
 
 
-def opt(path: Path) -> Path:
+def opt(path: Path, seed: int = 7, **changes: object) -> Path:
     """OPT: learned positions that begin at row 2 of their matrix; context 47."""
-    config = OPTConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=35,
-        word_embed_proj_dim=35,
-        num_hidden_layers=3,
-        num_attention_heads=5,
-        ffn_dim=29,
-        max_position_embeddings=47,
-        dropout=0.0,
-        bos_token_id=START,
-        eos_token_id=START,
-        pad_token_id=1,
-    )
-    return build(path, config, seed=7)
+    sizes = {
+        "vocab_size": VOCABULARY,
+        "hidden_size": 35,
+        "word_embed_proj_dim": 35,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 5,
+        "ffn_dim": 29,
+        "max_position_embeddings": 47,
+        "dropout": 0.0,
+        "bos_token_id": START,
+        "eos_token_id": START,
+        "pad_token_id": 1,
+    }
+    return build(path, OPTConfig(**(sizes | changes)), seed)
 
 
 def llama(path: Path) -> Path:
@@ -99,8 +98,8 @@ def qwen3(path: Path) -> Path:
     return build(path, Qwen3Config(**sizes, hidden_size=46), seed=19)
 
 
-def gpt_neox(path: Path) -> Path:
-    """GPT-NeoX: parallel blocks, 6 of each head's 12 dimensions rotary; context 53."""
+def gpt_neox(path: Path, seed: int = 23, parallel: bool = True) -> Path:
+    """GPT-NeoX: parallel blocks or not, 6 of each head's 12 dimensions rotary; context 53."""
     config = GPTNeoXConfig(
         vocab_size=VOCABULARY,
         hidden_size=60,
@@ -108,37 +107,20 @@ def gpt_neox(path: Path) -> Path:
         num_attention_heads=5,
         intermediate_size=31,
         max_position_embeddings=53,
+        use_parallel_residual=parallel,
         rope_parameters={"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5},
         bos_token_id=START,
         eos_token_id=START,
     )
-    return build(path, config, seed=23)
+    return build(path, config, seed)
 
 
 def attn_only(path: Path) -> Path:
     """Attention only, in GPT-2's names without MLPs; 2 layers, 5 heads of width 7, context 41."""
-    shape = {"n_layers": 2, "n_heads": 5, "d_model": 35, "d_head": 7, "n_ctx": 41}
-    config = {
-        "model_type": "attn-only",
-        **shape,
-        "d_vocab": VOCABULARY,
-        "attn_only": True,
-        "normalization_type": "LN",
-        "positional_embedding_type": "standard",
-        "tied_embeddings": True,
-    }
+    config = attn_only_config(layers=2, heads=5, head_width=7, context=41)
     model = attn_only_skeleton(config)
     randomise(model, seed=29)
-    path.mkdir(parents=True, exist_ok=True)
-    state = {
-        name: tensor.contiguous()
-        for name, tensor in model.state_dict().items()
-        if ".mlp." not in name and name != "lm_head.weight"
-    }
-    save_file(state, path / "model.safetensors")
-    (path / "config.json").write_text(json.dumps(config, indent=2))
-    save_tokenizer(path, shape["n_ctx"])
-    return path
+    return save_attn_only(model, path, config, without=".mlp.")
 
 
 ARCHITECTURES: dict[str, Callable[[Path], Path]] = {

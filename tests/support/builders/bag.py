@@ -7,17 +7,15 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import nn
-from transformers import GPTNeoConfig, GPTNeoForCausalLM, GPTNeoXConfig, OPTConfig
+from transformers import GPTNeoConfig, GPTNeoForCausalLM
 
-import poskernel_core as pk
-from poskernel_core.analyses.base import ExperimentContext
-from poskernel_core.data.layouts import TokenPool
-from poskernel_core.forward import loading
-from poskernel_core.models import catalog
-from poskernel_core.models.tokenizers import load_tokenizer
+from tests.support.builders import contextual
 from tests.support.builders.constructed import balanced_signs
-from tests.support.builders.made import START, VOCABULARY, build, gpt2_config, save
-from tests.support.builders.positions import blank_gpt2, undo_norm
+from tests.support.builders.made import START, VOCABULARY, gpt2_config, save
+from tests.support.builders.positions import blank, blank_gpt2, of_length_one, undo_norm
+from tests.support.oracles_bag import Bag as OracleBag
+from tests.support.oracles_bag import Setting
+from tests.support.passes import loaded
 
 T, WIDTH, HEADS, HEAD_WIDTH = 41, 33, 3, 11
 SELF_STEP, BIAS = 12.0, 0.25
@@ -56,8 +54,8 @@ def reading(
     model = blank_gpt2(gpt2_config(T, **sizes))
     body, block = model.transformer, model.transformer.h[0]
     with torch.no_grad():
-        body.wte.weight[:, token:ramp] = _of_length_one(torch.from_numpy(strengths))
-        body.wpe.weight[:, ramp:end] = _of_length_one(torch.arange(T).double()[:, None] / T)
+        body.wte.weight[:, token:ramp] = of_length_one(torch.from_numpy(strengths))
+        body.wpe.weight[:, ramp:end] = of_length_one(torch.arange(T).double()[:, None] / T)
         undo_norm(block.ln_1, body.wte.weight[0] + body.wpe.weight[0])
         block.ln_2.weight.fill_(1.0)
         _heads(block.attn, sources, token, ramp)
@@ -114,13 +112,6 @@ def truth(
     return found, scales
 
 
-def _of_length_one(numbers: torch.Tensor) -> torch.Tensor:
-    """Numbers, what their squares lack to 1, and all with the other sign: `[number, 2 (k + 1)]`."""
-    rest = (1 - (numbers**2).sum(dim=1, keepdim=True)).clamp(min=0).sqrt()
-    whole = torch.cat([numbers, rest], dim=1)
-    return torch.stack([whole, -whole], dim=2).flatten(1).float()
-
-
 def copies(path: Path, window: int | None = None) -> Path:
     """A GPT-Neo of one layer without training, two heads of which look for copies of a token.
 
@@ -141,10 +132,8 @@ def copies(path: Path, window: int | None = None) -> Path:
         bos_token_id=START,
         eos_token_id=START,
     )
-    model = GPTNeoForCausalLM(config)
+    model = blank(GPTNeoForCausalLM(config))
     with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.zero_()
         body, code, place = model.transformer, torch.arange(CODE), torch.arange(COPIES_T)
         body.wte.weight[:, :CODE] = balanced_signs(CODE)
         body.wpe.weight[place, CODE + place] = 1.0
@@ -160,52 +149,22 @@ def copies(path: Path, window: int | None = None) -> Path:
     return path
 
 
-def serial_neox(path: Path, parallel: bool = False) -> Path:
-    """GPT-NeoX whose MLP reads the stream behind attention, or not; random weights."""
-    config = GPTNeoXConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=60,
-        num_hidden_layers=2,
-        num_attention_heads=5,
-        intermediate_size=31,
-        max_position_embeddings=53,
-        use_parallel_residual=parallel,
-        rope_parameters={"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5},
-        bos_token_id=START,
-        eos_token_id=START,
-    )
-    return build(path, config, seed=43)
-
-
-def post_norm_opt(path: Path) -> Path:
-    """OPT with its norms behind attention and MLP, as OPT-350m has them."""
-    sizes = {"hidden_size": 35, "word_embed_proj_dim": 35, "ffn_dim": 29, "num_hidden_layers": 2}
-    config = OPTConfig(
-        vocab_size=VOCABULARY,
-        **sizes,
-        num_attention_heads=5,
-        max_position_embeddings=47,
-        do_layer_norm_before=False,
-        bos_token_id=START,
-        eos_token_id=START,
-        pad_token_id=1,
-    )
-    return build(path, config, seed=47)
-
-
 def study(path: Path, windows: np.ndarray, start: bool = True) -> tuple:
-    """What an experiment works on, freshly loaded, and the mean keys of the same windows."""
-    located = catalog.locate(str(path))
-    tokenizer, model = load_tokenizer(located), loading.load(located, "cpu")
-    subject = ExperimentContext(
-        model=model,
-        windows=windows,
-        words=[],
-        decode=tokenizer.decode_each,
-        start_token=start,
-        source=TokenPool(np.arange(1, VOCABULARY), START, 3),
-        single_id=tokenizer.single_id,
-        encode=tokenizer.encode,
-    )
-    main = pk.run_pass(model, windows, start_token=start, gather=("keys",))
-    return subject, main
+    """As `contextual.study`, of a model that is freshly loaded: bags are kept beside it."""
+    return contextual.study(path, windows, start, load=loaded.__wrapped__)
+
+
+def studied(
+    path: Path,
+    windows: np.ndarray,
+    contexts: int,
+    heads: tuple[int, ...],
+    query: int,
+    start: bool = True,
+    window: int | None = None,
+) -> tuple:
+    """The same, and the bag of these heads by plain loops; `window` is layer 0's."""
+    subject, main = study(path, windows, start)
+    the = subject.single_id(" the")
+    setting = Setting(path, windows, contexts, heads, query, the, int(start), window)
+    return subject, main, OracleBag(setting)

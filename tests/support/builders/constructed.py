@@ -5,10 +5,10 @@ import random
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
-from transformers import GPT2LMHeadModel
+from torch import Tensor
 
 from tests.support.builders.made import START, VOCABULARY, gpt2_config, save
+from tests.support.builders.positions import blank_gpt2, of_length_one, undo_norm
 
 LOOK_BACK_SCORE = 16.0
 
@@ -18,7 +18,7 @@ def look_back(path: Path, k: int, T: int = 37, tau: float = 5.0) -> Path:
 
     Attention in layer 0, and so every kernel (with `skip = 0`), for visible `i`:
 
-    - head 0 looks back `k`: for `n >= k`, weight `e^16` at `i = n - k` and 1 elsewhere, that is
+    - head 0 looks back `k` tokens: for `n >= k`, weight `e^16` at `i = n - k`, else 1, that is
       `A(n, n-k) = e^16 / (e^16 + n) > 0.999`; for `n < k`, uniform;
     - head 1 is uniform: `A(n, i) = 1 / (n + 1)`;
     - head 2 decays: `A(n, i)` proportional to `exp(-(n - i) / tau)`, exactly.
@@ -29,35 +29,18 @@ def look_back(path: Path, k: int, T: int = 37, tau: float = 5.0) -> Path:
     Each position's vector is a one-hot code, a ramp `n / T`, and what the ramp lacks to a constant
     length; tokens live in other dimensions, as signs that add up to 0. So all sums of the two have
     one mean and one length, and the norm's weight and bias undo it: post-ln1 is the stream itself.
-
-    Args:
-        path: the directory to fill.
-        k: how far head 0 looks back, in tokens.
-        T: context length.
-        tau: decay length of head 2, in tokens.
     """
     heads, head_width, signs = 3, T + (T % 2), 12
-    width, ramp, rest, tokens = heads * head_width, T, T + 2, T + 4
+    width, ramp, tokens = heads * head_width, T, T + 4
     config = gpt2_config(n_positions=T, n_embd=width, n_head=heads, n_layer=2, n_inner=1)
-    model = GPT2LMHeadModel(config)
-    nn.utils.vector_to_parameters(
-        torch.zeros(sum(p.numel() for p in model.parameters())), model.parameters()
-    )
+    model = blank_gpt2(config)
     body, position = model.transformer, torch.arange(T)
-    height = position / T
     with torch.no_grad():
         body.wpe.weight[position, position] = 1.0
-        body.wpe.weight[:, ramp], body.wpe.weight[:, ramp + 1] = height, -height
-        body.wpe.weight[:, rest] = (1 - height**2).sqrt()
-        body.wpe.weight[:, rest + 1] = -body.wpe.weight[:, rest]
+        body.wpe.weight[:, ramp:tokens] = of_length_one(position[:, None] / T)
         body.wte.weight[:, tokens : tokens + signs] = balanced_signs(signs)
-
-        one = (body.wpe.weight[T // 2] + body.wte.weight[START]).double()
-        spread = (one.var(correction=0) + config.layer_norm_epsilon).sqrt()
         for block in body.h:
-            block.ln_1.weight.fill_(spread.item())
-            block.ln_1.bias.fill_(one.mean().item())
-        body.ln_f.weight.fill_(1.0)
+            undo_norm(block.ln_1, body.wpe.weight[T // 2] + body.wte.weight[START])
 
         query_key, bias = body.h[0].attn.c_attn.weight, body.h[0].attn.c_attn.bias
         unscale = math.sqrt(head_width)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig
 
 import poskernel_core as pk
@@ -26,7 +25,7 @@ from poskernel_core.models import catalog
 from poskernel_core.models.tokenizers import load_tokenizer
 from poskernel_core.passes.worker_context import WorkerContext
 from tests.support.builders.made import START, VOCABULARY, build, gpt2_config, rotary_sizes, save
-from tests.support.builders.positions import blank_gpt2, undo_norm
+from tests.support.builders.positions import blank, blank_gpt2, of_length_one, undo_norm
 from tests.support.builders.truth import random_ids
 from tests.support.passes import loaded
 
@@ -62,20 +61,14 @@ def additive(path: Path, content: Sequence[float], T: int = T, tau: float = TAU)
     Queries are biases. Tokens and positions stand in dimensions of their own, each as one number,
     what it lacks to the length 1, and both with the other sign; so all sums of the two have mean 0
     and one length, and the norm's weight undoes it.
-
-    Args:
-        path: the directory to fill.
-        content: what each token scores, one number for each of the vocabulary.
-        T: context length.
-        tau: decay length of heads 1 and 2, in tokens.
     """
     config = gpt2_config(T, n_embd=HEADS * HEAD_WIDTH, n_head=HEADS, n_layer=1, n_inner=1)
     model = blank_gpt2(config)
     body, width = model.transformer, HEADS * HEAD_WIDTH
     most = max(abs(score) for score in content)
     with torch.no_grad():
-        body.wte.weight[:, 0:4] = _of_length_one(torch.tensor(content).double() / most)
-        body.wpe.weight[:, 4:8] = _of_length_one(torch.arange(T).double() / T)
+        body.wte.weight[:, 0:4] = of_length_one(torch.tensor(content).double()[:, None] / most)
+        body.wpe.weight[:, 4:8] = of_length_one(torch.arange(T).double()[:, None] / T)
         undo_norm(body.h[0].ln_1, body.wte.weight[0] + body.wpe.weight[0])
         weight, bias = body.h[0].attn.c_attn.weight, body.h[0].attn.c_attn.bias
         for head, (reads_content, reads_position) in enumerate([(1, 0), (1, 1), (0, 1)]):
@@ -85,12 +78,6 @@ def additive(path: Path, content: Sequence[float], T: int = T, tau: float = TAU)
             weight[4, width + slot + 1] = T / tau * reads_position
     save(model, path, T)
     return path
-
-
-def _of_length_one(numbers: Tensor) -> Tensor:
-    """Each number, what it lacks to length 1, and both with the other sign, `[number, 4]`."""
-    rest = (1 - numbers**2).clamp(min=0).sqrt()
-    return torch.stack([numbers, -numbers, rest, -rest], dim=1).float()
 
 
 def turning(path: Path, T: int = 41) -> Path:
@@ -104,10 +91,8 @@ def turning(path: Path, T: int = 41) -> Path:
         "rope_parameters": {"rope_type": "default", "rope_theta": TURNING_THETA},
     }
     config = LlamaConfig(**sizes, hidden_size=TURNING_STREAM)
-    model = LlamaForCausalLM(config)
+    model = blank(LlamaForCausalLM(config))
     with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.zero_()
         model.model.norm.weight.fill_(1.0)
         codes = torch.tensor([turning_code(token) for token in range(VOCABULARY)])
         model.model.embed_tokens.weight[:, :2] = codes
@@ -132,7 +117,7 @@ def grouped(path: Path) -> Path:
     return build(path, MistralConfig(**sizes, hidden_size=60, sliding_window=5), seed=41)
 
 
-def study(path, windows, start=True, batch=None):
+def study(path, windows, start=True, batch=None, load=loaded):
     """What an experiment works on, and the mean keys of the same windows, as many as are equal.
 
     Stretches are put in order so that window `w` of the pass is of group `w % groups`.
@@ -140,7 +125,7 @@ def study(path, windows, start=True, batch=None):
     groups = min(10, len(windows))
     windows = windows[: len(windows) // groups * groups]
     ordered = np.concatenate([windows[group::groups] for group in range(groups)])
-    tokenizer, model = load_tokenizer(catalog.locate(str(path))), loaded(path)
+    tokenizer, model = load_tokenizer(catalog.locate(str(path))), load(path)
     source = TokenPool(np.arange(1, VOCABULARY), START, 3)
     subject = ExperimentContext(
         model=model,
@@ -151,6 +136,7 @@ def study(path, windows, start=True, batch=None):
         source=source,
         batch=batch,
         single_id=tokenizer.single_id,
+        encode=tokenizer.encode,
     )
     return subject, pk.run_pass(model, ordered, start_token=start, gather=("keys",))
 

@@ -1,23 +1,22 @@
 """Models without training with an induction circuit, and with heads that average random values."""
 
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from tests.support.builders.made import (
     START,
     VOCABULARY,
+    attn_only_config,
     attn_only_skeleton,
     gpt2_config,
     save,
-    save_tokenizer,
+    save_attn_only,
 )
-from tests.support.builders.positions import blank_gpt2, undo_norm
+from tests.support.builders.positions import blank, blank_gpt2, undo_norm
 from tests.support.builders.previous import copy_previous_token
 
 INDUCTION_CONTEXT = 37
@@ -38,18 +37,13 @@ def induction(path: Path, height: float = 4.0, gain: float = 2.0, slope: float =
 
     Tokens and positions are one-hot, so all streams have one mean, and one length; the norms undo
     both: post-ln1 is the stream itself.
-
-    Args:
-        path: the directory to fill.
-        height: score of a key whose predecessor is the query's token.
-        gain: of what layer 1 copies.
-        slope: what a key scores more than the one before it.
     """
     T, copies, places = INDUCTION_CONTEXT, VOCABULARY, 2 * VOCABULARY
     head_width = _head_width()
     width, unscale = 2 * head_width, math.sqrt(head_width)
-    config = _attn_only_config(head_width)
-    model, token = _blank(config), torch.arange(VOCABULARY)
+    config = attn_only_config(2, 2, head_width, T)
+    model, token = blank(attn_only_skeleton(config)), torch.arange(VOCABULARY)
+    nn.init.ones_(model.transformer.ln_f.weight)
     copy_previous_token(model.transformer, T, width, unscale)
     second = model.transformer.h[1].attn
     with torch.no_grad():
@@ -59,7 +53,7 @@ def induction(path: Path, height: float = 4.0, gain: float = 2.0, slope: float =
         second.c_attn.weight[places + torch.arange(T), width + VOCABULARY] = torch.arange(T) * 1.0
         second.c_attn.weight[token, 2 * width + token] = 1.0
         second.c_proj.weight[token, token] = gain
-    return _save_attn_only(model, path, config)
+    return save_attn_only(model, path, config, without=".ln_2.")
 
 
 def induction_truth(
@@ -89,45 +83,6 @@ def induction_truth(
 
 def _head_width() -> int:
     return (2 * VOCABULARY + INDUCTION_CONTEXT + 1) // 2
-
-
-def _attn_only_config(head_width: int) -> dict[str, object]:
-    return {
-        "model_type": "attn-only",
-        "n_layers": 2,
-        "n_heads": 2,
-        "d_model": 2 * head_width,
-        "d_head": head_width,
-        "n_ctx": INDUCTION_CONTEXT,
-        "d_vocab": VOCABULARY,
-        "attn_only": True,
-        "normalization_type": "LN",
-        "positional_embedding_type": "standard",
-        "tied_embeddings": True,
-    }
-
-
-def _blank(config: dict[str, object]) -> nn.Module:
-    """An attention-only model whose weights are all 0, but for its last norm's, which are 1."""
-    model = attn_only_skeleton(config)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.zero_()
-        model.transformer.ln_f.weight.fill_(1.0)
-    return model
-
-
-def _save_attn_only(model: nn.Module, path: Path, config: dict[str, object]) -> Path:
-    path.mkdir(parents=True, exist_ok=True)
-    state = {
-        name: tensor.contiguous()
-        for name, tensor in model.state_dict().items()
-        if ".ln_2." not in name and name != "lm_head.weight"
-    }
-    save_file(state, path / "model.safetensors")
-    (path / "config.json").write_text(json.dumps(config, indent=2))
-    save_tokenizer(path, INDUCTION_CONTEXT)
-    return path
 
 
 def averages(path: Path, T: int = 31) -> Path:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from safetensors.torch import save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import Tensor, nn
 from transformers import (
@@ -103,6 +104,37 @@ def attn_only_skeleton(config: dict[str, object]) -> GPT2LMHeadModel:
     for block in model.transformer.h:
         block.mlp = _NoMLP()
     return model
+
+
+def attn_only_config(layers: int, heads: int, head_width: int, context: int) -> dict[str, object]:
+    """What an attention-only directory says of itself."""
+    return {
+        "model_type": "attn-only",
+        "n_layers": layers,
+        "n_heads": heads,
+        "d_model": heads * head_width,
+        "d_head": head_width,
+        "n_ctx": context,
+        "d_vocab": VOCABULARY,
+        "attn_only": True,
+        "normalization_type": "LN",
+        "positional_embedding_type": "standard",
+        "tied_embeddings": True,
+    }
+
+
+def save_attn_only(model: nn.Module, path: Path, config: dict[str, object], without: str) -> Path:
+    """Save a skeleton without its head, and without the parameters whose names hold a word."""
+    path.mkdir(parents=True, exist_ok=True)
+    state = {
+        name: tensor.contiguous()
+        for name, tensor in model.state_dict().items()
+        if without not in name and name != "lm_head.weight"
+    }
+    save_file(state, path / "model.safetensors")
+    (path / "config.json").write_text(json.dumps(config, indent=2))
+    save_tokenizer(path, config["n_ctx"])
+    return path
 
 
 def save(model: PreTrainedModel, path: Path, context: int) -> None:

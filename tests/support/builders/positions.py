@@ -42,15 +42,8 @@ def helix(
 
     Hence `X^1 = X^2 = (X^0, tan(theta) X^0)` for every token: explained variance is that of
     `helix_truth` in every layer; the canonical angles of the right vectors of `X^0` and `X^1` are
-    all `theta`, for any number of them; all other angles, and all of the left vectors, are 0.
-
-    Args:
-        path: the directory to fill.
-        T: context length.
-        turns: whole turns over the context.
-        height: the rise goes from `-height` to `height`; the radius is 1.
-        theta: angle between `X^0` and `X^1`, in degrees.
-        strength: of the scores of heads 0 and 1.
+    all `theta` (degrees), for any number of them; all other angles, and those of the left vectors,
+    are 0.
     """
     config = gpt2_config(T, n_embd=HELIX_WIDTH, n_head=HELIX_HEADS, n_layer=3, n_inner=1)
     model = blank_gpt2(config)
@@ -131,13 +124,24 @@ def _helix_heads(attention: nn.Module, strength: float, tilt: float) -> None:
         attention.c_proj.weight[own + slot, fresh + 1] = -tilt
 
 
-def blank_gpt2(config: GPT2Config) -> GPT2LMHeadModel:
-    """A GPT-2 whose weights are all 0, but for its last norm's, which are 1."""
-    model = GPT2LMHeadModel(config)
+def of_length_one(numbers: Tensor) -> Tensor:
+    """Numbers, and what their squares lack to 1, with both signs: `[n, k]` to `[n, 2 (k + 1)]`."""
+    rest = (1 - (numbers**2).sum(dim=1, keepdim=True)).clamp(min=0).sqrt()
+    return _with_both_signs(torch.cat([numbers, rest], dim=1)).float()
+
+
+def blank(model: nn.Module) -> nn.Module:
+    """Set all weights of a model to 0, and return it."""
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.zero_()
-        model.transformer.ln_f.weight.fill_(1.0)
+    return model
+
+
+def blank_gpt2(config: GPT2Config) -> GPT2LMHeadModel:
+    """A GPT-2 whose weights are all 0, but for its last norm's, which are 1."""
+    model = blank(GPT2LMHeadModel(config))
+    nn.init.ones_(model.transformer.ln_f.weight)
     return model
 
 

@@ -8,7 +8,7 @@ from torch import nn
 
 from tests.support.builders.constructed import LOOK_BACK_SCORE
 from tests.support.builders.made import START, VOCABULARY, gpt2_config, save
-from tests.support.builders.positions import blank_gpt2, undo_norm
+from tests.support.builders.positions import blank_gpt2, of_length_one, undo_norm
 
 
 def dark_head(path: Path, T: int = 37, slope: float = 3.0, depth: float = 12.0) -> Path:
@@ -28,23 +28,15 @@ def dark_head(path: Path, T: int = 37, slope: float = 3.0, depth: float = 12.0) 
     Layer 1 is uniform in both heads. Nothing writes: the stream stays at the embeddings, and
     post-ln1 is the stream itself, since tokens are one-hot, and positions have mean 0 and length
     `sqrt(2)`: a ramp `i / T`, what it lacks to 1, and both with the other sign.
-
-    Args:
-        path: the directory to fill.
-        T: context length.
-        slope: what a position scores more than the one before it.
-        depth: what the same token scores less than another.
     """
     head_width, ramp = VOCABULARY + 1, VOCABULARY
     width = 2 * head_width
     config = gpt2_config(T, n_embd=width, n_head=2, n_layer=2, n_inner=1)
     model = blank_gpt2(config)
     body, token, unscale = model.transformer, torch.arange(VOCABULARY), math.sqrt(head_width)
-    height = torch.arange(T) / T
-    rest = (1 - height**2).sqrt()
     with torch.no_grad():
         body.wte.weight[token, token] = 1.0
-        body.wpe.weight[:, ramp : ramp + 4] = torch.stack([height, -height, rest, -rest], dim=1)
+        body.wpe.weight[:, ramp : ramp + 4] = of_length_one(torch.arange(T)[:, None] / T)
         for block in body.h:
             undo_norm(block.ln_1, body.wpe.weight[T // 2] + body.wte.weight[START])
 
@@ -92,11 +84,6 @@ def aggregator(path: Path, T: int = 37, height: float = 12.0) -> Path:
 
     Tokens and positions are one-hot, so all streams have one mean, and one length (before layer 1
     to a relative `T e^-16`); the norms undo both: post-ln1 is the stream itself.
-
-    Args:
-        path: the directory to fill.
-        T: context length.
-        height: score of the predecessor's token in layer 1.
     """
     copies, places = VOCABULARY, 2 * VOCABULARY
     head_width = (places + T + 1) // 2

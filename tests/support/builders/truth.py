@@ -54,17 +54,7 @@ def random_words(count: int, seed: int = 0) -> str:
 def mini_corpus(
     path: Path, documents: int = 7, words: int = 101, seed: int = 0
 ) -> tuple[Path, Path]:
-    """Write the same documents as `mini.txt` (a blank line between them) and as `mini.jsonl`.
-
-    Args:
-        path: the folder to write to.
-        documents: how many.
-        words: made-up words in each, see `random_words`.
-        seed: of the words.
-
-    Returns:
-        The two files.
-    """
+    """Write documents of `random_words` as `mini.txt`, blank lines between, and `mini.jsonl`."""
     path.mkdir(parents=True, exist_ok=True)
     texts = [random_words(words, seed * documents + j) for j in range(documents)]
     plain, lines = path / "mini.txt", path / "mini.jsonl"
