@@ -44,14 +44,12 @@ class Installed:
 
     @property
     def environment(self):
-        """What a process of this user is started with."""
         ours = environment(self.home / "hub", shipped=True) | {"HOME": str(self.home)}
         for name in ("POSKERNEL_CACHE", "PYTHONPATH", "XDG_CACHE_HOME"):
             ours.pop(name, None)
         return ours
 
     def run(self, folder, program, *arguments):
-        """Run a program of the environment in a folder; returns what it prints."""
         done = subprocess.run(
             [self.python.with_name(program), *arguments], cwd=folder,
             env=self.environment, capture_output=True, text=True, check=False,

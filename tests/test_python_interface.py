@@ -161,7 +161,6 @@ def reproduce(_: SimpleNamespace, **given: Any) -> Any:
 
 
 def table(hands: SimpleNamespace, **given: Any) -> Any:
-    """Read a table of heads."""
     (hands.folder / "a.csv").write_text("layer,head,score\n0,0,1\n0,1,2\n")
     return pk.read_head_table(given.pop("path", hands.folder / "a.csv"), **given)
 

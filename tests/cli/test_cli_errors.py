@@ -14,7 +14,6 @@ pytestmark = pytest.mark.usefixtures("near_worker")
 
 @pytest.mark.slow
 def test_too_little_text(run, small):
-    """The message has the numbers, and offers what there is."""
     arguments = [TEXTS * 1000 if a == TEXTS else a for a in small]
 
     code, out, err = run("show", "etc", *arguments)
@@ -24,7 +23,6 @@ def test_too_little_text(run, small):
 
 
 def without_weights(path):
-    """Leave a pickle only."""
     (path / "model.safetensors").rename(path / "pytorch_model.bin")
 
 
@@ -56,7 +54,6 @@ SPOILT = {
     [pytest.param(each, marks=pytest.mark.slow) if "fit" in each else each for each in SPOILT],
 )
 def test_spoilt_models(run, tmp_path, small, model_dirs, case):
-    """A directory that cannot be read gives exit code 2 and says what is wrong with it."""
     spoil, words = SPOILT[case]
     path = shutil.copytree(model_dirs["gpt2"], tmp_path / "bad")
     spoil(path)
@@ -89,7 +86,6 @@ WRONG = {
 
 @pytest.mark.parametrize("case", WRONG)
 def test_bad_requests(run, place, small, case, monkeypatch):
-    """Exit code 2, nothing on standard output, one sentence on standard error."""
     monkeypatch.chdir(place)
     arguments, words = WRONG[case]
     if case == "export of nothing":
@@ -109,7 +105,6 @@ def test_bad_requests(run, place, small, case, monkeypatch):
 
 @pytest.mark.slow
 def test_two_tokens(run, small):
-    """A fixed token that is two is refused, with the tokens that it is."""
     code, out, err = run(
         "show", "kernel", *small, "--query", 11, "--source", "token", "--token", " Zebra crossing"
     )
@@ -119,7 +114,6 @@ def test_two_tokens(run, small):
 
 
 def test_store_that_is_a_file(run, small, tmp_path, monkeypatch):
-    """A cache that is a file gives a sentence and no traceback."""
     (tmp_path / "file").write_bytes(b"")
     monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path / "file"))
 
@@ -130,7 +124,6 @@ def test_store_that_is_a_file(run, small, tmp_path, monkeypatch):
 
 
 def test_store_that_is_damaged(run, small, tmp_path, monkeypatch):
-    """A database that is none is thrown away, and all goes on."""
     (tmp_path / "cache.db").write_bytes(b"no database, but long enough to be looked at" * 99)
     monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path))
 

@@ -112,11 +112,9 @@ class Letters(Tokenizer):
     runs: list[list[int]] = field(default_factory=list)
 
     def start_id(self):
-        """No letter."""
         return 0
 
     def encode_in_runs(self, text):
-        """Two letters at a time."""
         for first in range(0, len(text), 2):
             self.runs.append([ord(letter) for letter in text[first : first + 2]])
             yield self.runs[-1]
@@ -124,7 +122,6 @@ class Letters(Tokenizer):
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A file that :func:`corpus` writes."""
     return tmp_path_factory.mktemp("dealt") / "dealt.jsonl"
 
 
@@ -269,8 +266,6 @@ class Rows:
 
 @pytest.fixture
 def hub(monkeypatch):
-    """The hub's rows are those of a list."""
-
     def stand_in(lines):
         rows = Rows(lines)
         monkeypatch.setattr("datasets.load_dataset", lambda *_, **__: rows)

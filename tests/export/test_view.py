@@ -26,7 +26,6 @@ HOME = "http://lab.org/pk"
 
 
 def shown(view):
-    """What a notebook shows of a view, by kind."""
     return DisplayFormatter().format(view)[0]
 
 
@@ -71,7 +70,6 @@ def test_a_local_kernel_has_room_where_it_is(shipped, head, axis):
 
 
 def test_values_are_the_table(made):
-    """The data frame is what pandas reads from the CSV file, and says what it is of."""
     frame = View(made).values
     read = pd.read_csv(io.StringIO(to_csv(made)), comment="#")
 
@@ -81,7 +79,6 @@ def test_values_are_the_table(made):
 
 
 def test_text_where_there_are_no_figures(made):
-    """What it is of, every value with axes and unit, and the link."""
     told = repr(View(made, HOME)).splitlines()
 
     assert told[0].startswith("L0H1, model demo")
@@ -90,7 +87,6 @@ def test_text_where_there_are_no_figures(made):
 
 
 def test_strangers_text_is_text(made):
-    """A token that ends the script does not; the caption is escaped."""
     made.provenance["model"] = "<img src=x>"
     page = View(made, HOME).html(library=False)
 
@@ -116,7 +112,6 @@ def test_the_library_comes_once(made, first, monkeypatch):
 
 
 def test_outside_of_a_notebook(made, first):
-    """Every page stands alone."""
     assert all("window.Plotly = Plotly" in shown(View(made))["text/html"] for _ in range(2))
 
 
@@ -125,7 +120,6 @@ def test_outside_of_a_notebook(made, first):
     [("kernel", {"head": "L2H6", "query": 303}), ("etc", {"query": 303, "params": {"skip": 7}})],
 )
 def test_a_link_shows_the_same(shipped, monkeypatch, analysis, asked):
-    """The page asks for the very result, and nothing of the link is unknown to it."""
     from streamlit.testing.v1 import AppTest
 
     from tests.support.server import ROOT
@@ -157,7 +151,6 @@ def test_a_link_shows_the_same(shipped, monkeypatch, analysis, asked):
 
 
 def test_addresses(made, monkeypatch):
-    """An argument, or the setting, or none; what is no address is refused in a sentence."""
     monkeypatch.setattr(api, "show", lambda *_, **__: made)
     monkeypatch.delenv("POSKERNEL_ADDRESS", raising=False)
     assert pk.view("own-text-head", "demo").link is None
@@ -171,7 +164,6 @@ def test_addresses(made, monkeypatch):
 
 @pytest.mark.browser
 def test_figures_from_disk(made, first, page, tmp_path):
-    """Two outputs on one page, which is read from a file: both are drawn, nothing is fetched."""
     file = tmp_path / "outputs.html"
     parts = [View(made).html(library=False), View(made).html(library=True)]
     file.write_text(f"<!DOCTYPE html><meta charset=utf-8>{''.join(parts)}", encoding="utf-8")

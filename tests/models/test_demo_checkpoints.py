@@ -29,7 +29,6 @@ def test_steps_that_are_kept():
     ],
 )
 def test_a_training_leaves_a_run(tmp_path, monkeypatch, name, llama):
-    """Each checkpoint loads as a model; the schedule tells steps and tokens; they differ."""
     monkeypatch.setattr(train_demo, "TOKENS_PER_STEP", 123)
     text = [" ".join(f"word{n}" for n in range(300))] * 3
     recipe = replace(
@@ -63,7 +62,6 @@ def test_the_bundled_rotary_run():
 
 
 def test_the_bundled_run():
-    """Checkpoints of one training in 16 bits, small enough to come with the project."""
     run = training_run("demo-training")
     folder = Path(catalog.DEMO, "demo-training")
 

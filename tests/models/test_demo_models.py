@@ -22,7 +22,6 @@ INDUCTION = {"demo-gpt2": 0.7, "demo-attn-2l": 0.8}
 
 @pytest.fixture(scope="module", params=MODELS)
 def demo(request):
-    """One demo model: its files, its stated figures, and a pass over the bundled sample."""
     located = catalog.locate(request.param)
     stated = json.loads((located.directory / "measured.json").read_text("utf-8"))
     windows = token_windows(
@@ -50,7 +49,6 @@ def test_telling_heads_are_the_best(name):
 
 @pytest.mark.slow
 def test_previous_token(demo):
-    """P(1) of every head agrees with the card, and the best is as good as was asked for."""
     located, stated, gathered = demo
     found = gathered.arrays["profile"][:, :, 1]
     np.testing.assert_allclose(found, stated["previous_token"], atol=0.05)
@@ -104,7 +102,6 @@ def _three_components(positions):
 
 
 def test_size_and_card():
-    """Each model is under 12 MB and carries its card and licence."""
     for name in MODELS:
         directory = catalog.locate(name).directory
         assert sum(file.stat().st_size for file in directory.iterdir()) < 12e6

@@ -75,7 +75,6 @@ def test_its_note():
 
 
 def test_its_ledger_is_the_whole_models():
-    """Figures of GPT-2 are taken for its part; a whole model has its own name."""
     assert WHOLE == published_name(PART)
     assert ["demo-gpt2", "gpt2"] == [published_name(name) for name in ("demo-gpt2", "gpt2")]
 
@@ -97,7 +96,6 @@ def test_figures_that_need_more(figure):
 
 
 def test_some_lines_can_be_computed():
-    """Kinds of layer 0 and its detokenization heads."""
     open_lines = [each.id for each in read_figures() if WHOLE in each.models and not each.needs]
     assert {"kinds-local", "kinds-slow-decay", "kinds-uniform"} < set(open_lines)
 

@@ -51,7 +51,6 @@ SENTENCE = re.compile(r"[^\n]{10,400}\.")
 
 @pytest.fixture(scope="module", autouse=True)
 def cache(tmp_path_factory):
-    """Everything converted here lies in a folder of its own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("POSKERNEL_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
@@ -59,7 +58,6 @@ def cache(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A model directory and its GGUF file, made when they are first asked for."""
     root, kept = tmp_path_factory.mktemp("gguf"), {}
 
     def make(name, kind="F32"):
@@ -76,7 +74,6 @@ def windows():
 
 
 def counted(monkeypatch):
-    """A list that grows by one with each conversion."""
     count, write = [], gguf_weights.write_weights
     monkeypatch.setattr(gguf_weights, "write_weights", lambda *a: count.append(1) or write(*a))
     return count
@@ -498,7 +495,6 @@ def test_whatever_passes_the_header_is_loaded_or_refused(plain, place, bit):
 
 
 def test_refused_on_the_command_line(refused, tmp_path):
-    """Exit code 2, one sentence, no worker."""
     (tmp_path / "x.gguf").write_bytes(b"GGUF")
     assert "ends too early" in refused("show", "etc", tmp_path / "x.gguf")
     assert "found none" in refused("show", "etc", tmp_path / "nothing.gguf")
@@ -551,7 +547,6 @@ def test_the_sidebar_tells_it(made, monkeypatch):
 
 @pytest.fixture(scope="session")
 def real():
-    """SmolLM2-135M at 4 bits, which `make real-model` brings."""
     if not REAL.is_file():
         pytest.skip("the real GGUF file is not here: `make real-model` brings it")
     return REAL

@@ -121,7 +121,6 @@ MODELS = {
 
 @pytest.mark.parametrize("case", MODELS)
 def test_refused_at_once(refused, model_dirs, tmp_path, case):
-    """Exit code 2 and one sentence, without a worker."""
     name, spoil, words = MODELS[case]
     path = tmp_path / "model\x1b[31m"
     shutil.copytree(model_dirs[name], path)
@@ -217,7 +216,6 @@ def test_tensors_that_no_logit_depends_on(model_dirs, tmp_path, name, tensor, va
 
 
 def test_a_file_larger_than_the_memory_allowed(model_dirs, tmp_path):
-    """A sparse file that no address space holds gives a sentence."""
     path = changed(model_dirs, tmp_path, "llama", lambda _: None)
     weights, size = path / "model.safetensors", 2**38
     data = weights.read_bytes()

@@ -44,18 +44,15 @@ BEFORE = "before the softmax"
 
 @pytest.fixture
 def show(page: Page, server):
-    """Open the page with the parameters given, and return it."""
     return opens(page, server, PAGE, context=CONTEXT, head=FIRST.cell)
 
 
 def numbers(page: Page) -> list[str]:
-    """The five numbers of the change."""
     expect(page.get_by_test_id("stMetricValue")).to_have_count(5)
     return page.get_by_test_id("stMetricValue").all_inner_texts()
 
 
 def prompt(page: Page) -> str:
-    """What the field of the prompt holds."""
     return page.get_by_role("textbox", name="Prompt", exact=True).input_value()
 
 
@@ -69,7 +66,6 @@ def add(page: Page, label: str, option: str) -> None:
 
 
 def test_every_preset(show):
-    """Prompt, change and head follow; the first one, which is the default, as well."""
     page = show(head=OTHER)
     page.get_by_role("button", name=f"Look at {FIRST.cell}").click()
     expect(title_of(page, "patterns-whole")).to_contain_text(f"{FIRST.cell} on the prompt")
@@ -91,7 +87,6 @@ def test_every_preset(show):
 
 
 def test_averaging_and_blinding(show):
-    """Place and size of the groups; distance, layers and stage of the blinding."""
     page = show(change=WORDS["average"])
     with redraws(page, "losses"):
         press(page, "Positions per group", "ArrowLeft")
@@ -116,7 +111,6 @@ def test_averaging_and_blinding(show):
 
 
 def test_moving_switching_off_and_removing(show):
-    """Each field of each of the three redraws the losses."""
     page = show()
     with redraws(page, "losses"):
         add(page, MOVES, "4>1")
@@ -147,7 +141,6 @@ def test_moving_switching_off_and_removing(show):
 
 
 def test_bad_input_gives_one_sentence_and_is_mended(show):
-    """In moves and layers; the figures come back."""
     page = show(change=WORDS["move"])
     box = page.get_by_role("combobox", name=MOVES, exact=True)
     for bad, sentence in (
@@ -203,7 +196,6 @@ def test_prompts_of_every_length(show, capsys):
 
 
 def test_the_grid_of_heads_and_the_averaging(show):
-    """A cell opens its head; the toggle measures the loss on the corpus."""
     page = show(change=WORDS["average"])
     expect(
         page.get_by_role("gridcell", name=re.compile(r"^L\dH\d: .*clean.*changed"))

@@ -20,7 +20,6 @@ def fresh(tmp_path):
 
 @pytest.fixture
 def two(new_context):
-    """The pages of two visitors who know nothing of each other."""
     return [new_context().new_page() for _ in range(2)]
 
 
@@ -39,7 +38,6 @@ def date(page):
 
 
 def test_two_visitors_share_one_computation(fresh, two):
-    """Both see progress, then the same result of the same moment from one pass."""
     for page in two:
         ask(page, fresh)
     for page in two:

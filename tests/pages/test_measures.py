@@ -38,8 +38,6 @@ FACES = """cells => cells.map(cell => getComputedStyle(cell.firstChild).backgrou
 
 @pytest.fixture
 def landing(page: Page, server):
-    """Open the landing page with the grid drawn."""
-
     def go(**parameters: object) -> Page:
         visit(page, server.link(**{"context": CONTEXT, **parameters}))
         expect(page.get_by_role("gridcell")).to_have_count(32)
@@ -49,7 +47,6 @@ def landing(page: Page, server):
 
 
 def labels(page: Page) -> list[str]:
-    """What the cells say, in the order shown."""
     return page.get_by_role("gridcell").evaluate_all(
         "cells => cells.map(cell => cell.getAttribute('aria-label'))"
     )
@@ -62,17 +59,14 @@ def numbers(page: Page, measure: str) -> np.ndarray:
 
 
 def legend(page: Page) -> list[str]:
-    """The labels of the legend's ticks."""
     return page.locator(".legend .ticks span").all_inner_texts()
 
 
 def drawn(page: Page, figure: str) -> None:
-    """Wait for a figure."""
     expect(page.locator(f".st-key-figure-{figure} .main-svg").first).to_be_visible()
 
 
 def shares(page: Page) -> list[float]:
-    """The three shares of the keys' variance, as the sentence tells them."""
     sentence = page.get_by_text("Of the variance of the keys of").inner_text()
     return [_number(each) for each in re.search(SHARES, sentence).groups()]
 
@@ -83,7 +77,6 @@ def _number(text: str) -> float:
 
 
 def test_every_measure_is_drawn(landing):
-    """Each gives 32 labelled cells in colours of their own and a legend with its unit."""
     page, first, seen = landing(), next(iter(MEASURES)), set()
     for title, measure in list(MEASURES.items())[::-1]:
         choose(page, COLOUR, title)
@@ -111,7 +104,6 @@ def test_every_measure_is_drawn(landing):
 
 
 def test_order_and_choice_by_a_measure(landing):
-    """A link brings the measure; largest and smallest first are so; a click selects the head."""
     measure = "attention to the previous token"
     page = landing(measure=measure, order="largest first", head="L1H1")
     assert measure == page.get_by_role("combobox", name=COLOUR, exact=True).input_value()
@@ -143,7 +135,6 @@ def test_order_and_choice_by_a_measure(landing):
 
 
 def test_additivity(page, server):
-    """Three shares add up to 1, in words and in the file; another head has others."""
     visit(page, server.link("/positional_kernels", context=CONTEXT))
     for figure in ("shares", "similarity"):
         drawn(page, figure)

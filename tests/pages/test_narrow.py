@@ -34,7 +34,6 @@ def test_twelve_heads_fit_and_a_grid_that_scrolls_says_so(page, server):
 
 
 def size_of(page: Page, figure: str) -> tuple[float, float]:
-    """Width and height of a figure as it is drawn, in pixels."""
     plot = page.locator(f".st-key-figure-{figure} .main-svg").first
     expect(plot).to_be_visible()
     settle(page)
@@ -55,7 +54,6 @@ def test_scenes_are_not_cut_on_a_phone(page, server):
 
 
 def test_words_on_a_number_stand_below_it_on_a_phone(page, server):
-    """Beside it in a wide window, and as wide as the table in a narrow one."""
     lies = """row => {
       const [name, number, words] = [...row.children].map(each => each.getBoundingClientRect());
       const whole = words.left <= name.left && words.right >= number.right - 1;

@@ -19,19 +19,16 @@ TRAINED, TRAINING = "over_training", "demo-training"
 
 
 def needs(name):
-    """What a page needs of a model."""
     return import_module(f"pages.{name}.page").PLACE.needs
 
 
 def chosen(app: AppTest) -> tuple[str, str]:
-    """Model and head of the sidebar."""
     assert not app.exception
     return app.selectbox(key="model").value, app.selectbox(key="head").value
 
 
 @pytest.mark.parametrize("cell", ["", "L1H5"])
 def test_the_head_stays_on_every_page(cell):
-    """The one that a model opens with, and one that was chosen."""
     app = opened("etc_heatmap", **({"head": cell} if cell else {}))
     kept = "demo-gpt2", cell or telling_head("demo-gpt2")
     assert kept == chosen(app)
@@ -64,7 +61,6 @@ def test_a_helix_for_who_has_chosen_nothing():
 
 
 def test_who_has_chosen_a_rotary_model_keeps_it_on_the_helix():
-    """Something is to be seen of it, and it was chosen on purpose."""
     app = opened("helix", model="demo-rotary")
     assert "demo-rotary" == chosen(app)[0]
 
@@ -79,7 +75,6 @@ def test_a_model_that_was_chosen_on_purpose_is_kept():
 
 
 def test_a_model_without_checkpoints_is_not_shown_as_another():
-    """Chosen on the page itself, it gives way at once, and the line names it."""
     app = opened("etc_heatmap")
     open_page(app, TRAINED)
     app.selectbox(key="model").select("demo-attn-2l").run()
@@ -93,7 +88,6 @@ def test_a_model_without_checkpoints_is_not_shown_as_another():
     [("contextual", "demo-gpt2", "contextual"), (TRAINED, TRAINING, "induction")],
 )
 def test_a_more_telling_head_is_offered(name, model, topic):
-    """In a line; a click selects it for all pages, and the line goes."""
     cell = telling_head(model, topic)
     app = opened(name, model=model)
     button = app.button(key="select-offered")
@@ -105,7 +99,6 @@ def test_a_more_telling_head_is_offered(name, model, topic):
 
 
 def test_what_a_page_needs_is_lent_on_every_page():
-    """From results alone: rotary pairs, checkpoints, weights; a line says why."""
     for name in page_names():
         if (need := needs(name)) in ("", "learned"):
             continue

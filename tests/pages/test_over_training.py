@@ -34,7 +34,6 @@ def made(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def stored(made, tmp_path_factory):
-    """An engine on a store of its own, which no other test fills."""
     engine = Engine(Store(tmp_path_factory.mktemp("store")))
     yield engine
     engine.close()
@@ -43,7 +42,6 @@ def stored(made, tmp_path_factory):
 
 @pytest.fixture
 def opened(made, stored, monkeypatch):
-    """Open the page at a link that names the run."""
     monkeypatch.setattr(results, "engine", lambda: stored)
     monkeypatch.setattr(results, "PATIENCE", PATIENCE)
     monkeypatch.setenv("POSKERNEL_MODELS", str(made))
@@ -60,17 +58,14 @@ def opened(made, stored, monkeypatch):
 
 
 def charts(app: AppTest) -> int:
-    """How many figures are drawn."""
     return len(app.get("plotly_chart"))
 
 
 def said(app: AppTest) -> list[str]:
-    """The boxes with words, as they read."""
     return [each.value.replace("\\", "") for each in (*app.info, *app.warning)]
 
 
 def button(app: AppTest, label: str) -> Any:
-    """The one button with that label."""
     (found,) = [each for each in app.button if each.label == label]
     return found
 
@@ -124,14 +119,12 @@ class Partly:
         return asked.composition.compose(found, asked.run, asked.params)
 
     def missing(self, request: Asked) -> list[str]:
-        """The one checkpoint that is gone, where it is asked for."""
         return [name for name in canonical(request).parts() if name == self._gone]
 
     def running(self, request: Asked) -> None:
         """Nothing is."""
 
     def submit(self, request: Asked, visitor: str = "") -> Any:
-        """Keep what was asked for; it fails at once."""
         raise AssertionError(f"nothing is to be computed: {canonical(request).question.name}")
 
 

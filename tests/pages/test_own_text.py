@@ -46,8 +46,6 @@ PAINTED = """name => {
 
 @pytest.fixture
 def show(page: Page, server):
-    """Open the page with a text and the parameters given, and return it."""
-
     def go(text: str = LIST, **parameters: object) -> Page:
         visit(page, server.link(PAGE, **{"text": text, "head": "L2H6", **parameters}))
         return page
@@ -56,12 +54,10 @@ def show(page: Page, server):
 
 
 def word(page: Page, at: int) -> Locator:
-    """The token at a position."""
     return page.locator(f"[role=option][data-at='{at}']")
 
 
 def small(page: Page, name: str) -> Locator:
-    """The small pattern of a head."""
     return page.locator(f".patterns [data-name={name}]")
 
 
@@ -74,7 +70,6 @@ def shade(page: Page, at: int) -> float:
 
 @pytest.mark.browser
 def test_all_heads_and_the_chosen_one(show):
-    """A click on a small map, and Enter after the arrow keys, select that head everywhere."""
     page = show()
     expect(page.locator(".patterns [role=gridcell]")).to_have_count(32)
     expect(small(page, "L2H6")).to_have_attribute("aria-selected", "true")
@@ -124,7 +119,6 @@ def test_tokens_under_the_pointer_and_the_keys(show):
 
 @pytest.mark.browser
 def test_a_token_becomes_the_query(show):
-    """By a click on it, by Enter, by its number, and by a click on the map."""
     page = show()
     with redraws(page, "row"):
         word(page, 12).click()
@@ -152,7 +146,6 @@ def test_a_token_becomes_the_query(show):
 
 @pytest.mark.browser
 def test_a_typed_text_and_its_link(show, server):
-    """The address holds the hash, which brings the text back; an example replaces it."""
     page = show(text="")
     expect(page.get_by_text("Type or paste a text, or take an example")).to_be_visible()
     typed = "one two three one two three one"
@@ -179,7 +172,6 @@ def test_a_typed_text_and_its_link(show, server):
 
 @pytest.mark.browser
 def test_strangers_text(show):
-    """Markup is shown as it is, marks of direction as numbers; a text too long is refused."""
     page = show(text="<img src=x onerror=alert(1)> **bold** \u202eevil\u202c \x07 end")
     expect(page.locator(".words img")).to_have_count(0)
     assert "\\u0007" in page.locator(".words").inner_text()
@@ -193,7 +185,6 @@ def test_strangers_text(show):
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [390, 1024, 1400])
 def test_nothing_is_cut_off(show, width):
-    """In both themes, at every width: the page does not scroll sideways, maps are painted."""
     page = show()
     page.set_viewport_size({"width": width, "height": 900})
     for _ in in_both_themes(page):
@@ -209,7 +200,6 @@ def test_nothing_is_cut_off(show, width):
 
 @pytest.mark.browser
 def test_a_text_of_skipped_keys_alone(show):
-    """One sentence in place of empty figures; a smaller skip shows them."""
     page = show("hello")
     expect(page.get_by_text("Nothing is left to show for the token at position")).to_be_visible()
     expect(title_of(page, "row")).to_have_count(0)
@@ -240,7 +230,6 @@ def script(tmp_path, monkeypatch):
 
 
 def test_a_link_whose_text_is_gone(script):
-    """One sentence says so, and the address stays, so that it can be passed on."""
     app = script(text="0" * 32)
 
     assert "no longer kept here" in app.warning[0].value
@@ -250,7 +239,6 @@ def test_a_link_whose_text_is_gone(script):
 
 
 def test_a_link_with_a_name_and_one_with_a_text(script):
-    """Both fill the field; the latter is kept under its name."""
     name = keep_text(script.store, LIST)
     app = script(text=name)
     assert LIST == app.text_area(key=FIELD).value
@@ -260,7 +248,6 @@ def test_a_link_with_a_name_and_one_with_a_text(script):
 
 
 def test_a_host_that_forbids_keeping(script, monkeypatch):
-    """The address holds the text itself; nothing is kept."""
     monkeypatch.setenv("POSKERNEL_KEEP_TEXTS", "0")
     app = script()
     app.text_area(key=FIELD).set_value("a b c").run()
@@ -273,7 +260,6 @@ def test_a_host_that_forbids_keeping(script, monkeypatch):
 
 
 def test_too_many_characters(script):
-    """One sentence, before anything is sent anywhere."""
     app = script()
     app.text_area(key=FIELD).set_value("a" * 100_001).run()
 

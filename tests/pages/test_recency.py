@@ -35,7 +35,6 @@ SILENT, HOW = "Ablated heads of layer 0", "Ablation"
 
 @pytest.fixture
 def show(page: Page, server):
-    """Open the page with the parameters given, and return it."""
     return opens(page, server, PAGE, ready="norms", model=MODEL, samples=SAMPLES, head="L1H0")
 
 
@@ -57,20 +56,17 @@ def roles(length: int, pairs: list[int], start: bool = True) -> list[str]:
 
 
 def head_of(page: Page, figure: str) -> str:
-    """The head that a figure's title names."""
     hash_of(page, figure)
     return re.search(r"L\d+H\d+", title_of(page, figure).inner_text())[0]
 
 
 def test_sequences_and_switches(show):
-    """Parts of the model turned off, and other sequences."""
     page = show()
     switches(page)
     sequences_drawn(page)
 
 
 def sequences_drawn(page: Page) -> None:
-    """Samples, seed and start token change the numbers and the address."""
     with redraws(page, "probability"), redraws(page, "intrinsic"):
         press(page, DRAWS, "ArrowRight")
     with redraws(page, "probability"), redraws(page, "intrinsic"):
@@ -84,7 +80,6 @@ def sequences_drawn(page: Page) -> None:
 
 
 def switches(page: Page) -> None:
-    """Heads ablated in either way, positions removed, norms equalised."""
     page.get_by_text(SWITCHES).click()
     with redraws(page, "probability"), redraws(page, "norms"):
         seek(page, SILENT, "L0H0")
@@ -105,7 +100,6 @@ def switches(page: Page) -> None:
 
 
 def test_the_head_that_is_shown(show):
-    """The one selected, on every page; the strongest can be selected, by button, mouse and key."""
     page = show(head="L1H5")
     assert {"L1H5"} == {head_of(page, name) for name in ("candidates", "rows", "pattern")}
     button = page.get_by_role("button", name=re.compile("Select L1H., the strongest"))
@@ -128,14 +122,12 @@ def test_the_head_that_is_shown(show):
 
 
 def test_patterns_and_layout(show):
-    """Row, layer and layout, one after the other."""
     page = show()
     row_and_layer_of_the_patterns(page)
     layout_of_the_sequences(page)
 
 
 def layout_of_the_sequences(page: Page) -> None:
-    """Length, first position, number of candidates, by words, titles and colours of cells."""
     for label, number, name, length, first in (
         (LENGTH, "15", "length", 15, [2]),
         (FIRST, "3", "first", 15, [3]),
@@ -173,7 +165,6 @@ def test_the_tokens_of_one_sample(show):
 
 
 def row_and_layer_of_the_patterns(page: Page) -> None:
-    """Another row, another layer: the single head is there only in its own layer."""
     with redraws(page, "patterns"), redraws(page, "pattern"):
         press(page, ROW, "ArrowLeft")
     assert "9" == parameter(page, "row")
@@ -188,7 +179,6 @@ def row_and_layer_of_the_patterns(page: Page) -> None:
 
 
 def test_sequences_are_those_of_the_experiment(show):
-    """A row for every second position; the grid has every head."""
     page = show()
     cells = page.get_by_role("gridcell", name=re.compile(r"^L\dH\d: induction score"))
     expect(cells).to_have_count(16)

@@ -31,12 +31,10 @@ pytestmark = pytest.mark.browser
 
 @pytest.fixture
 def show(page: Page, server):
-    """Open the page with the parameters given, and return it."""
     return opens(page, server, PAGE, ready="norms", model=MODEL, samples=SAMPLES, head="L1H0")
 
 
 def test_random_tokens(show):
-    """Buttons and field for the number, the start of the trend, the row."""
     page = show()
     with redraws(page, "intrinsic"), redraws(page, "norms"):
         page.get_by_role("button", name="Few: 7").click()
@@ -72,7 +70,6 @@ def causes(page: Page) -> list[dict[str, str]]:
 
 
 def test_is_the_norm_the_cause(show):
-    """The toggle draws a table: every number with norms as they are, flat, and the change."""
     page = show()
     expect(page.locator(".st-key-card-cause")).to_have_count(0)
     flip(page, CAUSE, True)
@@ -88,7 +85,6 @@ def test_is_the_norm_the_cause(show):
 
 
 def test_a_long_computation_is_cancelled(page, server):
-    """Its progress is drawn and can be stopped; the page offers to try again."""
     page.goto(server.link(PAGE, model=MODEL, samples=20_000, length=128, rlength=7))
     expect(page.get_by_text(f"Computing the recency of induction for {MODEL}")).to_be_visible()
     told = page.get_by_test_id("stAlert").filter(has_text="was cancelled")

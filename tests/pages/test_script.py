@@ -73,7 +73,6 @@ def cache(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def stored(cache, monkeypatch):
-    """An engine on that store, which the pages ask."""
     engine = Engine(Store(cache))
     monkeypatch.setattr(results, "engine", lambda: engine)
     yield engine
@@ -93,7 +92,6 @@ def shipped(tmp_path, monkeypatch):
 
 
 def run_alone(cache: Path) -> dict[str, Any]:
-    """Run the app in a process of its own; what it drew and imported."""
     done = subprocess.run(
         [sys.executable, "-c", ALONE, f"model={MODEL}", "windows=50", "context=64"],
         cwd=ROOT, env=environment(cache), capture_output=True, text=True, check=False,
@@ -103,7 +101,6 @@ def run_alone(cache: Path) -> dict[str, Any]:
 
 
 def imports(file: Path) -> list[str]:
-    """Every module that a file names in an import."""
     found = []
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -114,7 +111,6 @@ def imports(file: Path) -> list[str]:
 
 
 def lent(name: str) -> list[str]:
-    """What a page says that shows another model than the first."""
     need = NEEDS.get(module_of(name).PLACE.needs)
     first = catalog.CURATED[0].name
     if need is None or need.met(first):
@@ -129,7 +125,6 @@ def lent(name: str) -> list[str]:
 
 @pytest.mark.parametrize("script", PAGES, ids=lambda file: file.parent.name)
 def test_every_page_runs(shipped, script):
-    """A title, and but for words a figure; nothing is computed, and no box but those named."""
     name, app = script.parent.name, AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
     open_page(app, name)
     boxes = [*app.exception, *app.error, *app.warning, *app.info, *app.success]
@@ -142,7 +137,6 @@ def test_every_page_runs(shipped, script):
 
 
 def test_one_layer_has_nothing_to_compare_it_with(shipped):
-    """The helix of one layer, its shares and its shape; no morph, and no angles between layers."""
     app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
     app.query_params["model"] = "gpt2-small-layer0"
     open_page(app, "helix")
@@ -152,7 +146,6 @@ def test_one_layer_has_nothing_to_compare_it_with(shipped):
 
 
 def test_what_is_refused_is_said_once(shipped, monkeypatch):
-    """A page with several figures of a run that is too large has one box, and so has the next."""
     monkeypatch.setenv("POSKERNEL_MAX_WINDOWS", "60")
     monkeypatch.setattr(results, "visitor", lambda: "anna")
     app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
@@ -171,7 +164,6 @@ def test_what_is_refused_is_said_once(shipped, monkeypatch):
     [("etc_heatmap", 1), ("induction_recency", 7), ("position_vs_token", 7)],
 )
 def test_what_is_precomputed_is_that_of_the_pages(stored, page, charts):
-    """After `precompute --experiments` nothing is left to be computed on the pages."""
     keys = set(stored.store.keys())
     app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
     chosen = {"model": MODEL, "windows": "50", "context": "64"}
@@ -185,7 +177,6 @@ def test_what_is_precomputed_is_that_of_the_pages(stored, page, charts):
 
 @pytest.mark.slow
 def test_a_stored_result_is_shown_without_torch(cache):
-    """A process that draws the landing page from the store imports none of the heavy packages."""
     seen = run_alone(cache)
     assert (["Map"], 1, []) == (seen["titles"], seen["charts"], seen["errors"])
     heavy = {"torch", "transformers", "transformer_lens", "datasets"}
@@ -193,13 +184,11 @@ def test_a_stored_result_is_shown_without_torch(cache):
 
 
 def test_pages_are_short():
-    """A page selects, loads and draws."""
     lines = {file.parent.name: len(file.read_text("utf-8").splitlines()) for file in PAGES}
     assert {} == {name: count for name, count in lines.items() if count > MAX_PAGE}
 
 
 def test_pages_leave_computing_to_the_worker():
-    """No file of the pages names torch, or a module of the core that runs a model."""
     banned = ("torch", *(f"poskernel_core.{module}" for module in COMPUTE))
     named = [(file.name, n) for file in FILES for n in imports(file)]
     assert [] == [pair for pair in named for b in banned if f"{pair[1]}.".startswith(f"{b}.")]
@@ -216,7 +205,6 @@ def test_every_page_says_where_it_stands():
 
 
 def test_a_question_is_shown_by_one_page():
-    """Where a page declares it; else on the landing page, which declares none."""
     declared = [question for name in NAMES for question in module_of(name).PLACE.questions]
     assert len(declared) == len(set(declared))
     assert set(declared) < ANALYSES.keys()
@@ -227,7 +215,6 @@ def test_a_question_is_shown_by_one_page():
 
 @pytest.mark.parametrize("name", NAMES[:-1])
 def test_a_link_opens_the_page_of_its_question(shipped_only, name):
-    """With all else that it says; of what it names no notice says that it has no use."""
     question = next(each for each in ANALYSES if page_showing(each) == name)
     app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
     for key, value in {"show": question, "model": "demo-gpt2", "corpus": "bible"}.items():

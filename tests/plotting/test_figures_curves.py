@@ -12,12 +12,10 @@ AT = np.arange(3, 8)
 
 
 def drawn(rows, **more):
-    """A figure of some rows."""
     return curves(AT, rows, x_title="x", y_title="y", where="key %{x}", **more)
 
 
 def result(errors=True):
-    """A result of heads by query position in two runs."""
     value = np.arange(2 * 2 * 3 * 5.0).reshape(2, 2, 3, 5)
     axes = {"kernel": ("run", "layer", "head", "query")}
     made = Result(
@@ -29,7 +27,6 @@ def result(errors=True):
 
 
 def test_a_band_of_one_error():
-    """Two edges one error away, and the values; hover tells the error."""
     value, error = AT**2.0, np.full(5, 0.5)
     low, high, line = drawn({"a": (value, error)}).data
 
@@ -42,7 +39,6 @@ def test_a_band_of_one_error():
 
 @pytest.mark.parametrize("error", [None, np.full(5, np.nan)])
 def test_values_without_errors(error):
-    """One line, and nothing is said of an error."""
     (line,) = drawn({"a": (AT * 1.0, error)}).data
 
     assert line.error_y.array is None
@@ -61,14 +57,12 @@ def test_many_curves_have_bars():
 
 
 def test_curves_differ_without_colour_as_well():
-    """By dash, or by mark."""
     traces = [drawn({f"{i}": (AT * 1.0, None) for i in range(12)}).data[i] for i in range(12)]
 
     assert 12 == len({(trace.line.dash, trace.marker.symbol) for trace in traces})
 
 
 def test_curves_of_a_result():
-    """Each is called after its head and run; bars where there are errors, over the coordinates."""
     figure = by_axes(result())
 
     assert 2 * 2 * 3 == len(figure.data)
@@ -81,7 +75,6 @@ def test_curves_of_a_result():
 
 
 def test_one_curve_and_one_number():
-    """Without other axes the curve has the value's name; a number is a point."""
     one = result().select(run=1, layer=1, head=2)
 
     assert {"kernel"} == {trace.legendgroup for trace in by_axes(one).data}

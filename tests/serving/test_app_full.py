@@ -14,7 +14,6 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 def until_empty(url):
-    """Wait until no session is open."""
     end = time.monotonic() + PATIENCE
     while True:
         with urllib.request.urlopen(f"{url}/health") as answer:
@@ -26,7 +25,6 @@ def until_empty(url):
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
-    """A server for one reader at a time."""
     root = tmp_path_factory.mktemp("small")
     with serve(
         root / "cache", root / "server.log", settings={"POSKERNEL_MAX_SESSIONS": "1"}

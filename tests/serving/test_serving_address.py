@@ -32,7 +32,6 @@ FOREIGN = {
     ],
 )
 def test_where_the_pages_are(monkeypatch, listens, named, told):
-    """At the name that readers use where there is one, else where the server listens."""
     found = {"server.address": listens, "browser.serverAddress": named or "localhost"}
     monkeypatch.setattr(address.config, "get_option", lambda name: found[name])
     monkeypatch.setattr(address.config, "is_manually_set", lambda name: named is not None)

@@ -22,7 +22,6 @@ from tools.recorded import open_page
 
 
 def server(make):
-    """A server's parts, with an engine that is made so, before anything happened."""
     RUN_SECONDS.clear()
     admission = Admission(ConnectionLimits(sessions=3))
     monitor = HealthMonitor(make, kept=0)
@@ -39,12 +38,10 @@ def engine(tmp_path):
 
 @pytest.fixture
 def quiet(engine):
-    """A server with this engine."""
     return server(lambda: engine)
 
 
 def told(server):
-    """Every sample as Prometheus reads it, by name and labels."""
     found = {}
     for family in text_string_to_metric_families(generate_latest(server.numbers).decode()):
         assert family.documentation, family.name
@@ -74,7 +71,6 @@ def test_what_is_told_before_anything_happened(quiet, engine):
 
 
 def test_what_happened_is_told(quiet, engine):
-    """Sessions, refusals, looks, starts of the worker, runs of the script by page."""
     asked = scope(STREAM, "websocket")
     with contextlib.ExitStack() as stack:
         for _ in range(3):
@@ -100,7 +96,6 @@ def test_what_happened_is_told(quiet, engine):
 
 
 def test_all_that_is_told_is_explained(quiet):
-    """The table in the documentation names every metric of ours with its labels, and no other."""
     hosting = (ROOT / "docs" / "how-to" / "hosting.md").read_text("utf-8")
     table = hosting.split("\n## Metrics\n")[1]
     rows = re.findall(r"^\| (`poskernel_.*?`) \|", table, re.MULTILINE)
@@ -118,7 +113,6 @@ def test_all_that_is_told_is_explained(quiet):
 
 
 def test_a_store_that_cannot_be_used(tmp_path):
-    """The rest is told; what is not known is left out."""
     (tmp_path / "file").write_text("x")
     found = told(server(lambda: Engine(Store(tmp_path / "file"))))
 
@@ -129,7 +123,6 @@ def test_a_store_that_cannot_be_used(tmp_path):
 
 
 def test_an_address_of_its_own(quiet):
-    """Nobody else can listen there meanwhile; afterwards it is free again."""
     port = free_port()
     stop = listen(("127.0.0.1", port), quiet.numbers)
     try:
@@ -146,7 +139,6 @@ def test_an_address_of_its_own(quiet):
 
 
 def test_the_app_tells_how_long_it_ran(quiet, tmp_path, monkeypatch):
-    """Once a run, under the page's address."""
     monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path))
     app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
     for _ in range(2):

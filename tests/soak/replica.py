@@ -16,8 +16,6 @@ from tests.support.server import Server, serve
 
 @dataclass
 class Replica:
-    """One of the servers: started, killed, started again."""
-
     name: str
     cache: Path
     log: Path

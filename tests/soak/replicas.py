@@ -67,8 +67,6 @@ SHORTEST = 10.0
 
 @dataclass
 class _Found:
-    """What happened so far."""
-
     visits: int = 0
     cancelled: int = 0
     waited: int = 0
@@ -185,7 +183,6 @@ def _turns(both: list[Replica]) -> Iterator[Replica]:
 
 
 async def _read(draw: random.Random, turn: Iterator[Replica], end: float, found: _Found) -> None:
-    """Make one visit after another."""
     while time.monotonic() < end:
         where, to = _where(draw), next(turn)
         for _ in range(9):

@@ -26,7 +26,6 @@ PROMISES = ("compute", "look at", "try again", "wait for")
 
 @pytest.fixture
 def engine(tmp_path, monkeypatch):
-    """An engine with an empty store, which the pages ask."""
     monkeypatch.setenv("POSKERNEL_READ_ONLY", "1")
     made = Engine(Store(tmp_path))
     monkeypatch.setattr(results, "engine", lambda: made)
@@ -37,7 +36,6 @@ def engine(tmp_path, monkeypatch):
 
 
 def opened(name, **parameters):
-    """A page, drawn."""
     app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
     for parameter, value in parameters.items():
         app.query_params[parameter] = value
@@ -67,7 +65,6 @@ def test_a_page_of_what_is_not_there(engine, name, model_dirs, monkeypatch):
 
 
 def test_what_is_there_is_shown(engine, monkeypatch):
-    """What comes with the project, as on any server."""
     monkeypatch.setenv("POSKERNEL_SHIPPED", "1")
     full = Engine(Store(engine.store.directory))
     monkeypatch.setattr(results, "engine", lambda: full)
@@ -79,7 +76,6 @@ def test_what_is_there_is_shown(engine, monkeypatch):
 
 
 def test_a_text_is_not_kept(engine):
-    """Its link holds it, though nothing is computed for it."""
     app = opened("own_text", model=MODEL, text="blue fire")
 
     assert "blue fire" == app.query_params["text"]
@@ -88,7 +84,6 @@ def test_a_text_is_not_kept(engine):
 
 @pytest.mark.parametrize("way", [("--shard", "0/2"), ("--shards", "2"), ("--devices", "cpu")])
 def test_shards_are_refused(tmp_path, monkeypatch, capsys, way):
-    """As without them, in the same sentence; nothing is written."""
     monkeypatch.setenv("POSKERNEL_READ_ONLY", "1")
     monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path))
     told = []
@@ -103,7 +98,6 @@ def test_shards_are_refused(tmp_path, monkeypatch, capsys, way):
 
 
 def test_the_engine_refuses(engine):
-    """Whoever asks, and whatever for: also what many parts make, and an experiment."""
     run = describe_run(MODEL, windows=50, context=64)
     for analysis, params in (
         ("etc", {}),

@@ -51,7 +51,6 @@ LARGE = {
 
 @pytest.fixture
 def archive(tmp_path):
-    """A folder with one archive of two entries."""
     folder = tmp_path / "shipped"
     folder.mkdir()
     with zipfile.ZipFile(folder / "m.zip", "w", zipfile.ZIP_DEFLATED) as file:
@@ -63,7 +62,6 @@ def archive(tmp_path):
 
 @pytest.fixture
 def beneath(archive, tmp_path, monkeypatch):
-    """A store with that archive beneath it."""
     monkeypatch.setenv("POSKERNEL_SHIPPED", "1")
     monkeypatch.setattr("poskernel_core.storage.shipped.RESULTS", archive.parent)
     return Store(tmp_path / "cache")
@@ -79,7 +77,6 @@ def cold(tmp_path, monkeypatch):
 
 
 def same(a, b):
-    """Whether two entries are equal, to the bit and the type."""
     return a[0] == b[0] and all(
         a[1][name].dtype == array.dtype and np.array_equal(a[1][name], array, equal_nan=True)
         for name, array in b[1].items()
@@ -88,7 +85,6 @@ def same(a, b):
 
 
 def test_packed_whole():
-    """What is not narrowed comes back to the bit, of every shape and type."""
     assert same(unpack(pack(ENTRY, {})), ENTRY)
 
 
@@ -107,7 +103,6 @@ def test_rounded(bits):
 
 
 def test_beneath_the_store(beneath, tmp_path):
-    """Found where the store has nothing; the store's own entry wins, and nothing is copied."""
     assert beneath.has("one")
     assert same(beneath.get("one"), ENTRY)
     assert not beneath.has("three")
@@ -121,7 +116,6 @@ def test_beneath_the_store(beneath, tmp_path):
 
 
 def test_switched_off(beneath, tmp_path, monkeypatch):
-    """A store made with POSKERNEL_SHIPPED=0 has nothing beneath it."""
     monkeypatch.setenv("POSKERNEL_SHIPPED", "0")
     bare = Store(tmp_path / "cache")
 
@@ -130,7 +124,6 @@ def test_switched_off(beneath, tmp_path, monkeypatch):
 
 
 def test_damaged(archive):
-    """An entry that was changed is missing from then on, so that it is computed; others are not."""
     data = bytearray(archive.read_bytes())
     with zipfile.ZipFile(archive) as file:
         place = file.getinfo("one").header_offset
@@ -145,7 +138,6 @@ def test_damaged(archive):
 
 
 def test_no_archive(tmp_path):
-    """A file that is no archive, or no folder at all, holds nothing."""
     (tmp_path / "m.zip").write_bytes(b"nonsense")
 
     assert not Shipped([]).has("one")
@@ -153,7 +145,6 @@ def test_no_archive(tmp_path):
 
 
 def asked(model):
-    """The requests that an archive answers, by page."""
     with zipfile.ZipFile(RESULTS / f"{model}.zip") as file:
         pages = json.loads(file.read(ASKED_FILE))
     return {
@@ -163,7 +154,6 @@ def asked(model):
 
 
 def today(request):
-    """The same request with the fingerprints and settings of today."""
     corpus = request.run.corpus.model_copy(update={"fingerprint": "", "revision": None})
     model = catalog.locate(request.run.model.name, request.run.model.revision).spec
     run = request.run.model_copy(update={"model": model, "corpus": corpora.resolve(corpus)})
@@ -186,7 +176,6 @@ def test_not_stale(model, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 def test_every_page_of_today(model, cold):
-    """Every page is opened at its defaults: what it asks for comes with the project."""
     sys.path.insert(0, str(ROOT / "tools"))
     try:
         from recorded import visit_all
@@ -210,7 +199,6 @@ def test_every_page_of_today(model, cold):
 
 @pytest.mark.parametrize("model", WITH_STATISTICS)
 def test_statistics_agree_with_results(model, cold):
-    """The kernels of rounded statistics are those of the exact ones, far within their errors."""
     run = describe_run(model)
     question, query = analyses.find("kernel"), min(400, run.context - 1)
     exact = cold.cached(Request(analysis="kernel", run=run, params={"query": query}))
@@ -249,7 +237,6 @@ def check_stages(folder, request, shipped):
 @pytest.mark.usefixtures("near_worker")
 @pytest.mark.parametrize("model", catalog.BUNDLED_MODELS)
 def test_a_sample_is_computed_anew(model, tmp_path):
-    """One question of each model, answered by the model itself on an empty store."""
     request = next(r for each in asked(model).values() for r in each if r.analysis == "stages")
     shipped = from_entry(Shipped([*RESULTS.glob("*.zip")]).get(request.key))
     check_stages(tmp_path, request, shipped)
@@ -258,7 +245,6 @@ def test_a_sample_is_computed_anew(model, tmp_path):
 @pytest.mark.slow
 @pytest.mark.usefixtures("near_worker")
 def test_the_real_model_computed_anew(tmp_path, monkeypatch):
-    """What ships of it is what the weights give: one head on one text, its score and pattern."""
     request = next(r for each in asked(VIEW).values() for r in each if r.analysis == "stages")
     shipped = from_entry(Shipped([*RESULTS.glob("*.zip")]).get(request.key))
     if not REAL.is_dir():
@@ -270,7 +256,6 @@ def test_the_real_model_computed_anew(tmp_path, monkeypatch):
 
 
 def test_size():
-    """All archives together take little of a clone, and the real model's not half."""
     sizes = {file.stem: file.stat().st_size for file in RESULTS.glob("*.zip")}
     assert sizes[VIEW] < 10e6
     assert sum(sizes.values()) < 24e6
