@@ -9,15 +9,13 @@ from pages.interventions.prompt_words import fitting, words_of
 from pages.shared.jobs import results
 from poskernel_core.analyses.base import Params
 from poskernel_core.analyses.interventions.presets import presets_for
-from tests.support.server import ROOT
-from tools.recorded import open_page
+from tests.support.bound import opened_as_linked
 
 OWN = "The cat saw the dog; the cat"
-PAGE = "interventions"
 
 
 @pytest.fixture
-def asked(monkeypatch) -> list[dict[str, Any]]:
+def asked() -> list[dict[str, Any]]:
     return []
 
 
@@ -31,10 +29,7 @@ def show(monkeypatch, asked):
     monkeypatch.setattr(results, "fetch", note)
 
     def go(**parameters: Any) -> AppTest:
-        app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
-        for name, value in parameters.items():
-            app.query_params[name] = value
-        open_page(app, PAGE)
+        app = opened_as_linked("interventions", **parameters)
         assert not app.exception
         return app
 

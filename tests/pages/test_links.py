@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from pages.contextual_neurons import page as neurons_page
 from pages.shared.jobs import results
@@ -11,10 +10,9 @@ from pages.shared.selection import links
 from poskernel_core.analyses.bag.contextual_neurons import ContextualNeurons
 from poskernel_core.analyses.interventions.presets import presets_for
 from poskernel_core.models.known import telling_head
-from tests.support.bound import bound, opened
+from tests.support.bound import bound, opened, opened_as_linked
 from tests.support.made_contextual import neurons
-from tests.support.server import ROOT
-from tools.recorded import open_page, page_names
+from tools.recorded import page_names
 
 METHODS = "methods"
 HEATMAP = "etc_heatmap"
@@ -39,13 +37,7 @@ def follow(monkeypatch):
     for name in DRAWN:
         monkeypatch.setattr(neurons_page, name, lambda *_: None)
 
-    def go(page: str = METHODS, **parameters: Any) -> AppTest:
-        app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
-        for name, value in parameters.items():
-            app.query_params[name] = value
-        return open_page(app, page)
-
-    return go
+    return opened_as_linked
 
 
 @pytest.mark.parametrize(
@@ -141,7 +133,7 @@ def test_the_name_of_today_wins(follow):
 
 
 def test_several_parts_make_one_notice(follow):
-    app = follow(head="L99H99", query="99999", skip="3", windows="50", context="64")
+    app = follow(METHODS, head="L99H99", query="99999", skip="3", windows="50", context="64")
     assert 1 == len(app.warning)
     assert 2 == app.warning[0].value.count("The link asks for")
 
@@ -187,7 +179,7 @@ def test_an_unknown_model_stops_the_page(follow):
 
 @pytest.mark.parametrize("model", ["demo-gpt2", "demo-attn-2l"])
 def test_a_model_opens_on_its_telling_head(follow, model):
-    cell = follow(model=model).selectbox(key="head").value
+    cell = follow(METHODS, model=model).selectbox(key="head").value
     assert presets_for(model)[0].cell == cell == telling_head(model)
 
 

@@ -7,8 +7,7 @@ from streamlit.testing.v1 import AppTest
 
 from poskernel_core.models import catalog
 from poskernel_core.models.known import telling_head
-from tests.support.bound import opened
-from tests.support.server import ROOT
+from tests.support.bound import opened, opened_as_linked
 from tools.recorded import open_page, page_names
 
 pytestmark = pytest.mark.usefixtures("shipped_only")
@@ -50,8 +49,7 @@ def test_a_model_is_lent_and_given_back():
 
 def test_a_helix_for_who_has_chosen_nothing():
     """The first model has none: a bundled one is lent; the first is shown to who asks for it."""
-    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
-    open_page(app, "helix")
+    app = opened_as_linked("helix")
     assert "demo-gpt2" == chosen(app)[0]
     assert "no helix" in app.info[0].value
     app.button(key="all-the-same").click().run()
@@ -102,10 +100,11 @@ def test_what_a_page_needs_is_lent_on_every_page():
     for name in page_names():
         if (need := needs(name)) in ("", "learned"):
             continue
-        app = opened("etc_heatmap") if need != "weights" else AppTest.from_file(
-            str(ROOT / "app.py"), default_timeout=120
-        )  # fmt: skip
+        if need == "weights":
+            app = opened_as_linked(name)
+        else:
+            app = open_page(opened("etc_heatmap"), name)
         lent = {"rotary": "demo-rotary", "training": TRAINING, "weights": "demo-gpt2"}[need]
-        assert lent == chosen(open_page(app, name))[0]
+        assert lent == chosen(app)[0]
         said = "results alone" if need == "weights" else lent.replace("-", "\\-")
         assert said in app.info[0].value

@@ -15,8 +15,7 @@ from poskernel_core.engine.engine import Engine
 from poskernel_core.engine.requests import Asked, canonical
 from poskernel_core.storage.store import Store
 from tests.analyses.training.test_over_training import checkpoint
-from tests.support.server import ROOT
-from tools.recorded import open_page
+from tests.support.bound import opened_as_linked
 
 PATIENCE = 240.0
 CHARTS = 5
@@ -32,25 +31,14 @@ def made(tmp_path_factory) -> Path:
     return root
 
 
-@pytest.fixture(scope="module")
-def stored(made, tmp_path_factory):
-    engine = Engine(Store(tmp_path_factory.mktemp("store")))
-    yield engine
-    engine.close()
-    engine.store.close()
-
-
 @pytest.fixture
-def opened(made, stored, monkeypatch):
-    monkeypatch.setattr(results, "engine", lambda: stored)
+def opened(made, engine, monkeypatch):
+    monkeypatch.setattr(results, "engine", lambda: engine)
     monkeypatch.setattr(results, "PATIENCE", PATIENCE)
     monkeypatch.setenv("POSKERNEL_MODELS", str(made))
 
     def go(**link: str) -> AppTest:
-        app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=300)
-        for name, value in ({"model": str(made), "windows": "50"} | link).items():
-            app.query_params[name] = value
-        app = open_page(app, "over_training")
+        app = opened_as_linked("over_training", model=str(made), windows="50", **link)
         assert [] == [each.value for each in (*app.exception, *app.error)]
         return app
 
@@ -71,7 +59,7 @@ def button(app: AppTest, label: str) -> Any:
 
 
 @pytest.mark.slow
-def test_from_nothing_to_everything(opened, stored, monkeypatch):
+def test_from_nothing_to_everything(opened, engine, monkeypatch):
     """What is not computed is said, with one button; after it all figures stand there.
 
     What is shown then comes from the store: no worker is asked again.
@@ -87,7 +75,7 @@ def test_from_nothing_to_everything(opened, stored, monkeypatch):
     assert ["Equal checkpoints: step 8 has the weights of step 0."] == said(app)
     assert CHARTS == charts(app)
 
-    monkeypatch.setattr(stored, "submit", None)
+    monkeypatch.setattr(engine, "submit", None)
     again = opened(follow="distance to observed attention", head="L0H0", step="8")
     assert "Distance to observed attention over training" in {
         each.value for each in again.subheader

@@ -1,17 +1,15 @@
 """The page of a reader's own text: every control in a browser, links, and strangers' text."""
 
 import re
+from functools import partial
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
-from streamlit.testing.v1 import AppTest
 
 from pages.own_text.typed import EXAMPLES, FIELD
 from pages.shared.jobs import results
-from poskernel_core.engine.engine import Engine
-from poskernel_core.storage.store import Store
 from poskernel_core.storage.typed import keep_text
-from tests.support.server import ROOT
+from tests.support.bound import opened_as_linked
 from tests.support.visit import (
     complains,
     hash_of,
@@ -209,24 +207,13 @@ def test_a_text_of_skipped_keys_alone(show):
 
 
 @pytest.fixture
-def script(tmp_path, monkeypatch):
+def script(fresh_engine, monkeypatch):
     """Run the page as a script, on a store that holds no results and computes none."""
-    engine = Engine(Store(tmp_path))
-    monkeypatch.setattr(results, "engine", lambda: engine)
-    monkeypatch.setattr("pages.own_text.typed.engine", lambda: engine)
+    monkeypatch.setattr(results, "engine", lambda: fresh_engine)
+    monkeypatch.setattr("pages.own_text.typed.engine", lambda: fresh_engine)
     monkeypatch.setattr("pages.own_text.page.results.fetch", lambda *_: None)
 
-    def run(**parameters: str) -> AppTest:
-        from tools.recorded import open_page
-
-        app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
-        for name, value in parameters.items():
-            app.query_params[name] = value
-        return open_page(app, "own_text")
-
-    run.store = engine.store
-    yield run
-    engine.close()
+    return partial(opened_as_linked, "own_text")
 
 
 def test_a_link_whose_text_is_gone(script):
@@ -238,8 +225,8 @@ def test_a_link_whose_text_is_gone(script):
     assert not app.exception
 
 
-def test_a_link_with_a_name_and_one_with_a_text(script):
-    name = keep_text(script.store, LIST)
+def test_a_link_with_a_name_and_one_with_a_text(script, fresh_engine):
+    name = keep_text(fresh_engine.store, LIST)
     app = script(text=name)
     assert LIST == app.text_area(key=FIELD).value
     app = script(text=LIST)
@@ -247,13 +234,13 @@ def test_a_link_with_a_name_and_one_with_a_text(script):
     assert name == app.query_params["text"]
 
 
-def test_a_host_that_forbids_keeping(script, monkeypatch):
+def test_a_host_that_forbids_keeping(script, fresh_engine, monkeypatch):
     monkeypatch.setenv("POSKERNEL_KEEP_TEXTS", "0")
     app = script()
     app.text_area(key=FIELD).set_value("a b c").run()
 
     assert "a b c" == app.query_params["text"]
-    assert [] == [key for key in script.store.keys() if key.startswith("typed-")]  # noqa: SIM118
+    assert [] == [*fresh_engine.store.keys("typed-")]
     app.text_area(key=FIELD).set_value("a " * 5000).run()
     assert "text" not in app.query_params
     assert any("too long for its link" in each.value for each in app.caption)

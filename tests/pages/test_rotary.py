@@ -4,8 +4,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from pages.shared.jobs import results
-from tests.support.server import ROOT
-from tools.recorded import open_page
+from tests.support.bound import opened_as_linked
 
 PAGE = "rotary_spectrum"
 CARDS = ("clocks", "amplitudes", "usage", "shares", "logit", "equivariant", "without")
@@ -20,10 +19,7 @@ def show(engine, monkeypatch, rotary):
     monkeypatch.setattr(results, "PATIENCE", 300)
 
     def go(page: str = PAGE, **parameters: str) -> AppTest:
-        app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=300)
-        for name, value in parameters.items():
-            app.query_params[name] = value
-        open_page(app, page)
+        app = opened_as_linked(page, **parameters)
         assert ([], []) == ([*app.exception], [*app.error])
         return app
 

@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from pages import FIRST, NAMES, module_of, page_showing
-from pages.shared.cards.plain import plain
 from pages.shared.jobs import results
 from pages.shared.selection.lending import NEEDS
 from poskernel_core.analyses import ANALYSES
 from poskernel_core.engine.engine import Engine
 from poskernel_core.models import catalog
 from poskernel_core.storage.store import Store
+from tests.support.bound import opened_as_linked
 from tests.support.near_worker import command_line_here
 from tests.support.server import ROOT, environment
 from tools.recorded import open_page
@@ -27,22 +26,9 @@ FILES = sorted((ROOT / "pages").rglob("*.py"))
 PAGES = [file for file in FILES if file.name == "page.py"]
 KEY = re.compile(r'(?:key=|(?:linked|fitted\w*)\(\s*)"([a-z0-9]+)"')
 """A parameter of the address, as widgets name it."""
-MAX_PAGE, MODEL = 140, "demo-attn-2l"
-BOXES: dict[str, list[str]] = {
-    "own_text": [
-        "Type or paste a text, or take an example: every head's attention on it appears here."
-    ],
-    "position_vs_token": [
-        "This model rotates positions in and has no positional embeddings: *position only* means "
-        "content replaced by its mean (the start token keeps its own, as it is always the same), "
-        "*token only* means no rotation."
-    ],
-    "previous_token": [
-        "This model has rotary positions: they enter queries and keys, not the stream, so there is "
-        "no helix whose tangent a head could read."
-    ],
-}
-"""The boxes that a page shows at first, by its address."""
+MODEL = "demo-attn-2l"
+WITH_BOX = ("own_text", "position_vs_token", "previous_token")
+"""Pages that tell something at first: what to type, and what rotary positions mean there."""
 COMPUTE = ("forward", "passes", "statistics", "engine.worker")
 ALONE = """
 import json, sys
@@ -81,14 +67,10 @@ def stored(cache, monkeypatch):
 
 
 @pytest.fixture
-def shipped(tmp_path, monkeypatch):
+def shipped(shipped_engine, monkeypatch):
     """An engine with nothing but what comes with the project, which the pages ask."""
-    monkeypatch.setenv("POSKERNEL_SHIPPED", "1")
-    engine = Engine(Store(tmp_path))
-    monkeypatch.setattr(results, "engine", lambda: engine)
-    yield engine
-    engine.close()
-    engine.store.close()
+    monkeypatch.setattr(results, "engine", lambda: shipped_engine)
+    return shipped_engine
 
 
 def run_alone(cache: Path) -> dict[str, Any]:
@@ -110,26 +92,16 @@ def imports(file: Path) -> list[str]:
     return found
 
 
-def lent(name: str) -> list[str]:
-    need = NEEDS.get(module_of(name).PLACE.needs)
-    first = catalog.CURATED[0].name
-    if need is None or need.met(first):
-        return []
-    return [
-        plain(
-            f"{first} {need.why}, so this page has chosen {need.model}. Other pages go back to "
-            f"{first}."
-        )
-    ]
-
-
 @pytest.mark.parametrize("script", PAGES, ids=lambda file: file.parent.name)
 def test_every_page_runs(shipped, script):
-    name, app = script.parent.name, AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
-    open_page(app, name)
-    boxes = [*app.exception, *app.error, *app.warning, *app.info, *app.success]
+    name = script.parent.name
+    app = opened_as_linked(name)
+    need = NEEDS.get(module_of(name).PLACE.needs)
+    lends = need is not None and not need.met(catalog.CURATED[0].name)
+    boxes = [*app.exception, *app.error, *app.warning, *app.success]
 
-    assert lent(name) + BOXES.get(name, []) == [each.value for each in boxes]
+    assert [] == [each.value for each in boxes]
+    assert lends + (name in WITH_BOX) == len(app.info)
     assert 1 == len(app.title)
     assert 0 == len(app.get("progress"))
     assert app.get("plotly_chart") or name in ("compare", "methods", "own_text")
@@ -137,9 +109,7 @@ def test_every_page_runs(shipped, script):
 
 
 def test_one_layer_has_nothing_to_compare_it_with(shipped):
-    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
-    app.query_params["model"] = "gpt2-small-layer0"
-    open_page(app, "helix")
+    app = opened_as_linked("helix", model="gpt2-small-layer0")
 
     assert (3, 0) == (len(app.get("plotly_chart")), len(app.dataframe))
     assert [] == [each.value for each in (*app.exception, *app.error)]
@@ -148,9 +118,7 @@ def test_one_layer_has_nothing_to_compare_it_with(shipped):
 def test_what_is_refused_is_said_once(shipped, monkeypatch):
     monkeypatch.setenv("POSKERNEL_MAX_WINDOWS", "60")
     monkeypatch.setattr(results, "visitor", lambda: "anna")
-    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
-    for name, value in {"model": MODEL, "windows": "200"}.items():
-        app.query_params[name] = value
+    app = opened_as_linked("head", model=MODEL, windows="200")
     for _ in range(2):
         open_page(app, "head")
         (box,) = app.error
@@ -165,11 +133,7 @@ def test_what_is_refused_is_said_once(shipped, monkeypatch):
 )
 def test_what_is_precomputed_is_that_of_the_pages(stored, page, charts):
     keys = set(stored.store.keys())
-    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
-    chosen = {"model": MODEL, "windows": "50", "context": "64"}
-    for name, value in chosen.items():
-        app.query_params[name] = value
-    open_page(app, page)
+    app = opened_as_linked(page, model=MODEL, windows="50", context="64")
     assert (charts, 0) == (len(app.get("plotly_chart")), len(app.get("progress")))
     assert stored.worker_pid is None
     assert keys == set(stored.store.keys())
@@ -181,11 +145,6 @@ def test_a_stored_result_is_shown_without_torch(cache):
     assert (["Map"], 1, []) == (seen["titles"], seen["charts"], seen["errors"])
     heavy = {"torch", "transformers", "transformer_lens", "datasets"}
     assert set() == heavy & set(seen["modules"])
-
-
-def test_pages_are_short():
-    lines = {file.parent.name: len(file.read_text("utf-8").splitlines()) for file in PAGES}
-    assert {} == {name: count for name, count in lines.items() if count > MAX_PAGE}
 
 
 def test_pages_leave_computing_to_the_worker():
@@ -216,10 +175,7 @@ def test_a_question_is_shown_by_one_page():
 @pytest.mark.parametrize("name", NAMES[:-1])
 def test_a_link_opens_the_page_of_its_question(shipped_only, name):
     question = next(each for each in ANALYSES if page_showing(each) == name)
-    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
-    for key, value in {"show": question, "model": "demo-gpt2", "corpus": "bible"}.items():
-        app.query_params[key] = value
-    app.run()
+    app = opened_as_linked(show=question, model="demo-gpt2", corpus="bible")
     assert [module_of(name).PLACE.title] == [each.value for each in app.title]
     assert ("bible", False) == (app.query_params["corpus"], "show" in app.query_params)
     assert not app.warning
