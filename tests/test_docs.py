@@ -1,4 +1,4 @@
-"""The documentation: settings are told of, links lead somewhere, its commands run."""
+"""The documentation: links lead somewhere, its commands run."""
 
 import os
 import re
@@ -20,31 +20,6 @@ FILES = [
 RUN = [README, ROOT / "docs" / "tutorial.md", ROOT / "docs" / "how-to" / "notebooks.md"]
 """What a newcomer follows word for word."""
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-
-
-def rows(text):
-    lines = re.findall(r"^\|(.*)\|$(?!\n\|-)", text, re.MULTILINE)
-    return [[each.strip() for each in line.split("|")] for line in lines if "---" not in line]
-
-
-def test_every_setting_is_told_of():
-    table = "".join(
-        row[0] for row in rows((ROOT / "docs/reference/environment.md").read_text("utf-8"))
-    )
-    folders = ("poskernel_core", "pages", "serving")
-    code = "".join(
-        file.read_text("utf-8")
-        for each in folders
-        for file in (ROOT / each).rglob("*.py")
-        if file.name != "renamed.py"  # what nothing reads any more
-    )
-    files = [ROOT / "compose.yaml", *(ROOT / "deploy").iterdir()]
-    read = set(re.findall(r"\bPOSKERNEL_[A-Z_]+[A-Z]\b", code)).union(
-        *(re.findall(r"\{\$?([A-Z][A-Z0-9_]+)", file.read_text("utf-8")) for file in files)
-    )
-
-    assert {"POSKERNEL_CACHE", "POSKERNEL_HOST", "POSKERNEL_SITE"} <= read
-    assert [] == sorted(name for name in read if f"`{name}`" not in table)
 
 
 def anchors(text):

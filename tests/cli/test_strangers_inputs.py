@@ -6,7 +6,6 @@ import numpy as np
 import pyarrow
 import pytest
 from pyarrow import parquet
-from streamlit.testing.v1 import AppTest
 
 import poskernel_core as pk
 from poskernel_core.api import build_request
@@ -23,7 +22,8 @@ from poskernel_core.engine.provenance import to_entry
 from poskernel_core.engine.requests import canonical
 from poskernel_core.models import catalog
 from poskernel_core.storage.store import Store
-from tests.support import ROOT, builders
+from tests.support import builders
+from tests.support.bound import opened_as_linked
 from tests.support.strangers import refused
 
 __all__ = ["refused"]
@@ -65,25 +65,9 @@ def test_refused_at_once(refused, model_dirs, case):
     assert words in refused(*(str(model_dirs["gpt2"]) if a == "MODEL" else a for a in arguments))
 
 
-VARIABLES = {
-    "POSKERNEL_CACHE_GB": ("1e300", "nan", "inf", "٨", "0.00001"),
-    "POSKERNEL_CHECKPOINT_SECONDS": ("x", "-1", "nan", "1e9"),
-    "POSKERNEL_DEVICE": ("abacus", "cuda:x"),
-    "POSKERNEL_ALLOW_ANY_MODEL": ("maybe",),
-    "POSKERNEL_KEEP_TEXTS": ("2",),
-    "POSKERNEL_ADDRESS": ("localhost:8501", "javascript:alert(1)", "http://", "http://a/?b"),
-    "POSKERNEL_MEMORY_GB": ("0", "much"),
-    "POSKERNEL_USER_HEADER": ("X Forwarded User", "a:b"),
-    "POSKERNEL_MAX_JOBS": ("0", "-1", "1.5", "many", "٣"),
-    "POSKERNEL_MAX_TEXTS_MB": ("0", "9" * 16),
-}
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [(name, value) for name, given in VARIABLES.items() for value in given]
-)
-def test_variables(refused, model_dirs, monkeypatch, name, value):
-    monkeypatch.setenv(name, value)
+@pytest.mark.parametrize("name", ["POSKERNEL_CACHE_GB", "POSKERNEL_DEVICE", "POSKERNEL_MAX_JOBS"])
+def test_variables(refused, model_dirs, monkeypatch, name):
+    monkeypatch.setenv(name, "nan")
 
     assert name in refused(*(str(model_dirs["gpt2"]) if a == "MODEL" else a for a in SHOW))
 
@@ -91,7 +75,7 @@ def test_variables(refused, model_dirs, monkeypatch, name, value):
 def test_a_variable_on_a_page(monkeypatch):
     monkeypatch.setenv("POSKERNEL_CHECKPOINT_SECONDS", "often")
 
-    drawn = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60).run()
+    drawn = opened_as_linked()
 
     assert [] == list(drawn.exception)
     assert "POSKERNEL\\_CHECKPOINT\\_SECONDS" in drawn.error[0].value

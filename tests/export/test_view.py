@@ -15,11 +15,10 @@ from pages.shared.jobs import results
 from poskernel_core import api
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import texts_array
-from poskernel_core.engine.engine import Engine
 from poskernel_core.export import notebook as views
 from poskernel_core.export.files import to_csv
 from poskernel_core.export.notebook import View
-from poskernel_core.storage.store import Store
+from tests.support.bound import opened_as_linked
 from tests.support.made_results import result
 
 HOME = "http://lab.org/pk"
@@ -33,15 +32,6 @@ def shown(view):
 def first(monkeypatch):
     """No output holds plotly.js yet."""
     monkeypatch.setattr(views, "EMBEDDED", [])
-
-
-@pytest.fixture
-def shipped(tmp_path, monkeypatch):
-    """An engine on an empty store, with what comes with the project beneath it."""
-    monkeypatch.setenv("POSKERNEL_SHIPPED", "1")
-    engine = Engine(Store(tmp_path))
-    yield engine
-    engine.close()
 
 
 @pytest.fixture
@@ -62,9 +52,9 @@ def made():
 
 
 @pytest.mark.parametrize(("head", "axis"), [("L2H6", "log"), ("L0H0", None)])
-def test_a_local_kernel_has_room_where_it_is(shipped, head, axis):
+def test_a_local_kernel_has_room_where_it_is(shipped_engine, head, axis):
     """As on the page: most of L2H6 lies on the last ten tokens, L0H0 is spread over all."""
-    view = pk.view("kernel", "demo-gpt2", head=head, query=400, engine=shipped)
+    view = pk.view("kernel", "demo-gpt2", head=head, query=400, engine=shipped_engine)
 
     assert axis == view.figure.layout.xaxis.type
 
@@ -119,21 +109,13 @@ def test_outside_of_a_notebook(made, first):
     ("analysis", "asked"),
     [("kernel", {"head": "L2H6", "query": 303}), ("etc", {"query": 303, "params": {"skip": 7}})],
 )
-def test_a_link_shows_the_same(shipped, monkeypatch, analysis, asked):
-    from streamlit.testing.v1 import AppTest
-
-    from tests.support.server import ROOT
-
-    view = pk.view(analysis, "demo-gpt2", address=HOME, engine=shipped, **asked)
-    monkeypatch.setattr(results, "engine", lambda: shipped)
+def test_a_link_shows_the_same(shipped_engine, monkeypatch, analysis, asked):
+    view = pk.view(analysis, "demo-gpt2", address=HOME, engine=shipped_engine, **asked)
+    monkeypatch.setattr(results, "engine", lambda: shipped_engine)
     seen = []
     fetch = results.fetch
     monkeypatch.setattr(results, "fetch", lambda *a: seen.append(found := fetch(*a)) or found)
-    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
-    parts = urlsplit(view.link)
-    for name, (value,) in parse_qs(parts.query).items():
-        app.query_params[name] = value
-    app.run()
+    app = opened_as_linked(**parse_qs(urlsplit(view.link).query))
 
     assert not app.warning
     assert not app.exception
@@ -142,12 +124,9 @@ def test_a_link_shows_the_same(shipped, monkeypatch, analysis, asked):
         if each is not None and each.analysis == analysis and each.params == view.result.params
     ]  # fmt: skip
     assert same
-    cell = {"layer": 2, "head": 6}
-    chosen = same[0].select(**cell) if analysis == "kernel" else same[0]
-    name = "kernel" if analysis == "kernel" else "etc"
-    if analysis == "etc":
-        chosen = chosen.select(query=303)
-    np.testing.assert_array_equal(chosen.values[name], view.result.values[name])
+    chosen = {"layer": 2, "head": 6} if analysis == "kernel" else {"query": 303}
+    expected = same[0].select(**chosen).values[analysis]
+    np.testing.assert_array_equal(expected, view.result.values[analysis])
 
 
 def test_addresses(made, monkeypatch):

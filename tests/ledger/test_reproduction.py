@@ -60,15 +60,6 @@ def test_a_right_and_a_broken_model(ledger):
     assert 1.0 == pytest.approx(broken[1]["worst"], abs=1e-3)
 
 
-@pytest.mark.slow
-def test_the_ledger_in_words(ledger):
-    text = ledger(BACK)
-
-    assert "agrees        offset: How far back L0H0 looks" in text
-    assert "by construction" in text
-    assert "3 published figures: 3 agrees" in text
-
-
 def test_figures_of_another_name(tmp_path, capsys):
     assert 2 == cli.main(["reproduce", "demo-gpt2", "--as", "gpt3"])
 

@@ -1,7 +1,6 @@
 """The app in a browser: what is drawn, a head chosen by mouse and keyboard, links, Back."""
 
 import re
-import time
 from urllib.parse import urlsplit
 
 import pytest
@@ -56,27 +55,22 @@ def test_landing_page_is_whole_and_asks_nobody_else(page, visit, server):
     assert {urlsplit(server.url).netloc} == hosts - {""}
 
 
-def test_a_head_is_opened_by_mouse_and_keyboard_and_left_by_back(visit, capsys):
-    """Address, sidebar, curve and the cell's state follow; the time it takes is printed."""
+def test_a_head_is_opened_by_mouse_and_keyboard_and_left_by_back(visit):
+    """Address, sidebar, curve and the cell's state follow."""
     page = visit()
-    clicks(page, capsys)
+    clicks(page)
     arrows_and_enter(page)
     back(page)
 
 
-def clicks(page: Page, capsys: pytest.CaptureFixture[str]) -> None:
-    times = []
+def clicks(page: Page) -> None:
     for name in ("L1H2", "L2H4", "L3H7", "L0H5", "L2H1"):
-        began = time.perf_counter()
         cell(page, name).click()
         title_of(page, "kernel").filter(has_text=f"{name} at n = 400").wait_for()
-        times.append(1000 * (time.perf_counter() - began))
         expect(page).to_have_url(re.compile(rf"[?&]head={name}(&|$)"))
         expect(cell(page, name)).to_have_attribute("aria-selected", "true")
         assert FIRST | {"Head": name} == values(page)
         settle(page)
-    with capsys.disabled():
-        print(f"\nclick to redrawn title: {', '.join(f'{ms:.0f}' for ms in times)} ms")
 
 
 def arrows_and_enter(page: Page) -> None:

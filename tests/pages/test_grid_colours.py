@@ -4,28 +4,12 @@ import numpy as np
 import pytest
 
 from pages.shared.grid.grid import grid_data
-from poskernel_core.plotting.palette import (
-    SCALE,
-    log_position,
-    scale_hex,
-    scale_rgb,
-)
+from poskernel_core.plotting.palette import SCALE, log_position
 
 COLOURS = [[SCALE[0], SCALE[5], SCALE[9]], [SCALE[9], SCALE[0], SCALE[5]]]
 LABELS = [[f"L{layer}H{head}: text" for head in range(3)] for layer in range(2)]
 MARKS = [["x", "", "y"], ["", "z", ""]]
 CLEAR = [[False] * 3] * 2
-
-
-def test_scale_runs_from_the_first_to_the_last_stop_and_clips() -> None:
-    ends = scale_hex(np.array([[-1.0, 0.0, 1.0, 2.0]]))
-    assert [[SCALE[0], SCALE[0], SCALE[-1], SCALE[-1]]] == ends
-
-
-def test_scale_only_gets_lighter() -> None:
-    """Luminance rises along the whole scale, so that it survives a grey print."""
-    luminance = scale_rgb(np.linspace(0, 1, 101)) @ np.array([0.2126, 0.7152, 0.0722])
-    assert (np.diff(luminance) > 0).all()
 
 
 def test_log_position_of_the_ends_the_middle_and_beyond() -> None:
@@ -55,18 +39,6 @@ def test_sorted_columns_move_cells_and_number_the_places() -> None:
     assert [SCALE[9], SCALE[0], SCALE[5]] == [cell["colour"] for cell in data["rows"][0]]
     assert ["1.", "2.", "3."] == data["headers"]
     assert "rank" == data["corner"]
-
-
-def test_marks_contrast_with_their_cell() -> None:
-    row = grid_data(COLOURS, LABELS, MARKS, CLEAR, None)["rows"][0]
-    assert ["#ffffff", "", "#000000"] == [cell["ink"] for cell in row]
-
-
-def test_a_filtered_cell_says_so() -> None:
-    """Faintness alone would not be heard."""
-    dimmed = [[True, False, False], [False] * 3]
-    cell = grid_data(COLOURS, LABELS, MARKS, dimmed, None)["rows"][0][0]
-    assert ("L0H0: text (filtered out)", True) == (cell["label"], cell["dimmed"])
 
 
 def test_cells_with_curves_have_ink():

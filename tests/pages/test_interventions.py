@@ -1,7 +1,6 @@
 """The page of interventions in a browser: presets, every kind of change, and bad input."""
 
 import re
-import time
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -169,7 +168,7 @@ def test_bad_input_gives_one_sentence_and_is_mended(show):
         no_trouble(page)
 
 
-def test_prompts_of_every_length(show, capsys):
+def test_prompts_of_every_length(show):
     """Empty: asked for one; too long: one sentence; long: a window to move; mended each time."""
     page, long = show(context=CONTEXT, change=WORDS["remove"]), "The king saw the city. " * 12
     write(page, "Prompt", "  ")
@@ -179,12 +178,9 @@ def test_prompts_of_every_length(show, capsys):
     expect(page.get_by_test_id("stMetric")).to_have_count(0)
     write(page, "Prompt", FIRST.prompt)
     before = numbers(page)
-    began = time.perf_counter()
     page.get_by_role("textbox", name="Prompt", exact=True).fill(long)
     page.keyboard.press("Control+Enter")
     expect(page.get_by_test_id("stMetricValue").first).not_to_have_text(before[0])
-    with capsys.disabled():
-        print(f"\nprompt to redrawn numbers: {1000 * (time.perf_counter() - began):.0f} ms")
     settle(page)
     assert long.strip() == parameter(page, "prompt").strip()
     with redraws(page, "window-clean"):

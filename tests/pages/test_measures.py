@@ -25,6 +25,7 @@ from tests.support.visit import (
     values,
     visit,
 )
+from tests.support.visit_tables import drawn
 
 pytestmark = pytest.mark.browser
 
@@ -60,10 +61,6 @@ def numbers(page: Page, measure: str) -> np.ndarray:
 
 def legend(page: Page) -> list[str]:
     return page.locator(".legend .ticks span").all_inner_texts()
-
-
-def drawn(page: Page, figure: str) -> None:
-    expect(page.locator(f".st-key-figure-{figure} .main-svg").first).to_be_visible()
 
 
 def shares(page: Page) -> list[float]:
@@ -136,8 +133,7 @@ def test_order_and_choice_by_a_measure(landing):
 
 def test_additivity(page, server):
     visit(page, server.link("/positional_kernels", context=CONTEXT))
-    for figure in ("shares", "similarity"):
-        drawn(page, figure)
+    drawn(page, ["shares", "similarity"])
     before = shares(page)
     assert 1 == pytest.approx(sum(before), abs=2e-3)
     with np.load(io.BytesIO(download(page, "shares", "NPZ")), allow_pickle=False) as file:

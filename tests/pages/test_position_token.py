@@ -32,19 +32,12 @@ pytestmark = pytest.mark.browser
 PAGE, MODEL, SAMPLES, HEADS, ROW = "/position_vs_token", "demo-attn-2l", 100, 16, 35
 DRAWS, START = "Random sequences averaged over", "Start token first"
 LENGTH, QUERY = "Length (tokens)", "Row n (tokens)"
-FIGURES = ("scores", "attention", "map-0", "map-1", "map-2", "look-back", "zero")
 FILTERS = ("k = 0", "k = 1", "k = 2", "k ≥ 3")
 
 
 @pytest.fixture
 def show(page: Page, server):
     return opens(page, server, PAGE, width=1900, ready="zero", model=MODEL, samples=SAMPLES)
-
-
-def drawn(page: Page) -> None:
-    for figure in FIGURES:
-        expect(page.locator(f".st-key-figure-{figure} .main-svg").first).to_be_visible()
-    expect(page.get_by_test_id("stMetricValue")).to_have_count(3)
 
 
 def title(page: Page, figure: str) -> str:

@@ -128,12 +128,12 @@ def test_what_is_refused_is_said_once(shipped, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("page", "charts"),
+    ("name", "charts"),
     [("etc_heatmap", 1), ("induction_recency", 7), ("position_vs_token", 7)],
 )
-def test_what_is_precomputed_is_that_of_the_pages(stored, page, charts):
+def test_what_is_precomputed_is_that_of_the_pages(stored, name, charts):
     keys = set(stored.store.keys())
-    app = opened_as_linked(page, model=MODEL, windows="50", context="64")
+    app = opened_as_linked(name, model=MODEL, windows="50", context="64")
     assert (charts, 0) == (len(app.get("plotly_chart")), len(app.get("progress")))
     assert stored.worker_pid is None
     assert keys == set(stored.store.keys())

@@ -92,12 +92,6 @@ def test_large_kernel_map_is_a_picture_with_the_right_pixels() -> None:
     assert (458.5, 39.5) == tuple(figure.layout.yaxis.range)
 
 
-def test_large_kernel_map_of_uneven_queries_labels_its_rows() -> None:
-    queries = 3 * np.arange(419)
-    axis = kernel_map(np.ones((419, 503)), queries, title="K").layout.yaxis
-    assert [f"{3 * row}" for row in axis.tickvals] == list(axis.ticktext)
-
-
 @pytest.mark.parametrize("keys", [512, 9000])
 @pytest.mark.parametrize(
     ("queries", "told"),

@@ -6,7 +6,7 @@ import pytest
 from poskernel_core.common.result import Result, Value
 from poskernel_core.plotting.by_axes import by_axes
 from poskernel_core.plotting.curves import BANDS, curves
-from tests.support.made_results import named, titles
+from tests.support.made_results import named
 
 AT = np.arange(3, 8)
 
@@ -15,12 +15,12 @@ def drawn(rows, **more):
     return curves(AT, rows, x_title="x", y_title="y", where="key %{x}", **more)
 
 
-def result(errors=True):
+def result():
     value = np.arange(2 * 2 * 3 * 5.0).reshape(2, 2, 3, 5)
     axes = {"kernel": ("run", "layer", "head", "query")}
     made = Result(
         "kernel", {}, {"kernel": value}, axes, {"kernel": "share"},
-        errors={"kernel": value / 10} if errors else {},
+        errors={"kernel": value / 10},
         coordinates={"query": AT}, provenance={"model": "m"},
     )  # fmt: skip
     return made.with_text(Value("runs", ("run",), "name", ""), ["clean", "flat"])
@@ -56,12 +56,6 @@ def test_many_curves_have_bars():
     assert 3 * BANDS == len(drawn(rows).data)
 
 
-def test_curves_differ_without_colour_as_well():
-    traces = [drawn({f"{i}": (AT * 1.0, None) for i in range(12)}).data[i] for i in range(12)]
-
-    assert 12 == len({(trace.line.dash, trace.marker.symbol) for trace in traces})
-
-
 def test_curves_of_a_result():
     figure = by_axes(result())
 
@@ -70,8 +64,6 @@ def test_curves_of_a_result():
     np.testing.assert_array_equal(AT, one.x)
     np.testing.assert_array_equal(result().values["kernel"][1, 1, 2], one.y)
     np.testing.assert_array_equal(result().errors["kernel"][1, 1, 2], one.error_y.array)
-    assert ("kernel of m", "query", "kernel ± 1 s.e. (share)") == titles(figure)
-    assert "kernel (share)" == titles(by_axes(result(errors=False)))[2]
 
 
 def test_one_curve_and_one_number():

@@ -33,13 +33,6 @@ def test_one_curve():
     assert (None, BARE) == (figure.layout.title.text, figure.layout.margin.t)
 
 
-def test_a_legend_moves_up():
-    before, figure = lines(2), without_title(lines(2))
-
-    assert TITLE == before.layout.margin.t - figure.layout.margin.t
-    assert (1, "container") == (figure.layout.legend.y, figure.layout.legend.yref)
-
-
 def test_a_colour_bar_moves_up():
     """As far as the plotting area, so that both stay as far apart."""
     before, figure = (folded_square(ROW, title="title") for _ in range(2))
@@ -52,20 +45,15 @@ def test_a_colour_bar_moves_up():
     assert moved == pytest.approx(share * SHRUNK * figure.layout.height)
 
 
-def test_no_title():
-    figure = without_title(without_title(lines(2)))
-
-    assert without_title(lines(2)).layout.margin.t == figure.layout.margin.t
-
-
-def test_a_legend_below_no_title():
-    """It rises by the room of the title that there never was, once."""
-    figure = lines(2).update_layout(title_text=None)
+@pytest.mark.parametrize("title", ["title", None])
+def test_a_legend_moves_up(title):
+    """By the room of the title, be there one or not, and once."""
+    figure = lines(2).update_layout(title_text=title)
     before = figure.layout.margin.t
     for _ in range(2):
         without_title(figure)
 
-        assert 1 == figure.layout.legend.y
+        assert (1, "container") == (figure.layout.legend.y, figure.layout.legend.yref)
         assert before - TITLE == figure.layout.margin.t
 
 

@@ -1,24 +1,13 @@
 """Square maps: the stages of attention, and differences."""
 
-import base64
-import io
-
 import numpy as np
-import plotly.graph_objects as go
 import pytest
-from PIL import Image
 from plotly.colors import hex_to_rgb
 
 from poskernel_core.plotting.layout import quoted
 from poskernel_core.plotting.palette import DIVERGING, scale_rgb
 from poskernel_core.plotting.patterns import CELLS, robust_span, stage_map
-
-
-def decoded(figure: go.Figure) -> np.ndarray:
-    """The pixels [row, column, RGBA] of a map's picture."""
-    source = next(trace.source for trace in figure.data if trace.type == "image")
-    picture = base64.b64decode(source.removeprefix("data:image/png;base64,"))
-    return np.asarray(Image.open(io.BytesIO(picture)).convert("RGBA"))
+from tests.plotting.test_figures import decoded
 
 
 def luminance(rgb: np.ndarray) -> np.ndarray:

@@ -44,10 +44,6 @@ def test_linear_of_nothing(value: float) -> None:
     assert [expected] * 2 == colours(linear(np.full((1, 2), value)))
 
 
-def test_ticks_of_linear_are_rounded_to_two_digits() -> None:
-    assert ["0", "0.46", "0.93"] == list(ticks(linear(np.array([[0.92941]]))).values())
-
-
 def test_ticks_of_the_log_scale_lie_on_it() -> None:
     shade = logarithmic(np.array([[1.0, 10.0, 100.0]]), 1.0, 100.0)
     assert {0: "1", 60: "10", 120: "100"} == ticks(shade)

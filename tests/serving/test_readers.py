@@ -6,7 +6,7 @@ import pytest
 from bench.reader import Lost, Reader
 from bench.readers import crowd, memory_mb, percentile
 from poskernel_core import Store
-from tests.soak.__main__ import _make
+from tests.soak.__main__ import make
 from tests.soak.memory import rise, verdicts
 from tests.soak.trial import Failed, Options, arrays, equality
 from tests.soak.visits import tracebacks
@@ -127,7 +127,7 @@ def test_how_a_trial_ends():
     def broken(options, folder):
         return 1 / 0
 
-    ends = [_make(trial, OPTIONS) for trial in (well, failed, broken)]
+    ends = [make(trial, OPTIONS) for trial in (well, failed, broken)]
 
     assert ["well", "FAILED", "FAILED"] == [ended for ended, _, _ in ends]
     said = [found for _, _, found in ends]

@@ -167,19 +167,12 @@ def test_colab(notebook_server, monkeypatch):
 
 @pytest.mark.slow
 def test_one_that_is_there(notebook_server, monkeypatch):
-    for found in (
-        pk.serve(address=f"{notebook_server.address}/"),
-        _with_address(monkeypatch, notebook_server.address),
-    ):
+    given = pk.serve(address=f"{notebook_server.address}/")
+    monkeypatch.setenv("POSKERNEL_ADDRESS", notebook_server.address)
+    for found in (given, pk.serve()):
         assert (notebook_server.address, None) == (found.address, None)
         found.stop()
     assert served.answers(notebook_server.address)
-
-
-def _with_address(monkeypatch, address):
-    with monkeypatch.context() as patch:
-        patch.setenv("POSKERNEL_ADDRESS", address)
-        return pk.serve()
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -105,20 +106,20 @@ def sends(server, message):
             [*iter(lambda: socket.recv(PATIENCE), None)]
 
 
-def sends_text(server):
-    sends(server, "text")
-
-
-def sends_rubbish(server):
-    sends(server, b"\xff\xff\xff")
-
-
 def comes_from_elsewhere(server):
     with pytest.raises(InvalidStatus):
         enter(server, HOME, origin="https://elsewhere.org")
 
 
-@pytest.mark.parametrize("way", [vanishes, sends_text, sends_rubbish, comes_from_elsewhere])
+@pytest.mark.parametrize(
+    "way",
+    [
+        vanishes,
+        partial(sends, message="text"),
+        partial(sends, message=b"\xff\xff\xff"),
+        comes_from_elsewhere,
+    ],
+)
 def test_however_a_session_ends_its_place_is_free(server, way):
     until(server, 0)
     for _ in range(3):

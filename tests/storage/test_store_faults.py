@@ -1,5 +1,6 @@
 """The store on a full disk, in a read-only or vanished directory, beside a damaged database."""
 
+import contextlib
 import os
 import random
 import sqlite3
@@ -24,9 +25,13 @@ def filled(directory):
     for number, key in enumerate(KEYS):
         store.put(key, {"number": number}, value(number))
     store.close()
-    with sqlite3.connect(directory / "cache.db") as database:
+    in_one_file(directory)
+
+
+def in_one_file(directory):
+    """Nothing of the database is left in its log."""
+    with contextlib.closing(sqlite3.connect(directory / "cache.db")) as database:
         database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    database.close()
 
 
 def whole(store, keys=KEYS):
@@ -216,9 +221,7 @@ def test_damage_while_open(tmp_path, how):
     filled(tmp_path)
     stores = [Store(tmp_path), Store(tmp_path)]
     assert [len(KEYS)] * 2 == [whole(store) for store in stores]
-    with sqlite3.connect(tmp_path / "cache.db") as database:
-        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    database.close()
+    in_one_file(tmp_path)
     for store in stores:
         store.close()
     damage(tmp_path, how)

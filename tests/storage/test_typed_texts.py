@@ -5,7 +5,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from poskernel_core.common.errors import BadRequest, StoreFailed
-from poskernel_core.common.settings import settings as told
 from poskernel_core.common.specs import MAX_TEXT_CHARACTERS
 from poskernel_core.storage import typed
 from poskernel_core.storage.store import Store
@@ -96,11 +95,3 @@ def test_the_oldest_go_first(tmp_path, monkeypatch):
     assert "d" * 2_000_000 == kept_text(store, whole)
     assert 1 == len(list(store.keys("typed-")))
     store.close()
-
-
-def test_setting(monkeypatch):
-    monkeypatch.delenv("POSKERNEL_KEEP_TEXTS", raising=False)
-    assert told().keep_texts
-    for value, kept in (("0", False), ("1", True), (" ", True)):
-        monkeypatch.setenv("POSKERNEL_KEEP_TEXTS", value)
-        assert kept == told().keep_texts
