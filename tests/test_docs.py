@@ -50,10 +50,7 @@ def test_links_lead_somewhere(file):
 @pytest.mark.slow
 @pytest.mark.parametrize("file", RUN, ids=lambda file: file.stem)
 def test_what_is_told_runs(file, tmp_path):
-    """Every command that ends by itself, and all Python, in an empty folder, with no network.
-
-    What installs and what serves is tried where the wheels are (`tests/test_release.py`).
-    """
+    """Every command that ends by itself, and all Python, in an empty folder, with no network."""
     blocks = BLOCK.findall(file.read_text("utf-8"))
     lines = "".join(words for kind, words in blocks if not kind).splitlines()
     commands = [shlex.split(line, comments=True)[1:] for line in lines if line[:10] == "poskernel "]

@@ -189,10 +189,7 @@ def test_the_dashboard(installed, tmp_path, page):
 
 
 def test_the_command(installed, tmp_path):
-    """Models, a figure from what comes with the package, and one that a worker computes.
-
-    No file of the folder that it is run in is taken for a module.
-    """
+    """No file of the folder that it is run in is taken for a module."""
     (tmp_path / "random.py").write_text("raise SystemExit('taken for a module')\n")
 
     assert f"\n{MODEL} " in f"\n{installed.run(tmp_path, 'poskernel', 'models')}"

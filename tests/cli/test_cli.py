@@ -127,18 +127,6 @@ def test_outputs(run, small, tmp_path):
 
 
 @pytest.mark.slow
-def test_html(run, small, tmp_path):
-    code, _, err = run("show", "kernel", *small, "--html", tmp_path / "page.html")
-
-    assert (0, "") == (code, err)
-    page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "Plotly.newPlot" in page
-    assert '"showSendToCloud": false' in page
-    assert "<title>" in page
-    assert '<script src="http' not in page
-
-
-@pytest.mark.slow
 def test_relative_paths(run, small, place, model_dirs, monkeypatch):
     monkeypatch.chdir(place)
     shutil.copytree(model_dirs["gpt2"], place / "here")

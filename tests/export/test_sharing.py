@@ -106,7 +106,7 @@ def test_a_table_reads_back(site, answers):
     np.testing.assert_allclose(table[column].dropna(), kernel, rtol=1e-12)
 
 
-def test_a_data_set_for_the_hub(answers):
+def test_a_data_set_for_the_hub(answers, tmp_path):
     files = dict(hub_card([("Kernels", answers["kernel"])], answers["verdicts"]))
     assert set(files) == {"README.md", "measures.csv", "kernel.safetensors"}
     assert files["README.md"].startswith("---\nlicense: mit\n")
@@ -114,24 +114,19 @@ def test_a_data_set_for_the_hub(answers):
     assert not files["measures.csv"].startswith("#")
     assert errors_of(answers["verdicts"]) in files["README.md"]
 
+    (tmp_path / "kernel.safetensors").write_bytes(files["kernel.safetensors"])
+    with safe_open(tmp_path / "kernel.safetensors", framework="numpy") as opened:
+        header = json.loads(opened.metadata()["header"])
+        kernel = opened.get_tensor("values/kernel")
+    np.testing.assert_array_equal(kernel, answers["kernel"].values["kernel"])
+    assert header["axes"]["kernel"] == ["layer", "head", "key"]
+
 
 def test_pages_say_what_errors_count(site, answers):
     assert errors_of(answers["verdicts"]) in unescape((site / "index.html").read_text("utf-8"))
     page = unescape((site / "heads" / "L1H3.html").read_text("utf-8"))
     assert errors_of(answers["kernel"]) in page
     assert "<th>value</th><th>bias</th><th>unit</th>" in page
-
-
-def test_arrays_read_back(answers, tmp_path):
-    file = tmp_path / "kernel.safetensors"
-    file.write_bytes(
-        dict(hub_card([("Kernels", answers["kernel"])], answers["verdicts"]))[file.name]
-    )
-    with safe_open(file, framework="numpy") as opened:
-        header = json.loads(opened.metadata()["header"])
-        kernel = opened.get_tensor("values/kernel")
-    np.testing.assert_array_equal(kernel, answers["kernel"].values["kernel"])
-    assert header["axes"]["kernel"] == ["layer", "head", "key"]
 
 
 @pytest.mark.parametrize("option", ["--gallery", "--hub-card"])

@@ -1,6 +1,5 @@
 """The page on contextual heads in a browser: every control, and what it changes."""
 
-import io
 import re
 
 import numpy as np
@@ -8,7 +7,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from poskernel_core.plotting.layout import quoted
-from tests.pages.test_downloads import download
+from tests.pages.test_downloads import arrays, download
 from tests.support.visit import (
     complains,
     csv_rows,
@@ -81,9 +80,9 @@ def test_thresholds_are_those_of_the_numbers(show):
     page = show()
     rows = csv_rows(download(page, "plane", "CSV"))
     page.keyboard.press("Escape")
-    with np.load(io.BytesIO(download(page, "plane", "NPZ")), allow_pickle=False) as file:
-        heads = {name: file[name].ravel() for name in ("etc", "denominator_cv", "local_mass")}
-        attention = np.fmax(file["near_duplicates"], file["far_duplicates"]).ravel()
+    file = arrays(page, "plane")
+    heads = {name: file[name].ravel() for name in ("etc", "denominator_cv", "local_mass")}
+    attention = np.fmax(file["near_duplicates"], file["far_duplicates"]).ravel()
     page.keyboard.press("Escape")
     told = {(int(row["layer"]), int(row["head"])): float(row["etc (tokens)"])
             for row in rows if row["etc (tokens)"]}  # fmt: skip
@@ -183,8 +182,7 @@ def chapters_and_texts_of_ones_own(page: Page) -> None:
 
 
 def kernels_of_a_layer(page: Page) -> None:
-    with np.load(io.BytesIO(download(page, "distances", "NPZ")), allow_pickle=False) as file:
-        distance = file["distance"]
+    distance = arrays(page, "distances")["distance"]
     page.keyboard.press("Escape")
     upper = distance[np.triu_indices(len(distance), 1)]
     assert 28 == len(upper)

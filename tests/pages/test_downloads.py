@@ -35,6 +35,12 @@ def download(page: Page, card: str, kind: str) -> bytes:
     return fetch(page, card, kind).path().read_bytes()
 
 
+def arrays(page: Page, card: str) -> dict[str, np.ndarray]:
+    """The arrays of the NPZ file of a figure's card; nothing in it is pickled."""
+    with np.load(io.BytesIO(download(page, card, "NPZ")), allow_pickle=False) as file:
+        return dict(file)
+
+
 def as_hex(colour: str) -> str:
     """`rgb(1, 2, 3)` as `#010203`."""
     return "#" + "".join(f"{int(part):02x}" for part in re.findall(r"\d+", colour))
@@ -116,12 +122,12 @@ def test_the_grid_as_a_picture(shown):
 
 def test_npz_holds_every_array(shown, show):
     result = show("kernel", **CELL)
-    with np.load(io.BytesIO(download(shown, "kernel", "NPZ")), allow_pickle=False) as file:
-        for name, value in result.values.items():
-            np.testing.assert_array_equal(value, file[name])
-        for name, value in result.errors.items():
-            np.testing.assert_array_equal(value, file[f"{name}_error"])
-        assert "demo-gpt2" == json.loads(str(file["about"]))["model"]
+    file = arrays(shown, "kernel")
+    for name, value in result.values.items():
+        np.testing.assert_array_equal(value, file[name])
+    for name, value in result.errors.items():
+        np.testing.assert_array_equal(value, file[f"{name}_error"])
+    assert "demo-gpt2" == json.loads(str(file["about"]))["model"]
 
 
 def test_html_stands_alone(shown, show, context, tmp_path):

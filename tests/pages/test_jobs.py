@@ -107,10 +107,7 @@ class SlowLine:
 
 
 def test_a_click_while_a_computation_ends(fresh, two):
-    """A head clicked just before another result comes stays selected on a slow line.
-
-    Until the answer to the click has come, what the page asks for by the clock names the old head.
-    """
+    """Until its answer comes on a slow line, what the page asks by the clock names the old head."""
     line = SlowLine(two[0])
     for page in two:
         page.set_default_timeout(60_000)

@@ -1,6 +1,5 @@
 """The grid of all heads by any measure, and the additivity of keys, in a browser."""
 
-import io
 import re
 
 import numpy as np
@@ -10,7 +9,7 @@ from playwright.sync_api import Page, expect
 from pages.shared.grid.measures import MEASURES as ALL_MEASURES
 from poskernel_core.analyses.contextual_heads.behaviour import BEHAVIOURS
 from poskernel_core.models import catalog
-from tests.pages.test_downloads import download
+from tests.pages.test_downloads import arrays
 from tests.support.visit import (
     cell,
     choose,
@@ -119,8 +118,7 @@ def test_order_and_choice_by_a_measure(landing):
     settle(page)
     assert ("L2H5", "L2H5") == (parameter(page, "head"), values(page)["Head"])
     expect(cell(page, "L2H5")).to_have_attribute("aria-selected", "true")
-    with np.load(io.BytesIO(download(page, "etc", "NPZ")), allow_pickle=False) as file:
-        held = file["previous_mass"]
+    held = arrays(page, "etc")["previous_mass"]
     np.testing.assert_allclose(numbers(page, measure), held, atol=5e-3)
     page.keyboard.press("Escape")
     page.locator(".st-key-card-etc").get_by_role("button", name="Formula").click()
@@ -136,8 +134,8 @@ def test_additivity(page, server):
     drawn(page, ["shares", "similarity"])
     before = shares(page)
     assert 1 == pytest.approx(sum(before), abs=2e-3)
-    with np.load(io.BytesIO(download(page, "shares", "NPZ")), allow_pickle=False) as file:
-        held = np.stack([file[f"{name}_share"] for name in ("position", "content", "interaction")])
+    file = arrays(page, "shares")
+    held = np.stack([file[f"{name}_share"] for name in ("position", "content", "interaction")])
     np.testing.assert_allclose(held.sum(axis=0), 1, atol=1e-6)
     np.testing.assert_allclose(held[:, 6], before, atol=1e-3)  # L2H6 is shown first
     page.keyboard.press("Escape")

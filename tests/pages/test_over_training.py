@@ -60,10 +60,7 @@ def button(app: AppTest, label: str) -> Any:
 
 @pytest.mark.slow
 def test_from_nothing_to_everything(opened, engine, monkeypatch):
-    """What is not computed is said, with one button; after it all figures stand there.
-
-    What is shown then comes from the store: no worker is asked again.
-    """
+    """One button computes all; what is shown then comes from the store, and no worker is asked."""
     app = opened()
     assert ["3 of 3 checkpoints are not computed yet: step-0, step-8, step-64."] == said(app)
     assert 0 == charts(app)
@@ -144,11 +141,7 @@ def made_result(part: Any, rng: np.random.Generator, layers: int, heads: int) ->
 
 
 def test_what_is_there_is_shown_meanwhile(opened, made, tmp_path, monkeypatch):
-    """Of three checkpoints one is missing: it is named, the others are drawn, nothing is computed.
-
-    The choice of heads and of the axis lives in the address; a head of the grid is selected as
-    everywhere.
-    """
+    """One of three checkpoints is missing: it is named, the others drawn, nothing computed."""
     monkeypatch.setattr(results, "engine", lambda: Partly(Store(tmp_path), "step-8"))
 
     app = opened(head="L1H2", step="64", tracked="L0H1")

@@ -1,14 +1,12 @@
 """The page of position against token in a browser: every control, and what it changes."""
 
-import io
 import re
 
-import numpy as np
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from poskernel_core.common.rounding import rounded
-from tests.pages.test_downloads import download
+from tests.pages.test_downloads import arrays
 from tests.support.visit import (
     flip,
     hash_of,
@@ -151,9 +149,8 @@ def position_zero(page: Page) -> None:
     assert 3 == len(set(labels))
     assert [name for name in traces(page, "zero") if name in labels] == labels
     numbers = page.get_by_test_id("stMetricValue").all_inner_texts()
-    with np.load(io.BytesIO(download(page, "zero", "NPZ")), allow_pickle=False) as file:
-        held = zip(file["probability"], file["probability_error"], strict=True)
-        texts = [rounded(value, error) for value, error in held]
+    file = arrays(page, "zero")
+    texts = [*map(rounded, file["probability"], file["probability_error"])]
     deltas = page.get_by_test_id("stMetricDelta").all_inner_texts()
     assert texts == [f"{n} {delta}" for n, delta in zip(numbers, deltas, strict=True)]
     assert min(map(float, numbers)) == float(numbers[1])

@@ -154,10 +154,7 @@ def test_pages_leave_computing_to_the_worker():
 
 
 def test_every_page_says_where_it_stands():
-    """Each folder with a page is listed once, with a title of its own.
-
-    None lies directly under `pages/`, where Streamlit would run it without `app.py`.
-    """
+    """None lies directly under `pages/`, where Streamlit would run it without `app.py`."""
     assert sorted(NAMES) == [file.parent.name for file in PAGES]
     assert len(PAGES) == len({module_of(name).PLACE.title for name in NAMES})
     assert ["__init__.py"] == [file.name for file in (ROOT / "pages").glob("*.py")]

@@ -62,10 +62,7 @@ def test_the_log_scale_finds_its_own_ends() -> None:
 
 
 def test_the_log_scale_clips_and_leaves_out() -> None:
-    """0 is the lower end; negative and unknown numbers have no colour; beyond the ends is clipped.
-
-    Without a positive number there is a legend all the same.
-    """
+    """0 is the lower end; negative and unknown numbers have no colour; beyond it is clipped."""
     values = np.array([[0.01, 0.0, 1000.0, -1.0, np.nan]])
     shown = [SCALE[0], SCALE[0], SCALE[-1], NO_VALUE, NO_VALUE]
     assert shown == colours(logarithmic(values, 1.0, 100.0))

@@ -33,10 +33,7 @@ def small(tmp_path_factory):
 
 
 def test_a_reader_is_told_and_gets_in_later(small, new_context):
-    """One sentence in place of a page that stays empty, also in a second tab of who is in.
-
-    Who is in can reload; once that page is closed, there is room for the next reader.
-    """
+    """Also in a second tab of who is in, who can reload; a page that is closed makes room."""
     first = new_context().new_page()
     visit(first, small)
     tab, other = first.context.new_page(), new_context().new_page()

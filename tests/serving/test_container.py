@@ -193,10 +193,7 @@ def test_without_torch_nothing_is_computed(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_every_page_of_the_serving_image(tmp_path):
-    """Without the packages it lacks: what comes with the project is drawn, new work refused.
-
-    Whether all that a page shows first comes with the project is not asked here.
-    """
+    """Without the packages it lacks: what comes with the project is drawn, new work refused."""
     opened = [(name, {}) for name in page_names()]
     opened.append(("etc_heatmap", {"model": "demo-gpt2", "windows": "50", "context": "64"}))
     done = subprocess.run(

@@ -45,10 +45,7 @@ def cookie(page):
 
 
 def test_a_visit(replicas, new_context):
-    """Pages arrive packed; clicks, files and further pages come from the replica of the first.
-
-    Once that one has failed, the other goes on with the same address.
-    """
+    """All comes from the replica of the first page; once it has failed, the other goes on."""
     servers, address = replicas
     page, packed = new_context().new_page(), []
     page.on("response", lambda got: packed.append(got.headers.get("content-encoding")))

@@ -59,10 +59,7 @@ def recorder():
 
 @pytest.mark.slow
 def test_nobody_is_asked(tmp_path):
-    """Neither at the start, at all addresses as in the image, nor by a web socket from elsewhere.
-
-    Whatever the server would ask of another host goes to a proxy, which notes it.
-    """
+    """Whatever the server would ask of another host goes to a proxy, which notes it."""
     port = free_port()
     with recorder() as (proxy, asked), (tmp_path / "log").open("w", encoding="utf-8") as log:
         outside = {"NO_PROXY": "", "no_proxy": ""} | dict.fromkeys(

@@ -189,10 +189,7 @@ def test_sessions_against_a_plain_list(acts, most, each):
 
 
 def test_a_page_is_refused_where_its_session_would_be():
-    """A reader sees the sentence in place of a page that can never be filled.
-
-    A page that is reloaded is served, since its session is open until the new one arrives.
-    """
+    """But one that is reloaded is served: its session is open until the new one arrives."""
     doors = admission(sessions=1)
     with doors.session(session()):
         refusal = doors.refusal(scope("/helix", **BROWSER))

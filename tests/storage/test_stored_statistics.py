@@ -108,10 +108,7 @@ def test_one_pass_for_all_who_wait(tmp_path, run, passes):
 def test_a_pass_that_was_broken_off_goes_on_as_it_was(
     tmp_path, run, passes, monkeypatch, until, kept
 ):
-    """Its windows are not read again for what it gathered; what it did not gather follows.
-
-    That is so within a group of five windows, and between two.
-    """
+    """Within a group of five windows, and between two; what it did not gather follows."""
     monkeypatch.setenv("POSKERNEL_CHECKPOINT_SECONDS", "0")
     store = Store(tmp_path / "store")
 
