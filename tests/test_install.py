@@ -23,7 +23,8 @@ from tests.support.server import PATIENCE, ROOT, environment, free_port, wait_fo
 from tests.support.visit import cell, visit
 from tools.build_hook import DASHBOARD
 
-pytestmark = pytest.mark.slow
+# pytest runs tests of one browser together: where all have it, module fixtures are made once.
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("browser_name")]
 
 PACKAGE, CACHED = "poskernel_core", "__pycache__"
 BESIDE = ("pyproject.toml", "README.md", "LICENSE", "tools")

@@ -65,9 +65,11 @@ def test_refused_at_once(refused, model_dirs, case):
     assert words in refused(*(str(model_dirs["gpt2"]) if a == "MODEL" else a for a in arguments))
 
 
-@pytest.mark.parametrize("name", ["POSKERNEL_CACHE_GB", "POSKERNEL_DEVICE", "POSKERNEL_MAX_JOBS"])
-def test_variables(refused, model_dirs, monkeypatch, name):
-    monkeypatch.setenv(name, "nan")
+@pytest.mark.parametrize(
+    ("name", "value"), [("POSKERNEL_CACHE_GB", "0.00001"), ("POSKERNEL_DEVICE", "abacus")]
+)
+def test_variables(refused, model_dirs, monkeypatch, name, value):
+    monkeypatch.setenv(name, value)
 
     assert name in refused(*(str(model_dirs["gpt2"]) if a == "MODEL" else a for a in SHOW))
 

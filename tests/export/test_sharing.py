@@ -25,7 +25,8 @@ MODEL, WINDOWS, CONTEXT, QUERY = "demo-attn-2l", 7, 53, 52
 RUN = ["--windows", str(WINDOWS), "--context", str(CONTEXT)]
 CELLS = [f"L{layer}H{head}" for layer in range(2) for head in range(8)]
 
-pytestmark = pytest.mark.usefixtures("near_worker")
+# pytest runs tests of one browser together: where all have it, module fixtures are made once.
+pytestmark = pytest.mark.usefixtures("near_worker", "browser_name")
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,9 @@ from poskernel_core.common.errors import BadRequest, ComputeFailed
 from poskernel_core.common.modules import command
 from tests.support.server import PATIENCE, ROOT, environment, free_port, wait_for
 
+# pytest runs tests of one browser together: where all have it, module fixtures are made once.
+pytestmark = pytest.mark.usefixtures("browser_name")
+
 
 def test_without_a_command(capsys):
     assert 0 == cli.main([])

@@ -55,7 +55,7 @@ def test_values(monkeypatch, name, said, value):
 WRONG = {
     **dict.fromkeys(COUNTS, ("-1", "1.5", "many", "1000001", "9" * 5000, "٣", "0x10")),
     "max_windows": ("0", "-1", "many"),
-    "cache_gb": ("0", "nan", "inf", "1e7", "1e300", "x", "٨", "0.00001"),
+    "cache_gb": ("0", "nan", "inf", "1e7", "1e300", "x", "٨"),
     "checkpoint_seconds": ("x", "-1", "nan", "1e9"),
     "memory_gb": ("0", "much"),
     "max_texts_mb": ("0", "9" * 16),
