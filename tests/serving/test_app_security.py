@@ -1,4 +1,4 @@
-"""The content security policy in a browser, at work and in force; every page: test_app_pages."""
+"""The content security policy in a browser, at work and in force; for every page: test_pages."""
 
 import pytest
 from playwright.sync_api import expect
