@@ -149,17 +149,19 @@ def opened_engine(folder: Path) -> Iterator[Any]:
 
 
 @pytest.fixture
-def shipped_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def shipped_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """An engine on an empty store, with what comes with the project beneath it."""
+    monkeypatch.setenv("POSKERNEL_SHIPPED", "1")
+    yield from opened_engine(tmp_path)
+
+
+@pytest.fixture
+def shipped_only(shipped_engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages run as scripts have what comes with the project, and compute nothing."""
     from pages.shared.jobs import results
 
-    monkeypatch.setenv("POSKERNEL_SHIPPED", "1")
     monkeypatch.setenv("POSKERNEL_READ_ONLY", "1")
-    opening = opened_engine(tmp_path)
-    engine = next(opening)
-    monkeypatch.setattr(results, "engine", lambda: engine)
-    yield
-    next(opening, None)
+    monkeypatch.setattr(results, "engine", lambda: shipped_engine)
 
 
 @pytest.fixture(scope="session")

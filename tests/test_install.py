@@ -23,7 +23,8 @@ from tests.support.server import PATIENCE, ROOT, environment, free_port, wait_fo
 from tests.support.visit import cell, visit
 from tools.build_hook import DASHBOARD
 
-pytestmark = pytest.mark.slow
+# pytest runs tests of one browser together: where all have it, module fixtures are made once.
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("browser_name")]
 
 PACKAGE, CACHED = "poskernel_core", "__pycache__"
 BESIDE = ("pyproject.toml", "README.md", "LICENSE", "tools")
@@ -44,14 +45,12 @@ class Installed:
 
     @property
     def environment(self):
-        """What a process of this user is started with."""
         ours = environment(self.home / "hub", shipped=True) | {"HOME": str(self.home)}
         for name in ("POSKERNEL_CACHE", "PYTHONPATH", "XDG_CACHE_HOME"):
             ours.pop(name, None)
         return ours
 
     def run(self, folder, program, *arguments):
-        """Run a program of the environment in a folder; returns what it prints."""
         done = subprocess.run(
             [self.python.with_name(program), *arguments], cwd=folder,
             env=self.environment, capture_output=True, text=True, check=False,
@@ -191,10 +190,7 @@ def test_the_dashboard(installed, tmp_path, page):
 
 
 def test_the_command(installed, tmp_path):
-    """Models, a figure from what comes with the package, and one that a worker computes.
-
-    No file of the folder that it is run in is taken for a module.
-    """
+    """No file of the folder that it is run in is taken for a module."""
     (tmp_path / "random.py").write_text("raise SystemExit('taken for a module')\n")
 
     assert f"\n{MODEL} " in f"\n{installed.run(tmp_path, 'poskernel', 'models')}"

@@ -136,8 +136,13 @@ def test_devices(device: Any) -> None:
     assert pk.load(MODEL, device=device).device.type in ("cpu", "cuda", "mps")
 
 
-def show(_: SimpleNamespace, **given: Any) -> Any:
-    return pk.show(**{"analysis": "etc", "model": MODEL, "context": CONTEXT, **given})
+def made(kind: str, **fixed: Any) -> Callable[..., Any]:
+    """Return what calls or makes a thing of the interface."""
+    return lambda hands, **given: getattr(pk, kind)(**fixed | given)
+
+
+show = made("show", analysis="etc", model=MODEL, context=CONTEXT)
+reproduce = made("reproduce", model=MODEL)
 
 
 def gather(hands: SimpleNamespace, **given: Any) -> Any:
@@ -156,19 +161,9 @@ def select(hands: SimpleNamespace, **given: Any) -> Any:
     return hands.result.select(**given)
 
 
-def reproduce(_: SimpleNamespace, **given: Any) -> Any:
-    return pk.reproduce(given.pop("model", MODEL), **given)
-
-
 def table(hands: SimpleNamespace, **given: Any) -> Any:
-    """Read a table of heads."""
     (hands.folder / "a.csv").write_text("layer,head,score\n0,0,1\n0,1,2\n")
     return pk.read_head_table(given.pop("path", hands.folder / "a.csv"), **given)
-
-
-def made(kind: str, **fixed: Any) -> Callable[..., Any]:
-    """Return what makes a thing of the interface."""
-    return lambda hands, **given: getattr(pk, kind)(**fixed | given)
 
 
 def engine(_: SimpleNamespace, **given: Any) -> Any:

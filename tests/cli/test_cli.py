@@ -19,7 +19,6 @@ CONTEXT, TEXTS = 29, 7
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A folder with a small corpus and a cache of its own."""
     folder = tmp_path_factory.mktemp("cli")
     builders.mini_corpus(folder)
     return folder
@@ -27,7 +26,6 @@ def place(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def own_cache(place, monkeypatch):
-    """Nothing touches the project's cache."""
     monkeypatch.setenv("POSKERNEL_CACHE", str(place / "cache"))
 
 
@@ -45,7 +43,6 @@ def run(capsys):
 
 @pytest.fixture(scope="module")
 def small(place, model_dirs):
-    """The arguments that name the model, its corpus and the size of the run."""
     corpus = ("--corpus", str(place / "mini.txt"))
     size = ("--context", CONTEXT, "--windows", TEXTS, "--device", "cpu")
     return (str(model_dirs["gpt2"]), *corpus, *size)
@@ -65,7 +62,6 @@ def small(place, model_dirs):
     ],
 )
 def test_show_is_analyse(run, place, small, analysis, options, params, chosen):
-    """`show --json` prints what `analyse` computes from the same windows in memory."""
     code, out, err = run("show", analysis, *small, *options, "--json")
 
     assert (0, "") == (code, err)
@@ -82,14 +78,12 @@ def test_show_is_analyse(run, place, small, analysis, options, params, chosen):
 
 
 def assert_sentence(err, words):
-    """One line with these words, and no traceback."""
     assert words in err
     assert 1 == err.count("\n")
     assert "Traceback" not in err
 
 
 def gathered(place, small):
-    """The statistics of the command line's run, gathered in this process."""
     from poskernel_core.data import corpora
     from poskernel_core.models import catalog
     from poskernel_core.models.tokenizers import load_tokenizer
@@ -117,7 +111,6 @@ def close(expected, found):
 
 @pytest.mark.slow
 def test_outputs(run, small, tmp_path):
-    """Summary and .npz hold the same values; nothing half-written is left."""
     code, out, _ = run("show", "etc", *small, "--npz", tmp_path / "etc.npz", "--json")
     printed = json.loads(out)
     with np.load(tmp_path / "etc.npz") as arrays:
@@ -134,21 +127,7 @@ def test_outputs(run, small, tmp_path):
 
 
 @pytest.mark.slow
-def test_html(run, small, tmp_path):
-    """A stand-alone page that asks nothing of the network."""
-    code, _, err = run("show", "kernel", *small, "--html", tmp_path / "page.html")
-
-    assert (0, "") == (code, err)
-    page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "Plotly.newPlot" in page
-    assert '"showSendToCloud": false' in page
-    assert "<title>" in page
-    assert '<script src="http' not in page
-
-
-@pytest.mark.slow
 def test_relative_paths(run, small, place, model_dirs, monkeypatch):
-    """A model, a corpus and a cache may be named relative to where the command is run."""
     monkeypatch.chdir(place)
     shutil.copytree(model_dirs["gpt2"], place / "here")
     monkeypatch.setenv("POSKERNEL_CACHE", "relative-cache")
@@ -161,7 +140,6 @@ def test_relative_paths(run, small, place, model_dirs, monkeypatch):
 
 @pytest.mark.slow
 def test_precompute_export_import(run, small, place, tmp_path, monkeypatch):
-    """What one machine computed, another shows without computing."""
     assert 0 == run("precompute", *small)[0]
     code, _, err = run("export", small[0], tmp_path / "results.zip")
     assert (0, True) == (code, "entries" in err)
@@ -177,7 +155,6 @@ def test_precompute_export_import(run, small, place, tmp_path, monkeypatch):
 
 
 def test_models(run, small, monkeypatch):
-    """Every model on offer has a line, the host's own too, with what is cached or where it is."""
     monkeypatch.setenv("POSKERNEL_MODELS", f"{small[0]}, gpt2")
 
     code, out, err = run("models")

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from tests.cli.test_cli import CONTEXT, TEXTS, assert_sentence, own_cache, place, run, small
+from tests.cli.test_cli import CONTEXT, assert_sentence, own_cache, place, run, small
 
 __all__ = ["own_cache", "place", "run", "small"]
 
@@ -13,18 +13,21 @@ pytestmark = pytest.mark.usefixtures("near_worker")
 
 
 @pytest.mark.slow
-def test_too_little_text(run, small):
-    """The message has the numbers, and offers what there is."""
-    arguments = [TEXTS * 1000 if a == TEXTS else a for a in small]
-
-    code, out, err = run("show", "etc", *arguments)
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--windows", 7000), f"windows of {CONTEXT} tokens, 7000 were asked"),
+        (("--query", 11, "--source", "token", "--token", " Zebra crossing"), "one token"),
+    ],
+)
+def test_what_a_worker_finds(run, small, options, words):
+    code, out, err = run("show", "kernel", *small, *options)
 
     assert (2, "") == (code, out)
-    assert_sentence(err, f"windows of {CONTEXT} tokens, {TEXTS * 1000} were asked")
+    assert_sentence(err, words)
 
 
 def without_weights(path):
-    """Leave a pickle only."""
     (path / "model.safetensors").rename(path / "pytorch_model.bin")
 
 
@@ -56,7 +59,6 @@ SPOILT = {
     [pytest.param(each, marks=pytest.mark.slow) if "fit" in each else each for each in SPOILT],
 )
 def test_spoilt_models(run, tmp_path, small, model_dirs, case):
-    """A directory that cannot be read gives exit code 2 and says what is wrong with it."""
     spoil, words = SPOILT[case]
     path = shutil.copytree(model_dirs["gpt2"], tmp_path / "bad")
     spoil(path)
@@ -89,53 +91,13 @@ WRONG = {
 
 @pytest.mark.parametrize("case", WRONG)
 def test_bad_requests(run, place, small, case, monkeypatch):
-    """Exit code 2, nothing on standard output, one sentence on standard error."""
     monkeypatch.chdir(place)
     arguments, words = WRONG[case]
     if case == "export of nothing":
         monkeypatch.setenv("POSKERNEL_CACHE", str(place / "empty"))
-    given = list(arguments)
-    if "MODEL" in given and given[0] == "show":
-        spot = given.index("MODEL")
-        rest = [a for a in small[1:] if "--corpus" not in given or a not in small[1:3]]
-        given[spot : spot + 1] = [small[0], *rest] if "--corpus-item" not in given else [small[0]]
-    given = [small[0] if a == "MODEL" else a for a in given]
+    model = small if arguments[0] == "show" else small[:1]
 
-    code, out, err = run(*given)
+    code, out, err = run(*(part for a in arguments for part in (model if a == "MODEL" else (a,))))
 
     assert (2, "") == (code, out)
     assert_sentence(err, words)
-
-
-@pytest.mark.slow
-def test_two_tokens(run, small):
-    """A fixed token that is two is refused, with the tokens that it is."""
-    code, out, err = run(
-        "show", "kernel", *small, "--query", 11, "--source", "token", "--token", " Zebra crossing"
-    )
-
-    assert (2, "") == (code, out)
-    assert_sentence(err, "one token")
-
-
-def test_store_that_is_a_file(run, small, tmp_path, monkeypatch):
-    """A cache that is a file gives a sentence and no traceback."""
-    (tmp_path / "file").write_bytes(b"")
-    monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path / "file"))
-
-    code, _, err = run("models")
-
-    assert code in (1, 2)
-    assert_sentence(err, str(tmp_path))
-
-
-def test_store_that_is_damaged(run, small, tmp_path, monkeypatch):
-    """A database that is none is thrown away, and all goes on."""
-    (tmp_path / "cache.db").write_bytes(b"no database, but long enough to be looked at" * 99)
-    monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path))
-
-    code, out, err = run("models")
-
-    assert 0 == code
-    assert "demo-gpt2" in out
-    assert "" == err

@@ -43,7 +43,6 @@ def entries(text, heading):
 
 @pytest.mark.parametrize("name", ANALYSES)
 def test_the_help_of_each_analysis(helped, name):
-    """Title, its own parameters by their meaning and choices, what every analysis has besides."""
     text = helped("show", name)
     own = entries(text, OWN)
     fields = ANALYSES[name].params.model_json_schema()["properties"]
@@ -59,7 +58,6 @@ def test_the_help_of_each_analysis(helped, name):
 
 
 def test_entries_by_hand(helped):
-    """Default and bounds in brackets; what must be given says so."""
     etc = entries(helped("show", "etc"), OWN)
 
     assert ("N", "first key positions left out  [default: 4; 0<=x<=32]") == etc["--skip"]
@@ -72,7 +70,6 @@ def test_entries_by_hand(helped):
 
 
 def test_lists(helped):
-    """A line for each analysis, and for each command."""
     lines = helped("show").splitlines()
     for name, analysis in ANALYSES.items():
         assert 1 == sum(line.split(None, 1) == [name, analysis.title] for line in lines)
@@ -92,7 +89,6 @@ ORDERS = (
 
 @pytest.mark.parametrize("given", ORDERS)
 def test_order_is_free(monkeypatch, capsys, given):
-    """Options stand before and after the names."""
     asked = []
 
     def stop(*names, **options):
@@ -143,7 +139,6 @@ WRONG = {
 
 @pytest.mark.parametrize("case", WRONG)
 def test_sentences(capsys, case):
-    """Exit code 2, and one sentence: what was expected, what came, where to read on."""
     arguments, words = WRONG[case]
 
     assert 2 == cli.main(list(arguments))
@@ -154,7 +149,6 @@ def test_sentences(capsys, case):
 
 
 def test_head(monkeypatch, capsys, tmp_path):
-    """A parameter and a selection are given alike, here and in Python."""
     monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path))
     monkeypatch.setenv("POSKERNEL_SHIPPED", "1")
     for name in ("kernel", "kernel-map"):
@@ -164,8 +158,6 @@ def test_head(monkeypatch, capsys, tmp_path):
 
 
 def test_cancelled(monkeypatch, capsys):
-    """Ctrl-C ends with code 1 and a word."""
-
     def interrupt():
         raise KeyboardInterrupt
 
@@ -184,7 +176,6 @@ def examples():
 
 
 def test_examples_of_the_documentation(monkeypatch, capsys):
-    """Every one is understood, and every analysis has one."""
     monkeypatch.setattr(show, "build_request", lambda name, *_, **__: _stop(name))
     for given in examples():
         assert 2 == cli.main(given)

@@ -40,7 +40,6 @@ def test_a_stream_that_takes_nothing(tmp_path, case, unbuffered):
 
 
 def test_letters_that_an_encoding_lacks(monkeypatch):
-    """They are written out."""
     with io.TextIOWrapper(io.BytesIO(), encoding="ascii") as stream:
         monkeypatch.setattr(sys, "stdout", stream)
         open_streams()
@@ -50,8 +49,6 @@ def test_letters_that_an_encoding_lacks(monkeypatch):
 
 
 def test_an_error_of_another_file(monkeypatch):
-    """It is not taken for one of standard output."""
-
     def broken():
         raise OSError(5, "Input/output error")
 

@@ -27,7 +27,6 @@ def said(values, texts=(), **more):
 
 
 def test_numbers_with_errors():
-    """Rounded to their errors, three digits without one; where it comes from above."""
     lines = said(
         {"mass": [0.123456, 7.2567e-6], "rise": 0.0123456789},
         errors={"mass": np.array([0.01, 2e-7]), "rise": np.array(np.nan)},
@@ -41,7 +40,6 @@ def test_numbers_with_errors():
 
 
 def test_biases_and_what_errors_count():
-    """Biases below numbers and their errors, however many; once a sentence on all errors."""
     many = np.linspace(1, 2, MAX_NUMBERS + 1)
     known = {"mass": np.array([0.01, 0.02]), "many": many / 7}
     biases = {"mass": np.array([0.00123, np.nan]), "many": many / 11}
@@ -62,7 +60,6 @@ def test_biases_and_what_errors_count():
 
 
 def test_what_axes_stand_for():
-    """Coordinates, and the names of conditions, cases and runs."""
     lines = said(
         {"x": [1.0, 2.0]},
         coordinates={"head": np.array([4, 10])},
@@ -74,7 +71,6 @@ def test_what_axes_stand_for():
 
 
 def test_words():
-    """Codes are printed as what they mean."""
     lines = said({"kind": [1, 0]}, labels={"kind": ("local", "uniform")})
 
     assert "['uniform' 'local']" == lines[-1]
@@ -82,7 +78,6 @@ def test_words():
 
 @pytest.mark.parametrize("count", [MAX_NUMBERS, MAX_NUMBERS + 1])
 def test_many_numbers(count):
-    """Beyond a limit the shape, the range without NaN, and how to get them all."""
     values = np.linspace(-2, 5, count)
     values[3] = np.nan
     text = "\n".join(said({"x": values}))
@@ -93,7 +88,6 @@ def test_many_numbers(count):
 
 
 def test_tokens_are_spelt():
-    """Tokens as Python writes them, a line for each row; sentences as they are; few, not many."""
     result = Result("a", {}, {}, {}, {}, provenance=RUN)
     result = result.with_text(
         Value("top", ("neuron", "rank"), "token", ""), [[" x", "y\n"], ["", "a"]]

@@ -6,7 +6,6 @@ import numpy as np
 import pyarrow
 import pytest
 from pyarrow import parquet
-from streamlit.testing.v1 import AppTest
 
 import poskernel_core as pk
 from poskernel_core.api import build_request
@@ -23,7 +22,8 @@ from poskernel_core.engine.provenance import to_entry
 from poskernel_core.engine.requests import canonical
 from poskernel_core.models import catalog
 from poskernel_core.storage.store import Store
-from tests.support import ROOT, builders
+from tests.support import builders
+from tests.support.bound import opened_as_linked
 from tests.support.strangers import refused
 
 __all__ = ["refused"]
@@ -60,75 +60,52 @@ INPUTS = {
 
 @pytest.mark.parametrize("case", INPUTS)
 def test_refused_at_once(refused, model_dirs, case):
-    """Exit code 2 and one sentence, without a worker."""
     arguments, words = INPUTS[case]
 
     assert words in refused(*(str(model_dirs["gpt2"]) if a == "MODEL" else a for a in arguments))
 
 
-VARIABLES = {
-    "POSKERNEL_CACHE_GB": ("1e300", "nan", "inf", "٨", "0.00001"),
-    "POSKERNEL_CHECKPOINT_SECONDS": ("x", "-1", "nan", "1e9"),
-    "POSKERNEL_DEVICE": ("abacus", "cuda:x"),
-    "POSKERNEL_ALLOW_ANY_MODEL": ("maybe",),
-    "POSKERNEL_KEEP_TEXTS": ("2",),
-    "POSKERNEL_ADDRESS": ("localhost:8501", "javascript:alert(1)", "http://", "http://a/?b"),
-    "POSKERNEL_MEMORY_GB": ("0", "much"),
-    "POSKERNEL_USER_HEADER": ("X Forwarded User", "a:b"),
-    "POSKERNEL_MAX_JOBS": ("0", "-1", "1.5", "many", "٣"),
-    "POSKERNEL_MAX_TEXTS_MB": ("0", "9" * 16),
-}
-
-
 @pytest.mark.parametrize(
-    ("name", "value"), [(name, value) for name, given in VARIABLES.items() for value in given]
+    ("name", "value"), [("POSKERNEL_CACHE_GB", "0.00001"), ("POSKERNEL_DEVICE", "abacus")]
 )
 def test_variables(refused, model_dirs, monkeypatch, name, value):
-    """The variable is named in the sentence."""
     monkeypatch.setenv(name, value)
 
     assert name in refused(*(str(model_dirs["gpt2"]) if a == "MODEL" else a for a in SHOW))
 
 
 def test_a_variable_on_a_page(monkeypatch):
-    """Visitors see the sentence in place of the page, and no traceback."""
     monkeypatch.setenv("POSKERNEL_CHECKPOINT_SECONDS", "often")
 
-    drawn = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60).run()
+    drawn = opened_as_linked()
 
     assert [] == list(drawn.exception)
     assert "POSKERNEL\\_CHECKPOINT\\_SECONDS" in drawn.error[0].value
 
 
 def forged(path):
-    """Numbers whose header speaks of a billion rows."""
     np.save(path, np.zeros((3, CONTEXT), np.int64))
     path.write_bytes(path.read_bytes().replace(b"(3, 29), }          ", b"(3000000000, 29), } "))
 
 
 def cut_parquet(path):
-    """The first half of a table."""
     parquet.write_table(pyarrow.table({"text": ["a b c"] * 1000}), path)
     path.write_bytes(path.read_bytes()[:200])
 
 
 def lines(text):
-    """Return what writes a line of JSON."""
     return lambda path: path.write_text(text + "\n")
 
 
 def table(*values):
-    """Return what writes a table whose column `text` has these values."""
     return lambda path: parquet.write_table(pyarrow.table({"text": values}), path)
 
 
 def array(value):
-    """Return what writes an array."""
     return lambda path: np.save(path, value)
 
 
 def numbers(path):
-    """A table whose column of texts holds numbers."""
     parquet.write_table(pyarrow.table({"text": [1, 2]}), path)
 
 
@@ -164,7 +141,6 @@ CORPORA = {
 
 @pytest.mark.parametrize("case", CORPORA)
 def test_corpora(refused, model_dirs, tmp_path, case):
-    """A file that is not what its name says is refused before torch starts."""
     name, make, words = CORPORA[case]
     make(tmp_path / name)
     arguments = (str(model_dirs["gpt2"]) if a == "MODEL" else a for a in SHOW)
@@ -226,7 +202,6 @@ def test_a_device_matters_for_what_is_computed(model_dirs, tmp_path, monkeypatch
 
 
 def test_figures_of_strangers(refused, model_dirs, tmp_path):
-    """A file of published figures that is nested without end is refused like any other."""
     (tmp_path / "figures.json").write_text("[" * 100_000)
 
     words = refused("reproduce", model_dirs["gpt2"], "--figures", tmp_path / "figures.json")
@@ -235,14 +210,12 @@ def test_figures_of_strangers(refused, model_dirs, tmp_path):
 
 @pytest.mark.parametrize("text", [3, None, ("L0H1",), b"L0H1"])
 def test_what_is_no_text_is_no_head(unchecked, text):
-    """Python hands over anything."""
     with pytest.raises(BadRequest, match=r"^A head is written L<layer>H<head>"):
         parse_cell(text, 9, 9)
 
 
 @pytest.mark.parametrize("text", ["L\u0660H\u0661", "L²H0", f"L{DIGITS}H0"])
 def test_digits(text):
-    """Numbers are written in the digits 0 to 9, and not in thousands of them."""
     with pytest.raises(BadRequest):
         parse_cell(text, 9, 9)
     with pytest.raises(BadRequest):
@@ -250,7 +223,6 @@ def test_digits(text):
 
 
 def test_printable():
-    """What would be obeyed is written out; letters of all scripts stay."""
     assert "Ünï 語 \\x1b[0m\\x9b\\u202e\\ud800" == printable("Ünï 語 \x1b[0m\x9b\u202e\ud800")
     assert "a\\nb\\r" == printable("a\nb\r")
     assert "a\nb\\r" == printable("a\nb\r", lines=True)

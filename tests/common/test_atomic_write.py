@@ -85,7 +85,6 @@ def test_a_folder_of_others(tmp_path):
 
 
 def test_where_no_file_can_be(tmp_path):
-    """No name, a folder, or a folder that does not exist, behind a link as well."""
     link = tmp_path / "link"
     link.symlink_to(tmp_path / "none" / "file")
 
@@ -97,7 +96,6 @@ def test_where_no_file_can_be(tmp_path):
 
 
 def test_a_folder_is_checked_before_it_is_made(tmp_path, monkeypatch):
-    """The check makes nothing, and refuses what making it would refuse."""
     check_folder(tmp_path / "a" / "b")
     assert [] == os.listdir(tmp_path)
     make_folder(tmp_path / "a" / "b")

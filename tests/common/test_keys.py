@@ -147,7 +147,6 @@ def test_another_layout_is_a_miss(monkeypatch):
 
 
 def asked(name, training_dir):
-    """A request of a question, with what it needs to be told."""
     fields = analyses.find(name).params.model_fields
     needed = {"head": "L0H0", "text": "a b", "word": " the", "words": "a", "neuron": 0, "query": 11}
     params = {field: value for field, value in needed.items() if field in fields}

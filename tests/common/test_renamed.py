@@ -66,7 +66,6 @@ def test_choices_exist():
 
 @pytest.mark.parametrize("old", renamed.QUESTIONS)
 def test_questions(old, capsys):
-    """In Python, and on the command line with code 2."""
     sentence = f"'{old}' is called '{renamed.QUESTIONS[old]}' now"
     with pytest.raises(UnknownAnalysis, match=rf"^{sentence}\.$"):
         find(old)

@@ -12,7 +12,6 @@ from poskernel_core.common.result import Result, Value, errors_together
 
 
 def of(seed=0, heads=3, positions=5, **more):
-    """A result of two values, one with errors, and a text."""
     random = np.random.default_rng(seed)
     values = {"etc": random.random((heads, positions)), "share": random.random(heads)}
     made = Result(

@@ -17,14 +17,12 @@ GROUP = Value("words", ("layer", "rank"), "token", "")
 
 @pytest.fixture
 def result():
-    """A number for every layer, five candidates each, and three words."""
     value = np.arange(10.0).reshape(2, 5)
     axes, units = {"p": ("layer", "candidate")}, {"p": "share"}
     return Result("etc", {}, {"p": value}, axes, units).with_text(GROUP, WORDS)
 
 
 def test_bytes_of_the_store(result):
-    """Texts come back as they were, a NUL at their end included."""
     again = from_entry(decode(encode("key", *to_entry(result)), "key"))
     assert WORDS == again.texts["words"].tolist() == again.as_json()["texts"]["words"]
     assert (GROUP.axes, GROUP.unit) == (again.axes["words"], again.units["words"])

@@ -40,7 +40,6 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 @pytest.fixture
 def whole():
-    """A result of all heads: a number and a kind each, a curve over the keys, and one number."""
     random = np.random.default_rng(3)
     return Result(
         analysis="kernel",
@@ -64,23 +63,19 @@ def whole():
 
 @pytest.fixture
 def head(whole):
-    """The same of one head."""
     return whole.select(layer=1, head=2)
 
 
 def read(text: str) -> pd.DataFrame:
-    """A table as pandas reads it."""
     return pd.read_csv(io.StringIO(text), comment="#")
 
 
 def scalars(text: str) -> dict[str, str]:
-    """The commented lines above a table."""
     lines = (line[2:] for line in text.splitlines() if line.startswith("# "))
     return dict(line.split(": ", 1) for line in lines)
 
 
 def test_identity(whole, head):
-    """Model, revision, head, position, skip, run and date; the run is that of the whole result."""
     about = identity(head)
     assert {"model": "org/some-model", "revision": "main", "layer": 1, "head": 2, "n": 400,
             "skip": 4, "windows": 5, "date": RUN["date"]}.items() <= about.items()  # fmt: skip
@@ -89,8 +84,6 @@ def test_identity(whole, head):
 
 
 def test_another_run_has_another_digest(whole):
-    """Question, parameters and weights count, the day does not."""
-
     def digest(**changed: object) -> str:
         return identity(replace(whole, **changed))["run"]
 
@@ -111,19 +104,16 @@ def test_another_run_has_another_digest(whole):
     ],
 )
 def test_file_names(chosen, params, stem):
-    """Model, head, position, figure; a head that was asked for is named as one that was chosen."""
     one = Result("a", params, {}, {}, {}, provenance=RUN, chosen=chosen)
     assert stem == file_stem(one, "curve")
 
 
 def test_a_position_that_is_an_axis_is_not_the_position():
-    """A map over all query positions is of none of them."""
     full = Result("a", {"query": 3}, {"x": np.zeros(2)}, {"x": ("query",)}, {"x": ""})
     assert "n" not in identity(full)
 
 
 def test_csv_of_all_heads(whole):
-    """A row per observation, each with its place; words for codes; numbers to the last digit."""
     text = to_csv(whole)
     table = read(text)
     assert {"org/some-model"} == set(table["model"])
@@ -147,7 +137,6 @@ def test_csv_of_all_heads(whole):
 
 
 def test_csv_of_one_head(head):
-    """Its layer and number in every row; what is one number stands above the table, once."""
     text = to_csv(head)
     table = read(text)
     assert {(1, 2)} == set(zip(table["layer"], table["head"], strict=True))
@@ -164,21 +153,18 @@ def test_csv_of_one_head(head):
 
 
 def test_csv_of_numbers_alone(head):
-    """No table at all, and still everything above it."""
     said = scalars(to_csv(head.only("etc", "share", "kind")))
     assert "0.30000000000000004 share" == said["share"]
     assert "local kind" == said["kind"]
 
 
 def test_csv_with_a_hash_in_a_word(head):
-    """A model of such a name breaks no line."""
     table = read(to_csv(replace(head, provenance=RUN | {"model": "a#b"})))
     assert {"a#b"} == set(table["model"])
     assert KEYS == len(table)
 
 
 def test_npz(whole):
-    """Arrays exactly, without pickles; what they are as JSON."""
     with np.load(io.BytesIO(to_npz(whole)), allow_pickle=False) as file:
         for name, value in whole.values.items():
             np.testing.assert_array_equal(value, file[name])
@@ -216,7 +202,6 @@ def test_npz_of_every_question(name):
 
 @pytest.mark.parametrize("told", [{}, {"errors": "documents", "groups": 10}])
 def test_every_export_says_what_errors_count(head, told):
-    """One sentence, wherever it says where the numbers come from; none without errors."""
     head = replace(head, provenance=RUN | told)
     sentence = errors_of(head)
     page = unescape(to_html([], head, "curve"))
@@ -235,7 +220,6 @@ def test_every_export_says_what_errors_count(head, told):
 
 @pytest.mark.parametrize("twice", ["key", "etc_error", "etc_bias", "word"])
 def test_a_name_that_stands_twice(whole, twice):
-    """A value named like an axis, a text, an error or a bias is refused where it is made."""
     whole = whole.with_text(Value("word", (), "word", ""), "a")
 
     with pytest.raises(ValueError, match=f"{twice}.*as well"):
@@ -248,7 +232,6 @@ def test_a_name_that_stands_twice(whole, twice):
 
 
 def test_json(head):
-    """Values, errors, biases, and the head they were chosen at."""
     found = json.loads(to_json(head))
     assert {"etc": float(head.biases["etc"])} == found["biases"]
     assert head.values["kernel"].tolist() == found["values"]["kernel"]
@@ -257,7 +240,6 @@ def test_json(head):
 
 
 def test_html(head):
-    """A title, a caption that is seen, the same inside; Plotly once, and no way to its cloud."""
     figures = [go.Figure(go.Scatter(y=head.values["kernel"])) for _ in range(2)]
     page = to_html(figures, head, "curve", title="A <curve>")
     title = unescape(re.search(r"<title>(.*?)</title>", page)[1])
@@ -274,7 +256,6 @@ def test_html(head):
 
 
 def test_heads_that_are_compared_are_named():
-    """In the file's name by their names alone, elsewhere with their runs."""
     found = Result(
         analysis="compare-kernels",
         params={"heads": "L2H6@a,L0H1@b;context=64", "query": 40},
@@ -294,7 +275,6 @@ def test_heads_that_are_compared_are_named():
 
 
 def test_citations(head):
-    """Version, model, run and day, as text and for BibTeX."""
     for text in (citation(head, "A curve"), bibtex(head, "A curve")):
         for part in ("A curve", "org/some-model", "L1H2", identity(head)["run"], "2026-01-02"):
             assert part in text
@@ -306,7 +286,6 @@ def test_citations(head):
 
 @pytest.fixture
 def grid():
-    """What the browser draws: two layers of three heads, sorted, marked, one dimmed, one chosen."""
     data = grid_data(
         [[SCALE[0], SCALE[5], SCALE[9]], [SCALE[9], SCALE[0], SCALE[5]]],
         [[f"L{i}H{j}: 5 < 6 & more" for j in range(3)] for i in range(2)],
@@ -320,7 +299,6 @@ def grid():
 
 
 def test_svg_of_the_grid(grid):
-    """Cells in the order shown, with their colours, words and marks; headers, legend, outline."""
     root = ElementTree.fromstring(grid_picture(grid, "Title & more").svg())
     cells = [each for each in root.iter(f"{SVG}polygon") if each.find(f"{SVG}title") is not None]
     assert ["L0H2", "L0H0", "L0H1", "L1H1", "L1H2", "L1H0"] == [
@@ -338,7 +316,6 @@ def test_svg_of_the_grid(grid):
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_png_of_the_grid(grid, dark):
-    """Three times the size of the SVG, in the page's colours; a cell has its colour."""
     picture = grid_picture(grid, "Title", dark=dark)
     image = Image.open(io.BytesIO(picture.png())).convert("RGB")
     assert (round(3 * picture.width), round(3 * picture.height)) == image.size
@@ -349,7 +326,6 @@ def test_png_of_the_grid(grid, dark):
 
 @pytest.mark.parametrize(("heads", "layers"), [(1, 1), (12, 12), (64, 48)])
 def test_grids_of_any_shape(heads, layers):
-    """The cells lie inside of the picture."""
     shape = [[""] * heads for _ in range(layers)]
     data = grid_data([[SCALE[3]] * heads] * layers, shape, shape,
                      [[False] * heads] * layers, None)  # fmt: skip

@@ -25,12 +25,12 @@ MODEL, WINDOWS, CONTEXT, QUERY = "demo-attn-2l", 7, 53, 52
 RUN = ["--windows", str(WINDOWS), "--context", str(CONTEXT)]
 CELLS = [f"L{layer}H{head}" for layer in range(2) for head in range(8)]
 
-pytestmark = pytest.mark.usefixtures("near_worker")
+# pytest runs tests of one browser together: where all have it, module fixtures are made once.
+pytestmark = pytest.mark.usefixtures("near_worker", "browser_name")
 
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory):
-    """What a gallery is made of, of few short windows."""
     engine = Engine(Store(tmp_path_factory.mktemp("store")))
     asked = {"engine": engine, "windows": WINDOWS, "context": CONTEXT}
     whole = build_request("verdicts", MODEL, windows=WINDOWS, context=CONTEXT)[0]
@@ -49,7 +49,6 @@ def answers(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def site(answers, tmp_path_factory):
-    """A gallery in a folder."""
     folder = tmp_path_factory.mktemp("site")
     (folder / "heads").mkdir()
     measures = {m.title: m for question in ANALYSES.values() for m in question.measures}
@@ -59,22 +58,18 @@ def site(answers, tmp_path_factory):
 
 
 class Links(HTMLParser):
-    """Every address that a page names, and every id in it."""
-
     def __init__(self, text):
         super().__init__()
         self.addresses, self.ids = [], set()
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
-        """Note addresses and ids."""
         known = dict(attrs)
         self.addresses += [known[name] for name in ("href", "src") if name in known]
         self.ids |= {known["id"]} if "id" in known else set()
 
 
 def test_every_link_leads_somewhere(site):
-    """All addresses are relative, and of files that are there; every head has a page."""
     pages = sorted(site.rglob("*.html"))
     assert [f"{cell}.html" for cell in CELLS] == sorted(p.name for p in pages[:-1])
     for page in pages:
@@ -89,7 +84,6 @@ def test_every_link_leads_somewhere(site):
 
 
 def test_cells_say_the_numbers(site, answers):
-    """Each measure's texts are its values; colours of equal values are equal."""
     text = (site / "index.html").read_text("utf-8")
     data = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])
     verdicts = answers["verdicts"]
@@ -107,15 +101,13 @@ def test_cells_say_the_numbers(site, answers):
 
 
 def test_a_table_reads_back(site, answers):
-    """The kernel beside a head's page is that of the answer."""
     table = pd.read_csv(site / "heads" / "L1H3.csv", comment="#")
     column = next(name for name in table if name.startswith("kernel ("))
     kernel = answers["kernel"].select(layer=1, head=3).values["kernel"]
     np.testing.assert_allclose(table[column].dropna(), kernel, rtol=1e-12)
 
 
-def test_a_data_set_for_the_hub(answers):
-    """The card names every file; arrays read back with their header; the table has no comments."""
+def test_a_data_set_for_the_hub(answers, tmp_path):
     files = dict(hub_card([("Kernels", answers["kernel"])], answers["verdicts"]))
     assert set(files) == {"README.md", "measures.csv", "kernel.safetensors"}
     assert files["README.md"].startswith("---\nlicense: mit\n")
@@ -123,31 +115,23 @@ def test_a_data_set_for_the_hub(answers):
     assert not files["measures.csv"].startswith("#")
     assert errors_of(answers["verdicts"]) in files["README.md"]
 
-
-def test_pages_say_what_errors_count(site, answers):
-    """Below the figures and above the grid; a table of all measures has a column of biases."""
-    assert errors_of(answers["verdicts"]) in unescape((site / "index.html").read_text("utf-8"))
-    page = unescape((site / "heads" / "L1H3.html").read_text("utf-8"))
-    assert errors_of(answers["kernel"]) in page
-    assert "<th>value</th><th>bias</th><th>unit</th>" in page
-
-
-def test_arrays_read_back(answers, tmp_path):
-    """As the card's own program reads them."""
-    file = tmp_path / "kernel.safetensors"
-    file.write_bytes(
-        dict(hub_card([("Kernels", answers["kernel"])], answers["verdicts"]))[file.name]
-    )
-    with safe_open(file, framework="numpy") as opened:
+    (tmp_path / "kernel.safetensors").write_bytes(files["kernel.safetensors"])
+    with safe_open(tmp_path / "kernel.safetensors", framework="numpy") as opened:
         header = json.loads(opened.metadata()["header"])
         kernel = opened.get_tensor("values/kernel")
     np.testing.assert_array_equal(kernel, answers["kernel"].values["kernel"])
     assert header["axes"]["kernel"] == ["layer", "head", "key"]
 
 
+def test_pages_say_what_errors_count(site, answers):
+    assert errors_of(answers["verdicts"]) in unescape((site / "index.html").read_text("utf-8"))
+    page = unescape((site / "heads" / "L1H3.html").read_text("utf-8"))
+    assert errors_of(answers["kernel"]) in page
+    assert "<th>value</th><th>bias</th><th>unit</th>" in page
+
+
 @pytest.mark.parametrize("option", ["--gallery", "--hub-card"])
 def test_on_the_command_line(option, tmp_path, monkeypatch, capsys):
-    """A folder is made and said; a file in its place is one sentence."""
     monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path / "store"))
     folder = tmp_path / "out" / "folder"
     assert main(["export", MODEL, option, str(folder), *RUN]) == 0
@@ -171,7 +155,6 @@ def test_on_the_command_line(option, tmp_path, monkeypatch, capsys):
 
 @pytest.mark.parametrize("option", ["--gallery", "--hub-card", "--headvis"])
 def test_refused_without_a_folder(option, tmp_path, monkeypatch, capsys):
-    """Where there is nothing to write, no folder is made for it."""
     monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path / "store"))
     (tmp_path / "short.txt").write_text("one two three")
     run = ["--corpus", str(tmp_path / "short.txt"), *RUN]
@@ -184,7 +167,6 @@ def test_refused_without_a_folder(option, tmp_path, monkeypatch, capsys):
 
 @pytest.mark.browser
 def test_from_the_disk_in_a_browser(site, page):
-    """The grid follows the address and the list; a cell leads to its head, which is drawn."""
     asked, faults = [], []
     page.on("request", lambda request: asked.append(request.url))
     page.on("pageerror", lambda error: faults.append(str(error)))

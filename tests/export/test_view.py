@@ -15,18 +15,16 @@ from pages.shared.jobs import results
 from poskernel_core import api
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import texts_array
-from poskernel_core.engine.engine import Engine
 from poskernel_core.export import notebook as views
 from poskernel_core.export.files import to_csv
 from poskernel_core.export.notebook import View
-from poskernel_core.storage.store import Store
+from tests.support.bound import opened_as_linked
 from tests.support.made_results import result
 
 HOME = "http://lab.org/pk"
 
 
 def shown(view):
-    """What a notebook shows of a view, by kind."""
     return DisplayFormatter().format(view)[0]
 
 
@@ -34,15 +32,6 @@ def shown(view):
 def first(monkeypatch):
     """No output holds plotly.js yet."""
     monkeypatch.setattr(views, "EMBEDDED", [])
-
-
-@pytest.fixture
-def shipped(tmp_path, monkeypatch):
-    """An engine on an empty store, with what comes with the project beneath it."""
-    monkeypatch.setenv("POSKERNEL_SHIPPED", "1")
-    engine = Engine(Store(tmp_path))
-    yield engine
-    engine.close()
 
 
 @pytest.fixture
@@ -63,15 +52,14 @@ def made():
 
 
 @pytest.mark.parametrize(("head", "axis"), [("L2H6", "log"), ("L0H0", None)])
-def test_a_local_kernel_has_room_where_it_is(shipped, head, axis):
+def test_a_local_kernel_has_room_where_it_is(shipped_engine, head, axis):
     """As on the page: most of L2H6 lies on the last ten tokens, L0H0 is spread over all."""
-    view = pk.view("kernel", "demo-gpt2", head=head, query=400, engine=shipped)
+    view = pk.view("kernel", "demo-gpt2", head=head, query=400, engine=shipped_engine)
 
     assert axis == view.figure.layout.xaxis.type
 
 
 def test_values_are_the_table(made):
-    """The data frame is what pandas reads from the CSV file, and says what it is of."""
     frame = View(made).values
     read = pd.read_csv(io.StringIO(to_csv(made)), comment="#")
 
@@ -81,7 +69,6 @@ def test_values_are_the_table(made):
 
 
 def test_text_where_there_are_no_figures(made):
-    """What it is of, every value with axes and unit, and the link."""
     told = repr(View(made, HOME)).splitlines()
 
     assert told[0].startswith("L0H1, model demo")
@@ -90,7 +77,6 @@ def test_text_where_there_are_no_figures(made):
 
 
 def test_strangers_text_is_text(made):
-    """A token that ends the script does not; the caption is escaped."""
     made.provenance["model"] = "<img src=x>"
     page = View(made, HOME).html(library=False)
 
@@ -116,7 +102,6 @@ def test_the_library_comes_once(made, first, monkeypatch):
 
 
 def test_outside_of_a_notebook(made, first):
-    """Every page stands alone."""
     assert all("window.Plotly = Plotly" in shown(View(made))["text/html"] for _ in range(2))
 
 
@@ -124,22 +109,13 @@ def test_outside_of_a_notebook(made, first):
     ("analysis", "asked"),
     [("kernel", {"head": "L2H6", "query": 303}), ("etc", {"query": 303, "params": {"skip": 7}})],
 )
-def test_a_link_shows_the_same(shipped, monkeypatch, analysis, asked):
-    """The page asks for the very result, and nothing of the link is unknown to it."""
-    from streamlit.testing.v1 import AppTest
-
-    from tests.support.server import ROOT
-
-    view = pk.view(analysis, "demo-gpt2", address=HOME, engine=shipped, **asked)
-    monkeypatch.setattr(results, "engine", lambda: shipped)
+def test_a_link_shows_the_same(shipped_engine, monkeypatch, analysis, asked):
+    view = pk.view(analysis, "demo-gpt2", address=HOME, engine=shipped_engine, **asked)
+    monkeypatch.setattr(results, "engine", lambda: shipped_engine)
     seen = []
     fetch = results.fetch
     monkeypatch.setattr(results, "fetch", lambda *a: seen.append(found := fetch(*a)) or found)
-    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
-    parts = urlsplit(view.link)
-    for name, (value,) in parse_qs(parts.query).items():
-        app.query_params[name] = value
-    app.run()
+    app = opened_as_linked(**parse_qs(urlsplit(view.link).query))
 
     assert not app.warning
     assert not app.exception
@@ -148,16 +124,12 @@ def test_a_link_shows_the_same(shipped, monkeypatch, analysis, asked):
         if each is not None and each.analysis == analysis and each.params == view.result.params
     ]  # fmt: skip
     assert same
-    cell = {"layer": 2, "head": 6}
-    chosen = same[0].select(**cell) if analysis == "kernel" else same[0]
-    name = "kernel" if analysis == "kernel" else "etc"
-    if analysis == "etc":
-        chosen = chosen.select(query=303)
-    np.testing.assert_array_equal(chosen.values[name], view.result.values[name])
+    chosen = {"layer": 2, "head": 6} if analysis == "kernel" else {"query": 303}
+    expected = same[0].select(**chosen).values[analysis]
+    np.testing.assert_array_equal(expected, view.result.values[analysis])
 
 
 def test_addresses(made, monkeypatch):
-    """An argument, or the setting, or none; what is no address is refused in a sentence."""
     monkeypatch.setattr(api, "show", lambda *_, **__: made)
     monkeypatch.delenv("POSKERNEL_ADDRESS", raising=False)
     assert pk.view("own-text-head", "demo").link is None
@@ -171,7 +143,6 @@ def test_addresses(made, monkeypatch):
 
 @pytest.mark.browser
 def test_figures_from_disk(made, first, page, tmp_path):
-    """Two outputs on one page, which is read from a file: both are drawn, nothing is fetched."""
     file = tmp_path / "outputs.html"
     parts = [View(made).html(library=False), View(made).html(library=True)]
     file.write_text(f"<!DOCTYPE html><meta charset=utf-8>{''.join(parts)}", encoding="utf-8")

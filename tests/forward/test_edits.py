@@ -143,7 +143,6 @@ def test_averaged_rows():
 
 
 def idle(name, model):
-    """Edits of every kind that should change nothing."""
     width = {"llama": 60, "mistral": 70, "qwen2": 48, "qwen3": 46, "gpt_neox": 60}.get(name, 35)
     still = [
         interventions.AblatedHeads(()),

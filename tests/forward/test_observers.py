@@ -25,7 +25,6 @@ LENGTH = 23
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    """Blocks of 11 rows, so that a window takes three."""
     monkeypatch.setattr(attention, "BLOCK", 11)
 
 
@@ -62,7 +61,6 @@ def test_heads_are_patterns_times_values(loaded, ids, name):
 
 
 def test_observers_see_what_the_edit_left(loaded, ids):
-    """Positions that are removed are seen as zeros, and so is the output of an ablated head."""
     removed, ablated = Recorder(), Recorder()
     loaded["gpt2"].run(ids, RemovedEmbeddings("positions"), [removed], keep=0)
     loaded["gpt2"].run(ids, AblatedHeads([(1, 2)]), [ablated], keep=0)

@@ -46,8 +46,6 @@ def skeleton(deep):
 
 @pytest.fixture
 def on_disk(monkeypatch):
-    """Load a model of which not all may be in memory."""
-
     def load(path, dtype="float32", share=0.6):
         located = catalog.locate(str(path))
         whole = loading.load(located, "cpu").nbytes * (0.5 if dtype == "bfloat16" else 1.0)

@@ -24,7 +24,6 @@ IDS = builders.random_ids(2, 29)
 
 @pytest.fixture(scope="module")
 def halves(model_dirs, tmp_path_factory):
-    """Copies of models whose files hold bfloat16."""
     root = tmp_path_factory.mktemp("halves")
     found = {}
     for name in NAMES:
@@ -48,7 +47,6 @@ def dtypes(model):
 
 @EACH
 def test_files_of_16_bits_stay_so(halves, name):
-    """In float32 they are widened; in bfloat16 they are read as they are."""
     assert {torch.float32} == dtypes(loading.load(halves[name], "cpu"))
     assert {torch.bfloat16} == dtypes(loading.load(halves[name], "cpu", "bfloat16"))
 
@@ -73,7 +71,6 @@ def test_float32_part_by_part_is_float32(halves, name):
 
 
 def test_one_part_at_a_time_is_wide(halves):
-    """While any part runs, no other's weights are in float32."""
     half = loading.load(halves["llama"], "cpu", "bfloat16")
     layers, most = half.module.model.layers, []
 
@@ -111,7 +108,6 @@ def little(monkeypatch, free):
 
 
 def test_memory_is_said_before_anything_is_read(model_dirs, monkeypatch):
-    """What is needed, what is free, and the way out; and in 16 bits it fits."""
     located = catalog.locate(str(model_dirs["llama"]))
     numbers = sum(p.numel() for p in loading.load(located, "cpu").module.parameters())
     little(monkeypatch, 3 * numbers)

@@ -13,7 +13,6 @@ from poskernel_core.ledger.published import PublishedFigure
 
 
 def figure(**fields):
-    """A published figure; by default of a made result."""
     known = {
         "id": "one", "models": ("m",), "figure": "A figure", "source": "A post",
         "question": "etc", "value": "mass", "published": 0.5,
@@ -22,7 +21,6 @@ def figure(**fields):
 
 
 def result(values, errors=None, axes=("layer", "head"), **more):
-    """A result with one value."""
     return Result(
         analysis="etc",
         params={},
@@ -52,7 +50,6 @@ TABLE = result([[0.1, 0.2, 0.3], [0.4, 0.5, 0.6]], [[0.01] * 3, [0.02] * 3])
     ],
 )
 def test_tolerance(published, absolute, relative, verdict):
-    """The tolerance and our 95 % interval, on either side, and nothing more."""
     asked = figure(published=published, absolute=absolute, relative=relative,
                    select={"layer": 1, "head": 1})  # fmt: skip
 
@@ -74,7 +71,6 @@ def test_few_groups_allow_for_more(published, verdict):
 
 
 def test_one_wrong_number_of_many():
-    """A curve agrees only if every number does; the worst one is told."""
     row = {"layer": 1}
     right = check(figure(published=[0.41, 0.5, 0.6], absolute=0.0, select=row), TABLE)
     wrong = check(figure(published=[0.41, 0.5, 0.7], absolute=0.0, select=row), TABLE)
@@ -85,7 +81,6 @@ def test_one_wrong_number_of_many():
 
 
 def test_cells_shorter_rows_and_gaps():
-    """One number a head; a published row that ends early; a number that was not published."""
     cells = check(figure(heads=("L1H2", "L0H1"), published=[0.6, 0.2]), TABLE)
     short = check(figure(published=[0.4, 0.5], select={"layer": 1}), TABLE)
     gap = check(figure(published=[None, 0.5, 0.6], select={"layer": 1}), TABLE)
@@ -96,7 +91,6 @@ def test_cells_shorter_rows_and_gaps():
 
 
 def test_a_missing_number_of_ours_never_agrees():
-    """NaN is not within any tolerance, whatever the error."""
     ours = result([np.nan, 0.5], [np.nan, 0.1], ("layer",))
 
     line = check(figure(published=[0.5, 0.5], absolute=10.0), ours)
@@ -105,7 +99,6 @@ def test_a_missing_number_of_ours_never_agrees():
 
 
 def test_ratio():
-    """A figure relative to another selection, its error divided likewise."""
     line = check(
         figure(published=1.25, select={"layer": 1, "head": 1}, over={"layer": 1, "head": 0}), TABLE
     )
@@ -115,7 +108,6 @@ def test_ratio():
 
 
 def test_words_and_the_largest_cell():
-    """Kinds are compared as words; the head with the most is named."""
     kinds = result([[0, 1, 1], [1, 0, 1]], labels={"mass": ("local", "uniform")})
     asked = {"heads": ("L0H0", "L1H1", "L1H2")}
 
@@ -145,7 +137,6 @@ def test_words_and_the_largest_cell():
     ],
 )
 def test_what_a_result_does_not_hold(fields, words):
-    """The line says why; nothing agrees by accident."""
     labelled = result((TABLE.values["mass"] * 0).astype(int), labels={"mass": ("a",)})
     words_asked = isinstance(fields.get("published"), list) and fields["published"][0] == "a"
     line = check(figure(**fields), labelled if words_asked else TABLE)
@@ -165,12 +156,10 @@ def test_what_a_result_does_not_hold(fields, words):
     ],
 )  # fmt: skip
 def test_brief(number, error, text):
-    """Three digits, or rounded to the error; the first four of many; words as they are."""
     assert text == brief(number, error)
 
 
 def test_a_next_token():
-    """The probability of one of the likeliest next tokens, by its text."""
     ours = result(
         [0.7, 0.2], None, ("candidate",), coordinates={"candidate": np.array([31, 7])}
     ).with_text(Intervention.texts[0], [" turtle", " pirate"])

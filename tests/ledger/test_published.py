@@ -16,18 +16,15 @@ TOY = "NeelNanda/Attn_Only_2L512W_C4_Code"
 
 @pytest.fixture(scope="module")
 def shared_figures(shared_dir):
-    """The numbers behind the figures of two posts, as their author published them."""
     return json.loads((shared_dir / "published-figures.json").read_text())
 
 
 def by_id(name):
-    """One of our figures."""
     return next(each for each in published.read_figures() if each.id == name)
 
 
 @pytest.mark.parametrize("figure", published.read_figures(), ids=lambda figure: figure.id)
 def test_every_figure_can_be_asked_for(figure):
-    """Its question, run, parameters, value and axes exist; it has a source and a model."""
     question = analyses.find(figure.question)
     question.params(**figure.params)
     request = request_for(figure, "demo-attn-2l")
@@ -50,12 +47,10 @@ def test_every_figure_can_be_asked_for(figure):
     ],
 )
 def test_names_that_the_ledger_offers(model, own, offered):
-    """The model's and its whole's, by whatever name, and each other model once."""
     assert offered == offered_names(model, own)
 
 
 def test_models():
-    """GPT-2 and the toy, by either name."""
     assert ["attn-only-2l", "gpt2"] == published.known_models()
     assert published.figures_of(TOY) == published.figures_of("attn-only-2l")
     assert () == published.figures_of("demo-gpt2")
@@ -82,7 +77,6 @@ def test_models():
     ],
 )  # fmt: skip
 def test_carried_over_exactly(shared_figures, name, place):
-    """Five digits of what the author published, in its order."""
     theirs = shared_figures[place[0]][place[1]]
     ours = by_id(name).published
     if not isinstance(theirs, list):
@@ -94,7 +88,6 @@ def test_carried_over_exactly(shared_figures, name, place):
 
 
 def test_rows_by_position(shared_figures):
-    """Seven rows, the second [A] from 4 to 10."""
     theirs = shared_figures["seed5_fig3_L1H6_last_row_by_second_A_pos"]
 
     for position, row in zip(range(4, 11), by_id("recency-rows").published, strict=True):
@@ -135,7 +128,6 @@ GOOD = {
     ],
 )
 def test_files_of_another_form(tmp_path, text, words):
-    """One sentence that names the file and the place."""
     file = tmp_path / "mine.json"
     file.write_text(text)
 
@@ -146,6 +138,5 @@ def test_files_of_another_form(tmp_path, text, words):
 
 
 def test_no_such_file(tmp_path):
-    """One sentence."""
     with pytest.raises(BadRequest, match="Cannot read"):
         published.read_figures(tmp_path / "none.json")

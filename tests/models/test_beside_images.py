@@ -19,7 +19,6 @@ TEXTS, CONTEXT, QUERY = 5, 23, 17
 
 
 def refused(path, **changes):
-    """The sentence with which a configuration that was changed is refused."""
     config = json.loads((path / "config.json").read_text()) | changes
     with pytest.raises(UnsupportedModel) as error:
         read_geometry("a model", config)

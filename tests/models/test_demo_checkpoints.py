@@ -29,7 +29,6 @@ def test_steps_that_are_kept():
     ],
 )
 def test_a_training_leaves_a_run(tmp_path, monkeypatch, name, llama):
-    """Each checkpoint loads as a model; the schedule tells steps and tokens; they differ."""
     monkeypatch.setattr(train_demo, "TOKENS_PER_STEP", 123)
     text = [" ".join(f"word{n}" for n in range(300))] * 3
     recipe = replace(
@@ -54,16 +53,14 @@ def test_a_training_leaves_a_run(tmp_path, monkeypatch, name, llama):
 
 
 def test_the_bundled_rotary_run():
-    run, folder = training_run("demo-rotary"), Path(curated.DEMO, "demo-rotary")
+    run = training_run("demo-rotary")
     geometry = catalog.locate("demo-rotary").geometry
     assert ("rotary", 4, 8) == (geometry.scheme, geometry.n_layers, geometry.n_heads)
     assert [256, 512, 1024, 1448] == [each.step for each in run.checkpoints][:-1]
     assert {} == first_of_equals(run)
-    assert sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) < 12e6
 
 
 def test_the_bundled_run():
-    """Checkpoints of one training in 16 bits, small enough to come with the project."""
     run = training_run("demo-training")
     folder = Path(curated.DEMO, "demo-training")
 
@@ -73,7 +70,5 @@ def test_the_bundled_run():
     for each in run.checkpoints:
         with safe_open(folder / each.revision / "model.safetensors", framework="pt") as weights:
             assert {torch.bfloat16} == {weights.get_tensor(name).dtype for name in weights.keys()}  # noqa: SIM118
-    assert sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) < 20e6
-    assert "license: mit" in (folder / "README.md").read_text("utf-8")
     told = json.loads((folder / "schedule.json").read_text("utf-8"))
     assert {each.revision for each in run.checkpoints} == set(told["checkpoints"])

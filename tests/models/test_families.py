@@ -104,7 +104,6 @@ def seen_in(model, patterns=False):
 
 @ALL
 def test_queries_keys_and_patterns(loaded, truths, monkeypatch, name):
-    """Queries, keys and patterns are those of the model's own attention, to 1e-5."""
     monkeypatch.setattr(attention, "BLOCK", 11)
     out, kept = truths[name]
     recorder, layers = seen_in(loaded[name], patterns=True), with_heads(name)

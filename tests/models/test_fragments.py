@@ -4,19 +4,16 @@ import json
 
 import numpy as np
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from pages.shared.jobs import results
 from poskernel_core import analyses
 from poskernel_core.api import build_request
 from poskernel_core.cli import main as cli
 from poskernel_core.common.errors import NotInModel
-from poskernel_core.engine.engine import Engine
 from poskernel_core.ledger.published import figures_of, read_figures
 from poskernel_core.ledger.reproduce import published_name, request_for
 from poskernel_core.models import catalog, curated, fragments
-from poskernel_core.storage.store import Store
-from tests.support.server import ROOT
+from tests.support.bound import opened_as_linked
 from tools.recorded import open_page, page_names
 
 PART, WHOLE = "gpt2-small-layer0", "gpt2"
@@ -30,15 +27,14 @@ NEEDED = {
 
 
 @pytest.mark.parametrize("question", NEEDED)
-def test_refused_without_loading(tmp_path, question):
-    engine = Engine(Store(tmp_path))
+def test_refused_without_loading(fresh_engine, question):
     fields = analyses.find(question).params.model_fields
     params = NEEDED[question] | ({"head": "L0H0"} if "head" in fields else {})
     request, _ = build_request(question, PART, params=params)
 
     with pytest.raises(NotInModel, match=r"part of 'gpt2', without its .*'demo-gpt2'"):
-        engine.submit(request)
-    assert engine.worker_pid is None
+        fresh_engine.submit(request)
+    assert fresh_engine.worker_pid is None
 
 
 def test_whole_models_lack_nothing():
@@ -50,12 +46,9 @@ def test_whole_models_lack_nothing():
 
 
 @pytest.mark.slow
-def test_said_on_every_page(tmp_path, monkeypatch):
-    monkeypatch.setenv("POSKERNEL_SHIPPED", "1")
-    engine = Engine(Store(tmp_path))
-    monkeypatch.setattr(results, "engine", lambda: engine)
-    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
-    app.query_params["model"] = PART
+def test_said_on_every_page(shipped_engine, monkeypatch):
+    monkeypatch.setattr(results, "engine", lambda: shipped_engine)
+    app = opened_as_linked(model=PART)
 
     for name in page_names():
         open_page(app, name)
@@ -66,7 +59,7 @@ def test_said_on_every_page(tmp_path, monkeypatch):
         assert own == noted, name
         told = [each for each in app.info if "needs them\\: choose a whole model" in each.value]
         assert (name in WHOLE_ONLY) <= len(told) <= 1, name
-    assert engine.worker_pid is None
+    assert shipped_engine.worker_pid is None
 
 
 def test_its_note():
@@ -75,7 +68,6 @@ def test_its_note():
 
 
 def test_its_ledger_is_the_whole_models():
-    """Figures of GPT-2 are taken for its part; a whole model has its own name."""
     assert WHOLE == published_name(PART)
     assert ["demo-gpt2", "gpt2"] == [published_name(name) for name in ("demo-gpt2", "gpt2")]
 
@@ -97,7 +89,6 @@ def test_figures_that_need_more(figure):
 
 
 def test_some_lines_can_be_computed():
-    """Kinds of layer 0 and its detokenization heads."""
     open_lines = [each.id for each in read_figures() if WHOLE in each.models and not each.needs]
     assert {"kinds-local", "kinds-slow-decay", "kinds-uniform"} < set(open_lines)
 
@@ -155,8 +146,5 @@ def test_helix():
 
 def test_card_and_licence():
     directory = catalog.locate(PART).directory
-    card = (directory / "README.md").read_text("utf-8")
-    assert "license: mit" in card
-    assert "**drawn at random**" in card
+    assert "**drawn at random**" in (directory / "README.md").read_text("utf-8")
     assert "Copyright (c) 2019 OpenAI" in (directory / "LICENSE").read_text("utf-8")
-    assert sum(file.stat().st_size for file in directory.iterdir()) < 8.5e6

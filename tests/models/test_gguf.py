@@ -51,7 +51,6 @@ SENTENCE = re.compile(r"[^\n]{10,400}\.")
 
 @pytest.fixture(scope="module", autouse=True)
 def cache(tmp_path_factory):
-    """Everything converted here lies in a folder of its own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("POSKERNEL_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
@@ -59,7 +58,6 @@ def cache(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A model directory and its GGUF file, made when they are first asked for."""
     root, kept = tmp_path_factory.mktemp("gguf"), {}
 
     def make(name, kind="F32"):
@@ -71,12 +69,21 @@ def made(tmp_path_factory):
     return make
 
 
+@pytest.fixture
+def changed(made, tmp_path):
+    """Write a model's file with something else in it, and find it."""
+
+    def found(name="llama", **more):
+        return catalog.locate(str(write_gguf(made(name)[0], tmp_path / "x.gguf", **more)))
+
+    return found
+
+
 def windows():
     return builders.random_ids(2, LENGTH)
 
 
 def counted(monkeypatch):
-    """A list that grows by one with each conversion."""
     count, write = [], gguf_weights.write_weights
     monkeypatch.setattr(gguf_weights, "write_weights", lambda *a: count.append(1) or write(*a))
     return count
@@ -163,17 +170,14 @@ def test_the_fingerprint_is_the_files_own(made, tmp_path):
     assert spec.fingerprint != catalog.locate(str(copy)).spec.fingerprint
 
 
-def test_a_file_that_changes_meanwhile_is_not_kept(made, monkeypatch, tmp_path):
-    path, _ = made("llama")
+def test_a_file_that_changes_meanwhile_is_not_kept(changed, monkeypatch, tmp_path):
     monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path / "cache"))
-    file = write_gguf(path, tmp_path / "x.gguf")
-    located = catalog.locate(str(file))
-    write_gguf(path, file, values={"general.name": "Another"})
+    located = changed()
+    changed(values={"general.name": "Another"})
 
-    with pytest.raises(UnsupportedModel, match="has changed"):
-        loading.load(located, "cpu")
-    with pytest.raises(UnsupportedModel, match="has changed"):
-        load_tokenizer(located)
+    for attempt in (lambda: loading.load(located, "cpu"), lambda: load_tokenizer(located)):
+        with pytest.raises(UnsupportedModel, match="has changed"):
+            attempt()
     assert not (located.directory / "model.safetensors").exists()
 
 
@@ -216,10 +220,8 @@ def test_sentencepiece_is_cut_as_transformers_does(made, tmp_path):
     assert ("</s>", 2) == (ours.start_token, ours.start_id())
 
 
-def test_digits_stand_alone_where_the_rule_says_so(made, tmp_path):
-    path, _ = made("llama")
-    file = write_gguf(path, tmp_path / "x.gguf", values={"tokenizer.ggml.pre": "smollm"})
-    ours = load_tokenizer(catalog.locate(str(file)))
+def test_digits_stand_alone_where_the_rule_says_so(changed):
+    ours = load_tokenizer(changed(values={"tokenizer.ggml.pre": "smollm"}))
 
     assert ["Ġ", "1", "9", "8", "4", ","] == [
         ours.backend.id_to_token(each) for each in ours.encode(" 1984,")
@@ -236,21 +238,17 @@ def test_digits_stand_alone_where_the_rule_says_so(made, tmp_path):
         ({"tokenizer.ggml.tokens": ["a" * 2000, "b"]}, "or one of over 1024"),
     ],
 )
-def test_vocabularies_that_are_refused(made, tmp_path, values, words):
-    path, _ = made("llama")
-    located = catalog.locate(str(write_gguf(path, tmp_path / "x.gguf", values=values)))
+def test_vocabularies_that_are_refused(changed, values, words):
+    located = changed(values=values)
     with pytest.raises(UnsupportedModel, match=words) as caught:
         load_tokenizer(located)
     assert SENTENCE.fullmatch(str(caught.value))
     assert not (located.directory / "tokenizer.json").exists()
 
 
-def test_without_tokens_windows_alone_are_read(made, tmp_path):
-    path, _ = made("llama")
+def test_without_tokens_windows_alone_are_read(changed):
     about = ("tokens", "merges", "token_type", "model", "pre", "bos_token_id", "eos_token_id")
-    without = [f"tokenizer.ggml.{each}" for each in about]
-    file = write_gguf(path, tmp_path / "x.gguf", without=without)
-    located = catalog.locate(str(file))
+    located = changed(without=[f"tokenizer.ggml.{each}" for each in about])
     assert load_tokenizer(located) is None
     check_tokenizer(located, needed=False)
     with pytest.raises(BadRequest, match=r"\.npy"):
@@ -290,11 +288,10 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_refused_when_it_is_found(made, tmp_path, case):
+def test_refused_when_it_is_found(changed, case):
     name, values, without, words = REFUSED[case]
-    file = write_gguf(made(name)[0], tmp_path / "x.gguf", values=values, without=without)
     with pytest.raises(UnsupportedModel, match=re.escape(words)) as caught:
-        catalog.locate(str(file))
+        changed(name, values=values, without=without)
     assert SENTENCE.fullmatch(str(caught.value))
 
 
@@ -311,24 +308,21 @@ WEIGHTS = {
 
 
 @pytest.mark.parametrize("case", WEIGHTS)
-def test_weights_that_are_refused(made, tmp_path, case):
+def test_weights_that_are_refused(changed, case):
     tensors, without, words = WEIGHTS[case]
-    path, _ = made("llama")
-    file = write_gguf(path, tmp_path / "x.gguf", tensors=tensors, without=without)
+    located = changed(tensors=tensors, without=without)
     with pytest.raises(UnsupportedModel, match=re.escape(words)):
-        loading.load(catalog.locate(str(file)), "cpu")
+        loading.load(located, "cpu")
 
 
-def test_factors_of_the_rotation_are_refused(made, tmp_path):
+def test_factors_of_the_rotation_are_refused(changed):
     """As Llama 3.1 has them in a tensor that is no weight."""
-    factors = {"rope_freqs.weight": np.ones(5, "f4")}
-    file = write_gguf(made("llama")[0], tmp_path / "x.gguf", tensors=factors)
     with pytest.raises(UnsupportedModel, match="rope_freqs"):
-        catalog.locate(str(file))
+        changed(tensors={"rope_freqs.weight": np.ones(5, "f4")})
 
 
-def test_names_that_lead_to_nothing(made, tmp_path):
-    path, file = made("llama")
+def test_names_that_lead_to_nothing(made, changed, tmp_path):
+    _, file = made("llama")
     with pytest.raises(UnknownModel, match="found none"):
         catalog.locate("nowhere/x.gguf")
     with pytest.raises(UnknownModel, match="no revisions"):
@@ -340,8 +334,8 @@ def test_names_that_lead_to_nothing(made, tmp_path):
         catalog.locate(str(tmp_path))
     assert catalog.is_local("nowhere/x.gguf")
     assert not catalog.is_local("owner/name")
-    whole = write_gguf(path, tmp_path / "y.gguf", values={"llama.rope.scaling.type": "none"})
-    assert "llama" == catalog.locate(str(whole)).geometry.architecture
+    whole = changed(values={"llama.rope.scaling.type": "none"})
+    assert "llama" == whole.geometry.architecture
 
 
 def test_memory_and_disk_are_asked_first(made, monkeypatch, tmp_path):
@@ -427,10 +421,9 @@ HEADERS = {
 @pytest.mark.parametrize("case", HEADERS)
 def test_hostile_headers(tmp_path, case):
     data, words = HEADERS[case]
-    file = tmp_path / "x.gguf"
-    file.write_bytes(data)
+    (tmp_path / "x.gguf").write_bytes(data)
     with pytest.raises(UnsupportedModel, match=words) as caught:
-        catalog.locate(str(file))
+        catalog.locate(str(tmp_path / "x.gguf"))
     assert SENTENCE.fullmatch(str(caught.value))
 
 
@@ -498,7 +491,6 @@ def test_whatever_passes_the_header_is_loaded_or_refused(plain, place, bit):
 
 
 def test_refused_on_the_command_line(refused, tmp_path):
-    """Exit code 2, one sentence, no worker."""
     (tmp_path / "x.gguf").write_bytes(b"GGUF")
     assert "ends too early" in refused("show", "etc", tmp_path / "x.gguf")
     assert "found none" in refused("show", "etc", tmp_path / "nothing.gguf")
@@ -534,24 +526,8 @@ def test_models_lists_it(made, monkeypatch, capsys):
     assert [True] == ["found none" in each for each in lines if each.startswith(f"{file}.gguf")]
 
 
-@pytest.mark.usefixtures("shipped_only")
-def test_the_sidebar_tells_it(made, monkeypatch):
-    from tests.support.bound import opened
-
-    _, file = made("llama", "Q4_1")
-    monkeypatch.setenv("POSKERNEL_MODELS", str(file))
-    app = opened("explore", model=str(file))
-    said = "\n".join(each.value for each in app.caption).replace("\\", "")
-
-    assert not app.exception
-    assert str(file) in app.selectbox(key="model").options
-    assert "3 layers × 6 heads, rotary positions" in said
-    assert "4-bit weights" in said
-
-
 @pytest.fixture(scope="session")
 def real():
-    """SmolLM2-135M at 4 bits, which `make real-model` brings."""
     if not REAL.is_file():
         pytest.skip("the real GGUF file is not here: `make real-model` brings it")
     return REAL

@@ -37,7 +37,6 @@ def model(path):
 
 @pytest.mark.parametrize("analysis", ["etc", "kernel", "kernel-distances", "profile", "entropy"])
 def test_rows_without_heads_are_empty(model, analysis):
-    """Every number of every head is NaN there, every code -1, and the reason is told."""
     gather = ("keys", "queries", "patterns", "entropy", "scores", "repeats")
     gathered = pk.run_pass(model, IDS, positions=(12, QUERY), queries_per_position=5, gather=gather)
     params = {} if analysis in ("etc", "profile", "entropy") else {"query": QUERY}
@@ -77,7 +76,6 @@ def test_observers_miss_no_layer(model):
     ids=lambda made: made.analysis,
 )
 def test_figures_of_all_heads_begin_with_a_layer_that_has_some(made):
-    """What is drawn first is of a layer with heads, though layer 0 has none."""
     figure = figure_of(made.without_heads({0: CONVOLUTION}))
     told = f"{figure.layout.title.text} {figure.layout.annotations}".lower()
     assert re.search("layer [12]", told)

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from streamlit.testing.v1 import AppTest
 
 import poskernel_core as pk
 from poskernel_core.analyses import find
@@ -22,7 +21,7 @@ from poskernel_core.models.tokenizers import load_tokenizer
 from poskernel_core.models.training import training_run
 from poskernel_core.storage.store import Store
 from poskernel_core.storage.view import export_view, for_display
-from tests.support import ROOT
+from tests.support.bound import opened_as_linked
 
 CONTEXT, WINDOWS, QUERIES, SKIPS = 31, 7, (5, 23), (0, 3)
 
@@ -37,14 +36,12 @@ def asked(name, run, **params):
 @pytest.fixture(scope="module")
 def made(tmp_path_factory, model_dirs):
     """A file of results, the name of its model, and the answers that it was made from."""
-    from _pytest.monkeypatch import MonkeyPatch
-
     from poskernel_core.engine import worker_client
     from tests.support.near_worker import NearWorker
 
     root = tmp_path_factory.mktemp("alone")
     folder = shutil.copytree(model_dirs["llama"], root / "model")
-    with MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(worker_client, "subprocess", NearWorker.module())
         engine = Engine(Store(root / "store"))
         run = describe_run(str(folder), context=CONTEXT, windows=WINDOWS, positions=QUERIES)
@@ -128,9 +125,7 @@ def test_a_page_shows_what_is_there(offered, monkeypatch):
 
     engine = Engine(Store())
     monkeypatch.setattr(results, "engine", lambda: engine)
-    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
-    app.query_params["model"] = name
-    app.run()
+    app = opened_as_linked(model=name)
 
     assert not app.exception
     assert not app.error

@@ -235,8 +235,6 @@ class FakeHub:
 
 @pytest.fixture
 def fake(monkeypatch):
-    """Make a hub of revisions and hashes; nothing is asked of the real one."""
-
     def make(**weights):
         found = FakeHub(weights, [])
         monkeypatch.setattr("huggingface_hub.HfApi", lambda: found)

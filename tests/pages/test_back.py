@@ -45,7 +45,6 @@ def chosen(name: str) -> dict[str, list[str]]:
 
 
 def go(page: Page, title: str) -> None:
-    """Open another page by the menu."""
     page.get_by_test_id("stSidebarNavLink").filter(has_text=title).click()
     expect(page.get_by_role("heading", level=1, name=title)).to_be_visible(timeout=PATIENCE)
     settle(page)

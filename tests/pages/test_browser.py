@@ -1,7 +1,6 @@
 """The app in a browser: what is drawn, a head chosen by mouse and keyboard, links, Back."""
 
 import re
-import time
 from urllib.parse import urlsplit
 
 import pytest
@@ -28,8 +27,6 @@ FIRST = {"Model": "demo-gpt2", "Corpus": "sample", "Head": "L2H6", "query": "400
 
 @pytest.fixture
 def visit(page: Page, server):
-    """Open a page with the parameters given, and return it."""
-
     def go(path: str = "/", **parameters: object) -> Page:
         open_page(page, server.link(path, **parameters))
         if path == "/":
@@ -40,7 +37,6 @@ def visit(page: Page, server):
 
 
 def test_landing_page_is_whole_and_asks_nobody_else(page, visit, server):
-    """32 labelled cells, legend and curve; no error on the console, no request to another host."""
     trouble, hosts = [], set()
     page.on("console", lambda said: trouble.append(said.text) if said.type == "error" else None)
     page.on("pageerror", lambda error: trouble.append(str(error)))
@@ -59,28 +55,22 @@ def test_landing_page_is_whole_and_asks_nobody_else(page, visit, server):
     assert {urlsplit(server.url).netloc} == hosts - {""}
 
 
-def test_a_head_is_opened_by_mouse_and_keyboard_and_left_by_back(visit, capsys):
-    """Address, sidebar, curve and the cell's state follow; the time it takes is printed."""
+def test_a_head_is_opened_by_mouse_and_keyboard_and_left_by_back(visit):
+    """Address, sidebar, curve and the cell's state follow."""
     page = visit()
-    clicks(page, capsys)
+    clicks(page)
     arrows_and_enter(page)
     back(page)
 
 
-def clicks(page: Page, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each head clicked is selected everywhere."""
-    times = []
+def clicks(page: Page) -> None:
     for name in ("L1H2", "L2H4", "L3H7", "L0H5", "L2H1"):
-        began = time.perf_counter()
         cell(page, name).click()
         title_of(page, "kernel").filter(has_text=f"{name} at n = 400").wait_for()
-        times.append(1000 * (time.perf_counter() - began))
         expect(page).to_have_url(re.compile(rf"[?&]head={name}(&|$)"))
         expect(cell(page, name)).to_have_attribute("aria-selected", "true")
         assert FIRST | {"Head": name} == values(page)
         settle(page)
-    with capsys.disabled():
-        print(f"\nclick to redrawn title: {', '.join(f'{ms:.0f}' for ms in times)} ms")
 
 
 def arrows_and_enter(page: Page) -> None:
@@ -102,7 +92,6 @@ def arrows_and_enter(page: Page) -> None:
 
 
 def test_a_link_keeps_what_equals_an_end_of_a_slider(visit):
-    """The address still names 50 windows, skip 0 and the first position after clicks."""
     page = visit(skip=0, query=15, context=64)
     cell(page, "L1H1").click()
     expect(title_of(page, "kernel")).to_contain_text("L1H1 at n = 15")
@@ -137,7 +126,6 @@ def test_a_link_restores_the_landing_page(visit):
 
 
 def sliders_of_position_and_skip(page: Page) -> None:
-    """The next recorded position, one key more: title and summary follow."""
     slider(page, QUERY).press("ArrowRight")
     expect(title_of(page, "kernel")).to_contain_text("L2H1 at n = 271")
     expect(page).to_have_url(re.compile("query=271"))
@@ -151,7 +139,6 @@ def sliders_of_position_and_skip(page: Page) -> None:
 
 
 def the_head_chosen_stays_on_another_page(page: Page) -> None:
-    """The navigation keeps head, position, skip and windows."""
     page.get_by_role("link", name="Kernel", exact=True).click()
     expect(page.get_by_text("L2H1 at query position 271")).to_be_visible()
     settle(page)
@@ -178,7 +165,6 @@ def test_another_model_keeps_what_fits(visit):
 
 
 def test_another_corpus(visit):
-    """The bundled chapters instead of the sample; the provenance says so."""
     page = visit(context=64)
     choose(page, "Corpus", "bible")
     settle(page)

@@ -10,7 +10,6 @@ from poskernel_core.plotting.layout import set_title
 
 
 def result(head: int, model: str = "m") -> Result:
-    """A result of one head, chosen out of several."""
     whole = Result(
         "etc",
         {"skip": 4},
@@ -44,7 +43,6 @@ def drawn(monkeypatch):
 
 
 def test_the_same_is_made_once(drawn):
-    """Asked for again, by whomever, it is the figure that was made first."""
     draw, made = drawn
     first = draw()
 
@@ -65,7 +63,6 @@ def test_the_same_is_made_once(drawn):
     ],
 )
 def test_anything_else_is_made_anew(drawn, other):
-    """Another card, head, model, scale or theme."""
     draw, made = drawn
 
     assert draw() is not draw(**other)

@@ -9,16 +9,13 @@ from pages.interventions.prompt_words import fitting, words_of
 from pages.shared.jobs import results
 from poskernel_core.analyses.base import Params
 from poskernel_core.analyses.interventions.presets import presets_for
-from tests.support.server import ROOT
-from tools.recorded import open_page
+from tests.support.bound import opened_as_linked
 
 OWN = "The cat saw the dog; the cat"
-PAGE = "interventions"
 
 
 @pytest.fixture
-def asked(monkeypatch) -> list[dict[str, Any]]:
-    """What the page asks to be computed."""
+def asked() -> list[dict[str, Any]]:
     return []
 
 
@@ -32,10 +29,7 @@ def show(monkeypatch, asked):
     monkeypatch.setattr(results, "fetch", note)
 
     def go(**parameters: Any) -> AppTest:
-        app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
-        for name, value in parameters.items():
-            app.query_params[name] = value
-        open_page(app, PAGE)
+        app = opened_as_linked("interventions", **parameters)
         assert not app.exception
         return app
 
@@ -50,7 +44,6 @@ def test_words_and_moves_that_fit():
 
 
 def test_the_page_opens_on_the_head_that_is_changed(show, asked):
-    """Nothing chosen: the preset's head is shown, and its moves are asked for."""
     app = show()
     first = presets_for("demo-gpt2")[0]
     assert (first.cell, first.cell) == (asked[-1]["head"], asked[-1]["edited"])
@@ -88,7 +81,6 @@ def test_the_first_prompt_brings_its_moves_back(show):
 
 
 def test_a_link_with_a_prompt_alone(show, asked):
-    """The preset's moves do not fit the link's prompt: none is asked for, nothing fails."""
     app = show(prompt=OWN)
     assert ([], [], 0) == (asked, app.multiselect(key="moves").value, len(app.error))
     linked = show(prompt=OWN, moves=["cat>The"], edited="L1H2")
@@ -110,7 +102,6 @@ def test_heads_are_chosen_from_those_of_the_model(show, asked):
 
 
 def test_a_link_that_changes_a_preset_says_so(show):
-    """Already when it is opened; the preset as it is tells what to expect."""
     about = presets_for("demo-gpt2")[0].about
     assert about in [each.value for each in show().caption]
     captions = [each.value for each in show(prompt=OWN).caption]

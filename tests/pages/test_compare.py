@@ -26,12 +26,10 @@ TWO = f"L2H6@demo-gpt2{TEXTS},L2H5@demo-gpt2{TEXTS}"
 
 
 def pinned(page):
-    """The pins as the address has them."""
     return (parameter(page, "pins") or "").split(",")
 
 
 def test_pinned_from_page_to_page(page, server):
-    """On the landing page, on the page of a head, and here; the next page still has them."""
     visit(page, server.link(head="L2H6"))
     page.get_by_role("button", name="Pin L2H6").click()
     expect(page.get_by_role("button", name="Unpin L2H6")).to_be_visible()
@@ -93,7 +91,6 @@ def test_measures_side_by_side(page, server):
 
 
 def test_bad_pins_are_named(page, server):
-    """A sentence for each; those that are good are shown."""
     bad = "L99H0@demo-gpt2,nonsense,L0H0@/etc,L0H0@demo-gpt2;corpus=/etc/passwd"
     visit(page, server.link("/compare", pins=f"{bad},L2H6@demo-gpt2{TEXTS}"))
     box = page.get_by_test_id("stAlertContentWarning")
@@ -106,7 +103,6 @@ def test_bad_pins_are_named(page, server):
 
 
 def test_bad_pins_are_told_elsewhere(page, server):
-    """A link to another page says in passing that its pins are not all there, and where to look."""
     visit(page, server.link("/helix", pins="nonsense,L2H6@demo-gpt2"))
     expect(page.get_by_test_id("stToast")).to_contain_text("the page «Compare» says why")
     page.get_by_role("link", name="Compare", exact=True).click()
@@ -114,7 +110,6 @@ def test_bad_pins_are_told_elsewhere(page, server):
 
 
 def test_what_is_not_computed_waits(page, server):
-    """A pin of a run that nobody has computed starts nothing; its button does."""
     visit(page, server.link("/compare", pins="L0H1@demo-attn-2l;context=64;windows=50"))
     expect(page.get_by_text("Not computed yet: L0H1 demo-attn-2l context 64")).to_be_visible()
     expect(page.get_by_test_id("stProgress")).to_have_count(0)

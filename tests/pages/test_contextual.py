@@ -1,6 +1,5 @@
 """The page on contextual heads in a browser: every control, and what it changes."""
 
-import io
 import re
 
 import numpy as np
@@ -8,7 +7,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from poskernel_core.plotting.layout import quoted
-from tests.pages.test_downloads import download
+from tests.pages.test_downloads import arrays, download
 from tests.support.visit import (
     complains,
     csv_rows,
@@ -38,7 +37,6 @@ LOCAL, COPIES = "Mass in the last 10 tokens that makes", "Attention to duplicate
 
 @pytest.fixture
 def show(page: Page, server):
-    """Open the page with the parameters given."""
     return wide(page, server, PAGE)
 
 
@@ -49,12 +47,10 @@ def counted(page: Page) -> int:
 
 
 def said(page: Page, what: str) -> Locator:
-    """The sentence beside the distances that begins so."""
     return page.get_by_test_id("stMain").get_by_text(re.compile(what))
 
 
 def test_one_head(show):
-    """Its kernels, texts beside it, the token and how many texts."""
     page = show(head="L2H1")
     kernels_of_a_layer(page)
     chapters_and_texts_of_ones_own(page)
@@ -62,7 +58,6 @@ def test_one_head(show):
 
 
 def token_and_number_of_texts(page: Page) -> None:
-    """What is not one token is said once, and can be mended; both change the numbers."""
     before = hash_of(page, "plane")
     write(page, TOKEN, " of <b>the</b>")
     complains(page, "Expected text that is one token of 'demo-gpt2'; ' of <b>the</b>' is")
@@ -82,13 +77,12 @@ def token_and_number_of_texts(page: Page) -> None:
 
 
 def test_thresholds_are_those_of_the_numbers(show):
-    """Each moves heads from one group to another, as the downloaded numbers say."""
     page = show()
     rows = csv_rows(download(page, "plane", "CSV"))
     page.keyboard.press("Escape")
-    with np.load(io.BytesIO(download(page, "plane", "NPZ")), allow_pickle=False) as file:
-        heads = {name: file[name].ravel() for name in ("etc", "denominator_cv", "local_mass")}
-        attention = np.fmax(file["near_duplicates"], file["far_duplicates"]).ravel()
+    file = arrays(page, "plane")
+    heads = {name: file[name].ravel() for name in ("etc", "denominator_cv", "local_mass")}
+    attention = np.fmax(file["near_duplicates"], file["far_duplicates"]).ravel()
     page.keyboard.press("Escape")
     told = {(int(row["layer"]), int(row["head"])): float(row["etc (tokens)"])
             for row in rows if row["etc (tokens)"]}  # fmt: skip
@@ -131,14 +125,12 @@ def test_thresholds_are_those_of_the_numbers(show):
 
 
 def test_rows(show):
-    """A row selects its head, again and another."""
     page = show(head="L0H1")
     a_row_selects_its_head_again(page)
     a_row_selects_a_head(page)
 
 
 def a_row_selects_a_head(page: Page) -> None:
-    """A click selects the head everywhere; its numbers are those of the row."""
     heads, layer = column(page, "contextual-table", "head"), values(page)["Head"][:2]
     row, name = next((row, name) for row, name in enumerate(heads) if not name.startswith(layer))
     with redraws(page, "denominators"), redraws(page, "weights"), redraws(page, "distances"):
@@ -157,7 +149,6 @@ def a_row_selects_a_head(page: Page) -> None:
 
 
 def a_row_selects_its_head_again(page: Page) -> None:
-    """Also after another head was selected elsewhere."""
     name = column(page, "contextual-table", "head")[2]
     assert name != values(page)["Head"]
     for other in ("L3H3", None):
@@ -191,9 +182,7 @@ def chapters_and_texts_of_ones_own(page: Page) -> None:
 
 
 def kernels_of_a_layer(page: Page) -> None:
-    """Two distances: which heads are a group, and how many pairs are ruled out."""
-    with np.load(io.BytesIO(download(page, "distances", "NPZ")), allow_pickle=False) as file:
-        distance = file["distance"]
+    distance = arrays(page, "distances")["distance"]
     page.keyboard.press("Escape")
     upper = distance[np.triu_indices(len(distance), 1)]
     assert 28 == len(upper)
@@ -212,7 +201,6 @@ def kernels_of_a_layer(page: Page) -> None:
 
 
 def test_a_query_position_within_the_skipped_keys(show):
-    """A sentence on what to do instead of figures; a smaller skip mends it."""
     page = show(query=15, skip=15)
     expect(page.get_by_test_id("stAlertContentInfo")).to_contain_text(NOTHING_LEFT)
     expect(page.locator(".js-plotly-plot")).to_have_count(0)
@@ -223,7 +211,6 @@ def test_a_query_position_within_the_skipped_keys(show):
 
 
 def test_what_is_counted_is_what_is_drawn(show):
-    """The sentence and the table count what the plane shows; the steadiest head is first."""
     page = show()
     drawn(page, FIGURES)
     assert HEADS == sum(groups(page).values())

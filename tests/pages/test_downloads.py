@@ -25,7 +25,6 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def fetch(page: Page, card: str, kind: str) -> Download:
-    """What one button of a figure's card sends."""
     with tool(page, card, "Download") as body, page.expect_download() as waiting:
         body.get_by_role("button", name=kind).click()
     return waiting.value
@@ -34,6 +33,12 @@ def fetch(page: Page, card: str, kind: str) -> Download:
 def download(page: Page, card: str, kind: str) -> bytes:
     """The file behind one button of a figure's card."""
     return fetch(page, card, kind).path().read_bytes()
+
+
+def arrays(page: Page, card: str) -> dict[str, np.ndarray]:
+    """The arrays of the NPZ file of a figure's card; nothing in it is pickled."""
+    with np.load(io.BytesIO(download(page, card, "NPZ")), allow_pickle=False) as file:
+        return dict(file)
 
 
 def as_hex(colour: str) -> str:
@@ -52,7 +57,6 @@ def shown(visitor, server):
 
 @pytest.fixture(scope="module")
 def show(server):
-    """`pk.show` on the server's own store, for its run."""
     engine = pk.Engine(pk.Store(server.cache))
 
     def ask(analysis: str, **more: object) -> pk.Result:
@@ -65,7 +69,6 @@ def show(server):
 
 @pytest.mark.parametrize(("card", "chosen"), [("etc", {"query": 255}), ("kernel", CELL)])
 def test_page_command_line_and_python_agree(shown, show, server, card, chosen):
-    """The JSON of the page, of `show --json` and of `pk.show` are one and the same."""
     page = json.loads(download(shown, card, "JSON"))
     options = [part for name, value in chosen.items() for part in (f"--{name}", str(value))]
     options += ["--windows", "50", "--skip", "7", "--json"]
@@ -75,13 +78,11 @@ def test_page_command_line_and_python_agree(shown, show, server, card, chosen):
 
 
 def test_etc_of_one_head_is_that_of_the_whole_map(shown, show):
-    """The cell of the downloaded map holds the number of `pk.show` for that head alone."""
     page = json.loads(download(shown, "etc", "JSON"))
     assert page["values"]["etc"][2][1] == float(show("etc", **CELL).values["etc"])
 
 
 def test_csv_is_a_row_per_head(shown, show):
-    """Layer and head in columns, values under their unit, kinds in words; the rest above."""
     text = download(shown, "etc", "CSV").decode()
     table = pd.read_csv(io.StringIO(text), comment="#")
     result = show("etc", query=255)
@@ -120,18 +121,16 @@ def test_the_grid_as_a_picture(shown):
 
 
 def test_npz_holds_every_array(shown, show):
-    """Values and errors exactly, and where they come from; nothing is pickled."""
     result = show("kernel", **CELL)
-    with np.load(io.BytesIO(download(shown, "kernel", "NPZ")), allow_pickle=False) as file:
-        for name, value in result.values.items():
-            np.testing.assert_array_equal(value, file[name])
-        for name, value in result.errors.items():
-            np.testing.assert_array_equal(value, file[f"{name}_error"])
-        assert "demo-gpt2" == json.loads(str(file["about"]))["model"]
+    file = arrays(shown, "kernel")
+    for name, value in result.values.items():
+        np.testing.assert_array_equal(value, file[name])
+    for name, value in result.errors.items():
+        np.testing.assert_array_equal(value, file[f"{name}_error"])
+    assert "demo-gpt2" == json.loads(str(file["about"]))["model"]
 
 
 def test_html_stands_alone(shown, show, context, tmp_path):
-    """The file draws the same curve in a browser, with no request to anybody."""
     (tmp_path / "figure.html").write_bytes(download(shown, "kernel", "HTML"))
     page, asked = context.new_page(), []
     page.on("request", lambda request: asked.append(request.url.split(":")[0]))
@@ -147,7 +146,6 @@ def test_html_stands_alone(shown, show, context, tmp_path):
 
 
 def test_link_and_citation(shown):
-    """The link leads to this figure as it is; the citation names version, run and model."""
     with tool(shown, "kernel", "Link") as body:
         for part in ("head=L2H1", "skip=7", "query=255", "#kernel"):
             expect(body).to_contain_text(part)

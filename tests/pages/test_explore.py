@@ -65,19 +65,16 @@ HEADVIS = [
 
 @pytest.fixture
 def explore(page: Page, server):
-    """Open the page with its points drawn."""
     return opens(page, server, "/explore", ready="heads")
 
 
 def place(page: Page, head: str) -> tuple[float, float]:
-    """Where a head's point stands, in sight."""
     page.locator(f"{FIGURE} .js-plotly-plot").scroll_into_view_if_needed()
     x, y = page.evaluate(PLACES, head)
     return x, y
 
 
 def chosen(page: Page) -> list[str]:
-    """The names in the field."""
     return page.get_by_role("textbox", name=HEADS).input_value().split()
 
 
@@ -109,7 +106,6 @@ def lists(page: Page, count: int) -> None:
 
 
 def test_axes_and_colour(explore):
-    """Every list changes the figure and the address; a link restores them."""
     page = explore()
     complaints = console(page)
     assert {"Across": "effective token count", "Upwards": "attention entropy",
@@ -229,7 +225,6 @@ def test_tables_of_others(explore):
 
 
 def test_a_table_is_its_readers_own(explore, new_context, server):
-    """It is there after another page was visited, and nobody else sees it."""
     page = explore()
     page.get_by_role("button", name="Tables of others").click()
     page.locator("input[type=file]").set_input_files(
@@ -249,7 +244,6 @@ def test_a_table_is_its_readers_own(explore, new_context, server):
 
 
 def test_measures_that_run_the_model(explore):
-    """The switch adds them to the lists; without it they are not offered."""
     page = explore(x="induction score")
     assert {"Across": "effective token count"} == shown(page, "Across")
     flip(page, "Also measures for which the model runs again", True)

@@ -13,8 +13,6 @@ pytestmark = pytest.mark.browser
 
 @pytest.fixture
 def landing(page: Page, server):
-    """Open the landing page with the grid drawn."""
-
     def go(**parameters: object) -> Page:
         visit(page, server.link(**parameters))
         expect(page.get_by_role("gridcell")).to_have_count(32)
@@ -24,7 +22,6 @@ def landing(page: Page, server):
 
 
 def kinds(page: Page) -> list[str]:
-    """The kind that each cell's label tells."""
     labels = [each.get_attribute("aria-label") for each in page.get_by_role("gridcell").all()]
     return [
         re.search(r"tokens? at n = \d+, (local|slow decay|uniform),", label)[1] for label in labels
@@ -32,7 +29,6 @@ def kinds(page: Page) -> list[str]:
 
 
 def test_kinds_order_and_thresholds(landing):
-    """What is done to the grid one after the other."""
     page = landing(head="L2H4")
     kinds_that_are_switched_off_are_dimmed(page)
     order_by_etc(page)
@@ -40,7 +36,6 @@ def test_kinds_order_and_thresholds(landing):
 
 
 def kinds_that_are_switched_off_are_dimmed(page: Page) -> None:
-    """Their cells are faint and say so; the others are as before."""
     dimmed = page.locator("[role=gridcell].dimmed")
     expect(dimmed).to_have_count(0)
     uniform = kinds(page).count("uniform")
@@ -56,7 +51,6 @@ def kinds_that_are_switched_off_are_dimmed(page: Page) -> None:
 
 
 def order_by_etc(page: Page) -> None:
-    """Each layer's heads from the largest ETC to the smallest; the columns are ranks."""
     choose(page, "Order of heads", "largest first")
     expect(page.get_by_role("columnheader", name="1.", exact=True)).to_be_visible()
     settle(page)

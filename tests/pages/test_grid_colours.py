@@ -4,12 +4,7 @@ import numpy as np
 import pytest
 
 from pages.shared.grid.grid import grid_data
-from poskernel_core.plotting.palette import (
-    SCALE,
-    log_position,
-    scale_hex,
-    scale_rgb,
-)
+from poskernel_core.plotting.palette import SCALE, log_position
 
 COLOURS = [[SCALE[0], SCALE[5], SCALE[9]], [SCALE[9], SCALE[0], SCALE[5]]]
 LABELS = [[f"L{layer}H{head}: text" for head in range(3)] for layer in range(2)]
@@ -17,32 +12,17 @@ MARKS = [["x", "", "y"], ["", "z", ""]]
 CLEAR = [[False] * 3] * 2
 
 
-def test_scale_runs_from_the_first_to_the_last_stop_and_clips() -> None:
-    """The ends of plasma, also for values beyond the ends."""
-    ends = scale_hex(np.array([[-1.0, 0.0, 1.0, 2.0]]))
-    assert [[SCALE[0], SCALE[0], SCALE[-1], SCALE[-1]]] == ends
-
-
-def test_scale_only_gets_lighter() -> None:
-    """Luminance rises along the whole scale, so that it survives a grey print."""
-    luminance = scale_rgb(np.linspace(0, 1, 101)) @ np.array([0.2126, 0.7152, 0.0722])
-    assert (np.diff(luminance) > 0).all()
-
-
 def test_log_position_of_the_ends_the_middle_and_beyond() -> None:
-    """1 to 100: ten lies half-way, and NaN stays."""
     got = log_position(np.array([0.1, 1, 10, 100, 1000, np.nan]), 1, 100)
     np.testing.assert_allclose(got, [0, 0, 0.5, 1, 1, np.nan], atol=1e-12)
 
 
 def test_log_position_rejects_an_empty_range() -> None:
-    """The message names both ends."""
     with pytest.raises(ValueError, match="low=3, high=3"):
         log_position(np.ones(2), 3, 3)
 
 
 def test_cells_are_layers_down_and_heads_across() -> None:
-    """Two layers of three heads, each with its own colour, label and mark."""
     data = grid_data(COLOURS, LABELS, MARKS, CLEAR, None)
     assert [["L0H0", "L0H1", "L0H2"], ["L1H0", "L1H1", "L1H2"]] == [
         [cell["name"] for cell in row] for row in data["rows"]
@@ -54,7 +34,6 @@ def test_cells_are_layers_down_and_heads_across() -> None:
 
 
 def test_sorted_columns_move_cells_and_number_the_places() -> None:
-    """A cell keeps its name, colour and label wherever it is shown."""
     data = grid_data(COLOURS, LABELS, MARKS, CLEAR, [[2, 0, 1], [1, 2, 0]])
     assert ["L0H2", "L0H0", "L0H1"] == [cell["name"] for cell in data["rows"][0]]
     assert [SCALE[9], SCALE[0], SCALE[5]] == [cell["colour"] for cell in data["rows"][0]]
@@ -62,21 +41,7 @@ def test_sorted_columns_move_cells_and_number_the_places() -> None:
     assert "rank" == data["corner"]
 
 
-def test_marks_contrast_with_their_cell() -> None:
-    """White on blue, black on yellow, nothing without a mark."""
-    row = grid_data(COLOURS, LABELS, MARKS, CLEAR, None)["rows"][0]
-    assert ["#ffffff", "", "#000000"] == [cell["ink"] for cell in row]
-
-
-def test_a_filtered_cell_says_so() -> None:
-    """Faintness alone would not be heard."""
-    dimmed = [[True, False, False], [False] * 3]
-    cell = grid_data(COLOURS, LABELS, MARKS, dimmed, None)["rows"][0][0]
-    assert ("L0H0: text (filtered out)", True) == (cell["label"], cell["dimmed"])
-
-
 def test_cells_with_curves_have_ink():
-    """Every cell then has a colour to draw in; the curves go along as they are."""
     curves = {"codes": "", "starts": [0], "last": 0, "most": [[1.0] * 3] * 2}
     data = grid_data(COLOURS, LABELS, [[""] * 3] * 2, CLEAR, None, curves)
 

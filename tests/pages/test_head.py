@@ -30,7 +30,6 @@ LOCAL = re.compile(
 
 
 def test_everything_that_is_there(page, server):
-    """The verdict, all measures with ranks, the figures of statistics; no experiment starts."""
     visit(page, server.link("/head", head="L2H6", seed=7))
     expect(page.get_by_text(LOCAL)).to_be_visible()
     expect(page.get_by_text("Measures not computed yet:")).to_contain_text("Induction heads")
@@ -51,7 +50,6 @@ def test_everything_that_is_there(page, server):
 
 
 def test_an_experiment_waits_for_a_press(page, server):
-    """Its button computes one block, and the verdict knows of it; the others still wait."""
     visit(page, server.link("/head", model="demo-attn-2l", context=64, head="L1H0"))
     expect(page.get_by_text("Uniform: by position")).not_to_contain_text("induction")
     page.locator(".st-key-compute-induction").get_by_role("button").click()
@@ -90,7 +88,6 @@ def test_names_lead_here_and_headings_on(page, server):
 
 
 def test_a_note_is_kept(page, server):
-    """Written on one head, it is there for the next visit, and on no other head."""
     link = server.link("/head", model="demo-attn-2l", context=64, head="L0H5")
     visit(page, link)
     box = page.locator(".st-key-note-box")
@@ -113,7 +110,6 @@ def test_a_note_is_kept(page, server):
 
 
 def test_where_it_attends_most_sharply(page, server):
-    """Example texts wait for a press; the largest share first, each with the distance it spans."""
     visit(page, server.link("/head", model="demo-attn-2l", context=64, head="L0H0", seed=3))
     page.locator(".st-key-compute-examples").get_by_role("button").click()
     card = page.locator(".st-key-card-examples")

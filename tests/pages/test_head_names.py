@@ -27,8 +27,6 @@ OTHERS = {"methods": "the names are those of published figures, beside their mod
 
 @pytest.fixture
 def shown(shipped_only):
-    """What opens a page with nothing but what comes with the project."""
-
     def show(name):
         app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
         for field, value in ADDRESSES.get(name, {}).items():
@@ -58,7 +56,6 @@ def unlinked(frame):
 
 @pytest.mark.parametrize("name", page_names())
 def test_every_name_in_a_table_is_a_link(shown, name):
-    """In tables that sort, and in those that are text; what a link shows is the head it opens."""
     app = shown(name)
     if name in OTHERS:
         return

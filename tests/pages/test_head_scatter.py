@@ -15,12 +15,10 @@ KIND = Column("kind", "", np.array([[0.0, 1, 2], [-1, 0, 0]]), scale="labels",
 
 
 def names(trace):
-    """The heads of a trace."""
     return [row[0] for row in trace.customdata]
 
 
 def test_points():
-    """Heads with both values are drawn, in the order of the model, each saying its numbers."""
     points, other = head_scatter(X, Y, HUE).data
 
     assert [(0, 0), (0, 1), (0, 2), (1, 0)] == shown_on(X, Y)
@@ -33,7 +31,6 @@ def test_points():
 
 
 def test_a_bias_is_said_where_it_is_known():
-    """Behind the number and its error."""
     biases = np.array([[0.00123, np.nan, 0.5], [0, 0, 0]])
     biased = Column("mass", "share", Y.values, Y.errors, biases)
 
@@ -43,7 +40,6 @@ def test_a_bias_is_said_where_it_is_known():
 
 
 def test_axes():
-    """Units and sources stand at the axes; a measure in decades has a log axis where it can."""
     figure = head_scatter(X, Y, HUE)
     assert ("log", None) == (figure.layout.xaxis.type, figure.layout.yaxis.type)
     assert ("reach (tokens)", "mass (share)") == (
@@ -73,7 +69,6 @@ def test_colours():
 
 
 def test_kinds():
-    """A kind is a colour, a shape and an entry of the legend; a head of none is not drawn."""
     figure = head_scatter(Y, Y, KIND)
 
     assert ["local", "slow decay", "uniform"] == [trace.name for trace in figure.data]
@@ -85,7 +80,6 @@ def test_kinds():
 
 
 def test_rings():
-    """The chosen and the selected are ringed where they are drawn, and take no clicks."""
     figure = head_scatter(X, Y, HUE, selected=(0, 1), chosen=[(0, 0), (1, 1), (1, 0)])
     _, _, chosen, selected = figure.data
 
@@ -98,7 +92,6 @@ def test_rings():
 
 @pytest.mark.parametrize("values", [np.full((2, 3), np.nan), np.zeros((2, 3))])
 def test_nothing_to_see(values):
-    """Without numbers, or with one number for all, there still is a figure."""
     empty = Column("empty", "", values, scale="log")
 
     assert head_scatter(empty, Y, empty).to_json()

@@ -10,7 +10,6 @@ from tools.heads_page import TARGET, Numbers, page
 
 @pytest.fixture(scope="module")
 def written():
-    """The page as it follows from the stored results of today."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("POSKERNEL_SHIPPED", "1")
         return page()
@@ -22,7 +21,6 @@ def test_it_is_the_page_that_the_results_make(written):
 
 
 def test_every_number_has_its_error_and_its_link(written):
-    """In every table of heads; a head is named by what its link selects."""
     rows = re.findall(r"^\| \[(L\d+H\d+)\]\((\S+)\) \|(.*)\|$", written, re.M)
     assert len(rows) > 20
     for head, link, numbers in rows:

@@ -33,12 +33,10 @@ PLAYER = "document.querySelector('.st-key-figure-morph .js-plotly-plot')"
 
 @pytest.fixture
 def show(page: Page, server):
-    """Open the page with the parameters given, and return it."""
     return opens(page, server, PAGE, context=CONTEXT, rtok=TOKENS)
 
 
 def test_layer_positions_averages_and_overlay(show):
-    """Title, number of points, diamonds and W_pos follow."""
     page = show(hl=1)
     expect(title_of(page, "helix")).to_have_text("Positions before layer 1")
     with redraws(page, "helix"):
@@ -74,7 +72,6 @@ def test_layer_positions_averages_and_overlay(show):
 
 
 def test_every_setting(show):
-    """Tokens repeated, first positions left out, k, and what is far from 0."""
     page = show()
     page.get_by_role("button", name="Settings").click()
     with redraws(page, "shape"):
@@ -111,7 +108,6 @@ def test_texts_of_the_corpus(show):
 
 
 def test_the_morph_plays_and_can_be_moved(show):
-    """Play ends at the last layer; the slider below the figure goes back."""
     page = show()
     hash_of(page, "morph")
     layers = page.evaluate(f"{PLAYER}._fullLayout.sliders[0].steps.length")

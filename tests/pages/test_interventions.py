@@ -1,7 +1,6 @@
 """The page of interventions in a browser: presets, every kind of change, and bad input."""
 
 import re
-import time
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -44,18 +43,15 @@ BEFORE = "before the softmax"
 
 @pytest.fixture
 def show(page: Page, server):
-    """Open the page with the parameters given, and return it."""
     return opens(page, server, PAGE, context=CONTEXT, head=FIRST.cell)
 
 
 def numbers(page: Page) -> list[str]:
-    """The five numbers of the change."""
     expect(page.get_by_test_id("stMetricValue")).to_have_count(5)
     return page.get_by_test_id("stMetricValue").all_inner_texts()
 
 
 def prompt(page: Page) -> str:
-    """What the field of the prompt holds."""
     return page.get_by_role("textbox", name="Prompt", exact=True).input_value()
 
 
@@ -69,7 +65,6 @@ def add(page: Page, label: str, option: str) -> None:
 
 
 def test_every_preset(show):
-    """Prompt, change and head follow; the first one, which is the default, as well."""
     page = show(head=OTHER)
     page.get_by_role("button", name=f"Look at {FIRST.cell}").click()
     expect(title_of(page, "patterns-whole")).to_contain_text(f"{FIRST.cell} on the prompt")
@@ -91,7 +86,6 @@ def test_every_preset(show):
 
 
 def test_averaging_and_blinding(show):
-    """Place and size of the groups; distance, layers and stage of the blinding."""
     page = show(change=WORDS["average"])
     with redraws(page, "losses"):
         press(page, "Positions per group", "ArrowLeft")
@@ -116,7 +110,6 @@ def test_averaging_and_blinding(show):
 
 
 def test_moving_switching_off_and_removing(show):
-    """Each field of each of the three redraws the losses."""
     page = show()
     with redraws(page, "losses"):
         add(page, MOVES, "4>1")
@@ -147,7 +140,6 @@ def test_moving_switching_off_and_removing(show):
 
 
 def test_bad_input_gives_one_sentence_and_is_mended(show):
-    """In moves and layers; the figures come back."""
     page = show(change=WORDS["move"])
     box = page.get_by_role("combobox", name=MOVES, exact=True)
     for bad, sentence in (
@@ -176,7 +168,7 @@ def test_bad_input_gives_one_sentence_and_is_mended(show):
         no_trouble(page)
 
 
-def test_prompts_of_every_length(show, capsys):
+def test_prompts_of_every_length(show):
     """Empty: asked for one; too long: one sentence; long: a window to move; mended each time."""
     page, long = show(context=CONTEXT, change=WORDS["remove"]), "The king saw the city. " * 12
     write(page, "Prompt", "  ")
@@ -186,12 +178,9 @@ def test_prompts_of_every_length(show, capsys):
     expect(page.get_by_test_id("stMetric")).to_have_count(0)
     write(page, "Prompt", FIRST.prompt)
     before = numbers(page)
-    began = time.perf_counter()
     page.get_by_role("textbox", name="Prompt", exact=True).fill(long)
     page.keyboard.press("Control+Enter")
     expect(page.get_by_test_id("stMetricValue").first).not_to_have_text(before[0])
-    with capsys.disabled():
-        print(f"\nprompt to redrawn numbers: {1000 * (time.perf_counter() - began):.0f} ms")
     settle(page)
     assert long.strip() == parameter(page, "prompt").strip()
     with redraws(page, "window-clean"):
@@ -203,7 +192,6 @@ def test_prompts_of_every_length(show, capsys):
 
 
 def test_the_grid_of_heads_and_the_averaging(show):
-    """A cell opens its head; the toggle measures the loss on the corpus."""
     page = show(change=WORDS["average"])
     expect(
         page.get_by_role("gridcell", name=re.compile(r"^L\dH\d: .*clean.*changed"))

@@ -20,7 +20,6 @@ def fresh(tmp_path):
 
 @pytest.fixture
 def two(new_context):
-    """The pages of two visitors who know nothing of each other."""
     return [new_context().new_page() for _ in range(2)]
 
 
@@ -39,7 +38,6 @@ def date(page):
 
 
 def test_two_visitors_share_one_computation(fresh, two):
-    """Both see progress, then the same result of the same moment from one pass."""
     for page in two:
         ask(page, fresh)
     for page in two:
@@ -109,10 +107,7 @@ class SlowLine:
 
 
 def test_a_click_while_a_computation_ends(fresh, two):
-    """A head clicked just before another result comes stays selected on a slow line.
-
-    Until the answer to the click has come, what the page asks for by the clock names the old head.
-    """
+    """Until its answer comes on a slow line, what the page asks by the clock names the old head."""
     line = SlowLine(two[0])
     for page in two:
         page.set_default_timeout(60_000)

@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from pages.contextual_neurons import page as neurons_page
 from pages.shared.jobs import results
@@ -11,10 +10,9 @@ from pages.shared.selection import links
 from poskernel_core.analyses.bag.contextual_neurons import ContextualNeurons
 from poskernel_core.analyses.interventions.presets import presets_for
 from poskernel_core.models.known import telling_head
-from tests.support.bound import bound, opened
+from tests.support.bound import bound, opened, opened_as_linked
 from tests.support.made_contextual import neurons
-from tests.support.server import ROOT
-from tools.recorded import open_page, page_names
+from tools.recorded import page_names
 
 METHODS = "methods"
 HEATMAP = "etc_heatmap"
@@ -39,13 +37,7 @@ def follow(monkeypatch):
     for name in DRAWN:
         monkeypatch.setattr(neurons_page, name, lambda *_: None)
 
-    def go(page: str = METHODS, **parameters: Any) -> AppTest:
-        app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
-        for name, value in parameters.items():
-            app.query_params[name] = value
-        return open_page(app, page)
-
-    return go
+    return opened_as_linked
 
 
 @pytest.mark.parametrize(
@@ -81,7 +73,6 @@ def follow(monkeypatch):
     ],
 )
 def test_what_does_not_fit_is_named(follow, script, link, sentence):
-    """One notice: what the link asks for, what is shown instead, and what there is."""
     app = follow(script, **link)
     assert not app.exception
     assert 1 == len(app.warning)
@@ -119,7 +110,6 @@ OLD = [
 
 @pytest.mark.parametrize(("script", "old", "new"), OLD)
 def test_an_old_link_opens_as_it_was_meant(follow, script, old, new):
-    """Nothing is said of it; widgets hold what it asks for, and the address has today's names."""
     app = follow(script, **old)
     assert not app.exception
     assert not app.warning
@@ -131,28 +121,24 @@ def test_an_old_link_opens_as_it_was_meant(follow, script, old, new):
 
 
 def test_old_pins_are_kept(follow):
-    """Their windows are named as in the address, and their models as they are called today."""
     app = follow("compare", pins="L0H1@demo-gpt2-smooth;context=64;texts=50,L2H6@demo-gpt2-smooth")
     assert "L0H1@demo-gpt2;context=64;windows=50,L2H6@demo-gpt2" == app.query_params["pins"]
     assert not app.warning
 
 
 def test_the_name_of_today_wins(follow):
-    """Where a link has both."""
     app = follow(HEATMAP, cell="L0H1", head="L2H3", texts="100", windows="50")
     assert ("L2H3", 50) == (app.selectbox(key="head").value, bound(app)["windows"].value)
     assert not app.warning
 
 
 def test_several_parts_make_one_notice(follow):
-    """One box with a line for each; what fits is not named."""
-    app = follow(head="L99H99", query="99999", skip="3", windows="50", context="64")
+    app = follow(METHODS, head="L99H99", query="99999", skip="3", windows="50", context="64")
     assert 1 == len(app.warning)
     assert 2 == app.warning[0].value.count("The link asks for")
 
 
 def test_a_link_that_fits_says_nothing(follow):
-    """Every kind of value is recognised as what was asked for."""
     link = {"head": "L1H3", "query": "255", "skip": "0", "start": "false", "windows": "50",
             "context": "256", "measure": "half-mass distance", "kinds": ["local", "uniform"],
             "lshare": "0.25", "order": "largest first"}  # fmt: skip
@@ -163,14 +149,12 @@ def test_a_link_that_fits_says_nothing(follow):
 
 @pytest.mark.parametrize(("asked", "shown"), [("l1h3", "L1H3"), ("L0h1", "L0H1")])
 def test_heads_are_read_in_any_case(follow, asked, shown):
-    """As people write them."""
     app = follow(HEATMAP, head=asked)
     assert not app.warning
     assert shown == app.selectbox(key="head").value
 
 
 def test_the_notice_goes_with_a_choice_and_choices_make_none(follow):
-    """It stands until its value is changed; another model moves the head in silence."""
     app = follow(HEATMAP, head="L99H99", query="99999")
     app.selectbox(key="head").select("L3H7").run()
     assert 1 == app.warning[0].value.count("The link asks for")
@@ -180,7 +164,6 @@ def test_the_notice_goes_with_a_choice_and_choices_make_none(follow):
 
 
 def test_an_unknown_model_stops_the_page(follow):
-    """What is asked for, what is offered, how the host adds it; the reader can choose another."""
     app = follow(HEATMAP, model="nonsense", head="L2H5")
     sentence = app.error[0].value.replace("\\", "")
     for part in ("asks for model 'nonsense'", "demo-gpt2", "POSKERNEL_MODELS",
@@ -196,8 +179,7 @@ def test_an_unknown_model_stops_the_page(follow):
 
 @pytest.mark.parametrize("model", ["demo-gpt2", "demo-attn-2l"])
 def test_a_model_opens_on_its_telling_head(follow, model):
-    """The head that the first intervention changes."""
-    cell = follow(model=model).selectbox(key="head").value
+    cell = follow(METHODS, model=model).selectbox(key="head").value
     assert presets_for(model)[0].cell == cell == telling_head(model)
 
 
@@ -216,7 +198,6 @@ def test_a_model_opens_on_its_telling_head(follow, model):
     ],
 )
 def test_settings_that_change_nothing_are_greyed(follow, script, idle):
-    """And all others can be used."""
     app = follow(script)
     found = [*app.sidebar.selectbox, *app.sidebar.slider, *app.sidebar.select_slider,
              *app.sidebar.toggle]  # fmt: skip

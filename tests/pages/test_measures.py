@@ -1,6 +1,5 @@
 """The grid of all heads by any measure, and the additivity of keys, in a browser."""
 
-import io
 import re
 
 import numpy as np
@@ -10,7 +9,7 @@ from playwright.sync_api import Page, expect
 from pages.shared.grid.measures import MEASURES as ALL_MEASURES
 from poskernel_core.analyses.contextual_heads.behaviour import BEHAVIOURS
 from poskernel_core.models import catalog
-from tests.pages.test_downloads import download
+from tests.pages.test_downloads import arrays
 from tests.support.visit import (
     cell,
     choose,
@@ -25,6 +24,7 @@ from tests.support.visit import (
     values,
     visit,
 )
+from tests.support.visit_tables import drawn
 
 pytestmark = pytest.mark.browser
 
@@ -38,8 +38,6 @@ FACES = """cells => cells.map(cell => getComputedStyle(cell.firstChild).backgrou
 
 @pytest.fixture
 def landing(page: Page, server):
-    """Open the landing page with the grid drawn."""
-
     def go(**parameters: object) -> Page:
         visit(page, server.link(**{"context": CONTEXT, **parameters}))
         expect(page.get_by_role("gridcell")).to_have_count(32)
@@ -49,7 +47,6 @@ def landing(page: Page, server):
 
 
 def labels(page: Page) -> list[str]:
-    """What the cells say, in the order shown."""
     return page.get_by_role("gridcell").evaluate_all(
         "cells => cells.map(cell => cell.getAttribute('aria-label'))"
     )
@@ -62,17 +59,10 @@ def numbers(page: Page, measure: str) -> np.ndarray:
 
 
 def legend(page: Page) -> list[str]:
-    """The labels of the legend's ticks."""
     return page.locator(".legend .ticks span").all_inner_texts()
 
 
-def drawn(page: Page, figure: str) -> None:
-    """Wait for a figure."""
-    expect(page.locator(f".st-key-figure-{figure} .main-svg").first).to_be_visible()
-
-
 def shares(page: Page) -> list[float]:
-    """The three shares of the keys' variance, as the sentence tells them."""
     sentence = page.get_by_text("Of the variance of the keys of").inner_text()
     return [_number(each) for each in re.search(SHARES, sentence).groups()]
 
@@ -83,7 +73,6 @@ def _number(text: str) -> float:
 
 
 def test_every_measure_is_drawn(landing):
-    """Each gives 32 labelled cells in colours of their own and a legend with its unit."""
     page, first, seen = landing(), next(iter(MEASURES)), set()
     for title, measure in list(MEASURES.items())[::-1]:
         choose(page, COLOUR, title)
@@ -111,7 +100,6 @@ def test_every_measure_is_drawn(landing):
 
 
 def test_order_and_choice_by_a_measure(landing):
-    """A link brings the measure; largest and smallest first are so; a click selects the head."""
     measure = "attention to the previous token"
     page = landing(measure=measure, order="largest first", head="L1H1")
     assert measure == page.get_by_role("combobox", name=COLOUR, exact=True).input_value()
@@ -130,8 +118,7 @@ def test_order_and_choice_by_a_measure(landing):
     settle(page)
     assert ("L2H5", "L2H5") == (parameter(page, "head"), values(page)["Head"])
     expect(cell(page, "L2H5")).to_have_attribute("aria-selected", "true")
-    with np.load(io.BytesIO(download(page, "etc", "NPZ")), allow_pickle=False) as file:
-        held = file["previous_mass"]
+    held = arrays(page, "etc")["previous_mass"]
     np.testing.assert_allclose(numbers(page, measure), held, atol=5e-3)
     page.keyboard.press("Escape")
     page.locator(".st-key-card-etc").get_by_role("button", name="Formula").click()
@@ -143,14 +130,12 @@ def test_order_and_choice_by_a_measure(landing):
 
 
 def test_additivity(page, server):
-    """Three shares add up to 1, in words and in the file; another head has others."""
     visit(page, server.link("/positional_kernels", context=CONTEXT))
-    for figure in ("shares", "similarity"):
-        drawn(page, figure)
+    drawn(page, ["shares", "similarity"])
     before = shares(page)
     assert 1 == pytest.approx(sum(before), abs=2e-3)
-    with np.load(io.BytesIO(download(page, "shares", "NPZ")), allow_pickle=False) as file:
-        held = np.stack([file[f"{name}_share"] for name in ("position", "content", "interaction")])
+    file = arrays(page, "shares")
+    held = np.stack([file[f"{name}_share"] for name in ("position", "content", "interaction")])
     np.testing.assert_allclose(held.sum(axis=0), 1, atol=1e-6)
     np.testing.assert_allclose(held[:, 6], before, atol=1e-3)  # L2H6 is shown first
     page.keyboard.press("Escape")

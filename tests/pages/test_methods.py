@@ -41,12 +41,10 @@ PARTS = ("Values", "Formula.", "Choices.", "Limits.", "Source.")
 
 @pytest.fixture
 def show(page: Page, server):
-    """Open the page, so wide that every column is in view, with the parameters given."""
     return opens(page, server, PAGE, width=2200, model=MODEL)
 
 
 def folds(page: Page) -> Locator:
-    """The definitions that are listed."""
     return page.get_by_test_id("stMain").get_by_test_id("stExpander")
 
 
@@ -60,7 +58,6 @@ def column(page: Page, name: str, number: int = 0) -> list[str]:
 
 
 def test_every_definition(page, show, new_context):
-    """One fold each, with all its parts; formulas are set, none of them with an error."""
     trouble = console(page)
     show()
     expect(folds(page)).to_have_count(len(METHODS))
@@ -84,7 +81,6 @@ def test_every_definition(page, show, new_context):
 
 
 def one_definition(page: Page, new_context: Callable[[], BrowserContext]) -> None:
-    """Chosen, it is alone and open, and for who follows the link; `all` brings the list."""
     seek(page, "Definition", "position-zero")
     expect(folds(page)).to_have_count(1)
     settle(page)
@@ -118,7 +114,6 @@ def a_model_without_published_figures(page: Page) -> None:
 
 
 def test_the_ledger(show, new_context):
-    """Before and after it is computed, and the numbers of one figure."""
     page = show(part=LEDGER, published=HELD)
     nothing_is_filled_in_before_it_is_computed(page)
     the_ledger_computed(page)
@@ -126,7 +121,6 @@ def test_the_ledger(show, new_context):
 
 
 def nothing_is_filled_in_before_it_is_computed(page: Page) -> None:
-    """Every line says so, and has the published numbers only."""
     assert ["not computed yet"] * len(FIGURES) == column(page, "verdict")
     assert [figure.figure for figure in FIGURES] == column(page, "published figure")
     assert [brief(figure.published) for figure in FIGURES] == column(page, "published")
@@ -143,14 +137,12 @@ def nothing_is_filled_in_before_it_is_computed(page: Page) -> None:
 
 
 def ledger(page: Page) -> list[dict[str, object]]:
-    """The lines of the file that the page offers for download."""
     with page.expect_download() as waiting:
         page.get_by_role("button", name="Download the ledger").click()
     return json.loads(waiting.value.path().read_text("utf-8"))
 
 
 def the_ledger_computed(page: Page) -> None:
-    """The switch fills verdicts and numbers in, those of the file, which has every line."""
     flip(page, COMPUTE, True)
     lines = ledger(page)
     assert "true" == parameter(page, "compute")
@@ -166,7 +158,6 @@ def the_ledger_computed(page: Page) -> None:
 
 
 def numbers_of_one_figure(page: Page, new_context: Callable[[], BrowserContext]) -> None:
-    """Ours beside the published, or the reason why there is none; a link shows the same."""
     lines = ledger(page)
     without = next(line for line in lines if line["why"])
     seek(page, NUMBERS, without["id"])

@@ -1,11 +1,8 @@
-"""Narrow windows: the grid of heads, scenes, words on numbers; and what is chosen, in the dark."""
-
-import tomllib
+"""Narrow windows: the grid of heads, scenes, words on numbers."""
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.support import ROOT
 from tests.support.visit import settle, visit
 
 pytestmark = pytest.mark.browser
@@ -14,10 +11,7 @@ HEADS, HEADER, CELL = 12, 34, 26  # pixels of the grid's first column and of a c
 
 
 def test_twelve_heads_fit_and_a_grid_that_scrolls_says_so(page, server):
-    """The grid of the landing page has room for them at 1024 pixels, and needs no scrolling.
-
-    Where it scrolls its edge fades and a line tells it, until it is scrolled to the end.
-    """
+    """Twelve at 1024 pixels; a grid that scrolls fades at its edge until it is at its end."""
     page.set_viewport_size({"width": 1024, "height": 1000})
     visit(page, server.link())
     room = page.locator(".scroller").evaluate("node => node.clientWidth")
@@ -34,7 +28,6 @@ def test_twelve_heads_fit_and_a_grid_that_scrolls_says_so(page, server):
 
 
 def size_of(page: Page, figure: str) -> tuple[float, float]:
-    """Width and height of a figure as it is drawn, in pixels."""
     plot = page.locator(f".st-key-figure-{figure} .main-svg").first
     expect(plot).to_be_visible()
     settle(page)
@@ -55,7 +48,6 @@ def test_scenes_are_not_cut_on_a_phone(page, server):
 
 
 def test_words_on_a_number_stand_below_it_on_a_phone(page, server):
-    """Beside it in a wide window, and as wide as the table in a narrow one."""
     lies = """row => {
       const [name, number, words] = [...row.children].map(each => each.getBoundingClientRect());
       const whole = words.left <= name.left && words.right >= number.right - 1;
@@ -68,11 +60,3 @@ def test_words_on_a_number_stand_below_it_on_a_phone(page, server):
         row = page.locator("tr").filter(has_text="how many tokens the kernel covers")
         expect(row).to_be_visible()
         assert [beside, below] == row.evaluate(lies)
-
-
-def test_chosen_values_have_the_light_themes_colour():
-    """White cannot be read on the dark theme's; style.css, without themes, names it."""
-    theme = tomllib.loads((ROOT / ".streamlit" / "config.toml").read_text())["theme"]
-    style = (ROOT / "pages" / "shared" / "look" / "style.css").read_text()
-    rule = style.split("[data-tag] {")[1].split("}")[0]
-    assert f"background-color: {theme['light']['primaryColor']};" == rule.strip()

@@ -40,12 +40,10 @@ RING = """() => document.querySelector('.st-key-figure-neurons .js-plotly-plot')
 
 @pytest.fixture
 def show(page: Page, server):
-    """Open the page with the parameters given."""
     return wide(page, server, PAGE)
 
 
 def chosen(page: Page, neuron: int | str) -> None:
-    """The page shows this neuron: headings, field and address."""
     for title in (f"Neuron {neuron}", f"Tokens of neuron {neuron}", f"Neuron {neuron} along a text",
                   f"Sub-latents of neuron {neuron}"):  # fmt: skip
         expect(page.get_by_role("heading", name=title, exact=True)).to_be_visible()
@@ -55,7 +53,6 @@ def chosen(page: Page, neuron: int | str) -> None:
 
 
 def test_what_the_bag_is_made_of(show):
-    """Two heads, scale, kernel, rarest token, and how the prediction is judged."""
     page = show()
     with redraws(page, "neurons"), redraws(page, "trace"):
         pick(page, "one for all")
@@ -82,7 +79,6 @@ def test_what_the_bag_is_made_of(show):
 
 
 def test_a_neuron_is_selected(show):
-    """By a row of the ranking or of the relatives, by its number, by words that it fires for."""
     page = show()
     seek(page, RANKED, "sign agreement")
     settle(page)
@@ -152,10 +148,6 @@ def test_text_of_a_trace(show):
 
 
 def test_components_and_neighbours(show):
-    """Fewer components, fewer groups; a token's neighbours, or one sentence on why there is none.
-
-    The heading shows the token as it was typed.
-    """
     page = show()
     rows = table(page, "card-latents").locator("tbody tr")
     groups = rows.count()
@@ -178,7 +170,6 @@ def test_components_and_neighbours(show):
 
 
 def test_a_model_without_neurons(page, server):
-    """One sentence on what to choose instead; another model mends it."""
     trouble = console(page)
     visit(page, server.link(PAGE, model="demo-attn-2l"))
     expect(page.get_by_test_id("stAlertContentInfo")).to_contain_text("no MLPs")
@@ -189,7 +180,6 @@ def test_a_model_without_neurons(page, server):
 
 
 def test_the_neuron_that_is_driven_most_is_ringed_and_named(show):
-    """It is not among its own relatives; sub-latents have several shares."""
     page = show()
     first = column(page, "neuron-table", "neuron")[0]
     expect(page.get_by_role("heading", name=f"Neuron {first}", exact=True)).to_be_visible()

@@ -7,8 +7,7 @@ from streamlit.testing.v1 import AppTest
 
 from poskernel_core.models import curated
 from poskernel_core.models.known import telling_head
-from tests.support.bound import opened
-from tests.support.server import ROOT
+from tests.support.bound import opened, opened_as_linked
 from tools.recorded import open_page, page_names
 
 pytestmark = pytest.mark.usefixtures("shipped_only")
@@ -19,19 +18,16 @@ TRAINED, TRAINING = "over_training", "demo-training"
 
 
 def needs(name):
-    """What a page needs of a model."""
     return import_module(f"pages.{name}.page").PLACE.needs
 
 
 def chosen(app: AppTest) -> tuple[str, str]:
-    """Model and head of the sidebar."""
     assert not app.exception
     return app.selectbox(key="model").value, app.selectbox(key="head").value
 
 
 @pytest.mark.parametrize("cell", ["", "L1H5"])
 def test_the_head_stays_on_every_page(cell):
-    """The one that a model opens with, and one that was chosen."""
     app = opened("etc_heatmap", **({"head": cell} if cell else {}))
     kept = "demo-gpt2", cell or telling_head("demo-gpt2")
     assert kept == chosen(app)
@@ -53,8 +49,7 @@ def test_a_model_is_lent_and_given_back():
 
 def test_a_helix_for_who_has_chosen_nothing():
     """The first model has none: a bundled one is lent; the first is shown to who asks for it."""
-    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
-    open_page(app, "helix")
+    app = opened_as_linked("helix")
     assert "demo-gpt2" == chosen(app)[0]
     assert "no helix" in app.info[0].value
     app.button(key="all-the-same").click().run()
@@ -64,7 +59,6 @@ def test_a_helix_for_who_has_chosen_nothing():
 
 
 def test_who_has_chosen_a_rotary_model_keeps_it_on_the_helix():
-    """Something is to be seen of it, and it was chosen on purpose."""
     app = opened("helix", model="demo-rotary")
     assert "demo-rotary" == chosen(app)[0]
 
@@ -79,7 +73,6 @@ def test_a_model_that_was_chosen_on_purpose_is_kept():
 
 
 def test_a_model_without_checkpoints_is_not_shown_as_another():
-    """Chosen on the page itself, it gives way at once, and the line names it."""
     app = opened("etc_heatmap")
     open_page(app, TRAINED)
     app.selectbox(key="model").select("demo-attn-2l").run()
@@ -93,7 +86,6 @@ def test_a_model_without_checkpoints_is_not_shown_as_another():
     [("contextual", "demo-gpt2", "contextual"), (TRAINED, TRAINING, "induction")],
 )
 def test_a_more_telling_head_is_offered(name, model, topic):
-    """In a line; a click selects it for all pages, and the line goes."""
     cell = telling_head(model, topic)
     app = opened(name, model=model)
     button = app.button(key="select-offered")
@@ -105,14 +97,14 @@ def test_a_more_telling_head_is_offered(name, model, topic):
 
 
 def test_what_a_page_needs_is_lent_on_every_page():
-    """From results alone: rotary pairs, checkpoints, weights; a line says why."""
     for name in page_names():
         if (need := needs(name)) in ("", "learned"):
             continue
-        app = opened("etc_heatmap") if need != "weights" else AppTest.from_file(
-            str(ROOT / "app.py"), default_timeout=120
-        )  # fmt: skip
+        if need == "weights":
+            app = opened_as_linked(name)
+        else:
+            app = open_page(opened("etc_heatmap"), name)
         lent = {"rotary": "demo-rotary", "training": TRAINING, "weights": "demo-gpt2"}[need]
-        assert lent == chosen(open_page(app, name))[0]
+        assert lent == chosen(app)[0]
         said = "stored results only" if need == "weights" else lent.replace("-", "\\-")
         assert said in app.info[0].value

@@ -15,8 +15,7 @@ from poskernel_core.engine.engine import Engine
 from poskernel_core.engine.requests import Asked, canonical
 from poskernel_core.storage.store import Store
 from tests.analyses.training.test_over_training import checkpoint
-from tests.support.server import ROOT
-from tools.recorded import open_page
+from tests.support.bound import opened_as_linked
 
 PATIENCE = 240.0
 CHARTS = 5
@@ -32,27 +31,14 @@ def made(tmp_path_factory) -> Path:
     return root
 
 
-@pytest.fixture(scope="module")
-def stored(made, tmp_path_factory):
-    """An engine on a store of its own, which no other test fills."""
-    engine = Engine(Store(tmp_path_factory.mktemp("store")))
-    yield engine
-    engine.close()
-    engine.store.close()
-
-
 @pytest.fixture
-def opened(made, stored, monkeypatch):
-    """Open the page at a link that names the run."""
-    monkeypatch.setattr(results, "engine", lambda: stored)
+def opened(made, engine, monkeypatch):
+    monkeypatch.setattr(results, "engine", lambda: engine)
     monkeypatch.setattr(results, "PATIENCE", PATIENCE)
     monkeypatch.setenv("POSKERNEL_MODELS", str(made))
 
     def go(**link: str) -> AppTest:
-        app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=300)
-        for name, value in ({"model": str(made), "windows": "50"} | link).items():
-            app.query_params[name] = value
-        app = open_page(app, "over_training")
+        app = opened_as_linked("over_training", model=str(made), windows="50", **link)
         assert [] == [each.value for each in (*app.exception, *app.error)]
         return app
 
@@ -60,27 +46,21 @@ def opened(made, stored, monkeypatch):
 
 
 def charts(app: AppTest) -> int:
-    """How many figures are drawn."""
     return len(app.get("plotly_chart"))
 
 
 def said(app: AppTest) -> list[str]:
-    """The boxes with words, as they read."""
     return [each.value.replace("\\", "") for each in (*app.info, *app.warning)]
 
 
 def button(app: AppTest, label: str) -> Any:
-    """The one button with that label."""
     (found,) = [each for each in app.button if each.label == label]
     return found
 
 
 @pytest.mark.slow
-def test_from_nothing_to_everything(opened, stored, monkeypatch):
-    """What is not computed is said, with one button; after it all figures stand there.
-
-    What is shown then comes from the store: no worker is asked again.
-    """
+def test_from_nothing_to_everything(opened, engine, monkeypatch):
+    """One button computes all; what is shown then comes from the store, and no worker is asked."""
     app = opened()
     assert ["3 of 3 checkpoints are not computed yet: step-0, step-8, step-64."] == said(app)
     assert 0 == charts(app)
@@ -92,7 +72,7 @@ def test_from_nothing_to_everything(opened, stored, monkeypatch):
     assert ["Equal checkpoints: step 8 has the weights of step 0."] == said(app)
     assert CHARTS == charts(app)
 
-    monkeypatch.setattr(stored, "submit", None)
+    monkeypatch.setattr(engine, "submit", None)
     again = opened(follow="distance to observed attention", head="L0H0", step="8")
     assert "Distance to observed attention over training" in {
         each.value for each in again.subheader
@@ -124,14 +104,12 @@ class Partly:
         return asked.composition.compose(found, asked.run, asked.params)
 
     def missing(self, request: Asked) -> list[str]:
-        """The one checkpoint that is gone, where it is asked for."""
         return [name for name in canonical(request).parts() if name == self._gone]
 
     def running(self, request: Asked) -> None:
         """Nothing is."""
 
     def submit(self, request: Asked, visitor: str = "") -> Any:
-        """Keep what was asked for; it fails at once."""
         raise AssertionError(f"nothing is to be computed: {canonical(request).question.name}")
 
 
@@ -163,11 +141,7 @@ def made_result(part: Any, rng: np.random.Generator, layers: int, heads: int) ->
 
 
 def test_what_is_there_is_shown_meanwhile(opened, made, tmp_path, monkeypatch):
-    """Of three checkpoints one is missing: it is named, the others are drawn, nothing is computed.
-
-    The choice of heads and of the axis lives in the address; a head of the grid is selected as
-    everywhere.
-    """
+    """One of three checkpoints is missing: it is named, the others drawn, nothing computed."""
     monkeypatch.setattr(results, "engine", lambda: Partly(Store(tmp_path), "step-8"))
 
     app = opened(head="L1H2", step="64", tracked="L0H1")

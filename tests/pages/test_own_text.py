@@ -1,17 +1,15 @@
 """The page of a reader's own text: every control in a browser, links, and strangers' text."""
 
 import re
+from functools import partial
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
-from streamlit.testing.v1 import AppTest
 
 from pages.own_text.typed import EXAMPLES, FIELD
 from pages.shared.jobs import results
-from poskernel_core.engine.engine import Engine
-from poskernel_core.storage.store import Store
 from poskernel_core.storage.typed import keep_text
-from tests.support.server import ROOT
+from tests.support.bound import opened_as_linked
 from tests.support.visit import (
     complains,
     hash_of,
@@ -46,8 +44,6 @@ PAINTED = """name => {
 
 @pytest.fixture
 def show(page: Page, server):
-    """Open the page with a text and the parameters given, and return it."""
-
     def go(text: str = LIST, **parameters: object) -> Page:
         visit(page, server.link(PAGE, **{"text": text, "head": "L2H6", **parameters}))
         return page
@@ -56,12 +52,10 @@ def show(page: Page, server):
 
 
 def word(page: Page, at: int) -> Locator:
-    """The token at a position."""
     return page.locator(f"[role=option][data-at='{at}']")
 
 
 def small(page: Page, name: str) -> Locator:
-    """The small pattern of a head."""
     return page.locator(f".patterns [data-name={name}]")
 
 
@@ -74,7 +68,6 @@ def shade(page: Page, at: int) -> float:
 
 @pytest.mark.browser
 def test_all_heads_and_the_chosen_one(show):
-    """A click on a small map, and Enter after the arrow keys, select that head everywhere."""
     page = show()
     expect(page.locator(".patterns [role=gridcell]")).to_have_count(32)
     expect(small(page, "L2H6")).to_have_attribute("aria-selected", "true")
@@ -124,7 +117,6 @@ def test_tokens_under_the_pointer_and_the_keys(show):
 
 @pytest.mark.browser
 def test_a_token_becomes_the_query(show):
-    """By a click on it, by Enter, by its number, and by a click on the map."""
     page = show()
     with redraws(page, "row"):
         word(page, 12).click()
@@ -152,7 +144,6 @@ def test_a_token_becomes_the_query(show):
 
 @pytest.mark.browser
 def test_a_typed_text_and_its_link(show, server):
-    """The address holds the hash, which brings the text back; an example replaces it."""
     page = show(text="")
     expect(page.get_by_text("Type or paste a text, or take an example")).to_be_visible()
     typed = "one two three one two three one"
@@ -179,7 +170,6 @@ def test_a_typed_text_and_its_link(show, server):
 
 @pytest.mark.browser
 def test_strangers_text(show):
-    """Markup is shown as it is, marks of direction as numbers; a text too long is refused."""
     page = show(text="<img src=x onerror=alert(1)> **bold** \u202eevil\u202c \x07 end")
     expect(page.locator(".words img")).to_have_count(0)
     assert "\\u0007" in page.locator(".words").inner_text()
@@ -193,7 +183,6 @@ def test_strangers_text(show):
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [390, 1024, 1400])
 def test_nothing_is_cut_off(show, width):
-    """In both themes, at every width: the page does not scroll sideways, maps are painted."""
     page = show()
     page.set_viewport_size({"width": width, "height": 900})
     for _ in in_both_themes(page):
@@ -209,7 +198,6 @@ def test_nothing_is_cut_off(show, width):
 
 @pytest.mark.browser
 def test_a_text_of_skipped_keys_alone(show):
-    """One sentence in place of empty figures; a smaller skip shows them."""
     page = show("hello")
     expect(page.get_by_text("No key is left for the token at position")).to_be_visible()
     expect(title_of(page, "row")).to_have_count(0)
@@ -219,28 +207,16 @@ def test_a_text_of_skipped_keys_alone(show):
 
 
 @pytest.fixture
-def script(tmp_path, monkeypatch):
+def script(fresh_engine, monkeypatch):
     """Run the page as a script, on a store that holds no results and computes none."""
-    engine = Engine(Store(tmp_path))
-    monkeypatch.setattr(results, "engine", lambda: engine)
-    monkeypatch.setattr("pages.own_text.typed.engine", lambda: engine)
+    monkeypatch.setattr(results, "engine", lambda: fresh_engine)
+    monkeypatch.setattr("pages.own_text.typed.engine", lambda: fresh_engine)
     monkeypatch.setattr("pages.own_text.page.results.fetch", lambda *_: None)
 
-    def run(**parameters: str) -> AppTest:
-        from tools.recorded import open_page
-
-        app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
-        for name, value in parameters.items():
-            app.query_params[name] = value
-        return open_page(app, "own_text")
-
-    run.store = engine.store
-    yield run
-    engine.close()
+    return partial(opened_as_linked, "own_text")
 
 
 def test_a_link_whose_text_is_gone(script):
-    """One sentence says so, and the address stays, so that it can be passed on."""
     app = script(text="0" * 32)
 
     assert "does not have the text of the link" in app.warning[0].value
@@ -249,9 +225,8 @@ def test_a_link_whose_text_is_gone(script):
     assert not app.exception
 
 
-def test_a_link_with_a_name_and_one_with_a_text(script):
-    """Both fill the field; the latter is kept under its name."""
-    name = keep_text(script.store, LIST)
+def test_a_link_with_a_name_and_one_with_a_text(script, fresh_engine):
+    name = keep_text(fresh_engine.store, LIST)
     app = script(text=name)
     assert LIST == app.text_area(key=FIELD).value
     app = script(text=LIST)
@@ -259,21 +234,19 @@ def test_a_link_with_a_name_and_one_with_a_text(script):
     assert name == app.query_params["text"]
 
 
-def test_a_host_that_forbids_keeping(script, monkeypatch):
-    """The address holds the text itself; nothing is kept."""
+def test_a_host_that_forbids_keeping(script, fresh_engine, monkeypatch):
     monkeypatch.setenv("POSKERNEL_KEEP_TEXTS", "0")
     app = script()
     app.text_area(key=FIELD).set_value("a b c").run()
 
     assert "a b c" == app.query_params["text"]
-    assert [] == [key for key in script.store.keys() if key.startswith("typed-")]  # noqa: SIM118
+    assert [] == [*fresh_engine.store.keys("typed-")]
     app.text_area(key=FIELD).set_value("a " * 5000).run()
     assert "text" not in app.query_params
     assert any("too long for a link" in each.value for each in app.caption)
 
 
 def test_too_many_characters(script):
-    """One sentence, before anything is sent anywhere."""
     app = script()
     app.text_area(key=FIELD).set_value("a" * 100_001).run()
 

@@ -71,10 +71,7 @@ def every_formula_is_set(page: Page, needed: bool) -> None:
 
 @pytest.mark.parametrize("name", page_names())
 def test_a_page(page, cold, name):
-    """On a small screen and on a phone; the console is silent, and nobody else is asked.
-
-    No progress bar, not for a moment, and no worker: what the page shows first is there.
-    """
+    """On a small screen and a phone: no error, nobody else asked, no progress bar, no worker."""
     asked, trouble = [], console(page)
     page.on("request", lambda request: asked.append(request.url))
     page.add_init_script(NOTE)

@@ -16,7 +16,6 @@ from pages.shared.cards.plain import plain
     ],
 )
 def test_marks_are_escaped(text, shown):
-    """Images, links, colours, formulas and tags stay text."""
     assert shown == plain(text)
 
 
@@ -30,5 +29,4 @@ def test_marks_are_escaped(text, shown):
     ],
 )
 def test_one_token_of_a_text_is_bold(pieces, shown):
-    """Whatever stands around it, no star is shown, and blanks stay where they were."""
     assert shown == marked(*pieces)

@@ -1,14 +1,12 @@
 """The page of position against token in a browser: every control, and what it changes."""
 
-import io
 import re
 
-import numpy as np
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from poskernel_core.common.rounding import rounded
-from tests.pages.test_downloads import download
+from tests.pages.test_downloads import arrays
 from tests.support.visit import (
     flip,
     hash_of,
@@ -32,21 +30,12 @@ pytestmark = pytest.mark.browser
 PAGE, MODEL, SAMPLES, HEADS, ROW = "/position_vs_token", "demo-attn-2l", 100, 16, 35
 DRAWS, START = "Random sequences averaged over", "Start token first"
 LENGTH, QUERY = "Length (tokens)", "Row n (tokens)"
-FIGURES = ("scores", "attention", "map-0", "map-1", "map-2", "look-back", "zero")
 FILTERS = ("k = 0", "k = 1", "k = 2", "k ≥ 3")
 
 
 @pytest.fixture
 def show(page: Page, server):
-    """Open the page, so wide that every column is in view, with the parameters given."""
     return opens(page, server, PAGE, width=1900, ready="zero", model=MODEL, samples=SAMPLES)
-
-
-def drawn(page: Page) -> None:
-    """Wait for all figures and the three numbers."""
-    for figure in FIGURES:
-        expect(page.locator(f".st-key-figure-{figure} .main-svg").first).to_be_visible()
-    expect(page.get_by_test_id("stMetricValue")).to_have_count(3)
 
 
 def title(page: Page, figure: str) -> str:
@@ -61,7 +50,6 @@ def title(page: Page, figure: str) -> str:
 
 
 def column(page: Page, name: str) -> Locator:
-    """The cells of a column, in the rows in view."""
     heads = table(page, "look-back-table")
     expect(heads.locator("th").get_by_text(name, exact=True)).to_be_attached()
     place = heads.locator("th").all_text_contents().index(name)
@@ -81,14 +69,12 @@ def rows(page: Page) -> int:
 
 
 def test_what_is_drawn(show):
-    """Length, row and sequences, one after the other."""
     page = show()
     length_and_row(page)
     sequences_drawn(page)
 
 
 def sequences_drawn(page: Page) -> None:
-    """Samples, seed and start token change the curves and the address."""
     with redraws(page, "scores"), redraws(page, "zero"):
         press(page, DRAWS, "ArrowRight")
     with redraws(page, "scores"), redraws(page, "zero"):
@@ -101,7 +87,6 @@ def sequences_drawn(page: Page) -> None:
 
 
 def length_and_row(page: Page) -> None:
-    """The row ends the curves; a length that is too short for it moves it."""
     with redraws(page, "scores"), redraws(page, "attention"):
         press(page, QUERY, "ArrowRight")
     assert ("9", {10}) == (parameter(page, "pquery"), set(curves(page, "scores").values()))
@@ -114,7 +99,6 @@ def length_and_row(page: Page) -> None:
 
 
 def test_heads(show):
-    """What the tables and the three numbers say, on one visit."""
     page = show()
     heads_by_how_far_they_look_back(page)
     position_zero(page)
@@ -122,7 +106,6 @@ def test_heads(show):
 
 
 def heads_by_how_far_they_look_back(page: Page) -> None:
-    """Each filter keeps its heads, together all of them; none gives a sentence."""
     found = 0
     assert HEADS == rows(page)
     for name in FILTERS:
@@ -142,7 +125,6 @@ def heads_by_how_far_they_look_back(page: Page) -> None:
 
 
 def a_row_selects_a_head(page: Page) -> None:
-    """A click selects the head on every page, and its curves are drawn."""
     best = title(page, "scores").split(":")[0]
     for figure in ("scores", "attention", "map-0", "look-back"):
         assert title(page, figure).startswith(best)
@@ -163,21 +145,18 @@ def a_row_selects_a_head(page: Page) -> None:
 
 
 def position_zero(page: Page) -> None:
-    """Three cases with their numbers, those of the download; a fall at position 0."""
     labels = page.get_by_test_id("stMetricLabel").all_inner_texts()
     assert 3 == len(set(labels))
     assert [name for name in traces(page, "zero") if name in labels] == labels
     numbers = page.get_by_test_id("stMetricValue").all_inner_texts()
-    with np.load(io.BytesIO(download(page, "zero", "NPZ")), allow_pickle=False) as file:
-        held = zip(file["probability"], file["probability_error"], strict=True)
-        texts = [rounded(value, error) for value, error in held]
+    file = arrays(page, "zero")
+    texts = [*map(rounded, file["probability"], file["probability_error"])]
     deltas = page.get_by_test_id("stMetricDelta").all_inner_texts()
     assert texts == [f"{n} {delta}" for n, delta in zip(numbers, deltas, strict=True)]
     assert min(map(float, numbers)) == float(numbers[1])
 
 
 def test_three_curves_and_their_maps(show):
-    """A condition each, in the same order."""
     page = show()
     for figure in ("scores", "attention"):
         assert {"both": 9, "position only": 9, "token only": 9} == curves(page, figure)

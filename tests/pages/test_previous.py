@@ -32,22 +32,18 @@ BACK, WINDOW = "Look back k (tokens)", "Window begins at position"
 
 @pytest.fixture
 def show(page: Page, server):
-    """Open the page, so wide that every column is in view, with the parameters given."""
     return opens(page, server, PAGE, width=1900, head=CELL, context=CONTEXT)
 
 
 def ranking(page: Page) -> Locator:
-    """The table of all heads."""
     return table(page, "ranking-table")
 
 
 def column(page: Page, name: str) -> list[str]:
-    """What the rows in view show in a column."""
     return tables.column(page, "ranking-table", name)
 
 
 def test_ranking_look_back_and_selection(show):
-    """32 rows; another k names and sorts a column; a row selects its head everywhere."""
     page = show()
     expect(ranking(page)).to_have_attribute("aria-rowcount", "33")
     names = column(page, "head")
@@ -86,7 +82,6 @@ def test_ranking_look_back_and_selection(show):
 
 
 def test_no_head_looks_back_so_far(show):
-    """A sentence in place of an empty table; the field leads back."""
     page = show(back=31, onlyback="true")
     sentence = page.get_by_text("No head of this model has its largest diagonal at k = 31.")
     expect(sentence).to_be_visible()
@@ -96,7 +91,6 @@ def test_no_head_looks_back_so_far(show):
 
 
 def test_curves_of_a_head(show):
-    """Attention, raw score, tangent picture; the query position moves the last one."""
     page = show(query=127)
     for _ in in_both_themes(page):
         for card in ("profile", "scores", "tangent"):
@@ -117,7 +111,6 @@ def test_curves_of_a_head(show):
 
 
 def test_stages_of_a_text_and_a_window(show):
-    """Another chapter, another place and another size of the window."""
     page = show(zoom=100)
     expect(title_of(page, "stages-window")).to_contain_text("Positions 100 to 149")
     maps = [f"{part}-{stage}" for part in ("whole", "window")
@@ -140,7 +133,6 @@ def test_stages_of_a_text_and_a_window(show):
 
 
 def test_a_text_of_the_readers_own(show):
-    """Asked for, drawn whole; longer than the context it gives one sentence, and is mended."""
     page = show(context=64, item="my own text")
     expect(page.get_by_text("Type or paste a text")).to_be_visible()
     few = "The king saw the city."

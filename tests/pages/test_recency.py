@@ -5,8 +5,10 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.pages.test_downloads import download
 from tests.support.visit import (
     cell,
+    csv_rows,
     flip,
     hash_of,
     line_colour,
@@ -15,6 +17,8 @@ from tests.support.visit import (
     press,
     redraws,
     seek,
+    shown,
+    table,
     title_of,
     traces,
     values,
@@ -35,7 +39,6 @@ SILENT, HOW = "Ablated heads of layer 0", "Ablation"
 
 @pytest.fixture
 def show(page: Page, server):
-    """Open the page with the parameters given, and return it."""
     return opens(page, server, PAGE, ready="norms", model=MODEL, samples=SAMPLES, head="L1H0")
 
 
@@ -57,20 +60,17 @@ def roles(length: int, pairs: list[int], start: bool = True) -> list[str]:
 
 
 def head_of(page: Page, figure: str) -> str:
-    """The head that a figure's title names."""
     hash_of(page, figure)
     return re.search(r"L\d+H\d+", title_of(page, figure).inner_text())[0]
 
 
 def test_sequences_and_switches(show):
-    """Parts of the model turned off, and other sequences."""
     page = show()
     switches(page)
     sequences_drawn(page)
 
 
 def sequences_drawn(page: Page) -> None:
-    """Samples, seed and start token change the numbers and the address."""
     with redraws(page, "probability"), redraws(page, "intrinsic"):
         press(page, DRAWS, "ArrowRight")
     with redraws(page, "probability"), redraws(page, "intrinsic"):
@@ -84,7 +84,6 @@ def sequences_drawn(page: Page) -> None:
 
 
 def switches(page: Page) -> None:
-    """Heads ablated in either way, positions removed, norms equalised."""
     page.get_by_text(SWITCHES).click()
     with redraws(page, "probability"), redraws(page, "norms"):
         seek(page, SILENT, "L0H0")
@@ -105,7 +104,6 @@ def switches(page: Page) -> None:
 
 
 def test_the_head_that_is_shown(show):
-    """The one selected, on every page; the strongest can be selected, by button, mouse and key."""
     page = show(head="L1H5")
     assert {"L1H5"} == {head_of(page, name) for name in ("candidates", "rows", "pattern")}
     button = page.get_by_role("button", name=re.compile("Select L1H., the strongest"))
@@ -128,14 +126,12 @@ def test_the_head_that_is_shown(show):
 
 
 def test_patterns_and_layout(show):
-    """Row, layer and layout, one after the other."""
     page = show()
     row_and_layer_of_the_patterns(page)
     layout_of_the_sequences(page)
 
 
 def layout_of_the_sequences(page: Page) -> None:
-    """Length, first position, number of candidates, by words, titles and colours of cells."""
     for label, number, name, length, first in (
         (LENGTH, "15", "length", 15, [2]),
         (FIRST, "3", "first", 15, [3]),
@@ -173,7 +169,6 @@ def test_the_tokens_of_one_sample(show):
 
 
 def row_and_layer_of_the_patterns(page: Page) -> None:
-    """Another row, another layer: the single head is there only in its own layer."""
     with redraws(page, "patterns"), redraws(page, "pattern"):
         press(page, ROW, "ArrowLeft")
     assert "9" == parameter(page, "row")
@@ -188,10 +183,68 @@ def row_and_layer_of_the_patterns(page: Page) -> None:
 
 
 def test_sequences_are_those_of_the_experiment(show):
-    """A row for every second position; the grid has every head."""
     page = show()
     cells = page.get_by_role("gridcell", name=re.compile(r"^L\dH\d: induction score"))
     expect(cells).to_have_count(16)
     assert [roles(13, [2, second]) for second in range(4, 11)] == sequences(page)
     expect(page.get_by_text("the strongest induction head.")).to_be_visible()
     no_trouble(page)
+
+
+def test_random_tokens(show):
+    page = show()
+    with redraws(page, "intrinsic"), redraws(page, "norms"):
+        page.get_by_role("button", name="Few: 7").click()
+    assert "7" == parameter(page, "rlength")
+    assert {RANDOM: "7", TREND: "2", QUERY: "6"} == shown(page, RANDOM, TREND, QUERY)
+    with redraws(page, "intrinsic"):
+        page.get_by_role("button", name="Many: 48").click()
+    assert {RANDOM: "48", QUERY: "47"} == shown(page, RANDOM, QUERY)
+    assert parameter(page, "rlength") is None
+    with redraws(page, "intrinsic"):
+        write(page, RANDOM, "20")
+    with redraws(page, "intrinsic"):
+        write(page, TREND, "5")
+    with redraws(page, "intrinsic"):
+        press(page, QUERY, "ArrowLeft")
+    assert ["20", "5", "18"] == [
+        parameter(page, each) for each in ("rlength", "trendfrom", "rquery")
+    ]
+    rows = csv_rows(download(page, "intrinsic", "CSV"))
+    assert 20 == len({row["key"] for row in rows})
+    no_trouble(page)
+
+
+def causes(page: Page) -> list[dict[str, str]]:
+    """Three columns of the table of the causal test: a text for the meaning of each number."""
+    found = table(page, "card-cause")
+    heads = found.locator("th").all_text_contents()
+    meaning, *columns = (
+        found.locator(f"tbody td:nth-child({heads.index(name) + 1})").all_text_contents()
+        for name in ("", "norms as they are", "norms equalised", "change")
+    )
+    return [dict(zip(meaning, column, strict=True)) for column in columns]
+
+
+def test_is_the_norm_the_cause(show):
+    page = show()
+    expect(page.locator(".st-key-card-cause")).to_have_count(0)
+    flip(page, CAUSE, True)
+    assert "true" == parameter(page, "comparenorms")
+    kept, flat, change = causes(page)
+    assert len(kept) == len(flat) == len(change) > 3
+    assert all(kept[name] != flat[name] for name in kept if "slope" not in name)
+    assert not [text for each in (kept, flat, change) for text in each.values()
+                if text.endswith("± 0.0000")]  # fmt: skip
+    flip(page, CAUSE, False)
+    expect(page.locator(".st-key-card-cause")).to_have_count(0)
+    no_trouble(page)
+
+
+def test_a_long_computation_is_cancelled(page, server):
+    page.goto(server.link(PAGE, model=MODEL, samples=20_000, length=128, rlength=7))
+    expect(page.get_by_text(f"Computing the recency of induction for {MODEL}")).to_be_visible()
+    told = page.get_by_test_id("stAlert").filter(has_text="was cancelled")
+    page.get_by_role("button", name="Cancel").first.click()
+    expect(told.first).to_be_visible()
+    expect(page.get_by_role("button", name="Try again").first).to_be_visible()

@@ -4,8 +4,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from pages.shared.jobs import results
-from tests.support.server import ROOT
-from tools.recorded import open_page
+from tests.support.bound import opened_as_linked
 
 PAGE = "rotary_spectrum"
 CARDS = ("clocks", "amplitudes", "usage", "shares", "logit", "equivariant", "without")
@@ -20,10 +19,7 @@ def show(engine, monkeypatch, rotary):
     monkeypatch.setattr(results, "PATIENCE", 300)
 
     def go(page: str = PAGE, **parameters: str) -> AppTest:
-        app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=300)
-        for name, value in parameters.items():
-            app.query_params[name] = value
-        open_page(app, page)
+        app = opened_as_linked(page, **parameters)
         assert ([], []) == ([*app.exception], [*app.error])
         return app
 
@@ -31,18 +27,15 @@ def show(engine, monkeypatch, rotary):
 
 
 def said(app: AppTest) -> str:
-    """All that is written on the page."""
     return "\n".join(each.value for each in (*app.markdown, *app.info, *app.caption))
 
 
 def charts(app: AppTest) -> list[str]:
-    """The figures drawn, by their keys."""
     return [each.proto.id.rsplit("figure-", 1)[-1] for each in app.get("plotly_chart")]
 
 
 @pytest.mark.slow
 def test_a_rotary_model(show, rotary):
-    """Seven figures of one head, its numbers, what each band does, and the grid of all heads."""
     app = show(model=rotary, head="L1H2", **SMALL)
 
     assert [*CARDS] == charts(app)
@@ -58,7 +51,6 @@ def test_a_rotary_model(show, rotary):
 
 @pytest.mark.slow
 def test_the_bands_are_the_readers(show, rotary):
-    """Other bands, another table; a link brings them."""
     app = show(model=rotary, head="L1H2", **SMALL)
     table = next(each.value for each in app.markdown if "| without long" in each.value)
     app.select_slider(key="short").set_value(32).run()
@@ -74,7 +66,6 @@ def test_the_bands_are_the_readers(show, rotary):
 @pytest.mark.slow
 @pytest.mark.parametrize("where", ["all heads", "the selected layer", "the selected head"])
 def test_changed_bands(show, rotary, where):
-    """Loss and attention with each band changed, in what is chosen; only when asked for."""
     app = show(model=rotary, head="L1H2", changed="true", changedin=where, **SMALL)
 
     assert [*CARDS, "changed-loss", "changed-frozen", "changed-removed"] == charts(app)
@@ -96,7 +87,6 @@ def test_a_model_that_turns_nothing_gives_way(show, monkeypatch, model):
 
 @pytest.mark.slow
 def test_the_helix_leads_here(show, rotary):
-    """From a rotary model's helix page; not from that of learned positions."""
     app = show("helix", model=rotary, **SMALL)
     assert any("](rotary_spectrum?" in each.value for each in app.info)
     (angles,) = (each.value for each in app.dataframe if "angles" in each.value)
@@ -105,7 +95,6 @@ def test_the_helix_leads_here(show, rotary):
 
 @pytest.mark.slow
 def test_position_and_token_without_embeddings_of_positions(show, rotary):
-    """What the three runs mean is said, and nothing speaks of embeddings that there are not."""
     app = show("position_vs_token", model=rotary, samples="100", **SMALL)
     assert any("*token only* means no rotation" in each.value for each in app.info)
     assert "Random sequences as they are" in said(app)
@@ -114,7 +103,6 @@ def test_position_and_token_without_embeddings_of_positions(show, rotary):
 
 @pytest.mark.slow
 def test_measures_of_rotary_heads_on_the_landing_page(show, rotary):
-    """Offered for models that turn their queries and keys, and for no others."""
     measures = {"dominant wavelength", "weight of long wavelengths", "mean share of queries"}
     app = show("etc_heatmap", model=rotary, **SMALL)
     box = next(each for each in app.selectbox if each.key == "measure")

@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from pages import FIRST, NAMES, module_of, page_showing
-from pages.shared.cards.plain import plain
 from pages.shared.jobs import results
 from pages.shared.selection.lending import NEEDS
 from poskernel_core.analyses import ANALYSES
 from poskernel_core.engine.engine import Engine
 from poskernel_core.models import curated
 from poskernel_core.storage.store import Store
+from tests.support.bound import opened_as_linked
 from tests.support.near_worker import command_line_here
 from tests.support.server import ROOT, environment
 from tools.recorded import open_page
@@ -27,20 +26,9 @@ FILES = sorted((ROOT / "pages").rglob("*.py"))
 PAGES = [file for file in FILES if file.name == "page.py"]
 KEY = re.compile(r'(?:key=|(?:linked|fitted\w*)\(\s*)"([a-z0-9]+)"')
 """A parameter of the address, as widgets name it."""
-MAX_PAGE, MODEL = 140, "demo-attn-2l"
-BOXES: dict[str, list[str]] = {
-    "own_text": ["Type or paste a text, or take an example, to see every head's attention on it."],
-    "position_vs_token": [
-        "This model has rotary positions and no positional embeddings: *position only* means "
-        "content replaced by its mean (except at the start token, which is always the same), "
-        "*token only* means no rotation."
-    ],
-    "previous_token": [
-        "This model has rotary positions: they enter queries and keys, not the residual stream, so "
-        "there is no helix whose tangent a head could read."
-    ],
-}
-"""The boxes that a page shows at first, by its address."""
+MODEL = "demo-attn-2l"
+WITH_BOX = ("own_text", "position_vs_token", "previous_token")
+"""Pages that tell something at first: what to type, and what rotary positions mean there."""
 COMPUTE = ("forward", "passes", "statistics", "engine.worker")
 ALONE = """
 import json, sys
@@ -71,7 +59,6 @@ def cache(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def stored(cache, monkeypatch):
-    """An engine on that store, which the pages ask."""
     engine = Engine(Store(cache))
     monkeypatch.setattr(results, "engine", lambda: engine)
     yield engine
@@ -80,18 +67,13 @@ def stored(cache, monkeypatch):
 
 
 @pytest.fixture
-def shipped(tmp_path, monkeypatch):
+def shipped(shipped_engine, monkeypatch):
     """An engine with nothing but what comes with the project, which the pages ask."""
-    monkeypatch.setenv("POSKERNEL_SHIPPED", "1")
-    engine = Engine(Store(tmp_path))
-    monkeypatch.setattr(results, "engine", lambda: engine)
-    yield engine
-    engine.close()
-    engine.store.close()
+    monkeypatch.setattr(results, "engine", lambda: shipped_engine)
+    return shipped_engine
 
 
 def run_alone(cache: Path) -> dict[str, Any]:
-    """Run the app in a process of its own; what it drew and imported."""
     done = subprocess.run(
         [sys.executable, "-c", ALONE, f"model={MODEL}", "windows=50", "context=64"],
         cwd=ROOT, env=environment(cache), capture_output=True, text=True, check=False,
@@ -101,7 +83,6 @@ def run_alone(cache: Path) -> dict[str, Any]:
 
 
 def imports(file: Path) -> list[str]:
-    """Every module that a file names in an import."""
     found = []
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -111,27 +92,16 @@ def imports(file: Path) -> list[str]:
     return found
 
 
-def lent(name: str) -> list[str]:
-    """What a page says that shows another model than the first."""
-    need = NEEDS.get(module_of(name).PLACE.needs)
-    first = curated.CURATED[0].name
-    if need is None or need.met(first):
-        return []
-    return [
-        plain(
-            f"{first} {need.why}, so this page shows {need.model}. Other pages return to {first}."
-        )
-    ]
-
-
 @pytest.mark.parametrize("script", PAGES, ids=lambda file: file.parent.name)
 def test_every_page_runs(shipped, script):
-    """A title, and but for words a figure; nothing is computed, and no box but those named."""
-    name, app = script.parent.name, AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
-    open_page(app, name)
-    boxes = [*app.exception, *app.error, *app.warning, *app.info, *app.success]
+    name = script.parent.name
+    app = opened_as_linked(name)
+    need = NEEDS.get(module_of(name).PLACE.needs)
+    lends = need is not None and not need.met(curated.CURATED[0].name)
+    boxes = [*app.exception, *app.error, *app.warning, *app.success]
 
-    assert lent(name) + BOXES.get(name, []) == [each.value for each in boxes]
+    assert [] == [each.value for each in boxes]
+    assert lends + (name in WITH_BOX) == len(app.info)
     assert 1 == len(app.title)
     assert 0 == len(app.get("progress"))
     assert app.get("plotly_chart") or name in ("compare", "methods", "own_text")
@@ -139,22 +109,16 @@ def test_every_page_runs(shipped, script):
 
 
 def test_one_layer_has_nothing_to_compare_it_with(shipped):
-    """The helix of one layer, its shares and its shape; no morph, and no angles between layers."""
-    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
-    app.query_params["model"] = "gpt2-small-layer0"
-    open_page(app, "helix")
+    app = opened_as_linked("helix", model="gpt2-small-layer0")
 
     assert (3, 0) == (len(app.get("plotly_chart")), len(app.dataframe))
     assert [] == [each.value for each in (*app.exception, *app.error)]
 
 
 def test_what_is_refused_is_said_once(shipped, monkeypatch):
-    """A page with several figures of a run that is too large has one box, and so has the next."""
     monkeypatch.setenv("POSKERNEL_MAX_WINDOWS", "60")
     monkeypatch.setattr(results, "visitor", lambda: "anna")
-    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
-    for name, value in {"model": MODEL, "windows": "200"}.items():
-        app.query_params[name] = value
+    app = opened_as_linked("head", model=MODEL, windows="200")
     for _ in range(2):
         open_page(app, "head")
         (box,) = app.error
@@ -164,17 +128,12 @@ def test_what_is_refused_is_said_once(shipped, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("page", "charts"),
+    ("name", "charts"),
     [("etc_heatmap", 1), ("induction_recency", 7), ("position_vs_token", 7)],
 )
-def test_what_is_precomputed_is_that_of_the_pages(stored, page, charts):
-    """After `precompute --experiments` nothing is left to be computed on the pages."""
+def test_what_is_precomputed_is_that_of_the_pages(stored, name, charts):
     keys = set(stored.store.keys())
-    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
-    chosen = {"model": MODEL, "windows": "50", "context": "64"}
-    for name, value in chosen.items():
-        app.query_params[name] = value
-    open_page(app, page)
+    app = opened_as_linked(name, model=MODEL, windows="50", context="64")
     assert (charts, 0) == (len(app.get("plotly_chart")), len(app.get("progress")))
     assert stored.worker_pid is None
     assert keys == set(stored.store.keys())
@@ -182,38 +141,26 @@ def test_what_is_precomputed_is_that_of_the_pages(stored, page, charts):
 
 @pytest.mark.slow
 def test_a_stored_result_is_shown_without_torch(cache):
-    """A process that draws the landing page from the store imports none of the heavy packages."""
     seen = run_alone(cache)
     assert (["Map"], 1, []) == (seen["titles"], seen["charts"], seen["errors"])
     heavy = {"torch", "transformers", "transformer_lens", "datasets"}
     assert set() == heavy & set(seen["modules"])
 
 
-def test_pages_are_short():
-    """A page selects, loads and draws."""
-    lines = {file.parent.name: len(file.read_text("utf-8").splitlines()) for file in PAGES}
-    assert {} == {name: count for name, count in lines.items() if count > MAX_PAGE}
-
-
 def test_pages_leave_computing_to_the_worker():
-    """No file of the pages names torch, or a module of the core that runs a model."""
     banned = ("torch", *(f"poskernel_core.{module}" for module in COMPUTE))
     named = [(file.name, n) for file in FILES for n in imports(file)]
     assert [] == [pair for pair in named for b in banned if f"{pair[1]}.".startswith(f"{b}.")]
 
 
 def test_every_page_says_where_it_stands():
-    """Each folder with a page is listed once, with a title of its own.
-
-    None lies directly under `pages/`, where Streamlit would run it without `app.py`.
-    """
+    """None lies directly under `pages/`, where Streamlit would run it without `app.py`."""
     assert sorted(NAMES) == [file.parent.name for file in PAGES]
     assert len(PAGES) == len({module_of(name).PLACE.title for name in NAMES})
     assert ["__init__.py"] == [file.name for file in (ROOT / "pages").glob("*.py")]
 
 
 def test_a_question_is_shown_by_one_page():
-    """Where a page declares it; else on the landing page, which declares none."""
     declared = [question for name in NAMES for question in module_of(name).PLACE.questions]
     assert len(declared) == len(set(declared))
     assert set(declared) < ANALYSES.keys()
@@ -224,12 +171,8 @@ def test_a_question_is_shown_by_one_page():
 
 @pytest.mark.parametrize("name", NAMES[:-1])
 def test_a_link_opens_the_page_of_its_question(shipped_only, name):
-    """With all else that it says; of what it names no notice says that it has no use."""
     question = next(each for each in ANALYSES if page_showing(each) == name)
-    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
-    for key, value in {"show": question, "model": "demo-gpt2", "corpus": "bible"}.items():
-        app.query_params[key] = value
-    app.run()
+    app = opened_as_linked(show=question, model="demo-gpt2", corpus="bible")
     assert [module_of(name).PLACE.title] == [each.value for each in app.title]
     assert ("bible", False) == (app.query_params["corpus"], "show" in app.query_params)
     assert not app.warning

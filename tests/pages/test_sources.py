@@ -11,12 +11,10 @@ PAGE = "/positional_kernels"
 
 
 def figures(page):
-    """How many figures are drawn."""
     return page.locator(".js-plotly-plot").count()
 
 
 def test_texts_a_chapter_a_token(page, server):
-    """Curve, three maps, three squares, the layer, the two of additivity, of each source."""
     visit(page, server.link(PAGE, head="L2H1"))
     expect(page.locator(".js-plotly-plot")).to_have_count(10)
     links = page.locator(".st-key-contents a")
@@ -29,7 +27,6 @@ def test_texts_a_chapter_a_token(page, server):
 
 
 def one_chapter(page):
-    """A chapter chosen by name draws all figures of its own."""
     page.get_by_role("radio", name="one text").check(force=True)
     choose(page, "Text", "Exodus 12")
     settle(page)
@@ -38,7 +35,6 @@ def one_chapter(page):
 
 
 def test_a_text_of_the_readers_own(page, server):
-    """Asked for first; too short a text gives one sentence; a long one draws the figures."""
     visit(page, server.link(PAGE, source="one text", item="my own text", query=63))
     expect(page.get_by_test_id("stAlert").filter(has_text="Type or paste a text")).to_be_visible()
     box = page.get_by_role("textbox", name="Your text")
@@ -57,7 +53,6 @@ def test_a_text_of_the_readers_own(page, server):
 
 
 def one_token(page):
-    """The token ` the` draws all but the maps; two tokens give one sentence and no traceback."""
     page.get_by_role("radio", name="one token").check(force=True)
     settle(page)
     box = page.get_by_role("textbox", name="Token")
@@ -75,7 +70,6 @@ def one_token(page):
 
 
 def test_a_hub_model_without_network(page, server):
-    """One sentence in place of the page; the sidebar still works, and leads back."""
     visit(page, server.link())
     choose(page, "Model", "gpt2")
     expect(

@@ -6,30 +6,27 @@ import pytest
 from poskernel_core.common.result import Result, Value
 from poskernel_core.plotting.by_axes import by_axes
 from poskernel_core.plotting.curves import BANDS, curves
-from tests.support.made_results import named, titles
+from tests.support.made_results import named
 
 AT = np.arange(3, 8)
 
 
 def drawn(rows, **more):
-    """A figure of some rows."""
     return curves(AT, rows, x_title="x", y_title="y", where="key %{x}", **more)
 
 
-def result(errors=True):
-    """A result of heads by query position in two runs."""
+def result():
     value = np.arange(2 * 2 * 3 * 5.0).reshape(2, 2, 3, 5)
     axes = {"kernel": ("run", "layer", "head", "query")}
     made = Result(
         "kernel", {}, {"kernel": value}, axes, {"kernel": "share"},
-        errors={"kernel": value / 10} if errors else {},
+        errors={"kernel": value / 10},
         coordinates={"query": AT}, provenance={"model": "m"},
     )  # fmt: skip
     return made.with_text(Value("runs", ("run",), "name", ""), ["clean", "flat"])
 
 
 def test_a_band_of_one_error():
-    """Two edges one error away, and the values; hover tells the error."""
     value, error = AT**2.0, np.full(5, 0.5)
     low, high, line = drawn({"a": (value, error)}).data
 
@@ -42,7 +39,6 @@ def test_a_band_of_one_error():
 
 @pytest.mark.parametrize("error", [None, np.full(5, np.nan)])
 def test_values_without_errors(error):
-    """One line, and nothing is said of an error."""
     (line,) = drawn({"a": (AT * 1.0, error)}).data
 
     assert line.error_y.array is None
@@ -60,15 +56,7 @@ def test_many_curves_have_bars():
     assert 3 * BANDS == len(drawn(rows).data)
 
 
-def test_curves_differ_without_colour_as_well():
-    """By dash, or by mark."""
-    traces = [drawn({f"{i}": (AT * 1.0, None) for i in range(12)}).data[i] for i in range(12)]
-
-    assert 12 == len({(trace.line.dash, trace.marker.symbol) for trace in traces})
-
-
 def test_curves_of_a_result():
-    """Each is called after its head and run; bars where there are errors, over the coordinates."""
     figure = by_axes(result())
 
     assert 2 * 2 * 3 == len(figure.data)
@@ -76,12 +64,9 @@ def test_curves_of_a_result():
     np.testing.assert_array_equal(AT, one.x)
     np.testing.assert_array_equal(result().values["kernel"][1, 1, 2], one.y)
     np.testing.assert_array_equal(result().errors["kernel"][1, 1, 2], one.error_y.array)
-    assert ("kernel of m", "query", "kernel ± 1 s.e. (share)") == titles(figure)
-    assert "kernel (share)" == titles(by_axes(result(errors=False)))[2]
 
 
 def test_one_curve_and_one_number():
-    """Without other axes the curve has the value's name; a number is a point."""
     one = result().select(run=1, layer=1, head=2)
 
     assert {"kernel"} == {trace.legendgroup for trace in by_axes(one).data}

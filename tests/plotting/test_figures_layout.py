@@ -22,25 +22,15 @@ ROW = np.full(26, 1 / 26)
 
 
 def lines(count):
-    """Curves with a title."""
     rows = {f"{i}": (np.ones(3), None) for i in range(count)}
     figure = curves(np.arange(3), rows, x_title="x", y_title="y", where="")
     return set_title(figure, "title")
 
 
 def test_one_curve():
-    """Nothing stands above it: neither title nor legend."""
     figure = without_title(lines(1))
 
     assert (None, BARE) == (figure.layout.title.text, figure.layout.margin.t)
-
-
-def test_a_legend_moves_up():
-    """By the height of the title."""
-    before, figure = lines(2), without_title(lines(2))
-
-    assert TITLE == before.layout.margin.t - figure.layout.margin.t
-    assert (1, "container") == (figure.layout.legend.y, figure.layout.legend.yref)
 
 
 def test_a_colour_bar_moves_up():
@@ -55,27 +45,20 @@ def test_a_colour_bar_moves_up():
     assert moved == pytest.approx(share * SHRUNK * figure.layout.height)
 
 
-def test_no_title():
-    """Nothing is taken off a figure that has none."""
-    figure = without_title(without_title(lines(2)))
-
-    assert without_title(lines(2)).layout.margin.t == figure.layout.margin.t
-
-
-def test_a_legend_below_no_title():
-    """It rises by the room of the title that there never was, once."""
-    figure = lines(2).update_layout(title_text=None)
+@pytest.mark.parametrize("title", ["title", None])
+def test_a_legend_moves_up(title):
+    """By the room of the title, be there one or not, and once."""
+    figure = lines(2).update_layout(title_text=title)
     before = figure.layout.margin.t
     for _ in range(2):
         without_title(figure)
 
-        assert 1 == figure.layout.legend.y
+        assert (1, "container") == (figure.layout.legend.y, figure.layout.legend.yref)
         assert before - TITLE == figure.layout.margin.t
 
 
 @pytest.mark.parametrize("height", [THIRD, 300])
 def test_a_bar_in_a_smaller_map(height):
-    """As many pixels below the edge as in a large one."""
     large, small = (folded_square(ROW, title="") for _ in range(2))
     set_height(small, height)
 
@@ -84,7 +67,6 @@ def test_a_bar_in_a_smaller_map(height):
 
 
 def test_squares():
-    """A map of square cells is one; one of unevenly spaced queries and a curve are none."""
     assert is_square(folded_square(ROW, title=""))
     assert not is_square(kernel_map(np.ones((2, 3)) / 3, np.array([0, 2]), title=""))
     assert not is_square(lines(1))
@@ -101,8 +83,6 @@ def test_squares():
     ],
 )
 def test_relayout_is_what_update_layout_does(change):
-    """Parts that are not named stay as they were."""
-
     def figure():
         axes = {"xaxis": {"title": {"text": "x"}, "range": [0, 1]}, "yaxis": {"automargin": True}}
         return go.Figure(go.Scatter(y=[1, 2]), axes | {"margin": {"l": 7}, "height": 300})

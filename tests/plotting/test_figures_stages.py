@@ -1,24 +1,13 @@
 """Square maps: the stages of attention, and differences."""
 
-import base64
-import io
-
 import numpy as np
-import plotly.graph_objects as go
 import pytest
-from PIL import Image
 from plotly.colors import hex_to_rgb
 
 from poskernel_core.plotting.layout import quoted
 from poskernel_core.plotting.palette import DIVERGING, scale_rgb
 from poskernel_core.plotting.patterns import CELLS, robust_span, stage_map
-
-
-def decoded(figure: go.Figure) -> np.ndarray:
-    """The pixels [row, column, RGBA] of a map's picture."""
-    source = next(trace.source for trace in figure.data if trace.type == "image")
-    picture = base64.b64decode(source.removeprefix("data:image/png;base64,"))
-    return np.asarray(Image.open(io.BytesIO(picture)).convert("RGBA"))
+from tests.plotting.test_figures import decoded
 
 
 def luminance(rgb: np.ndarray) -> np.ndarray:
@@ -53,12 +42,10 @@ def test_diverging_scale_rises_in_luminance_around_a_neutral_grey() -> None:
     ],
 )
 def test_quoted_makes_spaces_and_breaks_visible_and_obeys_no_markup(token: str, shown: str) -> None:
-    """Between single quotation marks, always."""
     assert f"\N{LEFT SINGLE QUOTATION MARK}{shown}\N{RIGHT SINGLE QUOTATION MARK}" == quoted(token)
 
 
 def test_small_stage_map_names_tokens_and_leaves_hidden_cells_empty() -> None:
-    """The tokens of true positions, at the axes and on hover; -inf is hidden as NaN is."""
     tokens = ["<s>", "the", " ninja", " turtle", "\n"]
     values = np.array([[0.5, -np.inf], [1.5, 2.5]])
     figure = stage_map(values, title="masked", first_query=2, first_key=1, tokens=tokens)
@@ -73,7 +60,6 @@ def test_small_stage_map_names_tokens_and_leaves_hidden_cells_empty() -> None:
 
 
 def test_stage_map_of_more_rows_has_round_positions_as_ticks() -> None:
-    """50 rows from 103 on: every fifth position, at its row."""
     axis = stage_map(np.eye(50), title="K", first_query=103, first_key=103).layout.yaxis
     assert (2, 7) == tuple(axis.tickvals[:2])
     assert ("105", "110") == tuple(axis.ticktext[:2])
@@ -94,14 +80,12 @@ def test_raw_scores_keep_their_future_and_a_robust_span() -> None:
 
 
 def test_spans_of_probabilities_and_of_equal_values() -> None:
-    """Probabilities reach from 0 to the largest, and equal values still make a scale."""
     assert (0.0, 0.9) == robust_span(np.array([[0.9, np.nan], [0.0, 0.1]]))
     assert (2.0, 3.0) == robust_span(np.full((2, 2), 2.0))
     assert (-1.0, 1.0) == robust_span(np.zeros((2, 2)), diverging=True)
 
 
 def test_large_stage_map_is_a_picture_with_the_right_pixels_and_a_colour_bar() -> None:
-    """67 x 71 cells: colours decode to cells, hidden ones are transparent."""
     values = np.linspace(-1, 1, 67 * 71).reshape(67, 71)
     values[np.arange(71) > np.arange(67)[:, None]] = np.nan
     assert values.size > CELLS
@@ -121,7 +105,6 @@ def test_large_stage_map_is_a_picture_with_the_right_pixels_and_a_colour_bar() -
 
 
 def test_largest_maps_are_smoothed_and_travel_light() -> None:
-    """1024 x 1024 of noise stays near a megabyte; a smaller map keeps its sharp cells."""
     noise = np.random.default_rng(0).normal(size=(1024, 1024))
     figure = stage_map(noise, title="raw", diverging=True)
     assert "fast" == figure.data[0].zsmooth
@@ -149,6 +132,5 @@ def test_window_is_outlined_where_it_lies(rows: int, shift: int) -> None:
     ],
 )
 def test_what_cannot_be_drawn_is_named(wrong, message) -> None:
-    """One sentence with what was expected and what came."""
     with pytest.raises(ValueError, match=message):
         stage_map(**({"values": np.eye(3), "title": ""} | wrong))

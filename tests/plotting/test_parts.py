@@ -8,7 +8,6 @@ from tests.support.made_results import scores
 
 
 def test_a_part_with_its_errors() -> None:
-    """At one index of each axis; NaN where there are no errors."""
     found = scores()
     value, error = part(found, "induction", layer=1)
     np.testing.assert_array_equal(found.values["induction"][1], value)
@@ -29,6 +28,5 @@ def test_a_part_with_its_errors() -> None:
     ],
 )
 def test_a_part_that_there_is_not(name, at, message) -> None:
-    """One sentence with what was expected and what came."""
     with pytest.raises(ValueError, match=message):
         part(scores(), name, **at)

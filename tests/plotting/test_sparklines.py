@@ -13,7 +13,6 @@ from poskernel_core.plotting.sparklines import MISSING, compact_curves, heights_
 
 
 def codes(found, layers, heads):
-    """The bytes of a payload, [layer, head, point]."""
     raw = np.frombuffer(base64.b64decode(found["codes"]), dtype=np.uint8)
     return raw.reshape(layers, heads, -1)
 
@@ -31,7 +30,6 @@ def test_by_hand():
 
 
 def test_heads_without_kernels():
-    """A layer without heads has no curves."""
     kernel = np.full((2, 3, 7), 1 / 7)
     kernel[1] = np.nan
     found = compact_curves(kernel, query=6, first=0)
@@ -42,7 +40,6 @@ def test_heads_without_kernels():
 
 @given(st.integers(1, 1200), st.integers(0, 7))
 def test_bins(length, seed):
-    """They hold every offset once, are at most 32, and their means are those of a plain loop."""
     kernel = np.random.default_rng(seed).dirichlet(np.ones(length))[None, None]
     found = compact_curves(kernel, query=length - 1, first=0)
     starts = [*found["starts"], length]
@@ -57,7 +54,6 @@ def test_bins(length, seed):
 
 
 def test_size():
-    """All 64 x 64 heads of a large model take less than a quarter of a megabyte."""
     kernels = np.random.default_rng(0).dirichlet(np.ones(1024), size=(64, 64))
     found = compact_curves(kernels, query=1023, first=4)
 
@@ -66,7 +62,6 @@ def test_size():
 
 
 def test_heights_come_back():
-    """Within half a step of 254, from 0 to 1; a head without a kernel has none."""
     kernels = np.random.default_rng(0).random((2, 3, 41))
     kernels[1, 2] = np.nan
     curves = compact_curves(kernels, 37, 4)

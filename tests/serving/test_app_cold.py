@@ -14,7 +14,6 @@ new MutationObserver(() => {
 
 @pytest.mark.browser
 def test_the_first_deep_link_finds_its_page(page: Page, tmp_path):
-    """No notice of Streamlit's own that the page does not exist, not even for a moment."""
     page.add_init_script(WATCH)
     with serve(tmp_path / "cache", tmp_path / "server.log") as server:
         page.goto(server.link("/methods"))

@@ -1,11 +1,15 @@
 """A run of the script that is cut short: what a link chose is still told to the browser."""
 
+from typing import Any
+
 import pytest
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from streamlit.proto.WidgetStates_pb2 import WidgetState, WidgetStates
 from streamlit.runtime.scriptrunner_utils.exceptions import RerunException
 from streamlit.runtime.scriptrunner_utils.script_requests import RerunData
 from streamlit.runtime.scriptrunner_utils.script_run_context import ScriptRunContext
+from streamlit.runtime.state import SafeSessionState
+from streamlit.runtime.state.common import WidgetMetadata
 from streamlit.testing.v1 import AppTest
 
 from tests.support.bound import bound, opened, other_value
@@ -17,13 +21,10 @@ ELSEWHERE = {"model", "corpus", "revision"}
 """What would lead to files that are not here."""
 
 
-def unaware(context: ScriptRunContext, key: str) -> WidgetStates:
+def unaware(metadata: WidgetMetadata[Any]) -> WidgetStates:
     """What a browser sends that takes a widget's default for the reader's choice."""
-    state = context.session_state._state
-    widget = state.get_widget_id_from_key(key)
-    metadata = state.get_widget_metadata(widget)
     value = metadata.serializer(metadata.deserializer(None))
-    sent = WidgetState(id=widget)
+    sent = WidgetState(id=metadata.id)
     if metadata.value_type.endswith("_array_value"):
         getattr(sent, metadata.value_type).data.extend(value)
     elif value is not None:
@@ -33,8 +34,12 @@ def unaware(context: ScriptRunContext, key: str) -> WidgetStates:
 
 def cut_short(monkeypatch: pytest.MonkeyPatch, name: str, key: str, value: list[str]) -> AppTest:
     """A page opened by a link, whose first run ends behind the widget that the link is about."""
-    whole = ScriptRunContext.enqueue
-    cuts = []
+    whole, register = ScriptRunContext.enqueue, SafeSessionState.register_widget
+    cuts, widgets = [], {}
+
+    def remember(state: SafeSessionState, metadata: WidgetMetadata[Any], own: str | None) -> Any:
+        widgets[own] = metadata
+        return register(state, metadata, own)
 
     def enqueue(self: ScriptRunContext, message: ForwardMsg) -> None:
         whole(self, message)
@@ -43,11 +48,12 @@ def cut_short(monkeypatch: pytest.MonkeyPatch, name: str, key: str, value: list[
         drawn = getattr(getattr(element, kind or "", None), "query_param_key", "")
         if drawn == key and not cuts:
             cuts.append(key)
-            sent = unaware(self, key)
+            sent = unaware(widgets[key])
             raise RerunException(RerunData(self.query_string, sent, self.page_script_hash))
 
     with monkeypatch.context() as patched:
         patched.setattr(ScriptRunContext, "enqueue", enqueue)
+        patched.setattr(SafeSessionState, "register_widget", remember)
         app = opened(name, **{key: value})
     assert [key] == cuts
     return app

@@ -1,22 +1,15 @@
-"""The content security policy in a browser, at work and in force; every page: test_app_pages."""
+"""The content security policy in a browser, at work and in force; for every page: test_pages."""
 
 import pytest
 from playwright.sync_api import expect
 
+from tests.pages.test_pages import NOTE
 from tests.support.visit import cell, parameter, settle, visit
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-NOTE = """window.violations = [];
-document.addEventListener("securitypolicyviolation",
-  event => window.violations.push(`${event.effectiveDirective} ${event.blockedURI}`));"""
-
 
 def test_our_scripts_run_and_a_strange_one_is_refused(page, server):
-    """The grid's own script runs, and files made in the page can be had.
-
-    The policy is in force: a script that somebody writes into the page does not run.
-    """
     page.add_init_script(NOTE)
     visit(page, server.link())
     cell(page, "L1H2").click()

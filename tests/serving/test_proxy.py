@@ -21,7 +21,6 @@ RUN = "windows=50&context=64"
 
 @pytest.fixture
 def replicas(tmp_path):
-    """Two servers, and the address of the proxy before them."""
     cache = tmp_path / "cache"
     command_line_here(cache, "precompute", "demo-attn-2l", "--windows", "50", "--context", "64")
     with (
@@ -36,7 +35,6 @@ def replicas(tmp_path):
 
 
 def sessions(server):
-    """How many pages are open at a replica."""
     with urllib.request.urlopen(f"{server.url}/health") as answer:
         return json.load(answer)["sessions"]
 
@@ -47,10 +45,7 @@ def cookie(page):
 
 
 def test_a_visit(replicas, new_context):
-    """Pages arrive packed; clicks, files and further pages come from the replica of the first.
-
-    Once that one has failed, the other goes on with the same address.
-    """
+    """All comes from the replica of the first page; once it has failed, the other goes on."""
     servers, address = replicas
     page, packed = new_context().new_page(), []
     page.on("response", lambda got: packed.append(got.headers.get("content-encoding")))
@@ -82,7 +77,6 @@ def test_a_visit(replicas, new_context):
 
 
 def test_a_long_address(replicas, new_context):
-    """Eight thousand characters of a text arrive whole: the page counts its tokens."""
     _, address = replicas
     page, text = new_context().new_page(), "a%20sea%20" * 800
     visit(page, f"{address}/own_text?model=demo-attn-2l&{RUN}&text={text}")

@@ -6,7 +6,7 @@ import pytest
 from bench.reader import Lost, Reader
 from bench.readers import crowd, memory_mb, percentile
 from poskernel_core import Store
-from tests.soak.__main__ import _make
+from tests.soak.__main__ import make
 from tests.soak.memory import rise, verdicts
 from tests.soak.trial import Failed, Options, arrays, equality
 from tests.soak.visits import tracebacks
@@ -17,8 +17,6 @@ OPTIONS = Options(seed=0, kills=1, windows=1, damages=1)
 
 @pytest.mark.slow
 def test_a_reader_sees_what_a_browser_sees(server):
-    """It opens the page, chooses heads, and is told of every text; a wrong head is no answer."""
-
     async def read():
         async with Reader(server.url) as reader:
             opened = await reader.open(windows=50, head="L1H2")
@@ -37,8 +35,6 @@ def test_a_reader_sees_what_a_browser_sees(server):
 
 @pytest.mark.slow
 def test_a_reader_presses_what_is_drawn(server):
-    """A button does what it says, and a run without one changes nothing."""
-
     async def read():
         async with Reader(server.url) as reader:
             await reader.open(page="head", windows=50, head="L1H2")
@@ -56,7 +52,6 @@ def test_a_reader_presses_what_is_drawn(server):
 
 @pytest.mark.slow
 def test_a_crowd_loses_nobody(server):
-    """Every click of every reader is measured, and the server's memory read."""
     visits = run_alone(crowd([server], 3, 2, 0.1, seed=0))
 
     assert [2, 2, 2] == [len(visit.clicks) for visit in visits]
@@ -92,7 +87,6 @@ def test_what_is_told_of_memory(leak, peaks, grows, told):
 
 
 def test_no_server_is_a_lost_reader():
-    """Where nothing listens, that is said."""
     with pytest.raises(Lost, match="no connection"):
         run_alone(Reader("http://127.0.0.1:9").open())
 
@@ -103,12 +97,10 @@ def test_no_server_is_a_lost_reader():
      (list(map(float, range(101))), 95, 95.0)],
 )  # fmt: skip
 def test_percentiles(values, share, expected):
-    """The value below which a share of the values lies."""
     assert expected == percentile(values, share)
 
 
 def test_arrays_are_compared_bit_by_bit(tmp_path):
-    """A last bit, a missing or an added array is a difference; NaN equals itself."""
     store = Store(tmp_path)
     store.put("a", {}, {"x": np.array([1.0, np.nan], np.float32), "y": np.arange(3)})
     whole = arrays(store)
@@ -125,8 +117,6 @@ def test_arrays_are_compared_bit_by_bit(tmp_path):
 
 
 def test_how_a_trial_ends():
-    """Well, or failed: also where it fails in a way nobody thought of."""
-
     def well(options, folder):
         assert folder.is_dir()
         return "fine"
@@ -137,7 +127,7 @@ def test_how_a_trial_ends():
     def broken(options, folder):
         return 1 / 0
 
-    ends = [_make(trial, OPTIONS) for trial in (well, failed, broken)]
+    ends = [make(trial, OPTIONS) for trial in (well, failed, broken)]
 
     assert ["well", "FAILED", "FAILED"] == [ended for ended, _, _ in ends]
     said = [found for _, _, found in ends]
@@ -146,7 +136,6 @@ def test_how_a_trial_ends():
 
 
 def test_a_traceback_is_told_to_its_end(tmp_path):
-    """Where, and what it was, however long; and nothing of what the log says after it."""
     log, quiet = tmp_path / "worker.log", tmp_path / "server.log"
     quiet.write_text("Ready.\n")
     places = "".join(f'  File "{at}.py", line {at}\n    code\n    ^^^^\n' for at in range(50))

@@ -19,9 +19,11 @@ from poskernel_core.common.errors import BadRequest, ComputeFailed
 from poskernel_core.common.modules import command
 from tests.support.server import PATIENCE, ROOT, environment, free_port, wait_for
 
+# pytest runs tests of one browser together: where all have it, module fixtures are made once.
+pytestmark = pytest.mark.usefixtures("browser_name")
+
 
 def test_without_a_command(capsys):
-    """It says which three matter, by lines that are commands."""
     assert 0 == cli.main([])
     out, err = capsys.readouterr()
     lines = [line.split()[1:] for line in out.splitlines() if line.startswith("  poskernel ")]
@@ -32,14 +34,12 @@ def test_without_a_command(capsys):
 
 
 def test_the_version(capsys):
-    """It is that of the package."""
     assert 0 == cli.main(["--version"])
     assert f"poskernel {pk.__version__}\n" == capsys.readouterr().out
 
 
 @pytest.fixture
 def taken():
-    """A port that somebody listens at."""
     with socket.create_server(("127.0.0.1", 0)) as door:
         yield str(door.getsockname()[1])
 
@@ -65,7 +65,6 @@ def taken():
     ],
 )
 def test_what_it_refuses(words, said, taken, tmp_path, capsys, monkeypatch):
-    """One sentence before anything is served, and exit code 2."""
     for name in ("MODELS", "CACHE", "OPEN", "PUBLIC", "READ_ONLY"):
         monkeypatch.setenv(f"POSKERNEL_{name}", str(tmp_path / "cache") if name == "CACHE" else "")
     file = tmp_path / "file"
@@ -83,7 +82,6 @@ def test_what_it_refuses(words, said, taken, tmp_path, capsys, monkeypatch):
 
 
 def test_a_browser_is_opened(tmp_path):
-    """Where it is asked for: at the address that is printed, on the model that is named first."""
     opener, opened = tmp_path / "xdg-open", tmp_path / "opened"
     opener.write_text(f'#!/bin/sh\nprintf %s "$1" > {opened}.part; mv {opened}.part {opened}\n')
     opener.chmod(0o755)
@@ -128,7 +126,6 @@ def notebook_server(tmp_path_factory):
 
 @pytest.mark.slow
 def test_one_server_a_process(notebook_server):
-    """Asked again it is the same; what is shown may differ."""
     again = pk.serve(height=300)
 
     assert "/head?model=demo-gpt2&head=L2H6" == notebook_server.place
@@ -141,7 +138,6 @@ def test_one_server_a_process(notebook_server):
 @pytest.mark.slow
 @pytest.mark.browser
 def test_the_frame_of_a_notebook(notebook_server, tmp_path, page):
-    """A page of another port may frame it, and its heads are drawn there."""
     shown = pk.serve(head="L2H6")
     assert shown.process is notebook_server.process
     (tmp_path / "index.html").write_text(shown._repr_html_(), encoding="utf-8")
@@ -174,25 +170,16 @@ def test_colab(notebook_server, monkeypatch):
 
 @pytest.mark.slow
 def test_one_that_is_there(notebook_server, monkeypatch):
-    """It is found at its address, given or set; it is not ours to end."""
-    for found in (
-        pk.serve(address=f"{notebook_server.address}/"),
-        _with_address(monkeypatch, notebook_server.address),
-    ):
+    given = pk.serve(address=f"{notebook_server.address}/")
+    monkeypatch.setenv("POSKERNEL_ADDRESS", notebook_server.address)
+    for found in (given, pk.serve()):
         assert (notebook_server.address, None) == (found.address, None)
         found.stop()
     assert served.answers(notebook_server.address)
 
 
-def _with_address(monkeypatch, address):
-    with monkeypatch.context() as patch:
-        patch.setenv("POSKERNEL_ADDRESS", address)
-        return pk.serve()
-
-
 @pytest.mark.slow
 def test_one_at_the_usual_port(notebook_server, server, monkeypatch):
-    """It is taken where a notebook may frame it, and left alone where none may."""
     monkeypatch.setattr(served, "started", [])
     for url, taken in ((notebook_server.address, True), (server.url, False)):
         monkeypatch.setattr(served, "DEFAULT_PORT", int(url.rpartition(":")[2]))
@@ -202,7 +189,6 @@ def test_one_at_the_usual_port(notebook_server, server, monkeypatch):
 
 
 def test_nobody_there(taken):
-    """A port where nobody answers, or something else does, is refused in a sentence."""
     with pytest.raises(BadRequest, match="none answers: start it with 'poskernel serve'"):
         pk.serve(address=f"http://localhost:{free_port()}")
     with pytest.raises(BadRequest, match="the address to be that of a dashboard"):
@@ -210,7 +196,6 @@ def test_nobody_there(taken):
 
 
 def test_one_that_does_not_start(monkeypatch):
-    """What it said last is the reason."""
     monkeypatch.setenv("POSKERNEL_MODELS", "/no/such/model")
     monkeypatch.setattr(served, "started", [])
     monkeypatch.setattr(served, "DEFAULT_PORT", free_port())

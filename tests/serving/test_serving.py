@@ -20,14 +20,12 @@ from tests.support.server import serve
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory):
-    """A server with an empty cache: nothing is computed here."""
     root = tmp_path_factory.mktemp("serving")
     with serve(root / "cache", root / "server.log") as server:
         yield server.url
 
 
 def answer(address):
-    """The status, the headers and the body of a response, errors included."""
     try:
         with urllib.request.urlopen(address) as found:
             return found.status, found.headers, found.read()
@@ -36,7 +34,6 @@ def answer(address):
 
 
 def policy():
-    """The content security policy as a table."""
     parts = security_headers()["Content-Security-Policy"].split("; ")
     return dict(part.split(" ", 1) for part in parts)
 
@@ -57,7 +54,6 @@ def policy():
     ],
 )
 def test_every_response_has_the_headers(url, path, status):
-    """Pages, Streamlit's own addresses, its files, refusals; its metrics are not for readers."""
     if path == "/static/js":
         path = "/" + re.search(r"\./(static/js/[\w.-]+)", page_served())[1]
     found, headers, _ = answer(url + path)
@@ -68,7 +64,6 @@ def test_every_response_has_the_headers(url, path, status):
 
 
 def test_the_policy(monkeypatch):
-    """Only this server's own files and the components' blobs; no inline script, no eval."""
     monkeypatch.delenv("POSKERNEL_FRAME_ANCESTORS", raising=False)
     found = policy()
 
@@ -81,7 +76,6 @@ def test_the_policy(monkeypatch):
 
 @pytest.mark.parametrize("said", ["'none'", "'self'  https://lab.org https://*.hf.co:8000", "*"])
 def test_who_may_frame_the_app(monkeypatch, said):
-    """The host's choice goes into the policy."""
     monkeypatch.setenv("POSKERNEL_FRAME_ANCESTORS", said)
 
     assert " ".join(said.split()) == policy()["frame-ancestors"]
@@ -89,7 +83,6 @@ def test_who_may_frame_the_app(monkeypatch, said):
 
 @pytest.mark.parametrize("said", ["'self'; script-src *", "https://a.org,https://b.org", "'eval'"])
 def test_no_other_rule_slips_in(monkeypatch, said):
-    """What is no list of sources is refused, in a sentence that names the variable."""
     monkeypatch.setenv("POSKERNEL_FRAME_ANCESTORS", said)
 
     with pytest.raises(BadRequest, match="POSKERNEL_FRAME_ANCESTORS"):
@@ -117,8 +110,6 @@ class Ring:
 
 
 def test_garbage_is_collected_between_runs():
-    """What lives long is set aside, garbage goes soon; afterwards all is as it was."""
-
     async def see():
         async with collecting(0.05):
             frozen, gone = gc.get_freeze_count(), weakref.ref(Ring())

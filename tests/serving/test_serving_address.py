@@ -32,7 +32,6 @@ FOREIGN = {
     ],
 )
 def test_where_the_pages_are(monkeypatch, listens, named, told):
-    """At the name that readers use where there is one, else where the server listens."""
     found = {"server.address": listens, "browser.serverAddress": named or "localhost"}
     monkeypatch.setattr(address.config, "get_option", lambda name: found[name])
     monkeypatch.setattr(address.config, "is_manually_set", lambda name: named is not None)
@@ -60,10 +59,7 @@ def recorder():
 
 @pytest.mark.slow
 def test_nobody_is_asked(tmp_path):
-    """Neither at the start, at all addresses as in the image, nor by a web socket from elsewhere.
-
-    Whatever the server would ask of another host goes to a proxy, which notes it.
-    """
+    """Whatever the server would ask of another host goes to a proxy, which notes it."""
     port = free_port()
     with recorder() as (proxy, asked), (tmp_path / "log").open("w", encoding="utf-8") as log:
         outside = {"NO_PROXY": "", "no_proxy": ""} | dict.fromkeys(

@@ -7,6 +7,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -29,7 +30,6 @@ with connect(sys.argv[1], additional_headers={"X-Forwarded-For": sys.argv[2]}) a
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """It takes three sessions, two of them of one client."""
     root, port = tmp_path_factory.mktemp("doors"), free_port()
     settings = {
         "POSKERNEL_MAX_SESSIONS": "3",
@@ -56,12 +56,10 @@ def get(address, client=None):
 
 
 def enter(server, client, **options):
-    """Open a session; the server's proxy names the client."""
     return connect(server.stream, additional_headers={"X-Forwarded-For": client}, **options)
 
 
 def until(server, number):
-    """Wait until so many sessions are open."""
     end = time.monotonic() + PATIENCE
     while json.loads(get(f"{server.url}/health")[1])["sessions"] != number:
         assert time.monotonic() < end, "waited in vain"
@@ -69,7 +67,6 @@ def until(server, number):
 
 
 def test_who_is_admitted(server):
-    """Two of one client, three of all; whoever was refused gets in when one has left."""
     until(server, 0)
     with enter(server, HOME), enter(server, SCHOOL) as leaver:
         with enter(server, HOME):
@@ -92,7 +89,6 @@ def test_who_is_admitted(server):
 
 
 def vanishes(server):
-    """A reader whose program is killed."""
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLDS, server.stream, HOME], stdout=subprocess.PIPE, text=True
     )
@@ -104,32 +100,27 @@ def vanishes(server):
 
 
 def sends(server, message):
-    """A reader who sends what is no message of Streamlit's."""
     with enter(server, HOME) as socket:
         socket.send(message)
         with pytest.raises(ConnectionClosed):
             [*iter(lambda: socket.recv(PATIENCE), None)]
 
 
-def sends_text(server):
-    """Text, which Streamlit answers with an exception."""
-    sends(server, "text")
-
-
-def sends_rubbish(server):
-    """Bytes that are no message."""
-    sends(server, b"\xff\xff\xff")
-
-
 def comes_from_elsewhere(server):
-    """A page of another site that opens a socket here."""
     with pytest.raises(InvalidStatus):
         enter(server, HOME, origin="https://elsewhere.org")
 
 
-@pytest.mark.parametrize("way", [vanishes, sends_text, sends_rubbish, comes_from_elsewhere])
+@pytest.mark.parametrize(
+    "way",
+    [
+        vanishes,
+        partial(sends, message="text"),
+        partial(sends, message=b"\xff\xff\xff"),
+        comes_from_elsewhere,
+    ],
+)
 def test_however_a_session_ends_its_place_is_free(server, way):
-    """As often as it happens."""
     until(server, 0)
     for _ in range(3):
         way(server)
@@ -140,7 +131,6 @@ def test_however_a_session_ends_its_place_is_free(server, way):
 
 
 def test_requests_are_limited_and_files_are_not(server):
-    """A client who asks too often waits; health is told all the same, others are served."""
     client = "203.0.113.99"
     found = [get(f"{server.url}/no_such_page", client)[0] for _ in range(52)]
     assert [200] * 50 + [429] * 2 == found
@@ -151,7 +141,6 @@ def test_requests_are_limited_and_files_are_not(server):
 
 
 def test_metrics_have_a_port_of_their_own(server):
-    """There they are true; at the public one there are none, not even Streamlit's."""
     until(server, 0)
     with enter(server, HOME):
         until(server, 1)

@@ -19,14 +19,12 @@ from tests.support.disks import fill, read_only, small_disk
 
 @pytest.fixture
 def store(tmp_path):
-    """A store with one entry."""
     with filled(tmp_path / "store") as made:
         yield made
 
 
 @contextlib.contextmanager
 def filled(place):
-    """A store with one entry, closed at the end."""
     store = Store(place)
     store.put("a", {}, {"x": np.arange(3.0)})
     with contextlib.closing(store):
@@ -34,14 +32,12 @@ def filled(place):
 
 
 def health(make, **options):
-    """The status and the report of a server with such an engine."""
     with asking(make, **options) as ask:
         return ask()
 
 
 @contextlib.contextmanager
 def asking(make, **options):
-    """A function that asks for the health of a server with such an engine."""
     route = health_route(HealthMonitor(make, kept=0, **options), lambda: 3)
     with TestClient(Starlette(routes=[route])) as client:
 
@@ -76,7 +72,6 @@ def test_the_worker(store, worker, status):
 
 
 def test_a_store_that_cannot_be_used(tmp_path):
-    """There is no engine then; once there can be one, all is well."""
     place = tmp_path / "store"
     place.write_text("in the way")
     with asking(lambda: Engine(Store(place))) as ask:
@@ -111,7 +106,6 @@ def test_a_store_that_cannot_be_written(tmp_path, monkeypatch):
 
 
 def test_a_full_disk(tmp_path):
-    """What is stored can be read, nothing new be kept."""
     with small_disk(tmp_path / "disk", 3) as disk, filled(disk / "store") as store:
         fill(disk)
         assert ("full", 1) == (condition(store).state, condition(store).entries)
@@ -122,7 +116,6 @@ def test_a_full_disk(tmp_path):
 
 
 def test_a_damaged_database(tmp_path):
-    """It is mended on the way, as by every other use, and the entry is still there."""
     with filled(tmp_path) as store:
         store.close()
         for name in ("cache.db", "cache.db-wal", "cache.db-shm"):
@@ -136,7 +129,6 @@ def test_a_damaged_database(tmp_path):
 
 
 def test_another_process_writes(store):
-    """A store that is being written can be written, if not at this very moment."""
     database = sqlite3.connect(store.directory / "cache.db", isolation_level=None)
     with contextlib.closing(database) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -145,8 +137,6 @@ def test_another_process_writes(store):
 
 
 def test_nothing_is_written_to_find_out(store):
-    """No file comes or goes, and no entry is younger for it."""
-
     def seen():
         with contextlib.closing(sqlite3.connect(store.directory / "cache.db")) as database:
             rows = database.execute("SELECT key, store_time, access_time FROM Cache").fetchall()
@@ -163,7 +153,6 @@ def test_nothing_is_written_to_find_out(store):
 
 
 def test_the_store_is_looked_at_once_in_a_while(store):
-    """However many ask, and whenever."""
     looks = []
     engine = Engine(store)
     monitor = HealthMonitor(lambda: looks.append(1) or engine, kept=3600)
@@ -177,7 +166,6 @@ def test_the_store_is_looked_at_once_in_a_while(store):
 
 
 def test_a_disk_that_hangs():
-    """The server says so instead of hanging with it, and asks the disk once only."""
     hanging, looks = threading.Event(), []
 
     def make():

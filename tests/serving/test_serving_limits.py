@@ -27,17 +27,14 @@ FILES = [
 
 
 def admission(sessions=0, sessions_each=0, requests_each=0):
-    """An admission without limits but those given."""
     return Admission(ConnectionLimits(sessions, sessions_each, requests_each))
 
 
 def session(client=HOME, **headers):
-    """A request to open a web socket."""
     return scope(STREAM, "websocket", client, **headers)
 
 
 def limit(admission, asked):
-    """The limit by which a request is refused; None where it is admitted."""
     refusal = admission.refusal(asked)
     return refusal and refusal.limit
 
@@ -56,7 +53,6 @@ def limit(admission, asked):
     ],
 )
 def test_what_is_one_client(one, other, same):
-    """An IPv4 address, an IPv6 network of 64 bits."""
     doors = admission(sessions_each=1)
     with doors.session(session(one)):
         assert ("sessions_each" if same else None) == limit(doors, session(other))
@@ -76,7 +72,6 @@ def test_what_is_one_client(one, other, same):
     ],
 )
 def test_clients_on_this_machine(client, headers, local):
-    """They have the limit of all sessions alone, unless a proxy names them."""
     asked = session(client, **headers)
     doors = admission(requests_each=1)
     assert (None, None if local else "requests_each") == (limit(doors, asked), limit(doors, asked))
@@ -98,7 +93,6 @@ def test_clients_on_this_machine(client, headers, local):
     ],
 )
 def test_a_proxy_that_is_not_trusted(caplog, client, named, warned):
-    """The host is warned once, with the address and what to set."""
     app = TestClient(admission().guard(PlainTextResponse("fine")), client=(client, 1))
     with caplog.at_level(logging.WARNING, "uvicorn.error"):
         for _ in range(3):
@@ -131,7 +125,6 @@ def test_a_window_against_plain_loops(steps, most):
 
 
 def test_too_many_requests_of_one_client():
-    """One sentence with the time to wait, as text or as a page; other clients are served."""
     doors = admission(requests_each=3)
     app = doors.guard(PlainTextResponse("fine"))
     client = TestClient(app, client=(HOME, 1))
@@ -153,7 +146,6 @@ def test_too_many_requests_of_one_client():
 
 @pytest.mark.parametrize("path", FILES)
 def test_files_and_health_have_a_limit_of_their_own(path):
-    """It is many times larger."""
     doors = admission(requests_each=2)
 
     assert [None, None, "requests_each"] == [limit(doors, scope()) for _ in range(3)]
@@ -163,7 +155,6 @@ def test_files_and_health_have_a_limit_of_their_own(path):
 
 @pytest.mark.parametrize("path", ["/staticfiles", "/helix", "/_stcore/upload_file/a/b", "/a/b/c"])
 def test_all_else_is_a_request(path):
-    """Whatever it may be."""
     doors = admission(requests_each=1)
 
     assert [None, "requests_each"] == [limit(doors, scope(path)) for _ in range(2)]
@@ -176,7 +167,6 @@ ACTS = st.lists(
 
 @given(ACTS, st.integers(0, 5), st.integers(0, 3))
 def test_sessions_against_a_plain_list(acts, most, each):
-    """Never above the limits, and nobody is refused while there is room; 0 is no limit."""
     doors = admission(most, each)
     inside = []
     for act in acts:
@@ -199,10 +189,7 @@ def test_sessions_against_a_plain_list(acts, most, each):
 
 
 def test_a_page_is_refused_where_its_session_would_be():
-    """A reader sees the sentence in place of a page that can never be filled.
-
-    A page that is reloaded is served, since its session is open until the new one arrives.
-    """
+    """But one that is reloaded is served: its session is open until the new one arrives."""
     doors = admission(sessions=1)
     with doors.session(session()):
         refusal = doors.refusal(scope("/helix", **BROWSER))

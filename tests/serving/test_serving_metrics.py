@@ -1,7 +1,6 @@
 """What Prometheus is told: parsed by its own parser, at an address of its own alone."""
 
 import contextlib
-import re
 import urllib.error
 import urllib.request
 from types import SimpleNamespace
@@ -9,7 +8,6 @@ from types import SimpleNamespace
 import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
-from streamlit.testing.v1 import AppTest
 
 from poskernel_core import Engine, Store
 from poskernel_core.common.errors import BadRequest
@@ -17,12 +15,12 @@ from serving.admission import Admission, ConnectionLimits
 from serving.health import HealthMonitor
 from serving.metrics import RUN_SECONDS, listen, registry
 from tests.support.asgi import STREAM, scope
-from tests.support.server import ROOT, free_port
+from tests.support.bound import opened_as_linked
+from tests.support.server import free_port
 from tools.recorded import open_page
 
 
 def server(make):
-    """A server's parts, with an engine that is made so, before anything happened."""
     RUN_SECONDS.clear()
     admission = Admission(ConnectionLimits(sessions=3))
     monitor = HealthMonitor(make, kept=0)
@@ -30,21 +28,11 @@ def server(make):
 
 
 @pytest.fixture
-def engine(tmp_path):
-    """An engine on an empty store."""
-    made = Engine(Store(tmp_path))
-    yield made
-    made.store.close()
-
-
-@pytest.fixture
-def quiet(engine):
-    """A server with this engine."""
-    return server(lambda: engine)
+def quiet(fresh_engine):
+    return server(lambda: fresh_engine)
 
 
 def told(server):
-    """Every sample as Prometheus reads it, by name and labels."""
     found = {}
     for family in text_string_to_metric_families(generate_latest(server.numbers).decode()):
         assert family.documentation, family.name
@@ -55,7 +43,7 @@ def told(server):
     return found
 
 
-def test_what_is_told_before_anything_happened(quiet, engine):
+def test_what_is_told_before_anything_happened(quiet, fresh_engine):
     """All counters are there, as 0, so that their growth can be seen; no worker is started."""
     found = told(quiet)
 
@@ -64,25 +52,24 @@ def test_what_is_told_before_anything_happened(quiet, engine):
                  "worker_alive", "store_entries"):  # fmt: skip
         assert 0 == found[f"poskernel_{name}",]
     assert 3 == found["poskernel_sessions_limit",]
-    assert engine.store.limit == found["poskernel_store_limit_bytes",]
+    assert fresh_engine.store.limit == found["poskernel_store_limit_bytes",]
     assert 0 == found["poskernel_store_bytes",]
     assert 1 == found["poskernel_store_state", ("state", "writable")]
     for name, labels in (("refused_total", 4), ("jobs", 6), ("job_seconds_count", 9)):
         assert labels == sum(key[0] == f"poskernel_{name}" for key in found)
     assert 10**7 < found["process_resident_memory_bytes",]
-    assert engine.worker_pid is None
+    assert fresh_engine.worker_pid is None
 
 
-def test_what_happened_is_told(quiet, engine):
-    """Sessions, refusals, looks, starts of the worker, runs of the script by page."""
+def test_what_happened_is_told(quiet, fresh_engine):
     asked = scope(STREAM, "websocket")
     with contextlib.ExitStack() as stack:
         for _ in range(3):
             stack.enter_context(quiet.admission.session(asked))
         quiet.admission.refusal(asked)
         for hit in (True, True, False):
-            engine.counts.looked(hit)
-        engine.counts.started_worker()
+            fresh_engine.counts.looked(hit)
+        fresh_engine.counts.started_worker()
         for seconds in (0.01, 0.3, 0.31, 99.0):
             RUN_SECONDS.labels("helix").observe(seconds)
         found = told(quiet)
@@ -99,26 +86,7 @@ def test_what_happened_is_told(quiet, engine):
     assert 99.62 == pytest.approx(found["poskernel_run_seconds_sum", page])
 
 
-def test_all_that_is_told_is_explained(quiet):
-    """The table in the documentation names every metric of ours with its labels, and no other."""
-    hosting = (ROOT / "docs" / "how-to" / "hosting.md").read_text("utf-8")
-    table = hosting.split("\n## Metrics\n")[1]
-    rows = re.findall(r"^\| (`poskernel_.*?`) \|", table, re.MULTILINE)
-    named = {}
-    for name, labels in re.findall(r"(poskernel_\w+)(?:\{([\w,]+)\})?", " ".join(rows)):
-        named[name] = {*labels.split(",")} - {""}
-    RUN_SECONDS.labels("helix").observe(0.1)
-    declared = {}
-    for name, *labels in told(quiet):
-        if name.startswith("poskernel_"):
-            plain = re.sub("_(bucket|count|sum)$", "", name)
-            declared.setdefault(plain, set()).update(label for label, _ in labels if label != "le")
-
-    assert declared == named
-
-
 def test_a_store_that_cannot_be_used(tmp_path):
-    """The rest is told; what is not known is left out."""
     (tmp_path / "file").write_text("x")
     found = told(server(lambda: Engine(Store(tmp_path / "file"))))
 
@@ -129,7 +97,6 @@ def test_a_store_that_cannot_be_used(tmp_path):
 
 
 def test_an_address_of_its_own(quiet):
-    """Nobody else can listen there meanwhile; afterwards it is free again."""
     port = free_port()
     stop = listen(("127.0.0.1", port), quiet.numbers)
     try:
@@ -146,11 +113,9 @@ def test_an_address_of_its_own(quiet):
 
 
 def test_the_app_tells_how_long_it_ran(quiet, tmp_path, monkeypatch):
-    """Once a run, under the page's address."""
     monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path))
-    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
-    for _ in range(2):
-        open_page(app, "methods")
+    app = opened_as_linked("methods")
+    open_page(app, "methods")
     found = told(quiet)
 
     assert ["Methods"] == [each.value for each in app.title]

@@ -23,11 +23,9 @@ class _Echo(http.server.BaseHTTPRequestHandler):
     """Answers with the headers that it was sent."""
 
     def do_GET(self):
-        """Answer a request."""
         self.answer(200, json.dumps([[name.lower(), text] for name, text in self.headers.items()]))
 
     def answer(self, status, text="", **headers):
-        """Send a response."""
         self.send_response(status)
         for name, value in {"Content-Length": len(text.encode()), **headers}.items():
             self.send_header(name, str(value))
@@ -45,7 +43,6 @@ class _Accounts(_Echo):
     """
 
     def do_GET(self):
-        """Answer a request."""
         if urlsplit(self.path).path != "/oauth2/auth":
             self.answer(200, f"{self.path} {self.headers.get('X-Auth-Request-Redirect')}")
         elif "_oauth2_proxy=anna" in self.headers.get("Cookie", ""):
@@ -56,7 +53,6 @@ class _Accounts(_Echo):
 
 @contextlib.contextmanager
 def listening(handler):
-    """The address of a small server with such a handler."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
@@ -68,7 +64,6 @@ def listening(handler):
 
 @pytest.fixture(scope="module")
 def proxy(tmp_path_factory):
-    """The address of a Caddy that asks for a password of its own."""
     folder = tmp_path_factory.mktemp("caddy")
     lines = [
         f"{name} "
@@ -88,7 +83,6 @@ def proxy(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def accounts(tmp_path_factory):
-    """The address of a Caddy that asks oauth2-proxy, of which a stand-in is there."""
     folder = tmp_path_factory.mktemp("accounts")
     with (
         listening(_Echo) as server,
@@ -101,14 +95,12 @@ def accounts(tmp_path_factory):
 
 
 def read(address, **headers):
-    """What an address answers."""
     request = urllib.request.Request(address, headers=headers)
     with urllib.request.urlopen(request, timeout=30) as answer:
         return answer.read().decode()
 
 
 def arrived(proxy, path="/", user="", word="", **headers):
-    """The headers of a request as they arrive at the server."""
     token = base64.b64encode(f"{user}:{word}".encode()).decode()
     signed = {"Authorization": f"Basic {token}"} if user else {}
     return json.loads(read(proxy + path, **signed, **headers))
@@ -116,7 +108,6 @@ def arrived(proxy, path="/", user="", word="", **headers):
 
 @pytest.mark.parametrize(("user", "word"), [("", ""), ("anna", "wrong"), ("carl", "correct horse")])
 def test_without_a_password(proxy, user, word):
-    """Nothing is passed on."""
     with pytest.raises(urllib.error.HTTPError) as refused:
         arrived(proxy, user=user, word=word)
 
@@ -125,7 +116,6 @@ def test_without_a_password(proxy, user, word):
 
 
 def test_with_a_password(proxy):
-    """The name arrives once, the password does not; what a stranger says of himself is replaced."""
     forged = {"X-Forwarded-User": "ben", "X-Forwarded-For": "198.51.100.9"}
     headers = arrived(proxy, user="anna", word=WORDS["anna"], **forged)
 
@@ -135,7 +125,6 @@ def test_with_a_password(proxy):
 
 
 def test_with_an_account(accounts):
-    """The name that oauth2-proxy tells arrives, once, in place of what a stranger says."""
     forged = {"X-Forwarded-User": "ben", "X-Auth-Request-User": "ben"}
     headers = arrived(accounts, "/helix", Cookie="_oauth2_proxy=anna", **forged)
 
@@ -144,7 +133,6 @@ def test_with_an_account(accounts):
 
 
 def test_without_an_account(accounts):
-    """Nothing is passed on: there is a page to sign in, which leads back to the whole address."""
     link = "/head?model=demo-gpt2&head=L2H6&query=400"
 
     assert f"/oauth2/sign_in {link}" == read(
@@ -155,7 +143,6 @@ def test_without_an_account(accounts):
 
 @pytest.mark.parametrize(("short", "address"), [("0", "127.0.0.1"), ("1", "127.0.0.0")])
 def test_the_access_log(tmp_path, short, address):
-    """A line of JSON a request, without query, headers and numbers of sessions; errors too."""
     log = tmp_path / "access.log"
     settings = {"POSKERNEL_ACCESS_LOG": f"file {log}", "POSKERNEL_SHORT_ADDRESSES": short}
     with (
@@ -179,7 +166,6 @@ def test_the_access_log(tmp_path, short, address):
 
 
 def test_errors_of_the_proxy_have_no_query(tmp_path):
-    """As where no server answers."""
     with caddy(tmp_path, "Caddyfile", POSKERNEL_UPSTREAMS="to 127.0.0.1:1") as proxy:
         with pytest.raises(urllib.error.HTTPError) as failed:
             read(f"{proxy}/own_text?text=secret")

@@ -44,14 +44,15 @@ def main() -> int:
     ours = environment(Path(tempfile.gettempdir()))
     os.environ.clear()
     os.environ.update(ours)
-    rows = [(name, *_make(TRIALS[name], options)) for name in names]
+    rows = [(name, *make(TRIALS[name], options)) for name in names]
     print("\n| trial | ended | seconds | found |\n|---|---|---|---|")
     for name, ended, seconds, found in rows:
         print(f"| {name} | {ended} | {seconds:.0f} | {found} |")
     return int(any(ended == "FAILED" for _, ended, _, _ in rows))
 
 
-def _make(trial: Trial, options: Options) -> tuple[str, float, str]:
+def make(trial: Trial, options: Options) -> tuple[str, float, str]:
+    """Make one trial; return how it ended, after how many seconds, and what it found."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         try:

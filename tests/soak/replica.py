@@ -16,8 +16,6 @@ from tests.support.server import Server, serve
 
 @dataclass
 class Replica:
-    """One of the servers: started, killed, started again."""
-
     name: str
     cache: Path
     log: Path
@@ -36,8 +34,7 @@ class Replica:
         """End it with -9, as when a machine fails."""
         if self.server is not None:
             os.kill(self.server.pid, signal.SIGKILL)
-            self.server = None
-            self._open.close()
+            self.stop()
 
     def stop(self) -> None:
         """End it as a host does."""

@@ -21,6 +21,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -64,11 +65,12 @@ the sums of attention are formed in another order, and the last bits differ.
 SHORTEST = 10.0
 """Minutes below which memory is told, and not judged: what is loaded first still shows."""
 
+Truth = dict[str, tuple[Request, Result]]
+"""Requests and their right answers, by name."""
+
 
 @dataclass
 class _Found:
-    """What happened so far."""
-
     visits: int = 0
     cancelled: int = 0
     waited: int = 0
@@ -121,22 +123,13 @@ def replicas(options: Options, folder: Path) -> str:
     )
 
 
-def _questions() -> dict[str, Request]:
-    """Return what pages ask at the addresses of this trial, by name."""
-    found = {}
-    for model in MODELS:
-        for context in CONTEXTS:
-            run = describe_run(model, windows=TEXTS, context=context)
-            found[f"etc of {model}, {context}"] = Request(analysis="etc", run=run)
-            found[f"profile of {model}, {context}"] = Request(analysis="profile", run=run)
-    return found
-
-
-def _truth(folder: Path) -> dict[str, tuple[Request, Result]]:
-    """Return the answers of an engine that nobody disturbs."""
+def _truth(folder: Path) -> Truth:
+    """Return what pages ask at the addresses of this trial, answered by an undisturbed engine."""
     found = {}
     with engine_at(folder) as engine:
-        for name, request in _questions().items():
+        for model, context, analysis in product(MODELS, CONTEXTS, ("etc", "profile")):
+            run = describe_run(model, windows=TEXTS, context=context)
+            request, name = Request(analysis=analysis, run=run), f"{analysis} of {model}, {context}"
             answer = engine.result(request, BOUND)
             need(answer, f"no undisturbed answer: {name}")
             found[name] = (request, answer)
@@ -144,11 +137,7 @@ def _truth(folder: Path) -> dict[str, tuple[Request, Result]]:
 
 
 async def _all(
-    options: Options,
-    both: list[Replica],
-    truth: dict[str, tuple[Request, Result]],
-    store: Store,
-    found: _Found,
+    options: Options, both: list[Replica], truth: Truth, store: Store, found: _Found
 ) -> None:
     draw, began = random.Random(options.seed), time.monotonic()
     end = began + 60 * options.minutes
@@ -185,7 +174,6 @@ def _turns(both: list[Replica]) -> Iterator[Replica]:
 
 
 async def _read(draw: random.Random, turn: Iterator[Replica], end: float, found: _Found) -> None:
-    """Make one visit after another."""
     while time.monotonic() < end:
         where, to = _where(draw), next(turn)
         for _ in range(9):
@@ -213,8 +201,7 @@ def _where(draw: random.Random) -> dict[str, str]:
     own = " ".join(draw.choices(WORDS, k=draw.randrange(3, 20)))
     more = draw.choice(
         [
-            {"page": ""},
-            {"page": ""},
+            *2 * [{"page": ""}],
             {"page": "previous_token"},
             {"page": "own_text", "text": own},
             {"page": "induction_recency", "samples": "100", "seed": str(draw.randrange(9))},
@@ -308,12 +295,7 @@ async def _sample(both: list[Replica], began: float, found: _Found) -> None:
             found.memory.setdefault(name, []).append((now, size))
 
 
-async def _look(
-    truth: dict[str, tuple[Request, Result]],
-    store: Store,
-    began: float,
-    found: _Found,
-) -> None:
+async def _look(truth: Truth, store: Store, began: float, found: _Found) -> None:
     """Compare what is stored with the truth, all the time; print rows of memory."""
     engine, row = Engine(store), 0.0
     print("\n| minute | server 1 (MB) | worker 1 | server 2 | worker 2 | store | visits | kills |")
@@ -336,7 +318,7 @@ async def _look(
             )
 
 
-def _compare(engine: Engine, truth: dict[str, tuple[Request, Result]], found: _Found) -> None:
+def _compare(engine: Engine, truth: Truth, found: _Found) -> None:
     """Hold every answer that is stored now against that of the undisturbed engine."""
     for name, (request, answer) in truth.items():
         other = engine.cached(request)

@@ -24,8 +24,6 @@ BOUND = 300.0
 
 @dataclass(frozen=True)
 class Options:
-    """How long the trials are."""
-
     seed: int
     kills: int
     windows: int

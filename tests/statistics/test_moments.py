@@ -57,7 +57,6 @@ def test_cuts_do_not_matter(samples, sizes):
 
 
 def test_shapes_and_single_precision():
-    """Axes stay in their order; numbers in float32 are added up in float64."""
     samples = np.random.default_rng(3).normal(size=(17, 2, 3, 5)).astype(np.float32)
     moments = moments_of([samples[:5], samples[5:6], samples[6:]])
     wide = samples.astype(np.float64)

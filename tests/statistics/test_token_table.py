@@ -59,7 +59,6 @@ def punctuation():
     ],
 )
 def test_properties_by_hand(text, expected):
-    """Of tokens of a byte-level vocabulary."""
     tokenizer = load_tokenizer(locate(MODEL))
     table = token_table(tokenizer, locate(MODEL).geometry.n_vocab)
     number = tokenizer.backend.token_to_id(text) if "<" in text else tokenizer.single_id(text)
@@ -109,6 +108,5 @@ def test_a_statistic_that_reads_it_is_cut_into_shards(punctuation, tmp_path):
 
 
 def test_a_statistic_that_there_is_not():
-    """The sentence names those that there are."""
     with pytest.raises(BadRequest, match=r"'paterns'.*patterns"):
         run_pass(load(locate(MODEL), "cpu"), np.ones((3, 5), dtype=int), gather=("paterns",))

@@ -14,19 +14,16 @@ VALUES = {"kernel": np.arange(3 * 11, dtype=np.float32).reshape(3, 11)}
 
 @pytest.fixture
 def located(model_dirs):
-    """The model whose results are moved."""
     return catalog.locate(str(model_dirs["gpt2"]))
 
 
 @pytest.fixture
 def keys(located):
-    """Three keys of the model's."""
     return [model_prefix(located.spec.fingerprint) + 64 * digit for digit in "012"]
 
 
 @pytest.fixture
 def store(tmp_path, keys):
-    """A store with three entries of the model and one of another."""
     made = Store(tmp_path / "from")
     for number, key in enumerate([*keys, model_prefix("another") + 64 * "0"]):
         made.put(key, {"number": number}, VALUES)
@@ -36,7 +33,6 @@ def store(tmp_path, keys):
 
 @pytest.fixture
 def target(tmp_path):
-    """An empty store."""
     made = Store(tmp_path / "to")
     yield made
     made.close()
@@ -56,7 +52,6 @@ def test_round_trip(store, target, located, keys, tmp_path):
 
 
 def test_what_cannot_be_exported(store, target, located, tmp_path):
-    """Nothing is cached, or the folder does not exist: a sentence, and no file appears."""
     for of, file in ((target, "results.zip"), (store, "nowhere/results.zip")):
         with pytest.raises(BadRequest, match=r"Nothing is cached|nowhere"):
             export_model(of, located, tmp_path / file)
@@ -64,7 +59,6 @@ def test_what_cannot_be_exported(store, target, located, tmp_path):
 
 
 def test_damaged_entries_stay_behind(store, target, located, keys, tmp_path):
-    """An entry that is damaged in the store is not exported."""
     store.put_bytes(keys[0], b"x" * 100)
 
     export_model(store, located, tmp_path / "results.zip")
@@ -73,7 +67,6 @@ def test_damaged_entries_stay_behind(store, target, located, keys, tmp_path):
 
 
 def test_a_cut_archive(store, target, located, tmp_path):
-    """A download that broke off is refused, wherever it broke."""
     file = tmp_path / "results.zip"
     export_model(store, located, file)
     whole = file.read_bytes()
@@ -86,7 +79,6 @@ def test_a_cut_archive(store, target, located, tmp_path):
 
 
 def test_a_changed_byte(store, target, located, keys, tmp_path):
-    """With any one byte changed it is refused, or what is imported is what was exported."""
     file = tmp_path / "results.zip"
     export_model(store, located, file)
     whole = file.read_bytes()

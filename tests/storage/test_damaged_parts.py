@@ -26,20 +26,17 @@ PART = "etc"
 
 @pytest.fixture(scope="module")
 def request_():
-    """All measures of a model over few short windows."""
     given = {"context": 48, "windows": 5, "params": {"query": 47}}
     return build_request("head-measures", "demo-attn-2l", **given)[0]
 
 
 @pytest.fixture
 def part(request_):
-    """The key of one of its parts."""
     return canonical(request_).parts()[PART].key
 
 
 @pytest.fixture(scope="module")
 def expected(request_, tmp_path_factory):
-    """The measures, and a store that holds them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(worker_client, "subprocess", NearWorker.module())
         engine = Engine(Store(tmp_path_factory.mktemp("whole")))
@@ -50,20 +47,17 @@ def expected(request_, tmp_path_factory):
 
 @pytest.fixture
 def engine(expected, fresh_engine):
-    """An engine on a copy of that store."""
     for key in expected[1].keys():  # noqa: SIM118 - a store is no mapping
         fresh_engine.store.put_bytes(key, expected[1].get_bytes(key))
     return fresh_engine
 
 
 def file_of(store: Store, key: str) -> Path:
-    """The file of a value."""
     (file,) = store.directory.rglob(f"{key}.*.val")
     return file
 
 
 def test_a_part_that_cannot_be_read(engine, request_, part, expected):
-    """It counts as missing once it was asked for, and is computed anew."""
     file = file_of(engine.store, part)
     file.write_bytes(file.read_bytes()[:-1] + b"\x07")
 
@@ -75,7 +69,6 @@ def test_a_part_that_cannot_be_read(engine, request_, part, expected):
 
 
 def test_a_part_of_another_layout(engine, request_, part, expected):
-    """An entry that is whole, and no result, is computed anew as well."""
     engine.store.put(part, {"number": 7}, {})
 
     found = engine.result(request_)

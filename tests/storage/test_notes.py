@@ -46,21 +46,18 @@ def test_notes_from_before(tmp_path):
 
 @given(TEXTS)
 def test_what_is_noted_is_read_again(tmp_path_factory, text):
-    """Every text, but for the white space around it."""
     notes = Notes(tmp_path_factory.mktemp("notes"))
     notes.write("m", "f", "L1H2", text)
     assert notes.of("f", "L1H2") == text.strip()
 
 
 def test_several_write_at_once(tmp_path):
-    """No note is lost."""
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda n: Notes(tmp_path).write("m", "f", f"L0H{n}", str(n)), range(24)))
     assert sorted(int(note.text) for note in Notes(tmp_path).all()) == list(range(24))
 
 
 def test_what_cannot_be_written(tmp_path):
-    """A note that is too long, or holds half a character: what was there stays."""
     notes = Notes(tmp_path)
     notes.write("m", "f", "L0H0", "old")
     with pytest.raises(BadRequest, match=f"at most {MAX_NOTE:,} characters, got 4,001"):
@@ -72,7 +69,6 @@ def test_what_cannot_be_written(tmp_path):
 
 @pytest.mark.parametrize("content", ["{", '{"a": 1}', '[{"model": "m"}]', "[1]", '["x"]'])
 def test_another_file(tmp_path, content):
-    """It is not overwritten; the sentence says what was expected."""
     file = tmp_path / "notes.json"
     file.write_text(content)
     with pytest.raises(StoreFailed, match="expected a list of notes, each with model, fingerprint"):

@@ -1,16 +1,15 @@
 """A server that computes nothing new: every page shows what there is, and promises nothing else."""
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from pages.shared.jobs import results
 from poskernel_core.cli.main import main
 from poskernel_core.common.errors import ComputeDisabled
 from poskernel_core.common.specs import Request
-from poskernel_core.engine.engine import Engine, describe_run
+from poskernel_core.engine.engine import describe_run
 from poskernel_core.storage.store import Store
-from tests.support.server import ROOT
-from tools.recorded import open_page, page_names
+from tests.support.bound import opened_as_linked
+from tools.recorded import page_names
 
 MODEL = "demo-gpt2"
 MORE = {
@@ -25,23 +24,11 @@ PROMISES = ("compute", "look at", "try again", "wait for")
 
 
 @pytest.fixture
-def engine(tmp_path, monkeypatch):
-    """An engine with an empty store, which the pages ask."""
+def engine(fresh_engine, monkeypatch):
     monkeypatch.setenv("POSKERNEL_READ_ONLY", "1")
-    made = Engine(Store(tmp_path))
-    monkeypatch.setattr(results, "engine", lambda: made)
-    monkeypatch.setattr("pages.own_text.typed.engine", lambda: made)
-    yield made
-    made.close()
-    made.store.close()
-
-
-def opened(name, **parameters):
-    """A page, drawn."""
-    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
-    for parameter, value in parameters.items():
-        app.query_params[parameter] = value
-    return open_page(app, name)
+    monkeypatch.setattr(results, "engine", lambda: fresh_engine)
+    monkeypatch.setattr("pages.own_text.typed.engine", lambda: fresh_engine)
+    return fresh_engine
 
 
 @pytest.mark.parametrize("name", page_names())
@@ -51,7 +38,7 @@ def test_a_page_of_what_is_not_there(engine, name, model_dirs, monkeypatch):
     if name == "rotary_spectrum":
         monkeypatch.setenv("POSKERNEL_MODELS", str(model_dirs["llama"]))
         asked = {"model": str(model_dirs["llama"])}
-    app = opened(name, **asked)
+    app = opened_as_linked(name, **asked)
     said = [each.value for each in [*app.info, *app.caption]]
 
     assert [] == [each.value for each in [*app.exception, *app.error]]
@@ -66,21 +53,15 @@ def test_a_page_of_what_is_not_there(engine, name, model_dirs, monkeypatch):
     assert [] == list(engine.store.keys())
 
 
-def test_what_is_there_is_shown(engine, monkeypatch):
-    """What comes with the project, as on any server."""
-    monkeypatch.setenv("POSKERNEL_SHIPPED", "1")
-    full = Engine(Store(engine.store.directory))
-    monkeypatch.setattr(results, "engine", lambda: full)
-    app = opened("positional_kernels")
+def test_what_is_there_is_shown(shipped_only):
+    app = opened_as_linked("positional_kernels")
 
     assert app.get("plotly_chart")
     assert [] == [each.value for each in [*app.exception, *app.error, *app.info]]
-    full.store.close()
 
 
 def test_a_text_is_not_kept(engine):
-    """Its link holds it, though nothing is computed for it."""
-    app = opened("own_text", model=MODEL, text="blue fire")
+    app = opened_as_linked("own_text", model=MODEL, text="blue fire")
 
     assert "blue fire" == app.query_params["text"]
     assert "blue fire" == app.text_area[0].value
@@ -88,7 +69,6 @@ def test_a_text_is_not_kept(engine):
 
 @pytest.mark.parametrize("way", [("--shard", "0/2"), ("--shards", "2"), ("--devices", "cpu")])
 def test_shards_are_refused(tmp_path, monkeypatch, capsys, way):
-    """As without them, in the same sentence; nothing is written."""
     monkeypatch.setenv("POSKERNEL_READ_ONLY", "1")
     monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path))
     told = []
@@ -103,7 +83,6 @@ def test_shards_are_refused(tmp_path, monkeypatch, capsys, way):
 
 
 def test_the_engine_refuses(engine):
-    """Whoever asks, and whatever for: also what many parts make, and an experiment."""
     run = describe_run(MODEL, windows=50, context=64)
     for analysis, params in (
         ("etc", {}),

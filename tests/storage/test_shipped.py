@@ -1,7 +1,6 @@
 """What comes with the project: read beneath the store, whole, not stale, and right."""
 
 import json
-import sys
 import zipfile
 
 import numpy as np
@@ -21,6 +20,7 @@ from poskernel_core.storage.shipped import ASKED_FILE, Shipped, pack, unpack
 from poskernel_core.storage.statistics import StoredStatistics
 from poskernel_core.storage.store import Store
 from tests.support import ROOT
+from tools.recorded import visit_all
 
 STALE = "what comes with the project is stale: run 'make shipped' and commit what it writes"
 VIEW = "smollm2-135m"
@@ -51,7 +51,6 @@ LARGE = {
 
 @pytest.fixture
 def archive(tmp_path):
-    """A folder with one archive of two entries."""
     folder = tmp_path / "shipped"
     folder.mkdir()
     with zipfile.ZipFile(folder / "m.zip", "w", zipfile.ZIP_DEFLATED) as file:
@@ -63,23 +62,12 @@ def archive(tmp_path):
 
 @pytest.fixture
 def beneath(archive, tmp_path, monkeypatch):
-    """A store with that archive beneath it."""
     monkeypatch.setenv("POSKERNEL_SHIPPED", "1")
     monkeypatch.setattr("poskernel_core.models.stored.RESULTS", archive.parent)
     return Store(tmp_path / "cache")
 
 
-@pytest.fixture
-def cold(tmp_path, monkeypatch):
-    """An engine on an empty store, with what comes with the project beneath it."""
-    monkeypatch.setenv("POSKERNEL_SHIPPED", "1")
-    engine = Engine(Store(tmp_path))
-    yield engine
-    engine.close()
-
-
 def same(a, b):
-    """Whether two entries are equal, to the bit and the type."""
     return a[0] == b[0] and all(
         a[1][name].dtype == array.dtype and np.array_equal(a[1][name], array, equal_nan=True)
         for name, array in b[1].items()
@@ -88,7 +76,6 @@ def same(a, b):
 
 
 def test_packed_whole():
-    """What is not narrowed comes back to the bit, of every shape and type."""
     assert same(unpack(pack(ENTRY, {})), ENTRY)
 
 
@@ -107,7 +94,6 @@ def test_rounded(bits):
 
 
 def test_beneath_the_store(beneath, tmp_path):
-    """Found where the store has nothing; the store's own entry wins, and nothing is copied."""
     assert beneath.has("one")
     assert same(beneath.get("one"), ENTRY)
     assert not beneath.has("three")
@@ -121,7 +107,6 @@ def test_beneath_the_store(beneath, tmp_path):
 
 
 def test_switched_off(beneath, tmp_path, monkeypatch):
-    """A store made with POSKERNEL_SHIPPED=0 has nothing beneath it."""
     monkeypatch.setenv("POSKERNEL_SHIPPED", "0")
     bare = Store(tmp_path / "cache")
 
@@ -130,7 +115,6 @@ def test_switched_off(beneath, tmp_path, monkeypatch):
 
 
 def test_damaged(archive):
-    """An entry that was changed is missing from then on, so that it is computed; others are not."""
     data = bytearray(archive.read_bytes())
     with zipfile.ZipFile(archive) as file:
         place = file.getinfo("one").header_offset
@@ -145,7 +129,6 @@ def test_damaged(archive):
 
 
 def test_no_archive(tmp_path):
-    """A file that is no archive, or no folder at all, holds nothing."""
     (tmp_path / "m.zip").write_bytes(b"nonsense")
 
     assert not Shipped([]).has("one")
@@ -153,7 +136,6 @@ def test_no_archive(tmp_path):
 
 
 def asked(model):
-    """The requests that an archive answers, by page."""
     with zipfile.ZipFile(RESULTS / f"{model}.zip") as file:
         pages = json.loads(file.read(ASKED_FILE))
     return {
@@ -163,7 +145,6 @@ def asked(model):
 
 
 def today(request):
-    """The same request with the fingerprints and settings of today."""
     corpus = request.run.corpus.model_copy(update={"fingerprint": "", "revision": None})
     model = catalog.locate(request.run.model.name, request.run.model.revision).spec
     run = request.run.model_copy(update={"model": model, "corpus": corpora.resolve(corpus)})
@@ -185,17 +166,10 @@ def test_not_stale(model, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
-def test_every_page_of_today(model, cold):
-    """Every page is opened at its defaults: what it asks for comes with the project."""
-    sys.path.insert(0, str(ROOT / "tools"))
-    try:
-        from recorded import visit_all
-    finally:
-        sys.path.pop(0)
-
+def test_every_page_of_today(model, shipped_engine):
     def answer(asked):
         fragments.refuse(model, catalog.locate(model).config, asked.question.uses)
-        found = cold.cached(asked)
+        found = shipped_engine.cached(asked)
         assert found is not None, f"{asked.question.name} of {model}: {STALE}"
         return found
 
@@ -205,16 +179,15 @@ def test_every_page_of_today(model, cold):
         for page, each in asked(model).items()
         if each and page != MORE
     }, STALE
-    assert cold.worker_pid is None
+    assert shipped_engine.worker_pid is None
 
 
 @pytest.mark.parametrize("model", WITH_STATISTICS)
-def test_statistics_agree_with_results(model, cold):
-    """The kernels of rounded statistics are those of the exact ones, far within their errors."""
+def test_statistics_agree_with_results(model, shipped_engine):
     run = describe_run(model)
     question, query = analyses.find("kernel"), min(400, run.context - 1)
-    exact = cold.cached(Request(analysis="kernel", run=run, params={"query": query}))
-    view = StoredStatistics.open(cold.store, run)
+    exact = shipped_engine.cached(Request(analysis="kernel", run=run, params={"query": query}))
+    view = StoredStatistics.open(shipped_engine.store, run)
     ours = question.compute({"main": view}, question.params(query=query), lambda done, total: None)
 
     np.testing.assert_allclose(ours.values["kernel"], exact.values["kernel"], rtol=5e-4, atol=1e-4)
@@ -232,9 +205,20 @@ def test_statistics_agree_with_results(model, cold):
     assert (kinds[0] == kinds[1]).all()
 
 
-def check_stages(folder, request, shipped):
-    """Hold shipped scores and patterns against those that the weights give, on an empty store."""
-    engine = Engine(Store(folder))
+@pytest.mark.slow
+@pytest.mark.usefixtures("near_worker")
+@pytest.mark.parametrize("model", MODELS)
+def test_a_sample_is_computed_anew(model, tmp_path, monkeypatch):
+    """One head on one text: shipped scores and patterns are those that the weights give."""
+    request = next(r for each in asked(model).values() for r in each if r.analysis == "stages")
+    shipped = from_entry(Shipped([*RESULTS.glob("*.zip")]).get(request.key))
+    if model == VIEW:
+        if not REAL.is_dir():
+            pytest.skip("the real GGUF file is not here: `make real-model` brings it")
+        monkeypatch.syspath_prepend(str(REAL))
+        monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path))
+        assert not catalog.locate(VIEW).away
+    engine = Engine(Store(tmp_path))
     try:
         ours = engine.result(request)
     finally:
@@ -245,38 +229,13 @@ def check_stages(folder, request, shipped):
         np.testing.assert_allclose(ours.values[name], found, atol=2e-3 * np.nanmax(np.abs(found)))
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("near_worker")
-@pytest.mark.parametrize("model", curated.BUNDLED_MODELS)
-def test_a_sample_is_computed_anew(model, tmp_path):
-    """One question of each model, answered by the model itself on an empty store."""
-    request = next(r for each in asked(model).values() for r in each if r.analysis == "stages")
-    shipped = from_entry(Shipped([*RESULTS.glob("*.zip")]).get(request.key))
-    check_stages(tmp_path, request, shipped)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("near_worker")
-def test_the_real_model_computed_anew(tmp_path, monkeypatch):
-    """What ships of it is what the weights give: one head on one text, its score and pattern."""
-    request = next(r for each in asked(VIEW).values() for r in each if r.analysis == "stages")
-    shipped = from_entry(Shipped([*RESULTS.glob("*.zip")]).get(request.key))
-    if not REAL.is_dir():
-        pytest.skip("the real GGUF file is not here: `make real-model` brings it")
-    monkeypatch.syspath_prepend(str(REAL))
-    monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path))
-    assert not catalog.locate(VIEW).away
-    check_stages(tmp_path, request, shipped)
-
-
 def test_size():
-    """All archives together take little of a clone, and the real model's not half."""
     sizes = {file.stem: file.stat().st_size for file in RESULTS.glob("*.zip")}
     assert sizes[VIEW] < 10e6
     assert sum(sizes.values()) < 24e6
 
 
-def test_a_real_model_without_its_weights(cold):
+def test_a_real_model_without_its_weights(shipped_engine):
     """Every head's kernel at eight positions and two skips, every measure, errors by documents."""
     located = catalog.locate(VIEW)
     assert located.away
@@ -286,8 +245,10 @@ def test_a_real_model_without_its_weights(cold):
     for skip in shown.skips:
         for query in shown.queries:
             params = {"query": query, "skip": skip}
-            kernel = cold.cached(Request(analysis="kernel", run=describe_run(VIEW), params=params))
+            kernel = shipped_engine.cached(
+                Request(analysis="kernel", run=describe_run(VIEW), params=params)
+            )
             assert (30, 9) == kernel.values["etc"].shape
             assert ("documents", 10) == tuple(kernel.provenance[n] for n in ("errors", "groups"))
             assert "Q4_1" == kernel.provenance["quantisation"]
-    assert cold.missing(Request(analysis="verdicts", run=describe_run(VIEW))) == []
+    assert shipped_engine.missing(Request(analysis="verdicts", run=describe_run(VIEW))) == []

@@ -26,7 +26,6 @@ SMALL = {"kind": np.array([[0, 2, 1]], dtype=np.int64)}
 
 @pytest.fixture
 def store(tmp_path):
-    """An empty store."""
     made = Store(tmp_path / "store")
     yield made
     made.close()
@@ -41,8 +40,6 @@ def rows(store, statement, *values):
 
 
 class Trap:
-    """Creates a file as soon as somebody unpickles it."""
-
     def __init__(self, file):
         self.file = file
 
@@ -52,7 +49,6 @@ class Trap:
 
 @pytest.mark.parametrize("arrays", [LARGE, SMALL, {}, {"one": np.array(0.5)}])
 def test_round_trip(store, arrays):
-    """Header and arrays come back with their types and shapes, in this process and another's."""
     header = {"model": "gpt2", "note": "Ünïcode", "scales": [1.0, None], "nested": {"a": [1, 2]}}
 
     store.put(KEY, header, arrays)
@@ -69,7 +65,6 @@ def test_round_trip(store, arrays):
 
 
 def test_replaced_missing_and_dropped(store):
-    """One key holds one value; what was never put, or was dropped, is None."""
     store.put(KEY, {"n": 1}, LARGE)
     store.put(KEY, {"n": 2}, SMALL)
     assert {"n": 2} == store.get(KEY)[0]
@@ -82,7 +77,6 @@ def test_replaced_missing_and_dropped(store):
 
 
 def test_a_view_of_an_array(store):
-    """An array that is not contiguous is stored as what it shows."""
     store.put(KEY, {}, {"turned": LARGE["kernel"].T, "every third": np.arange(11)[::3]})
 
     found = store.get(KEY)[1]
@@ -91,7 +85,6 @@ def test_a_view_of_an_array(store):
 
 
 def test_keys_of_a_prefix(store):
-    """Keys are listed by what they begin with."""
     for key in ("aa-1", "aa-2", "ab-1"):
         store.put(key, {}, SMALL)
 
@@ -113,7 +106,6 @@ def test_default_directory(monkeypatch, tmp_path):
 
 
 def value_file(store):
-    """The one file in which the store keeps a large value."""
     (file,) = store.directory.rglob("*.val")
     return file
 
@@ -121,7 +113,6 @@ def value_file(store):
 @pytest.mark.parametrize("in_file", [False, True])
 @pytest.mark.parametrize("mode", [1, 2, 3, 4, 5])
 def test_a_pickle_is_refused(store, tmp_path, mode, in_file):
-    """A pickle in the database, or in a file, runs no code, whatever kind its row claims."""
     trap = tmp_path / "trap"
     store.put(KEY, {}, SMALL)
     evil = pickle.dumps(Trap(trap))
@@ -139,7 +130,6 @@ def test_a_pickle_is_refused(store, tmp_path, mode, in_file):
 
 
 def test_a_pickled_key_is_passed_over(store, tmp_path):
-    """A row whose key is a pickle runs no code, and does not hide the other keys."""
     trap = tmp_path / "trap"
     store.put("poisoned", {}, SMALL)
     store.put(KEY, {}, SMALL)
@@ -159,7 +149,6 @@ def test_a_key_is_text(store, key):
 
 
 def test_a_file_outside_the_directory(store, tmp_path):
-    """A row that names a file elsewhere neither reads nor removes it."""
     store.put(KEY, {}, LARGE)
     outside = tmp_path / "outside.val"
     value_file(store).rename(outside)
@@ -189,8 +178,6 @@ def test_least_recently_used_go_first(tmp_path):
 
 
 def flipped(place):
-    """Change one bit of a file."""
-
     def flip(file):
         data = bytearray(file.read_bytes())
         data[place] ^= 1
@@ -213,7 +200,6 @@ DAMAGES = {
 
 @pytest.mark.parametrize("how", DAMAGES)
 def test_what_cannot_be_read_is_dropped(store, how):
-    """`get` and `has` agree that it is missing, in another store on the directory as well."""
     store.put(KEY, {}, LARGE)
     other = Store(store.directory)
     assert other.has(KEY)
@@ -265,7 +251,6 @@ def test_what_was_written_anew_meanwhile_is_kept(store, monkeypatch):
 
 
 def test_an_entry_under_anothers_key(store):
-    """Nothing is read that was written under another key, or names none."""
     store.put(KEY, {"n": 1}, LARGE)
     data = store.get_bytes(KEY)
     store.put_bytes(OTHER, data)

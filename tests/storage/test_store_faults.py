@@ -1,5 +1,6 @@
 """The store on a full disk, in a read-only or vanished directory, beside a damaged database."""
 
+import contextlib
 import os
 import random
 import sqlite3
@@ -16,19 +17,21 @@ LARGE = {"kernel": np.arange(11_003, dtype=np.float32)}
 
 
 def value(number):
-    """What lies under a key: some small, some large."""
     return {"kernel": np.full((7, 1009 if number % 2 else 3), number, dtype=np.float64)}
 
 
 def filled(directory):
-    """A closed store with a value under every key."""
     store = Store(directory)
     for number, key in enumerate(KEYS):
         store.put(key, {"number": number}, value(number))
     store.close()
-    with sqlite3.connect(directory / "cache.db") as database:
+    in_one_file(directory)
+
+
+def in_one_file(directory):
+    """Nothing of the database is left in its log."""
+    with contextlib.closing(sqlite3.connect(directory / "cache.db")) as database:
         database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    database.close()
 
 
 def whole(store, keys=KEYS):
@@ -44,7 +47,6 @@ def whole(store, keys=KEYS):
 
 
 def test_a_full_disk(tmp_path):
-    """Nothing more is written, in one sentence; all is read; with room again, all goes on."""
     with small_disk(tmp_path / "disk", 3) as disk:
         filled(disk / "store")
         store = Store(disk / "store")
@@ -66,7 +68,6 @@ def test_a_full_disk(tmp_path):
 
 
 def test_an_empty_store_on_a_full_disk(tmp_path):
-    """A store that cannot even be made says why; made with room, it works."""
     with small_disk(tmp_path / "disk", 1) as disk:
         filler = fill(disk)
         with pytest.raises(BadRequest, match=r"cannot be used \(.*(No space|is full)"):
@@ -76,7 +77,6 @@ def test_an_empty_store_on_a_full_disk(tmp_path):
 
 
 def test_a_directory_that_never_could_be_written(tmp_path):
-    """There is nothing to show: one sentence, which names it and what to set."""
     (tmp_path / "store").mkdir()
     with (
         read_only(tmp_path / "store") as directory,
@@ -87,7 +87,6 @@ def test_a_directory_that_never_could_be_written(tmp_path):
 
 @pytest.mark.parametrize("open_before", [False, True])
 def test_a_directory_that_cannot_be_written(tmp_path, open_before):
-    """What is stored is served; nothing is written, and that is said; later all goes on."""
     filled(tmp_path / "store")
     opened = Store(tmp_path / "store") if open_before else None
     with read_only(tmp_path / "store") as directory:
@@ -112,7 +111,6 @@ def test_a_directory_that_cannot_be_written(tmp_path, open_before):
 
 
 def test_damage_where_nothing_can_be_dropped(tmp_path):
-    """It is missing all the same, for `get` and for `has`, until it can be written anew."""
     filled(tmp_path / "store")
     opened = Store(tmp_path / "store")
     for file in (tmp_path / "store").rglob("*.val"):
@@ -130,7 +128,6 @@ def test_damage_where_nothing_can_be_dropped(tmp_path):
 
 
 def test_the_directory_vanishes(tmp_path):
-    """A store whose directory is deleted under it is empty, and takes new values."""
     filled(tmp_path / "store")
     store = Store(tmp_path / "store")
     assert len(KEYS) == whole(store)
@@ -221,13 +218,10 @@ def test_a_damaged_database(tmp_path, capfd, how):
 
 @pytest.mark.parametrize("how", ["cut", "gone"])
 def test_damage_while_open(tmp_path, how):
-    """Damage under an open store is mended at the next use, in two processes' stores alike."""
     filled(tmp_path)
     stores = [Store(tmp_path), Store(tmp_path)]
     assert [len(KEYS)] * 2 == [whole(store) for store in stores]
-    with sqlite3.connect(tmp_path / "cache.db") as database:
-        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    database.close()
+    in_one_file(tmp_path)
     for store in stores:
         store.close()
     damage(tmp_path, how)

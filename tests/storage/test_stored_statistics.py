@@ -24,7 +24,6 @@ CPU = Execution(device="cpu", batch=2)
 
 @pytest.fixture
 def run(model_dirs, tmp_path):
-    """Random tokens for the tiny Llama."""
     ids = np.random.default_rng(3).integers(1, 83, size=(WINDOWS, CONTEXT))
     np.save(tmp_path / "ids.npy", ids)
     return describe_run(
@@ -38,7 +37,6 @@ def run(model_dirs, tmp_path):
 
 @pytest.fixture
 def passes(monkeypatch):
-    """What each pass gathered, in order."""
     seen, whole = [], runner.gather_run
 
     def gather_run(shared, run, *given):
@@ -50,7 +48,6 @@ def passes(monkeypatch):
 
 
 def asked(run, analysis="etc", **changes):
-    """A request on the run."""
     return canonical(Request(analysis=analysis, run=run.model_copy(update=changes)))
 
 
@@ -59,7 +56,6 @@ def nobody(done, total, note):
 
 
 def gather(store, *requests, report=nobody):
-    """Gather what the first request needs, while the others wait."""
     execute.gather_missing(WorkerContext(store), requests[0], CPU, report, requests[1:])
 
 
@@ -112,10 +108,7 @@ def test_one_pass_for_all_who_wait(tmp_path, run, passes):
 def test_a_pass_that_was_broken_off_goes_on_as_it_was(
     tmp_path, run, passes, monkeypatch, until, kept
 ):
-    """Its windows are not read again for what it gathered; what it did not gather follows.
-
-    That is so within a group of five windows, and between two.
-    """
+    """Within a group of five windows, and between two; what it did not gather follows."""
     monkeypatch.setenv("POSKERNEL_CHECKPOINT_SECONDS", "0")
     store = Store(tmp_path / "store")
 
@@ -138,7 +131,6 @@ def test_a_pass_that_was_broken_off_goes_on_as_it_was(
 
 
 def test_a_layer_reads_what_it_is_asked_for(tmp_path, run):
-    """Mean keys of one head cost no reading of residuals."""
     store = Store(tmp_path / "store")
     gather(store, asked(run))
     layer = StoredStatistics.open(store, run).layer(2)
@@ -157,7 +149,6 @@ def test_a_layer_reads_what_it_is_asked_for(tmp_path, run):
 
 @pytest.mark.parametrize(("limit", "kept"), [(None, True), (1, False)])
 def test_no_more_is_kept_in_memory_than_the_store_may_hold(tmp_path, run, limit, kept):
-    """What was read a moment ago is at hand, but where the store may hold next to nothing."""
     store = Store(tmp_path / "store")
     gather(store, asked(run))
     store.limit = limit or store.limit

@@ -23,7 +23,6 @@ __all__ = ["refused"]
 
 
 def of(model):
-    """The text of a manifest."""
     return json.dumps({"schema": SCHEMA, "model": model})
 
 
@@ -34,7 +33,6 @@ BOMB_MB = 300
 
 
 def entry(header='{"number": 1}', size=11, key=KEYS[0]):
-    """Bytes of an entry with this header."""
     about = {"header": header, "key": key}
     blob = save({"kernel": np.zeros(size, np.float32)}, metadata=about)
     return hashlib.sha256(blob).digest() + blob
@@ -45,14 +43,12 @@ GOOD = entry()
 
 @pytest.fixture
 def store(tmp_path):
-    """An empty store that takes 1 MB."""
     made = Store(tmp_path / "store", limit_gb=1 / 1024)
     yield made
     made.close()
 
 
 def write(path, *entries):
-    """Write a zip of (name, data, kind of compression), names as they come."""
     with zipfile.ZipFile(path, "w") as made:
         for name, data, kind in entries:
             made.writestr(name, data, kind)
@@ -60,12 +56,10 @@ def write(path, *entries):
 
 
 def about(text=ABOUT):
-    """The manifest."""
     return MANIFEST, text, STORED
 
 
 def good(number=0):
-    """A good entry."""
     return KEYS[number], entry(key=KEYS[number]), STORED
 
 
@@ -81,7 +75,6 @@ def bomb(path):
 
 
 def overlapping(path):
-    """One entry that is listed under five names."""
     with zipfile.ZipFile(path, "w") as made:
         made.writestr(*about()[:2])
         made.writestr(KEYS[0], entry(size=5000))
@@ -93,24 +86,20 @@ def overlapping(path):
 
 
 def twice(path):
-    """The same name for two entries."""
     with pytest.warns(UserWarning, match="Duplicate"):
         return write(path, about(), good(), good())
 
 
 def letter(path):
-    """No archive at all."""
     path.write_text("Dear Sir or Madam")
     return path
 
 
 def with_manifest(text):
-    """What writes an archive with this manifest, and one good entry."""
     return lambda path: write(path, about(text), good())
 
 
 def with_second(name, data, kind=STORED):
-    """What writes an archive of one good entry, and this one."""
     return lambda path: write(path, about(), good(), (name, data, kind))
 
 
@@ -145,7 +134,6 @@ ARCHIVES = {
 
 @pytest.mark.parametrize("case", ARCHIVES)
 def test_refused(refused, tmp_path, case):
-    """Exit code 2 and one sentence that can be printed; the store stays empty."""
     make, words = ARCHIVES[case]
 
     assert words in refused("import", make(tmp_path / "bad.zip"))
@@ -153,7 +141,6 @@ def test_refused(refused, tmp_path, case):
 
 
 def test_a_bomb(store, tmp_path, monkeypatch):
-    """A manifest that inflates to 300 MB is refused unread: next to no memory is taken."""
     file = bomb(tmp_path / "bomb.zip")
     assert file.stat().st_size < 2**20
     monkeypatch.setattr(zipfile.ZipFile, "read", None)
@@ -177,7 +164,6 @@ def test_larger_than_the_store(store, tmp_path):
 
 
 def test_what_was_checked_is_written(store, tmp_path, monkeypatch):
-    """A file that is put in the archive's place meanwhile is not read."""
     file = write(tmp_path / "results.zip", about(), good(0))
     other = write(tmp_path / "other.zip", about(), good(1), ("../../evil", b"", STORED))
     get = Archive.get
@@ -202,7 +188,6 @@ def test_what_is_no_file_is_not_opened(refused, tmp_path):
 
 
 def test_names_do_not_command_the_terminal(tmp_path, capsys, monkeypatch):
-    """The escape character in an archive's name of a model is printed, not obeyed."""
     monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path / "cache"))
     named = of({"name": "\x1b[2J\x07gpt2\u202e"})
     file = write(tmp_path / "named.zip", about(named), good())

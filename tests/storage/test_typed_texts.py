@@ -5,7 +5,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from poskernel_core.common.errors import BadRequest, StoreFailed
-from poskernel_core.common.settings import settings as told
 from poskernel_core.common.specs import MAX_TEXT_CHARACTERS
 from poskernel_core.storage import typed
 from poskernel_core.storage.store import Store
@@ -16,7 +15,6 @@ TEXTS = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    """An empty store."""
     made = Store(tmp_path_factory.mktemp("typed"))
     yield made
     made.close()
@@ -25,7 +23,6 @@ def store(tmp_path_factory):
 @given(TEXTS)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_round_trip(store, text):
-    """Whatever it holds: NUL, marks of direction, breaks of lines; the name is not the text's."""
     name = keep_text(store, text)
 
     assert is_name(name)
@@ -34,12 +31,10 @@ def test_round_trip(store, text):
 
 
 def test_another_text_has_another_name(store):
-    """Also where they differ by a space, or by how a letter is composed."""
     assert 4 == len({keep_text(store, text) for text in ("a", "a ", "a\u0308", "\u00e4")})
 
 
 def test_gone(store):
-    """A text that was dropped, and one that was never there."""
     name = keep_text(store, "soon to be gone")
     store.drop(f"typed-{name}")
 
@@ -50,7 +45,6 @@ def test_gone(store):
 
 @pytest.mark.parametrize("header", [{"text": "another"}, {"text": 3}, {}, {"text": "\ud800"}])
 def test_not_what_its_name_says(store, header):
-    """An entry that was changed is none."""
     name = keep_text(store, "the first")
     store.put(f"typed-{name}", header, {})
 
@@ -60,7 +54,6 @@ def test_not_what_its_name_says(store, header):
 
 
 def test_refused(store, monkeypatch):
-    """Too long, by our bound or the host's, or half a character: what was expected is said."""
     with pytest.raises(BadRequest, match="100,000 characters, got 100,001"):
         keep_text(store, "x" * (MAX_TEXT_CHARACTERS + 1))
     with pytest.raises(BadRequest, match="half a character at place 2"):
@@ -71,7 +64,6 @@ def test_refused(store, monkeypatch):
 
 
 def test_a_store_that_cannot_be_written(store, monkeypatch):
-    """Says so; a text that it holds already is still named."""
     name = keep_text(store, "before")
 
     def put(*_):
@@ -84,7 +76,6 @@ def test_a_store_that_cannot_be_written(store, monkeypatch):
 
 
 def test_the_oldest_go_first(tmp_path, monkeypatch):
-    """Above a number of texts, or a size of all together; the latest stays, results stay."""
     store = Store(tmp_path)
     store.put("a-result", {}, {})
     store.put("typed.no-text", {}, {})
@@ -104,12 +95,3 @@ def test_the_oldest_go_first(tmp_path, monkeypatch):
     assert "d" * 2_000_000 == kept_text(store, whole)
     assert 1 == len(list(store.keys("typed-")))
     store.close()
-
-
-def test_setting(monkeypatch):
-    """Texts are kept if the host does not say otherwise."""
-    monkeypatch.delenv("POSKERNEL_KEEP_TEXTS", raising=False)
-    assert told().keep_texts
-    for value, kept in (("0", False), ("1", True), (" ", True)):
-        monkeypatch.setenv("POSKERNEL_KEEP_TEXTS", value)
-        assert kept == told().keep_texts

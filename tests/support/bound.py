@@ -16,10 +16,15 @@ TYPED = "blue fire water"
 
 def opened(name: str, **parameters: Any) -> AppTest:
     """A page, drawn as a script, of a model that fills it unless a model is given."""
-    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
-    for parameter, value in (FIRST | MODELS.get(name, {}) | parameters).items():
+    return opened_as_linked(name, **(FIRST | MODELS.get(name, {}) | parameters))
+
+
+def opened_as_linked(name: str = "", **parameters: Any) -> AppTest:
+    """A page, drawn as a script, by a link with these parameters alone; the first unless named."""
+    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=300)
+    for parameter, value in parameters.items():
         app.query_params[parameter] = value
-    return open_page(app, name)
+    return open_page(app, name) if name else app.run()
 
 
 def bound(node: Any) -> dict[str, Widget]:
