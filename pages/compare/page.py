@@ -31,10 +31,12 @@ def page(selection: Selection) -> None:
     refusals(refused)
     draw_chosen(selection, kept)
     try:
-        there = ready(kept, selection)
-        if there:
-            draw_comparison(selection, there)
-        draw_alike(selection, kept)
+        with st.container():  # below it, widgets keep their places
+            there = ready(kept, selection)
+            if there:
+                draw_comparison(selection, there)
+        with st.container():
+            draw_alike(selection, kept)
         draw_models(selection)
     except PosKernelError as error:
         say_error(str(error))

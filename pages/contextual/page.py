@@ -94,9 +94,10 @@ def page(selection: Selection) -> None:
         asked = ContextualParams(
             query=selection.query, first_windows=first_windows, token=token, skip=selection.skip
         )
-        found = results.fetch(ContextualHeads, selection.run, asked)
-        if found is not None:
-            heads = regrouped(found, **limits)
-            draw_plane(selection, heads, limits)
-            draw_head(selection, heads, token, limits, first_windows)
+        with st.container():  # below it, widgets keep their places
+            found = results.fetch(ContextualHeads, selection.run, asked)
+            if found is not None:
+                heads = regrouped(found, **limits)
+                draw_plane(selection, heads, limits)
+                draw_head(selection, heads, token, limits, first_windows)
         draw_layer(selection)

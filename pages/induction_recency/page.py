@@ -83,13 +83,15 @@ def draw_experiment(selection: Selection, draws: Draws, switches: dict[str, Any]
     st.subheader("Several candidates", anchor="candidates-of-a")
     sequences = choose_sequences(selection, draws)
     asked = RecencyParams(samples=draws.samples, **sequences, **switches)
-    recency = results.fetch(InductionRecency, draws.run, asked)
-    if recency is not None:
-        draw_recency(recency, selection)
-        seconds = recency.coordinates["second"].tolist()
-        draw_patterns(draws, sequences, switches, seconds, selection)
+    with st.container():  # below it, widgets keep their places
+        recency = results.fetch(InductionRecency, draws.run, asked)
+        if recency is not None:
+            draw_recency(recency, selection)
+            seconds = recency.coordinates["second"].tolist()
+            draw_patterns(draws, sequences, switches, seconds, selection)
     st.subheader("Random tokens", anchor="random-tokens")
-    draw_random(draws, switches, selection, min(MAX_LENGTH, geometry.n_ctx))
+    with st.container():
+        draw_random(draws, switches, selection, min(MAX_LENGTH, geometry.n_ctx))
     if st.toggle(
         "Compare with equalised norms of layer 0's head outputs", False, **linked("comparenorms")
     ):

@@ -117,7 +117,8 @@ def page(selection: Selection) -> None:
         kernel = results.fetch(PositionalKernel, selection.run, asked)
         sampled = source["source"] == "mean"
         if kernel is not None:
-            etc = results.fetch(EtcHeatMap, selection.run, EtcParams(skip=selection.skip))
+            with st.container():  # below it, widgets keep their places
+                etc = results.fetch(EtcHeatMap, selection.run, EtcParams(skip=selection.skip))
             here = {"query": selection.query, "layer": selection.layer, "head": selection.head}
             draw_curve(selection, kernel, etc.select(**here) if etc is not None else None, sampled)
             if source["source"] == "token":

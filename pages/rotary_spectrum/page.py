@@ -60,9 +60,10 @@ def draw_page(selection: Selection, bands: dict[str, Any]) -> None:
     if found is None:
         return
     per_query = EquivariantParams(skip=selection.skip, query=selection.query, **bands)
-    kernels = results.fetch(EquivariantKernel, selection.run, per_query)
-    if kernels is not None:
-        draw_head(selection, found, kernels)
+    with st.container():  # below it, widgets keep their places
+        kernels = results.fetch(EquivariantKernel, selection.run, per_query)
+        if kernels is not None:
+            draw_head(selection, found, kernels)
     draw_all_heads(found, selection)
     draw_changes(selection, bands)
 

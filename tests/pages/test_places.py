@@ -12,13 +12,8 @@ from streamlit.testing.v1 import AppTest
 
 from pages import NAMES
 from pages.shared.jobs import results
-from poskernel_core.engine.engine import Engine
-from poskernel_core.storage.store import Store
-from tests.pages.test_script import MODEL, cache  # noqa: F401
-from tests.support import ROOT
-from tools.recorded import open_page
-
-FEW = {"model": MODEL, "windows": "50", "context": "64"}
+from poskernel_core.common.errors import ComputeDisabled
+from tests.support.bound import opened_as_linked
 
 
 def places(app: AppTest) -> dict[str, tuple[int, ...]]:
@@ -36,17 +31,27 @@ def places(app: AppTest) -> dict[str, tuple[int, ...]]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_widget_keeps_its_place(name, cache, tmp_path, monkeypatch):  # noqa: F811
-    """Where nothing is computed it stands where it stands once everything is."""
-    monkeypatch.setenv("POSKERNEL_READ_ONLY", "1")
-    found = []
-    for folder in (tmp_path, cache):
-        engine = Engine(Store(folder))
-        monkeypatch.setattr(results, "engine", lambda engine=engine: engine)
-        app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
-        for key, value in FEW.items():
-            app.query_params[key] = value
-        found.append(places(open_page(app, name)))
-        engine.close()
-    empty, full = found
-    assert empty == {key: full[key] for key in empty if key in full}
+def test_a_widget_keeps_its_place(name, shipped_only, monkeypatch):
+    """Every second result is not there yet, then the others, then none: as where all are."""
+    ask, asked = results.ask, []
+
+    def note(request):
+        asked.append(request.question.name)
+        return ask(request)
+
+    monkeypatch.setattr(results, "ask", note)
+    whole = places(opened_as_linked(name))
+    order = [*dict.fromkeys(asked)]
+    assert order or name in ("own_text", "compare", "methods")
+    for away in (order[::2], order[1::2], order):
+
+        def some(request, away=away):
+            if request.question.name in away:
+                raise ComputeDisabled("not yet")
+            return ask(request)
+
+        monkeypatch.setattr(results, "ask", some)
+        part = places(opened_as_linked(name))
+        assert {key: whole[key] for key in part if key in whole} == {
+            key: way for key, way in part.items() if key in whole
+        }, away
