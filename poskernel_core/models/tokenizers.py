@@ -205,7 +205,7 @@ def _start_token(located: Located, file: Path, backend: tokenizers.Tokenizer) ->
         token = token.get("content") if isinstance(token, dict) else token
         if isinstance(token, str):
             return token
-        number = located.config.get(f"{field}_id")
+        number = located.config.get(f"{name}_id")
         if type(number) is int and 0 <= number < 2**31:
             token = backend.id_to_token(number)
             if token is not None:
