@@ -32,5 +32,5 @@ WEIGHTS = explained(
 DISTANCES = explained(
     "kernel-distances",
     "One cell per pair of heads. Dark: the same kernel; heads of one group (outlined) may hold "
-    "features in superposition. Bright: they attend to different tokens, and cannot.",
+    "features in superposition. Bright: they attend to different tokens, so they cannot.",
 )

@@ -150,8 +150,8 @@ MEANINGS = {
     "probability_advantage": "… minus that of the first",
     "probability_rise": "… in the last row minus in the first",
     "attention": "attention to all candidates",
-    "attention_advantage": "to the last candidate minus to the first",
-    "attention_rise": "to the last candidate, last row minus first",
+    "attention_advantage": "attention to the last candidate minus that to the first",
+    "attention_rise": "the same, in the last row minus in the first",
     "slope": "slope on random tokens (per token)",
 }
 

@@ -17,10 +17,16 @@ class Thresholds(Params):
     """Thresholds of the groups."""
 
     duplicates: float = Field(
-        0.3, ge=0, le=1, description="attention to a duplicate that makes a duplicate-token head"
+        0.3,
+        ge=0,
+        le=1,
+        description="attention to a duplicate from which a head is a duplicate-token head",
     )
     local: float = Field(
-        0.5, ge=0, le=1, description="mass in the last 10 tokens that makes detokenization"
+        0.5,
+        ge=0,
+        le=1,
+        description="mass in the last 10 tokens from which a head is a detokenization head",
     )
     broad: float = Field(
         30, ge=1, le=1_000_000, description="ETC from which a kernel is broad, tokens"
