@@ -41,7 +41,8 @@ class HeadVerdicts(Composition[HeadVerdictsParams]):
     contextual where its denominator's coefficient of variation fails 0.25, its ETC is 30 tokens or
     more, and it is neither local nor drawn to duplicates. Position or content decides its scores
     where that share passes 0.5. A kernel does not predict a head's attention where its distance to
-    the observed attention passes 0.5. A wavelength dominates if its swing is larger than the next one's.
+    the observed attention passes 0.5. A wavelength dominates if its swing is larger than the next
+    one's.
 
     Choices: limits are those of the questions themselves, where these have any. A share of
     attention without a standard error passes no limit for certain. The sentence says what a head

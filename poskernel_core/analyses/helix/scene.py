@@ -49,7 +49,7 @@ def coloured_curve(points: Points, positions: Positions, name: str) -> go.Scatte
 def plain_curve(
     points: Points, positions: Positions, name: str, colour: str, *, thin: bool
 ) -> go.Scatter3d:
-    """Draw a curve of one colour; a thin one has no markers, so that it differs in grey print too."""
+    """Draw a curve of one colour; a thin one has no markers, to differ in grey print too."""
     line = {"color": colour, "width": 2.5 if thin else 4}
     curve = _curve(points, positions, name, line, {"color": colour, "size": 3})
     return curve.update(mode="lines" if thin else "lines+markers")

@@ -163,7 +163,7 @@ def _grid_axes(figure: go.Figure, corners: Corners, side: int, height: int) -> N
 def _grid_ticks(
     figure: go.Figure, corners: Corners, roles: list[str], step: int, columns: int
 ) -> None:
-    """Put letters under every column of panels and next to every row; where they are dense, one letter stands for a run."""
+    """Put letters under every column of panels and next to every row; one for a run if dense."""
     side = -(-len(roles) // step)
     for axis, start, apart in (
         ("xaxis", 1, side * columns <= _ABREAST),
