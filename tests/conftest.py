@@ -1,6 +1,7 @@
 """What every test has: run-time checks of all shapes, no network, the tiny models, the browser."""
 
 import contextlib
+import functools
 import os
 
 # Before anything imports huggingface_hub, which reads these once.
@@ -21,6 +22,7 @@ import transformers.models.auto.modeling_auto  # noqa: F401  (see below: before 
 from hypothesis import settings
 from jaxtyping import install_import_hook
 from playwright.sync_api import Browser, BrowserContext
+from streamlit.components.v2 import manifest_scanner
 
 import tests.support.typecheck  # noqa: F401  (the hook below looks it up by name)
 from tests.support import ROOT, Made
@@ -31,6 +33,12 @@ from tests.support.server import Server, serve
 # What is first imported by a module under the hook is compiled anew, and be it a large package:
 # these were imported above.
 install_import_hook("poskernel_core", "tests.support.typecheck.checked")
+
+# A page that is run as a script looks through all installed packages for parts of pages: half a
+# second each time, and always the same.
+manifest_scanner.scan_component_manifests = functools.cache(
+    manifest_scanner.scan_component_manifests
+)
 
 EXAMPLES = 100 if os.environ.get("POSKERNEL_EVERY_FAMILY") else 40
 settings.register_profile("steady", deadline=None, derandomize=True, max_examples=EXAMPLES)
