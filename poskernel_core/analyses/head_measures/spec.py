@@ -51,7 +51,7 @@ class HeadMeasures(Composition[HeadMeasuresParams]):
         *estimates(
             "value [measure layer head]",
             "that of each measure",
-            "every measure of every head; of a kind its place in ``kinds``",
+            "every measure of every head; for a kind, its place in ``kinds``",
         ),
         *outputs(
             "rank [measure layer head]",
@@ -64,7 +64,9 @@ class HeadMeasures(Composition[HeadMeasuresParams]):
         *outputs("unit [measure]", "unit", "unit of each measure"),
         *outputs("question [measure]", "name", "the question that declares it"),
         *outputs("named [measure]", "name", "the name of the value in that question's answer"),
-        *outputs("kinds [measure label]", "name", "what a kind can be; empty where it is none"),
+        *outputs(
+            "kinds [measure label]", "name", "names of the kinds; empty for a measure in numbers"
+        ),
     )
 
     def parts(self, run: RunSpec, params: HeadMeasuresParams) -> Mapping[str, SubQuestion]:
