@@ -35,7 +35,7 @@ class Method:
         values: the outputs with axes and unit, one entry for each meaning.
         formula, choices, limits, source: the parts of the docstring.
         params: name, default, bounds and meaning of each parameter.
-        runs_model: whether it is an experiment, which runs the model again.
+        runs_model: whether the question is an experiment, which runs the model again.
     """
 
     name: str

@@ -23,7 +23,7 @@ class ContextualNeuronsParams(ListedParams):
 
 
 class ContextualNeurons(BagExperiment[ContextualNeuronsParams]):
-    r"""Layer 0's bag of tokens, how well it predicts, and the neurons that it drives.
+    r"""Layer 0's bag of tokens, how well it predicts outputs, and the neurons that it drives.
 
     Formula: $e(t) = \sum_{h \in C} \frac{w_h(t)}{\bar Z_h}\, \mathrm{norm}(E[t])\, W_V^h W_O^h$
     with content weights $w_h(t)$ for the destination token and the median denominator $\bar Z_h$

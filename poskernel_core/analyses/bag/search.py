@@ -14,7 +14,7 @@ class ExtendedEmbeddingParams(ListedParams):
 
 
 class ExtendedEmbedding(BagExperiment[ExtendedEmbeddingParams]):
-    r"""The tokens whose extended embeddings are nearest to one token's.
+    r"""The tokens whose extended embeddings are nearest to that of one token.
 
     Formula: $\cos(e(t) - \bar e,\ e(t') - \bar e)$ with the mean $\bar e$ over tokens.
 

@@ -156,7 +156,7 @@ def _asked(pinned: Pinned, params: HeadsBesideParams) -> HeadMeasuresParams:
 
 
 def _first(pins: list[Pinned], place: int) -> int:
-    """Return the index of the first pinned head of the same run."""
+    """Return the index of the first pinned head with the same run as the head at ``place``."""
     return next(i for i, one in enumerate(pins) if one.run == pins[place].run)
 
 
@@ -206,7 +206,7 @@ class MeasureByDepth(Composition[MeasureByDepthParams]):
         """Return the question that declares the measure.
 
         Raises:
-            BadRequest: no such measure, or one that is a kind.
+            BadRequest: there is no such measure, or it is a kind.
         """
         question, declared = measure_called(params.measure, self.questions.values())
         if declared.scale == "labels":

@@ -67,7 +67,7 @@ def pinned_heads(run: RunSpec, heads: str, query: int) -> list[Pinned]:
     """Return the pinned heads with their runs.
 
     Raises:
-        BadRequest: there are no heads, or one does not exist.
+        BadRequest: no head is named, or a head does not exist.
     """
     pins = read_pins(heads)
     if not pins:
@@ -172,7 +172,7 @@ class HeadDistances(Composition[HeadDistancesParams]):
 
 
 def told_together(provenances: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Merge provenances: the first one's, plus the run settings that differ."""
+    """Merge provenances: the first provenance, plus the run settings that differ."""
     first = provenances[0]
     told = {
         name: ", ".join(dict.fromkeys(str(each.get(name) or "main") for each in provenances))

@@ -178,7 +178,7 @@ def denominators_figure(found: Result, log_y: bool = False) -> go.Figure:
 
 
 def duplicates_figure(heads: Result, layer: int, head: int) -> go.Figure:
-    """Draw one head's attention to an earlier duplicate, and to another token in its place."""
+    """Draw one head's attention to an earlier duplicate, and to another token placed there."""
     distance = heads.coordinates["distance"]
     names = {"the same token": "duplicate_attention", "another token there": "baseline"}
     figure = curves(

@@ -29,8 +29,8 @@ OVERLAYS: dict[str, tuple[str, str | None]] = {
     "layer 0, on this layer's axes": ("projection", "embedding_on_layer"),
     "layer 0, on the axes of both": ("joint", "embedding_joint"),
 }
-"""The value drawn for a layer, and the one drawn beside it for layer 0 (W_pos); ``first``: layer
-0's projection."""
+"""The value drawn for a layer, and the value drawn beside it for layer 0 (W_pos); ``first``:
+layer 0's projection."""
 OWN_AXES = ("nothing", "layer 0, on this layer's axes")
 MAX_POINTS = 512  # per frame of an animation; longer curves are thinned
 MAX_COMPONENTS = 8

@@ -171,7 +171,7 @@ def _layer(
     params: HelixParams,
     start: int,
 ) -> dict[str, np.ndarray]:
-    """Return the values of one layer, its top-k components as columns, and its ``own`` axes."""
+    """Return one layer's values, top-k components as columns (``axes``), and ``own`` axes."""
     rows = formulas.centred(arrays["mean_residuals"][-len(first) :])
     components, shares = formulas.principal(rows, max(LISTED, params.subspace))
     before = earlier[-1]["projection"] if earlier else None
@@ -198,7 +198,7 @@ def _layer(
 
 
 def _signed(components: np.ndarray, rows: np.ndarray, before: np.ndarray | None) -> np.ndarray:
-    """Return components whose signs make the projected rows agree with earlier ones."""
+    """Return components with signs that make the projected rows agree with ``before``."""
     projected = rows @ components.T
     target = np.sign(np.arange(len(rows)) - len(rows) / 2)[:, None] if before is None else before
     signs = np.where((projected * target).sum(axis=0) < 0, -1.0, 1.0)

@@ -57,7 +57,7 @@ def token_id(subject: ExperimentContext, text: str) -> int:
     """Return the id of a text that is one token.
 
     Raises:
-        BadRequest: it is not one token, or the model has no tokenizer.
+        BadRequest: the text is not one token, or the model has no tokenizer.
     """
     if subject.single_id is None:
         raise BadRequest("A fixed token needs a tokenizer, and the model has none.")
