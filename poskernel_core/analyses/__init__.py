@@ -1,4 +1,4 @@
-"""One topic per folder; :data:`TOPICS` lists the modules, :data:`ANALYSES` their questions."""
+"""Each folder is a topic; :data:`TOPICS` lists the modules, :data:`ANALYSES` the questions."""
 
 from collections.abc import Iterator
 from importlib import import_module

@@ -31,13 +31,13 @@ KEPT_QUERIES = frozenset({"positions", "queries_per_position"})
 """The run fields that decide which queries a pass keeps."""
 
 OWN_PASS = frozenset({"gather", "pattern_windows"})
-"""The run fields that are irrelevant where a question sets ``gather`` itself, without attention."""
+"""The run fields that do not matter to a question whose own ``gather`` includes no attention."""
 
 UNKNOWN = "nothing"
-"""Provenance of unknown errors: of one text, or of statistics without groups of texts."""
+"""What provenance says where errors are unknown: there is one text, or no groups of texts."""
 
 OWN_WINDOWS = frozenset({"windows", "positions", "destination", "repeat_every"})
-"""The run fields that are irrelevant where an experiment chooses its windows itself."""
+"""The run fields that do not matter to an experiment that chooses its windows itself."""
 
 Statistics = Mapping[str, StatisticsView]
 """The statistics that an answer is computed from, by role."""
@@ -71,15 +71,16 @@ class Question(ABC, Generic[P]):
         params: the class of its parameters.
         values: its numeric outputs, with axes and units.
         texts: its string outputs.
-        gathers: the sums of the only pass that it needs; None: those of the run; empty: no pass.
+        gathers: the sums that its only pass gathers; None: those that the run names; empty: it
+            needs no pass.
         ignores: the run fields that its answer does not depend on.
         uses: the model parts that it requires.
         scheme: the position scheme that it requires, such as ``rotary``; empty: any.
-        measures: the measures that can colour the grid of all heads.
+        measures: its measures that can colour the grid of all heads.
         figure: the function in the topic's ``figures.py`` that draws an answer; empty: generic
-            curves, chosen by its axes.
-        precomputed: whether ``precompute`` computes it: always, with ``--experiments``, or never.
-        error_counts: what the errors count, to follow "Errors count"; the default where the
+            curves, chosen by the answer's axes.
+        precomputed: when ``precompute`` computes it: always, with ``--experiments``, or never.
+        error_counts: what the errors count, in words that follow "Errors count"; used where the
             answer's provenance does not say.
     """
 
@@ -144,17 +145,17 @@ class Question(ABC, Generic[P]):
 
     @classmethod
     def beside(cls, module: str, name: str) -> Callable[..., Any]:
-        """Return a function from a module of the topic's folder, imported lazily."""
+        """Import a module of the topic's folder lazily, and return one of its functions."""
         topic = cls.__module__.rpartition(".")[0]
         found: Callable[..., Any] = getattr(import_module(f"{topic}.{module}"), name)
         return found
 
     def default_query(self, context: int) -> int:
-        """Return the default query position: the posts' 400, or the last of a short context."""
+        """Return the default query position: 400 as in the posts, or a shorter context's last."""
         return min(DEFAULT_QUERY, context - 1)
 
     def default_params(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
-        """Return defaults for this model that replace those of the parameters."""
+        """Return this model's defaults, which replace those that the parameters declare."""
         return {}
 
     def canonical(self, run: RunSpec, params: P) -> RunSpec:
@@ -166,7 +167,7 @@ class Question(ABC, Generic[P]):
         return self.with_params(run.without(self.ignores), params)
 
     def with_params(self, run: RunSpec, params: P) -> RunSpec:
-        """Return the run with the fields set that the parameters decide.
+        """Return the run after setting the fields that the parameters decide.
 
         Raises:
             BadRequest: the parameters do not fit the run.
@@ -174,7 +175,7 @@ class Question(ABC, Generic[P]):
         return run
 
     def needs(self, run: RunSpec, params: P) -> Mapping[str, RunSpec]:
-        """Return the passes whose statistics are needed, by role; by default that of ``gathers``.
+        """Return the passes needed, by role; by default the one that ``gathers`` describes.
 
         Raises:
             BadRequest: the parameters do not fit the run.
@@ -194,7 +195,7 @@ class Analysis(Question[P]):
     def replicate(self, statistics: Statistics, params: P, progress: Progress) -> Result:
         """Compute the values that have errors, for one leave-one-group-out replicate.
 
-        Override it where the other values are expensive.
+        Override this method where the other values are expensive.
         """
         return self.compute(statistics, params, progress)
 
@@ -210,7 +211,7 @@ class Analysis(Question[P]):
         progress: Progress,
         values_of: Callable[[int], Mapping[str, np.ndarray]],
     ) -> dict[str, np.ndarray]:
-        """Compute the values of one layer after another, and stack each along a first axis."""
+        """Compute the values layer by layer, and stack each value along a new first axis."""
         count, rows = statistics["main"].header.n_layers, []
         for layer in range(count):
             rows.append(values_of(layer))
@@ -222,7 +223,7 @@ class Analysis(Question[P]):
     ) -> tuple[Result, list[Result]]:
         """Return the result with errors and biases, and its leave-one-group-out replicates.
 
-        A group is left out of every pass that has as many groups as the main one.
+        A group is left out of every pass that has as many groups as the main pass.
         """
         header = statistics["main"].header
         left_out = [
@@ -255,7 +256,7 @@ class SubQuestion:
 
 
 class Composition(Question[P]):
-    """A question whose answer combines the answers to others.
+    """A question whose answer combines the answers to other questions.
 
     Each part is stored under its own key. The combination is not stored, so it is never stale.
     """
@@ -264,7 +265,7 @@ class Composition(Question[P]):
 
     @abstractmethod
     def parts(self, run: RunSpec, params: P) -> Mapping[str, SubQuestion]:
-        """Return the questions that it combines, by name, in the order of the answer.
+        """Return the questions to combine, by name, in the order in which the answer has them.
 
         Raises:
             BadRequest: the parameters do not fit the run.
@@ -272,7 +273,7 @@ class Composition(Question[P]):
 
     @abstractmethod
     def compose(self, found: Mapping[str, Result], run: RunSpec, params: P) -> Result:
-        """Combine the answers to all parts; must be cheap."""
+        """Combine the answers to all parts; this must be cheap."""
 
 
 @dataclass(frozen=True)
@@ -281,13 +282,14 @@ class ExperimentContext:
 
     Attributes:
         model: a loaded model (``models.LoadedModel``), not shared with others.
-        windows: token ids of the run that it reads, ``[text, pos]``.
+        windows: token ids of the run that the experiment reads, ``[text, pos]``.
         words: the text of each token of the first window; empty without a tokenizer.
         decode: token ids -> the text of each.
         start_token: whether position 0 holds the start token.
         source: the pool that random tokens are drawn from.
         batch: sequences per forward pass; None: a suitable number.
-        single_id, encode: a text -> its one token's id, its ids; None without a tokenizer.
+        single_id: gives the id of a text that is one token.
+        encode: gives the ids of a text. Both are None without a tokenizer.
         dealt: what the groups of windows consist of.
     """
 
@@ -306,12 +308,13 @@ class ExperimentContext:
 class Experiment(Question[P]):
     """A question that runs the model again, with changes.
 
-    One that reads many windows is ``long``: it is queued with the passes, so that short ones need
-    not wait for it. One that ``draws`` generates its sequences from random tokens.
+    An experiment that reads many windows is marked ``long``. It waits in the queue of the passes,
+    so that short experiments do not wait behind it. An experiment marked ``draws`` generates its
+    sequences from random tokens.
 
     ``runs`` names the function that runs the model: a function of the topic's ``experiment.py``,
-    or, as ``module:function``, of a module in its ``experiment/``. It needs torch, so it is
-    imported lazily.
+    or, as ``module:function``, of a module in its ``experiment/``. The function needs torch, so it
+    is imported lazily.
     """
 
     gathers: ClassVar[tuple[Gather, ...] | None] = ()
@@ -340,7 +343,7 @@ class Experiment(Question[P]):
             subject: the experiment's context.
             params: its parameters.
             whole: the values of all windows.
-            without: the values without each group; only those with errors are read.
+            without: the values without each group; only values that have errors are read.
             others: values that do not come from groups of windows.
             errors: the errors of ``others``.
             provenance: additions and overrides.
@@ -359,7 +362,7 @@ class Experiment(Question[P]):
         )
 
     def reads(self, run: RunSpec, params: P) -> RunSpec:
-        """Return the run whose tokens it gets; by default the canonical run.
+        """Return the run whose tokens the experiment gets; by default the canonical run.
 
         An experiment that draws its sequences reads one window only.
 
@@ -369,7 +372,7 @@ class Experiment(Question[P]):
         return run.model_copy(update={"windows": 1}) if self.draws else run
 
     def tokens(self, run: RunSpec, params: P) -> int:
-        """Return about how many tokens the model reads, besides the passes that it needs.
+        """Return about how many tokens the model reads, not counting the passes that are needed.
 
         Raises:
             BadRequest: the parameters name no text.

@@ -28,12 +28,14 @@ class Method:
     """What one question computes, in Markdown with formulas between dollar signs.
 
     Attributes:
-        name: the argument of ``show``; ``title``: its heading.
-        summary: one sentence; ``about``: further paragraphs.
+        name: the argument of ``show``.
+        title: the heading.
+        summary: one sentence.
+        about: further paragraphs.
         values: the outputs with axes and unit, one entry for each meaning.
         formula, choices, limits, source: the parts of the docstring.
         params: name, default, bounds and meaning of each parameter.
-        runs_model: whether it is an experiment, which runs the model again.
+        runs_model: whether the question is an experiment, which runs the model again.
     """
 
     name: str

@@ -8,7 +8,7 @@ from poskernel_core.plotting.by_axes import by_axes
 
 
 def figure_of(result: Result) -> go.Figure:
-    """Return the figure of a result: that of its analysis, else curves by its main value's axes.
+    """Return the figure of a result's analysis, or else curves by the axes of its main value.
 
     Raises:
         UnknownAnalysis: the result's analysis does not exist.

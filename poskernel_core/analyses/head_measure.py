@@ -11,11 +11,11 @@ class HeadMeasure:
     Attributes:
         title: its name in the list of measures.
         value: the name of the value, ``[layer, head]`` at one query position.
-        unit: next to the legend; an arrow says which direction is better.
+        unit: stands next to the legend; an arrow in it says which direction is better.
         reading: one sentence on what dark and bright mean.
         scale: how numbers become colours: ``linear`` from 0, ``unit`` from 0 to 1, ``log``,
             ``diverging`` around 0, ``cosine`` (unit or diverging), ``labels`` for codes.
-        floor: lower end of a log scale; smaller numbers are drawn as this one.
+        floor: lower end of a log scale; smaller numbers are drawn as this number.
         most: the value whose maximum is the upper end of a log scale that begins at 1.
         last: an axis to reduce to its last entry.
         only: the architectures that have it; empty: all.

@@ -13,7 +13,7 @@ from poskernel_core.models.geometry import Geometry
 
 
 def fits(question: Question[Any], declared: HeadMeasure, geometry: Geometry) -> bool:
-    """Return whether a model has a measure, by its position scheme, architecture and windows."""
+    """Return whether a model's position scheme, architecture and windows allow a measure."""
     only = declared.only or (geometry.architecture,)
     windows = any(layer.window is not None for layer in geometry.layers)
     return (
@@ -35,7 +35,7 @@ def asked_with(
 
 
 def one_a_head(declared: HeadMeasure, found: Result, *, query: int) -> Result:
-    """Reduce a result to one number per head: the chosen position, the last entry of ``last``.
+    """Reduce a result to one number per head, at one position and the last entry of ``last``.
 
     Raises:
         BadRequest: the position is not recorded.

@@ -19,7 +19,7 @@ _LIMITING = Lock()
 
 @contextmanager
 def _one_blas_thread() -> Iterator[None]:
-    """Limit BLAS to one thread: the products are small, and we have our own threads.
+    """Limit BLAS to one thread: the matrices are small, and we have our own threads.
 
     The limit is process-wide, so a lock lets one answer at a time set it.
     """

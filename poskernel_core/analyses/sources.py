@@ -50,7 +50,7 @@ def check_query(query: int, skip: int, context: int) -> None:
 
 
 def source_runs(run: RunSpec, params: SourceParams, query: int | None) -> Mapping[str, RunSpec]:
-    """Return the passes needed: the run, and for a text or a token a small separate one.
+    """Return the passes needed: the run, and for a text or a token a second, small pass.
 
     Raises:
         BadRequest: a fixed token without a query position, or a text source without a text.

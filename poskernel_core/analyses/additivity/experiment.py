@@ -14,7 +14,7 @@ from poskernel_core.forward.observers import Batch, Observer
 from poskernel_core.statistics.moments import GROUPS, Numbers
 
 NOTHING = 1e-9
-"""Share of the sum of squares below which a difference is rounding."""
+"""A difference below this share of the sum of squares is rounding error."""
 
 NAMES = ("position_share", "content_share", "interaction_share")
 
@@ -22,7 +22,7 @@ NAMES = ("position_share", "content_share", "interaction_share")
 class _Keys(Observer):
     """Sums keys and their inner products, by group of passages.
 
-    A batch is one passage, at every shift.
+    A batch holds one passage at all shifts.
 
     ``mean [group, kv, pos, shift, d]`` and ``gram [group, kv, shift, shift]`` are sums.
     """
@@ -47,7 +47,7 @@ class _Keys(Observer):
 
 
 def shift_places(context: int, first: int, length: int, shifts: int) -> np.ndarray:
-    """Return the passage's start positions, evenly spaced, the first after the start token."""
+    """Return a passage's start positions: evenly spaced, from just after the start token."""
     step = (context - first - length) // (shifts - 1)
     return first + step * np.arange(shifts)
 
@@ -109,8 +109,8 @@ def shares(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the shares of position, content and the rest in the variance, ``[kv]`` each.
 
-    ``mean [kv, pos, shift, d]`` is the sum of keys over passages, ``gram [kv, shift, shift]`` that
-    of their inner products (over passages, tokens and dimensions).
+    ``mean [kv, pos, shift, d]`` is the sum of keys over passages, ``gram [kv, shift, shift]`` the
+    sum of their inner products (over passages, tokens and dimensions).
     """
     shifts = gram.shape[-1]
     grand = (mean.mean(axis=2) ** 2).sum(axis=(1, 2)) * shifts / count
@@ -123,7 +123,7 @@ def shares(
 
 
 def cosines(mean: np.ndarray, gram: np.ndarray, count: float) -> np.ndarray:
-    """Return the cosine between contents by distance in shifts, ``[kv, shift]``; 1 for none."""
+    """Return the mean cosine between contents so many shifts apart, ``[kv, shift]``; 1 at 0."""
     centred = gram - np.einsum("hjsd,hjrd->hsr", mean, mean) / count
     squares = np.einsum("hss->hs", centred)
     there = squares > NOTHING * np.einsum("hss->hs", gram)  # otherwise there is no content

@@ -1,4 +1,4 @@
-"""How far scores are a sum over positions, as figures."""
+"""Figures that show how far keys are the sum of a position part and a content part."""
 
 import numpy as np
 import plotly.graph_objects as go
@@ -58,7 +58,7 @@ def similarity_figure(found: Result, layer: int, head: int) -> go.Figure:
 
 
 def additivity_figure(found: Result) -> go.Figure:
-    """Draw the layer whose keys depend on position most, or the layer of the selected head."""
+    """Draw the layer with most dependence on position, or a selected head's content similarity."""
     if "layer" not in found.axes["content_similarity"]:
         return by_axes(found.only("content_similarity"))
     shares = np.nan_to_num(found.values["position_share"], nan=-1.0)

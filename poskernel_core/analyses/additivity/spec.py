@@ -1,4 +1,4 @@
-"""Additivity: how much of the keys' variance position, content and their interaction explain."""
+"""Additivity: the parts of the keys' variance due to position, content and interaction."""
 
 from typing import Any
 
@@ -26,19 +26,19 @@ class Additivity(Experiment[AdditivityParams]):
     r"""How far keys are the sum of position and content: the same passages at several positions.
 
     Formula: let $k_{t,j,s}$ be the key of token $j$ of passage $t$ at shift $s$. For each $j$ the
-    sum of squares around the mean splits exactly into that of the means over passages (position),
-    that of the means over shifts (content), and the rest (interaction), as in a two-way analysis
-    of variance. Content at one place is
-    $c_{t,j,s} = k_{t,j,s} - \mathbb{E}_t[k_{t,j,s}]$; the cosine is of all $c$ at two places.
+    sum of squares around the mean splits exactly into three: the sum of squares of the means over
+    passages (position), that of the means over shifts (content), and the rest (interaction), as in
+    a two-way analysis of variance. Content at one place is
+    $c_{t,j,s} = k_{t,j,s} - \mathbb{E}_t[k_{t,j,s}]$; the cosine compares all $c$ at two places.
 
-    Choices: a passage is shifted by changing its position ids only; it is the beginning of a text,
-    after the start token, which stays at position 0. Shifts are evenly spaced over the context.
-    Keys are those that enter the product; rotary models rotate them with position, so little is
-    additive in them.
+    Choices: a passage is the beginning of a text, after the start token, which stays at position 0.
+    It is shifted by changing its position ids only. Shifts are evenly spaced over the context. The
+    keys are those used in the query-key product. In rotary models they are already rotated by
+    position, so little in them is additive.
 
-    Limits: the model was not trained on positions with a gap. With few passages, chance adds to the
-    share of position: about the content's share divided by their number; the bias estimates it.
-    Errors are over groups of texts, with one passage per text.
+    Limits: the model was not trained on positions with a gap. With few passages, chance makes the
+    share of position too large, by about the content's share divided by the number of passages; the
+    bias estimates this excess. Errors are over groups of texts, with one passage per text.
 
     Source: the test is ours; "Positional kernels of attention heads" assumes additivity.
     """

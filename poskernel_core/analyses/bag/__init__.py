@@ -1,1 +1,1 @@
-"""The bag of tokens that contextual heads of layer 0 fill, and the neurons it drives."""
+"""The bag of tokens that contextual heads of layer 0 fill, and the neurons that the bag drives."""

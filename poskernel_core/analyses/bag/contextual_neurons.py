@@ -23,32 +23,34 @@ class ContextualNeuronsParams(ListedParams):
 
 
 class ContextualNeurons(BagExperiment[ContextualNeuronsParams]):
-    r"""Layer 0's bag of tokens, how well it predicts, and the neurons that it drives.
+    r"""Layer 0's bag of tokens, how well it predicts outputs, and the neurons that it drives.
 
     Formula: $e(t) = \sum_{h \in C} \frac{w_h(t)}{\bar Z_h}\, \mathrm{norm}(E[t])\, W_V^h W_O^h$
     with content weights $w_h(t)$ for the destination token and the median denominator $\bar Z_h$
-    over windows. The heads' joint output at $n$ is close to $\sum_i K(n,i)\, e(t_i)$; token $t$
-    adds $e(t)$ through the second norm to the input weights of a neuron. $R^2$ is one minus the
-    squared error over the variance about the mean; for the joint output that mean is over windows
-    at each position, and in the centred one predictions are centred as well. The neuron's
-    prediction replaces contextual heads by the bag, lets other heads attend to the current token
-    alone, and takes direct and positional paths exactly.
+    over windows. The heads' joint output at $n$ is close to $\sum_i K(n,i)\, e(t_i)$. What token
+    $t$ contributes to a neuron's pre-activation is $e(t)$, passed through the second norm, times
+    the neuron's input weights. $R^2$ is one minus the ratio of the squared error to the variance
+    about the mean. For the joint output that mean is over windows, at each position; for the
+    centred $R^2$ predictions are centred as well. The neuron's prediction replaces contextual heads
+    by the bag, lets other heads attend to the current token alone, and takes direct and positional
+    paths exactly.
 
-    Choices: norms are linear. The first norm's scale is each token's own (mean over four
-    positions), because it is a function of the token and may vary much among tokens, and the second
-    norm's is that of the predicted stream; with ``scale`` mean each is one for all, as in the post.
-    Contributions of tokens go through the second norm with its mean scale whatever ``scale`` is,
-    as a token has no stream of its own. What a start token writes is exact. Kernels are those of
-    the destination token, with nothing skipped. A content weight is the exponential of the token's
-    mean content score at four positions: where the heads' mean kernel, without a start token,
-    passes 1/8, 3/8, 5/8 and 7/8 of its mass. Denominators are those at the query position. In
-    gated MLPs (Llama, Qwen, Mistral) the pre-activation is the gate's. Contextual heads, where none
-    are named, are found in layer 0 as ``contextual-heads`` finds them, on the windows used here.
+    Choices: norms are taken as linear. The first norm's scale is each token's own (mean over four
+    positions), because it is a function of the token and may vary much among tokens. The second
+    norm's scale is that of the predicted stream. With ``scale`` mean, each norm has one scale for
+    all tokens, as in the post. Contributions of tokens go through the second norm with its mean
+    scale whatever ``scale`` is, because a token has no stream of its own. What a start token writes
+    is exact. Kernels are those of the destination token, with nothing skipped. A content weight is
+    the exponential of the token's mean content score at the four positions at which the heads' mean
+    kernel, without a start token, passes 1/8, 3/8, 5/8 and 7/8 of its mass. Denominators are those
+    at the query position. In gated MLPs (Llama, Qwen, Mistral) the pre-activation is the gate's. If
+    no heads are named, the contextual heads of layer 0 are found as ``contextual-heads`` finds
+    them, on the windows used here.
 
     Limits: the heads' outputs share a large constant, so a cosine near 1 means little; the centred
-    $R^2$ shows what the bag knows about the text. Layer 0 only; the main error is that the current
-    token is not the destination token whose kernel is used. The vocabulary excludes special tokens,
-    and tokens rarer in the run's windows than ``min_count``, because barely trained embeddings have
+    $R^2$ shows what the bag knows about the text. Layer 0 only. The main error comes from using the
+    destination token's kernel for every current token. The vocabulary excludes special tokens, and
+    tokens rarer in the run's windows than ``min_count``, because barely trained embeddings have
     extreme contributions. Errors are over groups of windows; the bag and the mean keys are taken
     as exact.
 
@@ -71,7 +73,7 @@ class ContextualNeurons(BagExperiment[ContextualNeuronsParams]):
         *estimates(
             "drive_share [neuron]",
             "share of variance",
-            "its variance over that of the true pre-activation",
+            "variance that the bag adds, over that of the true pre-activation",
         ),
         *estimates("r2 [neuron]", "share of variance", OF_NEURON),
         *estimates("sign_agreement [neuron]", "share of positions", OF_NEURON),
@@ -93,7 +95,7 @@ class ContextualNeurons(BagExperiment[ContextualNeuronsParams]):
         *outputs(
             "top_contribution bottom_contribution [neuron rank]",
             "pre-activation",
-            "their contributions",
+            "contributions of ``top`` and ``bottom``",
         ),
         *outputs(
             "contribution_mean contribution_std [neuron]",
@@ -130,6 +132,6 @@ class ContextualNeurons(BagExperiment[ContextualNeuronsParams]):
 
 
 def centred_at_best(found: Result) -> float:
-    """Return the best variant's centred R², median over positions; NaN without any."""
+    """Return the best variant's centred R², a median over positions; NaN if none is known."""
     rows = (row[np.isfinite(row)] for row in found.values["bag_centred_r2"])
     return max((float(np.median(row)) for row in rows if row.size), default=float("nan"))

@@ -21,7 +21,7 @@ NAMED = 5
 
 
 def scores_figure(scores: Result) -> go.Figure:
-    """Draw every neuron's score for the words, largest first; both ends are named."""
+    """Draw every neuron's score for the words, largest first; neurons at both ends are named."""
     score = scores.values["score"]
     order = np.argsort(-score, kind="stable")
     words = ", ".join(quoted(word) for word in scores.words("words")[:NAMED])
@@ -96,7 +96,7 @@ def latents_figure(found: Result) -> go.Figure:
 
 BEST = 5  # neurons named
 CLEAR = "rgba(0,0,0,0)"
-LABEL = 0.09  # of the cosine's range from -0.2 to 1: the height of a neuron's number
+LABEL = 0.09  # height of a neuron's number on the axis of cosines, which spans -0.2 to 1
 WORDS = 5  # tokens of either end named in hover
 ENDS = 3  # tokens of either end named in the histogram
 LONGEST = 18  # letters of a word written into a figure
@@ -113,7 +113,7 @@ TRACE_CURVES = {"predicted": ("predicted", Look(VERMILLION, "dash")), "true": ("
 def neurons_figure(found: Result, neuron: int, rank_by: str) -> go.Figure:
     """Draw every neuron's share of variance from the bag against the R² of its prediction.
 
-    The largest by `rank_by`, a value per neuron, are marked; `neuron` is ringed.
+    The neurons with the largest `rank_by`, a value per neuron, are marked; `neuron` is ringed.
     """
     share, r2, rank = (part(found, name)[0] for name in ("drive_share", "r2", rank_by))
     span = log_span(share)
@@ -178,9 +178,9 @@ def _signed(value: float) -> str:
 
 
 def contributions_figure(neuron: Result) -> go.Figure:
-    """Draw a histogram of tokens by contribution to one neuron; those at the ends are named.
+    """Draw a histogram of tokens by contribution to one neuron; tokens at both ends are named.
 
-    The largest are named in the upper right corner, above all bars, the smallest above their bars.
+    The largest are named in the upper right corner, above all bars, the smallest above their own.
     """
     values = part(neuron, "contribution")[0]
     figure = histogram(values, "pre-activation")
@@ -213,7 +213,7 @@ def contributions_figure(neuron: Result) -> go.Figure:
 
 
 def trace_figure(trace: Result, parts: bool = True) -> go.Figure:
-    """Draw a neuron's true and predicted pre-activation along a text, and the predicted parts."""
+    """Draw a neuron's pre-activation along a text: true, predicted, and the prediction's parts."""
     words = [_short(word) for word in trace.words("tokens")]
     figure = go.Figure(layout_legend_traceorder="reversed")
     figure.add_hline(y=0, line={"color": MUTED, "width": 1.2})
@@ -281,10 +281,10 @@ def related_figure(neuron: Result, number: int) -> go.Figure:
 
 
 def _add_named(figure: go.Figure, x: np.ndarray, y: np.ndarray, places: list[int]) -> None:
-    """Draw marks that differ by colour and shape, with the neurons' numbers above each end.
+    """Mark some neurons by colour and shape, with their numbers in a column at either end.
 
-    The marks of one end are close together, in the cloud of all others, so their numbers are in a
-    separate column, in the marks' order.
+    Marks at one end are close together, in the cloud of all other neurons. So their numbers stand
+    in a separate column, in the order of the marks.
     """
     for end in (-1, 1):
         some = sorted((place for place in places if end * x[place] > 0), key=lambda place: y[place])

@@ -2,7 +2,7 @@
 
 Importing scikit-learn loads pandas and pyarrow: a hundred megabytes that a process never frees.
 ``python -m poskernel_core.analyses.bag.independent SEED`` reads an array from standard input,
-writes one to standard output, and exits.
+writes its rotation to standard output, and exits.
 """
 
 import io

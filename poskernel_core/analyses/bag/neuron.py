@@ -1,4 +1,4 @@
-"""One neuron of layer 0 and the bag: its tokens, related neurons, and its trace along a text."""
+"""What the bag adds to one neuron of layer 0: tokens, related neurons, traces along a text."""
 
 from typing import Literal
 
@@ -22,14 +22,14 @@ class NeuronParams(ListedParams):
 class Neuron(BagExperiment[NeuronParams]):
     r"""The contributions of all tokens to one neuron, and similar neurons.
 
-    Formula: with extended embeddings $e(t)$ and $u_j$ the neuron's input weights through the
-    second norm of mean scale, $g_j(t) = e(t) \cdot u_j$. Over tokens,
-    $\mathrm{Cov}(g_i, g_j) = u_i^\top\, \mathrm{Cov}(e)\, u_j$, so that all correlations need
-    one matrix as wide as the stream.
+    Formula: $g_j(t) = e(t) \cdot u_j$ with extended embeddings $e(t)$; $u_j$ combines the input
+    weights of neuron $j$ and the second norm at its mean scale. Over tokens,
+    $\mathrm{Cov}(g_i, g_j) = u_i^\top\, \mathrm{Cov}(e)\, u_j$, so all correlations need only one
+    square matrix, as wide as the stream.
 
-    Choices: here ``scale`` concerns the first norm only: each token's own (token), or one for all.
-    All tokens have equal weight. Two neurons with correlation near 1 and opposite outputs cancel,
-    as the post suspects of GPT-2's 300 and 704.
+    Choices: here ``scale`` concerns the first norm only: each token has its own scale (token), or
+    all have the same. All tokens have equal weight. Two neurons with correlation near 1 and
+    opposite outputs cancel, as the post suspects of GPT-2's neurons 300 and 704.
 
     Limits: as for contextual neurons; what a neuron reads besides the bag is ignored.
 
@@ -88,13 +88,13 @@ class NeuronTrace(BagExperiment[NeuronTraceParams]):
     r"""Predicted and true pre-activation of one neuron along one text.
 
     Formula: $\hat a_j(n) = \mathrm{norm}_2\big(x_n + \sum_i K(n,i)\, e(t_i) + p_n + o_n\big) \cdot
-    w_j + b_j$ with the stream $x_n$, what contextual heads write by position $p_n$, and the other
-    heads on the current token alone $o_n$; each part goes through the norm's linear map, so that
-    the parts add up to the prediction.
+    w_j + b_j$. Here $x_n$ is the stream, $p_n$ is what contextual heads write because of position,
+    and $o_n$ is what other heads write if they attend to the current token alone. Each part goes
+    through the norm's linear map, so the parts add up to the prediction.
 
     Choices: the text is the reader's own, a chapter, or a window of the corpus, cut to the context.
 
-    Limits: one text; its $R^2$ is about the mean over its own positions.
+    Limits: one text; the variance in its $R^2$ is about the mean over its own positions.
 
     Source: "Evaluating the approximation of contextual neurons" in "Contextual attention heads in
     the first layer of GPT-2".
@@ -115,8 +115,8 @@ class NeuronTrace(BagExperiment[NeuronTraceParams]):
         *outputs(
             "contribution [pos]",
             "pre-activation",
-            "what the token at each position would add if the bag held it alone, through the "
-            "second norm with its mean scale, which the prediction's may differ from",
+            "what the token at each position would add if the bag held it alone; the second "
+            "norm has its mean scale here, and perhaps another one in the prediction",
         ),
         *outputs("r2", "share of variance", AGREES),
         *outputs("correlation", "correlation", AGREES),
@@ -145,12 +145,12 @@ class NeuronLatents(BagExperiment[NeuronLatentsParams]):
     r"""A neuron's contributions as a sum of sub-latents that are shared by all neurons.
 
     Formula: independent component analysis of the extended embeddings finds directions whose
-    values $s_m(t)$ are uncorrelated, of unit variance, and as far from normal as can be:
-    $e(t) - \bar e \approx \sum_m a_m s_m(t)$. Hence $g(t) - \bar g = \sum_m (u \cdot a_m)\,
-    s_m(t) + \text{rest}$ with shares $(u \cdot a_m)^2 / \mathrm{Var}(g)$.
+    values $s_m(t)$ are uncorrelated, of unit variance, and as far from a normal distribution as
+    possible: $e(t) - \bar e \approx \sum_m a_m s_m(t)$. Hence $g(t) - \bar g = \sum_m
+    (u \cdot a_m)\, s_m(t) + \text{rest}$ with shares $(u \cdot a_m)^2 / \mathrm{Var}(g)$.
 
-    Choices: FastICA of scikit-learn on the first principal components, seeded by the run's seed;
-    sub-latents are the vocabulary's, so that several neurons may share one.
+    Choices: FastICA of scikit-learn on the first principal components, seeded by the run's seed.
+    Sub-latents belong to the vocabulary, so several neurons may share one.
 
     Limits: components depend on their number, and on the seed where several are alike; a latent
     is a group of tokens that vary together, not yet a meaning.

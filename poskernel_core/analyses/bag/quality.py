@@ -1,4 +1,4 @@
-"""Figures of the bag's prediction of the heads' joint output, and of their kernel."""
+"""Figures of the bag's prediction of the heads' joint output, and of the heads' kernel."""
 
 import numpy as np
 import plotly.graph_objects as go
@@ -9,9 +9,9 @@ from poskernel_core.plotting.layout import few_lines, legend_under_title, set_ti
 from poskernel_core.plotting.palette import BLUE, CATEGORICAL, fade
 from poskernel_core.plotting.parts import part
 
-WORST = -1.0  # R² is drawn no lower; a triangle at the lower edge and hover show the true value
+WORST = -1.0  # a lower R² is drawn as a triangle at the lower edge; hover shows its value
 ROW = 0.07  # height of a row of triangles
-SHOWN = 4  # variants of the bag drawn at first: the last ones, the very last being the bag itself
+SHOWN = 4  # variants of the bag drawn at first: the last ones; the very last is the bag itself
 QUALITY = {
     "bag_r2": "R² of the heads' output (share of variance)",
     "bag_centred_r2": "R², predictions centred (share of variance)",
@@ -94,7 +94,7 @@ def bag_kernel_figure(found: Result) -> go.Figure:
     )
     style(figure, x_title="offset n − i (tokens)", y_title="share of attention", height=340)
     top = float(kernel[:-1].max(initial=0.0))
-    high = kernel[-1] > 2.5 * top > 0  # key 0, mostly a start token, would flatten the rest
+    high = kernel[-1] > 2.5 * top > 0  # key 0, usually a start token, would flatten the rest
     figure.update_yaxes(range=[0, 1.2 * (top if high else kernel.max())])
     if high:
         figure.add_annotation(

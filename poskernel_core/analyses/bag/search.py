@@ -14,13 +14,13 @@ class ExtendedEmbeddingParams(ListedParams):
 
 
 class ExtendedEmbedding(BagExperiment[ExtendedEmbeddingParams]):
-    r"""The tokens whose extended embeddings are nearest to one token's.
+    r"""The tokens whose extended embeddings are nearest to that of one token.
 
     Formula: $\cos(e(t) - \bar e,\ e(t') - \bar e)$ with the mean $\bar e$ over tokens.
 
     Choices: the mean is taken out because all extended embeddings share it.
 
-    Limits: near tokens contribute the same to the bag; their order is not taken into account.
+    Limits: near tokens contribute alike to the bag, which ignores the order of tokens in a text.
 
     Source: "Contextual attention heads in the first layer of GPT-2".
     """
@@ -63,7 +63,7 @@ class WordNeurons(BagExperiment[WordNeuronsParams]):
     Choices: every word gets a leading space, as in running text, and all its tokens count, even
     rare ones.
 
-    Limits: neurons that the bag hardly drives also have scores: see their drive.
+    Limits: neurons that the bag hardly drives also have scores, so look at their drive as well.
 
     Source: ours; the contributions are those of "Contextual attention heads in the first layer of
     GPT-2".

@@ -21,7 +21,7 @@ from poskernel_core.plotting.palette import SCALE, ink_on, scale_hex
 
 
 def pin_labels(found: Result) -> list[str]:
-    """Return the pins' labels, without the model if all share one."""
+    """Return the pins' labels, without models and settings if all share them."""
     pins = [read_pins(text)[0] for text in found.words("heads")]
     settings = {(pin.model, pin.settings) for pin in pins}
     return [pin.cell if len(settings) == 1 else pin.label for pin in pins]
@@ -118,7 +118,7 @@ def kernels_figure(found: Result, *, log_x: bool = False, log_y: bool = False) -
 def depth_figure(found: Sequence[Result], names: Sequence[str]) -> go.Figure:
     """Draw a measure's mean over the heads of each layer against depth, for several models.
 
-    The band spans the smallest to the largest value of a layer's heads.
+    Dotted lines show the smallest and the largest value of a layer's heads.
     """
     figure = go.Figure()
     for place, (one, name) in enumerate(zip(found, names, strict=True)):

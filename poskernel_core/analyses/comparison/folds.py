@@ -24,8 +24,8 @@ class KernelFoldsParams(SkipParams):
 class KernelFolds(Analysis[KernelFoldsParams]):
     r"""Every head's positional kernel by offset, with groups of texts left out.
 
-    Formula: $K(n, n-k)$ of the positional kernel, the mean over sampled queries; a **replicate** is
-    the same without one group of texts, in the queries and in the mean keys.
+    Formula: the positional kernel $K(n, n-k)$, a mean over sampled queries; a **replicate** is the
+    same kernel with one group of texts left out of the queries and of the mean keys.
 
     Choices: offsets that a head does not see (skipped keys, keys beyond its window) are NaN.
 
@@ -76,7 +76,7 @@ class KernelFolds(Analysis[KernelFoldsParams]):
     def answer(
         self, statistics: Statistics, params: KernelFoldsParams, progress: Progress
     ) -> Result:
-        """Add the leave-one-group-out replicates; a single NaN one without groups."""
+        """Add the leave-one-group-out replicates; without groups, a single one of NaN."""
         whole, without = self.jackknifed(statistics, params, progress)
         kernel = whole.values["kernel"]
         folds = np.stack([each.values["kernel"] for each in without] or [kernel * np.nan])

@@ -13,7 +13,7 @@ Others = Float[np.ndarray, "*other offset2"]
 def common_offsets(left: Rows, right: Others) -> tuple[np.ndarray, np.ndarray]:
     """Return two kernels on the offsets that both see, each renormalised there.
 
-    NaN marks offsets that a kernel does not see. A kernel without mass on the common offsets is 0.
+    NaN marks offsets that a kernel does not see. A kernel without mass on common offsets becomes 0.
     """
     size = min(left.shape[-1], right.shape[-1])
     left, right = left[..., :size], right[..., :size]
@@ -28,9 +28,9 @@ def _shares(rows: np.ndarray, seen: np.ndarray) -> np.ndarray:
 
 
 def distance(left: Rows, right: Others) -> Float[np.ndarray, "*together"]:
-    """Return the TV distance of kernels by offset on the offsets that both see, in [0, 1].
+    """Return the TV distance, 0 to 1, of kernels by offset on the offsets that both see.
 
-    1 where one of them has no mass there; NaN where a kernel is all NaN.
+    It is 1 where a kernel has no mass on these offsets, and NaN where a kernel is all NaN.
     """
     known = np.isfinite(left).any(axis=-1) & np.isfinite(right).any(axis=-1)
     left, right = np.broadcast_arrays(*common_offsets(left, right))
@@ -49,8 +49,8 @@ def distance_error(
 ) -> float:
     """Return the standard error of a distance, a jackknife over groups of texts.
 
-    ``together``: both heads read the same texts, so each group is left out of both at once;
-    otherwise of one at a time, and the variances add up.
+    With ``together``, both heads read the same texts, so each group is left out of both at once.
+    Otherwise a group is left out of one head at a time, and the variances add up.
     """
     if together:
         return float(jackknife(distance(left_folds, right_folds)))
@@ -62,9 +62,9 @@ def distance_error(
 def largest_error(left: Rows, right: Others) -> Float[np.ndarray, "*together"]:
     """Return an upper bound of a distance's standard error, from the errors at every offset.
 
-    The error of a sum is at most the sum of the errors, whatever their correlation: here half of
-    the summed errors of the difference, from the standard errors ``left`` and ``right`` of two
-    kernels at their common offsets.
+    The error of a sum is at most the sum of the errors, whatever their correlation. So the bound is
+    half the sum, over the common offsets, of the difference's standard error. ``left`` and
+    ``right`` are the standard errors of the two kernels.
     """
     size = min(left.shape[-1], right.shape[-1])
     both = np.hypot(left[..., :size], right[..., :size])

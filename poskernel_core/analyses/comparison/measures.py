@@ -36,16 +36,16 @@ class HeadsBesideParams(HeadDistancesParams):
 
 
 class HeadsBeside(Composition[HeadsBesideParams]):
-    r"""All measures of chosen heads, of one model or of several, and how far they are apart.
+    r"""All measures of chosen heads, of one model or several, and how far the heads are apart.
 
-    Formula: that of each measure; a head's **z score** against the first one is
+    Formula: each measure has its own; a head's **z score** against the first head is
     $(x - x_0) / \sqrt{\sigma^2 + \sigma_0^2}$.
 
-    Choices: each head is taken at the recorded query position of its run nearest to ``n``. The
+    Choices: of the query positions that a head's run records, the nearest to ``n`` is taken. The
     first head is the reference.
 
     Limits: heads of one run share windows, so their errors are not independent, and the error of a
-    difference is mostly smaller than assumed here. Measures that a model cannot have, or that are
+    difference is usually smaller than assumed here. Measures that a model cannot have, or that are
     left out, are NaN.
 
     Source: ours; the measures are those of their questions, such as the effective token count of
@@ -60,13 +60,13 @@ class HeadsBeside(Composition[HeadsBesideParams]):
         *estimates(
             "value [measure pin]",
             "that of each measure",
-            "every measure of every pinned head; of a kind its number among them",
+            "every measure of every pinned head; for a kind, its number among the kinds",
         ),
         *outputs("rank [measure pin]", "rank", "its rank among the heads of its model"),
         *outputs(
             "z_score [measure pin]",
             "standard errors",
-            "how far it lies above the first head's; NaN where an error is not known",
+            "how far the value lies above the first head's; NaN where an error is not known",
         ),
     )
     texts = (
@@ -156,7 +156,7 @@ def _asked(pinned: Pinned, params: HeadsBesideParams) -> HeadMeasuresParams:
 
 
 def _first(pins: list[Pinned], place: int) -> int:
-    """Return the index of the first pinned head of the same run."""
+    """Return the index of the first pinned head with the same run as the head at ``place``."""
     return next(i for i, one in enumerate(pins) if one.run == pins[place].run)
 
 
@@ -177,12 +177,12 @@ class MeasureByDepthParams(SkipParams):
 class MeasureByDepth(Composition[MeasureByDepthParams]):
     r"""A measure over the layers of a model, so that models of different depths can be compared.
 
-    Formula: layer $l$ of $L$ has depth $l / (L-1)$; the mean, the smallest and the largest of
-    the measure over the heads of each layer.
+    Formula: layer $l$ of $L$ has depth $l / (L-1)$; the mean, the smallest and the largest value
+    of the measure are taken over the heads of each layer.
 
     Choices: the only layer of a one-layer model has depth 0. Layers without heads are NaN.
 
-    Limits: heads of a layer differ, so no head may be near the mean. Kinds have no mean.
+    Limits: heads of a layer differ, so possibly no head is near the mean. Kinds have no mean.
 
     Source: ours; the measures are those of their questions, such as the effective token count of
     "Positional kernels of attention heads".
@@ -206,7 +206,7 @@ class MeasureByDepth(Composition[MeasureByDepthParams]):
         """Return the question that declares the measure.
 
         Raises:
-            BadRequest: no such measure, or one that is a kind.
+            BadRequest: there is no such measure, or it is a kind.
         """
         question, declared = measure_called(params.measure, self.questions.values())
         if declared.scale == "labels":

@@ -40,7 +40,7 @@ SETTINGS: Final[dict[str, tuple[Any, Callable[[str], Any]]]] = {
     "dtype": ("float32", str),
     "seed": (0, int),
 }
-"""The run settings of a pin: the default, which is not written, and the parser."""
+"""The run settings of a pin: the default of each, which is not written, and its parser."""
 
 SAFE: Final = "/.-_ :"
 
@@ -51,9 +51,10 @@ class Pin:
 
     Attributes:
         cell: the head, such as ``L2H6``.
-        model: its model's name; empty: the current run, and the other attributes are unused.
-        revision: its revision or checkpoint.
-        context: ``T`` in tokens; None: the model's, up to 1024.
+        model: the model's name; empty: the head is of the current run, and the attributes below
+            are unused.
+        revision: the model's revision or checkpoint.
+        context: ``T`` in tokens; None: the model's context, up to 1024.
         corpus, windows, start, dtype, seed: settings of the run, named as in links.
     """
 
@@ -204,5 +205,5 @@ def pinned_run(
 
 
 def nearest_position(run: RunSpec, query: int) -> int:
-    """Return the recorded query position of a run nearest to ``query``."""
+    """Return which of a run's recorded query positions is nearest to ``query``."""
     return min(run.positions, key=lambda each: (abs(each - query), each))

@@ -47,13 +47,13 @@ class HeadDistancesParams(SkipParams):
 
 
 class Pinned:
-    """A pinned head with its run and its place in it.
+    """A pinned head with its run, and its place in the model.
 
     Attributes:
         pin: as it was written.
         run: its run.
         layer, head: its place in the model.
-        query: the nearest recorded query position.
+        query: the run's recorded query position that is nearest to the given one.
     """
 
     def __init__(self, pin: Pin, run: RunSpec, located: Located, query: int) -> None:
@@ -67,7 +67,7 @@ def pinned_heads(run: RunSpec, heads: str, query: int) -> list[Pinned]:
     """Return the pinned heads with their runs.
 
     Raises:
-        BadRequest: there are no heads, or one does not exist.
+        BadRequest: no head is named, or a head does not exist.
     """
     pins = read_pins(heads)
     if not pins:
@@ -85,24 +85,25 @@ def _located(name: str, revision: str | None) -> Located:
 
 
 def located_once(name: str, revision: str | None) -> Located:
-    """Locate a model, cached for the life of the process, to ask the hub only once."""
+    """Locate a model, asking the hub only once in the life of the process."""
     return (catalog.locate if catalog.is_local(name) else _located)(name, revision)
 
 
 class HeadDistances(Composition[HeadDistancesParams]):
-    r"""How far the positional kernels of heads are apart, of one model or of several.
+    r"""How far apart the positional kernels of heads are, in one model or several.
 
-    Formula: kernels aligned by offset $k = n - i$ and renormalised on the offsets that both heads
-    see; $\mathrm{TV}(K,K') = \tfrac12 \sum_k |K_k - K'_k|$, from 0 (equal) to 1 (nothing in
+    Formula: kernels are aligned by offset $k = n - i$ and renormalised on the offsets that both
+    heads see; $\mathrm{TV}(K,K') = \tfrac12 \sum_k |K_k - K'_k|$, from 0 (equal) to 1 (nothing in
     common).
 
-    Choices: each head is taken at the recorded query position of its run nearest to ``n``. The
+    Choices: of the query positions that a head's run records, the nearest to ``n`` is taken. The
     error is a jackknife over groups of texts; for two heads of one run the same texts are left out
     of both.
 
     Limits: noise of the texts does not cancel in a distance, so small distances are a little too
-    large. Between heads that see different offsets the triangle inequality need not hold. Runs of
-    the same windows are treated as independent, so their errors are rather too large.
+    large. Between heads that see different offsets the triangle inequality need not hold. Two runs
+    over the same windows are treated as independent, so the errors of distances between them are
+    rather too large.
 
     Source: ours; the distance is that of "Positional kernels of attention heads".
     """
@@ -171,7 +172,7 @@ class HeadDistances(Composition[HeadDistancesParams]):
 
 
 def told_together(provenances: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Merge provenances: the first one's, plus the run settings that differ."""
+    """Merge provenances: the first provenance, plus the run settings that differ."""
     first = provenances[0]
     told = {
         name: ", ".join(dict.fromkeys(str(each.get(name) or "main") for each in provenances))
@@ -185,7 +186,7 @@ def told_together(provenances: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _part_name(pinned: Pinned) -> str:
-    """Return the part name of a run's kernels; all heads of the run share it."""
+    """Return the name of the part with a run's kernels, which all heads of the run share."""
     alone = pinned.run.digest(query=pinned.query)[:12]
     return f"{pinned.run.model.name} {alone}"
 

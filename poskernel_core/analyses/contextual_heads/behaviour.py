@@ -10,7 +10,7 @@ from poskernel_core.analyses.base import Params
 from poskernel_core.common.result import Result
 
 BEHAVIOURS = ("duplicate token", "detokenization", "contextual", "other")
-"""In the order of the tests: a head belongs to the first group that fits."""
+"""The groups, in the order of the tests: a head belongs to the first group that fits."""
 
 
 class Thresholds(Params):
@@ -39,7 +39,7 @@ class Thresholds(Params):
 def behaviour(values: dict[str, np.ndarray], limits: Thresholds) -> np.ndarray:
     """Return the group of every head as an index into :data:`BEHAVIOURS`.
 
-    ``values`` are those of contextual heads. For duplicates, the larger of near and far counts.
+    ``values`` are those of ``contextual-heads``. For duplicates, the larger of near and far counts.
     """
     duplicates = np.fmax(values["near_duplicates"], values["far_duplicates"])
     tests = [

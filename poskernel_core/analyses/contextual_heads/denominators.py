@@ -39,11 +39,12 @@ class Denominators(Experiment[DenominatorsParams]):
     Formula: $Z_n = \sum_j K(n,j)\, e^{c(n,j)}$;
     $\mathrm{Var}[Z_n] = \mathrm{Var}[w] / \mathrm{ETC}(n)$ for independent content.
 
-    Choices: as for contextual heads; positions are evenly spaced and include the last of the
-    context. Texts of your own are drawn alongside, but do not enter mean and variation.
+    Choices: as for contextual heads; positions are evenly spaced and include the context's last
+    position. Texts of your own are drawn alongside, but do not enter mean and variation.
 
     Limits: one token at a time; with ten windows, a coefficient of variation is uncertain by about
-    a quarter. Errors are over groups of texts, left out of the windows and of the mean keys.
+    a quarter. Errors come from leaving out one group of texts at a time, from the windows and from
+    the mean keys.
 
     Source: "Contextual attention heads in the first layer of GPT-2".
     """
@@ -73,7 +74,7 @@ class Denominators(Experiment[DenominatorsParams]):
         *outputs(
             "predicted_cv [query]",
             "relative to the mean",
-            "what the independent model expects of it",
+            "the ``denominator_cv`` that independent content would give",
         ),
         *outputs("etc [query]", "tokens", "effective token count (ETC) of the token's mean kernel"),
     )
@@ -123,9 +124,9 @@ class TokenWeights(Experiment[TokenWeightsParams]):
     matters, scores are means over the token's occurrences in the windows. Special tokens, and
     tokens rarer in the windows than ``min_count``, are left out.
 
-    Limits: a mean over contexts hides that a later head may weight a token by its context. Errors
-    are over groups of texts: in layer 0 only the mean keys depend on texts, so all tokens have the
-    same error; in later layers a token that occurs in a single group has none.
+    Limits: a mean over contexts hides that a head of a later layer may weight a token by its
+    context. Errors are over groups of texts. In layer 0 only the mean keys depend on texts, so all
+    tokens have the same error. In later layers a token that occurs in a single group has no error.
 
     Source: "Contextual attention heads in the first layer of GPT-2" (keywords and stop words).
     """

@@ -34,7 +34,7 @@ def plane_figure(heads: Result, layer: int, head: int, broad: float, steady: flo
         _add_group(figure, heads, code, label, floor)
     at = heads.values["etc"][layer, head], np.maximum(spread[layer, head], floor)
     inwards = "right" if at[0] < math.sqrt(x_span[0] * x_span[1]) else "left"
-    # the name is away from the nearer edge, which would cut it off
+    # the name is written away from the nearer edge, which would cut it off
     add_ring(figure, at[:1], at[1:], head_name(layer, head), inwards)
     y_title = "CV of the softmax denominator ± 1 s.e.<br>(log scale)"
     style(figure, x_title="ETC (tokens, log scale)", y_title=y_title, height=480)
@@ -133,7 +133,7 @@ def variation_figure(found: Result) -> go.Figure:
 
 
 def denominators_figure(found: Result, log_y: bool = False) -> go.Figure:
-    """Draw one head's denominator in every window, their mean, and own texts in a colour each."""
+    """Draw one head's denominator in every window, the mean, and each own text in a colour."""
     (mean, error), query = part(found, "mean"), found.coordinates["query"]
     values = part(found, "denominator")[0]
     ends = np.full((len(values), 1), np.nan)  # a gap between one text and the next
@@ -178,7 +178,7 @@ def denominators_figure(found: Result, log_y: bool = False) -> go.Figure:
 
 
 def duplicates_figure(heads: Result, layer: int, head: int) -> go.Figure:
-    """Draw one head's attention to an earlier duplicate, and to another token in its place."""
+    """Draw one head's attention to an earlier duplicate, and to another token placed there."""
     distance = heads.coordinates["distance"]
     names = {"the same token": "duplicate_attention", "another token there": "baseline"}
     figure = curves(
@@ -203,7 +203,7 @@ def weights_figure(weights: Result) -> go.Figure:
 
 
 def contextual_heads_figure(heads: Result) -> go.Figure:
-    """Draw all heads with the steadiest broad one named, or the selected head named."""
+    """Draw all heads and name the steadiest broad one, or a selected head's duplicate attention."""
     if "layer" not in heads.axes["duplicate_attention"]:
         return by_axes(heads.only("duplicate_attention"))
     spread = heads.values["denominator_cv"]

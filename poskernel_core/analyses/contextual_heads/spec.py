@@ -26,25 +26,26 @@ class ContextualParams(SkipParams, Thresholds):
 class ContextualHeads(Experiment[ContextualParams]):
     r"""The softmax denominator of a fixed token in many windows, for every head.
 
-    The token replaces the token at position $n$ of each window.
+    The fixed token replaces the token at position $n$ of each window.
 
     Formula: $Z_n = \sum_j K(n,j)\, w(n,j)$ with content weights $w(n,i) = e^{c(n,i)}$,
     $c(n,i) = \text{scale}\; q_n \cdot (k_i - m_i)$. If content is independent within a window,
     $\mathrm{Var}[Z_n] = \mathrm{Var}[w] \sum_i K(n,i)^2 = \mathrm{Var}[w] / \mathrm{ETC}(n)$.
 
-    Choices: the first ``skip`` keys are left out of kernel and denominator. Moments of weights give
-    every key the same weight. The ETC in the prediction is that of each window's own kernel, which
-    in layer 0 is the same for all. Duplicates are 2, 4, 8, ... tokens back, all of them in one
-    sequence of $n + 1$ random tokens: the first is seen from $n$, the second from $n - 3$, the next
-    from $n - 6$ and so on. A head is a duplicate-token head if ``near_duplicates`` or
-    ``far_duplicates`` reaches 0.3; else detokenization if half of its mass is in the last 10
-    tokens; else contextual if its ETC is 30 tokens or more and its ``denominator_cv`` 0.25 or less;
-    all four can be changed.
+    Choices: the first ``skip`` keys are left out of kernel and denominator. Mean and variance of
+    the content weights count every key equally. The ETC in the prediction is that of each window's
+    own kernel, which in layer 0 is the same for all windows. Duplicates are 2, 4, 8, ... tokens
+    back, all of them in one sequence of $n + 1$ random tokens: the first is seen from $n$, the
+    second from $n - 3$, the next from $n - 6$ and so on. A head is a duplicate-token head if
+    ``near_duplicates`` or ``far_duplicates`` reaches 0.3; else detokenization if half of its mass
+    is in the last 10 tokens; else contextual if its ETC is 30 tokens or more and its
+    ``denominator_cv`` 0.25 or less. All four thresholds can be changed.
 
     Limits: exponentials have heavy tails: where a few keys carry the denominator, its variation
-    over 60 windows is itself uncertain. Errors are over groups of texts, left out of the windows
-    and of the mean keys; those of duplicates are over random sequences. The behaviour groups are
-    made for layer 0; in later layers a head with a local kernel need not join words together.
+    over 60 windows is itself uncertain. Errors come from leaving out one group of texts at a time,
+    from the windows and from the mean keys; errors of duplicates are over random sequences. The
+    behaviour groups are made for layer 0; in later layers a head with a local kernel need not join
+    words together.
 
     Source: "Contextual attention heads in the first layer of GPT-2" and "Positional kernels of
     attention heads"; thresholds and the measure of duplicate attention are ours.
@@ -69,14 +70,18 @@ class ContextualHeads(Experiment[ContextualParams]):
         *outputs(
             "predicted_cv [layer head]",
             "relative to the mean",
-            "what the independent model expects of it",
+            "the ``denominator_cv`` that independent content would give",
         ),
         *outputs(
             "weight_mean [layer head]",
             "weight",
             "mean of the content weights over windows and keys",
         ),
-        *outputs("weight_variance [layer head]", "weight squared", "their variance"),
+        *outputs(
+            "weight_variance [layer head]",
+            "weight squared",
+            "variance of the content weights over windows and keys",
+        ),
         *estimates(
             "duplicate_attention baseline [layer head distance]",
             "share of attention",
@@ -86,7 +91,8 @@ class ContextualHeads(Experiment[ContextualParams]):
         *estimates(
             "near_duplicates far_duplicates [layer head]",
             "share of attention",
-            "mean difference of the two up to 10 tokens back, and beyond",
+            "mean of the attention to a duplicate less ``baseline``, up to 10 tokens back and "
+            "beyond",
         ),
         *outputs(
             "group [layer head]",

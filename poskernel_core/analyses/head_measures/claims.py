@@ -16,8 +16,8 @@ ATTENTION = 0.3
 """Smallest share of attention for the claim that a head looks somewhere."""
 
 HALF = 0.5
-"""Smallest share with which position or content decides the scores; smallest distance at which a
-kernel does not predict a head's attention."""
+"""Smallest share with which position or content decides the scores, and smallest distance at which
+a kernel does not predict a head's attention."""
 
 Passes = Literal["yes", "about", "no"]
 
@@ -30,7 +30,7 @@ class Number:
         value: the measure.
         error: its standard error.
         width: half-width of its 95 % interval, in errors; the centre is the value minus the bias.
-        bias: how much too large it is because texts are few; NaN: unknown.
+        bias: how much too large the measure is because texts are few; NaN: unknown.
     """
 
     value: float
@@ -39,9 +39,9 @@ class Number:
     bias: float = 0.0
 
     def passes(self, limit: float) -> Passes | None:
-        """Return whether it is at or above a limit; None if it is NaN.
+        """Return whether the number is at or above a limit; None if it is NaN.
 
-        Without a known error it passes no limit for certain.
+        A number without a known error passes no limit for certain.
         """
         if math.isnan(self.value):
             return None

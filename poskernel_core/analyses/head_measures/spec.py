@@ -33,8 +33,8 @@ class HeadMeasures(Composition[HeadMeasuresParams]):
     $1 + \#\{h : m_h > m\}$, over the heads $h$ of the model.
 
     Choices: every question is asked as on the pages, at the same query position and skip. Measures
-    from the statistics of the windows are always included; those for which the model runs again
-    only on request. Kinds are numbers here, indices into ``kinds``, and have no ranks.
+    from the statistics of the windows are always included; measures for which the model runs again
+    are included only on request. Kinds are numbers here, indices into ``kinds``, without ranks.
 
     Limits: a measure that a model cannot have (it needs another position scheme, a missing part or
     a longer context) is left out, not zero.
@@ -51,7 +51,7 @@ class HeadMeasures(Composition[HeadMeasuresParams]):
         *estimates(
             "value [measure layer head]",
             "that of each measure",
-            "every measure of every head; of a kind its place in ``kinds``",
+            "every measure of every head; for a kind, its place in ``kinds``",
         ),
         *outputs(
             "rank [measure layer head]",
@@ -64,11 +64,13 @@ class HeadMeasures(Composition[HeadMeasuresParams]):
         *outputs("unit [measure]", "unit", "unit of each measure"),
         *outputs("question [measure]", "name", "the question that declares it"),
         *outputs("named [measure]", "name", "the name of the value in that question's answer"),
-        *outputs("kinds [measure label]", "name", "what a kind can be; empty where it is none"),
+        *outputs(
+            "kinds [measure label]", "name", "names of the kinds; empty for a measure in numbers"
+        ),
     )
 
     def parts(self, run: RunSpec, params: HeadMeasuresParams) -> Mapping[str, SubQuestion]:
-        """Return the questions that declare the measures of a model, by their names."""
+        """Return the questions that declare the measures of a model, by name."""
         located = catalog.locate(run.model.name, run.model.revision)
         parts = {}
         for question in self.questions.values():

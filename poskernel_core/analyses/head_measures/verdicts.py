@@ -28,30 +28,30 @@ def names_between_commas(text: str) -> tuple[str, ...]:
 
 
 class HeadVerdicts(Composition[HeadVerdictsParams]):
-    r"""What every head does, in a sentence derived from its measures, together with all of them.
+    r"""What every head does, in a sentence derived from its measures, and all these measures.
 
     Formula: a measure $x \pm \sigma$ of bias $b$ passes a limit $t$ where $x - b - w\sigma \ge t$
     and fails it where $x - b + w\sigma < t$; in between the sentence says "about". The 95 %
     interval is $x - b \pm w\sigma$: for errors over $G$ groups $w$ is Student's
     $t_{0.975,\,G-1}$ (2.26 for ten), else 1.96. The sentence begins with the kind of the
     kernel: local where the mass in the last tokens passes 0.5, uniform where ETC passes half of the
-    visible keys, slow decay where it fails both. A head *looks back* $k$ tokens where its largest
-    diagonal $P(k)$ passes 0.3; it is an induction head, is drawn to duplicates of the current
-    token, or has a sink on the first key, where that share of attention passes 0.3. It is
-    contextual where its denominator's coefficient of variation fails 0.25, its ETC is 30 tokens or
-    more, and it is neither local nor drawn to duplicates. Position or content decides its scores
-    where that share passes 0.5. A kernel does not predict a head's attention where its distance to
-    the observed attention passes 0.5. A wavelength dominates if its swing is larger than the next
-    one's.
+    visible keys, slow decay where both fail. A head *looks back* $k$ tokens where its largest
+    diagonal $P(k)$ passes 0.3. It is an induction head, is drawn to duplicates of the current
+    token, or has a sink on the first key, where the share of attention in question passes 0.3. It
+    is contextual where its denominator's coefficient of variation fails 0.25, its ETC is 30 tokens
+    or more, and it is neither local nor drawn to duplicates. Position or content decides its scores
+    where the share that it explains passes 0.5. A kernel does not predict a head's attention where
+    the distance of the two passes 0.5. A wavelength dominates if its swing is larger than the next
+    largest swing.
 
     Choices: limits are those of the questions themselves, where these have any. A share of
     attention without a standard error passes no limit for certain. The sentence says what a head
-    does not do only where it certainly fails. It leaves out measures that the model cannot have,
-    and those that ``unknown`` names.
+    does not do only where the measure certainly fails the limit. Measures that the model cannot
+    have, and those of questions that ``unknown`` names, are left out of the sentence.
 
-    Limits: limits are conventions; a head just below one differs little from one just above. An
-    interval holds for one claim, not for all claims about all heads together, and for texts of one
-    corpus.
+    Limits: limits are conventions; a head just below a limit differs little from a head just above
+    it. An interval holds for one claim and for texts of one corpus, not for all claims about all
+    heads together.
 
     Source: ours; the kinds are those of "Positional kernels of attention heads".
     """
@@ -76,7 +76,7 @@ class HeadVerdicts(Composition[HeadVerdictsParams]):
         """Return the questions that declare a measure, except those left out.
 
         Raises:
-            BadRequest: none is left.
+            BadRequest: no question is left.
         """
         out = names_between_commas(params.leave_out)
         every = HeadMeasures().parts(run, _all_of(params))

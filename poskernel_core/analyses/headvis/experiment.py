@@ -16,10 +16,10 @@ from poskernel_core.forward.observers import Batch, Observer
 from poskernel_core.statistics.moments import Groups, replicated
 
 TOP = 8
-"""Keys kept of every row: those with most attention."""
+"""How many keys are kept of every row: those with most attention."""
 
 FIRST_TEXTS = 200
-"""Most texts that the intervals are computed from."""
+"""The intervals are computed from at most this many texts."""
 
 BINS = 50
 TOKENS_AT_A_TIME = 2048

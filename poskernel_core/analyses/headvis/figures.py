@@ -34,7 +34,7 @@ class Example:
 
 
 def sharpest(found: Result, layer: int, head: int, most: int = 5) -> list[Example]:
-    """Return a head's largest attention in each of the texts with most of it, largest first.
+    """Return the examples with a head's largest attention, one from a text, largest first.
 
     ``found`` is the answer of ``head-examples``. Query 0 and key 0 do not count.
     """

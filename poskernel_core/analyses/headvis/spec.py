@@ -23,20 +23,20 @@ def _metric(name: str, unit: str, meaning: str) -> Value:
 
 
 class HeadVisMetrics(Analysis[Params]):
-    r"""The six metrics by which HeadVis describes a head, computed as it computes them.
+    r"""The six metrics by which HeadVis describes a head, computed as HeadVis computes them.
 
     Formula: with $N$ tokens in all texts, $\frac{1}{N}\sum A(q,q)$; $\sum A(q,q-1)$ over the number
     of tokens that have a predecessor; $-\frac{1}{N}\sum A \ln A$; $\frac{1}{N}\sum A\,(q-k)$;
-    $\frac{1}{N}\sum A\,(q-k)^2$ minus the square of that; and $\sum_q \sum_{j<q,\; t_j = t_q}
-    A(q,j+1)$ over the number of queries whose token occurred before.
+    $\frac{1}{N}\sum A\,(q-k)^2$ minus the square of the mean distance; and $\sum_q
+    \sum_{j<q,\; t_j = t_q} A(q,j+1)$ over the number of queries whose token occurred before.
 
     Choices: sums run over all tokens of all texts and are divided once. Key 0 and the start token
     are included and no key is skipped, so that the numbers are those of HeadVis. Attention below
     0.01 counts as none in the induction score.
 
     Limits: many heads park their attention on the first key, which then dominates distance, its
-    variance and entropy: these metrics are for comparison with tables of HeadVis; our measures of
-    position leave the first keys out.
+    variance and entropy. So these metrics are for comparison with tables of HeadVis; our measures
+    of position leave the first keys out.
 
     Source: "HeadVis" (Luger, Kamath et al., transformer-circuits.pub, 2026), as the pipeline of
     Neuronpedia computes it.
@@ -76,9 +76,10 @@ class HeadVisMetrics(Analysis[Params]):
 
 
 def metrics(sums: np.ndarray, repeats: np.ndarray, context: int) -> Iterator[np.ndarray]:
-    """Yield the metrics ``[layer, head]`` of mean sums over a text ``[layer, head, quantity]``.
+    """Yield the metrics, ``[layer, head]`` each.
 
-    ``repeats [layer]`` is the mean number of tokens of a text that occurred earlier in it.
+    ``sums [layer, head, quantity]``: sums over the tokens of a text, on average. ``repeats
+    [layer]``: how many tokens of a text have occurred earlier in the same text, on average.
     """
     own, previous, entropy, distance, square, induction = np.moveaxis(sums.astype(float), -1, 0)
     again = repeats.astype(float)[:, None]
@@ -101,13 +102,13 @@ class HeadExamplesParams(Params):
 class HeadExamples(Experiment[HeadExamplesParams]):
     r"""Texts of every head, from those in which it attends least to those in which it attends most.
 
-    Formula: a text's largest attention is $\max A(q,k)$ over $q, k \ge 1$. The quantiles of the
-    first texts cut it into intervals. For each kept text, the eight largest $A(q,k)$ of every row
-    are stored.
+    Formula: a text's largest attention is $\max A(q,k)$ over $q, k \ge 1$. Its quantiles over the
+    first texts are the limits of the intervals. For each kept text, the eight largest $A(q,k)$ of
+    every row are stored.
 
     Choices: the texts of an interval are a uniform sample of all that fall into it; the last
     interval keeps those with most attention. Intervals are cut at the quantiles of up to 200 texts.
-    Key 0 and query 0 do not count for the largest attention; among the eight largest, key 0 does.
+    Key 0 and query 0 do not count for the largest attention; key 0 can be among the eight largest.
 
     Limits: the number of texts per head is bounded. A head that attends fully to one key in every
     text has the same largest attention in all, so its intervals are meaningless.

@@ -150,7 +150,7 @@ def _of_head(examples: Result, layer: int, head: int) -> dict[str, Any]:
 
 
 def _sequences(examples: Result, layer: int, head: int) -> Iterator[dict[str, Any]]:
-    """Yield a head's texts, those with most attention last in each interval's order."""
+    """Yield a head's texts by interval; within each, those with most attention first."""
     values = {name: array[layer, head] for name, array in examples.values.items()
               if examples.axes[name][:2] == ("layer", "head")}  # fmt: skip
     words = examples.texts["words"]
@@ -183,7 +183,7 @@ def _pairs(texts: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], int, i
 
 
 def _distances(texts: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the kept attention by its distance."""
+    """Return the stored attention, summed by the distance from query to key."""
     found = [0.0] * (len(DISTANCES) - 1)
     for _, query, key, value in _pairs(texts):
         place = bisect_right(DISTANCES, query - key) - 1

@@ -29,20 +29,22 @@ OVERLAYS: dict[str, tuple[str, str | None]] = {
     "layer 0, on this layer's axes": ("projection", "embedding_on_layer"),
     "layer 0, on the axes of both": ("joint", "embedding_joint"),
 }
-"""Values drawn for a layer, and for layer 0 (W_pos) with it; ``first`` is layer 0's projection."""
+"""The value drawn for a layer, and the value drawn beside it for layer 0 (W_pos); ``first``:
+layer 0's projection."""
 OWN_AXES = ("nothing", "layer 0, on this layer's axes")
 MAX_POINTS = 512  # per frame of an animation; longer curves are thinned
 MAX_COMPONENTS = 8
 HIDDEN = 2
-"""Parts of a score hidden by default, because five lines at once are a tangle."""
+"""How many parts of a score are hidden by default, as five lines at once are a tangle."""
 
 
 def helix_figure(
     helix: Result, layer: int, span: tuple[int, int], group: int | None, overlay: str
 ) -> go.Figure:
-    """Draw one layer's positions from `span[0]` to `span[1]`, with averages of `group` or W_pos.
+    """Draw one layer's positions from `span[0]` to `span[1]`, with group averages or W_pos.
 
-    Alone, the curve is coloured by position; with layer 0's it is vermillion, and layer 0's blue.
+    Alone, the curve is coloured by position; beside layer 0's blue curve it is vermillion. Group
+    averages are over `group` positions.
     """
     values, positions = helix.values, helix.coordinates["pos"]
     shown = (positions >= span[0]) & (positions <= span[1])
@@ -161,7 +163,7 @@ def angles_figure(helix: Result, name: str) -> go.Figure:
 
 
 def shape_figure(helix: Result) -> go.Figure:
-    """How sparse every layer's mean residuals are, and how far prompts spread around them."""
+    """Draw how sparse each layer's mean residuals are, and how far prompts spread around them."""
     spread = "the tokens repeated" if helix.params["prompts"] == "repeated" else "texts"
     far, around = helix.values["far_share"], helix.values["token_spread"]
     lines = {

@@ -17,7 +17,7 @@ GROUP_SIZES = (5, 10, 20, 50, 100)
 """Group sizes of the post, in positions."""
 
 STREAM_SUMS: tuple[Gather, ...] = ("residuals", "normed", "positions")
-"""The sums that a pass gathers only for the helix."""
+"""The sums that a pass gathers if it is only for the helix."""
 
 
 FAR_OUT = 8.0
@@ -117,7 +117,7 @@ def canonical_angles(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def far_out(points: Float[np.ndarray, "pos component"]) -> list[int]:
-    """Return outlying rows; the first positions of a text often are.
+    """Return the outlying rows, which are often the first positions of a text.
 
     A row is far out if its distance from the centre, the componentwise median, is more than
     ``FAR_OUT`` times the median distance.

@@ -11,11 +11,11 @@ from poskernel_core.plotting.palette import GREEN, scale_hex
 
 BETWEEN = 2  # frames drawn between two layers, so that the curve morphs
 _CAMERA = {"eye": {"x": 1.55, "y": 1.4, "z": 0.8}, "center": {"x": 0, "y": 0, "z": -0.16}}
-_ABOVE_BAR = 0.12  # share of the height below the scene, which the colour bar lies in
-_THIN = 0.4  # a side shorter than this part of the longest is drawn so long, not true to the data
-# Without plasma's ends, which are lost on one theme or the other.
+_ABOVE_BAR = 0.12  # share of the height that is left below the scene, for the colour bar
+_THIN = 0.4  # a side shorter than this share of the longest is drawn that long, not to scale
+# Without plasma's ends, one of which is hard to see on each theme, light or dark.
 _CURVE = scale_hex(np.linspace(0.16, 0.92, 9)[None])[0]
-# WebGL adds a colour to the page as if premultiplied by its opacity: this one is quiet on both.
+# WebGL adds a colour to the page as if premultiplied by its opacity; this is faint on both themes.
 _GRID = "rgba(36,36,36,0.29)"
 _HOVER = "<br>(%{x:.3g}, %{y:.3g}, %{z:.3g})<extra></extra>"
 
@@ -49,7 +49,7 @@ def coloured_curve(points: Points, positions: Positions, name: str) -> go.Scatte
 def plain_curve(
     points: Points, positions: Positions, name: str, colour: str, *, thin: bool
 ) -> go.Scatter3d:
-    """Draw a curve of one colour; a thin one has no markers, to differ in grey print too."""
+    """Draw a curve of one colour; a thin curve has no markers, so it differs in grey print too."""
     line = {"color": colour, "width": 2.5 if thin else 4}
     curve = _curve(points, positions, name, line, {"color": colour, "size": 3})
     return curve.update(mode="lines" if thin else "lines+markers")
@@ -69,14 +69,14 @@ def averages(groups: Float[np.ndarray, "group 3"]) -> go.Scatter3d:
 
 
 def component_titles(shares: Shares | None) -> list[str]:
-    """Name the three axes in few words, which may meet; `shares` of the variance in [0, 1]."""
+    """Name the axes in few words, because titles may touch; `shares` of variance are 0 to 1."""
     if shares is None:
         return [f"component {axis}" for axis in (1, 2, 3)]
     return [f"component {axis} ({100 * share:.2g} %)" for axis, share in enumerate(shares, start=1)]
 
 
 def scene(figure: go.Figure, titles: list[str], shown: Float[np.ndarray, "point 3"]) -> go.Figure:
-    """Quiet axes over all `shown`, true to the data; the reader's camera outlives redraws."""
+    """Draw plain axes around all `shown` points, to scale; redrawing keeps the reader's camera."""
     low, high = np.nanmin(shown, axis=0), np.nanmax(shown, axis=0)
     sides = np.where(high > low, high - low, 1.0)
     ratio = np.maximum(sides / sides.max(), _THIN)
@@ -117,7 +117,7 @@ def scene(figure: go.Figure, titles: list[str], shown: Float[np.ndarray, "point 
 
 
 def morph(points: Float[np.ndarray, "layer pos 3"], titles: list[list[str]]) -> list[go.Frame]:
-    """Return a frame per layer, named by its number, and `BETWEEN` of them between two layers."""
+    """Return a frame per layer, named by the layer, and `BETWEEN` frames between two layers."""
     frames = []
     for layer, here in enumerate(points):
         if layer:
@@ -192,7 +192,7 @@ _QUIET: dict[str, Any] = {
 
 
 def _frame(name: str, points: Points, titles: list[str] | None) -> go.Frame:
-    """Moves the curve; `titles` None = between two layers, where nothing was measured."""
+    """Return a frame of the curve; without `titles`, between layers, where nothing was measured."""
     data = go.Scatter3d(**_xyz(points), hoverinfo="skip" if titles is None else "all")
     if titles is None:
         return go.Frame(name=name, data=[data])
@@ -215,7 +215,7 @@ def _curve(
 
 
 def _xyz(points: Points) -> dict[str, list[float]]:
-    """Return the coordinates to five digits, as lists: a frame's binary arrays may stay packed."""
+    """Return lists of coordinates to five digits; arrays in a frame might not be unpacked."""
     return {
         letter: [float(f"{value:.5g}") for value in points[:, axis]]
         for axis, letter in enumerate("xyz")

@@ -38,22 +38,22 @@ class HelixParams(formulas.StreamParams):
 class Helix(Analysis[HelixParams]):
     r"""``X^l``: the mean residual stream before layer ``l`` on prompts of one repeated token.
 
-    Its mean over positions is subtracted; at ``l = 0`` it is ``W_pos`` minus its mean.
+    The mean over positions is subtracted, so ``X^0`` is ``W_pos`` minus its mean over positions.
 
     Formula: $X^l_n = \mathbb{E}_\text{token}[x^l_n] - \mathbb{E}_{\text{token},\,n}[x^l_n]$ with
     $x^l$ the stream before layer $l$; canonical angles are $\arccos$ of the singular values of
     $U^\top V$.
 
-    Choices: 100 repeated tokens, without a start token. Over the windows of a corpus instead
-    (``prompts``), it is the mean stream that heads read in real text, including the mean token
+    Choices: 100 repeated tokens, without a start token. If ``prompts`` are the windows of a corpus
+    instead, $X^l$ is the mean stream that heads read in real text, including the mean token
     embeddings at layer 0; the start token's position is left out. The post's prose compares
-    subspaces of the residual stream, its code left singular vectors: both are computed, labelled.
-    The post gives no threshold for "far from 0"; the root mean square is ours. Signs of components
-    agree with the layer before.
+    subspaces of the residual stream, but its code compares left singular vectors. Both are computed
+    and labelled. The post gives no threshold for "far from 0"; the root mean square is ours. Signs
+    of components are chosen to agree with the layer before.
 
     Limits: rotary models add no positions to the stream, so a repeated token looks the same
-    everywhere; for them only the version over windows works. No errors: the mean stream is not kept
-    by groups of texts.
+    everywhere; for them only the version over windows works. There are no errors, because the mean
+    stream is not kept by groups of texts.
 
     Source: "The positional embedding matrix and previous-token heads".
     """
@@ -88,7 +88,8 @@ class Helix(Analysis[HelixParams]):
                 f"group_{size}",
                 ("layer", f"group_of_{size}", "component"),
                 "residual stream units",
-                "means of groups of that many positions of ``projection``, by the first of them",
+                "means of ``projection`` over groups of that many positions, by the first position "
+                "of each group",
             )
             for size in formulas.GROUP_SIZES
         ),
@@ -170,7 +171,7 @@ def _layer(
     params: HelixParams,
     start: int,
 ) -> dict[str, np.ndarray]:
-    """Return the values of one layer, its top-k components as columns, and its ``own`` axes."""
+    """Return one layer's values, top-k components as columns (``axes``), and ``own`` axes."""
     rows = formulas.centred(arrays["mean_residuals"][-len(first) :])
     components, shares = formulas.principal(rows, max(LISTED, params.subspace))
     before = earlier[-1]["projection"] if earlier else None
@@ -197,7 +198,7 @@ def _layer(
 
 
 def _signed(components: np.ndarray, rows: np.ndarray, before: np.ndarray | None) -> np.ndarray:
-    """Return components whose signs make the projected rows agree with earlier ones."""
+    """Return components with signs that make the projected rows agree with ``before``."""
     projected = rows @ components.T
     target = np.sign(np.arange(len(rows)) - len(rows) / 2)[:, None] if before is None else before
     signs = np.where((projected * target).sum(axis=0) < 0, -1.0, 1.0)

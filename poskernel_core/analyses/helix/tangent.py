@@ -37,13 +37,13 @@ class TangentParams(formulas.StreamParams):
 class Tangent(Analysis[TangentParams]):
     r"""Position-only scores around a query, split along the helix of the layer's stream.
 
-    Formula: with $y_i$ the position's point on the first three components of $X^l$, the head's
+    Formula: with $y_i$ the point of position $i$ on the first three components of $X^l$, the head's
     reading direction $u$ is the least-squares solution of $a(n,i) = c + u \cdot y_i$ over all $i$.
-    It is split along the radius $y_n / |y_n|$, the tangent $y_{n+1} - y_{n-1}$ made orthogonal to
-    it, and the third direction.
+    $u$ is split along the radius $y_n / |y_n|$, the tangent $y_{n+1} - y_{n-1}$ made orthogonal to
+    the radius, and the third direction.
 
     Choices: $X^l$ is the mean stream of the windows, which the heads read; the post's helix is that
-    of repeated tokens (``prompts``).
+    of repeated tokens (``helix_from``).
 
     Limits: where ``helix_fit`` is low, the head reads more of the positions than three components
     contain. Errors count texts in mean queries, mean keys and scores; the helix is taken as exact.
@@ -104,7 +104,7 @@ class Tangent(Analysis[TangentParams]):
         return {"main": run, "repeated": formulas.repeated_run(run, params.tokens)}
 
     def answer(self, statistics: Statistics, params: TangentParams, progress: Progress) -> Result:
-        """Compute the helix once: mean residuals are not kept by groups of texts."""
+        """Compute the helix only once, because mean residuals are not kept by groups of texts."""
         found = {**statistics, "helix": _helix(statistics, params, progress)}
         return super().answer(found, params, progress)
 
@@ -122,7 +122,7 @@ class Tangent(Analysis[TangentParams]):
 def _helix(statistics: Statistics, params: TangentParams, progress: Progress) -> Gathered:
     """Return the helix of every layer around the query position, as statistics without groups.
 
-    ``points [pos, component]`` from the first position that counts on, and three orthonormal
+    They are ``points [pos, component]``, from the first position that counts, and three orthonormal
     directions ``axes [direction, component]``: radius, tangent, and the third.
     """
     header = statistics["main"].header
@@ -181,7 +181,7 @@ def _split(
 
 
 def _band(row: np.ndarray, query: int) -> np.ndarray:
-    """Return a row over keys at the offsets ``n - i`` of the band; NaN beyond the context."""
+    """Return a row over keys, by the band's offsets ``n - i`` instead; NaN beyond the context."""
     keys = query - np.arange(-BAND, BAND + 1)
     inside = (keys >= 0) & (keys < len(row))
     return _without_mean(np.where(inside, row[np.clip(keys, 0, len(row) - 1)], np.nan))

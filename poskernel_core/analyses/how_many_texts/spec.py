@@ -36,16 +36,16 @@ class HowManyTexts(Analysis[HowManyTextsParams]):
 
     Formula: $s(N) = c / \sqrt{N}$ for the jackknife error $s$ of a number from $N$ windows, with
     $c^2 = \sum_m \nu_m s_m^2 N_m / \sum_m \nu_m$ over the errors $s_m$ of $m$ groups of texts alone
-    ($\nu_m$ degrees of freedom); enough are $N = (c / \text{wanted})^2$.
+    ($N_m$ windows, $\nu_m$ degrees of freedom); $N = (c / \text{wanted})^2$ windows are enough.
 
-    Choices: errors are computed from two, half and all of the run's groups; disjoint sets of
-    groups are averaged (root mean square). The default wanted error is a twentieth of the value
+    Choices: errors are computed from two, half and all of the run's groups; those of disjoint sets
+    of groups are averaged (root mean square). The default wanted error is a twentieth of the value
     for measures on a log scale, 0.02 for others.
 
     Limits: the law holds where errors are small; with few windows ETC and distances are also
-    biased, and the bias shrinks faster than the error with more texts. A number beyond ten times
-    the windows read is a guess, and each number is itself uncertain by a third. Measures for which
-    the model runs again have other errors, and are left out.
+    biased, and the bias shrinks faster than the error with more texts. A number of windows beyond
+    ten times those read is a guess, and each number is itself uncertain by a third. Measures for
+    which the model runs again have other errors, and are left out.
 
     Source: ours; the jackknife as in "The jackknife: a review" (Miller, 1974).
     """

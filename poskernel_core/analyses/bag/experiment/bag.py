@@ -41,7 +41,8 @@ class Scales:
     """The true scales of layer 0's two norms on the windows, start tokens left out.
 
     Attributes:
-        first, second: of the norm before attention and before the MLP, ``[text, pos]``.
+        first: those of the norm before attention, ``[text, pos]``.
+        second: those of the norm before the MLP, ``[text, pos]``.
     """
 
     first: np.ndarray
@@ -62,7 +63,7 @@ class Bag:
         denominators: ``Zmed_h [head]``.
         start_values: the start token's own values ``[head, d]``, exactly.
         scales: the norms' scales on the windows.
-        by: the first norm's scale in an extended embedding: ``mean`` or ``token``.
+        by: which scale the first norm has in an extended embedding: ``mean`` or ``token``.
     """
 
     layer: FirstLayer
@@ -128,7 +129,7 @@ class Bag:
 
 
 def by_position(scales: np.ndarray, start: int, length: int) -> Float[Tensor, " pos"]:
-    """Return mean scales at every position; a start token gets that of the next position."""
+    """Return mean scales at every position; a start token gets the next position's scale."""
     mean = torch.from_numpy(scales.mean(axis=0))
     return torch.cat([mean[:1].expand(start), mean])[:length]
 
@@ -136,7 +137,7 @@ def by_position(scales: np.ndarray, start: int, length: int) -> Float[Tensor, " 
 def build_bag(
     subject: ExperimentContext, main: StatisticsView, heads: tuple[int, ...], params: BagParams
 ) -> Bag:
-    """Return the bag of some heads; the latest is cached with the model.
+    """Return the bag of some heads; the latest bag is cached with the model.
 
     Raises:
         BadRequest: the model's layer 0 cannot be split into parts, or the token is not in its
@@ -199,7 +200,7 @@ def listed_tokens(subject: ExperimentContext, fewest: int) -> np.ndarray:
 
 
 def _token_scales(layer: FirstLayer, places: list[int]) -> Float[Tensor, " vocab"]:
-    """Return the first norm's scale of every token, mean over the places."""
+    """Return the first norm's scale of every token, averaged over the places."""
     rows = layer.embedding.split(ROWS)
     found = [torch.cat([layer.norm1.scale(r + layer.positions[n]) for r in rows]) for n in places]
     return torch.stack(found).mean(dim=0)
@@ -208,7 +209,7 @@ def _token_scales(layer: FirstLayer, places: list[int]) -> Float[Tensor, " vocab
 def _scales(
     subject: ExperimentContext, layer: FirstLayer, texts: np.ndarray
 ) -> tuple[Scales, Float[Tensor, " model"]]:
-    """Return the norms' scales on the windows, and the stream at their first position."""
+    """Return the norms' scales on the windows, and the stream at the first position."""
     start = int(subject.start_token)
     found: tuple[list[Tensor], list[Tensor]] = [], []
     for some in torch.from_numpy(texts).split(TEXTS):

@@ -1,4 +1,4 @@
-"""Select the heads of layer 0 that fill the bag: the named ones, or the contextual ones."""
+"""Select the heads of layer 0 that fill the bag: those named, or else the contextual ones."""
 
 from poskernel_core.analyses.bag.experiment.bag import fingerprint
 from poskernel_core.analyses.bag.params import BagParams
@@ -34,7 +34,7 @@ def chosen_heads(
         if any(layer for layer, _ in cells):
             raise BadRequest(f"Expected heads of layer 0, got {params.heads!r}.")
         return tuple(sorted({head for _, head in cells}))
-    token_id(subject, params.token)  # checks the token even where heads are named
+    token_id(subject, params.token)  # refuses a bad token before anything is computed
     key = (params.token, params.query, params.first_windows, fingerprint(subject, main))
     found: tuple[int, ...] = subject.model.remember(
         "contextual", key, lambda: _contextual(subject, main, params)

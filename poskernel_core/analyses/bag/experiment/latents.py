@@ -1,4 +1,4 @@
-"""Sub-latents: independent components of the extended embeddings, and a neuron's share of each."""
+"""Sub-latents: independent components of the extended embeddings, and their shares in a neuron."""
 
 import hashlib
 
@@ -14,11 +14,11 @@ from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import Result
 
 MAX_TOKENS = 10_000
-"""Most tokens that components are fitted on; they are then applied to all tokens."""
+"""Components are fitted on at most this many tokens, and then applied to all tokens."""
 
 ROWS = 4096
 NOTHING = 1e-7
-"""Share of the largest below which a variance or spread is rounding error."""
+"""A variance or spread below this share of the largest one is rounding error."""
 
 
 def neuron_latents(
@@ -73,11 +73,11 @@ def _kept(
 def components(table: np.ndarray, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Return values ``[token, latent]`` of unit variance, and directions ``[latent, model]``.
 
-    ``values @ directions`` approximates the centred table. Values are uncorrelated over all tokens,
-    because the rotation, although fitted on some of them, is orthogonal.
+    ``values @ directions`` approximates the centred table. Values are uncorrelated over all tokens:
+    the rotation may be fitted on only some of the tokens, but it is orthogonal.
 
     Raises:
-        BadRequest: the table has fewer dimensions.
+        BadRequest: the table has fewer dimensions than ``count``.
         ComputeFailed: the search failed.
     """
     white, spread = _whitened(table, count)
@@ -93,7 +93,7 @@ def _whitened(table: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the first components ``[token, count]`` of unit variance, and their directions.
 
     Raises:
-        BadRequest: the table has fewer dimensions.
+        BadRequest: the table has fewer dimensions than ``count``.
     """
     mean = table.mean(axis=0, dtype=np.float64)
     parts = np.array_split(np.arange(len(table)), -(-len(table) // ROWS))

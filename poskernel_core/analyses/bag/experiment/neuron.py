@@ -66,7 +66,7 @@ def neuron(
 def correlations(
     table: Float[Tensor, "token model"], readers: Float[Tensor, "model neuron"], neuron: int
 ) -> Float[Tensor, " neuron"]:
-    """Return the correlation over tokens of every neuron's contributions with one neuron's."""
+    """Return how every neuron's contributions correlate with those of ``neuron``, over tokens."""
     mean, wide = table.mean(dim=0, dtype=torch.float64), readers.double()
     covariance = torch.zeros(table.shape[1], table.shape[1], dtype=torch.float64, device="cpu")
     for some in table.split(ROWS):

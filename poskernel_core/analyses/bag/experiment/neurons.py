@@ -64,7 +64,7 @@ class NeuronSums:
 
 
 def _variance(square: np.ndarray, mean: np.ndarray) -> np.ndarray:
-    """Return the variance from means; NaN where it is rounding error."""
+    """Return the variance from mean square and mean; NaN where it is only rounding error."""
     found = square - mean**2
     return np.where(found > 1e-9 * square, found, np.nan)
 
@@ -132,7 +132,7 @@ def _result(
 
 
 def _strongest(values: dict[str, np.ndarray], words: dict[str, list[list[str]]]) -> Iterator[str]:
-    """Yield a line for each of the most driven neurons: the tokens at both ends."""
+    """Yield two lines for each of the most driven neurons: the tokens at either end."""
     order = np.argsort(-np.nan_to_num(values["drive_share"]), kind="stable")
     for neuron in order[:STRONGEST].tolist():
         for end in ENDS:
@@ -146,7 +146,7 @@ def _strongest(values: dict[str, np.ndarray], words: dict[str, list[list[str]]])
 def _vocabulary(
     subject: ExperimentContext, params: ContextualNeuronsParams, bag: Bag
 ) -> dict[str, np.ndarray]:
-    """Return both ends of every neuron's contributions, their mean and spread."""
+    """Return mean, spread and both ends of every neuron's contributions."""
     ids = listed_tokens(subject, params.min_count)
     found = ends(bag.table(ids), bag.readers(), params.top_k)
     return {

@@ -21,10 +21,11 @@ class PredictionParts:
     """The parts of a text's predicted stream before the MLP, ``[pos, model]`` each.
 
     Attributes:
-        direct: the stream before the layer, exactly.
+        direct: the stream before the layer, not approximated.
         bag: ``sum_i K(n,i) e(t_i)`` of the contextual heads.
-        position: their other output: positions, biases, the start token.
-        others: the other heads, as if each attended only to the current token; the output bias.
+        position: what else the contextual heads write, from positions, biases, the start token.
+        others: what other heads write if they attend only to the current token, and the output
+            bias.
         scale: the second norm's scale, ``[pos]``.
     """
 
@@ -100,9 +101,9 @@ def _others(bag: Bag, direct: Tensor) -> Float[Tensor, "pos model"]:
 
 
 def _constant_values(bag: Bag, scale: Float[Tensor, " pos"]) -> Float[Tensor, "head pos d"]:
-    """Return the part of the values from positions and biases, and a start token's exact values.
+    """Return the part of the values that comes from positions and biases.
 
-    The latter are weighted by its attention.
+    A start token has its exact values instead, divided by the denominators.
     """
     layer, chosen = bag.layer, list(bag.heads)
     linear = scale[:, None] * layer.norm1.linear(layer.positions[: len(scale)])

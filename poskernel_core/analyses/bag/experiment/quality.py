@@ -50,8 +50,8 @@ def _numbers(scalars: np.ndarray, true: np.ndarray, predicted: np.ndarray) -> Nu
     """Return the numbers from means over windows.
 
     ``scalars [3, variant, query]`` are cosine, squared error and squared length; ``true [query,
-    model]``, ``predicted [variant, query, model]``. Centring both lowers the squared error by the
-    squared difference of the means.
+    model]`` and ``predicted [variant, query, model]`` are outputs. Centring both outputs lowers the
+    squared error by the squared difference of the means.
     """
     cosine, error, squares = scalars
     variance = squares - (true**2).sum(axis=-1)

@@ -23,7 +23,7 @@ def neuron_trace(
     params: NeuronTraceParams,
     progress: Progress,
 ) -> Result:
-    """Return predicted and true; see :class:`~poskernel_core.analyses.NeuronTrace`.
+    """Return both pre-activations; see :class:`~poskernel_core.analyses.NeuronTrace`.
 
     Raises:
         BadRequest: no such neuron or text, or the bag cannot be built.
@@ -63,7 +63,7 @@ def _text(subject: ExperimentContext, params: NeuronTraceParams) -> np.ndarray:
 
 
 def _numbers(bag: Bag, parts: PredictionParts, neuron: int) -> dict[str, np.ndarray]:
-    """Return the prediction and its parts, ``[pos]`` each; "direct" includes the norm's bias."""
+    """Return the prediction and its parts, ``[pos]`` each; "direct" includes the biases."""
     layer = bag.layer
     named = {"bag": parts.bag, "position": parts.position, "others": parts.others,
              "direct": parts.direct}  # fmt: skip
@@ -77,7 +77,7 @@ def _numbers(bag: Bag, parts: PredictionParts, neuron: int) -> dict[str, np.ndar
 
 
 def agreement(true: np.ndarray, predicted: np.ndarray, added: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the quality of the prediction, and of the bag's part against the residual."""
+    """Return the quality of the prediction, and of the bag's part against what the others leave."""
     true, predicted, added = (each.astype(np.float64) for each in (true, predicted, added))
     error, left = ((true - predicted) ** 2).sum(), true - (predicted - added)
     spreads = {

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 CELLS = 2**24
-"""Numbers of a block: 64 MB in float32."""
+"""How many numbers a block has: 64 MB in float32."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Ends:
 
     Attributes:
         mean, std: over tokens, ``[neuron]``.
-        top, bottom: indices of the largest and the smallest, ``[neuron, rank]``.
+        top, bottom: indices of the tokens that contribute most and least, ``[neuron, rank]``.
         highest, lowest: their contributions.
     """
 

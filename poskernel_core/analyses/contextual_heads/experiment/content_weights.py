@@ -63,7 +63,7 @@ def content_scores(
     query: Float[Tensor, "head d"],
     places: list[int],
 ) -> Float[Tensor, "place head vocab"]:
-    """Return the content score ``c`` of every token at some key positions, for queries.
+    """Return the content score ``c`` of every token at some key positions, for each head's query.
 
     ALiBi's bias is the same for all tokens, so it is no part of content.
     """
@@ -85,14 +85,14 @@ def content_scores(
 def mean_key_scores(
     main: StatisticsView, query: Float[Tensor, "head d"], places: list[int]
 ) -> Float[Tensor, "place head"]:
-    """Return the scores of the mean keys at some positions, for queries in layer 0."""
+    """Return the scores of layer 0's mean keys at some positions, for each head's query."""
     rule, mean = main.header.rule(0), _mean_keys(main, query)[:, places]
     scores: Tensor = rule.capped(rule.scale * torch.einsum("hd,hpd->ph", query, mean))
     return scores
 
 
 def _mean_keys(main: StatisticsView, queries: Tensor) -> Float[Tensor, "head key d"]:
-    """Return the mean keys of layer 0 for queries ``[head, ..., d]``."""
+    """Return the mean keys of layer 0, repeated for the heads of ``queries [head, ..., d]``."""
     mean = torch.tensor(main.layer(0)["mean_keys"], dtype=torch.float64, device="cpu")
     repeated: Tensor = repeat_kv(mean, len(queries))[..., : queries.shape[-1]]
     return repeated

@@ -34,7 +34,7 @@ class LastQuery:
         kernel: ``K(n, .)`` over the keys from ``first`` on, ``[kept, text, head, key]``; sums to 1.
         log_weight: content scores ``c(n, .)``, whose exponentials are the content weights.
 
-    The axis ``kept`` is all groups of mean keys, then all but each group.
+    Along the axis ``kept``, mean keys are those of all groups, then those without each group.
     """
 
     layer: int
@@ -57,7 +57,7 @@ def token_id(subject: ExperimentContext, text: str) -> int:
     """Return the id of a text that is one token.
 
     Raises:
-        BadRequest: it is not one token, or the model has no tokenizer.
+        BadRequest: the text is not one token, or the model has no tokenizer.
     """
     if subject.single_id is None:
         raise BadRequest("A fixed token needs a tokenizer, and the model has none.")
@@ -68,7 +68,7 @@ def own_texts(subject: ExperimentContext, typed: str, items: str) -> dict[str, n
     """Return token ids ``[pos]`` of the user's texts by title, cut to the windows' length.
 
     ``typed`` are texts separated by lines of dashes, ``items`` names of chapters separated by
-    semicolons. Each begins with the start token, if there is one.
+    semicolons. Each text begins with the start token, if there is one.
 
     Raises:
         BadRequest: no such chapter, or the model has no tokenizer.
@@ -126,8 +126,8 @@ def last_rows(
 ) -> Iterator[tuple[range, list[LastQuery]]]:
     """Yield batches of texts: their numbers, and the row of their last query in every layer.
 
-    ``main`` has the mean keys of the model's pass; ``layers``: default all. With ``groups``, rows
-    are also computed with the mean keys without each group.
+    ``main`` provides the mean keys of the model's pass. ``layers`` are the layers to return; by
+    default all. With ``groups``, rows are also computed with the mean keys of all but each group.
     """
     views = [main, *(without(main, group) for group in range(groups))]
     size = subject.batch or max(1, min(MAX_BATCH, KEYS // windows.shape[1]))

@@ -21,8 +21,8 @@ BATCH = 8
 def copy_distances(query: int, start: int) -> np.ndarray:
     """Return the distances 2, 4, 8, ... of copies that fit before ``query``.
 
-    The queries are every third position back from ``query``, so that no copy is at a query: no
-    power of two is a multiple of three.
+    Queries are 3 positions apart, and each copy lies a power of two before its query. A power of
+    two is never a multiple of three, so no copy falls on another query.
     """
     count = 0
     while STEP * count + 2 ** (count + 1) <= query - start:
@@ -33,9 +33,9 @@ def copy_distances(query: int, start: int) -> np.ndarray:
 def copy_sequences(
     subject: ExperimentContext, query: int, distances: np.ndarray, samples: range
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return random tokens ``[text, pos]`` with copies, and the same ones without.
+    """Return random tokens ``[text, pos]`` with copies, and the same tokens without copies.
 
-    The token at ``query - 3 k`` also occurs ``distances[k]`` earlier, and nowhere else.
+    With copies, the token at ``query - 3 k`` also occurs ``distances[k]`` earlier; nowhere else.
     """
     assert subject.source is not None
     pool, start = subject.source.pool, int(subject.start_token)
@@ -65,9 +65,9 @@ def duplicates(
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Return means and standard errors over samples.
 
-    ``duplicate_attention``, ``baseline [layer, head, distance]``, and the mean difference of the
-    two at distances up to 10 (``near_duplicates``) and beyond (``far_duplicates``),
-    ``[layer, head]``. Layers after ``last`` are not run.
+    They are of ``duplicate_attention`` and ``baseline [layer, head, distance]``, and of the mean
+    difference of these two at distances up to 10 (``near_duplicates``) and beyond
+    (``far_duplicates``), ``[layer, head]``. Layers after ``last`` are not run.
     """
     distances = copy_distances(query, int(subject.start_token))
     near = torch.from_numpy(distances <= NEAR)

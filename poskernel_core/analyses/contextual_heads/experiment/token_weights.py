@@ -26,7 +26,7 @@ from poskernel_core.common.result import Result
 from poskernel_core.common.views import StatisticsView, without
 
 Weights = tuple[np.ndarray, np.ndarray]
-"""Mean scores ``[kept, vocab]``, of all windows and without each group; and places ``[vocab]``."""
+"""Mean scores ``[kept, vocab]``, of all windows and without each group; counts ``[vocab]``."""
 
 
 def token_weights(
