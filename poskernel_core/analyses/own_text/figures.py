@@ -79,7 +79,7 @@ def packed_head(result: Result) -> dict[str, Any]:
 
 
 def _top(shares: np.ndarray) -> float:
-    """Return a high percentile of the shares, rounded up; with it, sinks do not pale the rest."""
+    """Return a high percentile of the shares, rounded up, because a sink may be the maximum."""
     most = float(np.percentile(shares, PERCENTILE)) if shares.size else 1.0
     return min(1.0, max(MIN_TOP, math.ceil(100 * most) / 100))
 

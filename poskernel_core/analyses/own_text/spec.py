@@ -98,8 +98,8 @@ class HeadOnText(_OnText):
     Formula: $s(n,i) = a(n,i) + c(n,i)$ with $a(n,i) = \text{scale}\; q_n \cdot m_i$, the score of
     the mean key of position $i$, and $c = s - a$; $A(n,\cdot)$ is the softmax of $s$ over the
     visible keys, and $K(n,\cdot)$ the softmax of $a$ over the visible $i \ge \text{skip}$. Shares
-    of a row are $\mathrm{Var}_i[a]$, $\mathrm{Var}_i[c]$ and twice their covariance over
-    $\mathrm{Var}_i[s]$.
+    of a row are $\mathrm{Var}_i[a]$, $\mathrm{Var}_i[c]$ and twice the covariance of $a$ and $c$,
+    each divided by $\mathrm{Var}_i[s]$.
 
     Choices: caps and slopes are applied as in the model. So the position part is the capped score
     of the mean key, plus ALiBi's bias. The mean keys are those of the chosen corpus and run. The

@@ -54,9 +54,10 @@ class EquivariantKernel(Analysis[EquivariantParams]):
     ignores constants, so logits are given minus their means over the visible offsets; dimensions
     that are not turned add only a constant.
 
-    Limits: one query and one key represent all. Where ``kernel_distance`` is large, mean keys
-    change with position, or queries differ; where ``equivariant_attention_distance`` is large,
-    content decides. A soft cap on scores is left out of $S$; the positional kernel has it.
+    Limits: one query and one key stand for all queries and keys. Where ``kernel_distance`` is
+    large, mean keys change with position, or queries differ; where
+    ``equivariant_attention_distance`` is large, content decides. A soft cap on scores is left out
+    of $S$; the positional kernel has it.
 
     Source: ours; removing wavelengths to see their effect follows "Round and round we go! What
     makes rotary positional encodings useful?" (2410.06205).

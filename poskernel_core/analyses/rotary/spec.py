@@ -31,7 +31,7 @@ class RotarySpectrum(Analysis[SpectrumParams]):
     Formula: let the complex numbers $u_r, v_r$ be pair $r$ of query and key before the rotation,
     and $U_r, V_r$ their means over windows and positions. The amplitude is $A_r = |U_r| |V_r|$, the
     phase $\varphi_r = \arg(U_r \bar V_r)$, the mean share $\sum_r |U_r|^2 / \mathbb{E} \sum_r
-    |u_r|^2$, and the usage $\mathbb{E}|u_r|\, \mathbb{E}|v_r|$ over its sum.
+    |u_r|^2$, and the usage $\mathbb{E}|u_r|\, \mathbb{E}|v_r|$ divided by its sum over the pairs.
 
     Choices: angles are the model's own, read while it runs. If the model scales queries and keys by
     a factor $f_r$ (YaRN), $A_r$ includes $f_r^2$. $A_r$ also includes the scale of the scores, so

@@ -27,11 +27,11 @@ class ScoreShares(Experiment[ShareParams]):
     Choices: the softmax ignores a constant in a row, so variances are taken within a row. At every
     recorded position, the two means are taken over one query of each window, and then divided. Mean
     keys of few texts are noisy, and their noise would count as position. So $\mathrm{Var}_i[a]$ is
-    the mean of $\mathrm{Cov}_i[a_g, a_h]$ over two groups $g \ne h$ of texts, each with its mean
-    keys, with the query from a third; $\mathrm{Cov}_i[s, a]$ is the mean of $\mathrm{Cov}_i[s,
-    a_g]$ over the groups other than the query's, and $\mathrm{Var}[c] = \mathrm{Var}[s] -
-    2\,\mathrm{Cov}[s, a] + \mathrm{Var}[a]$. With a soft cap, $a_g$ is the capped score of the
-    group's mean key. With fewer than four groups, products within a group count too.
+    the mean of $\mathrm{Cov}_i[a_g, a_h]$ over pairs of groups $g \ne h$ of texts, each with its
+    own mean keys; the query comes from a third group. Similarly, $\mathrm{Cov}_i[s, a]$ is the mean
+    of $\mathrm{Cov}_i[s, a_g]$ over the groups other than the query's. Then $\mathrm{Var}[c] =
+    \mathrm{Var}[s] - 2\,\mathrm{Cov}[s, a] + \mathrm{Var}[a]$. With a soft cap, $a_g$ is the capped
+    score of the group's mean key. With fewer than four groups, products within a group count too.
 
     Limits: variance weights all keys equally, even those that no head attends to. Where position
     and content oppose each other, the covariance is negative and a share may be above 1; by chance
