@@ -26,7 +26,7 @@ Record = dict[str, Any]
 PACKAGE = "PosKernel"
 FOLDER = files(__name__.rpartition(".")[0])
 COLUMN_NAMES = {"query": "n"}
-"""Names of axes in tables, where they differ."""
+"""Names of axes in tables, where these differ from the names in results."""
 
 RUN_FIELDS = (
     "model_fingerprint",

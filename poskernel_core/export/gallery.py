@@ -1,8 +1,8 @@
-"""A static site of a model's results: the grid of all heads, and a page for each.
+"""A static site of a model's results: the grid of all heads, and a page for each head.
 
 It needs no server and sends no requests: open the files from a disk, or upload them to any static
-host. A head's page is ``heads/L0H3.html``, its figures ``#kernel``, ``#diagonals`` and
-``#sink``; a measure of the grid is ``index.html#measure=...``.
+host. A head's page is ``heads/L0H3.html``, and its figures have the anchors ``#kernel``,
+``#diagonals`` and ``#sink``. The grid of a measure is ``index.html#measure=...``.
 """
 
 from collections.abc import Iterator, Mapping
@@ -39,7 +39,7 @@ PAGE = template("gallery.html")
 
 @dataclass(frozen=True)
 class GalleryRun:
-    """The results of one run that a gallery shows, of all heads.
+    """The results of one run, for all heads, that a gallery shows.
 
     Attributes:
         verdicts, kernel, profile, sinks: the answers to these questions.
@@ -57,7 +57,7 @@ class GalleryRun:
 
 def gallery(shown: GalleryRun) -> Iterator[tuple[str, str]]:
     """Yield the names and texts of all files."""
-    yield "index.html", _index(shown)  # first: the next export recognises its folder by it
+    yield "index.html", _index(shown)  # first: the next export knows its folder by this file
     yield "plotly.min.js", get_plotlyjs()
     yield "style.css", FOLDER.joinpath("gallery.css").read_text("utf-8")
     yield "grid.js", FOLDER.joinpath("gallery.js").read_text("utf-8")
@@ -98,7 +98,7 @@ def _index(shown: GalleryRun) -> str:
 
 
 def _data(shown: GalleryRun) -> list[dict[str, Any]]:
-    """Return for each measure the colour and the text of every cell, and a legend."""
+    """Return for each measure every cell's colour and text, and a legend."""
     found = shown.verdicts
     told = []
     for place, title in enumerate(found.words("measure")):

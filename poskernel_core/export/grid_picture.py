@@ -9,7 +9,7 @@ from poskernel_core.export.pictures import Picture, Point
 from poskernel_core.plotting.palette import KIND_LOOKS
 from poskernel_core.plotting.sparklines import heights_of
 
-CELL_WIDTHS = (58, 44, 30)  # up to 12 heads in a layer, up to 24, beyond
+CELL_WIDTHS = (58, 44, 30)  # for up to 12 heads in a layer, for up to 24, for more
 GAP, LEFT, TOP, MARGIN = 2, 46, 22, 12
 LEGEND = 78
 BAR = 300

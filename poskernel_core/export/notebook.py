@@ -28,7 +28,7 @@ PARAMETERS: Final = ("skip", "query", "text", "neuron", "measure")
 """Parameters with the same name in page addresses."""
 
 SOURCES: Final = {"text": "one text", "token": "one token"}
-"""Names in page addresses of query sources other than the mean over windows."""
+"""How page addresses name query sources other than the mean over windows."""
 
 MAX_IN_ADDRESS = 8000
 
@@ -43,7 +43,7 @@ class View:
     Attributes:
         result: the values as arrays, with units, errors and provenance.
         address: the dashboard to link to; None: no link.
-        embed: whether every output contains plotly.js, or none; None: only one per notebook.
+        embed: whether every output contains plotly.js, or no output; None: one per notebook.
     """
 
     result: Result
@@ -108,7 +108,7 @@ class View:
 def page_address(result: Result, base: str) -> str:
     """Return the address of a result in a dashboard, as far as addresses can express it.
 
-    It names the question; the dashboard opens the matching page.
+    The address names the question; the dashboard opens the matching page.
     """
     run, params = result.provenance, result.params | result.chosen
     asked: dict[str, Any] = {
@@ -140,7 +140,7 @@ def page_address(result: Result, base: str) -> str:
 
 
 def _has_library() -> bool:
-    """Return whether to include plotly.js: in the process's first output, also when redrawn."""
+    """Return whether to include plotly.js: only in the process's first output, even if redrawn."""
     cell = _cell()
     if not EMBEDDED:
         EMBEDDED.append(cell)

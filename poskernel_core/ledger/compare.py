@@ -1,7 +1,7 @@
 """The reproduction ledger: published figures next to computed ones.
 
-A figure agrees if each of its numbers differs from the published one by no more than its tolerance
-plus the half width of our 95 % interval.
+A figure agrees if each of our numbers differs from the published number by no more than the
+figure's tolerance plus half the width of our 95 % interval.
 """
 
 from dataclasses import dataclass

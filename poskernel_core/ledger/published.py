@@ -34,13 +34,13 @@ class PublishedFigure(Spec):
         question, run, params: the analysis or experiment, fields of its run (context,
             start_token, ...), and its parameters.
         value: the value of the result; ``select``: a coordinate for some of its axes; ``heads``:
-            heads, one for each published number; ``candidate``: the next token whose probability
-            it is; ``over``: a selection to divide by.
-        reading: the numbers themselves, or the name of the head with the largest.
+            heads, one for each published number; ``candidate``: the next token whose probability is
+            meant; ``over``: a selection to divide by.
+        reading: the numbers themselves, or the name of the head with the largest number.
         published: the numbers; None for a missing one.
-        absolute, relative: tolerance: ``absolute + relative * |published|``.
+        absolute, relative: the tolerance is ``absolute + relative * |published|``.
         note: a remark for readers.
-        needs: parts of a model that the figure needs and a partial model may lack.
+        needs: parts of a model that the figure needs, and that a partial model may lack.
     """
 
     called = "figure"
@@ -66,7 +66,7 @@ class PublishedFigure(Spec):
 
     @model_validator(mode="after")
     def _sound(self) -> PublishedFigure:
-        """Refuse figures that would agree without a number, or cannot be compared."""
+        """Refuse figures that would agree without a number, or that cannot be compared."""
         found = flat(self.published)
         words = [each for each in found if isinstance(each, str)]
         if words and len(words) < len(found):
@@ -147,7 +147,7 @@ PREVIOUS_TOKEN_GPT2: dict[str, float] = dict(zip(_RATIOS.heads, _RATIOS.publishe
 """Second-largest diagonal over largest, GPT-2 small ("previous-token heads")."""
 
 PREVIOUS_TOKEN_HEADS_GPT2 = (69, 144)
-"""Number of GPT-2 small's heads whose largest diagonal is the previous token, and of all heads."""
+"""Number of GPT-2 small's heads whose largest diagonal is the previous token; number of heads."""
 
 ANGLES_GPT2: tuple[float, ...] = tuple(_bundled("helix-angles-residual").published)  # type: ignore[arg-type]
 """Canonical angles in degrees between the top-3 subspaces of W_pos and of layer 2, GPT-2 small."""

@@ -61,7 +61,7 @@ def reproduce(
 
     Args:
         model: its name, directory or description.
-        figures: published figures (default: those published for it).
+        figures: published figures (default: those published for the model).
         engine: the engine to use (default: this process's shared one, on the default store).
         run: fields of the run that the figures leave open (``corpus``, ``windows``, ...).
 

@@ -25,7 +25,7 @@ def mean_bars(
     x_title: str,
     other: Curve | None = None,
 ) -> go.Figure:
-    """Draw a bar with its standard error per name; `other`, of other random tokens, as diamonds."""
+    """Draw a bar and its standard error per name; `other` random tokens are drawn as diamonds."""
     figure = go.Figure()
     figure.add_bar(
         x=mean,

@@ -12,13 +12,13 @@ from poskernel_core.plotting.layout import legend_under_title, style
 from poskernel_core.plotting.palette import CATEGORICAL, fade
 
 MARKED = 64  # a curve of up to this many points has markers
-BANDS = 6  # with more curves, error bars: bands would hide each other
+BANDS = 6  # more curves than this have error bars, because bands would hide each other
 Curve = Float[np.ndarray, " point"]
 
 
 @dataclass(frozen=True)
 class Look:
-    """Look of a curve, distinct also without colour: hex, Plotly's dash and symbol."""
+    """Look of a curve: colour (hex), and dash and symbol (Plotly), distinct even without colour."""
 
     colour: str
     dash: str = "solid"
@@ -47,9 +47,9 @@ def curves(
     looks: Sequence[Look] = (),
     band: bool = True,
 ) -> go.Figure:
-    """Draw a curve for every name, from its values and their errors, None where there are none.
+    """Draw a curve for every name, from its values and their errors (None: no errors).
 
-    `where` is what hover says of the place, such as "key %{x}".
+    `where` is the hover text of the place, such as "key %{x}".
     """
     figure = go.Figure()
     for place, (name, (value, error)) in enumerate(rows.items()):

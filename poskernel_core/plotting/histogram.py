@@ -18,7 +18,7 @@ RING = {"symbol": "circle-open", "size": 20, "color": RED, "line_width": 2.5}
 
 
 def log_span(values: Float[np.ndarray, "*shape"], limit: float = 0.0) -> Span:
-    """Return the ends of a log axis over the positive values, and `limit` if positive."""
+    """Return the ends of a log axis that spans the positive values, and `limit` if positive."""
     shown = np.append(values[np.isfinite(values) & (values > 0)], [limit] if limit > 0 else [])
     low, high = (float(shown.min()), float(shown.max())) if len(shown) else (0.1, 1.0)
     pad = max(1.6, (high / low) ** 0.07)
@@ -31,7 +31,7 @@ def log_range(span: Span) -> dict[str, Any]:
 
 
 def histogram(values: Values, unit: str) -> go.Figure:
-    """Draw a histogram of tokens (log scale); bins have round widths and begin at 0."""
+    """Draw how many tokens (log scale) are in each bin; bins have round widths and begin at 0."""
     shown = values[np.isfinite(values)].astype(float)
     reach = (float(np.ptp(shown)) if len(shown) else 0.0) or 1.0
     step = log_ticks(reach / BINS, 11 * reach / BINS)[0]

@@ -15,9 +15,9 @@ from poskernel_core.common.rounding import as_printed
 GRID = "rgba(128,128,128,0.22)"
 LINE = "rgba(128,128,128,0.65)"
 MASKED = "rgba(128,128,128,0.16)"
-MUTED = "#777D84"  # text that cannot take the page's colour: 4.2:1 on white and near-black
+MUTED = "#777D84"  # text that cannot take the page's colour; contrast 4.2:1 on white and near-black
 
-TITLE = 36  # pixels of a title
+TITLE = 36  # height of a title in pixels
 BAR = 60  # pixels from the figure's edge to its colour bar
 SHRUNK = 0.81  # height of a square map in a narrow column, as a share of its full height
 BARE = 20  # pixels above a plotting area without a title
@@ -110,10 +110,11 @@ def legend_under_title(figure: go.Figure) -> go.Figure:
 
 
 def bar_above(figure: go.Figure, unit: str, ticks: list[float], labels: list[str]) -> go.Figure:
-    """Put the colour bar of a square map, which may be narrower than the page, above it, in place.
+    """Put the colour bar of a square map above the map, in place.
 
-    The bar is positioned from the figure's edge, not from the plotting area, and its unit is an
-    annotation: otherwise plotly pushes the figure's title out of sight.
+    The map may be narrower than the page. The bar is positioned from the figure's edge, not from
+    the plotting area, and its unit is an annotation; otherwise Plotly would push the figure's title
+    out of sight.
     """
     bar = {
         "tickvals": ticks,
@@ -167,7 +168,7 @@ def few_lines(figure: go.Figure, most: int = 5, *, last: bool = False) -> go.Fig
 
 
 def set_height(figure: go.Figure, height: int) -> go.Figure:
-    """Change the height of a square map in a narrow column, in place; its bar shrinks with it."""
+    """Change a square map's height in a narrow column, in place. Its colour bar shrinks with it."""
     for trace in figure.select_traces(selector={"type": "heatmap"}):
         bar = trace.colorbar
         trace.update(
@@ -187,7 +188,7 @@ def _share(figure: go.Figure, pixels: float) -> float:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Round values in [low, high] for a log axis: 1-2-5 below two decades, else powers of ten."""
+    """Return ticks of a log axis in [low, high]: 1-2-5 below two decades, else powers of ten."""
     if not 0 < low < high:
         raise ValueError(f"log ticks need 0 < low < high, got low={low:g}, high={high:g}")
     steps = (1, 2, 5) if high / low < 100 else (1,)
@@ -204,7 +205,7 @@ def log_axis(low: float, high: float) -> dict[str, Any]:
 
 
 def log_offsets(last: int, first: int = 0) -> dict[str, Any]:
-    """Return Plotly options of a log axis of offsets: points are at offset + 1, ticks at offset."""
+    """Return Plotly's options of a log axis where offset k stands at k + 1, and ticks read k."""
     ticks = [tick for tick in LOG_OFFSETS if first <= tick <= last]
     texts = [f"{tick}" for tick in ticks]
     return {"type": "log", "tickvals": [tick + 1 for tick in ticks], "ticktext": texts}
@@ -218,12 +219,12 @@ def number(value: float) -> str:
 
 
 def visible(token: str) -> str:
-    """`token` as plain text, its outer spaces and line breaks visible."""
+    """Return `token` as plain text, with outer spaces and line breaks made visible."""
     inner = token.strip(" ")
     before, _, after = token.partition(inner) if inner else (token, "", "")
     return "␣" * len(before) + inner.translate(_SHOWN) + "␣" * len(after)
 
 
 def quoted(token: str) -> str:
-    """`token` in quotes, its outer spaces and line breaks visible, its markup shown as it is."""
+    """Return `token` in quotes, with outer spaces and line breaks visible, and markup as it is."""
     return html.escape(visible(token), quote=False).join(_QUOTES)

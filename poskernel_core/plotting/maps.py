@@ -76,7 +76,7 @@ def probability_colours(*values: Float[np.ndarray, "..."]) -> Colours:
 def difference_colours(
     difference: Float[np.ndarray, "..."], *of: Float[np.ndarray, "..."]
 ) -> Colours:
-    """Return a scale symmetric about 0, reaching at least a tenth of the largest value in `of`."""
+    """Return a scale symmetric about 0; its ends are at least a tenth of the largest in `of`."""
     reach = max(largest(np.abs(difference)), 0.1 * max(largest(each) for each in of), FLOOR)
     return Colours(-reach, reach, DIVERGING, log=False, unit="kernel − observed")
 
@@ -95,7 +95,7 @@ def kernel_map(
     title: str,
     colours: Colours | None = None,
 ) -> go.Figure:
-    """Value of each key (x) from each query (y, early ones on top); NaN = masked, blank.
+    """Draw the value of each key (x) from each query (y, early ones on top); NaN: masked, blank.
 
     Rows are equally high and labelled with their position, so `queries` may be unevenly spaced.
     Without `colours`, values are probabilities on a separate logarithmic scale.
@@ -187,7 +187,7 @@ def _map_as_cells(
 
 
 def _even_ticks(queries: Int[np.ndarray, " query_row"]) -> Int[np.ndarray, " tick"]:
-    """Return the queries with a tick: evenly spaced ones if most rows are.
+    """Return the queries with a tick; they are evenly spaced if most rows are.
 
     An extra row between them, such as that of the chosen query, moves no tick.
     """
@@ -203,7 +203,7 @@ def _map_as_image(
     queries: Int[np.ndarray, " query_row"],
     colours: Colours,
 ) -> go.Figure:
-    """Draw the map as a picture; hover shows the key, and the query if even."""
+    """Draw the map as a picture; hover shows the key, and the query if rows are evenly spaced."""
     even = bool((np.diff(queries) == 1).all())
     top = int(queries[0]) if even else 0
     hover = ("query %{y}<br>" if even else "") + "key %{x}<extra></extra>"

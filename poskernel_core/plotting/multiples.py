@@ -21,7 +21,7 @@ def small_multiples(
 ) -> go.Figure:
     """Draw one panel per head: K (probability per token) over the offset 0, 1, ... (tokens).
 
-    `labels` names the heads ("L3H7"), `selected` indexes the one drawn bold.
+    `labels` names the heads ("L3H7"), `selected` is the index of the head drawn bold.
     """
     heads, width = kernels.shape
     if len(labels) != heads:
@@ -59,7 +59,7 @@ def _round_offset(width: int) -> int:
 
 
 def _range(kernels: Float[np.ndarray, "head offset"], log_y: bool) -> tuple[float, float]:
-    """Return the ends of the axis: from 0; on a log axis at least a factor of ten apart."""
+    """Return the ends of the axis: it begins at 0, or a log axis spans a factor of ten or more."""
     high = max(float(np.nanmax(kernels)), FLOOR)
     return (max(FLOOR / 10, min(float(np.nanmin(kernels)), high / 10)) if log_y else 0.0), high
 
@@ -95,7 +95,7 @@ def _add_curve(
 def _add_frames(
     figure: go.Figure, corners: Float[np.ndarray, "head 2"], labels: list[str], selected: int
 ) -> None:
-    """Draw a thin frame and a title for every panel, a bold one for the selected."""
+    """Draw a thin frame and a title for every panel; the selected panel has both in bold."""
     frames = (corners[:, None] + _FRAME).reshape(-1, 2)
     chosen = corners[selected] + _FRAME + _OUTSET
     titles = [f"<b>{name} ◀</b>" if i == selected else name for i, name in enumerate(labels)]
@@ -123,7 +123,7 @@ def _shared_axes(
     span: tuple[float, float],
     log_y: bool,
 ) -> go.Figure:
-    """Ticks repeated under every column and next to every row of panels."""
+    """Repeat the ticks under every column and next to every row of panels."""
     lefts, bottoms = np.unique(corners[:, 0]), np.unique(corners[:, 1])
     x_ticks = [0, _round_offset(width)]
     y_ticks = log_ticks(*span)[:: max(1, len(log_ticks(*span)) - 1)] if log_y else list(span)

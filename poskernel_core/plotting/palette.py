@@ -3,7 +3,7 @@
 The scale is plasma: blue = local, magenta = slow decay, yellow-orange = uniform, as in the posts.
 Its luminance increases monotonically, so it survives grey print and colour blindness; shapes
 (`KIND_LOOKS`) give the same information without colour. `DIVERGING`, for values around 0, runs
-blue - grey - orange, also with increasing luminance: blue, below 0, is the darker side in print.
+blue - grey - orange, also with increasing luminance, so blue (below 0) is the darker side in print.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ SCALE: tuple[str, ...] = tuple(sequential.Plasma)
 # The grey in the middle keeps a contrast of 3.5:1 on white and near-black.
 DIVERGING = ("#1B45A8", "#3A63B5", "#6479A8", "#878787", "#B4926A", "#DFA048", "#FFB020")
 
-# Okabe-Ito, its blue lightened; the first four keep a contrast of 3:1 on white and near-black.
+# Okabe-Ito with a lighter blue; the first four keep a contrast of 3:1 on white and near-black.
 CATEGORICAL: tuple[str, ...] = (
     "#2A85C7",
     "#D55E00",
@@ -34,7 +34,7 @@ RED = "#E60026"  # outlines on maps, with a white edge
 
 @dataclass(frozen=True)
 class Kind:
-    """How one kind of kernel is shown: `colour` (hex); `glyph`, the outline of such a kernel."""
+    """How one kind of kernel is shown: `colour` is hex, `glyph` the outline of such a kernel."""
 
     colour: str
     glyph: str
@@ -63,7 +63,7 @@ def log_position(
 def scale_rgb(
     t: Float[np.ndarray, "*shape"], scale: tuple[str, ...] = SCALE
 ) -> UInt8[np.ndarray, "*shape 3"]:
-    """The colours of `scale` at `t` (clipped to [0, 1]; on `SCALE`, 0 = local, 1 = uniform)."""
+    """Return `scale`'s colours at `t` (clipped to [0, 1]; on `SCALE`, 0 = local, 1 = uniform)."""
     stops = np.array([hex_to_rgb(stop) for stop in scale], dtype=float)
     at = np.linspace(0, 1, len(stops))
     channels = [np.interp(t, at, stops[:, channel]) for channel in range(3)]
@@ -84,12 +84,12 @@ def ink_on(colour: str) -> str:
 
 
 def fade(colour: str, alpha: float) -> str:
-    """`colour` ('#rrggbb') as an rgba() string of opacity `alpha` in [0, 1]."""
+    """Return `colour` ('#rrggbb') as an rgba() string of opacity `alpha` in [0, 1]."""
     red, green, blue = hex_to_rgb(colour)
     return f"rgba({red},{green},{blue},{alpha:g})"
 
 
 def hatched(colour: str, shape: str, **pattern: Any) -> dict[str, Any]:
-    """Return Plotly options of bars that differ by hatching too; `shape` is empty for none."""
+    """Return Plotly options of bars told apart by hatching too; an empty `shape` is none."""
     lines = {"shape": shape, "fillmode": "overlay", "fgcolor": "rgba(255,255,255,0.7)"}
     return {"color": colour, "line_width": 0, "pattern": lines | pattern}

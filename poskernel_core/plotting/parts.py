@@ -10,7 +10,7 @@ Numbers = Float[np.ndarray, "*shape"]
 
 
 def part(result: Result, name: str, **chosen: Index) -> tuple[Num[np.ndarray, "*shape"], Numbers]:
-    """Return a value of `result` and its errors (NaN without any), at one index of each axis.
+    """Return a value of `result` and its errors (NaN: it has none), at one index of each axis.
 
     Axes that were already selected are ignored; their index may be None.
     """

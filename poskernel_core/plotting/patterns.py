@@ -17,9 +17,9 @@ from poskernel_core.plotting.palette import DIVERGING, RED, SCALE
 CELLS = 64 * 64  # up to this many cells are drawn one by one, each with its tokens
 NAMED = 32  # up to this many rows have their tokens written at the axes
 FINE = 300  # more rows than this are finer than the pixels of a page
-FEW_LEVELS = 64  # of colour in the largest pictures, which are mostly noise: 0.9 instead of 1.3 MB
+FEW_LEVELS = 64  # colours of the largest pictures (mostly noise): 0.9 MB instead of 1.3 MB
 _TICKS = 10
-_TOKEN_TICKS = 13  # most legible tokens at the axis of a map 260 pixels wide
+_TOKEN_TICKS = 13  # up to this many tokens are legible on an axis of 260 pixels
 
 StageMap = Float[np.ndarray, "query key"]
 Scale = tuple[str, ...]
@@ -40,8 +40,8 @@ def stage_map(
     """Draw one value per query (y, early ones on top) and key (x), in `unit`; hidden if not finite.
 
     `values` begin at position `first_query`, `first_key`; `tokens` name the positions from 0 on.
-    The colours span the 1st to the 99th percentile (probabilities: 0 to the largest), made
-    symmetric about 0 if `diverging`, or else `span`. `window` = (start, stop), in positions, is
+    The colours cover `span` if given, else the 1st to the 99th percentile (probabilities: 0 to the
+    largest), made symmetric about 0 if `diverging`. `window` = (start, stop), in positions, is
     outlined.
     """
     needed = max(first_query + values.shape[0], first_key + values.shape[1])
@@ -153,7 +153,7 @@ def _ticks(names: list[str], start: int, tokens: list[str] | None) -> tuple[list
 
 
 def _bar_ticks(values: StageMap, span: Span) -> tuple[list[float], list[str]]:
-    """Return the bar's ticks and texts, which mark ends that values exceed."""
+    """Return the bar's ticks and their texts; a sign marks each end that values exceed."""
     ticks = np.linspace(*span, 5)
     labels = [as_printed(f"{tick:.3g}") for tick in ticks]
     slack = 1e-6 * (span[1] - span[0])

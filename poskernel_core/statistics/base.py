@@ -2,9 +2,10 @@
 
 A statistic accumulates *sums* over the windows of one group of texts: a block. Blocks of disjoint
 windows are merged by addition, and the result does not depend on the order. So a pass can be split
-into shards, run anywhere, stopped and resumed. The blocks of all groups give the means, and the
-differences of each group from them. The first axis of every array is the layer, so that the store
-can save and load single layers. An array with fewer layers than the model covers the first ones.
+into shards, run anywhere, stopped and resumed. The blocks of all groups give the means, and each
+group's differences from the means. The first axis of every array is the layer, so that the store
+can save and load single layers. If an array has fewer layers than the model, they are the model's
+first layers.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Plan:
         samples: requested queries per position, taken from the first windows.
         start_token: whether position 0 is the start token.
         pattern_windows: how many of the first windows form attention patterns; None: all.
-        dealt: content of the groups.
+        dealt: what the groups consist of.
         table: token properties, if a statistic needs them.
     """
 
@@ -77,7 +78,7 @@ class Plan:
 
 
 class Statistic(Observer, ABC):
-    """Sums over the windows of a group, as an observer; subclasses define and fill them.
+    """Sums over the windows of a group, as an observer; subclasses define and fill the sums.
 
     ``batch.samples`` are the numbers of the batch's windows. Sums are on the device of the pass, or
     on the CPU if the device has no float64 (``mps``).

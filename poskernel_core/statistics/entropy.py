@@ -57,7 +57,7 @@ def entropies(rows: Tensor, first_key: int) -> Tensor:
 
 
 def _from_each(values: Tensor) -> Tensor:
-    """Return the sums over the keys from ``skip`` on, for 0 to ``MAX_SKIP``, ``[..., skip]``."""
+    """Return sums over the keys from ``skip`` on, ``[..., skip]``, for each ``skip``."""
     tail = values[..., MAX_SKIP:].sum(dim=-1, keepdim=True)
     first = values[..., :MAX_SKIP].flip(-1).cumsum(dim=-1).flip(-1)
     return torch.cat([first + tail, tail], dim=-1)

@@ -21,8 +21,8 @@ class HeadVisSums(Statistic):
     Each is a sum over all tokens of a text, averaged over texts; key 0 and the start token are
     included. The quantities are attention to the token itself, attention to the previous token,
     entropy in nats, distance in tokens, squared distance, and attention to the successors of
-    earlier equal tokens. ``headvis_repeats [layer]`` is the mean number of tokens of a text that
-    have occurred before in it.
+    earlier equal tokens. ``headvis_repeats [layer]`` is how many tokens of a text have occurred
+    earlier in the same text, on average.
 
     Source: the metrics computed by HeadVis' pipeline.
     """

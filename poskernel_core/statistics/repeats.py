@@ -14,10 +14,10 @@ class RepeatedTokens(Statistic):
     """``repeats [layer, head, 2]``: mean ``A(n, n-1)`` for different and for repeated tokens.
 
     Entry 0 is for positions where token ``n`` differs from token ``n - 1``, entry 1 for positions
-    where it is the same. Attention is averaged over each text's positions first. A text without
-    such a position counts as 0, and ``repeat_texts [layer, 2]`` is the share of texts that have
-    one. So ``repeats / repeat_texts`` is the mean over those texts. The start token's row and
-    column are left out.
+    where the two are the same. Attention is averaged over each text's positions first. A text
+    without positions for an entry counts as 0 there, and ``repeat_texts [layer, 2]`` is the share
+    of texts with positions for the entry. So ``repeats / repeat_texts`` is the mean over these
+    texts. The start token's row and column are left out.
 
     Source: footnote 3 of "The positional embedding matrix and previous-token heads".
     """

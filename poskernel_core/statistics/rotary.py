@@ -1,4 +1,4 @@
-"""Rotary pairs of queries and keys before the rotation: means, mean squared lengths, lengths."""
+"""Means of the rotary pairs of queries and keys before rotation, and of their lengths."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -24,9 +24,9 @@ class RotaryPairs(Statistic):
     * ``pair_speed [layer, pair]``: rotation of a pair in radians per token; NaN for pairs that are
       not rotated. ``pair_factor [layer, pair]``: scaling factor of queries, and also of keys.
     * ``query_pairs [layer, skip, head, pair, part]``, ``key_pairs [layer, skip, kv, pair, part]``:
-      means over texts and the positions from ``skip`` on, 0 to 32; NaN if there are none. The parts
-      are the two numbers of a pair (the real and the imaginary part of ``u_r`` or ``v_r``), its
-      squared length and its length.
+      means over texts and over the positions from ``skip`` on (0 to 32); NaN without positions. The
+      parts are the two numbers of a pair (the real and the imaginary part of ``u_r`` or ``v_r``),
+      its squared length and its length.
 
     Source: ours; the pairs and their lengths as in "Round and round we go! What makes rotary
     positional encodings useful?" (2410.06205).

@@ -23,7 +23,7 @@ FEW = 32  # up to this many keys, cells have gaps and candidates are labelled
 
 
 def probability_figure(recency: Result) -> go.Figure:
-    """Probability of each candidate after the last [A], and of other random tokens."""
+    """Draw the probability of each candidate after the last [A], and of other random tokens."""
     others = {"other random tokens (mean)": part(recency, "probability_other")}
     values = part(recency, "probability")
     title = "What follows the last [A]"
@@ -44,7 +44,7 @@ def _by_candidate(
     title: str,
     y_title: str,
 ) -> go.Figure:
-    """Draw a curve per candidate over the position of the last [A]; `others` grey and dotted."""
+    """Draw a curve per candidate over the last [A]'s position; `others` are grey and dotted."""
     seconds, count = recency.coordinates["second"], values[0].shape[1]
     means, errors = values
     rows = {name: (means[:, at], errors[:, at]) for at, name in enumerate(CANDIDATE_ROLES[:count])}
@@ -63,7 +63,7 @@ def _by_candidate(
 
 
 def last_rows_figure(recency: Result, layer: Index, head: Index) -> go.Figure:
-    """Draw one head's attention from the last [A] to every key, a row for each second position.
+    """Draw a head's attention from the last [A] to each key, a row per place of the last pair.
 
     Candidates are marked with their letter.
     """
@@ -110,7 +110,7 @@ def induction_figure(scores: Result) -> go.Figure:
 
 
 def cause_figure(cause: Result) -> go.Figure:
-    """How one head's preference for recent candidates changes with layer 0's norms equalised."""
+    """Draw how equalising layer 0's norms changes one head's preference for recent candidates."""
     names = {
         "attention_change": "to all candidates",
         "attention_advantage_change": "last minus first",
@@ -154,7 +154,7 @@ def recency_figure(result: Result) -> go.Figure:
 
 
 def patterns_figure(result: Result) -> go.Figure:
-    """Draw the layer of the head that attends most to each of the candidates, or one head."""
+    """Draw one head, or the layer of the head whose least attention to a candidate is largest."""
     if result.axes["pattern"] == ("layer", "head", "query", "key"):
         at = [role in CANDIDATE_ROLES for role in result.text_of("role")]
         found = result.values["pattern"][:, :, -1, at].min(axis=-1).max(axis=1)

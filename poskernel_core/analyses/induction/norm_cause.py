@@ -20,22 +20,22 @@ class NormCauseParams(PairsParams):
 
 
 class NormCause(Sampled[NormCauseParams]):
-    r"""Recency with layer 0's head-output norms as they are, and equalised.
+    r"""Recency with the norms of layer 0's head outputs as they are, and equalised.
 
-    The two runs have the same sequences, along the axis ``norms`` (as they are, equalised);
-    ``change`` values are equalised minus as they are.
+    Both runs use the same sequences. The axis ``norms`` has two entries: original norms, then
+    equalised norms. A ``change`` is the equalised value minus the original value.
 
     Formula: the output $z_n$ of each head of layer 0 becomes $z_n\, \bar r / r_n$ with
     $r_n = \sqrt{\mathbb{E}\|z_n\|^2}$ over random sequences and $\bar r$ its mean over positions.
 
-    Choices: those of the recency of induction and of attention to random tokens. Rows have equal
-    weight. Errors are over sequences; that of a change is the error of the mean difference between
-    the two runs of each sequence.
+    Choices: the same as for the recency of induction and for attention to random tokens. Rows have
+    equal weight. Errors are over sequences; the error of a change is that of the mean difference
+    between each sequence's two runs.
 
     Limits: the scaling does more than equalise norms. At late positions it also magnifies what all
-    sequences have in common, it rescales the query's own position, and it changes layer 0 only,
-    while deeper induction heads read later layers too. If the rise vanishes because induction
-    itself broke, it proves nothing: look at ``attention``.
+    sequences have in common, and it rescales the query's own position. It changes only layer 0, but
+    deeper induction heads read later layers too. If the rise vanishes because induction itself
+    broke, that proves nothing: look at ``attention``.
 
     Source: ours; "Recency bias in an induction head" leaves this test open.
     """
@@ -104,6 +104,10 @@ class NormCause(Sampled[NormCauseParams]):
         return random_run(run, longest, params.samples)
 
     def tokens(self, run: RunSpec, params: NormCauseParams) -> int:
-        """Return the tokens of all rows and of the slope, with norms as they are and equalised."""
+        """Return how many tokens the model reads.
+
+        They are those of all rows and of the sequences for the slope, counted twice (original and
+        equalised norms).
+        """
         rows = second_positions(params.length, params.first, params.candidates, run.start_token)
         return 2 * run.windows * (len(rows) * params.length + params.random_length)

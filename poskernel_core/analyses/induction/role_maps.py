@@ -20,8 +20,8 @@ from poskernel_core.plotting.parts import Index, part, title_of
 
 NAMED = 32  # up to this many positions are all named at the axes of a large map
 PANEL = 32  # cells along a side of a small map; longer sequences are pooled
-_ABREAST = 56  # most positions with a letter each, side by side in half a page
-_ABOVE = 9  # the same for positions of a panel, one above the other
+_ABREAST = 56  # up to this many positions have a letter each, side by side in half a page
+_ABOVE = 9  # the same for a panel's positions, one above the other
 Pattern = Float[np.ndarray, "query key"]
 Corners = Int[np.ndarray, "head 2"]
 
@@ -90,7 +90,7 @@ def letter(role: str) -> str:
 
 
 def _columns(heads: int) -> int:
-    """Return maps per row: up to 4, or 8 for more than 16 heads; fewer if that fills all rows."""
+    """Return maps per row: 4, or 8 for more than 16 heads, or fewer if all rows are then full."""
     most = 4 if heads <= 16 else 8
     return next((n for n in range(most, most // 2, -1) if heads % n == 0), min(heads, most))
 
@@ -119,7 +119,7 @@ def _hover(
 
 
 def _runs(roles: list[str], apart: bool) -> list[tuple[int, int]]:
-    """Return first and last position of each run of named positions; single ones if `apart`."""
+    """Return the ends of each run of named positions; with `apart`, each position is a run."""
     runs: list[tuple[int, int]] = []
     for place, role in enumerate(roles):
         if not letter(role):
@@ -132,7 +132,7 @@ def _runs(roles: list[str], apart: bool) -> list[tuple[int, int]]:
 
 
 def _ticks(roles: list[str]) -> dict[str, Any]:
-    """Return the ticks of a large map: all positions with roles, or only named ones if long."""
+    """Return a large map's ticks: all positions with roles; on a long axis, runs of letters."""
     if len(roles) <= NAMED:
         names = [f"{place} {role}" for place, role in enumerate(roles)]
         return {"tickvals": list(range(len(roles))), "ticktext": names}
@@ -142,7 +142,7 @@ def _ticks(roles: list[str]) -> dict[str, Any]:
 
 
 def _grid_axes(figure: go.Figure, corners: Corners, side: int, height: int) -> None:
-    """Quiet axes, a thin frame and a title for every panel; rows have that height in pixels."""
+    """Give every panel quiet axes, a thin frame and a title; rows are `height` pixels high."""
     style(figure, x_title="key", y_title="query", height=140 + height * len(set(corners[:, 0])))
     for head, (row, column) in enumerate(corners - 0.5):
         frame = {"x0": column, "x1": column + side, "y0": row, "y1": row + side}
@@ -163,7 +163,7 @@ def _grid_axes(figure: go.Figure, corners: Corners, side: int, height: int) -> N
 def _grid_ticks(
     figure: go.Figure, corners: Corners, roles: list[str], step: int, columns: int
 ) -> None:
-    """Put letters under every column of panels and next to every row; one for a run if dense."""
+    """Put letters under every column and next to every row of panels; dense runs share a tick."""
     side = -(-len(roles) // step)
     for axis, start, apart in (
         ("xaxis", 1, side * columns <= _ABREAST),

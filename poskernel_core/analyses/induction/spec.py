@@ -79,7 +79,7 @@ class InductionScores(Sampled[InductionScoresParams]):
     runs = "copies:induction_scores"
 
     def default_params(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
-        """Return a length that the context holds."""
+        """Return a length that fits into the context."""
         return {"period": min(24, (geometry.n_ctx - 1) // 2)}
 
     def with_params(self, run: RunSpec, params: InductionScoresParams) -> RunSpec:
@@ -113,11 +113,11 @@ class InductionRecency(Sampled[RecencyParams]):
     sequences.
 
     Choices: the tokens of a sequence all differ; special tokens are never drawn. Each row has
-    separate sequences, so errors are independent. One row has no rise (NaN), one candidate no
-    advantage (0). Equalising norms multiplies the output $z_n$ of each head of layer 0 by $\bar r /
-    r_n$ with $r_n = \sqrt{\mathbb{E}\|z_n\|^2}$ measured on 500 random sequences of the same length
-    with the same other ablations, and $\bar r$ the mean of $r_n$; the start token's output is
-    unchanged. Our errors leave out that of the measured norms.
+    separate sequences, so errors are independent. With one row there is no rise (NaN), with one
+    candidate no advantage (0). Equalising norms multiplies the output $z_n$ of each head of layer 0
+    by $\bar r / r_n$ with $r_n = \sqrt{\mathbb{E}\|z_n\|^2}$ measured on 500 random sequences of
+    the same length, under the same other ablations, and $\bar r$ the mean of $r_n$; the start
+    token's output is unchanged. Our errors leave out the error of the measured norms.
 
     Limits: induction on random tokens is weaker than on text, so probabilities are small.
 
@@ -156,12 +156,12 @@ class InductionRecency(Sampled[RecencyParams]):
         *estimates(
             "candidate_attention [second layer head pair]",
             "share of attention",
-            "its attention to each candidate",
+            "attention of the last ``[A]`` to each candidate",
         ),
         *estimates(
             "attention_advantage [second layer head]",
             "share of attention",
-            "its attention to the last candidate minus that to the first",
+            "attention to the last candidate minus attention to the first",
         ),
         *estimates(
             "attention_rise [layer head]",
@@ -173,7 +173,7 @@ class InductionRecency(Sampled[RecencyParams]):
         *outputs(
             "norm [head_of_layer_0 pos]",
             "length of z",
-            "only where norms are equalised: layer 0's norms before that",
+            "only where norms are equalised: layer 0's norms before equalising",
         ),
     )
     texts = outputs("examples [second pos]", "token", "the first sequence of every row")
@@ -182,7 +182,7 @@ class InductionRecency(Sampled[RecencyParams]):
     runs = "recency:induction_recency"
 
     def default_params(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
-        """Return a length that the context holds, and fewer samples for a large model."""
+        """Return a length that fits into the context, and fewer samples for a large model."""
         return {
             "length": min(13, geometry.n_ctx),
             "samples": first_samples(CLEAR_SAMPLES, geometry),
@@ -214,7 +214,7 @@ class RecencyPatterns(Sampled[RecencyPatternsParams]):
 
     Formula: $\bar A(n,i) = \mathbb{E}\, A(n,i)$.
 
-    Choices: those of the recency of induction; the sequences are the same as there.
+    Choices: as for the recency of induction, with the same sequences.
 
     Limits: a mean over sequences does not show how much single sequences differ.
 
@@ -239,7 +239,7 @@ class RecencyPatterns(Sampled[RecencyPatternsParams]):
     runs = "recency:recency_patterns"
 
     def default_params(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
-        """Return a length and a row that the context holds, and samples as there."""
+        """Return a length and a row that fit into the context, and the number of samples."""
         return {
             "length": min(13, geometry.n_ctx),
             "second": min(10, geometry.n_ctx - 3),

@@ -26,8 +26,9 @@ class Averaging(Experiment[AveragingParams]):
     Choices: positions are averaged in ``W_pos``, or in the stream before a layer; the first
     ``keep`` positions can be exempt.
 
-    Limits: in the stream, $X^l$ is measured on prompts of one repeated token without a start
-    token. Errors are over groups of windows; errors of changes are paired.
+    Limits: averaging in the stream uses the extended positional embeddings $X^l$, which are
+    measured on prompts of one repeated token without a start token. Errors are over groups of
+    windows; errors of changes are paired.
 
     Source: "The positional embedding matrix and previous-token heads": with groups of 5, 10 and 20
     the output is nearly unchanged, at 50 and 100 it is worse.
@@ -62,5 +63,5 @@ class Averaging(Experiment[AveragingParams]):
         return run.model_copy(update={"windows": params.loss_windows, "positions": (0,)})
 
     def needs(self, run: RunSpec, params: AveragingParams) -> Mapping[str, RunSpec]:
-        """Return the pass over repeated tokens where the stream is averaged."""
+        """Return the pass over repeated tokens; it is needed only to average the stream."""
         return {} if params.layer is None else averaged_stream(run)

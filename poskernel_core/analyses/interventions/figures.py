@@ -12,7 +12,7 @@ from poskernel_core.plotting.palette import BLUE, DIVERGING, VERMILLION, hatched
 from poskernel_core.plotting.patterns import stage_map
 
 FEW = 13
-"""Most positions with a tick each."""
+"""Up to this many positions have a tick each."""
 PATTERNS = ("clean", "changed", "difference")
 
 
@@ -38,7 +38,7 @@ def pattern_figure(found: Result, name: str, zoom: tuple[int, int] | None) -> go
 
 
 def bars_figure(found: Result) -> go.Figure:
-    """Probability (in %) of each candidate, before and after; likeliest on top."""
+    """Draw the probability (in %) of each candidate, before and after; the likeliest on top."""
     clean, changed = (found.values[f"{run}_probability"] for run in ("clean", "changed"))
     order = np.argsort(-clean, kind="stable")
     words = [quoted(found.words("candidates")[index]) for index in order]
@@ -94,7 +94,7 @@ def kl_figure(found: Result) -> go.Figure:
 def _along(
     rows: dict[str, tuple[np.ndarray, None]], looks: tuple[Look, ...], unit: str, title: str
 ) -> go.Figure:
-    """Draw curves along the prompt, from 0 on, with ticks at integer positions."""
+    """Draw curves along the prompt, with 0 on the y-axis and ticks at integer positions."""
     positions = np.arange(len(next(iter(rows.values()))[0]))
     figure = curves(
         positions,

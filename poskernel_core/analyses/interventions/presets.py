@@ -55,7 +55,10 @@ class Preset:
 
 
 def _repeat_after_me(last: str, begun: str) -> str:
-    """Return the post's prompt: repeated strings, and a last one whose reply has only begun."""
+    """Return the post's prompt: several requests with complete replies, then a last request.
+
+    The reply to the last one is only started, for the model to continue.
+    """
     asked = "Please repeat the following string exactly: "
     shown = [f'Request: {asked}"{text}"\nReply: "{text}"' for text in _STRINGS]
     return "\n".join([*shown, f'Request: {asked}"{last}"\nReply: "{begun}'])
@@ -114,7 +117,7 @@ def _demo(
 ) -> tuple[Preset, ...]:
     """Return the presets of a demo model for its previous-token head.
 
-    Those that change positional embeddings are included where these are ``learned``.
+    Presets that change positional embeddings are included only if these are ``learned``.
     """
     changes: dict[str, dict[str, Any]] = {
         "The previous-token head's attention moved": {
@@ -143,7 +146,7 @@ def _demo(
 def _any_model(prompt: str, scheme: str = "learned") -> tuple[Preset, ...]:
     """Return presets that name no head: they show the selected one.
 
-    Token embeddings are removed only where learned positions remain in the stream without them.
+    Token embeddings are removed only if learned positions then remain in the stream.
     """
     blind = Preset(
         "Every fifth position blind to its predecessor",

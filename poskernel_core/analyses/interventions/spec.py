@@ -27,7 +27,7 @@ class AveragingPlace(Params):
 
 
 class InterventionParams(TextParams, AveragingPlace):
-    """Parameters of an intervention; those of changes not chosen are ignored."""
+    """Parameters of an intervention; parameters of changes that are not chosen are ignored."""
 
     head: str = Field("L0H0", description="the head whose pattern is shown, such as L0H3")
     change: Change = Field(
@@ -74,18 +74,18 @@ class Intervention(Experiment[InterventionParams]):
     p_\text{changed}) = \sum_t p_\text{clean}(t) \log (p_\text{clean}(t) / p_\text{changed}(t))$,
     in nats.
 
-    Choices: averaging replaces positions by the mean of their group, in ``W_pos`` or, by
-    subtracting $X^l_n$ and adding the group's mean, in the stream before a layer. Blinding is
-    attention knockout: it sets attention to the predecessor to zero after the softmax, as the post
-    does (what is cut is not redistributed), or the score to minus infinity before it (the rest of
-    the row takes its share). Moving gives a row's attention to chosen keys: in equal parts after
-    the softmax, or by raising their scores above the row's largest before it. The post moves
-    attention before the softmax and doubles the whole layer's output, its prose says the head's:
-    both are offered. An ablated head's output is zero. Removed embeddings are zeros;
-    rotary models are rotated as at position 0.
+    Choices: averaging replaces each position by the mean of its group: in ``W_pos``, or in the
+    stream before a layer by subtracting $X^l_n$ and adding the group's mean. Blinding is attention
+    knockout. After the softmax, as in the post, it sets attention to the predecessor to zero (what
+    is cut is not redistributed); before the softmax, it sets the score to minus infinity (the rest
+    of the row takes the share). Moving gives a row's attention to chosen keys: after the softmax in
+    equal parts, before it by raising their scores above the row's largest. The post moves attention
+    before the softmax and doubles the output of the whole layer, although its text says that of the
+    head; both are offered. An ablated head's output is zero. Removed embeddings are zeros; without
+    positions, a rotary model rotates everything as at position 0.
 
-    Limits: one prompt. The error of ``loss_change`` assumes independent positions; KL and masses
-    have no errors.
+    Limits: only one prompt is run. The error of ``loss_change`` assumes independent positions; KL
+    and masses have no errors.
 
     Source: "The positional embedding matrix and previous-token heads"; removing embeddings follows
     "The previous token head and the look-back-two head".
@@ -136,6 +136,6 @@ class Intervention(Experiment[InterventionParams]):
         return text_run(run, params, whole=True).model_copy(update={"positions": (0,)})
 
     def needs(self, run: RunSpec, params: InterventionParams) -> Mapping[str, RunSpec]:
-        """Return the pass over repeated tokens where the stream is averaged."""
+        """Return the pass over repeated tokens; it is needed only to average the stream."""
         averages = params.change == "average" and params.layer is not None
         return averaged_stream(run) if averages else {}

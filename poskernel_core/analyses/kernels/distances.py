@@ -28,12 +28,12 @@ class KernelDistances(Analysis[KernelDistancesParams]):
     Formula: $\mathrm{TV}(K,K') = \tfrac12 \sum_i |K_i - K'_i|$, from 0 (equal) to 1 (no key in
     common).
 
-    Choices: groups by complete linkage: all pairs of a group are within ``alike`` (0.1); a
-    distance of ``apart`` (0.5) or more rules a pair out. Kernels are means over sampled queries at
-    one position.
+    Choices: groups come from complete linkage: any two heads of a group are at most ``alike`` (0.1)
+    apart. A distance of ``apart`` (0.5) or more rules out that two heads share a feature. Kernels
+    are means over sampled queries at one position.
 
-    Limits: heads that share a feature need equal kernels, but equal kernels do not prove that they
-    share one.
+    Limits: heads that share a feature need equal kernels, but heads with equal kernels need not
+    share a feature.
 
     Source: "Positional kernels of attention heads" (attention superposition).
     """
@@ -58,7 +58,7 @@ class KernelDistances(Analysis[KernelDistancesParams]):
         *outputs(
             "ruled_out [layer head]",
             "heads",
-            "number of heads whose kernel is too far away for that",
+            "number of heads whose kernels are too far away to share a feature",
         ),
     )
     figure = "kernel_distances_figure"
@@ -106,7 +106,7 @@ def _layer(
 
 
 def linked(distance: Float[np.ndarray, "head other"], alike: float) -> Int[np.ndarray, " head"]:
-    """Return the group of every head: all pairs of a group are within ``alike`` of each other."""
+    """Return the group of every head; any two heads of a group are at most ``alike`` apart."""
     from scipy.cluster.hierarchy import fcluster, linkage
     from scipy.spatial.distance import squareform
 

@@ -30,15 +30,15 @@ class EtcHeatMap(Analysis[EtcParams]):
     mean keys $m_i = \mathbb{E}_\text{text}[k_i]$; $\mathrm{TV}(K,K') = \tfrac12 \sum_i |K_i -
     K'_i|$.
 
-    Choices: the first ``skip`` keys are left out, because heads park attention there. ``local`` if
-    at least half of the mass lies in the last 10 tokens; else ``uniform`` if ETC is at least half
-    of the visible keys; else ``slow decay``. The mean key is taken per head and after rotation, so
-    that one definition serves learned and rotary positions; the first version of the post takes
-    the mean stream through the key matrix, which is the same for learned positions.
+    Choices: the first ``skip`` keys are left out, because heads park attention there. A kernel is
+    ``local`` if at least half of its mass lies in the last 10 tokens; else ``uniform`` if ETC is at
+    least half of the visible keys; else ``slow decay``. The mean key is taken per head and after
+    rotation, so that one definition serves learned and rotary positions; the first version of the
+    post multiplies the mean stream by the key matrix, with the same result for learned positions.
 
     Limits: a kernel shows the average effect of position; where ``attention_distance`` is large,
     content decides. Noise in the mean keys makes kernels look sharper than they are, so with few
-    texts ETC is too small: the bias estimates by how much.
+    texts ETC is too small; the bias estimates by how much.
 
     Source: "Positional kernels of attention heads"; query variation, equivariance error
     and distance to observed attention are ours.
@@ -216,7 +216,7 @@ def _nothing(heads: int) -> dict[str, np.ndarray]:
 
 
 def _equivariance(means: np.ndarray, positions: np.ndarray, skip: int) -> dict[str, np.ndarray]:
-    """Return the mean aligned distance of each position's kernel to those of the others."""
+    """Return each kernel's mean aligned distance to the kernels of the other positions."""
     gaps = formulas.aligned_distance(formulas.by_offset(means, positions), positions, skip)
     gaps[:, np.arange(len(positions)), np.arange(len(positions))] = np.nan
     count = np.isfinite(gaps).sum(axis=-1)

@@ -81,7 +81,7 @@ def _banded(
     log_x: bool = False,
     log_y: bool = False,
 ) -> go.Figure:
-    """Draw a mean line over its band, from `columns` = offset, mean, low, high, ... (each [k])."""
+    """Draw a mean line with its band; `columns` are offset, mean, low, high, ... (each [k])."""
     offset, mean, low, high = columns[:4]
     figure, x = go.Figure(), offset + log_x
     edges, named = (_shown(low, log_y), _shown(high, log_y)), {"name": names[1]}
@@ -108,7 +108,7 @@ def _over_offsets(
     log_x: bool = False,
     log_y: bool = False,
 ) -> go.Figure:
-    """Label the axes; on a log x-axis the points lie at offset + 1, the ticks show the offset."""
+    """Label the axes; on a log x-axis points lie at offset + 1, but the ticks show the offset."""
     x_title = f"{what} (tokens{', log spacing' if log_x else ''})"
     y_title = f"probability per token{' (log scale)' if log_y else ''}"
     style(figure, x_title=x_title, y_title=y_title)
@@ -164,7 +164,7 @@ def profile_figure(head: Result, *, most: int) -> go.Figure:
     columns = [np.arange(len(mean)), mean, mean - error, mean + error]
     figure = _banded(columns, hover, ("mean attention P(k)", "± 1 s.e."))
     _over_offsets(figure, columns, "offset k = n − i")
-    return figure.update_layout(height=420)  # as high as the scores beside it
+    return figure.update_layout(height=420)  # as high as the figure of scores beside it
 
 
 def kernel_distances_figure(found: Result) -> go.Figure:

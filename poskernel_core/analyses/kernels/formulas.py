@@ -1,8 +1,8 @@
 """The mathematics of positional kernels, on NumPy arrays.
 
 With the mean key ``m_i = E_text[k_i]`` each score splits exactly into position and content,
-``s(n,i) = a(n,i) + c(n,i)``, ``a(n,i) = scale * q_n . m_i`` (with a soft cap the capped score of
-the mean key; with ALiBi its bias is part of ``a``). The positional kernel is
+``s(n,i) = a(n,i) + c(n,i)`` with ``a(n,i) = scale * q_n . m_i``. With a soft cap, ``a`` is the
+capped score of the mean key; with ALiBi, ``a`` includes the bias. The positional kernel is
 ``K(n,i) = softmax_i a(n,i)`` over the visible keys ``i >= skip``.
 
 Source: "Positional kernels of attention heads" (its formulas for the positional pattern and the
@@ -31,7 +31,7 @@ def kernel_rows(
 
     ``a(n,i)`` is the score of the mean key: ``scale * q . m_i``, with the layer's soft cap and
     slopes where ``rule`` has any. The last key is at the query's own position; ``first`` is the
-    position of the first key. ``head // kv`` query heads share each key head, in order.
+    position of the first key. Each key head serves ``head // kv`` successive query heads.
     """
     weights = _weights(queries, mean_keys, rule, first)
     weights /= weights.sum(axis=-1, keepdims=True)
@@ -88,8 +88,8 @@ def classify(
 ) -> Int[np.ndarray, "*batch"]:
     """Return the kind of each kernel as an index into :data:`KINDS`, -1 where there is none.
 
-    ``local`` if at least ``local_share`` of the mass lies in the last tokens; else ``uniform`` if
-    ``ETC >= uniform_share * visible``; else ``slow decay`` (a choice).
+    A kernel is ``local`` if at least ``local_share`` of its mass lies in the last tokens; else
+    ``uniform`` if ``ETC >= uniform_share * visible``; else ``slow decay``. This is our choice.
     """
     kind = np.where(etc >= uniform_share * visible, 2, 1)
     kind = np.where(local_mass >= local_share, 0, kind)
@@ -168,8 +168,8 @@ def aligned_distance(
 ) -> Float[np.ndarray, "head query query2"]:
     """Return the TV distance between kernels of different ``n``, aligned by offset.
 
-    Both are renormalised over the offsets that both positions see. Positions that see no key give
-    NaN.
+    Both kernels are renormalised over the offsets that both positions see. Positions that see no
+    key give NaN.
     """
     heads, count, _ = turned.shape
     distance = np.full((heads, count, count), np.nan)

@@ -34,7 +34,7 @@ class PositionalKernel(Analysis[KernelParams]):
     e^{c(n,j)}$. $\mathrm{TV}(K,K') = \tfrac12 \sum_i |K_i - K'_i|$.
 
     Choices: queries are those of many windows (their mean kernel), of one text, or of one fixed
-    token at position $n$; the posts take a chapter of the Bible, or " the".
+    token at position $n$; the posts use a chapter of the Bible, or the token " the".
 
     Limits: noise in the mean keys makes kernels look sharper than they are. Queries of one text
     share its content, and errors then count only the texts of the mean keys.
@@ -62,8 +62,8 @@ class PositionalKernel(Analysis[KernelParams]):
         *estimates(
             "observed [layer head key]",
             "share of attention",
-            "attention seen at ``n`` (mean over all windows; of the one text where "
-            "that is the source), ``skip`` applied and renormalised",
+            "attention seen at ``n`` (mean over all windows; if the source is one text, "
+            "that text's), ``skip`` applied and renormalised",
         ),
         *estimates("etc [layer head]", "tokens", "effective token count (ETC) of the kernel"),
         *estimates(
@@ -142,7 +142,8 @@ def observed_row(
 ) -> np.ndarray | None:
     """Return the observed attention from ``n`` to the keys ``low .. n``, renormalised.
 
-    ``[head, key]`` for all heads or the one given; None where the run did not record ``n``.
+    The shape is ``[head, key]``, with one head if ``head`` is given. None if the run did not record
+    ``n``.
     """
     view = statistics["main"]
     heads = slice(None) if head is None else slice(head, head + 1)

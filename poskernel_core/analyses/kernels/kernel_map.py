@@ -26,8 +26,8 @@ class KernelMap(Analysis[KernelMapParams]):
 
     Formula: that of the positional kernel, at every recorded $n$.
 
-    Choices: the queries are those of the recorded positions (mean over sampled windows), or, for
-    one text, of every position of the text. Invisible keys are NaN.
+    Choices: rows are the recorded positions (means over sampled windows); if the queries are those
+    of one text, rows are all positions of the text. Invisible keys are NaN.
 
     Limits: nothing is interpolated between recorded positions; rows are drawn equally high.
 

@@ -72,7 +72,7 @@ def one_head(
 
 
 def row_shares(position: Tensor, content: Tensor, both: Tensor) -> tuple[np.ndarray, ...]:
-    """Return variances of position and content, and twice their covariance, as shares of all.
+    """Return variances of position and content, and twice their covariance, over their sum.
 
     NaN where all scores are equal.
     """
@@ -101,7 +101,7 @@ def _run(subject: ExperimentContext, seen: Observer, until: int) -> None:
 def _split(
     call: AttentionCall, main: StatisticsView, rows: range, heads: slice
 ) -> tuple[Tensor, Tensor]:
-    """Return the scores of some rows and their part by position, ``[head, row, key]``, float64.
+    """Return some rows' scores, and the scores' part by position, ``[head, row, key]``, float64.
 
     Keys up to the last row are included; nothing is masked.
     """
@@ -142,7 +142,7 @@ def _variances(score: Tensor, position: Tensor, hidden: Tensor) -> tuple[Tensor,
 
 
 class _AllHeads(Observer):
-    """Keeps every head's pattern by blocks of tokens, and the variances of its rows' parts.
+    """Keeps every head's pattern in blocks of tokens, and the variances of its scores' parts.
 
     Attributes:
         variances: of position, of content, and twice their covariance, summed over the rows,
@@ -182,7 +182,7 @@ class _AllHeads(Observer):
         sums.index_add_(1, rows, narrow)
 
     def pattern_of_blocks(self) -> np.ndarray:
-        """Return the mean over each block's queries of the attention to each block's keys."""
+        """Return attention between blocks: summed over their keys, averaged over their queries."""
         starts = torch.arange(0, self._length, self._block, device="cpu")
         sizes = (self._length - starts).clamp(max=self._block)
         return (self._sums / sizes[:, None]).numpy()

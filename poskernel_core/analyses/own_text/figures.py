@@ -19,7 +19,7 @@ from poskernel_core.plotting.patterns import stage_map
 
 BYTE, WORD = 255, 65535
 GAP = 2  # cells between the patterns of two heads
-BARS = 128  # with more keys, lines: bars would be finer than pixels
+BARS = 128  # with more keys, lines are drawn, because bars would be finer than pixels
 TICKS = 30
 PARTS = {"position": ("position a", BLUE), "content": ("content c", VERMILLION)}
 ROW_HEIGHT = 600
@@ -41,9 +41,8 @@ def token_text(token: str) -> str:
 def packed_patterns(result: Result) -> dict[str, Any]:
     """Return all heads' patterns for the browser: a byte per cell, the square root of its share.
 
-    `cells` holds layer after layer, head after head, row after row, in base64; `top` is the share
-    from which on a cell is full, for all heads alike; `bare` are the numbers of the layers without
-    heads.
+    `cells` holds layer after layer, head after head, row after row, in base64. Shares of `top` or
+    more get the full colour, in all heads alike. `bare` lists the layers without heads.
     """
     pattern = result.values["pattern"]
     layers, heads, side, _ = pattern.shape
@@ -63,8 +62,8 @@ def packed_patterns(result: Result) -> dict[str, Any]:
 def packed_head(result: Result) -> dict[str, Any]:
     """Return one head's pattern for the browser: two bytes per share, visible positions only.
 
-    Row after row from query `first` on, each from key 0 to the query itself; in base64, the lower
-    byte first. `top` is the share from which on a token is shaded in full.
+    Rows follow one another from query `first` on, each from key 0 to the query itself. They are in
+    base64, the lower byte first. Shares of `top` or more get the full shade.
     """
     pattern, queries = result.values["pattern"], result.coordinates["query"]
     rows = [row[: n + 1] for row, n in zip(pattern, queries.tolist(), strict=True)]
@@ -80,7 +79,7 @@ def packed_head(result: Result) -> dict[str, Any]:
 
 
 def _top(shares: np.ndarray) -> float:
-    """Return a high percentile of the shares, rounded up, so that sinks do not pale the rest."""
+    """Return a high percentile of the shares, rounded up, because a sink may be the maximum."""
     most = float(np.percentile(shares, PERCENTILE)) if shares.size else 1.0
     return min(1.0, max(MIN_TOP, math.ceil(100 * most) / 100))
 
@@ -131,10 +130,10 @@ def head_figure(result: Result) -> go.Figure:
 
 
 def row_figure(result: Result) -> go.Figure:
-    """Draw one query's scores and their parts by position and content; below, kernel and attention.
+    """Draw a query's scores, with their parts by position and content; below, kernel and attention.
 
-    Scores are drawn minus their mean over the keys shown, which the softmax ignores. Skipped keys
-    are left out; kernel and attention are renormalised over the others.
+    Scores are drawn minus their mean over the keys shown, because the softmax ignores that mean.
+    Skipped keys are left out; kernel and attention are renormalised over the remaining keys.
     """
     n, kernel = result.chosen["query"], result.values["kernel"]
     keys = np.flatnonzero(np.isfinite(kernel))

@@ -52,19 +52,18 @@ class _OnText(Experiment[OwnTextParams]):
 
 
 class OwnText(_OnText):
-    r"""All heads on one text: their attention, and position's share of their scores there.
+    r"""All heads on one text: their attention, and the share of scores that position explains.
 
-    Formula: $A(n,\cdot) = \mathrm{softmax}_i\, s(n,i)$; each score splits exactly into
-    $s(n,i) = a(n,i) + c(n,i)$ with $a(n,i) = \text{scale}\; q_n \cdot m_i$, the score of the mean
-    key of that position. The share that position explains is
-    $\mathbb{E}_n \mathrm{Var}_i[a] \,/\, \mathbb{E}_n \mathrm{Var}_i[s]$ over the visible keys
-    $i \ge \text{skip}$; content's share is the same for $c$, and twice their covariance is the
-    rest.
+    Formula: $A(n,\cdot) = \mathrm{softmax}_i\, s(n,i)$; each score splits exactly into $s(n,i) =
+    a(n,i) + c(n,i)$ with $a(n,i) = \text{scale}\; q_n \cdot m_i$, the score of the mean key of
+    position $i$. The share that position explains is $\mathbb{E}_n \mathrm{Var}_i[a] \,/\,
+    \mathbb{E}_n \mathrm{Var}_i[s]$ over the visible keys $i \ge \text{skip}$; content's share has
+    $c$ in place of $a$, and twice the covariance of $a$ and $c$ makes the rest.
 
     Choices: the mean keys are those of the chosen corpus and run. All patterns together hold at
-    most $2^{21}$ cells: in a longer text a cell is a block of tokens, with attention averaged over
-    its queries and summed over its keys, so that rows still sum to 1 (minus a learned sink's
-    share).
+    most $2^{21}$ cells. In a longer text a cell stands for a block of queries and a block of keys:
+    attention is averaged over these queries and summed over these keys, so that rows still sum to 1
+    (minus a learned sink's share).
 
     Limits: one text shows what a head does there, not on average, so there are no errors. A text
     longer than the run's context is refused, because its end has no mean keys.
@@ -98,19 +97,21 @@ class HeadOnText(_OnText):
 
     Formula: $s(n,i) = a(n,i) + c(n,i)$ with $a(n,i) = \text{scale}\; q_n \cdot m_i$, the score of
     the mean key of position $i$, and $c = s - a$; $A(n,\cdot)$ is the softmax of $s$ over the
-    visible keys, $K(n,\cdot)$ that of $a$ over the visible $i \ge \text{skip}$. Shares of a row are
-    $\mathrm{Var}_i[a]$, $\mathrm{Var}_i[c]$ and twice their covariance over $\mathrm{Var}_i[s]$.
+    visible keys, and $K(n,\cdot)$ the softmax of $a$ over the visible $i \ge \text{skip}$. Shares
+    of a row are $\mathrm{Var}_i[a]$, $\mathrm{Var}_i[c]$ and twice the covariance of $a$ and $c$,
+    each divided by $\mathrm{Var}_i[s]$.
 
-    Choices: caps and slopes as in the model: the position part is the capped score of the mean key,
-    and includes ALiBi's bias. The mean keys are those of the chosen corpus and run. The distance
-    compares $K$ with the attention to the same keys, renormalised. At most $2^{22}$ pairs are kept:
-    all pairs of up to 2,048 tokens, or the queries around a chosen one in a longer text.
+    Choices: caps and slopes are applied as in the model. So the position part is the capped score
+    of the mean key, plus ALiBi's bias. The mean keys are those of the chosen corpus and run. The
+    distance compares $K$ with the attention to the same keys, renormalised. At most $2^{22}$ pairs
+    are kept: those of all queries in a text of up to 2,048 tokens, or those of the queries around a
+    chosen query in a longer text.
 
-    Limits: the mean key is a mean over the corpus: in a text unlike it, what all keys have in
-    common counts as content. No errors: one text is one observation.
+    Limits: the mean key is a mean over the corpus. In a text unlike the corpus, what all keys have
+    in common counts as content. There are no errors, because one text is one observation.
 
-    Source: "Positional kernels of attention heads"; a head whose share of position is near 1 is
-    positional, near 0 symbolic (2511.11579).
+    Source: "Positional kernels of attention heads"; a head is positional if its share of position
+    is near 1, symbolic if it is near 0 (2511.11579).
     """
 
     name = "own-text-head"
@@ -142,7 +143,7 @@ class HeadOnText(_OnText):
 
 
 def kept_queries(length: int, around: int | None) -> range:
-    """Return the queries to keep: all, or as many around one as the limit allows.
+    """Return the queries to keep: all, or as many around one query as the limit allows.
 
     Args:
         length: of the text, in tokens.
@@ -155,7 +156,7 @@ def kept_queries(length: int, around: int | None) -> range:
 
 
 def kept_around(length: int, query: int) -> int | None:
-    """Return ``around`` for a query; neighbouring queries share it, and so a cache key."""
+    """Return ``around`` for a query; it is the same for neighbours, so they share a cache key."""
     count = len(kept_queries(length, None))
     if count == length:
         return None

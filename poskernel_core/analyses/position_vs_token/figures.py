@@ -38,7 +38,7 @@ def zero_bars(zero: Result) -> go.Figure:
 
 
 def look_back_heads(parts: Result) -> go.Figure:
-    """Draw every head's largest attention to one offset by position only; cells name the offset."""
+    """Draw each head's largest attention to any offset, by position only; cells name the offset."""
     mass, error = part(parts, "largest_mass", condition=1)
     offset, _ = part(parts, "largest_offset", condition=1)
     hover = "by position only, %{customdata[1]} back: <b>%{z:.3f}</b> ± %{customdata[0]:.2g}"
@@ -54,13 +54,13 @@ def look_back_heads(parts: Result) -> go.Figure:
 
 
 def score_conditions_figure(parts: Result, layer: Index, head: Index, query: Index) -> go.Figure:
-    """Mean scores from position `query` with both embeddings, positions only and tokens only."""
+    """Draw mean scores from `query` with both embeddings, with positions only, with tokens only."""
     title, y_title = "scores from position", "mean score ± 1 s.e. (nats)"
     return _conditions(parts, "score", (layer, head, query), title, y_title)
 
 
 def pattern_conditions_figure(parts: Result, layer: Index, head: Index, query: Index) -> go.Figure:
-    """Mean attention from position `query` in the same three conditions."""
+    """Draw mean attention from position `query` in the same three conditions."""
     title, y_title = "attention from position", "share of attention ± 1 s.e."
     return _conditions(parts, "pattern", (layer, head, query), title, y_title)
 
@@ -122,7 +122,7 @@ def look_back_figure(parts: Result, layer: Index, head: Index) -> go.Figure:
 def position_zero_figure(zero: Result, layer: Index, head: Index) -> go.Figure:
     """Draw one head's attention from the last [A] in the three cases of the test of position 0.
 
-    Keys are aligned so that [B] is the same key in every case; its values are ringed.
+    Keys are aligned so that [B] is the same key in every case; the values at [B] are ringed.
     """
     rows, errors = part(zero, "last_row", layer=layer, head=head)
     figure = go.Figure()

@@ -30,20 +30,20 @@ class PositionVsToken(Sampled[PositionVsTokenParams]):
 
     Runs are "both", "position only" (all token embeddings zero, the start token's as well) and
     "token only" (all positional embeddings zero), along the axis ``condition``. Everything is
-    computed anew in each, norms included: a lone ``W_pos`` is rescaled by them, which is why its
-    scores are large.
+    computed anew in each run, norms included. The norms rescale a lone ``W_pos``, so its scores are
+    large.
 
     Formula: $\bar s(n,i) = \mathbb{E}\, s(n,i)$ and $\bar A(n,i) = \mathbb{E}\, A(n,i)$ over random
     sequences; $P(k) = \mathbb{E}_n \bar A(n, n-k)$ over $n - k \ge 1$.
 
-    Choices: tokens of one sequence all differ, special tokens are never drawn. For rotary models
-    nothing can be zeroed: "position only" means content replaced by its mean, that is scores
-    $\text{scale}\; \bar q_n \cdot \bar k_i$ of mean queries and mean keys and their softmax, in
-    the stream of real runs (a start token keeps its content, as it is the same in all sequences);
-    "token only" rotates every query and key as at position 0.
+    Choices: tokens of one sequence all differ; special tokens are never drawn. In rotary models
+    nothing can be zeroed. There, "position only" replaces content by its mean: scores are
+    $\text{scale}\; \bar q_n \cdot \bar k_i$, of mean queries and mean keys in the stream of real
+    runs, and the pattern is their softmax. A start token keeps its content, which is the same in
+    all sequences. "Token only" rotates every query and key as at position 0.
 
-    Limits: no model was trained on positions without tokens. Errors are over sequences; "position
-    only" is the same for all of them (error 0), and for rotary models its error is a jackknife over
+    Limits: no model was trained on positions without tokens. Errors are over sequences. "Position
+    only" is the same for all sequences (error 0); in rotary models its error is a jackknife over
     ten groups of sequences.
 
     Source: "The previous token head and the look-back-two head", figures 1 to 4 and 6 to 8.
@@ -77,7 +77,7 @@ class PositionVsToken(Sampled[PositionVsTokenParams]):
         *estimates(
             "first_mass [condition layer head]",
             "share of attention",
-            "attention from position 1 to position 0, to be held against $P(1)$: "
+            "attention from position 1 to position 0, to be compared with $P(1)$: "
             "the exception of position 0",
         ),
     )
@@ -87,7 +87,7 @@ class PositionVsToken(Sampled[PositionVsTokenParams]):
     runs = "parts:position_vs_token"
 
     def default_params(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
-        """Return a length that the context holds, and fewer samples for a large model."""
+        """Return a length that fits into the context, and fewer samples for a large model."""
         return {"length": min(24, geometry.n_ctx), "samples": first_samples(SAMPLES, geometry)}
 
     def with_params(self, run: RunSpec, params: PositionVsTokenParams) -> RunSpec:
@@ -108,7 +108,8 @@ class PositionZero(Sampled[PositionZeroParams]):
 
     Three cases along the axis ``case``: start token, then ``[A][B] ... [A]``; the same without the
     start token, so that ``[A]`` is at position 0; a random token in place of the start token.
-    The post has the first two; the third separates the missing start token from position 0.
+    The post has the first two; the third separates the effect of the missing start token from that
+    of position 0.
 
     Formula: $P([B])$ from the softmax of the last position's logits, mean over sequences.
 
@@ -133,8 +134,8 @@ class PositionZero(Sampled[PositionZeroParams]):
         *estimates(
             "last_row [case layer head key]",
             "share of attention",
-            "attention of the last ``[A]``; the second case is one token shorter and its keys are "
-            "moved by one, so that ``[B]`` is key 2 in all cases, and key 0 is NaN",
+            "attention of the last ``[A]``; ``[B]`` is key 2 in all cases, because the keys of the "
+            "second case, which is one token shorter, are moved by one and begin with NaN",
         ),
         *estimates(
             "candidate_attention [case layer head]",
@@ -149,11 +150,11 @@ class PositionZero(Sampled[PositionZeroParams]):
     runs = "zero:position_zero"
 
     def default_params(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
-        """Return a length that the context holds, and fewer samples for a large model."""
+        """Return a length that fits into the context, and fewer samples for a large model."""
         return {"length": min(11, geometry.n_ctx), "samples": first_samples(SAMPLES, geometry)}
 
     def with_params(self, run: RunSpec, params: PositionZeroParams) -> RunSpec:
-        """Return the run of the random sequences; each case decides on its start token."""
+        """Return the run of the random sequences; each case sets whether it has a start token."""
         return random_run(run, params.length, params.samples).model_copy(
             update={"start_token": False}
         )

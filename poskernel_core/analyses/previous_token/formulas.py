@@ -7,7 +7,7 @@ from poskernel_core.common.attention import ScoreRule
 from poskernel_core.common.specs import BAND
 
 ROWS = 64
-"""Queries multiplied with the keys around them in one batch."""
+"""How many queries are multiplied at a time with the keys around them."""
 
 
 def position_profile(
@@ -61,7 +61,7 @@ def _bias_sums(bias: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 
 
 def contrasts(profile: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return a profile ``[..., band]`` at offsets 0 and 1, against the line through -1 and 2."""
+    """Return how far a profile ``[..., band]`` at 0 and at 1 is above the line through -1 and 2."""
     before, here, one, two = (profile[..., BAND + offset] for offset in (-1, 0, 1, 2))
     return here - (2 * before + two) / 3, one - (before + 2 * two) / 3
 
@@ -69,8 +69,8 @@ def contrasts(profile: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def without_bias(position: np.ndarray, scores: np.ndarray, texts: int) -> np.ndarray:
     """Remove from a position profile the content that remains in means of few texts.
 
-    The product of two means over ``N`` texts contains a share ``1/N`` of the mean product:
-    ``E[q_mean . k_mean] = p + (s - p) / N``, solved for the position part ``p``. This is the mean
+    The product of two means over ``N`` texts contains ``1/N`` of the mean product ``s``:
+    ``E[q_mean . k_mean] = p + (s - p) / N``. The result is ``p``, the position part. It is the mean
     over pairs of a query and a key from different texts.
     """
     return (texts * position - scores) / (texts - 1) if texts > 1 else position

@@ -21,8 +21,8 @@ MECHANISMS = (
 def read_diagonal(contrast: np.ndarray, error: np.ndarray, least: float) -> np.ndarray:
     """Return every head's diagonal ``[layer, head]`` as codes of :data:`DIAGONALS`.
 
-    ``contrast [layer, head, 2]`` and its standard ``error``; a contrast below ``least`` errors
-    counts as none.
+    ``error`` is the standard error of ``contrast [layer, head, 2]``. A contrast below ``least``
+    standard errors counts as none.
     """
     limit = least * np.nan_to_num(error)
     depth, height = -contrast[..., 0], contrast[..., 1]

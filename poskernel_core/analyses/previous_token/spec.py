@@ -33,7 +33,7 @@ class PreviousTokenParams(Params):
         2.0, ge=0, le=10, description="standard errors that a dark or bright diagonal must exceed"
     )
     clean: float = Field(
-        0.9, ge=0, le=1, description="second over largest diagonal at which none stands out"
+        0.9, ge=0, le=1, description="second over largest diagonal: from here on, none stands out"
     )
 
 
@@ -46,14 +46,15 @@ class PreviousToken(Analysis[PreviousTokenParams]):
     \mathbb{E}_{\text{text},\,n}\, s(n, n-k)$, future keys included; contrasts are $\bar s(k)$ minus
     the line through $\bar s(-1)$ and $\bar s(2)$.
 
-    Choices: only offsets up to half of the context count; longer diagonals are means over few
+    Choices: only offsets up to half of the context count; diagonals farther off are means over few
     pairs, most of them with the first keys. The post reads kinds off pictures; here dip and peak
-    must exceed ``errors`` standard errors of the contrast, and the split of the score into
-    position and content decides. The part by position is the mean score of a query and a key of
-    different texts: with $p$ the score of mean query and mean key over $N$ texts, it is
+    must exceed ``errors`` standard errors of the contrast, and the split of the score into position
+    and content decides. The part by position is the mean score of a query and a key of different
+    texts: with $p$ the score of mean query and mean key over $N$ texts, it is
     $(N p - \bar s) / (N - 1)$.
 
-    Limits: with a soft cap, the part by position excludes pairs of one text only approximately.
+    Limits: with a soft cap, the part by position excludes pairs from the same text only
+    approximately.
 
     Source: "The positional embedding matrix and previous-token heads".
     """
@@ -96,8 +97,8 @@ class PreviousToken(Analysis[PreviousTokenParams]):
         *estimates(
             "position_profile content_profile [layer head band]",
             "score (nats)",
-            "its parts by position alone (mean query times mean key, less the pairs of one text, "
-            "whose content would count), and by content (the rest)",
+            "its parts by position alone (mean query times mean key, without pairs from the same "
+            "text, whose content would count), and by content (the rest)",
         ),
         *estimates(
             "self_contrast previous_contrast [layer head]",
@@ -127,10 +128,10 @@ class PreviousToken(Analysis[PreviousTokenParams]):
             "kind [layer head]",
             "kind",
             "where ``ratio`` is at least ``clean``, no diagonal stands out. A previous-token head "
-            "works ``by position`` where that is the larger advantage. Else the content decides: a "
-            "dark main diagonal (a dip of the content part at offset 0) is negative "
-            "self-attention; a bright first one (a peak at 1), beyond layer 0, aggregates what "
-            "earlier heads wrote",
+            "works ``by position`` where the advantage by position is the larger one. Else the "
+            "content decides: a dark main diagonal (a dip of the content part at offset 0) is "
+            "negative self-attention; a bright first diagonal (a peak at 1), beyond layer 0, "
+            "aggregates what earlier heads wrote",
         ),
     )
     measures = (
@@ -185,7 +186,7 @@ class PreviousToken(Analysis[PreviousTokenParams]):
     def replicate(
         self, statistics: Statistics, params: PreviousTokenParams, progress: Progress
     ) -> Result:
-        """Compute a replicate; with one text left, position and content cannot be separated."""
+        """Compute a replicate; with only one text, position and content cannot be separated."""
         found = self.compute(statistics, params, progress)
         if statistics["main"].header.windows > 1:
             return found

@@ -28,7 +28,7 @@ PerKey = Float[np.ndarray, " key"]
 
 
 def random_figure(result: Result) -> go.Figure:
-    """Draw the norms of layer 0, or one head's attention from one position or the last."""
+    """Draw the norms of layer 0, or one head's attention from one position (else the last)."""
     if "head" in result.axes["pattern"]:
         return norm_figure(result)
     last = len(result.values["pattern"]) - 1 if "query" in result.axes["pattern"] else None
@@ -40,8 +40,8 @@ def intrinsic_figure(
 ) -> go.Figure:
     """Draw mean attention from position `query` to each key, and the fitted trend.
 
-    The trend leaves out the first keys and the query itself: they are grey. Where they would
-    flatten the rest, they are drawn at the upper edge, with their value.
+    The trend leaves out the first keys and the query itself, which are grey. Where these points
+    would flatten the rest, they are drawn at the upper edge, with their value.
     """
     where = {"layer": layer, "head": head, "query": query}
     row, error = part(rows, "pattern", **where)
@@ -106,7 +106,7 @@ def _add_trend(
 
 
 def _top(row: PerKey, error: PerKey, left_out: list[int]) -> float:
-    """Return the upper end of the axis: above the trend's keys, and others not far above them."""
+    """Return the upper end of the axis: above the trend's keys, and above others near them."""
     high = row + np.abs(error)
     base = float(np.max(np.delete(high, left_out), initial=0.0))
     ends = high[left_out].tolist()
@@ -213,7 +213,7 @@ def _off_law(
 def _add_reference(
     figure: go.Figure, tokens: Float[np.ndarray, " pos"], norm: Float[np.ndarray, "head pos"]
 ) -> None:
-    """1/√tokens, through the geometric mean of the heads at position 1."""
+    """Draw 1/√tokens through the geometric mean of the heads at position 1."""
     at = norm[:, min(1, norm.shape[1] - 1)]
     if not (at > 0).any():
         return
@@ -231,7 +231,7 @@ def _add_reference(
 def _norm_axes(
     figure: go.Figure, tokens: Float[np.ndarray, " pos"], norm: Float[np.ndarray, "head pos"]
 ) -> go.Figure:
-    """Two log axes; the figure grows with its legend."""
+    """Set two log axes; the figure grows with its legend."""
     lines = -(-(len(norm) + 1) // 2)
     style(
         figure,
@@ -246,6 +246,6 @@ def _norm_axes(
     figure.update_yaxes(type="log")
     figure.update_layout(
         legend_title={"text": LEGEND, "side": "top", "font_size": 12},
-        legend_maxheight=1000,  # on a phone, with one head per line, it must not scroll
+        legend_maxheight=1000,  # on a phone, with one head per line, the legend must not scroll
     )
     return set_title(legend_under_title(figure), "Norm of layer 0's outputs")

@@ -70,6 +70,6 @@ class Sampled(Experiment[S]):
 
 
 def random_run(run: RunSpec, length: int, samples: int) -> RunSpec:
-    """Return the run of ``samples`` random sequences; start token and seed are the run's."""
+    """Return a run of ``samples`` random sequences, with the start token and seed of ``run``."""
     update = {"context": length, "windows": samples, "positions": (0,)}
     return run.model_copy(update=update | {"corpus": CorpusSpec(name=RANDOM)})

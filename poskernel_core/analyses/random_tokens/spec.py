@@ -29,17 +29,17 @@ class RandomAttention(Sampled[RandomAttentionParams]):
 
     Random sequences have no content to attend to, so only the effect of position remains.
 
-    Formula: the norm of the output $z_n$ is $r_n = \sqrt{\mathbb{E}\|z_n\|^2}$; uniform attention
+    Formula: the norm of the output $z_n$ is $r_n = \sqrt{\mathbb{E}\|z_n\|^2}$. Uniform attention
     over independent values of mean zero gives $\mathbb{E}\|z_n\|^2 = \mathbb{E}\|v\|^2 / (n+1)$, so
-    that $r_n \propto (n+1)^{-1/2}$: exponent $-1/2$.
+    $r_n \propto (n+1)^{-1/2}$, with exponent $-1/2$.
 
-    Choices: trends leave out the first keys (``trend_from``), which take what a head does not use,
-    and the query itself, which is not a token seen before; they need three keys or more, a p-value
-    ten (else NaN). The exponent is fitted from position 1 on. Ablated heads have no exponent
-    (NaN).
+    Choices: trends leave out the first keys (``trend_from``), which take attention that a head does
+    not use, and the query itself, which is not an earlier token. A trend needs three keys or more,
+    a p-value ten (else NaN). The exponent is fitted from position 1 on. Ablated heads have no
+    exponent (NaN).
 
-    Limits: neighbouring keys are not independent, so the p-value, which is the rank correlation's,
-    is too small. Errors of the slope are over sequences, of the exponent a jackknife over ten
+    Limits: neighbouring keys are not independent, so the p-value (of the rank correlation) is too
+    small. Errors of the slope are over sequences; those of the exponent are a jackknife over ten
     groups of sequences.
 
     Source: "Recency bias in an induction head", figures 4 to 6 and "Cause of the intrinsic
@@ -87,7 +87,7 @@ class RandomAttention(Sampled[RandomAttentionParams]):
     runs = "random_rows:random_attention"
 
     def default_params(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
-        """Return a length that fits, and samples for a clear trend, fewer for a large model."""
+        """Return a length that fits, and enough samples for a trend, or fewer for a large model."""
         samples = first_samples(CLEAR_SAMPLES, geometry)
         return {"samples": samples, "length": min(RANDOM_TOKENS, geometry.n_ctx)}
 

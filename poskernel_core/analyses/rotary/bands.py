@@ -23,16 +23,16 @@ class ChangedBandsParams(Wavelengths):
 
 
 class ChangedBands(Experiment[ChangedBandsParams]):
-    r"""Each band of wavelengths frozen, and removed, in chosen heads; against the clean run.
+    r"""Each band of wavelengths frozen, and removed, in chosen heads, compared with the clean run.
 
     Formula: $\text{loss} = \mathbb{E}\,[-\log p(t_n \mid t_{<n})]$ over the windows' tokens;
     previous-token mass $P(1) = \mathbb{E}\, A(n, n-1)$; distance of patterns $\mathbb{E}_n
     \tfrac12 \sum_i |A(n,i) - A'(n,i)|$.
 
-    Choices: the pairs of a frozen band are not turned, in queries and keys, so they compare content
-    but not distance; those of a removed band are zero, so they compare neither. Everything after
-    the change is recomputed. Heads that share keys are changed one by one. Bands are those of the
-    rotary spectrum.
+    Choices: the pairs of a frozen band are not turned in queries and keys, so they compare content
+    but not distance. The pairs of a removed band are zero, so they compare neither. Everything
+    after the change is recomputed. Heads that share keys are changed one by one. Bands are those of
+    the rotary spectrum.
 
     Limits: the model was never trained like this, so a higher loss shows that a band is used, but
     not what for. Errors are over groups of windows; errors of changes are paired.
@@ -84,7 +84,7 @@ class ChangedBands(Experiment[ChangedBandsParams]):
         """Return the run over a few windows of the corpus.
 
         Raises:
-            BadRequest: bands that do not grow.
+            BadRequest: the middle band ends before it begins.
         """
         params.longest(run.context)
         return run.model_copy(update={"windows": params.loss_windows, "positions": (0,)})

@@ -18,9 +18,10 @@ ROW = 56  # height of a row of clocks in pixels
 def clocks_figure(head: Result, kernel: Result) -> go.Figure:
     """Draw the clocks of the pairs that matter most to one head, in order of wavelength.
 
-    A row for each pair, a column for each offset. The hand of a pair stands at its phase plus one
-    turn for each wavelength of offset. Its shadow on the horizontal is what the pair adds to the
-    positional logit, in units of its amplitude; below stands that logit, of all pairs together.
+    There is a row for each pair and a column for each offset. A pair's hand stands at the pair's
+    phase plus one turn for each wavelength of offset. The hand's shadow on the horizontal is what
+    the pair adds to the positional logit, in units of the pair's amplitude. Below stands the logit
+    of all pairs together.
     """
     swing = np.nan_to_num(head.values["swing"])
     chosen = np.argsort(-swing, kind="stable")[:MAX_CLOCKS]

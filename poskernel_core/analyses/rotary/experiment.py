@@ -26,7 +26,7 @@ def change_bands(
     """Run every window clean and with every change; see :class:`ChangedBands`.
 
     Raises:
-        BadRequest: a head or a layer that is not there, or bands that do not grow.
+        BadRequest: no such head or layer, or a middle band that ends before it begins.
     """
     geometry = subject.model.geometry
     cell = parse_cell(params.head, geometry.n_layers, geometry.n_heads)
@@ -53,7 +53,7 @@ def edits_of(subject: ExperimentContext, params: ChangedBandsParams) -> list[Edi
     """Return the edits of all runs, the clean run first.
 
     Raises:
-        BadRequest: a head or a layer that is not there, or bands that do not grow.
+        BadRequest: no such head or layer, or a middle band that ends before it begins.
     """
     sizes = subject.model.geometry.n_layers, subject.model.geometry.n_heads
     if params.heads.strip():

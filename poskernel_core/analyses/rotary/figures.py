@@ -88,7 +88,7 @@ def amplitudes_figure(head: Result) -> go.Figure:
 
 
 def usage_figure(head: Result) -> go.Figure:
-    """Usage of each wavelength, beside the shares of amplitude and swing."""
+    """Draw the usage of each wavelength, next to the shares of amplitude and swing."""
     values = {name: array for name, array in head.values.items() if array.ndim}
     swing, amplitude = (values[name] / np.nansum(values[name]) for name in ("swing", "amplitude"))
     lines = {
@@ -100,7 +100,7 @@ def usage_figure(head: Result) -> go.Figure:
 
 
 def shares_figure(head: Result) -> go.Figure:
-    """Mean shares of queries and keys, of each pair and of all."""
+    """Draw the mean shares of queries and keys, for each pair and for all pairs together."""
     lines = {
         "queries": (head.values["query_share"], head.errors["query_share"]),
         "keys": (head.values["key_share"], head.errors["key_share"]),
@@ -228,9 +228,9 @@ def _by_offset(
     error: PerOffset | None = None,
     log_x: bool = False,
 ) -> go.Figure:
-    """Curves over the offset 0, 1, ... (tokens), each with its line's look.
+    """Draw curves over the offset 0, 1, ... (tokens), each with the given look of its line.
 
-    `error` is the standard error of the first, drawn as a band around it.
+    `error` is the standard error of the first curve, drawn as a band around that curve.
     """
     figure = go.Figure()
     for place, (name, (values, line)) in enumerate(curves.items()):

@@ -4,12 +4,13 @@ Write pair ``r`` of the query and of the key before the rotation as complex numb
 ``v_r(i)``; the model turns both by ``theta_r`` radians per token and scales them by ``f_r`` (1,
 except for YaRN and similar schemes). Then exactly
 ``s(n,i) = scale * (sum_r f_r^2 Re(u_r(n) conj(v_r(i))
-e^{j theta_r (n-i)}) + unturned part)``. With the means over windows and positions ``U_r`` and
-``V_r`` in their place the score depends on the offset ``D = n - i`` alone: the positional logit
-``S(D) = scale * sum_r A_r cos(theta_r D + phi_r)``, whose softmax is the equivariant kernel.
+e^{j theta_r (n-i)}) + unturned part)``. With the means over windows and positions, ``U_r`` and
+``V_r``, in place of ``u_r`` and ``v_r``, the score depends only on the offset ``D = n - i``. It is
+then the positional logit, ``S(D) = scale * sum_r A_r cos(theta_r D + phi_r)``. The softmax of this
+logit is the equivariant kernel.
 
-Source: ours, on the frequencies of "Round and round we go! What makes rotary positional encodings
-useful?" (2410.06205).
+Source: ours, based on the frequencies of "Round and round we go! What makes rotary positional
+encodings useful?" (2410.06205).
 """
 
 import numpy as np
@@ -36,8 +37,8 @@ def bands_of(
 ) -> Bool[np.ndarray, "band *batch pair"]:
     """Return which pairs are in each of :data:`BANDS`.
 
-    Short are wavelengths up to ``short`` tokens, middle ones up to ``long``, long ones beyond it.
-    Pairs that are not turned (NaN) are in no band.
+    The short band has wavelengths up to ``short`` tokens, the middle band up to ``long`` tokens,
+    the long band beyond ``long``. Pairs that are not turned (NaN) are in no band.
     """
     up_to_short, up_to_long = wavelength <= short, wavelength <= long
     return np.stack([up_to_short, ~up_to_short & up_to_long, (wavelength > long) & ~up_to_short])

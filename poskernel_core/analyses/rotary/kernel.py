@@ -45,18 +45,19 @@ class EquivariantKernel(Analysis[EquivariantParams]):
     Formula: with the mean pairs $U_r, V_r$ of queries and keys before the rotation, $S(D) =
     \text{scale} \sum_r A_r \cos(\theta_r D + \varphi_r)$ at the offset $D = n - i$, $A_r = |U_r|
     |V_r|$, $\varphi_r = \arg(U_r \bar V_r)$. The equivariant kernel is the softmax of $S$ over the
-    visible offsets. It is the positional kernel $K(n,\cdot)$ itself where mean keys do not depend
-    on position before the rotation, and every query is the mean query.
+    visible offsets. It equals the positional kernel $K(n,\cdot)$ where mean keys do not depend on
+    position before the rotation, and every query is the mean query.
 
     Choices: the first ``skip`` keys are left out, as are the first ``skip`` positions of the means.
-    Bands are wavelengths up to 16 tokens, up to the context, and beyond it. A kernel without a band
-    is the softmax of $S$ without the terms of its pairs. The softmax ignores constants, so logits
-    are given minus their means over the visible offsets; dimensions that are not turned add only a
-    constant.
+    The bands are wavelengths up to 16 tokens, from there up to the context, and beyond the context.
+    A kernel without a band is the softmax of $S$ without the terms of its pairs. The softmax
+    ignores constants, so logits are given minus their means over the visible offsets; dimensions
+    that are not turned add only a constant.
 
-    Limits: one query and one key represent all. Where ``kernel_distance`` is large, mean keys
-    change with position, or queries differ; where ``equivariant_attention_distance`` is large,
-    content decides. A soft cap on scores is left out of $S$; the positional kernel has it.
+    Limits: one query and one key stand for all queries and keys. Where ``kernel_distance`` is
+    large, mean keys change with position, or queries differ; where
+    ``equivariant_attention_distance`` is large, content decides. A soft cap on scores is left out
+    of $S$; the positional kernel has it.
 
     Source: ours; removing wavelengths to see their effect follows "Round and round we go! What
     makes rotary positional encodings useful?" (2410.06205).
@@ -125,7 +126,7 @@ class EquivariantKernel(Analysis[EquivariantParams]):
         """Return the run, and the small pass that gathers rotary pairs.
 
         Raises:
-            BadRequest: bands that do not grow, or a position that sees no key.
+            BadRequest: the middle band ends before it begins, or the position sees no key.
         """
         rotary = rotary_run(run, params)
         check_query(params.query, params.skip, run.context)
@@ -197,7 +198,7 @@ def _kernels(
 
 
 def _padded(name: str, array: np.ndarray, hidden: int) -> np.ndarray:
-    """Pad an array over the visible offsets to the whole context."""
+    """Pad an array over the visible offsets to all offsets of the context."""
     nothing = np.nan if name in LOGITS else 0.0
     padding = [(0, 0)] * (array.ndim - 1) + [(0, hidden)]
     return np.pad(array, padding, constant_values=nothing).astype(np.float32)

@@ -62,7 +62,7 @@ def rotary_run(run: RunSpec, params: BandParams) -> RunSpec:
     """Return the small pass that gathers rotary pairs, over the same windows.
 
     Raises:
-        BadRequest: bands that do not grow, or no position left.
+        BadRequest: the middle band ends before it begins, or no position is left.
     """
     params.longest(run.context)
     if not max(1, params.skip) < run.context:
@@ -78,8 +78,9 @@ class LayerPairs:
     """One layer's mean pairs.
 
     Attributes:
-        speed, factor: radians per token and factor of every pair; NaN for those not turned.
-        queries, keys: ``[head, pair, part]``; keys are repeated for the heads that share them.
+        speed, factor: radians per token and factor of every pair; NaN for pairs not turned.
+        queries, keys: ``[head, pair, part]``; keys are repeated for the query heads that share
+            them.
         scale: factor of the query-key products.
     """
 

@@ -25,20 +25,20 @@ class SpectrumParams(BandParams):
 class RotarySpectrum(Analysis[SpectrumParams]):
     r"""Amplitude, phase and use of every wavelength, in every head of a rotary model.
 
-    A rotary head turns pairs of its dimensions, pair $r$ by $\theta_r$ radians per token: a clock
-    whose hand goes round once in $2\pi/\theta_r$ tokens.
+    A rotary head turns pairs of its dimensions. Pair $r$ turns by $\theta_r$ radians per token,
+    like a clock whose hand goes round once in $2\pi/\theta_r$ tokens.
 
-    Formula: with pair $r$ of query and key before the rotation as complex numbers $u_r, v_r$ and
-    their means $U_r, V_r$ over windows and positions: amplitude $A_r = |U_r| |V_r|$, phase
-    $\varphi_r = \arg(U_r \bar V_r)$; mean share $\sum_r |U_r|^2 / \mathbb{E} \sum_r |u_r|^2$; usage
-    $\mathbb{E}|u_r|\, \mathbb{E}|v_r|$ over its sum.
+    Formula: let the complex numbers $u_r, v_r$ be pair $r$ of query and key before the rotation,
+    and $U_r, V_r$ their means over windows and positions. The amplitude is $A_r = |U_r| |V_r|$, the
+    phase $\varphi_r = \arg(U_r \bar V_r)$, the mean share $\sum_r |U_r|^2 / \mathbb{E} \sum_r
+    |u_r|^2$, and the usage $\mathbb{E}|u_r|\, \mathbb{E}|v_r|$ divided by its sum over the pairs.
 
-    Choices: angles are the model's own, read while it runs; a factor $f_r$ that it scales queries
-    and keys by (YaRN) counts in $A_r$ as $f_r^2$, and the scale of the scores is included, so that
+    Choices: angles are the model's own, read while it runs. If the model scales queries and keys by
+    a factor $f_r$ (YaRN), $A_r$ includes $f_r^2$. $A_r$ also includes the scale of the scores, so
     amplitudes are in nats. The first ``skip`` positions are left out. A pair that hardly turns
-    within the context may have a large amplitude without any effect on attention; so the dominant
-    wavelength, and the weights of the bands, go by the ``swing``: by how much the pair's term $A_r
-    \cos(\theta_r D + \varphi_r)$ varies over the offsets $D$ of the context.
+    within the context may have a large amplitude without any effect on attention. So the dominant
+    wavelength and the weights of the bands go by the ``swing``, that is by how much the pair's term
+    $A_r \cos(\theta_r D + \varphi_r)$ varies over the offsets $D$ of the context.
 
     Limits: means hide differences between tokens: where the mean share is small, content decides.
 
@@ -78,7 +78,7 @@ class RotarySpectrum(Analysis[SpectrumParams]):
         *estimates(
             "mean_share_queries mean_share_keys [layer head]",
             "mean share, 0 to 1",
-            "the same of all pairs together: 1 if all queries (or keys) of a head are alike, so "
+            "the same for all pairs together; 1 if all queries (or keys) of a head are alike, so "
             "that position alone decides",
         ),
         *outputs(
@@ -111,14 +111,14 @@ class RotarySpectrum(Analysis[SpectrumParams]):
             "weight of middle wavelengths",
             "middle_weight",
             "share of swing",
-            "Bright: what moves it turns within the context, but not within 16 tokens.",
+            "Bright: what moves the logit turns within the context, but not within 16 tokens.",
             "unit",
         ),
         HeadMeasure(
             "weight of long wavelengths",
             "long_weight",
             "share of swing",
-            "Bright: what moves it turns less than once in the context.",
+            "Bright: what moves the positional logit turns less than once in the context.",
             "unit",
         ),
         HeadMeasure(
@@ -144,7 +144,7 @@ class RotarySpectrum(Analysis[SpectrumParams]):
         """Return a separate small pass over the same windows.
 
         Raises:
-            BadRequest: bands that do not grow, or no position left.
+            BadRequest: the middle band ends before it begins, or no position is left.
         """
         return {"main": rotary_run(run, params)}
 

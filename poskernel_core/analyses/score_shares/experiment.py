@@ -24,8 +24,9 @@ FEWEST = 4
 class _Products(Observer):
     """Sums the variances and covariances that the shares are computed from.
 
-    ``sums [part, layer, kept, head, query]`` are the variance of the score by position, its
-    covariance with the score, and the score's variance; of all windows, and without each group.
+    ``sums [part, layer, kept, head, query]`` has three parts: the variance of the score by
+    position, that score's covariance with the whole score, and the variance of the whole score.
+    ``kept`` is first all windows, then all without each group.
     """
 
     def __init__(self, main: StatisticsView, heads: int, texts: int, skip: int) -> None:
@@ -85,7 +86,7 @@ def weights(groups: int, read: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def shares(position: np.ndarray, common: np.ndarray, score: np.ndarray) -> Numbers:
-    """Return the shares from three sums: variance by position, covariance with scores, variance.
+    """Return the shares from the three parts of the sums, in the order of ``_Products.sums``.
 
     NaN where all scores are equal.
     """

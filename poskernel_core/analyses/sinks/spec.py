@@ -20,14 +20,14 @@ class AttentionSinks(Analysis[SinkParams]):
 
     Formula: $\alpha_i = \mathbb{E}_\text{text}\, \mathrm{mean}_{n \ge i}\, A(n,i)$. A head has
     a sink where $\alpha_0$ is above ``threshold``; the sink rate is the share of such heads. A
-    learned sink is an extra logit in the softmax, which takes attention and writes nothing: its
+    learned sink is an extra logit in the softmax, which takes attention and writes nothing. Its
     mass is what the keys do not receive, $1 - \sum_i A(n,i)$.
 
     Choices: ``skip`` does not apply, because these numbers describe the first keys. A key that a
     sliding window hides receives nothing. The mass of a learned sink is a mean over all
     queries; in models without one it is zero up to rounding.
 
-    Limits: attention to the first key does not show what is read there: a sink may be a way of
+    Limits: attention to the first key does not show what is read there. A sink may be a way of
     attending to nothing.
 
     Source: sink rate and threshold as in "When attention sink emerges in language models"
@@ -49,7 +49,7 @@ class AttentionSinks(Analysis[SinkParams]):
         *estimates(
             "learned_sink [layer head]",
             "share of attention",
-            "mass on a learned sink, where the model has them",
+            "mass on a learned sink, where the model has one",
         ),
         *outputs("sink_rate", "share of heads", "share of heads that have a sink"),
     )

@@ -28,7 +28,7 @@ STEPS, TOKENS = "steps", "tokens"
 
 @dataclass(frozen=True)
 class Axis:
-    """A logarithmic axis of checkpoints; step 0 is drawn at half of the next one."""
+    """A logarithmic axis of checkpoints; step 0 is drawn at half of the next step."""
 
     at: Float[np.ndarray, " step"]
     zero: float | None
@@ -88,7 +88,7 @@ def curves_figure(result: Result, heads: Sequence[str], over: str = STEPS) -> go
     """Draw the measure of some heads against steps or tokens, with bands of one standard error.
 
     A diamond marks the emergence at half of the final value, on a line that spans its interval;
-    heads that are above from the first checkpoint on have no diamond.
+    heads that are above half from the first checkpoint on have no diamond.
     """
     axis, figure = axis_of(result, over), go.Figure()
     for index, name in enumerate(heads):
@@ -110,7 +110,7 @@ def _add_head(
     at, first, last = (
         float(one.values[f"emergence{part}"]) for part in ("", "_earliest", "_latest")
     )
-    if np.isnan(at) or at <= one.coordinates["step"][0]:  # above from the first step on
+    if np.isnan(at) or at <= one.coordinates["step"][0]:  # above half from the first step on
         return
     places = [axis.place(_in(one, step, over)) for step in (first, at, last)]
     figure.add_scatter(
@@ -294,9 +294,9 @@ def kernel_over_training_figure(result: Result) -> go.Figure:
 
 
 def induction_and_sink_figure(scores: Result, sinks: Result, over: str = STEPS) -> go.Figure:
-    """Induction score of one head, and its attention to the first token, over training.
+    """Draw one head's induction score, and its attention to the first token, over training.
 
-    Both are measures over training of that head.
+    Both results are measures of that head over training.
     """
     axis, figure = axis_of(scores, over), go.Figure()
     both = {"induction score": scores, "attention to the first token": sinks}

@@ -18,12 +18,12 @@ class Emergence:
 def emergence(steps: Int[np.ndarray, " step"], measure: Float[np.ndarray, "step ..."]) -> Emergence:
     """Return the step from which a measure stays above half of its final value.
 
-    ``steps`` ascend. Between the last checkpoint that is not above and the next one, the crossing
-    is interpolated linearly in the logarithm of the step. Where the first of the two is step 0,
-    which has no logarithm, or where all checkpoints are above, the result is the earliest
-    checkpoint that is above, and the interval begins at 0. The sign of a measure that ends below 0
-    is flipped. NaN is not above. A measure that is above half at all checkpoints, and further from
-    0 at the first than at the last, fell: it did not emerge.
+    ``steps`` ascend. Between the last checkpoint that is not above half and the next one, the
+    crossing is interpolated linearly in the logarithm of the step. Where the first of the two is
+    step 0, which has no logarithm, or where all checkpoints are above half, the result is the
+    earliest checkpoint that is above, and the interval begins at 0. The sign of a measure that ends
+    below 0 is flipped. NaN is not above. If a measure is above half at all checkpoints, and is
+    further from 0 at the first than at the last, it fell: it did not emerge.
     """
     final = measure[-1]
     share = np.divide(measure, final, out=np.full(measure.shape, np.nan), where=final != 0)

@@ -51,10 +51,10 @@ class OfCheckpoints(Composition[C]):
     """A question asked of each checkpoint of a training run; results have an axis ``step``."""
 
     def with_params(self, run: RunSpec, params: C) -> RunSpec:
-        """Return the run with the whole training as its model, whichever checkpoint it names.
+        """Return the run with the whole training as its model, even if it names one checkpoint.
 
         Raises:
-            UnknownModel: the model has no checkpoints, or not one of those chosen.
+            UnknownModel: the model has no checkpoints, or lacks a chosen one.
         """
         training = chosen_run(run, params)
         specs = [spec_of(training, each) for each in training.checkpoints]
@@ -72,20 +72,22 @@ class OverTrainingParams(CheckpointParams):
 
 
 class OverTraining(OfCheckpoints[OverTrainingParams]):
-    r"""A measure of every head at each checkpoint of a run, and when each head's emerged.
+    r"""A measure of every head at each checkpoint of a run, and when it emerged in each head.
 
-    Formula: **emergence** of a head's measure $m(s)$ that ends at $m(S)$: the first step from which
-    $m$ stays above $m(S)/2$. Between the checkpoints $s_0 < s_1$ around it, $\ln s = \ln s_0 +
-    \frac{m(S)/2 - m(s_0)}{m(s_1) - m(s_0)} (\ln s_1 - \ln s_0)$; its interval is $[s_0, s_1]$.
+    Formula: the **emergence** of a head's measure $m(s)$, which ends at $m(S)$, is the first step
+    from which $m$ stays above $m(S)/2$. Between the checkpoints $s_0 < s_1$ around it, $\ln s = \ln
+    s_0 + \frac{m(S)/2 - m(s_0)}{m(s_1) - m(s_0)} (\ln s_1 - \ln s_0)$; its interval is $[s_0,
+    s_1]$.
 
-    Choices: step 0 has no logarithm, so a measure that is above at the first checkpoint, or at the
-    one after step 0, gets that checkpoint as its emergence, and the interval begins at 0. The sign
-    of a measure that ends below 0 is flipped. A measure that is above half of its final value at
-    all checkpoints, and further from 0 at the first than at the last, fell: it has no emergence.
+    Choices: step 0 has no logarithm, so a measure that is above half at the first checkpoint, or at
+    the one after step 0, gets that checkpoint as its emergence, and the interval begins at 0. The
+    sign of a measure that ends below 0 is flipped. If a measure is above half of its final value at
+    all checkpoints, and is further from 0 at the first than at the last, it fell: it has no
+    emergence.
 
-    Limits: where a head ends near where it began, noise can cross half of the final value: see
-    ``change`` and its error. Changes between two checkpoints are invisible. Token counts follow
-    the training schedule.
+    Limits: if a measure ends near where it began, noise can cross half of the final value; see
+    ``change`` and its error. Changes between two checkpoints are invisible. Token counts follow the
+    training schedule.
 
     Source: ours; pictures of heads over training are in Olsson et al., "In-context learning and
     induction heads".
@@ -188,8 +190,8 @@ class KernelOverTraining(OfCheckpoints[KernelOverTrainingParams]):
     Formula: $K_s(n,i)$ is the kernel $\mathrm{softmax}_i\, \text{scale}\; q_n \cdot m_i$ of
     the checkpoint of step $s$, with its own queries $q_n$ and mean keys $m_i$.
 
-    Choices: those of the positional kernel: the mean over many windows' queries. With skip 0 the
-    observed attention to key 0 shows how much the head parks on the first token.
+    Choices: as for the positional kernel; the mean is over the queries of many windows. With skip 0
+    the observed attention to key 0 shows how much attention the head parks on the first token.
 
     Limits: all checkpoints read the same windows, so their errors are not independent.
 
@@ -258,7 +260,7 @@ def chosen_run(run: RunSpec, params: CheckpointParams) -> TrainingRun:
     """Return the chosen checkpoints of a model's training run.
 
     Raises:
-        UnknownModel, BadRequest: the model has no checkpoints, or not one of those chosen.
+        UnknownModel, BadRequest: the model has no checkpoints, or lacks a chosen one.
     """
     return required_run(run.model.name).chosen(params.checkpoints)
 
@@ -277,7 +279,7 @@ def _geometry(model: ModelSpec) -> Geometry:
 
 
 def _changes(steps: np.ndarray, measure: np.ndarray, kinds: bool) -> dict[str, np.ndarray]:
-    """Return how much each head's measure changed, and where it emerged; NaN for kinds."""
+    """Return how much each head's measure changed, and when it emerged; NaN for kinds."""
     measure = np.full_like(measure, np.nan) if kinds else measure
     found = emergence(steps, measure)
     return {
@@ -289,7 +291,7 @@ def _changes(steps: np.ndarray, measure: np.ndarray, kinds: bool) -> dict[str, n
 
 
 def _of_steps(training: TrainingRun, found: Mapping[str, Result]) -> dict[str, np.ndarray]:
-    """Return the tokens read, and the equal checkpoints, of every step."""
+    """Return for every step the tokens read by then, and the earlier step with equal weights."""
     steps = {each.revision: float(each.step) for each in training.checkpoints}
     equal = _equal_weights(training, found)
     tokens = [np.nan if each.tokens is None else each.tokens for each in training.checkpoints]
@@ -300,7 +302,7 @@ def _of_steps(training: TrainingRun, found: Mapping[str, Result]) -> dict[str, n
 
 
 def _equal_weights(training: TrainingRun, found: Mapping[str, Result]) -> dict[str, str]:
-    """Map checkpoints whose weights equal an earlier one's to the revision of that one."""
+    """Map each checkpoint that repeats the weights of an earlier one to the earlier revision."""
     if training.local:
         return dict(first_of_equals(training))
     told = {name: each.provenance.get("weights_of") for name, each in found.items()}

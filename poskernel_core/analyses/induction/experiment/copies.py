@@ -1,4 +1,4 @@
-"""Run random sequences twice in a row, and measure attention to the token after the duplicate."""
+"""Run random sequences repeated once, and measure attention to the token after the duplicate."""
 
 import numpy as np
 import torch
@@ -44,7 +44,7 @@ def induction_scores(
 
 
 class _Diagonals(Observer):
-    """Mean attention along three diagonals, of every layer of edited passes, ``[head]``."""
+    """Mean attention along three diagonals, ``[head]`` for every layer, over edited passes."""
 
     wants_patterns = True
 
@@ -77,5 +77,5 @@ def _copy_losses(logits: Tensor, tokens: Tensor, first: int, period: int) -> Ten
 
 
 def _losses(logits: Tensor, tokens: Tensor) -> Tensor:
-    """Return the loss at every position of one text, ``[pos]``; float64, so one text at a time."""
+    """Return the loss at every position, ``[pos]``. Takes one text, because float64 is large."""
     return torch.nn.functional.cross_entropy(logits.double(), tokens, reduction="none")

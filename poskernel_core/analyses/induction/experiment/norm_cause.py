@@ -1,4 +1,4 @@
-"""Run the recency of induction with layer 0's norms as they are, and equalised."""
+"""Measure the recency of induction with layer 0's norms as they are, and equalised."""
 
 from collections import defaultdict
 
@@ -76,7 +76,7 @@ def norm_cause(
 
 
 def paired(clean: Tensor, flat: Tensor) -> Tensor:
-    """Stack clean, flat, and flat minus clean of the same sequences, ``[text, 3, ...]``.
+    """Stack values of the same sequences: clean, flat, and flat minus clean, ``[text, 3, ...]``.
 
     The differences are kept per sequence, so that errors of changes are paired.
     """
@@ -122,7 +122,7 @@ class _LastRows(Observer):
 
 
 def _over_rows(rows: list[dict[str, Moments]]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Return means over rows and rises along them, with errors; rows are independent."""
+    """Return means over rows, and last row minus first, with errors of independent rows."""
     found = {}
     for name in rows[0]:
         mean, error = means([row[name] for row in rows])

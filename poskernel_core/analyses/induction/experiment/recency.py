@@ -77,7 +77,7 @@ def _recency_values(rows: list[RowMeans]) -> tuple[dict[str, np.ndarray], dict[s
 
 
 def _rise(mean: np.ndarray, error: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return last row minus first row of the last candidate, with errors; rows are independent."""
+    """Return the last candidate's rise, last row minus first, with errors of independent rows."""
     rise = np.asarray(mean[-1, ..., -1] - mean[0, ..., -1])
     both = np.asarray(np.hypot(error[-1, ..., -1], error[0, ..., -1]))
     return (rise, both) if len(mean) > 1 else (rise * np.nan, both * np.nan)
@@ -125,7 +125,7 @@ def recency_patterns(
 
 
 class _MeanPatterns(Observer):
-    """The mean pattern of every layer of edited passes."""
+    """The mean pattern of every layer, over edited passes."""
 
     wants_patterns = True
 

@@ -132,6 +132,6 @@ def _compared(subject: ExperimentContext, clean: Measured, changed: Measured) ->
 
 
 def _candidates(clean: np.ndarray, changed: np.ndarray) -> np.ndarray:
-    """Return the likeliest next tokens of both runs, ordered by the clean run."""
+    """Return both runs' likeliest next tokens, ordered by their probability in the clean run."""
     both = np.union1d(*(np.argsort(-row, kind="stable")[:CANDIDATES] for row in (clean, changed)))
     return both[np.argsort(-clean[both], kind="stable")]

@@ -37,9 +37,10 @@ def mean_scores(
     batches: Iterator[tuple[range, Tensor]],
     count: Callable[[int], None],
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Return scores of mean queries and keys, their softmax and its parts, ``[layer, head, ...]``.
+    """Return scores of mean queries and mean keys, with their softmax and values derived from it.
 
-    Each is a pair of value and jackknife standard error over ten groups of sequences.
+    All are ``[layer, head, ...]``, each a pair of value and jackknife standard error over ten
+    groups of sequences.
     """
     means = _MeanQueriesAndKeys()
     for some, tokens in batches:

@@ -74,12 +74,12 @@ def _result(params: PositionVsTokenParams, conditions: list[MeansAndErrors]) -> 
 
 
 def largest_offsets(profile: np.ndarray) -> np.ndarray:
-    """Return the offset of the largest of ``profile [..., offset]`` up to half of the length."""
+    """Return the offset of the largest ``profile [..., offset]``, up to half of the length."""
     return np.argmax(profile[..., : profile.shape[-1] // 2 + 1], axis=-1)
 
 
 class ScoreParts(Observer):
-    """Mean scores and patterns of every layer of edited passes.
+    """Mean scores and patterns of every layer, over edited passes.
 
     Scores are those of the edited stream; no edit here changes scores directly.
     """

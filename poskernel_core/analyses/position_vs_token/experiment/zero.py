@@ -68,5 +68,5 @@ def _numbers(rows: list[RowMeans], length: int) -> dict[str, tuple[np.ndarray, n
 
 
 def _after_gap(array: np.ndarray, gap: int) -> np.ndarray:
-    """Prepend ``gap`` NaN cases, which could not be run, to an array of cases."""
+    """Put NaN before an array of cases, for the ``gap`` cases that could not be run."""
     return np.concatenate([np.full_like(array[:gap], np.nan), array])

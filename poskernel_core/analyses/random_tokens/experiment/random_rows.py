@@ -30,7 +30,7 @@ from poskernel_core.statistics.moments import Moments
 MAX_CELLS = 2**23
 MIN_KEYS = 3
 MIN_FOR_P = 10
-"""Fewest keys for which the t distribution approximates that of the rank correlation."""
+"""Fewest keys for which a t distribution approximates the rank correlation's distribution."""
 PER_QUERY = ("layer", "head", "query")
 
 
@@ -58,7 +58,7 @@ def random_attention(
 
 
 class _Trends(Observer):
-    """Mean patterns of every layer of edited passes, and mean slopes of their rows.
+    """Mean patterns of every layer, and mean slopes of the patterns' rows, over edited passes.
 
     Attributes:
         patterns, slopes: of every layer, ``[head, query, key]`` and ``[head, query]``.
@@ -113,7 +113,7 @@ def _result(
 
 
 def _trend_keys(visible: np.ndarray, first: int) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield each query with enough keys for a trend, and these keys: the visible ones before it."""
+    """Yield each query with enough keys for a trend, and these keys: visible, before the query."""
     for query, count in enumerate(visible):
         keys = np.arange(max(first, query + 1 - int(count)), query)
         if len(keys) >= MIN_KEYS:
@@ -123,8 +123,8 @@ def _trend_keys(visible: np.ndarray, first: int) -> Iterator[tuple[int, np.ndarr
 def slope_weights(visible: np.ndarray, first: int) -> np.ndarray:
     """Return ``w [query, key]`` such that ``sum_i w(n,i) A(n,i)`` is the slope of row ``n``.
 
-    It is the least-squares slope over the visible keys ``first .. n-1``; rows with fewer than three
-    are NaN. ``visible [query]`` counts the keys that each query sees.
+    The slope is fitted by least squares over the visible keys ``first .. n-1``; rows with fewer
+    than three such keys are NaN. ``visible [query]`` counts the keys that each query sees.
     """
     weights = np.full((len(visible), len(visible)), np.nan)
     for query, keys in _trend_keys(visible, first):
@@ -138,8 +138,8 @@ def rank_correlations(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return Spearman's correlation of rows ``[..., query, key]`` with the key, and its p-value.
 
-    Keys are those of :func:`slope_weights`; rows with too few, and constant ones, are NaN, as are
-    p-values of fewer than ten keys.
+    Keys are those of :func:`slope_weights`; constant rows and rows with too few keys are NaN, and
+    so are p-values from fewer than ten keys.
     """
     correlation = np.full(pattern.shape[:-1], np.nan)
     p_value = np.full(pattern.shape[:-1], np.nan)
@@ -160,7 +160,8 @@ def rank_correlations(
 def exponents(norms: np.ndarray, visible: np.ndarray) -> np.ndarray:
     """Return the exponent of ``norms [..., pos]`` as a power of ``visible [pos]`` tokens.
 
-    A least-squares line through the logarithms from position 1 on; NaN where a norm is zero.
+    It is the slope of a least-squares line through the logarithms, from position 1 on; NaN where a
+    norm is zero.
     """
     tokens = np.log(visible[1:])
     tokens -= tokens.mean()

@@ -80,7 +80,7 @@ def check_size(subject: ExperimentContext, length: int, most: int, rows: int | N
 
 
 def measured(params: NormAblations) -> int:
-    """Return the number of sequences that norms are measured on before they are equalised."""
+    """Return on how many sequences norms are measured before they are equalised."""
     return MEASURED if params.equalise_norms else 0
 
 
@@ -143,7 +143,7 @@ class Norms(Observer):
     """The squared norms ``[head, pos]`` of layer 0's head outputs.
 
     Attributes:
-        squares, groups: their means, and their sums by group.
+        squares, groups: means of the squared norms, and their sums by group.
         visible: for every layer how many keys each query sees, ``[query]``.
     """
 
