@@ -48,7 +48,7 @@ def of_groups(arrays: Mapping[str, np.ndarray], name: str, kept: Sequence[int]) 
 
 
 def each_group(arrays: Mapping[str, np.ndarray], name: str) -> np.ndarray:
-    """Return the means of each group ``[group, ...]``; without groups, as a single group."""
+    """Return the mean of each group ``[group, ...]``; a mean without groups is a single group."""
     groups = arrays.get(f"{name}{DIFFERENCES}")
     if groups is None:
         return arrays[name][None]

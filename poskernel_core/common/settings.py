@@ -33,7 +33,7 @@ EXPECTED = {
     "int_parsing_size": "a whole number",
     "int_from_float": "a whole number",
 }
-"""The expected value by pydantic's error type, where pydantic's own message is too long."""
+"""What was expected, by pydantic's error type, where pydantic's own message is too long."""
 
 PATHS = ("/", "./", "../", "~/")
 """Prefixes that mark a name as a path."""

@@ -103,7 +103,7 @@ def provenance(run: RunSpec, header: PlanHeader, seconds: float) -> dict[str, An
 
 
 def _of_some(**found: int | str | None) -> dict[str, int | str]:
-    """Return the entries that are not None; most runs have none, so provenance omits them."""
+    """Return the entries that are not None (in most runs all are None, and are left out)."""
     return {name: value for name, value in found.items() if value is not None}
 
 

@@ -72,7 +72,7 @@ class Observer:
 
 
 def _passed_on(hook: str, wanted: str = "") -> Any:
-    """Return a hook that calls those of all observers, or of those that say they want it."""
+    """Return a hook that calls the hook of all observers, or only of those that want it."""
 
     def see(observers: Observers, *seen: Any, **named: Any) -> None:
         for each in observers.each:

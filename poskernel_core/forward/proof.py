@@ -40,7 +40,7 @@ class Difference:
 
     @property
     def largest(self) -> float:
-        """The larger of the two; NaN counts as infinite."""
+        """The larger of the two differences; NaN counts as infinite."""
         both = torch.tensor([self.pattern, self.logits], device="cpu")
         return float(both.nan_to_num(torch.inf, torch.inf).max())
 

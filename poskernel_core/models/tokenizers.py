@@ -106,7 +106,7 @@ class Tokenizer:
 
 
 def load_tokenizer(located: Located) -> Tokenizer | None:
-    """Load a model's ``tokenizer.json``; None if it has none, or only stored results.
+    """Load a model's ``tokenizer.json``; None if the model has none, or only results.
 
     Raises:
         UnsupportedModel: the file is damaged.

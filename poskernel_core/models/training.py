@@ -1,4 +1,4 @@
-"""Training runs: a model's checkpoints, local or on the hub, and which have the same weights."""
+"""Training runs: a model's checkpoints, local or on the hub, and which of them are equal."""
 
 from __future__ import annotations
 

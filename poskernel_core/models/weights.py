@@ -80,7 +80,7 @@ def fewest_numbers(geometry: Geometry, config: dict[str, Any]) -> int:
 
 
 def _of_layer(geometry: Geometry, layer: Layer) -> int:
-    """Return the total width of the projections that every model's layer has."""
+    """Return the total width of the projections that layers have in every model."""
     family = FAMILIES[geometry.architecture]
     if layer.reason is not None or family.compressed:
         return 0

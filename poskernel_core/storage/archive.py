@@ -202,7 +202,7 @@ def _is_stored(info: zipfile.ZipInfo) -> bool:
 
 @contextmanager
 def open_sources(places: Sequence[Path]) -> Iterator[dict[str, Source]]:
-    """Open exported files, folders of them, and stores, to read shards from; keyed by name.
+    """Open exported files, folders of such files, and stores, to read shards; keyed by name.
 
     Raises:
         BadArchive: a file that 'export' did not write, or a damaged one.

@@ -88,7 +88,7 @@ class Store:
                 ) from error
 
     def put(self, key: str, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        """Write an entry atomically; after a crash the old entry remains, or none.
+        """Write an entry atomically; after a crash there is the old entry or none.
 
         Raises:
             NoSpace, ReadOnlyStore, StoreFailed: it cannot be written; nothing of it remains.
