@@ -77,7 +77,7 @@ class ConnectionLimits:
         """Return the limits that the environment sets.
 
         Raises:
-            BadRequest: one of them is not a number.
+            BadRequest: a limit is not a number.
         """
         told = settings()
         return cls(told.max_sessions, told.max_sessions_each, told.max_requests_per_minute)
@@ -272,7 +272,7 @@ def _client(scope: Scope) -> str:
 
 
 def _is_local(scope: Scope) -> bool:
-    """Return whether the client is on this machine and not a proxy for another one."""
+    """Return whether the client is on this machine and not a proxy for another client."""
     address = parsed(_host(scope))
     forwarded = FORWARDED in HTTPConnection(scope).headers
     return address is not None and address.is_loopback and not forwarded

@@ -2,7 +2,7 @@
 
 Arrays are indexed [layer][head], or [layer] for the positional embeddings. Attention and losses
 come from transformers' own model; kernels, helix and wavelengths from PosKernel.
-`train_demo.py` writes them to `measured.json`, and a model card with them to `README.md`.
+`train_demo.py` writes the figures to `measured.json`, and a model card with them to `README.md`.
 """
 
 import argparse

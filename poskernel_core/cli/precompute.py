@@ -54,7 +54,7 @@ class Sharing:
         """Check that the options are compatible.
 
         Raises:
-            BadRequest: they are not, or the folder for shards does not exist.
+            BadRequest: the options are not compatible, or the folder for shards does not exist.
         """
         ways = {"--shard": self.shard, "--devices": self.devices, "--cluster": self.cluster}
         given = [name for name, value in ways.items() if value is not None]

@@ -1,7 +1,7 @@
 r"""Printing to the terminal, safe against control characters in untrusted text.
 
 Names of models, files and entries are untrusted. A control character in them could move the
-cursor, colour the screen or hide a line; it is printed as ``\x1b`` instead.
+cursor, colour the screen or hide a line, so it is printed as ``\x1b`` instead.
 """
 
 import io

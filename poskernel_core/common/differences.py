@@ -17,7 +17,7 @@ SHORT = 16
 
 
 def average(name: str, means: np.ndarray, axis: int = 0) -> dict[str, np.ndarray]:
-    """Split group means ``[..., group, ...]`` into their mean and the differences from it.
+    """Split group means ``[..., group, ...]`` into the overall mean and the differences from it.
 
     ``axis`` is the axis of the groups; a single group has no differences.
     """

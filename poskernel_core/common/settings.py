@@ -169,7 +169,7 @@ def settings() -> Settings:
     """Read the environment variables; an empty variable counts as not set.
 
     Raises:
-        BadRequest: a variable has an invalid value or an old name; the message names it.
+        BadRequest: a variable has an invalid value or an old name; the message names the variable.
     """
     for old, new in VARIABLES.items():
         if os.environ.get(old, "").strip():

@@ -142,7 +142,7 @@ class Engine:
         return [name for name, part in parts.items() if not self.store.has(part.key)]
 
     def _composed(self, asked: CanonicalRequest) -> Result | None:
-        """Return a composition of the stored results of its parts; None if one is missing.
+        """Compose the stored results of a composition's parts; return None if one is missing.
 
         Cached under the keys of the parts.
         """

@@ -160,7 +160,7 @@ def compute_part(
 
         told(0, 0, "")
         found = _located(parts[number])
-        if stored(shared.store, found.key) is None:  # read it fully, as composing will
+        if stored(shared.store, found.key) is None:  # read in full, as for the composition
             _compute_now(shared, found, parts[number + 1 :], execution, told)
             if number + 1 < len(parts):
                 return number + 1

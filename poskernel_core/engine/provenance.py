@@ -47,8 +47,8 @@ def keep(
     ``tokens`` are the tokens of the text if the result is about a single text.
 
     Raises:
-        ComputeFailed: the store is too small to keep it.
-        StoreFailed: it cannot be written.
+        ComputeFailed: the store is too small to keep the result.
+        StoreFailed: the result cannot be written.
     """
     if tokens is not None and TOKENS.name not in result.texts:
         result = result.with_text(TOKENS, list(tokens))

@@ -2,7 +2,8 @@
 
 The model is the plain Hugging Face module. Its attention function is replaced by
 :func:`poskernel_core.forward.attention.attend` (the same softmax, in blocks). For every
-architecture, it receives the queries and keys exactly as they enter the dot product, and the scale.
+architecture, this function receives the queries and keys exactly as they enter the dot product, and
+the scale.
 """
 
 import math
@@ -273,7 +274,7 @@ def _from_pretrained(
     name: str, directory: Path, config: Any, dtype: torch.dtype, placement: Placement | None
 ) -> PreTrainedModel:
     offload = None
-    if placement is not None:  # transformers writes merged experts there
+    if placement is not None:  # for merged experts, which transformers writes
         offload = tempfile.TemporaryDirectory(prefix="poskernel-weights-")
     module, report = _kind_of(name, config).from_pretrained(
         directory,

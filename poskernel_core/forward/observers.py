@@ -34,8 +34,8 @@ class Observer:
     """A no-op base: override the hooks you need.
 
     A pass calls the hooks in this order: positional embeddings; then for every layer the residual
-    stream before it, the attention input, the rotation, the call, the pattern, and the heads'
-    outputs. Every hook also gets the current batch.
+    stream before the layer, the attention input, the rotation, the call, the pattern, and the
+    heads' outputs. Every hook also gets the current batch.
 
     Attributes:
         wants_patterns: whether :meth:`pattern` is called. Without an edit, patterns are computed

@@ -144,8 +144,8 @@ def check_tokenizer(located: Located, needed: bool) -> None:
     """Check the tokenizer of a local model, as far as possible without transformers.
 
     Raises:
-        UnsupportedModel: it cannot be read.
-        BadRequest: it is ``needed`` but missing.
+        UnsupportedModel: the tokenizer cannot be read.
+        BadRequest: the tokenizer is ``needed`` but missing.
     """
     if located.gguf is not None:
         if needed and not has_vocabulary(located.spec.name, located.gguf):

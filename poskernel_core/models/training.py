@@ -125,7 +125,7 @@ def required_run(name: str) -> TrainingRun:
 
     Raises:
         UnknownModel: the model has no checkpoints.
-        NoNetwork: only the hub knows the model's checkpoints, and it cannot be reached.
+        NoNetwork: only the hub knows the model's checkpoints, and the hub cannot be reached.
         UnsupportedModel: as :func:`training_run`.
     """
     found = training_run(name)

@@ -81,7 +81,7 @@ def import_archive(store: Store, source: Path) -> tuple[str, int]:
     Raises:
         BadArchive: not a PosKernel archive, another layout, too large, or damaged; nothing is
             written.
-        BadRequest, StoreFailed: the store cannot hold it.
+        BadRequest, StoreFailed: the store cannot hold the entries.
     """
     try:
         # Keep the file open, so that the checked bytes are those that are written.

@@ -218,7 +218,7 @@ class Store:
         """Check that ``size`` bytes can be written, before computing them.
 
         Raises:
-            NoSpace, ReadOnlyStore, StoreFailed: they cannot.
+            NoSpace, ReadOnlyStore, StoreFailed: the bytes cannot be written.
         """
         self._current()
         if not os.access(self.directory, os.W_OK):
