@@ -153,8 +153,8 @@ def set_rates(
     """100 steps of warm-up, then the full rate, then a linear decrease over the second half.
 
     Each row of the positional embedding sees few tokens per step and accumulates noise. Over the
-    last `clean_share` of the training it learns at half the rate with weight decay: the gradient
-    restores what the heads use, and the rest decays.
+    last `clean_share` of the training the embedding learns at half the rate with weight decay: the
+    gradient restores what the heads use, and the rest decays.
     """
     share = max(min(1.0, (step + 1) / 100, 2 * (1 - progress)), 0.0)
     muon, adam = optimizers

@@ -158,5 +158,5 @@ def repeat_kv(x: Any, heads: int, axis: int = 0) -> Any:
 
     ``head // kv`` neighbouring query heads share each key head of ``axis``.
     """
-    repeat = getattr(x, "repeat_interleave", None) or x.repeat  # NumPy's
+    repeat = getattr(x, "repeat_interleave", None) or x.repeat  # torch's, or NumPy's
     return repeat(heads // x.shape[axis], axis)

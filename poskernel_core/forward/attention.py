@@ -110,7 +110,7 @@ def pattern_blocks(call: AttentionCall, *, reuse: bool = False) -> Iterator[Patt
     """Yield the exact attention pattern of a call in blocks of query rows.
 
     With ``reuse``, all blocks share one buffer (for float32 on a CPU), so each block is valid only
-    until the next. Allocating every block would take as long as its softmax.
+    until the next one is computed. Allocating every block would take as long as its softmax.
     """
     (text, heads, length, _), rule = call.q.shape, call.rule
     groups, all_keys = heads // call.k.shape[1], call.k.contiguous()
