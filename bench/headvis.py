@@ -169,7 +169,7 @@ def _run(command: list[str], threads: int) -> dict[str, float]:
 def _differences(
     ours: dict[str, list[list[float]]], theirs: dict[tuple[int, int], dict[str, Any]]
 ) -> dict[str, float]:
-    """Return each metric's largest difference; relative for values above 1."""
+    """Return each metric's largest difference, which is relative for values above 1."""
     found = {}
     for name in METRICS:
         off = []

@@ -104,8 +104,8 @@ def our_pass(make: Callable[[], Any]) -> Callable[[int, int, int | None], stream
 def flops(geometry: Geometry, mlp: int, windows: int, context: int) -> float:
     """Return the floating-point operations of a pass (two per multiply-add).
 
-    They are those of all layers but the last, and of the last layer's queries, keys, values and
-    scores. ``mlp`` is the number of weights in the matrices of one MLP.
+    Counted are all layers but the last, and the last layer's queries, keys, values and scores.
+    ``mlp`` is the number of weights in the matrices of one MLP.
     """
     tokens, width, heads = windows * context, geometry.d_model, geometry.d_head * geometry.n_heads
     qkv = width * (heads + 2 * geometry.n_kv_heads * geometry.d_head)

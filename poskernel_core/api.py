@@ -75,10 +75,10 @@ def run_pass(
     """Gather the statistics of a model over token windows ``[windows, T]``, in this process.
 
     Args:
-        model: what :func:`load` returned, or what it takes.
+        model: a model returned by :func:`load`, or anything that :func:`load` accepts.
         windows: token ids, used unchanged; no start token is added. Ten or more windows are split
-            into ten equal groups of consecutive windows and the rest is not read: of 23 windows
-            20. A ``Cut`` from ``token_windows`` keeps its groups.
+            into ten equal groups of consecutive windows. The remaining windows are not read: of 23
+            windows, 20 are read. A ``Cut`` from ``token_windows`` keeps its groups.
         positions: query positions to record (default: 32 evenly spaced, and 400 and 1000).
         queries_per_position: queries kept per position, one per window.
         start_token: whether position 0 holds a start token (the diagonal profile leaves it out).
@@ -225,7 +225,8 @@ def build_request(
 ) -> tuple[Request, dict[str, int]]:
     """Return the request of :func:`show`, and the coordinates to select from its result.
 
-    ``head`` and ``query`` are parameters if the analysis has them, else selections.
+    If the analysis has parameters ``head`` and ``query``, these are set; else they select from the
+    result.
 
     Raises:
         BadRequest: the request is invalid.
@@ -255,7 +256,7 @@ def build_request(
 
 
 def _check_fields(analysis: str, run: dict[str, Any], params: Iterable[str]) -> None:
-    """Check that all names are fields of a run; parameters of the question are not."""
+    """Check that all names are fields of a run, and not, say, parameters of the question."""
     known = {*RunSpec.model_fields, "revision"} - {"model", "gather"}
     unknown = sorted(run.keys() - known)
     if not unknown:

@@ -53,7 +53,7 @@ def script() -> Path:
 
 
 def arguments(host: str, port: int | None = None) -> list[str]:
-    """Return the arguments for Streamlit's command line; without ``port``, it picks a free one."""
+    """Return Streamlit's command-line arguments; without ``port``, Streamlit picks a free one."""
     named = [] if port is None else [f"--server.port={port}"]
     return ["run", str(script()), f"--server.address={host}", *named]
 
@@ -69,9 +69,9 @@ def serve(
     """Return a running dashboard, which a notebook shows as a frame.
 
     The first of these that answers is used: ``address``, ``POSKERNEL_ADDRESS``, the dashboard
-    started earlier by this process, or one at port 8501 of this machine that notebooks may embed.
-    Otherwise one is started on a free port, with this process's environment; it ends with this
-    process.
+    started earlier by this process, or a dashboard at port 8501 of this machine if notebooks may
+    embed it. If none answers, a dashboard is started on a free port, with this process's
+    environment; it is stopped when this process ends.
 
     Args:
         page: the address of a page, such as ``head``; empty for the landing page.
@@ -122,7 +122,7 @@ class Dashboard:
         )
 
     def _ipython_display_(self) -> None:
-        """Show the frame by Colab's own function there, as its browser cannot reach the machine."""
+        """In Colab, show the frame through Colab, since the browser cannot reach the machine."""
         colab = sys.modules.get("google.colab")
         if colab is None:
             raise NotImplementedError  # makes IPython use the HTML representation
@@ -135,7 +135,7 @@ def find(address: str | None = None) -> Dashboard | None:
     """Return a running dashboard, or None if there is none.
 
     Raises:
-        BadRequest: none answers at the given or configured address.
+        BadRequest: no dashboard answers at the given or configured address.
     """
     named = checked_address(address) if address else settings().address
     if named:
@@ -166,7 +166,7 @@ def _start() -> Dashboard:
     """Start a server and wait until it answers.
 
     Raises:
-        ComputeFailed: it does not answer.
+        ComputeFailed: the server does not answer.
     """
     with _starting:
         if again := find():  # another thread was first

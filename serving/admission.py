@@ -2,7 +2,7 @@
 
 A session is a page that is open in a browser: a web socket. Requests are pages, uploads and new
 sessions. Files (scripts, fonts, pictures) and ``/health`` have a separate, larger limit, so that an
-open page always gets its parts. A client is an IPv4 address or an IPv6 /64 network: uvicorn takes
+open page always gets its parts. A client is an IPv4 address or an IPv6 /64 network. uvicorn takes
 the address from ``X-Forwarded-For`` if it trusts the proxy (``FORWARDED_ALLOW_IPS``). Clients on
 this machine are limited only by the total number of sessions, unless a proxy names them.
 """
@@ -60,7 +60,7 @@ DEFAULTS = Settings()
 
 @dataclass(frozen=True)
 class ConnectionLimits:
-    """The limits set by the host; 0: no limit.
+    """The limits set by the host; 0 means no limit.
 
     Attributes:
         sessions: open sessions in total.
@@ -77,7 +77,7 @@ class ConnectionLimits:
         """Return the limits that the environment sets.
 
         Raises:
-            BadRequest: one of them is not a number.
+            BadRequest: a limit is not a number.
         """
         told = settings()
         return cls(told.max_sessions, told.max_sessions_each, told.max_requests_per_minute)
@@ -100,7 +100,7 @@ class SlidingWindow:
         return len(self._events)
 
     def wait(self, key: tuple[str, str], most: int) -> float:
-        """Count an event and return 0; or, over the limit, return the seconds to wait."""
+        """Count an event and return 0, or return the seconds to wait if the limit is reached."""
         now = self._now()
         if now >= self._swept + MINUTE:
             self._events = {k: v for k, v in self._events.items() if v[-1] > now - MINUTE}
@@ -272,7 +272,7 @@ def _client(scope: Scope) -> str:
 
 
 def _is_local(scope: Scope) -> bool:
-    """Return whether the client is on this machine and not a proxy for another one."""
+    """Return whether the client is on this machine and not a proxy for another client."""
     address = parsed(_host(scope))
     forwarded = FORWARDED in HTTPConnection(scope).headers
     return address is not None and address.is_loopback and not forwarded

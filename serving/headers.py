@@ -1,9 +1,9 @@
 """Security headers for every response of the server.
 
 The page may load its own files, connect to its own server, and import the components' scripts from
-blobs; nothing else. Inline styles are allowed, since Streamlit and Plotly write them into elements.
-Streamlit's inline scripts are allowed by their hashes, and WebAssembly is allowed, which it uses
-for 64-bit arithmetic; ``eval`` is not.
+blobs, and nothing else. Inline styles are allowed, since Streamlit and Plotly write them into
+elements. Streamlit's inline scripts are allowed by their hashes. WebAssembly is allowed, because
+Streamlit uses it for 64-bit arithmetic; ``eval`` is not.
 """
 
 import base64
@@ -46,7 +46,7 @@ def security_headers() -> dict[str, str]:
     """Return the headers; ``POSKERNEL_FRAME_ANCESTORS`` says who may frame the app.
 
     Raises:
-        BadRequest: the variable holds anything but sources, such as ``'self' https://lab.org``.
+        BadRequest: the variable is not a list of sources, such as ``'self' https://lab.org``.
     """
     ancestors = os.environ.get(ANCESTORS, "").split() or ["'self'"]
     wrong = [each for each in ancestors if not SOURCE.fullmatch(each)]

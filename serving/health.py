@@ -1,7 +1,7 @@
 """``/health``: whether the server can show stored results and compute new ones.
 
 Streamlit's own ``/_stcore/health`` says only that the process answers. This one checks the store
-and the worker, without starting one: status 200 if pages can be shown, else 503.
+and the worker (it never starts a worker). The status is 200 if pages can be shown, else 503.
 """
 
 import threading

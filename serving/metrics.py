@@ -1,7 +1,7 @@
 """Metrics for Prometheus, at a separate address that clients never see.
 
 All metrics except the script's run times are read when Prometheus asks, from the counters of the
-parts they describe.
+parts that the metrics describe.
 """
 
 from collections.abc import Callable, Iterable, Mapping

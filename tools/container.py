@@ -1,8 +1,8 @@
 """Build both images, run them with a read-only root, and check from outside that they serve.
 
 ``make container`` runs this with Docker or podman. The image with torch must draw the grid, compute
-a new one, and show it again from its volume after it was killed. The image without torch must draw
-the shipped results, refuse to compute with one sentence, and show imported results of the other
+a new one, and, after being killed, show it again from its volume. The image without torch must draw
+the shipped results, refuse to compute (with one sentence), and show results imported from the other
 image. Prints a line for each check; exits with 1 if one failed.
 """
 
@@ -57,7 +57,7 @@ class Image:
 
     Args:
         engine: the program, ``docker`` or ``podman``.
-        target: of the Dockerfile.
+        target: the target in the Dockerfile.
     """
 
     def __init__(self, engine: str, browser: Browser, target: str) -> None:
@@ -159,7 +159,7 @@ class Image:
         return page
 
     def root_is_closed(self) -> None:
-        """Check that an ordinary user runs, who can write only to the volume."""
+        """Check that the server runs as an ordinary user, who can write only to the volume."""
         tried = f"touch {STORE}/written && ! touch /app/written && id -u"
         said = self.once("sh", "-c", tried)
         assert said == "1000", f"the user is {said}"

@@ -2,9 +2,9 @@
 
 The bundled sample, which no demo model was trained on, is cut into short documents. These are
 split into disjoint samples of at least ten documents each. Each sample's 95 % intervals, centred on
-its values minus their biases, are compared with the values of all samples together. Printed for
-each measure: the percentage of intervals that hold the truth, over all heads and for the worst
-head, and the bias in units of the standard error, true and as estimated by the jackknife.
+the sample's values minus their biases, are compared with the values of all samples together. For
+each measure, the table gives the percentage of intervals that hold the truth (over all heads, and
+for the worst head), and the bias in standard errors (the true bias, and the jackknife's estimate).
 """
 
 from __future__ import annotations

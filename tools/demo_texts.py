@@ -55,12 +55,12 @@ class Piece:
         return int.from_bytes(digest[:8], "big") / 2**64
 
     def is_held_out(self, lines: frozenset[str]) -> bool:
-        """Whether it is held out from training, given the lines of the bundled chapters."""
+        """Whether the piece is held out from training, given the lines of the bundled chapters."""
         drawn = self.draw < SHARE or not lines.isdisjoint(self.text.split("\n"))
         return self.domain in PUBLIC_DOMAINS and drawn
 
     def is_prose(self) -> bool:
-        """Whether it is long enough and not an index or table."""
+        """Whether the piece is long enough and not an index or table."""
         odd = sum(not (c.isalpha() or c in " \n.,;:'\"!?-") for c in self.text)
         return len(self.text) >= MIN_CHARS and odd <= MAX_ODD_SHARE * len(self.text)
 

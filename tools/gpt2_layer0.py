@@ -2,10 +2,10 @@
 
     python tools/gpt2_layer0.py DIRECTORY
 
-DIRECTORY holds GPT-2 small's `model.safetensors` (or one with only its first layer), under the
-hub's names. Positional embeddings, first norm and layer 0's attention are copied as 16-bit floats;
-token embeddings are random, and there is no MLP. The same input gives the same bytes on every
-machine, because the random bits come from a counter-based generator.
+DIRECTORY holds GPT-2 small's `model.safetensors` (or a file with only its first layer); the tensors
+have the hub's names. Positional embeddings, first norm and layer 0's attention are copied as 16-bit
+floats; token embeddings are random, and there is no MLP. The same input gives the same bytes on
+every machine, because the random bits come from a counter-based generator.
 """
 
 import json

@@ -33,7 +33,7 @@ MODEL = "smollm2-135m"
 TARGET = ROOT / "docs" / "concepts" / "heads-of-smollm2-135m.md"
 TEMPLATE = Path(__file__).with_suffix(".md.jinja")
 CONSTANTS = {"QUERY": 400, "SKIP": 4, "SHARE": 0.3, "HALF": 0.5}
-"""`SHARE`: attention from which a head counts as attending somewhere, as in verdicts."""
+"""`SHARE`: the least attention with which a head counts as attending somewhere, as in verdicts."""
 MAX_ROWS = 8
 LINK = "http://localhost:8501/head?model={model}&head={head}"
 
@@ -58,7 +58,7 @@ class Numbers:
         return self.value - np.nan_to_num(self.bias)
 
     def above(self, limit: float) -> np.ndarray:
-        """Return which heads are above a limit with their whole interval."""
+        """Return for which heads the whole interval is above a limit."""
         return self.middle - self.width * self.error > limit
 
     def text(self, layer: int, head: int) -> str:

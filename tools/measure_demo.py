@@ -2,7 +2,7 @@
 
 Arrays are indexed [layer][head], or [layer] for the positional embeddings. Attention and losses
 come from transformers' own model; kernels, helix and wavelengths from PosKernel.
-`train_demo.py` writes them to `measured.json`, and a model card with them to `README.md`.
+`train_demo.py` writes the figures to `measured.json`, and a model card with them to `README.md`.
 """
 
 import argparse
@@ -99,7 +99,7 @@ def kernels(folder: Path, text: Tensor) -> dict[str, Any]:
 def helix(folder: Path) -> dict[str, Any]:
     """Variance of the extended positional embeddings explained by their first three components.
 
-    Over all positions, and without the first few, which can outweigh the others.
+    Given over all positions, and without the first few positions, which can outweigh the others.
     """
     found = {}
     for name, left_out in (("", 0), ("_after_skip", SKIP)):
@@ -146,7 +146,7 @@ def to_json(measured: dict[str, Any]) -> str:
 def write_card(out: Path, folder: Path, pieces: list[Piece], recipe: dict[str, Any]) -> None:
     """Measure the model in `folder`, write the figures there, and the model card to `out`.
 
-    `recipe` holds the fields of the recipe, name, steps, tokens per step, and shares of windows.
+    `recipe` holds the recipe's fields, and the name, steps, tokens per step and shares of windows.
     """
     measured = measure(folder)
     (folder / "measured.json").write_text(to_json(measured) + "\n", encoding="utf-8")

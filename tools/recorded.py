@@ -44,8 +44,8 @@ def visit_all(model: str, answer: Answer) -> Iterator[tuple[str, dict[str, Reque
     """Open every page of a model; yield its address and its requests by key.
 
     `answer` computes the result of a request, and the page waits for it. A composition is recorded
-    as its parts. Requests about another model, which some pages show instead, are left out, and so
-    is a page that makes only such requests.
+    as its parts. Some pages show another model instead. Requests about that model are left out, and
+    so is a page that makes only such requests.
 
     Raises:
         PageFailed: a page showed an error.

@@ -20,7 +20,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 CACHE = ROOT / "build" / "shipped-cache"
 REAL_MODEL = ROOT / "build" / "real-model"
-"""Added to Python's path, which has the effect of installing the package."""
+"""Added to Python's path, as if the package in it were installed."""
 os.environ["POSKERNEL_SHIPPED"] = "0"
 os.environ["POSKERNEL_CACHE"] = str(CACHE)
 sys.path[:0] = [str(ROOT)]
@@ -64,7 +64,7 @@ VIEWS = {
 """Models shipped without weights, with the run that is shown."""
 
 PICTURES = ("stages",)
-"""Results that are large figures of one text without errors; rounded like statistics."""
+"""Results with large figures of one text and without errors; they are rounded like statistics."""
 
 FINELY = 4
 """Factor by which results of computable models are stored more finely than for display."""
@@ -93,7 +93,7 @@ def main() -> None:
             pages = dict(visit_all(model, lambda asked: answer(engine, asked)))
             if model in VIEWS:
                 places = {name: import_module(f"pages.{name}.page").PLACE for name in pages}
-                # A page that needs weights shows another model without them.
+                # Without weights, a page that needs them shows another model.
                 pages = {n: each for n, each in pages.items() if places[n].needs != "weights"}
                 pages["more"] = more(engine, model)
             size = write(store, model, pages)

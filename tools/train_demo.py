@@ -57,8 +57,8 @@ class Recipe:
     """The architecture and training of a model; shares are fractions of the whole training.
 
     Attributes:
-        short_share: how long windows are short.
-        clean_share: how long, at the end, unused parts of W_pos decay.
+        short_share: for how long windows are short.
+        clean_share: for how long, at the end, unused parts of W_pos decay.
         mlp: whether blocks have MLPs; without them the model is attention-only.
         waves: number of slowest waves that are kept in W_pos, to make it smooth; None for all.
         llama: fields of a Llama configuration; if given, the architecture is Llama's, with rotary
@@ -135,7 +135,7 @@ def build_model(recipe: Recipe) -> PreTrainedModel:
 
 
 def build_optimizers(model: PreTrainedModel) -> list[torch.optim.Optimizer]:
-    """Muon for the blocks' matrices, AdamW for the rest; its second group is W_pos, if any."""
+    """Muon for the blocks' matrices, AdamW for the rest; AdamW's second group is W_pos, if any."""
     learned = isinstance(model, GPT2LMHeadModel)
     positions = [model.transformer.wpe.weight] if learned else []
     blocks = model.transformer.h if learned else model.model.layers
@@ -153,8 +153,8 @@ def set_rates(
     """100 steps of warm-up, then the full rate, then a linear decrease over the second half.
 
     Each row of the positional embedding sees few tokens per step and accumulates noise. Over the
-    last `clean_share` of the training it learns at half the rate with weight decay: the gradient
-    restores what the heads use, and the rest decays.
+    last `clean_share` of the training the embedding learns at half the rate with weight decay: the
+    gradient restores what the heads use, and the rest decays.
     """
     share = max(min(1.0, (step + 1) / 100, 2 * (1 - progress)), 0.0)
     muon, adam = optimizers
@@ -168,7 +168,7 @@ def set_rates(
 
 @torch.no_grad()
 def smooth_positions(rows: Tensor, least: int, progress: float) -> None:
-    """Remove the fast waves from the embeddings [position, width], as far as due at this progress.
+    """Remove the fast waves from the embeddings [position, width]: those due at this progress.
 
     A small model finds its previous token by embeddings that alternate from one position to the
     next. GPT-2 does not: its positions form a smooth helix, and heads tell neighbours apart by the
@@ -216,7 +216,7 @@ class Windows:
         period = self._log_uniform(SHORTEST_PERIOD, length // 2)
         if kind >= RANDOM_SHARE:
             return np.resize(self._text(period), length)
-        # Ids run from frequent to rare: copying is learned sooner on the tokens of a low bound.
+        # Ids run from frequent to rare tokens; with a low bound, copying is learned sooner.
         bound = self._log_uniform(MIN_TOKENS, self._vocabulary)
         return np.resize(self._rng.integers(START + 1, bound, size=period), length)
 

@@ -31,16 +31,17 @@ HEADVIS_QUESTIONS = ("headvis", "head-examples", "head-measures")
 """The questions whose results make up the HeadVis files, in the order of ``tree``'s arguments."""
 
 SHOWN = ("kernel", "previous-token", "sinks")
-"""Results shown on a head's page of a gallery, besides its verdict."""
+"""Results that a gallery shows on a head's page, in addition to the head's verdict."""
 
 TOLD = ("etc", "kernel", "previous-token", "entropy", "sinks", "profile")
-"""Results in a data set for the hub, besides all measures."""
+"""Results that go into a data set for the hub, in addition to all measures."""
 
 MARKS = {
     "gallery": ("index.html", b'content="PosKernel '),
     "hub_card": ("README.md", b"computed by PosKernel "),
 }
-"""Per kind of folder: the file that is written first, and a text in it that marks it as ours."""
+"""Per kind of folder: the file that is written first, and a text in that file that marks the folder
+as ours."""
 
 Files = Iterable[tuple[str, Any]]
 

@@ -14,7 +14,7 @@ MAX_SHOWN = 40
 
 
 class Option(click.Option):
-    """An option that belongs to a section of the help, with its default and bounds."""
+    """An option with its default and bounds, listed in a section of the help."""
 
     def __init__(self, names: Sequence[str], section: str = RESULT, **more: Any) -> None:
         super().__init__(names, **{"show_default": True} | more)
@@ -24,7 +24,7 @@ class Option(click.Option):
         """Convert the typed text.
 
         Raises:
-            click.BadOptionUsage: the value is missing and the next option was taken for it.
+            click.BadOptionUsage: the value is missing, so the next option was taken as the value.
         """
         if isinstance(value, str) and any(value in each.opts for each in ctx.command.params):
             raise click.BadOptionUsage(

@@ -29,12 +29,13 @@ from poskernel_core.storage.store import Store
 
 FILE = click.Path(path_type=Path)
 PREFIX = "param_"
-"""Prefix of the Python name of an analysis' own options, to avoid clashes with those of a run."""
+"""Prefix of the Python names of an analysis' own options; it avoids clashes with a run's
+options."""
 
 OWN_SECTION = "Options of this analysis"
 RUN_SECTION = "The run"
 MAX_NUMBER = 10**9
-"""No option takes a larger number: it is refused before any text is read."""
+"""The largest number that an option takes; larger ones are refused before any text is read."""
 METAVARS = {int: "N", float: "X", str: "TEXT"}
 
 
@@ -80,7 +81,7 @@ class Run:
 
 
 class RunCommand(Command):
-    """A command about a run: adds the run's options and passes them as one :class:`Run`."""
+    """A command about a run. It adds the run's options and passes them on as one :class:`Run`."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
@@ -138,8 +139,8 @@ def _run_options() -> list[Option]:
 def question_options(question: Question[Any]) -> list[click.Parameter]:
     """Return the options of an analysis: its own parameters, and selections from its result.
 
-    Every analysis has options for the query position and the head: they are its own parameters, or
-    selections from its result.
+    Every analysis has options for the query position and the head. If they are not parameters of
+    the analysis, they select from its result.
     """
     fields = question.params.model_fields
     own = [_own_option(name, field) for name, field in fields.items()]

@@ -34,7 +34,7 @@ from poskernel_core.storage.archive import open_sources
 from poskernel_core.storage.store import Store
 
 ShardExecutor = Callable[[Sequence[ShardTask], Store, Report], None]
-"""Computes shards: in this process, on its devices, or on a cluster."""
+"""A function that computes shards: in this process, on several devices, or on a cluster."""
 
 Asked = list[tuple[str, Request]]
 """Requests, each with the name of its question."""
@@ -54,7 +54,7 @@ class Sharing:
         """Check that the options are compatible.
 
         Raises:
-            BadRequest: they are not, or the folder for shards does not exist.
+            BadRequest: the options are not compatible, or the folder for shards does not exist.
         """
         ways = {"--shard": self.shard, "--devices": self.devices, "--cluster": self.cluster}
         given = [name for name, value in ways.items() if value is not None]
@@ -249,7 +249,7 @@ def _answer_all(run: Run, asked: Asked) -> None:
 
 @contextmanager
 def _or_left_out(name: str) -> Iterator[None]:
-    """Skip an experiment that does not fit; a model may be too small for it."""
+    """Skip an experiment that does not fit, for instance because the model is too small."""
     try:
         yield
     except BadRequest as error:

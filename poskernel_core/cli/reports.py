@@ -84,7 +84,7 @@ def _ledger_line(line: Checked) -> str:
 
 
 def _text(result: Result, name: str, array: np.ndarray) -> str:
-    """Return an array with three digits; a large one as its shape and range."""
+    """Return an array with three digits; of a large array, return the shape and the range."""
     if name in result.labels:
         words = np.array([*result.labels[name], "none"], dtype=object)
         array = np.asarray(words.take(array), dtype=str)

@@ -107,7 +107,7 @@ def _check_door(host: str, port: int | None) -> None:
     """Check that the host is an address of this machine and that the port is free.
 
     Raises:
-        BadRequest: one of them is not.
+        BadRequest: the host is not, or the port is not free.
     """
     for at, name, instead in (
         (0, host, "'localhost' or '0.0.0.0' as --host, or an address of this machine"),

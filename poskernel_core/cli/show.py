@@ -142,7 +142,7 @@ def _progress(job: Job) -> str:
 
 
 def check_windows(result: Result, run: Run) -> None:
-    """Check that a result has as many windows as requested; a stored one may have fewer.
+    """Check that a result has as many windows as requested; a stored result may have fewer.
 
     For a result of several runs, only the first run is checked.
     """

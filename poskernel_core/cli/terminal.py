@@ -1,7 +1,7 @@
 r"""Printing to the terminal, safe against control characters in untrusted text.
 
 Names of models, files and entries are untrusted. A control character in them could move the
-cursor, colour the screen or hide a line; it is printed as ``\x1b`` instead.
+cursor, colour the screen or hide a line, so it is printed as ``\x1b`` instead.
 """
 
 import io
@@ -19,14 +19,14 @@ change the writing direction, and half characters."""
 def open_streams() -> None:
     """Make the standard streams usable for any text.
 
-    A closed stream is redirected to the null device, so that no opened file gets its descriptor.
-    Characters that the encoding lacks are escaped.
+    A closed stream is redirected to the null device, so that no file opened later gets the stream's
+    descriptor. Characters that the encoding lacks are escaped.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest free descriptor, this one
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free descriptor: this stream's
         if getattr(sys, name) is None:
             mode = "w" if number else "r"
             setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))

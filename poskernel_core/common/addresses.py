@@ -1,6 +1,7 @@
 """IP addresses of clients, and which of them count as one client.
 
-An IPv6 client is a /64 network, the size that providers assign: the client chooses the lower half.
+In IPv6, a client is a whole /64 network: providers assign networks of this size, and the client
+chooses the lower half of the address.
 """
 
 import ipaddress

@@ -106,7 +106,7 @@ def write_tree(folder: Path, files: Iterable[tuple[str, Any]]) -> int:
     Strings and bytes are written unchanged, other values as JSON.
 
     Raises:
-        BadRequest: one cannot be written.
+        BadRequest: a file cannot be written.
     """
     written = 0
     for name, value in files:

@@ -21,7 +21,7 @@ def first_visible(n: int, skip: int, window: int | None, chunk: int | None = Non
 
 
 def is_hidden(query: Any, key: Any, window: int | None, chunk: int | None = None) -> Any:
-    """Return whether keys are hidden from queries: later keys, before the window, in other chunks.
+    """Return whether keys are hidden: after the query, before its window, or in another chunk.
 
     ``query`` and ``key`` are positions, as NumPy arrays or tensors; they are broadcast.
     """
@@ -46,11 +46,11 @@ class Slopes:
 
     Attributes:
         per_head: the slopes, in score per token before ``factor``.
-        factor: multiplies slope times position (Falcon: the score's scale).
-        rounded: whether slope times position is rounded to bfloat16 (Falcon), so that the bias is a
-            staircase.
+        factor: multiplies the product of slope and position; in Falcon, it is the score's scale.
+        rounded: whether the product of slope and position is rounded to bfloat16 (as in Falcon), so
+            that the bias is a staircase.
 
-    Source: Press et al., 2108.12409; the two variations are those of transformers' models.
+    Source: Press et al., 2108.12409; ``factor`` and ``rounded`` are as in transformers' models.
     """
 
     per_head: tuple[float, ...]
@@ -58,7 +58,7 @@ class Slopes:
     rounded: bool = False
 
     def bias(self, length: int) -> Float[np.ndarray, "head key"]:
-        """Return the term that a key's position adds to its score, up to a constant of each row."""
+        """Return what a key's position adds to the key's score, up to a constant per query."""
         return _bias(self, length)
 
 
@@ -130,7 +130,7 @@ class ScoreRule:
         """Return the scores of unscaled products ``q . k [..., head, query, key]``.
 
         ``queries`` and ``keys`` are the positions of the last two axes, as slices or sequences.
-        NumPy or torch; no keys are masked.
+        Works on NumPy arrays and on torch tensors; it does not apply the mask.
         """
         scores = self.capped(self.scale * products)
         return scores if self.slopes is None else scores + self.bias(queries, keys, scores)
@@ -158,5 +158,5 @@ def repeat_kv(x: Any, heads: int, axis: int = 0) -> Any:
 
     ``head // kv`` neighbouring query heads share each key head of ``axis``.
     """
-    repeat = getattr(x, "repeat_interleave", None) or x.repeat  # unlike Tensor.repeat
+    repeat = getattr(x, "repeat_interleave", None) or x.repeat  # torch's, or NumPy's
     return repeat(heads // x.shape[axis], axis)

@@ -17,7 +17,7 @@ SHORT = 16
 
 
 def average(name: str, means: np.ndarray, axis: int = 0) -> dict[str, np.ndarray]:
-    """Split group means ``[..., group, ...]`` into their mean and the differences from it.
+    """Split group means ``[..., group, ...]`` into the overall mean and the differences from it.
 
     ``axis`` is the axis of the groups; a single group has no differences.
     """
@@ -48,7 +48,7 @@ def of_groups(arrays: Mapping[str, np.ndarray], name: str, kept: Sequence[int]) 
 
 
 def each_group(arrays: Mapping[str, np.ndarray], name: str) -> np.ndarray:
-    """Return the means of each group ``[group, ...]``; without groups, as a single group."""
+    """Return the mean of each group ``[group, ...]``; a mean without groups is a single group."""
     groups = arrays.get(f"{name}{DIFFERENCES}")
     if groups is None:
         return arrays[name][None]

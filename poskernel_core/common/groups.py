@@ -1,4 +1,4 @@
-"""Groups of windows of equal size, so that standard errors count texts rather than windows."""
+"""Equal-sized groups of windows, so that standard errors count texts rather than windows."""
 
 from typing import Literal
 
@@ -23,7 +23,7 @@ def in_equal_groups(windows: int) -> int:
 
 
 def first_of_all(count: int, windows: int) -> int:
-    """Return how many first windows to use so that all groups give equally many, up to ``count``.
+    """Return how many of the first windows to use: up to ``count``, equally many of each group.
 
     At least one window of each group is used, even if that is more than ``count``.
     """

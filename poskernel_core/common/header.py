@@ -25,7 +25,8 @@ class PlanHeader(BaseModel):
         samples: queries kept per position.
         start_token: whether position 0 holds the start token.
         device, dtype: the device and the precision.
-        headless: per layer the reason why it has no heads, None if it has; empty if all have.
+        headless: per layer the reason why it has no heads, or None if it has heads; empty if all
+            layers have heads.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -66,16 +67,16 @@ class PassHeader(PlanHeader):
     Attributes:
         scales: factor of ``q . k``, per layer.
         sliding_windows: number of keys that a query sees, per layer; None for all.
-        chunks: length of chunks, per layer; a query sees only keys of its chunk; None for no
-            chunks. An empty tuple if no layer has chunks; likewise ``caps`` and ``slopes``.
+        chunks: length of chunks, per layer; None for no chunks. A query sees only keys of its
+            chunk. If no layer has chunks, this is an empty tuple; likewise ``caps`` and ``slopes``.
         caps: soft cap of the scores, per layer.
         slopes: ALiBi slopes, per layer.
         resumed_at_window: number of windows read before the pass was resumed, 0 if it ran without
             interruption.
-        seconds: time spent on its windows, without work that was lost.
+        seconds: time spent on the windows of the pass, without work that was lost.
         dtype_error: relative error of mean keys in this precision, measured against float32.
         tokens: the tokens of a single text.
-        shards: number of shards merged, 0 if it ran as one.
+        shards: number of shards merged, 0 if the pass was not split.
     """
 
     scales: tuple[float, ...]

@@ -9,7 +9,8 @@ STUDENT = (
     12.7062047364, 4.3026527299, 3.1824463053, 2.7764451052, 2.5705818366, 2.4469118511,
     2.3646242510, 2.3060041350, 2.2621571627,
 )  # fmt: skip
-"""Student's t at 0.975 with 1, 2, ... degrees of freedom; a pages-only server has no scipy."""
+"""Quantiles of Student's t at 0.975 for 1, 2, ... degrees of freedom, written out because a
+pages-only server has no scipy."""
 
 
 def jackknife(estimates: np.ndarray, axis: int = 0) -> np.ndarray:

@@ -1,6 +1,6 @@
 """The memory available to this process, within the limits of the machine and its control groups.
 
-In a container the machine's free memory is not enough to know: a process that exceeds the limit of
+In a container, the machine's free memory alone is misleading: a process that exceeds the limit of
 its control group is killed.
 """
 
@@ -31,7 +31,7 @@ def _allowed(root: Path) -> Iterator[int]:
             continue
         group = root / "sys/fs/cgroup" / ("memory" if controllers else "")
         files = VERSION_1 if controllers else VERSION_2
-        # In a container the path may be the host's, with the container's group mounted at the root.
+        # In a container, the path may be the host's, while the container's group is at the root.
         for part in ["", *path.strip("/").split("/")]:
             group /= part
             try:

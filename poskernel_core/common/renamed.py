@@ -66,6 +66,6 @@ VARIABLES = {
 
 
 def told(name: object, names: Mapping[str, str], known: Collection[str] | None = None) -> str:
-    """Return a sentence that gives the new name of an old one; empty if ``known`` lacks it."""
+    """Return a sentence that gives an old name's new name; empty if the latter is not ``known``."""
     new = names.get(name) if isinstance(name, str) else None
     return f"{name!r} is called {new!r} now." if new and (known is None or new in known) else ""

@@ -15,7 +15,8 @@ from poskernel_core.common.renamed import VALUES, told
 from poskernel_core.common.specs import whole
 
 NORMAL = 1.96
-"""Half width of a 95 % interval in errors if the number of groups is unknown (normal distribution).
+"""Half width of a 95 % interval, in standard errors, if the number of groups is unknown (normal
+distribution).
 """
 
 NUMBERS = ("values", "errors", "biases")
@@ -32,7 +33,7 @@ class Value:
     Attributes:
         name: its name, as in the definitions, in snake case.
         axes: the names of its axes, from the axis legend.
-        unit: its unit, in words; for texts their kind: a token, a name, a sentence.
+        unit: its unit, in words; for a text, its kind (a token, a name, a sentence).
         meaning: a description, in Markdown.
         has_error: whether it has a standard error.
     """
@@ -45,7 +46,7 @@ class Value:
 
 
 def outputs(shaped: str, unit: str, meaning: str) -> tuple[Value, ...]:
-    """Declare values that differ only in name; ``shaped`` is such as ``low high [layer head]``."""
+    """Declare values that differ only in name; ``shaped`` looks like ``low high [layer head]``."""
     names, _, axes = shaped.rstrip("]").partition("[")
     return tuple(Value(name, tuple(axes.split()), unit, meaning) for name in names.split())
 
@@ -79,7 +80,7 @@ class Result:
         coordinates: the coordinates along an axis, such as the query positions.
         provenance: model, corpus, run, versions, device, date; also what ``errors`` count, and in
             how many ``groups``.
-        chosen: the coordinates at which it was selected, such as one head's layer and number.
+        chosen: the coordinates that were selected, such as one head's layer and number.
     """
 
     analysis: str
@@ -259,9 +260,9 @@ class Result:
     def join(cls, results: Sequence[Result], axis: str, places: Sequence[str | int]) -> Result:
         """Join results of the same question along a new first axis.
 
-        ``places`` are the positions along it: numbers become the axis' coordinates, names become a
-        text with the axis' name. Differing parameters and provenance become lists in the same
-        order.
+        ``places`` are the positions along this axis. Numbers become the axis' coordinates; names
+        become a text with the axis' name. Differing parameters and provenance become lists in the
+        same order.
 
         Raises:
             BadRequest: no results, an axis that exists already, or results that do not match.
@@ -342,7 +343,7 @@ def _likeness(result: Result) -> dict[str, Any]:
 
 
 def errors_told(provenance: Mapping[str, Any]) -> list[tuple[str, int]]:
-    """Return the distinct pairs of what errors count and in how many groups.
+    """Return the distinct pairs (what the errors count, in how many groups).
 
     The provenance may be that of one result or of several joined ones.
     """
@@ -358,7 +359,7 @@ def errors_told(provenance: Mapping[str, Any]) -> list[tuple[str, int]]:
 def errors_together(provenances: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Combine what the errors of several results count, in the form of joined provenance.
 
-    Empty if there are none.
+    Return an empty dictionary if there are no results.
     """
     found = dict.fromkeys(pair for each in provenances for pair in errors_told(each))
     return _listed([{"errors": counts, "groups": groups} for counts, groups in found])

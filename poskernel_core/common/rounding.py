@@ -20,8 +20,8 @@ SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 def rounded(value: Number, error: Number | None = None) -> str:
     """Return a value and its error, rounded to the error's first two significant digits.
 
-    ``395.770 ± 0.010``, ``12300 ± 1200``, ``(−1.20 ± 0.15)×10⁻⁹``. Four significant digits without
-    an error, or with one that comes from floating-point rounding only.
+    ``395.770 ± 0.010``, ``12300 ± 1200``, ``(−1.20 ± 0.15)×10⁻⁹``. A value without an error has
+    four significant digits, and so has one whose error comes from floating-point rounding only.
     """
     value, error = float(value), None if error is None else float(error)
     if math.isnan(value):
@@ -78,7 +78,7 @@ def value_text(result: Result, name: str) -> str:
 
 
 def bias_text(bias: Number | np.ndarray | None, error: Number | np.ndarray | None = None) -> str:
-    """Return a bias with two significant digits, or those of the error; empty if unknown."""
+    """Return a bias with two significant digits, fewer if its error is large; empty if unknown."""
     known = math.nan if bias is None else float(bias)
     if not math.isfinite(known):
         return ""

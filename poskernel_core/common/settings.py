@@ -33,7 +33,7 @@ EXPECTED = {
     "int_parsing_size": "a whole number",
     "int_from_float": "a whole number",
 }
-"""The expected value by pydantic's error type, where pydantic's own message is too long."""
+"""What was expected, by pydantic's error type, where pydantic's own message is too long."""
 
 PATHS = ("/", "./", "../", "~/")
 """Prefixes that mark a name as a path."""
@@ -169,7 +169,7 @@ def settings() -> Settings:
     """Read the environment variables; an empty variable counts as not set.
 
     Raises:
-        BadRequest: a variable has an invalid value or an old name; the message names it.
+        BadRequest: a variable has an invalid value or an old name; the message names the variable.
     """
     for old, new in VARIABLES.items():
         if os.environ.get(old, "").strip():

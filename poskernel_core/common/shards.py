@@ -22,8 +22,8 @@ class Block:
 
     Attributes:
         group: the group's number.
-        windows: their numbers, ascending.
-        whole: whether they are the whole group.
+        windows: the windows' numbers, ascending.
+        whole: whether these windows are the whole group.
     """
 
     group: int

@@ -42,7 +42,7 @@ QUERIES_PER_POSITION = 64
 MAX_TEXT_CHARACTERS = 100_000
 DEVICE = r"^(auto|cpu|mps|cuda(:[0-9]{1,3})?)$"
 BAND = 32
-"""Raw scores are averaged along diagonals up to this many tokens from the main one."""
+"""Raw scores are averaged along diagonals up to this many tokens from the main diagonal."""
 
 Dtype = Literal["float32", "tf32", "bfloat16"]
 Gather = str
@@ -184,8 +184,8 @@ class RunSpec(Spec):
 
     ``destination`` replaces the last token of every window by one fixed token (the posts' fixed
     destination token). ``positions`` are the query positions whose queries and mean attention rows
-    are kept. ``pattern_windows`` limits the slowest part: statistics of attention patterns then use
-    only this many first windows, all others use all windows.
+    are kept. ``pattern_windows`` limits the slowest part: if it is set, statistics of attention
+    patterns use only the first ``pattern_windows`` windows. All other statistics use all windows.
     """
 
     called = "run"

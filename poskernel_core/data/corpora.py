@@ -93,7 +93,7 @@ class Cut:
     Attributes:
         tokens: token ids; window ``w`` belongs to group ``w % groups_of(windows)``. All groups have
             the same number of windows.
-        dealt: content of a group: documents, a stretch of the text, or arbitrary windows.
+        dealt: what a group consists of (documents, a stretch of the text, or arbitrary windows).
     """
 
     tokens: Tokens
@@ -174,7 +174,7 @@ def in_stretches(rows: Tokens) -> Cut:
 
 
 def largest_share(documents: int | None, groups: int, each: int) -> int:
-    """Return the most windows per document: 1.2 times the even share, rounded up.
+    """Return the largest number of windows per document: 1.2 times the even share, rounded up.
 
     It is larger if the group with the fewest documents needs more to reach ``each`` windows, and 1
     if the number of documents is unknown.
@@ -187,7 +187,7 @@ def largest_share(documents: int | None, groups: int, each: int) -> int:
 def _deal(
     texts: Iterator[str], tokenizer: Tokenizer, size: int, groups: int, each: int, share: int
 ) -> list[list[int]]:
-    """Return rows of tokens, groups interleaved: ``each`` per group, fewer if the text ends."""
+    """Return rows of tokens, groups interleaved; ``each`` per group, or fewer if the text ends."""
     held: list[list[int]] = [[] for _ in range(groups)]
     shortest = 0
     for text in texts:
@@ -234,7 +234,7 @@ def _chunks(
 
 
 def check_ready_windows(spec: CorpusSpec, context: int, cut: bool = False) -> None:
-    """Check by its header that a file of ready windows fits the context; ignore other corpora.
+    """Check that a file of ready windows fits the context, by its header; ignore other corpora.
 
     Raises:
         UnknownCorpus: not a valid .npy file, not integers, or windows of another length.

@@ -1,4 +1,4 @@
-"""Read tables of numbers per head made by other tools, as arrays ``[layer, head]``.
+"""Read tables that other tools made, with numbers for each head, as arrays ``[layer, head]``.
 
 The formats are HeadVis' ``scatter_data.json``, retrieval-head JSON (``{"L-H": [...]}``),
 DuoAttention's matrix (a row of numbers per layer), and any CSV or JSON with the columns layer and
@@ -64,7 +64,7 @@ class _ParsedTable:
 def read_head_table(path: str | Path, shape: tuple[int, int] | None = None) -> HeadTable:
     """Read a table from a file; ``shape`` is the model's ``(layers, heads)``.
 
-    Without a shape, it follows from the largest layer and head in the table.
+    By default, the shape follows from the largest layer and head in the table.
 
     Raises:
         BadRequest: the file cannot be read, or is not a table of heads of this shape.

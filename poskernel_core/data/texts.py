@@ -323,7 +323,7 @@ def _no_network(name: str) -> str:
 
 
 def stream_hub(spec: CorpusSpec, seed: int) -> Iterator[str]:
-    """Yield the documents of a data set of the hub, in an order of the seed."""
+    """Yield the documents of a data set of the hub, in an order fixed by ``seed``."""
     from datasets import load_dataset
 
     source = HUB[spec.name]
@@ -340,7 +340,7 @@ def stream_hub(spec: CorpusSpec, seed: int) -> Iterator[str]:
 
 
 def _joined(lines: Iterator[str], title: str) -> Iterator[str]:
-    """Join consecutive lines to documents; each document begins at a title."""
+    """Join consecutive lines into documents; each document begins at a title."""
     held: list[str] = []
     for line in lines:
         if held and re.fullmatch(title, line):

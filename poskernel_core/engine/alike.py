@@ -95,8 +95,8 @@ def heads_like(
     Args:
         store: the store to search, including the shipped results.
         pin: the reference head.
-        kernel: its kernel ``[offset]`` from offset 0, NaN where no key is visible.
-        error: the standard error of each of its values.
+        kernel: the reference head's kernel ``[offset]`` from offset 0, NaN where no key is visible.
+        error: the standard error of each value of the kernel.
         query: the query position of the kernel.
         skip: number of first keys left out.
         offered: whether this client may see a model.

@@ -77,7 +77,7 @@ class Attempts:
             return not self._open or self.error is not None
 
     def progress(self) -> tuple[int, int, str]:
-        """Return the windows done and in total of the shards begun, and a note on shards done."""
+        """Return windows done and windows in total (of shards begun), and a note on shards done."""
         with self._changed:
             done, total = (sum(each[part] for each in self._progress.values()) for part in (0, 1))
             finished = len(self._tasks) - self._open

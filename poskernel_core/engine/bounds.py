@@ -75,7 +75,7 @@ def check_size(store: Store, asked: CanonicalRequest, quotas: Settings) -> None:
 
 
 def _tokens_of(part: CanonicalRequest, experiment: Experiment[Any], quotas: Settings) -> int:
-    """Return the tokens that an experiment reads, without those of the passes."""
+    """Return how many tokens an experiment reads, not counting those of the passes."""
     if experiment.draws:
         _check("sample", part.run.windows, quotas.max_samples)
     else:

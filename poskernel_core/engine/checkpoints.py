@@ -1,7 +1,8 @@
 """Precompute the checkpoints of a training run, one set of weights at a time.
 
 In some public training runs two revisions hold the same weights. The hub gives the hashes of files
-before they are downloaded, so such a revision is reported and gets the results of the first one.
+before they are downloaded, so the later revision is reported, and gets the results of the earlier
+one.
 """
 
 from collections.abc import Callable, Mapping

@@ -72,7 +72,7 @@ def workers_of(address: str) -> int:
     """Return the number of workers of a cluster, which is also the number of shards to make.
 
     Raises:
-        BadRequest: it cannot be reached, or has no workers.
+        BadRequest: the cluster cannot be reached, or has no workers.
     """
     with _client(address) as client:
         count = len(client.scheduler_info(n_workers=-1)["workers"])
@@ -87,7 +87,8 @@ def run_on_cluster(address: str, tasks: Sequence[ShardTask], store: Store, repor
     Raises:
         BadRequest: the cluster cannot be reached, or a shard cannot be computed at all.
         Cancelled: raised by ``report``; the workers stop at their next batch.
-        ComputeFailed: a shard failed in every attempt, or its workers died; the message names it.
+        ComputeFailed: a shard failed in every attempt, or its workers died; the message names the
+            shard.
     """
     with _client(address) as client:
         progress = _Progress(len(tasks))
@@ -118,8 +119,8 @@ def _take(future: Any, task: ShardTask, store: Store) -> None:
     """Check the outcome of a shard.
 
     Raises:
-        BadRequest, ComputeFailed: it failed for good, or this machine cannot read the disk it was
-            written to.
+        BadRequest, ComputeFailed: the shard failed for good, or was written to a disk that this
+            machine cannot read.
     """
     from distributed import KilledWorker
 
@@ -131,7 +132,7 @@ def _take(future: Any, task: ShardTask, store: Store) -> None:
             f"{error.last_worker.address} (out of memory, or killed); the others are kept: run the "
             "same command again to go on."
         ) from error
-    except Exception as error:  # Dask has already retried it
+    except Exception as error:  # Dask has already retried the task
         raise failure(task, str(error) or type(error).__name__) from error
     if made["state"] == "error":
         raise by_name(made["error"])(made["message"])
@@ -156,7 +157,7 @@ class _Progress:
         self.changed.set()
 
     def told(self) -> tuple[int, int, str]:
-        """Return the windows done and in total of the shards begun, and a note on shards done."""
+        """Return windows done and windows in total (of shards begun), and a note on shards done."""
         own = [each for key, each in self._windows.items() if key in self.keys]
         done, total = (sum(each[part] for each in own) for part in (0, 1))
         return done, total, f"{self.finished} of {counted(self._count, 'shard')} done; windows"
@@ -166,7 +167,7 @@ def shard_on_worker(text: str) -> str:
     """Compute a shard on a worker; takes the task and returns the final event, both as JSON.
 
     Raises:
-        RuntimeError: it failed, and a retry may succeed.
+        RuntimeError: the shard failed, and a retry may succeed.
     """
     from distributed import get_worker
 

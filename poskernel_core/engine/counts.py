@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from poskernel_core.engine.job import Job
 
 KINDS = ("analysis", "experiment", "composition")
-"""Kinds of jobs: an analysis of statistics (including the pass for missing ones), an experiment
-(which runs the model itself), or a composition of several of these."""
+"""Kinds of jobs: an analysis of statistics (including the pass for missing statistics), an
+experiment (which runs the model itself), or a composition of several of these."""
 
 STATES = ("queued", "running")
 ENDINGS = ("done", "error", "cancelled")

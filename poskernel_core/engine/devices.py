@@ -25,7 +25,7 @@ def run_on_devices(
     Raises:
         BadRequest: a shard cannot be computed at all.
         Cancelled: raised by ``report``; the shards' progress is kept.
-        ComputeFailed: a shard failed in every attempt; the message names it.
+        ComputeFailed: a shard failed in every attempt; the message names the shard.
     """
     attempts = Attempts(tasks)
     hands = [

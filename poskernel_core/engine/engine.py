@@ -142,7 +142,7 @@ class Engine:
         return [name for name, part in parts.items() if not self.store.has(part.key)]
 
     def _composed(self, asked: CanonicalRequest) -> Result | None:
-        """Return a composition of the stored results of its parts; None if one is missing.
+        """Compose the stored results of a composition's parts; return None if one is missing.
 
         Cached under the keys of the parts.
         """
@@ -260,7 +260,7 @@ class Engine:
         return found
 
     def cancel(self, request: Asked, client: str = "") -> bool:
-        """Withdraw a client's request; stop its job unless another present client wants it.
+        """Withdraw a client's request; stop the job unless another present client waits for it.
 
         Returns whether the job is being stopped. A client that has not submitted the request, or
         has already cancelled it, stops nothing.
@@ -275,7 +275,7 @@ class Engine:
                 if person not in job.clients.values():
                     self._link.send({"leave": job.key, "client": person}, job)
                 return False
-            job.cancelling, job.clients = True, {client: person}  # still sees the job end
+            job.cancelling, job.clients = True, {client: person}  # this client still sees it end
             self._link.send({"cancel": job.key}, job)
             return True
 
@@ -387,7 +387,7 @@ def close_shared() -> None:
 
 
 def _first_to_compute(store: Store, asked: CanonicalRequest) -> list[CanonicalRequest]:
-    """Return the requests to check before starting: of a composition, its first missing part."""
+    """Return the requests to check before starting (of a composition, its first missing part)."""
     if asked.composition is None:
         return [asked]
     return [part for part in asked.parts().values() if not store.has(part.key)][:1]
@@ -421,9 +421,10 @@ def describe_run(
 ) -> RunSpec:
     """Return the run for a model's name, with default settings and every fingerprint.
 
-    For a model offered by its results, context and number of windows default to those of the
-    results; else to the model's context up to 1024 and the default number of windows. ``query`` is
-    recorded in addition to ``positions`` (default: 32 evenly spaced, and 400 and 1000).
+    For a model offered by its results, context and number of windows are by default those of the
+    results. For other models they are the model's context, at most 1024, and the usual number of
+    windows. ``query`` is recorded in addition to ``positions`` (default: 32 evenly spaced, and 400
+    and 1000).
 
     Raises:
         InvalidField: an invalid field of the run or of a description.
@@ -456,7 +457,7 @@ def describe_run(
 
 
 def _text_of(located: catalog.Located, corpus: AnyCorpus | None) -> CorpusSpec:
-    """Return the corpus of a run; if only results are on offer, it need not be installed."""
+    """Return the corpus of a run; if only results are on offer, no corpus need be installed."""
     kept = located.shown.corpus if located.away and located.shown else CorpusSpec()
     asked = kept if corpus is None else CorpusSpec.model_validate(corpus)
     if kept.fingerprint and (asked.name, asked.item) in ((kept.name, None), (kept.name, kept.item)):

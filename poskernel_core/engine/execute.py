@@ -68,7 +68,7 @@ def gather_missing(
     """Gather the missing statistics of a request.
 
     If another process is reading the same windows, wait for it instead of repeating its work. The
-    same pass also gathers statistics of these windows for the queued requests ``others``. An
+    pass also gathers the statistics that the queued requests ``others`` need from these windows. An
     interrupted pass is finished first; statistics that it did not include follow in another pass.
 
     Raises:
@@ -160,7 +160,7 @@ def compute_part(
 
         told(0, 0, "")
         found = _located(parts[number])
-        if stored(shared.store, found.key) is None:  # read it fully, as composing will
+        if stored(shared.store, found.key) is None:  # read in full, as for the composition
             _compute_now(shared, found, parts[number + 1 :], execution, told)
             if number + 1 < len(parts):
                 return number + 1
@@ -257,7 +257,7 @@ def _check_cell(params: Any, reasons: Mapping[int, str]) -> None:
     """Check that the layer of the requested head has heads.
 
     Raises:
-        BadRequest: it has none.
+        BadRequest: the layer has no heads.
     """
     layer = layer_of(getattr(params, "head", ""))
     if layer in reasons:

@@ -14,8 +14,8 @@ class Lane(Generic[T]):
     """A thread-safe queue of tasks for one worker thread.
 
     Clients take turns: a hundred tasks of one client never delay the first task of another. Once
-    served, a client goes to the back of the queue. A task that two clients want is in both their
-    queues and runs at the earlier turn.
+    served, a client goes to the back of the queue. A task that two clients want is in the queues of
+    both, and runs at the earlier turn.
     """
 
     _rows: OrderedDict[str, deque[T]] = field(default_factory=OrderedDict, repr=False)

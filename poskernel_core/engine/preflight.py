@@ -24,7 +24,7 @@ MAX_TOKEN = 16
 
 
 def computes() -> bool:
-    """Return whether this process may compute: the server is not read-only, torch is installed."""
+    """Return whether this process may compute: torch is installed and the server not read-only."""
     return not settings().read_only and find_spec("torch") is not None
 
 
@@ -71,7 +71,7 @@ def _reads_text(run: RunSpec) -> bool:
 
 @lru_cache(maxsize=64)
 def _check_tokenizer(model: ModelSpec, needed: bool) -> None:
-    """Check a local model's tokenizer; the fingerprint covers its files."""
+    """Check a local model's tokenizer (cached: the fingerprint covers the tokenizer's files)."""
     check_tokenizer(catalog.find_again(model), needed)
 
 
@@ -117,7 +117,7 @@ def least_bytes(geometry: Geometry, run: RunSpec, windows: int) -> int:
 
 
 def _numbers(geometry: Geometry, run: RunSpec, windows: int) -> dict[Gather, int]:
-    """Return the number of values in the largest sums of one group of texts, over all layers."""
+    """Return how many values the largest sums of one group of texts contain, over all layers."""
     tokens, heads = run.context, geometry.n_heads
     queries = len([n for n in run.positions if n < tokens])
     stream, all_queries = tokens * geometry.d_model, heads * tokens * geometry.d_head

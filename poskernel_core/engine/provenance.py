@@ -47,8 +47,8 @@ def keep(
     ``tokens`` are the tokens of the text if the result is about a single text.
 
     Raises:
-        ComputeFailed: the store is too small to keep it.
-        StoreFailed: it cannot be written.
+        ComputeFailed: the store is too small to keep the result.
+        StoreFailed: the result cannot be written.
     """
     if tokens is not None and TOKENS.name not in result.texts:
         result = result.with_text(TOKENS, list(tokens))
@@ -103,7 +103,7 @@ def provenance(run: RunSpec, header: PlanHeader, seconds: float) -> dict[str, An
 
 
 def _of_some(**found: int | str | None) -> dict[str, int | str]:
-    """Return the entries that are not None; most runs have none, so provenance omits them."""
+    """Return the entries that are not None (in most runs all are None, and are left out)."""
     return {name: value for name, value in found.items() if value is not None}
 
 

@@ -77,7 +77,7 @@ class CanonicalRequest:
 
 
 Asked = Request | CanonicalRequest
-"""A request to the engine, canonical already or not."""
+"""A request to the engine, already canonical or not yet."""
 
 
 def canonical(request: Asked) -> CanonicalRequest:

@@ -29,8 +29,8 @@ _CONTEXTS: dict[str, Any] = {}
 def carried_out(text: str, report: Report, directory: Path | None = None) -> dict[str, Any]:
     """Compute the shard that a JSON text describes and return the final event.
 
-    An invalid request is not retried (``"again": False``); any other failure is, since another
-    attempt or machine may succeed.
+    An invalid request is not retried (``"again": False``); any other failure is retried, since
+    another attempt or machine may succeed.
     """
     try:
         task = ShardTask.model_validate_json(text)

@@ -145,7 +145,7 @@ def check_arrived(store: Store, task: ShardTask, made: Mapping[str, Any], machin
     """Check that this machine can read a shard that another machine wrote.
 
     Raises:
-        BadRequest: the other machine wrote it to a disk that this one does not share.
+        BadRequest: the other machine wrote it to a disk that this machine does not share.
     """
     file = made["file"]
     if file is not None and not Path(file).is_file():
@@ -169,7 +169,7 @@ def merge(
 ) -> bool:
     """Merge the shards of every pass and write the statistics that the store lacks.
 
-    Returns whether any were missing.
+    Returns whether any statistics were missing.
 
     Raises:
         BadRequest: shards are missing or inconsistent.

@@ -2,9 +2,9 @@
 
 It reads messages as JSON lines from standard input and writes events as JSON lines to standard
 output; arrays go through the store, never through the pipe. Three queues run in parallel: passes
-(torch), short experiments (torch, seconds), and analyses of stored statistics, so that a click on a
-head does not wait for another model's pass. In each queue clients take turns. A task that fails
-reports its error and never stops its queue.
+(torch), short experiments (torch, a few seconds), and analyses of stored statistics, so that a
+click on a head does not wait for another model's pass. In each queue clients take turns. A task
+that fails reports its error and never stops its queue.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ TIDY_AFTER = 5.0
 """Seconds after a step until its freed memory is returned to the system."""
 
 STARTING_TORCH = threading.Lock()
-"""Held while torch is imported: a second thread could see a half-imported module."""
+"""Held while torch is imported; otherwise a second thread could see a half-imported module."""
 
 
 @dataclass(eq=False)
@@ -177,7 +177,7 @@ class Worker:
         return self._context
 
     def _queue(self, lane: Lane[_Task], task: _Task) -> bool:
-        """Put a task in a queue; return False, since it continues there.
+        """Put a task in a queue; return False, since the task continues there.
 
         Raises:
             Cancelled: the task was cancelled since its last report.

@@ -82,7 +82,7 @@ class WorkerLink:
             print(json.dumps(message), file=self._process.stdin, flush=True)
         except OSError:
             job.take(self._broken())
-        if self._over and not job.ended:  # it ended while the message was on its way
+        if self._over and not job.ended:  # the process ended while the message was on its way
             job.take(self._broken())
 
     def close(self) -> None:

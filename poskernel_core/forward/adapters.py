@@ -2,7 +2,8 @@
 
 For most architectures, transformers passes queries and keys to a registered attention function.
 A few architectures compute attention in their own module. An adapter replaces one method of that
-module: it repeats the module's steps before and after the attention, and calls our attention.
+module. The new method repeats the module's steps before and after the attention, and calls our
+attention.
 """
 
 import math
@@ -22,7 +23,7 @@ Attend = Callable[..., Tensor]
 
 
 def adapt(attention: nn.Module, architecture: str, attend: Attend) -> None:
-    """Replace the method of an attention module that computes the pattern."""
+    """Replace the method that computes the pattern in an attention module."""
     method, make = ADAPTED[architecture]
     vars(attention)[method] = _method(make(attend), attention)
     if architecture == "gptj":

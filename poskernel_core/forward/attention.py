@@ -1,7 +1,7 @@
 """Exact causal attention in blocks of query rows, with a callback that sees the pattern.
 
-A fused kernel never forms the pattern, and the whole pattern takes ``[text, head, T, T]`` of
-memory. Here the pattern is computed one block of rows at a time, passed to a callback, used, and
+A fused kernel never forms the pattern, while the whole pattern is an array ``[text, head, T, T]``
+in memory. Here the pattern is computed one block of rows at a time, passed to a callback, used, and
 dropped. ``bench/`` measures how much time this costs. Blocks of keys that are hidden from all rows
 (future keys, or keys before a sliding window) are never multiplied.
 """
@@ -31,7 +31,8 @@ class AttentionCall:
     Attributes:
         layer: number of the layer.
         q: queries, ``[text, head, pos, d]``.
-        k, v: keys and values, ``[text, kv, pos, d]``; ``head // kv`` query heads share each.
+        k, v: keys and values, ``[text, kv, pos, d]``; ``head // kv`` query heads share each key
+            head.
         scale: factor of ``q . k`` in the score.
         window: width of the sliding window in tokens, or None.
         chunk: chunk length if a query sees only the keys of its chunk, or None.
@@ -68,7 +69,7 @@ class AttentionCall:
 
 @dataclass(frozen=True)
 class PatternBlock:
-    """Some rows of a pattern, from ``first_row``; keys from ``first_key`` to the last row.
+    """Some rows of a pattern, from ``first_row``; their keys go from ``first_key`` to the last row.
 
     ``pattern`` contains the attention probabilities ``[text, head, row, key]``, zero for hidden
     keys. Rows sum to 1, minus the share of a learned sink.
@@ -85,9 +86,9 @@ def attend(
 ) -> Float[Tensor, "text head pos d"]:
     """Return the attention output ``A v``; pass each block of the pattern to ``see``.
 
-    Without ``see``, torch's fused kernel is used, which does not form the pattern. Calls with a
-    soft cap or sinks are excepted, and calls whose scores might overflow: for those, the fused
-    kernel returns zeros instead of NaN.
+    Without ``see``, torch's fused kernel is used, which does not form the pattern. It is not used
+    for calls with a soft cap or sinks. Nor is it used if scores might overflow, because it would
+    then return zeros instead of NaN.
     """
     if see is None and call.cap is None and call.sinks is None and _scores_fit(call):
         return _fused(call)
@@ -109,7 +110,7 @@ def pattern_blocks(call: AttentionCall, *, reuse: bool = False) -> Iterator[Patt
     """Yield the exact attention pattern of a call in blocks of query rows.
 
     With ``reuse``, all blocks share one buffer (for float32 on a CPU), so each block is valid only
-    until the next. Allocating every block would take as long as its softmax.
+    until the next one is computed. Allocating every block would take as long as its softmax.
     """
     (text, heads, length, _), rule = call.q.shape, call.rule
     groups, all_keys = heads // call.k.shape[1], call.k.contiguous()
@@ -172,7 +173,7 @@ def _products(queries: Tensor, keys: Tensor, scale: float, room: Tensor) -> Tens
 
 
 def _normalised(scores: Tensor, sinks: Tensor | None) -> Tensor:
-    """Return the softmax of scores; computed in place on a CPU without sinks."""
+    """Return the softmax of scores; without sinks and on a CPU, it is computed in place."""
     if sinks is None and scores.device.type == "cpu":
         return torch.softmax(scores, dim=-1, out=scores)
     return softmax_with_sinks(scores, sinks)

@@ -5,8 +5,7 @@ continue with. To only look at values, use an
 :class:`~poskernel_core.forward.observers.Observer`. The attention of every architecture runs
 through our own function (:mod:`poskernel_core.forward.hooks`), so edits work the same in all of
 them, including local layers and grouped queries. An edited pass computes the whole pattern at once.
-So compare it with a clean pass under a plain ``Edit()``, which is computed the same way, to the
-last bit.
+So compare it with a clean pass under a plain ``Edit()``, which is computed in exactly the same way.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ class Edit:
 
 
 def _in_order(hook: str) -> Any:
-    """Return a hook of a chain: all edits' hooks of that name, each on what the one before gave."""
+    """Return a chain's hook: it calls all edits' hooks in order, each on the result of the last."""
 
     def apply(chain: Chain, *given: Any) -> Any:
         *layer, first = given

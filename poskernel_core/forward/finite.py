@@ -8,7 +8,7 @@ from poskernel_core.common.errors import ComputeFailed
 def is_finite(tensor: Tensor) -> bool:
     """Tell whether a tensor contains neither NaN nor infinity; does not copy a dense tensor."""
     in_memory_order = sorted(range(tensor.dim()), key=tensor.stride, reverse=True)
-    dense = tensor.detach().permute(in_memory_order)  # aminmax copies other orders
+    dense = tensor.detach().permute(in_memory_order)  # aminmax copies tensors in other orders
     return not tensor.numel() or all(bool(end.isfinite()) for end in dense.aminmax())
 
 

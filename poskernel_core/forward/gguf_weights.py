@@ -1,4 +1,4 @@
-"""Convert the weights of a GGUF file to safetensors, once; then load them like any model's.
+"""Convert the weights of a GGUF file to safetensors, once; they then load like any model's.
 
 llama.cpp stores some tensors in another layout than transformers. The conversion undoes this, one
 tensor at a time.
@@ -152,9 +152,10 @@ def _read(
 def _undone(name: str, numbers: np.ndarray, config: dict[str, Any]) -> np.ndarray:
     """Convert a tensor from llama.cpp's layout to transformers'.
 
-    For Llama, llama.cpp rotates neighbouring dimensions of queries and keys, transformers two
-    halves. For Gemma, llama.cpp stores the gain of norms, transformers the gain minus one. For
-    GPT-2, llama.cpp stores matrices transposed, with the input axis last.
+    For Llama, llama.cpp rotates pairs of neighbouring dimensions of queries and keys; transformers
+    rotates pairs with one dimension in each half. For Gemma, llama.cpp stores the gain of norms;
+    transformers stores the gain minus one. For GPT-2, llama.cpp stores matrices transposed, with
+    the input axis last.
     """
     kind = config["model_type"]
     if kind == "llama" and (".attn_q." in name or ".attn_k." in name):

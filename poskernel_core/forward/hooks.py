@@ -85,10 +85,11 @@ class Hooks:
     Attributes:
         home: the device of observers and edits.
         attentions: the attention module of every layer that has run so far. The references are
-            weak: the modules refer to these hooks, and in a reference cycle the weights would
+            weak, because the modules refer to these hooks; in a reference cycle, the weights would
             outlive the model.
-        without_heads: layers without heads, with the numbers of heads and key heads and the width
-            that observers are shown. The shown heads are zeros and attend to all keys equally.
+        without_heads: layers without heads; for each, the number of heads, the number of key heads
+            and the width to show to observers. The shown heads are zeros and attend to all keys
+            equally.
     """
 
     def __init__(self, home: torch.device) -> None:

@@ -19,8 +19,8 @@ Stage = Literal["scores", "pattern"]
 def averaged(rows: Tensor, group: int, keep: int = 0) -> Tensor:
     """Return ``rows [pos, model]`` with each row replaced by the mean of its group of positions.
 
-    Groups are consecutive and begin at position ``keep``. Rows before it do not change. The last
-    group may be smaller.
+    Groups are consecutive and begin at position ``keep``. Rows before ``keep`` do not change. The
+    last group may be smaller.
     """
     parts = [part.mean(dim=0, keepdim=True).expand_as(part) for part in rows[keep:].split(group)]
     return torch.cat([rows[:keep], *parts])
@@ -48,7 +48,7 @@ class AveragedStream(Edit):
     """The extended positional embeddings in the stream before one layer, averaged in groups.
 
     ``rows [pos, model]`` are ``X^l`` up to a constant, for the whole context. Each position's row
-    is subtracted from the stream, and the mean of its group is added.
+    is subtracted from the stream, and the mean of the position's group is added.
     """
 
     layer: int
@@ -69,8 +69,8 @@ class PredecessorKnockout(Edit):
     """Knockout of the attention to the predecessor, at every ``every``-th position in some layers.
 
     With stage ``pattern`` (after the softmax), the attention is set to zero without renormalising,
-    as in the post. With stage ``scores`` (before it), the score is set to minus infinity, so the
-    other keys take over the attention.
+    as in the post. With stage ``scores`` (before the softmax), the score is set to minus infinity,
+    so the other keys take over the attention.
     """
 
     every: int
@@ -100,8 +100,8 @@ class MovedAttention(Edit):
     """Move one head's attention at chosen rows to chosen keys, and scale the head or its layer.
 
     With stage ``pattern`` (after the softmax), the new keys share a row's attention equally and
-    other keys get none. With stage ``scores`` (before it), the new keys' scores are set to the
-    row's largest score plus ``strength``.
+    other keys get none. With stage ``scores`` (before the softmax), the new keys' scores are set to
+    the row's largest score plus ``strength``.
     """
 
     layer: int
@@ -166,7 +166,7 @@ class RemovedEmbeddings(Edit):
     """Remove token embeddings or positions; norms are recomputed.
 
     Embeddings are set to zero. Rotary positions are removed by rotating every query and key as at
-    position 0; ALiBi's, by removing the bias.
+    position 0, and ALiBi's positions by leaving out the bias.
     """
 
     which: Literal["tokens", "positions"]
@@ -209,7 +209,7 @@ class ChangedBand(Edit):
         return True
 
     def call(self, call: AttentionCall, rotation: Rotation | None) -> AttentionCall:
-        """Return the call with the band changed; keys are repeated to one per query head."""
+        """Return the call with the band changed; keys are repeated, one for each query head."""
         heads = sorted(head for at, head in self.cells if at == call.layer)
         if rotation is None or not heads:
             return call

@@ -172,7 +172,7 @@ def blocks_of(module: PreTrainedModel, geometry: Geometry) -> nn.ModuleList:
     """Return a module's layers.
 
     Raises:
-        UnsupportedModel: they are at none of the known places.
+        UnsupportedModel: the layers are at none of the known places.
     """
     for place in BLOCKS:
         try:

@@ -2,7 +2,8 @@
 
 The model is the plain Hugging Face module. Its attention function is replaced by
 :func:`poskernel_core.forward.attention.attend` (the same softmax, in blocks). For every
-architecture, it receives the queries and keys exactly as they enter the dot product, and the scale.
+architecture, this function receives the queries and keys exactly as they enter the dot product, and
+the scale.
 """
 
 import math
@@ -52,9 +53,11 @@ from poskernel_core.models.weights import (
 __all__ = ["LoadedModel", "has_room", "hooked", "load", "pick_device"]
 
 ROOM = 1.5
-"""Free memory that a model needs, as a multiple of the memory for loading: running needs more."""
+"""Free memory that a model needs, as a multiple of the memory for loading; running it needs
+more."""
 LOADING = threading.Lock()
-"""Held while weights are loaded: transformers then patches global state of itself and torch."""
+"""Held while weights are loaded, because transformers then patches its own and torch's global
+state."""
 THEIR_SIZES = {
     "num_hidden_layers": "n_layers",
     "num_attention_heads": "n_heads",
@@ -114,8 +117,8 @@ def load(located: Located, device: str = "auto", dtype: str = "float32") -> Load
 
     A GGUF file is converted to a float32 model directory the first time.
 
-    Weights are loaded as float32. With ``dtype="bfloat16"``, a bfloat16 file is loaded as bfloat16.
-    Other files are then loaded as bfloat16 only if float32 does not fit into memory.
+    Weights are loaded as float32. With ``dtype="bfloat16"``, a bfloat16 file is loaded as bfloat16,
+    and any other file only if float32 does not fit into memory.
 
     Patterns and logits are compared with those of transformers' own attention on a few tokens.
 
@@ -271,7 +274,7 @@ def _from_pretrained(
     name: str, directory: Path, config: Any, dtype: torch.dtype, placement: Placement | None
 ) -> PreTrainedModel:
     offload = None
-    if placement is not None:  # transformers writes merged experts there
+    if placement is not None:  # for merged experts, which transformers writes
         offload = tempfile.TemporaryDirectory(prefix="poskernel-weights-")
     module, report = _kind_of(name, config).from_pretrained(
         directory,

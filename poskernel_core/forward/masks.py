@@ -55,7 +55,7 @@ def mask_spec_of(
     device: Any = "cpu",
     **_further: Any,
 ) -> MaskSpec:
-    """Return the visible keys of a transformers mask; registered in place of creating the mask."""
+    """Return the visible keys of a transformers mask; transformers calls this to create a mask."""
     if q_length != kv_length:
         return MaskSpec(known=False)
     none = torch.zeros(1, 1, dtype=torch.long, device=device)

@@ -34,8 +34,8 @@ class Observer:
     """A no-op base: override the hooks you need.
 
     A pass calls the hooks in this order: positional embeddings; then for every layer the residual
-    stream before it, the attention input, the rotation, the call, the pattern, and the heads'
-    outputs. Every hook also gets the current batch.
+    stream before the layer, the attention input, the rotation, the call, the pattern, and the
+    heads' outputs. Every hook also gets the current batch.
 
     Attributes:
         wants_patterns: whether :meth:`pattern` is called. Without an edit, patterns are computed
@@ -72,7 +72,7 @@ class Observer:
 
 
 def _passed_on(hook: str, wanted: str = "") -> Any:
-    """Return a hook that calls those of all observers, or of those that say they want it."""
+    """Return a hook that calls the hook of all observers, or only of those that want it."""
 
     def see(observers: Observers, *seen: Any, **named: Any) -> None:
         for each in observers.each:

@@ -1,8 +1,8 @@
 """Distribute a model that one device cannot hold: over other GPUs, memory and the disk.
 
-accelerate moves the inputs of a part to the part's device. It loads parts on the disk when they
-run, directly from the model's files. The embeddings and layer 0 are on the device of the passes,
-because questions read their weights.
+accelerate moves the inputs of a part to the part's device. Parts that stay on the disk are loaded
+when they run, directly from the model's files. The embeddings and layer 0 are on the device of the
+passes, because questions read their weights.
 """
 
 from dataclasses import dataclass

@@ -40,7 +40,7 @@ class Difference:
 
     @property
     def largest(self) -> float:
-        """The larger of the two; NaN counts as infinite."""
+        """The larger of the two differences; NaN counts as infinite."""
         both = torch.tensor([self.pattern, self.logits], device="cpu")
         return float(both.nan_to_num(torch.inf, torch.inf).max())
 
@@ -49,7 +49,7 @@ def prove(model: LoadedModel) -> Difference:
     """Check that our attention agrees with the model's own.
 
     Raises:
-        UnsupportedModel: they differ by more than the tolerance.
+        UnsupportedModel: patterns or logits differ by more than the tolerance.
     """
     with in_float32(model.module):
         found = difference(model)
@@ -174,9 +174,9 @@ def _eager(model: LoadedModel, tokens: Tensor) -> tuple[dict[int, Tensor], Tenso
 
 
 def _once(_module: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Zero the ALiBi bias passed to Falcon's eager attention, because its mask already includes it.
+    """Zero the ALiBi bias passed to Falcon's eager attention; the mask already includes the bias.
 
-    transformers' eager attention adds the bias twice; its default attention adds it once, as in
+    transformers' eager attention adds the bias twice; the default attention adds it once, as in
     training.
     """
     if kwargs.get("alibi") is not None:

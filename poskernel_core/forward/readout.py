@@ -86,7 +86,7 @@ def log_probabilities(logits: Tensor, rows: slice) -> Tensor:
 
 
 def kl_divergence(clean: Tensor, changed: Tensor) -> np.ndarray:
-    """Return ``KL(clean || changed)`` of logits ``[pos, vocab]``: ``[pos]``, in nats."""
+    """Return ``KL(clean || changed)`` ``[pos]``, in nats, from logits ``[pos, vocab]``."""
     found = np.zeros(len(clean))
     for rows in _chunks(len(clean)):
         p, q = log_probabilities(clean, rows), log_probabilities(changed, rows)

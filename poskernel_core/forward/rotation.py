@@ -2,8 +2,8 @@
 
 Cosines and sines are those that the model passes to the layer. So every scaled rotation (linear,
 dynamic, YaRN, llama3, a separate base per layer) is read correctly. Which dimensions form a pair is
-found by trial: the layer is run on the same vector at several positions. The right layout is the
-one that rotates all the resulting queries and keys back to equal vectors.
+found by trial: the layer is run on the same vector at several positions. The right pairing is the
+one with which undoing the rotation gives the same query (and the same key) at every position.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LINEAR = 0.5
 
 @dataclass(frozen=True, eq=False)
 class Rotation:
-    """The rotation of one layer; without pairs, queries and keys are not rotated.
+    """The rotation of one layer. If it has no pairs, neither queries nor keys are rotated.
 
     Attributes:
         first, second: the two dimensions of every pair, ``[pair]``.
@@ -60,7 +60,7 @@ class Rotation:
         return (one * cos + two * sin) / size, (two * cos - one * sin) / size
 
     def turned(self, one: Tensor, two: Tensor, x: Tensor) -> Tensor:
-        """Return ``x`` with its pairs replaced by these numbers, as they are (not rotated)."""
+        """Return ``x`` with its pairs replaced by ``one`` and ``two``, which are not rotated."""
         x = x.clone()
         x[..., self.first], x[..., self.second] = one.to(x), two.to(x)
         return x

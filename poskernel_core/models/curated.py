@@ -8,7 +8,7 @@ BUNDLED_MODELS = {
     name: DEMO / name
     for name in ("demo-gpt2", "demo-attn-2l", "demo-rotary", "gpt2-small-layer0", "demo-training")
 }
-"""Their directories, by name."""
+"""The directories of the models that come with the project, by name."""
 
 
 @dataclass(frozen=True)

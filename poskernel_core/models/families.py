@@ -12,8 +12,9 @@ class Family:
         scheme: how the model encodes position: ``learned``, ``rotary``, ``ALiBi``, or
             ``no`` (the causal mask only).
         defaults: transformers' defaults for fields missing in a configuration.
-        sliding: layers with sliding attention if a configuration does not list them: ``all``;
-            an integer ``k``: all but every k-th layer; None: none.
+        sliding: used only if a configuration does not list its sliding-attention layers. It says
+            which layers those are: ``all``, all but every k-th layer (an integer ``k``), or none
+            (None).
         fixed: whether the head widths add up to the width of the residual stream.
         compressed: whether keys are stored compressed and expanded to one per head.
         lends_keys: whether layers may use another layer's keys and values.

@@ -1,7 +1,7 @@
 """Partial models: what their ``config.json`` declares missing, and what they cannot compute.
 
-The directory of a partial model declares it in its configuration, under ``poskernel``: ``part_of``
-names the whole model, and ``lacks`` the parts that are missing or not that model's own.
+A partial model says so in its configuration, under ``poskernel``: ``part_of`` names the whole
+model; ``lacks`` lists the parts that are missing or are not the whole model's own.
 """
 
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ def lacks(config: dict[str, Any]) -> tuple[Part, ...]:
 
 
 def why_not(name: str, config: dict[str, Any], uses: Iterable[Part]) -> str | None:
-    """Return in one sentence why a model cannot run what uses these parts; None if it can."""
+    """Return one sentence that says why a model cannot compute with these parts; None if it can."""
     missing = [part for part in lacks(config) if part in set(uses)]
     whole = part_of(config)
     if not missing or whole is None:
@@ -37,7 +37,7 @@ def why_not(name: str, config: dict[str, Any], uses: Iterable[Part]) -> str | No
 
 
 def refuse(name: str, config: dict[str, Any], uses: Iterable[Part]) -> None:
-    """Refuse a computation that uses parts a partial model lacks.
+    """Refuse a computation that uses parts which a partial model lacks.
 
     Raises:
         NotInModel: the model lacks one of the parts.

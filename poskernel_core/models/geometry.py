@@ -164,7 +164,7 @@ def _given(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_numbers(name: str, config: dict[str, Any]) -> None:
-    """Check all numbers, nested ones too: none is NaN, no integer is larger than any size."""
+    """Check all numbers, nested too: none is NaN, and no integer exceeds the largest allowed."""
     left: list[tuple[str, Any]] = list(config.items())
     while left:
         field, value = left.pop()

@@ -29,7 +29,8 @@ MAX_TENSORS = 65_536
 MAX_TEXTS = 4_000_000
 MAX_DIMENSIONS = 4
 LONG = 256
-"""Longer lists are vocabularies; their values are dropped unless ``vocabulary`` is set."""
+"""Lists longer than this are vocabularies; their values are dropped unless ``vocabulary`` is
+set."""
 
 NUMBERS = {
     0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d",
@@ -59,7 +60,7 @@ FILE_TYPES = {
 
 @dataclass(frozen=True)
 class Stored:
-    """A tensor's position and type in a file; ``shape`` is slowest axis first, as in torch."""
+    """A tensor's place and type in a file; ``shape`` begins with the slowest axis, as in torch."""
 
     name: str
     shape: tuple[int, ...]

@@ -14,7 +14,7 @@ from poskernel_core.models.gguf import Header
 
 SPLIT = re.compile(r"-\d{5}-of-(\d{5})\.gguf$")
 OTHERWISE = re.compile(r"(^|\.)rope_(freqs|factors)")
-"""Tensors that modify the rotation of queries and keys beyond its base."""
+"""Tensors that change the rotation of queries and keys in other ways than by its base."""
 
 
 @dataclass(frozen=True)

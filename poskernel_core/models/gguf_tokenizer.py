@@ -11,7 +11,7 @@ TOKENS = "tokenizer.ggml.tokens"
 MAX_TOKEN = 1024
 MAX_TOKENS = 2_000_000
 WITH_DIGITS = ("smollm", "starcoder", "refact", "command-r", "codeshell")
-"""Pre-tokenizers that equal GPT-2's with digits split one by one; transformers lacks them."""
+"""Pre-tokenizers that work like GPT-2's but split digits one by one; transformers lacks them."""
 
 AS_GPT2 = (None, "default", "gpt-2", *WITH_DIGITS)
 
@@ -33,7 +33,7 @@ def tokenizer_file(name: str, file: Path, directory: Path) -> Path | None:
 
     Raises:
         UnsupportedModel: the vocabulary is invalid, or its pre-tokenizer is not supported.
-        StoreFailed: it cannot be written.
+        StoreFailed: the file cannot be written.
     """
     made = directory / "tokenizer.json"
     if made.is_file():

@@ -122,7 +122,7 @@ def published(name: str, revision: str | None) -> Published:
 
 
 def revisions(name: str) -> tuple[str, ...]:
-    """Return the branches and tags of a hub repository; offline, only those in the local cache.
+    """Return the branches and tags of a hub repository; if offline, only those in the local cache.
 
     Raises:
         UnknownModel, NoNetwork: as for :func:`fetch_file`.
@@ -199,7 +199,7 @@ def _files_here(name: str, commit: str) -> list[CachedFileInfo]:
 
 @contextmanager
 def _in_one_sentence(name: str, revision: str | None) -> Iterator[None]:
-    """Raise our errors for those of the hub's library."""
+    """Turn errors of the hub's library into our errors."""
     from huggingface_hub import errors
 
     try:

@@ -15,7 +15,8 @@ _TELLING = {
     "demo-training": {"": "L0H0", "induction": "L1H0"},
     "NeelNanda/Attn_Only_2L512W_C4_Code": {"": "L0H3", "induction": "L1H6"},
 }
-"""By model and topic; topic "" is a positional head, a previous-token head if there is one."""
+"""Heads by model and topic. Topic "" gives a positional head: a previous-token head if there is
+one."""
 
 _GPT2 = {
     "L0H1": "duplicate tokens, near ones",

@@ -61,8 +61,9 @@ def layer_kinds(
 ) -> list[str] | None:
     """Return the name of every layer's kind, as listed or implied by the configuration.
 
-    ``sliding`` is the attribute of :class:`~poskernel_core.models.families.Family`, for unlisted
-    layers. Return None if the configuration's list is not a list of ``n_layers`` names.
+    ``sliding`` is the attribute of :class:`~poskernel_core.models.families.Family`; it is used if
+    the configuration does not list the layers. Return None if the configuration's list is not a
+    list of ``n_layers`` names.
     """
     listed = config.get("layer_types") or config.get("layers_block_type")
     pattern = config.get("hybrid_override_pattern")
@@ -116,7 +117,8 @@ def _implied(config: dict[str, Any], n_layers: int, sliding: str | int | None) -
 def gpt_neo_kinds(name: str, config: dict[str, Any], n_layers: int) -> list[str]:
     """Return the kinds of GPT-Neo's layers, listed as ``[[["global", "local"], 12]]``.
 
-    transformers expands the list before it checks its length, so a huge count would use up memory.
+    transformers expands the list before it checks the list's length, so a huge count would use up
+    memory.
 
     Raises:
         UnsupportedModel: the list does not give ``n_layers`` layers.

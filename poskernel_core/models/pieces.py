@@ -1,7 +1,7 @@
 """Tokenize a long text piece by piece, with the same token ids as for the whole text at once.
 
-A text may be cut at a boundary of the pre-tokenizer, or between two characters that are adjacent
-in no token of the vocabulary: merges (BPE) and the best token sequence (Unigram) are then
+A text may be cut at a boundary of the pre-tokenizer, or between two characters that are adjacent in
+no token of the vocabulary, because merges (BPE) and the best token sequence (Unigram) are then
 independent on both sides. Consecutive pieces overlap, and their tokens must agree in the overlap.
 This detects effects of a piece's beginning and end, such as a space added in front.
 """
@@ -17,7 +17,7 @@ import tokenizers
 PIECE = 2**16
 """Characters per piece."""
 MARGIN = 2**10
-"""Characters in which two pieces must agree, and their distance from the end of a piece."""
+"""Characters on which two pieces must agree; also the distance of these from the end of a piece."""
 MOST = 2**20
 """Most characters per piece, for texts that cannot be cut earlier."""
 LONGEST = 64
@@ -118,7 +118,7 @@ class Pieces:
         return None
 
     def _last_break(self, run: _Run, after: int, most: int) -> int | None:
-        """Return the last break after token ``after`` with a start of at most ``most``, or None."""
+        """Return the last break after token ``after`` and up to character ``most``, or None."""
         for at in range(len(run.ids) - 1, after, -1):
             if run.starts[at] <= most and self._breaks(run, at):
                 return at

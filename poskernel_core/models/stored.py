@@ -30,7 +30,7 @@ SUFFIX = ".zip"
 
 
 class Shown(Spec):
-    """The run whose results a file holds; ``queries`` and ``skips`` are those of its kernels."""
+    """The run whose results a file holds; ``queries`` and ``skips`` are those of the kernels."""
 
     called = "run that is shown"
 
@@ -56,7 +56,7 @@ class StoredModel:
 
 @dataclass(frozen=True)
 class Packaged:
-    """Weights contained in a Python package: its name, its module, the file and its SHA-256."""
+    """Weights in a Python package: package name, module name, the file and its SHA-256."""
 
     package: str
     module: str

@@ -106,7 +106,7 @@ class Tokenizer:
 
 
 def load_tokenizer(located: Located) -> Tokenizer | None:
-    """Load a model's ``tokenizer.json``; None if it has none, or only stored results.
+    """Load a model's ``tokenizer.json``; None if the model has none, or only results.
 
     Raises:
         UnsupportedModel: the file is damaged.
@@ -144,8 +144,8 @@ def check_tokenizer(located: Located, needed: bool) -> None:
     """Check the tokenizer of a local model, as far as possible without transformers.
 
     Raises:
-        UnsupportedModel: it cannot be read.
-        BadRequest: it is ``needed`` but missing.
+        UnsupportedModel: the tokenizer cannot be read.
+        BadRequest: the tokenizer is ``needed`` but missing.
     """
     if located.gguf is not None:
         if needed and not has_vocabulary(located.spec.name, located.gguf):

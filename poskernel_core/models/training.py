@@ -1,4 +1,4 @@
-"""Training runs: a model's checkpoints, local or on the hub, and which have the same weights."""
+"""Training runs: a model's checkpoints, local or on the hub, and which of them are equal."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def required_run(name: str) -> TrainingRun:
 
     Raises:
         UnknownModel: the model has no checkpoints.
-        NoNetwork: only the hub knows the model's checkpoints, and it cannot be reached.
+        NoNetwork: only the hub knows the model's checkpoints, and the hub cannot be reached.
         UnsupportedModel: as :func:`training_run`.
     """
     found = training_run(name)

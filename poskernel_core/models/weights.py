@@ -80,7 +80,7 @@ def fewest_numbers(geometry: Geometry, config: dict[str, Any]) -> int:
 
 
 def _of_layer(geometry: Geometry, layer: Layer) -> int:
-    """Return the total width of the projections that every model's layer has."""
+    """Return the total width of the projections that layers have in every model."""
     family = FAMILIES[geometry.architecture]
     if layer.reason is not None or family.compressed:
         return 0
@@ -146,8 +146,8 @@ def _described(path: str, size: int, _time: int) -> tuple[int, frozenset[str], s
 def weights_digest(files: Sequence[Path]) -> str:
     """Return the SHA-256 of the tensors in safetensors files: names, types, shapes and bytes.
 
-    Unlike the hash of the files, it does not depend on header metadata, or on how the tensors are
-    split into files.
+    Unlike the hash of the files, this digest does not depend on header metadata, or on how the
+    tensors are split into files.
     """
     states = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
     tensors = [each for state in states for each in _tensor_digests(*state)]

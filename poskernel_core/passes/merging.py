@@ -49,13 +49,13 @@ def merge_shards(
 ) -> bool:
     """Merge the shards of a run and write the statistics that the store lacks.
 
-    Returns whether any were missing; if none were, no shard is read.
-    ``sources`` maps names (for messages) to sources that are read in addition to the store.
-    Shards in the store itself are deleted afterwards.
+    Returns whether any statistics were missing; if none were, no shard is read. ``sources`` maps
+    names (for messages) to sources that are read in addition to the store. Shards in the store
+    itself are deleted afterwards.
 
     Raises:
-        BadRequest: shards are missing or damaged, one was computed twice with different sums, or
-            they do not belong together; the message names them.
+        BadRequest: shards are missing or damaged, a shard was computed twice with different sums,
+            or shards do not belong together; the message names them.
         Cancelled: raised by ``report``.
         StoreFailed: the statistics cannot be written.
     """
@@ -155,7 +155,7 @@ def _check_pair(left: Partial, right: Partial) -> None:
     """Check that two shards agree in software versions, tokens and header.
 
     Raises:
-        BadRequest: they do not.
+        BadRequest: they do not agree.
     """
     between = f"Shards {left.shard} and {right.shard} cannot be added"
     ours, theirs = left.made.versions, right.made.versions

@@ -100,7 +100,7 @@ def plan_of(
     """Return the plan of a run's pass, with the token table if a statistic needs it.
 
     Raises:
-        BadRequest: as :func:`plan_for`; an unknown statistic, or a missing tokenizer.
+        BadRequest: as :func:`plan_for`; also an unknown statistic, or a missing tokenizer.
     """
     plan = plan_for(geometry, windows, run.positions, run.queries_per_position, run.start_token)
     plan = replace(plan, pattern_windows=run.pattern_windows, dealt=dealt)

@@ -44,9 +44,9 @@ T = TypeVar("T")
 def per_number(groups: int) -> int:
     """Return an upper bound of the bytes in the store per element of a block.
 
-    4 bytes for the sum of each group, 8 for a checkpoint in double precision, and for the finished
-    statistics up to 4 bytes per group (queries of all groups; a mean plus 16 bits for each group is
-    not larger).
+    The bound adds 4 bytes for the sum of each group, 8 bytes for a checkpoint in double precision,
+    and 4 bytes per group for the finished statistics. The queries of all groups need these 4 bytes;
+    a mean with its 16 bits for each group needs no more.
     """
     return 4 * groups + 8 + 4 * groups
 
@@ -209,7 +209,7 @@ def _layer(sums: Sums, layer: int) -> Sums:
 
 @dataclass(frozen=True)
 class _Keep:
-    """Where to keep checkpoints: the store, the shard, and the identity of its sums."""
+    """Where to keep checkpoints: the store, the shard, and the identity of the shard's sums."""
 
     store: Store
     shard: Shard
@@ -228,7 +228,7 @@ def _read(
 ) -> tuple[PassHeader, dict[Gather, Sums]]:
     """Read a block; return its header and its sums by statistic.
 
-    The sums are views of the pass' buffers, valid until it reads the next block. The first
+    The sums are views of the pass' buffers, valid until the pass reads the next block. The first
     checkpoint follows the first batch, so that even a pass that is interrupted often makes
     progress; later ones follow at intervals.
 

@@ -60,8 +60,8 @@ class Facts:
 def batches(windows: range, step: int, seen: int) -> Iterator[range]:
     """Yield batches of at most ``step`` windows of a group.
 
-    Batch boundaries are the same wherever reading starts. No batch contains windows both below
-    ``seen`` and from ``seen`` on.
+    Batch boundaries are the same wherever reading starts. The windows of a batch are all below
+    ``seen``, or all at or above ``seen``.
     """
     first, cut = windows.start // windows.step, seen // windows.step
     at, last = first, first + len(windows)
@@ -151,7 +151,7 @@ class Pass:
         """Check that no sum has become infinite or NaN.
 
         Raises:
-            ComputeFailed: one is; the message names it.
+            ComputeFailed: a sum is infinite or NaN; the message names it.
         """
         for name, total in self._totals():
             for layer, sums in enumerate(total):
@@ -187,11 +187,11 @@ class _Calls(Observer):
 
 
 def dtype_error(model: LoadedModel, plan: Plan, windows: Tokens, dtype: str) -> float:
-    """Return the relative error of mean keys in ``dtype`` against float32, on two windows.
+    """Return the relative error of mean keys in ``dtype``, compared with float32, on two windows.
 
     The error is ``|m - m32| / |m32|`` (Euclidean norms over all layers, heads and positions).
-    Afterwards the model is in ``dtype``. A model loaded in 16 bits is computed in float32 part by
-    part, so that it is never in memory twice.
+    Afterwards the model is in ``dtype``. If it was loaded in 16 bits, its float32 values are
+    computed part by part, so that it is never in memory twice.
     """
     few = windows[:2]
     whole = next(model.module.parameters()).dtype == torch.float32

@@ -81,7 +81,7 @@ def import_archive(store: Store, source: Path) -> tuple[str, int]:
     Raises:
         BadArchive: not a PosKernel archive, another layout, too large, or damaged; nothing is
             written.
-        BadRequest, StoreFailed: the store cannot hold it.
+        BadRequest, StoreFailed: the store cannot hold the entries.
     """
     try:
         # Keep the file open, so that the checked bytes are those that are written.
@@ -202,7 +202,7 @@ def _is_stored(info: zipfile.ZipInfo) -> bool:
 
 @contextmanager
 def open_sources(places: Sequence[Path]) -> Iterator[dict[str, Source]]:
-    """Open exported files, folders of them, and stores, to read shards from; keyed by name.
+    """Open exported files, folders of such files, and stores, to read shards; keyed by name.
 
     Raises:
         BadArchive: a file that 'export' did not write, or a damaged one.

@@ -108,7 +108,7 @@ def _select(address: str, query: str, values: tuple[object, ...]) -> list[Any]:
 
 
 def index(cache: diskcache.Cache) -> int:
-    """Register every value's file under its key, the latest for each key; return their number."""
+    """Register the latest value file of each key under that key; return the number of keys."""
     files = Path(cache.directory).glob("??/*.val")
     with cache.transact(retry=True):
         for file in sorted(files, key=lambda file: file.stat().st_mtime_ns):

@@ -27,7 +27,7 @@ def encode(key: str, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> b
 def decode(data: bytes, key: str) -> Entry | None:
     """Return header and arrays of an entry.
 
-    None if the bytes are damaged, cannot be parsed, or belong to another key.
+    Return None if the bytes are damaged, cannot be parsed, or belong to another key.
     """
     blob = data[DIGEST:]
     if hashlib.sha256(blob).digest() != data[:DIGEST]:

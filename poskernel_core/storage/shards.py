@@ -123,7 +123,7 @@ def write_partial(
     made: Made,
     sums: Mapping[Gather, Mapping[str, np.ndarray]],
 ) -> None:
-    """Write the sums ``[layer, ...]`` of a block by statistic, each followed by its manifest."""
+    """Write a block's sums ``[layer, ...]`` by statistic; a manifest follows each statistic."""
     for statistic, arrays in sums.items():
         manifest, checksums = _key(run, statistic, shard, block.group, MANIFEST), []
         store.drop(manifest)
@@ -155,7 +155,7 @@ def _find(
 
 
 def is_written(store: Store, run: RunSpec, shard: Shard, block: Block, made: Made) -> bool:
-    """Return whether the store has all of a block, from the same windows and versions."""
+    """Return whether the store has the whole block, made from the same windows and versions."""
     for statistic in run.gather:
         found = _find(store, run, statistic, shard, block.group)
         if found is None or found.made != made or not all(map(store.has, found.entry_keys())):

@@ -10,7 +10,8 @@ model's prefix is compared, so archives of an earlier layout can still be read. 
 never copied or evicted and never hide newer ones; an entry with an outdated key is never found.
 ``POSKERNEL_SHIPPED=0`` turns off the project's own files.
 
-Results are stored in single precision; statistics and the figures of a single text with fewer bits.
+Results are stored in single precision; statistics, and the figures of a single text, have fewer
+bits.
 """
 
 import json

@@ -39,7 +39,7 @@ class _Manifest(NamedTuple):
 
 
 def _find(store: Store, run: RunSpec, statistic: Gather) -> _Manifest | None:
-    """Return the manifest of a statistic, or None if it or one of its layers is missing."""
+    """Return the manifest of a statistic, or None if the manifest or a layer is missing."""
     found = store.get(part_key(run, statistic, MANIFEST))
     header = None if found is None else PassHeader.read(found[0].get("pass", {}))
     if found is None or header is None:

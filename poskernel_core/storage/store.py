@@ -88,7 +88,7 @@ class Store:
                 ) from error
 
     def put(self, key: str, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        """Write an entry atomically; after a crash the old entry remains, or none.
+        """Write an entry atomically; after a crash there is the old entry or none.
 
         Raises:
             NoSpace, ReadOnlyStore, StoreFailed: it cannot be written; nothing of it remains.
@@ -218,7 +218,7 @@ class Store:
         """Check that ``size`` bytes can be written, before computing them.
 
         Raises:
-            NoSpace, ReadOnlyStore, StoreFailed: they cannot.
+            NoSpace, ReadOnlyStore, StoreFailed: the bytes cannot be written.
         """
         self._current()
         if not os.access(self.directory, os.W_OK):

@@ -17,7 +17,7 @@ DIGITS = 32
 
 
 def is_name(text: str) -> bool:
-    """Return whether a text is a name returned by :func:`keep_text` rather than a typed text."""
+    """Return whether a string is a name from :func:`keep_text`, not a text that someone typed."""
     return re.fullmatch(f"[0-9a-f]{{{DIGITS}}}", text) is not None
 
 
@@ -46,7 +46,7 @@ def _drop_oldest(store: Store, latest: str) -> None:
 
 
 def kept_text(store: Store, name: str) -> str | None:
-    """Return the text of a name; None if the store does not have it, or has another one."""
+    """Return the text of a name; None if the store lacks it, or has a text of another name."""
     found = store.get(PREFIX + name) if is_name(name) else None
     text = None if found is None else found[0].get("text")
     if not isinstance(text, str) or not _digest(text).startswith(name):

@@ -1,9 +1,10 @@
 """Export the results of a model for display only: small, and without the underlying statistics.
 
-Numbers are rounded where the difference is invisible. Values, biases and ends of ranges: to a power
-of two of at most half the error, so they change by at most a quarter of it. Errors: by at most an
-eighth of themselves, less than their uncertainty with ten groups of texts. Numbers without an
-error: to 8 bits. No curve is finer than 1/8192 of its largest value.
+Numbers are rounded where the difference is invisible. Values, biases and ends of ranges are rounded
+to multiples of a power of two that is at most half the error, so they change by at most a quarter
+of the error. Errors change by at most an eighth of themselves, which is less than their uncertainty
+with ten groups of texts. Numbers without an error keep 8 bits. No curve is stored more finely than
+1/8192 of its largest value.
 """
 
 import json
@@ -25,7 +26,7 @@ from poskernel_core.storage.shipped import SMALL, pack, rounded
 from poskernel_core.storage.store import Store
 
 OF_ERROR, OF_ITSELF = 2, 4
-"""Divisors of the error that give the rounding step of a number, and of the error itself."""
+"""The error divided by these is the rounding step of a number, and of the error itself."""
 
 EXACT = 8
 """Bits of the mantissa of numbers without an error."""
