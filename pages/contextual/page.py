@@ -94,7 +94,7 @@ def page(selection: Selection) -> None:
         asked = ContextualParams(
             query=selection.query, first_windows=first_windows, token=token, skip=selection.skip
         )
-        with st.container():  # below it, widgets keep their places
+        with st.container():  # so that widgets below keep their places
             found = results.fetch(ContextualHeads, selection.run, asked)
             if found is not None:
                 heads = regrouped(found, **limits)

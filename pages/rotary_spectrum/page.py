@@ -60,7 +60,7 @@ def draw_page(selection: Selection, bands: dict[str, Any]) -> None:
     if found is None:
         return
     per_query = EquivariantParams(skip=selection.skip, query=selection.query, **bands)
-    with st.container():  # below it, widgets keep their places
+    with st.container():  # so that widgets below keep their places
         kernels = results.fetch(EquivariantKernel, selection.run, per_query)
         if kernels is not None:
             draw_head(selection, found, kernels)
