@@ -24,7 +24,7 @@ from serving.metrics import RUN_SECONDS
 
 LOOK = Path(__file__).parent / "pages" / "shared" / "look"
 SHOW = "show"
-"""The parameter of a link that names a question: the page that shows it is opened."""
+"""The parameter of a link that names a question; the page that shows the question is opened."""
 
 
 def drawn_by(module: ModuleType) -> Callable[[], Any]:
@@ -71,7 +71,7 @@ try:
         say_lent(place, chosen.run.model.name)
     try:
         page.run()
-    except InvalidField as error:  # what was chosen makes no parameters
+    except InvalidField as error:  # the reader's choices are not valid parameters
         say_error(str(error))
     fill_contents()
     say_notice()

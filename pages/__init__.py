@@ -29,5 +29,5 @@ def module_of(name: str) -> ModuleType:
 
 
 def page_showing(question: str) -> str:
-    """Return the page that declares a question, by its name; the landing page where none does."""
+    """Return the name of the page that declares a question, or of the landing page if none does."""
     return next((name for name in NAMES if question in module_of(name).PLACE.questions), FIRST)

@@ -24,7 +24,7 @@ from poskernel_core.models.catalog import Located
 
 
 def draw_alike(selection: Selection, kept: Sequence[PinnedHead]) -> None:
-    """Draw the heads whose kernels are nearest to that of the selected or a pinned head."""
+    """Draw the heads whose kernels are nearest to that of the selected head, or of a pinned one."""
     st.subheader("Heads like this one", anchor="alike")
     own = PinnedHead(pin_of(selection), selection.run)
     offered = {each.pin.label: each for each in [own, *kept]}
@@ -59,12 +59,12 @@ def draw_alike(selection: Selection, kept: Sequence[PinnedHead]) -> None:
 
 
 def _draw(alike: Alike, pin: Pin) -> None:
-    rest = "" if alike.whole else " The search ran out of time: the store holds more."
+    rest = "" if alike.whole else " Time ran out, so some stored heads were not compared."
     st.markdown(
-        f"Sorted by the distance of their kernels to that of **{plain(pin.label)}**, among "
-        f"{counted(alike.compared, 'head')} of {counted(alike.runs, 'run')} whose kernels are "
-        f"stored with the same skip.{rest} The mark before a row pins its head; its name opens its "
-        "page."
+        f"Sorted by the distance between their kernels and that of **{plain(pin.label)}**. "
+        f"Compared: {counted(alike.compared, 'head')} of {counted(alike.runs, 'run')} whose "
+        f"kernels are stored with the same skip.{rest} The mark before a row pins its head; the "
+        "head's name opens its page."
     )
     if not alike.heads:
         st.info("No kernels of other runs are stored yet: open the page «Map» for another model.")

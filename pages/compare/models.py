@@ -37,7 +37,7 @@ def draw_models(selection: Selection) -> None:
     names = [NONE, *(each.name for each in catalog.entries() if each.name != own)]
     name = left.selectbox("Second model", names, **fitted_index("second", names, NONE))
     if name in (None, NONE):
-        st.caption("Choose a second model: both are drawn by the same measure.")
+        st.caption("Choose a second model. Both models are then drawn by the same measure.")
         return
     try:
         other = _selection_of(name, selection)
@@ -100,8 +100,8 @@ def _draw_grids(measure: Measure, *selections: Selection) -> None:
             with column:
                 _draw_grid(measure, one, each, Shade(rows, shade.legend), number)
     st.caption(
-        "Both grids have the same scale. A click selects a head of the left one and pins a head of "
-        "the right one."
+        "Both grids have the same scale. A click on the left grid selects a head; a click on the "
+        "right grid pins one."
     )
 
 

@@ -31,7 +31,7 @@ def page(selection: Selection) -> None:
     refusals(refused)
     draw_chosen(selection, kept)
     try:
-        with st.container():  # below it, widgets keep their places
+        with st.container():  # so that widgets below keep their places
             there = ready(kept, selection)
             if there:
                 draw_comparison(selection, there)

@@ -178,7 +178,7 @@ def measure_cell(found: Result, row: int, place: int) -> str:
         return word
     value = found.values["value"][row, place]
     text = plain(rounded(value, found.errors["value"][row, place]))
-    text = text.replace(" ", "\N{NO-BREAK SPACE}")  # break the line only after it
+    text = text.replace(" ", "\N{NO-BREAK SPACE}")  # break lines only after the number
     if found.biases:
         at = row, place
         text = with_bias(text, found.biases["value"][at], found.errors["value"][at])

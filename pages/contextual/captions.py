@@ -7,30 +7,32 @@ CONTEXTUAL = BEHAVIOURS.index("contextual")
 
 PLANE = explained(
     "contextual-heads",
-    "One mark per head. To the right: the kernel covers many tokens. Down: the softmax denominator "
-    "of the destination token is nearly the same in all windows. Heads in the tinted corner "
-    "average over the context with weights that hardly depend on it: they write a bag of tokens. "
-    "The groups are named for layer 0; in later layers *detokenization* means only that the kernel "
-    "is local.",
+    "One mark per head. To the right: the kernel covers many tokens. Down: the softmax "
+    "denominator of the destination token is nearly the same in all windows. Heads in the tinted "
+    "corner average over the context, with weights that hardly depend on the context: they write "
+    "a bag of tokens. The groups are named for layer 0; in later layers *detokenization* means "
+    "only that the kernel is local.",
 )
 
 DENOMINATORS = explained(
     "denominators",
-    "The softmax denominator of the destination token, put at each position of each window. Flat "
-    "lines close together: the head divides by the same number everywhere. Other texts (chapters, "
-    "your own) lie apart if the head weights their tokens differently.",
+    "The destination token is put at each position of each window; the lines show its softmax "
+    "denominator there. If the lines are flat and close together, the head divides by the same "
+    "number everywhere. Lines of other texts (chapters, your own) lie apart if the head weights "
+    "the tokens of these texts differently.",
 )
 
 WEIGHTS = explained(
     "token-weights",
     "How much content adds to the score of each token, compared with a mean key at its position. "
-    "To the right of 0 a token gets more attention than by position alone, to the left less; 0.7 "
-    "nats is a factor of two. Here every token counts once; in the mean key frequent tokens weigh "
-    "most, so the bars need not be centred at 0.",
+    "To the right of 0, a token gets more attention than by position alone; to the left, less. "
+    "0.7 nats is a factor of two. The bars need not be centred at 0: here every token counts "
+    "once, but in the mean key frequent tokens weigh most.",
 )
 
 DISTANCES = explained(
     "kernel-distances",
-    "One cell per pair of heads. Dark: the same kernel; heads of one group (outlined) may hold "
-    "features in superposition. Bright: they attend to different tokens, so they cannot.",
+    "One cell per pair of heads. Dark: the two kernels are equal. Heads of one group (outlined) "
+    "may hold features in superposition. Bright: the two heads attend to different tokens, so "
+    "they cannot hold features in superposition.",
 )

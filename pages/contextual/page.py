@@ -46,9 +46,10 @@ def draw_plane(selection: Selection, heads: Result, limits: dict[str, float]) ->
     st.markdown(
         f"**{count} of {counted(heads.values['group'].size, 'head')} "
         f"{'is' if count == 1 else 'are'} contextual** for "
-        f"{quoted(heads.params['token'])} at n = {selection.query}: an effective "
-        f"token count (ETC) of {broad} or more, a coefficient of variation (CV) of the softmax "
-        f"denominator of {limits['steady']:g} or less, not local, no duplicate-token head."
+        f"{quoted(heads.params['token'])} at n = {selection.query}. A contextual head has "
+        f"an effective token count (ETC) of {broad} or more and a coefficient of variation (CV) of "
+        f"the softmax denominator of {limits['steady']:g} or less, and is neither a local nor a "
+        "duplicate-token head."
     )
     figure = partial(
         plane_figure, heads, selection.layer, selection.head, limits["broad"], limits["steady"]
@@ -94,7 +95,7 @@ def page(selection: Selection) -> None:
         asked = ContextualParams(
             query=selection.query, first_windows=first_windows, token=token, skip=selection.skip
         )
-        with st.container():  # below it, widgets keep their places
+        with st.container():  # so that widgets below keep their places
             found = results.fetch(ContextualHeads, selection.run, asked)
             if found is not None:
                 heads = regrouped(found, **limits)

@@ -40,18 +40,18 @@ from poskernel_core.common.rounding import counted, value_and_bias
 from poskernel_core.plotting.layout import without_title
 
 MAX_LINES = 16
-WIDE = 100  # largest over smallest denominator, from which their axis is logarithmic
+WIDE = 100  # from this ratio of largest to smallest denominator on, their axis is logarithmic
 COLUMNS = {
     "etc": ("ETC (tokens)", "effective token count of the destination token's mean kernel"),
     "denominator_cv": (
         "CV",
-        "of the denominator over windows: its standard deviation, relative to its mean",
+        "variation of the denominator over windows: its standard deviation, relative to its mean",
     ),
     "predicted_cv": ("independent", "the CV if tokens of a window were independent"),
     "local_mass": ("last 10 tokens", "share of the kernel's mass there"),
     "near_duplicates": (
         "near duplicates",
-        "attention to duplicates up to 10 tokens back, above that to others",
+        "attention to duplicates up to 10 tokens back, minus that to other tokens there",
     ),
     "far_duplicates": ("far duplicates", "the same for duplicates further back"),
 }

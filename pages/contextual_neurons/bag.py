@@ -69,7 +69,7 @@ def draw_quality(found: Result) -> None:
     shown = found.only(*JUDGED.values())
 
     def draw() -> None:
-        told = "centred: less the mean over windows, so that a constant offset does not count"
+        told = "centred: the mean over windows is subtracted, so a constant offset does not count"
         judged = choose_one("Judged by", JUDGED, "judged", help=told)
         chart("quality", without_title(quality_figure(found, JUDGED[judged])))
 

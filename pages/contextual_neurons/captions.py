@@ -4,25 +4,26 @@ from pages.shared.cards.explained import explained
 
 QUALITY = explained(
     "contextual-neurons",
-    "How well the bag predicts the contextual heads' output, by position. 1 is perfect; at 0 "
-    "the mean over windows predicts as well. The lines differ in their approximations: one kernel "
-    "for all heads or one for each, one scale of the norm or one for each token. The centred R² is "
-    "stricter than the cosine, which a common offset makes large. A click on a name in the legend "
-    "shows or hides its line.",
+    "How well the bag predicts the contextual heads' output, by position. At 1 the prediction is "
+    "perfect; at 0 it is no better than the mean over windows. The lines differ in their "
+    "approximations: one kernel for all heads or one for each, one scale of the norm or one for "
+    "each token. The centred R² is stricter than the cosine: an offset common to both makes the "
+    "cosine large, but not R². A click on a name in the legend shows or hides its line.",
 )
 
 KERNEL = explained(
     "contextual-neurons",
-    "The weight of a token in the bag, by how far back it stands: the contextual heads' mean "
-    "kernel for the destination token.",
+    "The weight of a token in the bag, by how far back the token stands. The weight is the "
+    "contextual heads' mean kernel for the destination token.",
 )
 
 NEURONS = explained(
     "contextual-neurons",
-    "One mark per neuron of layer 0. To the right: the bag explains much of the neuron's variance. "
-    "Up: all parts together predict its pre-activation well, mostly through the current token; "
-    "the table shows the bag's own R². Triangles lie below the figure. The ring marks the neuron "
-    "shown below; a row of the table selects another.",
+    "One mark per neuron of layer 0. To the right: the bag explains much of the neuron's "
+    "variance. Up: all parts together predict the neuron's pre-activation well, mostly through "
+    "the current token. (The table shows the R² of the bag alone.) Triangles stand for neurons "
+    "below the lower edge of the figure. The ring marks the neuron shown below; a row of the "
+    "table selects another.",
 )
 
 WORDS = explained(
@@ -33,13 +34,14 @@ WORDS = explained(
 TOKENS = explained(
     "neuron",
     "What each token adds to the neuron's pre-activation while it is in the bag. Look at both "
-    "ends, and at the middle: most tokens of a text are there.",
+    "ends, and at the middle, where most tokens of a text lie.",
 )
 
 RELATED = explained(
     "neuron",
-    "Every other neuron. To the right it reads the same contexts, to the left the opposite; at the "
-    "top it writes the same, at the bottom the opposite. Lower right: neurons that cancel.",
+    "One mark per other neuron. Right: it reads the same contexts as this neuron; left: the "
+    "opposite ones. Top: it writes the same as this neuron; bottom: the opposite. Neurons at the "
+    "lower right cancel this one.",
 )
 
 TRACE = explained(
@@ -55,5 +57,6 @@ LATENTS = explained(
 )
 
 EMBEDDING = explained(
-    "extended-embedding", "The tokens that leave the most similar trace in the bag."
+    "extended-embedding",
+    "The tokens whose traces in the bag are most similar to this token's trace.",
 )

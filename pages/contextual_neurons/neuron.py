@@ -50,7 +50,7 @@ def draw_neuron(selection: Selection, found: Result, number: int, shared: dict[s
         f"The variance of the bag's part is {value_text(one, 'drive_share')} of the neuron's own "
         f"(drive {value_text(one, 'drive')}); the parts are correlated, so their shares need not "
         f"add up to 1. All parts together predict the neuron with R² {value_text(one, 'r2')}, "
-        f"{why}; the bag predicts the residual of the others with R² "
+        f"{why}. The bag predicts the residual of the other parts with R² "
         f"{value_text(one, 'r2_of_bag')}. The sign is right at "
         f"{value_text(one, 'sign_agreement')} of the positions; the neuron is positive at "
         f"{value_text(one, 'fires')}."

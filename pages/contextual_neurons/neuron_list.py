@@ -46,7 +46,7 @@ def choose_neuron(found: Result) -> int:
         "Neuron of layer 0",
         0,
         last,
-        help=f"0 to {last}, by default the one with the largest share; tables select neurons too",
+        help=f"0 to {last}; by default, the one with the largest share. Tables select neurons too",
         **fitted("neuron", range(last + 1), best),
     )
     return int(number)

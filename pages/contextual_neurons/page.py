@@ -102,8 +102,8 @@ def draw_all(
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
     st.markdown(
-        f"Do the contextual heads of layer 0 of **{plain(selection.run.model.name)}** write a *bag "
-        "of tokens*: a sum over the tokens before, each with a fixed vector, its extended "
+        f"Do the contextual heads of layer 0 of **{plain(selection.run.model.name)}** write a "
+        "*bag of tokens*, in which each earlier token adds a fixed vector, its extended "
         "embedding? Neurons that read the bag distinguish contexts."
     )
     if selection.located.geometry.architecture == "attn-only":

@@ -57,8 +57,8 @@ def draw_grid(
 ) -> None:
     """Draw all heads by a measure; a click selects the head on every page.
 
-    ``found`` holds the measure, one number a head; ``etc`` the kinds at the query position;
-    ``kernels`` those of all heads there, if the cells show them in place of the kinds.
+    ``found`` has the measure, one number for each head. ``etc`` has the kinds at the query
+    position. ``kernels`` has all heads' kernels there, if the cells show kernels instead of kinds.
     """
     kinds: list[list[str | None]] = etc.text_of("kind")
     known = known_heads(selection.run.model.name)

@@ -55,9 +55,9 @@ def how_many_texts(selection: Selection, measure: Measure) -> None:
 
 
 CURVE: Final = (
-    "The error of the head's number from two, half and all groups of texts. Dashed: the best fit "
-    "of a law in which four times as many windows halve the error. Where it meets the dotted line, "
-    "the windows are enough."
+    "The error of the head's number, computed from two groups of texts, from half of the groups, "
+    "and from all. Dashed: the best fit of the law that four times as many windows halve the "
+    "error. Dotted: the wanted error. Where the two lines meet, there are enough windows."
 )
 MAP: Final = (
     "How many windows give each head's number the wanted error: dark heads need few, bright ones "

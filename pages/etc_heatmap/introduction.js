@@ -6,7 +6,7 @@ function remembered() {
   try {
     return localStorage.getItem(PLACE) === "folded";
   } catch {
-    return false; // the browser keeps nothing: it opens anew
+    return false; // the browser stores nothing, so the introduction opens again
   }
 }
 

@@ -1,4 +1,4 @@
-"""An introduction to positional kernels that readers can fold; their browser remembers it."""
+"""A foldable introduction to positional kernels; the browser remembers whether it is folded."""
 
 from pathlib import Path
 
@@ -9,11 +9,12 @@ from poskernel_core.models.curated import BUNDLED_MODELS
 
 SENTENCES = (
     "An attention head attends to a token for its content and for its position.",
-    "Average the head's keys over many windows, and only position is left: the attention to these "
-    "mean keys is its <b>positional kernel</b>, how much it would attend to each earlier token if "
-    "all tokens had the same content.",
-    "Each cell below is a head of the model with its kernel, dark if the kernel covers few tokens "
-    "and yellow if it covers many: click one to see it large, then try another model or measure.",
+    "Average the head's keys over many windows, and only position is left. The attention to these "
+    "mean keys is the head's <b>positional kernel</b>: how much the head would attend to each "
+    "earlier token if all tokens had the same content.",
+    "Each cell below is a head of the model with its kernel. The cell is dark if the kernel "
+    "covers few tokens, and yellow if it covers many. Click a cell to see its kernel large, then "
+    "try another model or measure.",
 )
 _HERE = Path(__file__).parent
 _COMPONENT = st.components.v2.component(
@@ -31,7 +32,7 @@ def introduce() -> None:
 
 
 def offer_small_models() -> None:
-    """Offer small models that compute at once, instead of one with stored results only."""
+    """Offer small models that compute at once, if the selected one has stored results only."""
     with st.container(horizontal=True, vertical_alignment="center", key="small-models"):
         st.markdown("Small models that compute live here:", width="content")
         for name in BUNDLED_MODELS:

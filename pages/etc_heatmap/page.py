@@ -95,7 +95,7 @@ def page(selection: Selection) -> None:
         left, right = st.columns([6, 5])
         here = etc.select(query=selection.query)
         local = selection.of(here)
-        with right:  # first: it is what a click on a head waits for
+        with right:  # first, because a click on a head waits for it
             asked = KernelParams(skip=selection.skip, query=selection.query)
             kernel = results.fetch(PositionalKernel, selection.run, asked)
             if kernel is not None:

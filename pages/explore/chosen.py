@@ -1,4 +1,4 @@
-"""The heads that a reader chooses, with a loop, a box or by name; their table."""
+"""The heads that a reader chooses with a loop, with a box or by name; their table."""
 
 import re
 from typing import Final
@@ -19,9 +19,11 @@ from poskernel_core.common.heads import head_name, parse_cell
 from poskernel_core.common.rounding import counted
 
 KEY = "heads"
-ROWS: Final = "The mark before a row selects its head on every page; its name opens «Overview»."
+ROWS: Final = (
+    "The mark before a row selects its head on every page; the head's name opens «Overview»."
+)
 MAX_CHARACTERS = 30_000
-"""Length of the field, as the address can hold no more."""
+"""Length limit of the field, because the address can hold no more."""
 
 
 def choose_by_hand() -> None:

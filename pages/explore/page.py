@@ -64,7 +64,7 @@ def page(selection: Selection) -> None:
     more = st.container(horizontal=True, vertical_alignment="center", key="more-columns")
     again = more.toggle(
         "Also measures for which the model runs again",
-        help="such as the induction score; they take longer, once",
+        help="such as the induction score; they take longer the first time",
         width="content",
         **linked("again"),
     )

@@ -64,7 +64,7 @@ class Column:
 
     @property
     def logarithmic(self) -> bool:
-        """Whether it is drawn on a log scale: it is declared, and all numbers are positive."""
+        """Whether to draw a log scale: the column declares it, and all its numbers are positive."""
         there = self.values[np.isfinite(self.values)]
         return self.scale == "log" and there.size > 0 and bool((there > 0).all())
 

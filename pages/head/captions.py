@@ -4,9 +4,10 @@ from pages.shared.cards.explained import explained
 
 MEASURES = explained(
     "verdicts",
-    "Every measure of the head with its standard error, its bias if known (by how much it is too "
-    "large), and its rank among all heads of the model: 1 is the largest value (↓: lower is "
-    "better). Kinds have no rank. A measure's name links to the page on it.",
+    "Every measure of the head with its standard error, its bias if known (by how much the value "
+    "is too large), and its rank among all heads of the model. Rank 1 is the largest value; ↓ "
+    "marks a measure for which lower is better. Kinds have no rank. A measure's name links to the "
+    "page on it.",
     "value",
     "rank",
 )

@@ -86,5 +86,5 @@ def page(selection: Selection) -> None:
         if found is not None:
             draw_measures(selection, found)
     draw_experiments(selection)
-    if missing_experiments(selection) != missing:  # computed meanwhile: the verdict uses it
+    if missing_experiments(selection) != missing:  # the verdict uses the new results
         st.rerun()

@@ -5,24 +5,26 @@ from pages.shared.cards.explained import explained
 HELIX = explained(
     "helix",
     "Each point is a position, on the first three principal components of the residual stream "
-    "before the chosen layer (in brackets their shares of the variance); neighbours are joined. In "
-    "GPT-2 small the positions form a helix. Drag to turn it. A narrower range of positions keeps "
-    "the components of all positions. Green diamonds are averages of neighbouring positions: where "
-    "they fall towards the axis, averaging removes the differences between neighbours.",
+    "before the chosen layer (in brackets their shares of the variance); neighbours are joined. "
+    "In GPT-2 small the positions form a helix. Drag to turn it. If you narrow the range of "
+    "positions, the components are still those of all positions. Green diamonds are averages of "
+    "neighbouring positions: where they fall towards the axis, averaging removes the differences "
+    "between neighbours.",
     "projection",
 )
 
 MORPH = explained(
     "helix",
-    "The same curve in every layer, on the layer's own components (with signs that agree between "
-    "layers) and scale. Press play, or move the slider below the figure.",
+    "The same curve in every layer. Each layer is drawn on its own components and its own scale; "
+    "the components' signs are chosen to agree between layers. Press play, or move the slider "
+    "below the figure.",
     "projection",
 )
 
 VARIANCE = explained(
     "helix",
-    "The share of the variance over positions in the first components, for every layer. If few "
-    "suffice, the positions lie on a curve in few dimensions.",
+    "For every layer, the share of the variance over positions that the first components hold. If "
+    "few suffice, the positions lie on a curve in few dimensions.",
     "explained_variance",
 )
 

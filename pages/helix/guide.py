@@ -11,7 +11,7 @@ from poskernel_core.models import catalog
 from poskernel_core.models.fragments import part_of
 
 SMOOTH_SHARE = 0.85
-"""Share of the variance in three components from which on positions lie on a smooth curve."""
+"""Positions lie on a smooth curve if three components hold at least this share of the variance."""
 MAX_NAMED = 4
 SHOWS = {
     "gpt2-small-layer0": "GPT-2's own positions, a helix",

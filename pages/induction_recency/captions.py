@@ -36,8 +36,8 @@ CANDIDATES = explained(
 
 ROWS = explained(
     "induction-recency",
-    "Each line is the last row of the head's attention pattern, for one position of the last pair. "
-    "Letters mark the candidates: a bright cell under each is induction.",
+    "Each line is the last row of the head's attention pattern, for one position of the last "
+    "pair. Letters mark the candidates; a bright cell under each letter is induction.",
     "last_row",
 )
 
@@ -51,10 +51,10 @@ PATTERNS = explained(
 
 INTRINSIC = explained(
     "random-attention",
-    "The head's mean attention on random tokens: only position can make a difference. Slope above "
-    "zero: recent tokens get more. The trend leaves out the first keys and the query itself; its "
-    "R² is the share of the row's variance that a straight line explains. If it is small, read the "
-    "curve rather than the slope.",
+    "The head's mean attention on random tokens, where only position can make a difference. A "
+    "slope above zero means that recent tokens get more attention. The trend leaves out the first "
+    "keys and the query itself; its R² is the share of the row's variance that a straight line "
+    "explains. If R² is small, read the curve rather than the slope.",
     "pattern",
     "slope",
     "rank_correlation",
@@ -64,10 +64,11 @@ INTRINSIC = explained(
 NORMS = explained(
     "random-attention",
     "The norm of the output of each head of layer 0, against the number of visible tokens. The "
-    "average of many different value vectors gets shorter: the dotted line falls as one over the "
-    "square root. A head that attends to few tokens stays flat. After each exponent the legend "
-    "gives the curve's largest deviation from that power law: an exponent describes only a curve "
-    "that stays close to it. A click on a name in the legend shows or hides its head.",
+    "average of many different value vectors gets shorter; the dotted line falls as one over the "
+    "square root of their number. The curve of a head that attends to few tokens stays flat. "
+    "After each exponent, the legend shows how far the curve deviates from that power law at "
+    "most. An exponent is meaningful only if the curve stays close to it. A click on a name in "
+    "the legend shows or hides its head.",
     "norm",
     "norm_exponent",
 )
@@ -76,8 +77,9 @@ CAUSE = explained(
     "equalised-norms",
     "The post names the falling norms as the cause of recency. Here layer 0's norms are equalised "
     "and everything is measured again. If the norms cause the preference for the last candidate, "
-    "it falls; if it grows, it has another cause, and the norms worked against it. Attention to "
-    "all candidates shows whether the head still does induction; if not, the rest says nothing.",
+    "this preference falls. If it grows, it has another cause, and the norms worked against it. "
+    "Attention to all candidates shows whether the head still does induction; if it does not, the "
+    "other numbers say nothing.",
     "probability_advantage",
     "probability_rise",
     "attention",

@@ -83,7 +83,7 @@ def draw_experiment(selection: Selection, draws: Draws, switches: dict[str, Any]
     st.subheader("Several candidates", anchor="candidates-of-a")
     sequences = choose_sequences(selection, draws)
     asked = RecencyParams(samples=draws.samples, **sequences, **switches)
-    with st.container():  # below it, widgets keep their places
+    with st.container():  # so that widgets below keep their places
         recency = results.fetch(InductionRecency, draws.run, asked)
         if recency is not None:
             draw_recency(recency, selection)
@@ -102,8 +102,8 @@ def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
     geometry = selection.located.geometry
     st.markdown(
-        "A token [A] occurred twice, followed by [B] and later by [C]: which of them does an "
-        "induction head predict? Sequences are random tokens: the corpus in the sidebar is not "
+        "A token [A] occurred twice: first [B] followed it, later [C]. Which of the two does an "
+        "induction head predict? Sequences are random tokens, so the corpus in the sidebar is not "
         "used."
     )
     if enough_context(selection):

@@ -58,7 +58,7 @@ def draw_patterns(
     seconds: list[int],
     selection: Selection,
 ) -> None:
-    """Draw the attention of every head of a layer, for the position of the pair that is chosen."""
+    """Draw the attention of every head of a layer, for the chosen position of the pair."""
     layers = list(selection.located.geometry.with_heads)
     left, right = st.columns(2)
     second = (

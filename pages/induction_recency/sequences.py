@@ -14,7 +14,7 @@ from poskernel_core.plotting.palette import CATEGORICAL, ink_on
 
 MAX_ROWS = 16
 COLOURS = dict(zip(ROLES[2:], ("#777D84", *CATEGORICAL[:5]), strict=True))
-"""``[A]`` grey, candidates in the colours of the figures; random tokens and start token none."""
+"""``[A]`` is grey, candidates have the colours of the figures, other tokens have none."""
 TABLE = Template(
     """<div style="overflow-x:auto"><table style="border-spacing:3px;font-size:0.85rem">
 <caption style="text-align:left">position (tokens)</caption>
@@ -30,7 +30,7 @@ border-radius:4px;text-align:center;white-space:nowrap;background:{{ colour }}
 
 
 def draw_sequences(recency: Result) -> None:
-    """Draw a row for every position of the last pair: roles, or the tokens of one sample."""
+    """Draw a row for every position of the last pair: its roles, or the tokens of one sample."""
     roles, examples = recency.values["role"], recency.texts["examples"]
     seconds = recency.coordinates["second"]
     shown = np.unique(np.linspace(0, len(roles) - 1, MAX_ROWS).round().astype(int))

@@ -139,7 +139,7 @@ def _choose_prompt(first: Preset) -> str | None:
         max_chars=MAX_CHARACTERS,
         height=140,
         on_change=keep_fitting,
-        help="the model predicts the next token; up to the context",
+        help="the model predicts the next token; the prompt may fill the context",
         **fitted_text("prompt", first.prompt),
     )
     if prompt.strip():
@@ -194,7 +194,7 @@ def _average(selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
         0,
         32,
         value=defaults["keep"],
-        help="later layers have huge vectors at the first positions, which would be spread",
+        help="in later layers the first positions have huge vectors, which averaging would spread",
         **linked("keep"),
     )
     return {

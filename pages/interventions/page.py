@@ -44,7 +44,11 @@ def draw_numbers(found: Result) -> None:
     numbers = (
         ("Loss, clean (nats)", "mean_clean_loss", loss),
         ("Loss, changed (nats)", "mean_changed_loss", loss),
-        ("Loss change (nats)", "loss_change", "error over positions; above 0 the change did harm"),
+        (
+            "Loss change (nats)",
+            "loss_change",
+            "its error is over positions; above 0, the change did harm",
+        ),
         ("KL, last (nats)", "last_kl", "of the next-token distribution, clean to changed"),
         ("KL, mean (nats)", "mean_kl", "over all positions of the prompt; 0: no effect"),
     )

@@ -13,7 +13,8 @@ _PIECE = re.compile(r"\s*(?:\w+|[^\w\s])")
 def words_of(prompt: str) -> list[str]:
     """Return the words of a prompt that a move can name, in order of first occurrence.
 
-    Numbers are left out, since a move reads them as positions, and so are its signs , and >.
+    Numbers are left out, because a move reads them as positions. The signs , and > are left out
+    too, because they separate the parts of moves.
     """
     found = dict.fromkeys(_WORD.findall(prompt))
     return [word for word in found if not word.isdigit() and word not in ",>"]
@@ -22,7 +23,8 @@ def words_of(prompt: str) -> list[str]:
 def fitting(moves: Sequence[str], prompt: str) -> list[str]:
     """Return the moves whose words the prompt contains.
 
-    A position fits if the prompt has at least so many words: it has no fewer tokens.
+    A position fits if the prompt has at least that many words, because it has no fewer tokens than
+    words.
     """
     return [move for move in moves if _fits(move, _PIECE.findall(prompt))]
 

@@ -44,8 +44,8 @@ def draw_ledger(selection: Selection) -> None:
         return
     if own == chosen != model:
         say(
-            f"{model} is a part of {own}: figures that need the rest of it are not computed, and "
-            "their lines say so."
+            f"{model} is a part of {own}. Figures that need the rest are not computed, and their "
+            "lines say so."
         )
     elif chosen != model:
         st.warning(
@@ -74,7 +74,7 @@ def offered_names(model: str, own: str) -> list[str]:
 
 
 def _computed(figures: tuple[PublishedFigure, ...], selection: Selection) -> dict[str, Checked]:
-    """Return the computed lines; draw the progress of the first one in progress."""
+    """Return the computed lines; draw the progress of the first line that is being computed."""
     run = selection.run
     fields = {
         "revision": run.model.revision,

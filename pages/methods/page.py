@@ -30,6 +30,6 @@ def page(selection: Selection) -> None:
         st.markdown(
             "Figures published in the posts, next to the same figures computed on this machine. A "
             "figure agrees if each of its numbers differs from the published one by no more than "
-            "the tolerance and our 95 % interval."
+            "the tolerance plus half the width of our 95 % interval."
         )
         draw_ledger(selection)

@@ -37,7 +37,7 @@ PLACE = Place(
 
 
 def choose_token(length: int) -> int:
-    """Draw the field of the query token; for a shorter text it moves to the end."""
+    """Draw the field of the query token; in a shorter text the token moves to the end."""
     return int(
         st.number_input(
             "Query token (position)",

@@ -37,7 +37,7 @@ function build(root, data) {
   return view;
 }
 
-// Every head's pattern at its own size, then scaled to its cell.
+// A head's pattern at its own size; it is then scaled to its cell.
 function pictureOf(data, head) {
   const { side } = data;
   const image = new ImageData(side, side);

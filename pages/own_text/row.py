@@ -17,7 +17,11 @@ SHARE: Final = "of the variance of this row's scores"
 NUMBERS: Final = (
     ("Explained by position", "position_share", SHARE),
     ("Explained by content", "content_share", SHARE),
-    ("Covariance", "covariance_share", "twice their covariance as a share; the three add up to 1"),
+    (
+        "Covariance",
+        "covariance_share",
+        "twice the covariance of position and content, as a share; the three shares add up to 1",
+    ),
     (
         "Kernel to attention",
         "attention_distance",

@@ -13,8 +13,8 @@ const percent = (share) => `${(100 * share).toFixed(share < 0.1 ? 1 : 0)} %`;
 
 const full = (one, top) => Math.sqrt(Math.min(1, one / top));
 
-// In running text outer spaces are spaces again, unless there is nothing else. They stand beside
-// the token's box: a box that began with one would be cut in two where the line breaks at it.
+// In running text, spaces at a token's ends are shown as spaces, unless the token has nothing else.
+// They stand outside the token's box, because a line break at a space would cut the box in two.
 function running(token) {
   const [, left, word, right] = /^(␣*)(.*?)(␣*)$/su.exec(token);
   return word ? [left && " ", word, right && " "] : ["", token, ""];

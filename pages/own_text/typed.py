@@ -16,7 +16,7 @@ from poskernel_core.storage.typed import check_text, is_name, keep_text, kept_te
 PARAMETER: Final = "text"
 FIELD: Final = "own-text"
 LAST: Final = "own-text-last"
-"""The text of the session and its address: a widget forgets its value on another page."""
+"""The session's text and its address, kept because a widget forgets its value on another page."""
 
 MAX_IN_ADDRESS: Final = 8000
 EXAMPLES: Final = {

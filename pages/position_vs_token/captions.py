@@ -4,9 +4,9 @@ from pages.shared.cards.explained import explained
 
 SCORES = explained(
     "position-vs-token",
-    "The head's mean scores from one query position: with both, with positions only, and with "
-    "tokens only. Averaged over random tokens, token scores are flat except at the start token: "
-    "peaks come from position.",
+    "The head's mean scores from one query position: with positions and tokens, with positions "
+    "only, and with tokens only. Averaged over random tokens, the scores with tokens only are "
+    "flat except at the start token, so peaks come from position.",
     "score",
 )
 
@@ -36,8 +36,8 @@ LOOK_BACK = explained(
 
 FIRST = explained(
     "position-zero",
-    "The last [A]'s attention if the first [A] is after the start token, at position 0, or after a "
-    "random token; keys are shifted so that [B] is key 2 in all three. If induction fails only at "
-    "position 0, the position is the cause, not the missing start token.",
+    "The last [A]'s attention in three cases: the first [A] stands after the start token, at "
+    "position 0, or after a random token. Keys are shifted so that [B] is key 2 in all three. If "
+    "induction fails only at position 0, the position is the cause, not the missing start token.",
     "last_row",
 )

@@ -79,9 +79,9 @@ def draw_first(zero: Result, parts: Result, selection: Selection) -> None:
     st.markdown(
         f"**{selection.cell}** attends from position 1 to position 0 with "
         f"{value_text(alone, 'first_mass')} by position only and {value_text(both, 'first_mass')} "
-        f"with both; elsewhere to the previous token with "
-        f"{value_text(alone.select(offset=1), 'profile')} and "
-        f"{value_text(both.select(offset=1), 'profile')}."
+        f"with both. Elsewhere it attends to the previous token with "
+        f"{value_text(alone.select(offset=1), 'profile')} by position only and "
+        f"{value_text(both.select(offset=1), 'profile')} with both."
     )
     st.markdown(
         "Probability of [B] after the last [A], by the start of the sequence and the position of "

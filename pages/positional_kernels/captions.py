@@ -9,16 +9,18 @@ MAP = explained(
     "uniform head a filled triangle. If a diagonal band keeps its shape downwards, the head is "
     "translation equivariant. Left: the kernel (position alone). Middle: the observed attention, "
     "in the same colours. Right: their difference, orange where the kernel is larger, blue where "
-    "content adds attention; its scale reaches at least a tenth of the largest share.",
+    "content adds attention; the scale of the difference reaches at least a tenth of the largest "
+    "share.",
     "kernel",
     "observed",
 )
 
 SQUARE = explained(
     "kernel",
-    "One row of the map, folded like lines of text: the first key is at the top left, the query at "
-    "the bottom right. The first post uses this view: 400 positions make a 20 × 20 square. Skipped "
-    "keys are blank. Colours are those of the map; right: the kernel minus the observed attention.",
+    "One row of the map, folded like lines of text: the first key is at the top left, the query "
+    "at the bottom right. The first post uses this view: 400 positions make a 20 × 20 square. "
+    "Skipped keys are blank. Colours are those of the map. Right: the kernel minus the observed "
+    "attention.",
     "kernel",
     "observed",
 )

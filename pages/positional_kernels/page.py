@@ -40,7 +40,7 @@ LOCAL = "offset of local heads"
 def draw_curve(selection: Selection, kernel: Result, etc: Result | None, sampled: bool) -> None:
     """Draw the selected head's numbers, and its kernel over the offset.
 
-    ``etc`` holds the head's kind; its numbers are the kernel's where many windows are ``sampled``.
+    ``etc`` holds the head's kind; if many windows are ``sampled``, its numbers are the kernel's.
     """
     head = selection.of(kernel)
     st.subheader(f"{head_link(selection.cell)} at query position {selection.query}", anchor="head")
@@ -117,7 +117,7 @@ def page(selection: Selection) -> None:
         kernel = results.fetch(PositionalKernel, selection.run, asked)
         sampled = source["source"] == "mean"
         if kernel is not None:
-            with st.container():  # below it, widgets keep their places
+            with st.container():  # so that widgets below keep their places
                 etc = results.fetch(EtcHeatMap, selection.run, EtcParams(skip=selection.skip))
             here = {"query": selection.query, "layer": selection.layer, "head": selection.head}
             draw_curve(selection, kernel, etc.select(**here) if etc is not None else None, sampled)

@@ -5,11 +5,11 @@ from pages.shared.cards.explained import explained
 TABLE = explained(
     "previous-token",
     "One row per head. *Second / largest*: the second-largest diagonal of the mean attention over "
-    "the largest; near 0 the head attends to one offset only. *Contrast*: the difference between "
-    "the mean raw score at offset 0 (own token) or 1 (previous token) and the straight line "
-    "through its neighbours: negative is a dark diagonal, positive a bright one. *Kind*: the part "
-    "that raises the previous token's score above the own token's. Click a row to select the head "
-    "on all pages.",
+    "the largest; near 0 the head attends to one offset only. *Contrast*: how far the mean raw "
+    "score at offset 0 (own token) or 1 (previous token) lies above the straight line through its "
+    "neighbours; a negative contrast is a dark diagonal, a positive one a bright diagonal. "
+    "*Kind*: the part that raises the previous token's score above the own token's. Click a row "
+    "to select the head on all pages.",
     "ratio",
     "self_contrast",
     "previous_contrast",

@@ -99,8 +99,8 @@ def published_table(model: str) -> None:
     with st.expander("Published for GPT-2 small", expanded=model == "gpt2"):
         previous, heads = PREVIOUS_TOKEN_HEADS_GPT2
         st.markdown(
-            f"The post counts {previous} of {heads} heads whose largest diagonal is the previous "
-            "token, on texts that it chose. Its ranking by second / largest:"
+            "On the texts that the post chose, the largest diagonal is the previous token in "
+            f"{previous} of {heads} heads. The post's ranking by second / largest:"
         )
         ranking = {"head": list(PREVIOUS_TOKEN_GPT2), "published": PREVIOUS_TOKEN_GPT2.values()}
         linked_table(

@@ -4,13 +4,13 @@ from pages.shared.cards.explained import PICK, explained
 
 CLOCKS = explained(
     "rotary-spectrum",
-    "A rotary head compares query and key pair by pair of dimensions, and each pair is a clock. "
-    "The hand is the angle between the mean query and the mean key: it turns steadily with their "
+    "A rotary head compares query and key in pairs of dimensions, and each pair is a clock. The "
+    "hand is the angle between the mean query and the mean key: it turns steadily with their "
     "distance, fast for a short wavelength (top), slowly for a long one (bottom). Its projection "
     "on the horizontal is the pair's part of the score: orange (right) is positive, blue (left) "
     "negative. One clock cannot tell how far a key is; fast and slow ones together can, like the "
-    "hands of a watch. Below: the sum over all pairs, the positional logit $S(D)$, in nats. Shown "
-    "are the pairs that change it most.",
+    "hands of a watch. Below: the sum over all pairs, the positional logit $S(D)$, in nats. The "
+    "pairs that change this logit most are shown.",
     "phase",
     "amplitude",
     "swing",
@@ -21,8 +21,8 @@ AMPLITUDES = explained(
     "Above: the size of each pair's term (*amplitude*), and its variation over the distances of "
     "the context (*swing*): a slow pair is nearly constant, and a constant has no effect on "
     "attention. Below: the *phase*, the angle of the hand at distance 0; at phase 0 the term is "
-    "largest there. Hover for the distance of the largest term. Dotted lines separate the bands "
-    "of wavelengths. Bars are one standard error.",
+    "largest at distance 0. Hover for the distance of the largest term. Dotted lines separate the "
+    "bands of wavelengths. Bars are one standard error.",
     "amplitude",
     "swing",
     "phase",
@@ -62,8 +62,9 @@ EQUIVARIANT = explained(
     "equivariant-kernel",
     "Solid: attention with the mean query and the mean key everywhere, which depends on distance "
     "alone. Dash-dotted: the positional kernel, with a separate mean key at every position and "
-    "real queries. Dashed: the observed attention. Where the first two agree, the head uses "
-    "position in the same way everywhere; where the last differs, content decides.",
+    "real queries. Dashed: the observed attention. Where the solid and the dash-dotted line "
+    "agree, the head uses position in the same way everywhere; where the dashed line differs from "
+    "them, content decides.",
     "equivariant_kernel",
     "mean_key_kernel",
     "kernel_distance",

@@ -28,7 +28,7 @@ def choose_bands(selection: Selection) -> dict[str, Any]:
     long = right.select_slider(
         "Middle wavelengths: up to (tokens)",
         longs,
-        help="by default the context: longer ones turn less than once in it",
+        help="by default the context; longer wavelengths turn less than once in it",
         **fitted("long", longs, context),
     )
     return {"short": float(short), "long": None if long == context else float(long)}

@@ -48,8 +48,9 @@ def _numbers(one: Result, kernel: Result) -> str:
         f"Mean share of queries {value_text(one, 'mean_share_queries')}, of keys "
         f"{value_text(one, 'mean_share_keys')}. The equivariant kernel lies at a TV distance of "
         f"{value_text(kernel, 'kernel_distance')} from the positional kernel and of "
-        f"{value_text(kernel, 'equivariant_attention_distance')} from the observed attention; the "
-        f"positional kernel itself at {value_text(kernel, 'attention_distance')} from it."
+        f"{value_text(kernel, 'equivariant_attention_distance')} from the observed attention. "
+        f"The positional kernel lies at {value_text(kernel, 'attention_distance')} from the "
+        "observed attention."
     )
 
 
@@ -60,7 +61,7 @@ def draw_page(selection: Selection, bands: dict[str, Any]) -> None:
     if found is None:
         return
     per_query = EquivariantParams(skip=selection.skip, query=selection.query, **bands)
-    with st.container():  # below it, widgets keep their places
+    with st.container():  # so that widgets below keep their places
         kernels = results.fetch(EquivariantKernel, selection.run, per_query)
         if kernels is not None:
             draw_head(selection, found, kernels)

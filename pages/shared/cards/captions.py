@@ -34,16 +34,17 @@ VARIATION = explained(
     "denominators",
     "The coefficient of variation (CV) of the softmax denominator over windows: its standard "
     "deviation, relative to its mean. Dashed: the value expected if the tokens of a window were "
-    "independent. The title gives the number of windows. The measure of all heads reads more of "
-    "them: if a few keys carry the denominator, the two may differ by more than their errors.",
+    "independent. The title gives the number of windows. The measure of all heads reads more "
+    "windows. If a few keys carry the denominator, that measure and this curve may differ by more "
+    "than their errors.",
     "denominator_cv",
     "predicted_cv",
 )
 
 SIMILARITY = explained(
     "additivity",
-    "How similar the keys of a passage stay, position subtracted, when it is moved by so many "
-    "tokens. At 1 its content leaves the same keys everywhere: keys are a sum of position and "
-    "content.",
+    "How similar the keys of a passage stay, with position subtracted, when the passage is moved "
+    "by so many tokens. At 1, the content part of the keys is the same wherever the passage "
+    "stands: keys are a sum of position and content.",
     "content_similarity",
 )

@@ -83,7 +83,8 @@ def card(
 
     ``name`` is unique on the page and names the files. The default title is the figure's. ``draw``
     draws anything but a single Plotly figure; ``figure`` is then made for the download only. If
-    ``also`` is given, the figure depends on it and the result alone, and is cached for all readers.
+    ``also`` is given, the figure depends only on ``also`` and the result, and is cached for all
+    readers.
     """
     with st.container(border=True, key=f"card-{name}"):
         head = st.container(
@@ -158,9 +159,9 @@ def chart(
 ) -> None:
     """Draw one Plotly figure in the page's colours; its camera saves a file of that name.
 
-    A ``square`` map, or one with square cells, is as high as its column is wide. ``pick`` is called
-    when points are chosen by a click, a box or a loop. A ``legible`` figure already has the page's
-    colours.
+    A ``square`` map, or a map with square cells, is as high as its column is wide. ``pick`` is
+    called when points are chosen by a click, a box or a loop. A ``legible`` figure already has the
+    page's colours.
     """
     shown = _OPEN.get()
     file = name if shown is None else file_stem(shown.result, name)

@@ -9,7 +9,7 @@ import streamlit as st
 from pages.shared.cards.plain import plain
 
 MIN_FIGURES = 4
-"""Figures from which on a page has a list."""
+"""A page has a list if it has at least this many figures."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ _OPEN: ContextVar[_Contents | None] = ContextVar("contents", default=None)
 
 
 def contents_here(*, wanted: bool) -> None:
-    """Make room for the list under the page's title; where it is not ``wanted`` there is none."""
+    """Make room for the list under the page's title, if the list is ``wanted``."""
     _OPEN.set(_Contents(st.container(key="contents")) if wanted else None)
 
 
@@ -36,7 +36,7 @@ def mention(anchor: str, title: str) -> None:
 
 
 def fill_contents() -> None:
-    """Draw the list if it is long; call it last."""
+    """Draw the list of figures if it is long enough; call this after all figures are drawn."""
     contents = _OPEN.get()
     if contents is not None and len(contents.found) >= MIN_FIGURES:
         links = " · ".join(f"[{plain(title)}](#{anchor})" for anchor, title in contents.found)

@@ -8,7 +8,7 @@ from poskernel_core.common.rounding import number_and_error
 
 
 def draw_metrics(metrics: Collection[tuple[str, str, str]]) -> None:
-    """Draw numbers as ``rounded`` wrote them, the error below; each is label, text and meaning."""
+    """Draw numbers, each with its error below. ``metrics``: label, text by ``rounded``, meaning."""
     columns = st.columns(len(metrics))
     for column, (label, text, meaning) in zip(columns, metrics, strict=True):
         number, error = number_and_error(text)

@@ -37,7 +37,7 @@ def nothing_said() -> None:
 
 
 def say_once(sentence: str) -> None:
-    """Show an error once per page: one cause may prevent every figure of it."""
+    """Show an error once per page, because one cause may prevent every figure of the page."""
     said = _SAID.get()
     if said is not None:
         if sentence in said:

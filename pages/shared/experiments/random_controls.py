@@ -48,7 +48,7 @@ def choose_draws(selection: Selection, default: int) -> Draws:
     start = three.toggle(
         "Start token first",
         True,
-        help="the recency post used none, by its figures",
+        help="judging by its figures, the recency post used none",
         **linked("rstart"),
     )
     run = selection.run.model_copy(update={"seed": int(seed), "start_token": start})
@@ -56,7 +56,7 @@ def choose_draws(selection: Selection, default: int) -> Draws:
 
 
 def choose_number(place: Any, label: str, options: range, key: str, default: int) -> int:
-    """Draw a field for a whole number; a number that no longer fits moves to the nearest."""
+    """Draw a field for a whole number; one that no longer fits moves to the nearest that does."""
     nearest = min(max(default, options[0]), options[-1])
     value = fitted(key, options, nearest)
     return int(place.number_input(label, options[0], options[-1], **value))

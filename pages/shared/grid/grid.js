@@ -13,7 +13,8 @@ const draw = (tag, attributes) => {
   return node;
 };
 
-// Curves come as one byte a point, head after head; 255 is none. Each is as high as its largest.
+// Curves come as one byte for each point, head after head; 255 means no value. Each curve is scaled
+// to its largest value.
 function readCurves(curves) {
   if (!curves) return null;
   const codes = bytes(curves.codes);
@@ -59,7 +60,7 @@ function build(root, data) {
   return view;
 }
 
-// Whether there are columns beyond the edges, and beyond the right one.
+// Mark whether there are columns beyond either edge, and beyond the right edge.
 function markScroll({ root, scroller }) {
   const beyond = scroller.scrollWidth - scroller.clientWidth;
   root.classList.toggle("scrolls", beyond > 2);

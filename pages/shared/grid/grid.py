@@ -19,9 +19,9 @@ _COMPONENT = component("head_grid", Path(__file__).parent, "grid", "<div class='
 def head_grid(data: dict[str, Any], *, key: str, on_select: Callable[[], None]) -> Any:
     """Draw the grid; `.cell` of the result, and `st.session_state[key].cell`, is "L3H7" or None.
 
-    `data` is that of `grid_data` with the name of the `selected` head, the `legend` and its
-    `legendTitle`, and the `glyphs` explained below the grid. `on_select` runs when another head is
-    picked.
+    `data` comes from `grid_data`. Added to it are the name of the `selected` head, the `legend` and
+    its `legendTitle`, and the `glyphs` explained below the grid. `on_select` runs when another head
+    is picked.
     """
     if key in st.session_state:
         # Follow a selection made elsewhere, so that the old cell can be picked again.

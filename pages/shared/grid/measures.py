@@ -59,7 +59,7 @@ def shade_of(
 ) -> Shade:
     """Return the colours of a measure's numbers ``[layer, head]`` and their legend.
 
-    ``labels`` are those of its codes; ``high`` is the end of a log scale.
+    ``labels`` are the labels of the measure's codes; ``high`` is the upper end of a log scale.
     """
     match declared.scale:
         case "labels":

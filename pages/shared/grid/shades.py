@@ -1,6 +1,6 @@
 """Colours and a legend for numbers of all heads, on a linear, log or diverging scale, or by kind.
 
-No Streamlit; the grid and its downloads share these scales.
+This module does not use Streamlit. The grid and its downloads share these scales.
 """
 
 from collections.abc import Sequence
@@ -55,14 +55,14 @@ def logarithmic(values: np.ndarray, low: float | None = None, high: float | None
 
 
 def diverging(values: np.ndarray) -> Shade:
-    """Shade values on both sides of 0, as far as the largest of them."""
+    """Shade values on both sides of 0, up to the largest absolute value."""
     reach = max(0.01, float(np.abs(np.nan_to_num(values)).max()))
     ticks = {0: -reach, STEPS // 2: 0.0, STEPS - 1: reach}
     return _shade(0.5 + 0.5 * values / reach, DIVERGING, ticks)
 
 
 def categories(codes: np.ndarray, names: Sequence[str], colours: Sequence[str] = ()) -> Shade:
-    """Shade codes by the colours of their names; a negative code has none."""
+    """Shade codes by the colours of their names; a negative code means that there is no value."""
     colours = colours or CATEGORICAL[: len(names)]
     cells = [[colours[c] if c >= 0 else NO_VALUE for c in row] for row in codes.astype(int)]
     width = STEPS // len(names)

@@ -36,7 +36,7 @@ def has_left(job: Job) -> bool:
 
 def _leave(engine: Engine, job: Job) -> None:
     engine.cancel(job.request, session_id())
-    st.session_state["left"] = job.request.key  # others may wait for it, or begin it anew
+    st.session_state["left"] = job.request.key  # others may wait for the job, or restart it
 
 
 def forget_cancel(asked: CanonicalRequest) -> None:
@@ -88,7 +88,7 @@ def _watch(engine: Engine, job: Job) -> None:
     """Draw the progress, again every half second, and the button, once.
 
     Streamlit identifies a fragment by its place on the page and drops clicks in a fragment that has
-    moved, for instance because a result appeared above it. So the button is in none.
+    moved, for instance because a result appeared above it. So the button is not in a fragment.
     """
     with st.container(border=True):
         st.fragment(_draw_progress, run_every=TICK_SECONDS)(job)
@@ -103,7 +103,7 @@ def _watch(engine: Engine, job: Job) -> None:
 
 def _draw_progress(job: Job) -> None:
     if (job.ended or has_left(job)) and not is_behind():
-        st.rerun(scope="app")  # with what the browser has sent; if that is old, half a second later
+        st.rerun(scope="app")  # takes the browser's values; if these are old, half a second later
     share = min(job.done / job.total, 1.0) if job.total else 0.0
     subject, model = job.request.question.noun_phrase, job.request.run.model.name
     st.markdown(f"**Computing {subject} for {plain(model)}**")

@@ -35,7 +35,7 @@ def say_notice() -> None:
     """Show a reader the store's notice once."""
     try:
         notice = engine().store.notice
-    except PosKernelError:  # shown where the page asks for a result
+    except PosKernelError:  # the error is shown where the page asks for a result
         return
     if notice and st.session_state.get("notice") != notice:
         st.session_state["notice"] = notice
@@ -55,7 +55,7 @@ def training(name: str) -> TrainingRun | None:
 
 
 def has_checkpoints(name: str) -> bool:
-    """Tell whether a model has checkpoints of its training, or may have: it cannot be read."""
+    """Tell whether a model has checkpoints of its training, or cannot be read and may have them."""
     try:
         return training(name) is not None
     except BadRequest:

@@ -1,4 +1,4 @@
-"""A component of ours in the browser: its own files after what all of them share."""
+"""A component of ours in the browser: the files that all components share, then its own."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import streamlit as st
 
 SHARED = Path(__file__).with_name("parts")
-"""The files before every component's own: a sheet and a script, which is part of its module."""
+"""The shared style sheet and script, put before the component's own in one file."""
 
 
 def component(name: str, folder: Path, file: str, html: str) -> Callable[..., Any]:

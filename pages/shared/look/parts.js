@@ -1,5 +1,5 @@
-// What the components share; it stands before the script of each. A `view` has the rows of its
-// `cells`, and a `tip`, a popover that a cell opens.
+// Shared by all components: this script is put before the script of each. A `view` has `cells`,
+// row by row, and a `tip`, a popover that a cell opens.
 
 const make = (tag, attributes = {}, text = "") => {
   const node = document.createElement(tag);
@@ -73,7 +73,7 @@ const hideTip = (view) => view.tip.matches(":popover-open") && view.tip.hidePopo
 
 const isMove = (key) => /^(Arrow|Page)|^(Home|End)$/.test(key);
 
-// The cell that a key leads to, if there is one; `wide` is Home and End with Ctrl.
+// The cell that a key leads to, if there is one; `wide` means that Ctrl is held with Home or End.
 function target(view, cell, key, wide) {
   const r = view.cells.findIndex((row) => row.includes(cell));
   const c = view.cells[r].indexOf(cell);
@@ -92,8 +92,8 @@ function target(view, cell, key, wide) {
   return moves[key] && view.cells[moves[key][0]]?.[moves[key][1]];
 }
 
-// A key pressed in a cell: arrows and their like lead to another one, Enter and the space bar
-// `pick` this one, Escape hides the tip.
+// A key pressed in a cell: arrows and their like lead to another cell, Enter and the space bar
+// `pick` this cell, Escape hides the tip.
 function onKey(view, cell, event, pick) {
   if (event.key === "Escape") return hideTip(view);
   const isPick = event.key === "Enter" || event.key === " ";
@@ -108,8 +108,8 @@ function onKey(view, cell, event, pick) {
   next.scrollIntoView({ block: "nearest", inline: "nearest" });
 }
 
-// What a reader does with the cells of `view.table`: a click or a key picks one, and a pointer or
-// the focus on it shows its tip.
+// What a reader does with the cells of `view.table`: a click or a key picks a cell, and the pointer
+// or the focus on a cell shows its tip.
 function listenToCells(view, pick, showTip) {
   const on = (type, act) =>
     view.table.addEventListener(type, (event) => {

@@ -1,8 +1,8 @@
 """Whether the browser has received the values that the widgets had when the page was drawn.
 
 When a callback writes a widget's value (after a click on a head, for instance), the browser learns
-of it with the next page. A fragment that reruns on a timer before that still sends the old value,
-and Streamlit takes it.
+of it with the next page. If a fragment reruns on a timer before that, the browser sends the old
+value, and Streamlit takes it.
 """
 
 import streamlit as st

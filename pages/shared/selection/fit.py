@@ -1,6 +1,7 @@
 """Widgets bound to the address: a value that no longer fits is moved, and the URL follows.
 
-A default is given on every run: the browser leaves a value that equals it out of the URL.
+The default is passed on every run, because the browser omits from the URL any value equal to the
+default.
 """
 
 from collections.abc import Iterable
@@ -12,7 +13,7 @@ from pages.shared.selection.links import write
 
 
 def linked(key: str) -> dict[str, Any]:
-    """Return what binds a widget to a parameter of the address, which is also the widget's key."""
+    """Return what binds a widget to a parameter of the address; both are named ``key``."""
     return {"key": key, "bind": "query-params"}
 
 
@@ -31,8 +32,8 @@ def choose_one(
 def fitted(key: str, options: Any, default: Any) -> dict[str, Any]:
     """Return the ``value`` of a slider, and move the reader's choice to the nearest that fits.
 
-    If the default changes (another context), a reader who had chosen nothing follows it, and so
-    does the URL.
+    If the default changes (with another context, say), a reader who has chosen nothing gets the new
+    default, and the URL follows.
     """
     value = st.session_state.get(key, default)
     nearest = value if value in options else min(options, key=lambda each: abs(each - value))
@@ -48,7 +49,7 @@ def fitted_index(key: str, options: list[Any], default: Any) -> dict[str, Any]:
 
 
 def _write(key: str, value: Any, fitted: Any, default: Any) -> None:
-    """Write a widget's value before it is drawn, where it or its default has changed."""
+    """Write a widget's value before it is drawn, if the value or its default has changed."""
     earlier = st.session_state.get(f"default-{key}", default)
     st.session_state[f"default-{key}"] = default
     if earlier != default or fitted != value:

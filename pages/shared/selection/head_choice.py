@@ -1,4 +1,4 @@
-"""Which head a page shows: the selected one, with a button for a more telling one."""
+"""Which head a page shows: the selected one, with a button for a head that shows more."""
 
 import numpy as np
 import streamlit as st

@@ -28,8 +28,9 @@ class Need:
         model: a bundled model that has it.
         met: tells whether a model has it, or may have it because it cannot be read.
         why: a predicate for models without it.
-        always: whether the page can show nothing of such a model. Otherwise it is replaced only if
-            the reader has not chosen it, and can be shown anyway.
+        always: whether the page can show nothing of a model without it. If not ``always``, such a
+            model is replaced only if the reader has not chosen it, and the reader can show it
+            anyway.
     """
 
     model: str
@@ -106,7 +107,7 @@ def lend_model(place: Place, asked: str) -> str:
     elif lacks(place, asked):
         model = NEEDS[place.needs].model
         state[OWN] = Lent(asked, state.get("head"), place.title, model)
-        if DRAWN not in state:  # Streamlit writes what is chosen for a widget it has drawn
+        if DRAWN not in state:  # later, Streamlit itself writes the value of its widget
             st.query_params["model"] = model
         write("model", model)
     return str(state.get("model", asked))

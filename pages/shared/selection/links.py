@@ -1,12 +1,12 @@
 """The settings that a link asks for, and a notice about those that cannot be met.
 
 Streamlit fills widgets from the address and silently ignores what does not fit. So the address is
-stored before any widget is drawn, and compared with the widgets afterwards. This holds only for the
-link that opens a session: what readers change themselves fits.
+stored before any widget is drawn, and compared with the widgets afterwards. Only the link that
+opens a session is compared, because what readers change themselves fits.
 
-A run of the script may be cut short, or stop above a widget that waits for a figure. A browser that
-was sent a widget and did not show it takes its default for the reader's choice. So widgets are
-filled from the address in every run until one run has drawn the whole page.
+A run of the script may be cut short, or stop above a widget that waits for a figure. If the browser
+was sent a widget but did not show it, it takes the widget's default for the reader's choice. So
+widgets are filled from the address in every run until one run has drawn the whole page.
 """
 
 import re
@@ -71,7 +71,7 @@ def read_link(page: str) -> None:
         state[PAGE], state[TOLD] = page, []
     else:
         for key in state[ASKED]:
-            if key.isalnum() and key in state:  # of a run that did not draw the whole page
+            if key.isalnum() and key in state:  # left by a run that did not draw the whole page
                 del state[key]
     state[WAITS] = False
 
@@ -81,7 +81,7 @@ def _forwarded(link: dict[str, list[str]]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for old, values in link.items():
         key = KEYS.get(old, old)
-        if key != old and key in link:  # the link has the new name as well
+        if key != old and key in link:  # the link has the parameter under its new name too
             continue
         found[key] = [SHOWN.get(key, {}).get(value, value) for value in values]
         if key == "head":

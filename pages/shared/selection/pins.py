@@ -42,8 +42,8 @@ class PinnedHead:
 def keep_pins(compared: bool) -> None:
     """Read the pins of a link, and write those of this session into the address.
 
-    Call it on every page before it is drawn: a page's address begins without pins. A toast reports
-    invalid pins, except on the page that compares pins, which says more.
+    Call this on every page before the page is drawn, because a page's address has no pins at first.
+    A toast reports invalid pins, except on the page that compares pins, which says more.
     """
     state = st.session_state
     taken(PARAMETER)
@@ -177,7 +177,7 @@ def _run_of(pin: Pin) -> RunSpec:
 
 
 def refusals(refused: list[str]) -> None:
-    """Say why pins are invalid, in one box; of many sentences show the first few."""
+    """Say in one box why pins are invalid; show only the first few of many sentences."""
     if refused:
         lines = [plain(each) for each in dict.fromkeys(refused)]
         if len(lines) > MAX_TOLD:

@@ -26,10 +26,11 @@ class Place:
 
     Attributes:
         title: its name in the navigation, and its heading.
-        questions: the names of the questions that only this page shows; those that no page declares
-            are shown on the landing page.
+        questions: the names of the questions that only this page shows. A question that no page
+            declares is shown on the landing page.
         picture: what its picture shows; None if no bundled model fills the page.
-        idle: settings of the sidebar without effect on it; ``run`` stands for all of a run.
+        idle: settings of the sidebar that have no effect on this page; ``run`` stands for all
+            settings of a run.
         needs: what it requires of a model, by its name in ``lending``.
     """
 

@@ -2,7 +2,7 @@
 
 Every widget's key is the name of its URL parameter, so that a link restores the page exactly.
 Values that no longer fit (another model's head, a position beyond the context) are moved to the
-nearest that does before the widget is drawn.
+nearest value that fits, before the widget is drawn.
 """
 
 import os
@@ -97,7 +97,9 @@ def choose(place: Place) -> Selection:
             **_helped("query", idle, "the position whose attention and kernels are shown"),
         )
         about_skip = _helped(
-            "skip", idle, "kernels leave out these keys, as attention often rests on the first ones"
+            "skip",
+            idle,
+            "kernels leave out these keys, because attention often rests on the first keys",
         )
         label = "Skip first keys (tokens)"
         if shown and shown.skips:

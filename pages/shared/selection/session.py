@@ -23,8 +23,9 @@ def present(session: str) -> bool:
 def person(session: str) -> str:
     """Return whose turns and quotas a session uses.
 
-    The user who signed in at the proxy (``POSKERNEL_USER_HEADER``), else the client's address, else
-    the session itself: for a reader on this machine, and for a local proxy that names no client.
+    The user who signed in at the proxy (``POSKERNEL_USER_HEADER``), else the client's address. For
+    a reader on this machine, or behind a local proxy that names no client, it is the session
+    itself.
     """
     client = runtime.get_instance().get_client(session) if runtime.exists() else None
     context: Any = getattr(client, "client_context", None)
@@ -33,7 +34,7 @@ def person(session: str) -> str:
     header = settings().user_header
     if header:
         named = [value for name, value in context.headers if name.lower() == header.lower()]
-        if len(named) == 1 and named[0].strip():  # of two, one is not the proxy's
+        if len(named) == 1 and named[0].strip():  # if there are two, one is not from the proxy
             return f"user {named[0].strip()}"
     address = parsed(context.remote_ip or "")
     if address is None or address.is_loopback:

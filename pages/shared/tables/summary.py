@@ -1,4 +1,4 @@
-"""Numbers of heads with their standard errors: of one head, and a table of all."""
+"""Numbers of heads with their standard errors: those of one head, and a table of all heads."""
 
 import numpy as np
 import pandas as pd

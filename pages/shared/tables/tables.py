@@ -42,8 +42,9 @@ def heads_frame(columns: dict[str, np.ndarray]) -> pd.DataFrame:
 def rounded_table(table: pd.DataFrame, result: Result, columns: dict[str, str]) -> Styler:
     """Return a table whose ``columns`` show a result's values rounded to their errors.
 
-    They still sort as numbers. ``columns`` gives the name of the value in each; a column with the
-    bias follows where there is one. The table's index is the number of the head in the model.
+    The values still sort as numbers. ``columns`` gives the name of the value in each column; if a
+    value has a bias, a column with the bias follows. The table's index is the number of the head in
+    the model.
     """
     table = table.copy()
     formats: dict[str, Callable[[float], str]] = {}
@@ -78,8 +79,8 @@ def linked_table(
 ) -> None:
     """Draw a table; the names in its column ``head`` link to the pages of these heads.
 
-    ``addresses`` are those of the pages if the heads are of other runs than the selected one.
-    ``more`` is passed to ``st.dataframe``.
+    ``addresses`` are those of the heads' pages, needed if the heads are of another run than the
+    selected one. ``more`` is passed to ``st.dataframe``.
     """
     config = dict(columns or {})
     plain = data.data if isinstance(data, Styler) else data
