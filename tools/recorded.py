@@ -9,6 +9,7 @@ from streamlit.util import calc_hash
 
 from poskernel_core.common.result import Result
 from poskernel_core.common.specs import Request
+from poskernel_core.engine.engine import Engine
 from poskernel_core.engine.job import Job
 from poskernel_core.engine.requests import Asked, CanonicalRequest, canonical
 
@@ -70,9 +71,9 @@ def visit(model: str, name: str, answer: Answer) -> dict[str, Request]:
             asked[part.key] = part.wire
         return found
 
-    kept = results.ask, results.missing, results.is_ready
+    kept = results.ask, results.missing, Engine.ready
     results.ask, results.missing = ask, lambda *_: []  # everything is computed here
-    results.is_ready = lambda each: canonical(each).question.name not in TOO_LARGE
+    Engine.ready = lambda _, each: canonical(each).question.name not in TOO_LARGE  # type: ignore[method-assign]
     here = Path.cwd()
     os.chdir(ROOT)
     try:
@@ -82,7 +83,7 @@ def visit(model: str, name: str, answer: Answer) -> dict[str, Request]:
             app.query_params[field] = value
         open_page(app, name)
     finally:
-        results.ask, results.missing, results.is_ready = kept
+        results.ask, results.missing, Engine.ready = kept  # type: ignore[method-assign]
         os.chdir(here)
     shown = [each.value for each in (*app.exception, *app.error)]
     if shown:

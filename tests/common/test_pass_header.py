@@ -34,7 +34,7 @@ def test_written_as_it_was_read():
     assert ((0.125, 1.0), (5, None), (3, 6), (" a", "b")) == (
         header.scales, header.sliding_windows, header.positions, header.tokens,
     )  # fmt: skip
-    assert json.dumps(STORED) == json.dumps(header.as_json())
+    assert json.dumps(STORED) == json.dumps(header.model_dump(mode="json"))
 
 
 @pytest.mark.parametrize("model", ["demo-attn-2l", "demo-gpt2"])
@@ -43,7 +43,7 @@ def test_manifests_that_come_with_the_project(model, statistic):
     stored, _ = Shipped([*RESULTS.glob("*.zip")]).get(
         part_key(describe_run(model), statistic, "manifest")
     )
-    written = PassHeader.read(stored["pass"]).as_json()
+    written = PassHeader.read(stored["pass"]).model_dump(mode="json")
     assert 0 == written["groups"]
     assert json.dumps(stored["pass"]) == json.dumps(written)
 

@@ -117,7 +117,7 @@ def test_one_layer_has_nothing_to_compare_it_with(shipped):
 
 def test_what_is_refused_is_said_once(shipped, monkeypatch):
     monkeypatch.setenv("POSKERNEL_MAX_WINDOWS", "60")
-    monkeypatch.setattr(results, "visitor", lambda: "anna")
+    monkeypatch.setattr(results, "session_id", lambda: "anna")
     app = opened_as_linked("head", model=MODEL, windows="200")
     for _ in range(2):
         open_page(app, "head")

@@ -171,14 +171,14 @@ def test_engine(tmp_path, model_dirs):
         assert builders.START_TOKEN == found.words("tokens")[0]
         assert float(found.values["mean_kl"]) > 1e-3
         assert 0 == engine.cached(table).values["loss_change"][0]
-        refused = [
+        cases = [
             (request(other, "helix", tokens=5), "draws no helix"),
             (request(other, "intervention", text=PROMPT), "rotary positions"),
             (request(other, "intervention", text=PROMPT, layer=1), "rotary positions"),
             (request(path, "intervention", text=PROMPT * 9), "shorten it"),
             (request(path, "intervention", text=PROMPT, head="L9H0"), "L0H0 to L2H4"),
         ]
-        for asked, words in refused:
+        for asked, words in cases:
             with refused(words):
                 engine.result(asked, 60)
     finally:

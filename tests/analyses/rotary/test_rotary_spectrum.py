@@ -66,7 +66,8 @@ def by_loops(truth, layer, head, scale):
 
 def bands_of(truth):
     """The band of each pair: wavelengths up to 10, up to the context, or longer."""
-    return [(2 * math.pi / theta > 10) + (2 * math.pi / theta > CONTEXT) for theta in truth.speed]
+    waves = [2 * math.pi / float(theta) for theta in truth.speed]
+    return [int(wave > 10) + int(wave > CONTEXT) for wave in waves]
 
 
 @EACH
@@ -103,9 +104,9 @@ def test_spectrum_in_plain_loops(models, name):
             assert found[f"mean_share_{value}"][layer, head] == pytest.approx(share, rel=1e-3)
         dominant = waves[swings.index(max(swings))]
         assert found["dominant_wavelength"][layer, head] == pytest.approx(dominant, rel=1e-4)
-        for band, name in enumerate(("short", "middle", "long")):
+        for band, title in enumerate(("short", "middle", "long")):
             part = math.fsum(s for s, of in zip(swings, bands_of(truth), strict=True) if of == band)
-            weight = found[f"{name}_weight"][layer, head]
+            weight = found[f"{title}_weight"][layer, head]
             assert weight == pytest.approx(part / math.fsum(swings), rel=1e-3, abs=1e-6)
     pairs = len(truth.speed)
     assert np.isnan(found["amplitude"][..., pairs:]).all()
