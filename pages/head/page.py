@@ -13,7 +13,6 @@ from pages.shared.selection.pins import compare_link, pin_button
 from pages.shared.selection.place import Place, Screenshot
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses import find
-from poskernel_core.analyses.base import Experiment
 from poskernel_core.analyses.head_measures.verdicts import HeadVerdicts, HeadVerdictsParams
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.result import Result
@@ -22,10 +21,10 @@ PLACE = Place(OVERVIEW, picture=Screenshot("", "measures"), questions=("verdicts
 
 
 def missing_experiments(selection: Selection) -> list[str]:
-    """Return the experiments without a stored result."""
+    """Return the questions on request without a stored result, such as experiments."""
     whole = HeadVerdictsParams(query=selection.query, skip=selection.skip)
     missing = results.missing(HeadVerdicts, selection.run, whole)
-    return [name for name in missing if isinstance(find(name), Experiment)]
+    return [name for name in missing if find(name).on_request]
 
 
 def fetch_verdicts(selection: Selection, missing: list[str]) -> Result | None:

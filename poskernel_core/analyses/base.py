@@ -100,6 +100,11 @@ class Question(ABC, Generic[P]):
     precomputed: ClassVar[Literal["always", "experiments", "never"]] = "never"
     error_counts: ClassVar[str] = ""
 
+    @property
+    def on_request(self) -> bool:
+        """Whether tables of all measures include it only if a reader asks for it."""
+        return self.precomputed != "always"
+
     @classmethod
     def result(
         cls,

@@ -8,7 +8,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from poskernel_core.analyses import ANALYSES, Experiment, find
+from poskernel_core.analyses import ANALYSES, find
 from poskernel_core.analyses.headvis.tree import folder_of, tree
 from poskernel_core.api import build_request
 from poskernel_core.cli.grammar import Command, option
@@ -131,8 +131,8 @@ def _all(engine: Engine, run: Run, asked: Mapping[str, Request]) -> dict[str, Re
 
 
 def _verdicts(engine: Engine, run: Run) -> Result:
-    """Return all measures and verdicts; results of experiments are used only if stored."""
+    """Return all measures and verdicts; those on request are used only if stored."""
     whole, _ = build_request("verdicts", run.model, **run.fields())
-    missing = [name for name in engine.missing(whole) if isinstance(find(name), Experiment)]
+    missing = [name for name in engine.missing(whole) if find(name).on_request]
     params = whole.params | {"leave_out": ",".join(missing)}
     return _all(engine, run, {"verdicts": whole.model_copy(update={"params": params})})["verdicts"]

@@ -63,7 +63,7 @@ class Plan:
 
     @property
     def groups(self) -> int:
-        """Number of groups; window ``w`` belongs to group ``w % groups``."""
+        """Number of groups; window ``w``, in the order of reading, is in group ``w % groups``."""
         return groups_of(self.windows)
 
     @property

@@ -35,7 +35,7 @@ def test_everything_that_is_there(page, server):
     expect(page.get_by_text("Measures not computed yet:")).to_contain_text("Induction heads")
     for figure in ("kernel", "profile", "sinks"):
         expect(page.locator(f".st-key-figure-{figure} .main-svg").first).to_be_visible()
-    expect(page.get_by_role("button", name="Compute it")).to_have_count(6)
+    expect(page.get_by_role("button", name="Compute it").first).to_be_visible()
     expect(page.get_by_test_id("stProgress")).to_have_count(0)
 
     card = page.locator(".st-key-card-measures")
@@ -52,11 +52,13 @@ def test_everything_that_is_there(page, server):
 def test_an_experiment_waits_for_a_press(page, server):
     visit(page, server.link("/head", model="demo-attn-2l", context=64, head="L1H0"))
     expect(page.get_by_text("Uniform: by position")).not_to_contain_text("induction")
+    offers = page.get_by_role("button", name="Compute it")
+    before = offers.count()
     page.locator(".st-key-compute-induction").get_by_role("button").click()
     expect(page.locator(".st-key-figure-induction .main-svg").first).to_be_visible()
     settle(page)
     expect(page.get_by_text("Uniform: by position")).to_contain_text("an induction head (0.")
-    expect(page.get_by_role("button", name="Compute it")).to_have_count(5)
+    expect(offers).to_have_count(before - 1)
     page.get_by_role("button", name="Compute the remaining measures").click()
     expect(page.get_by_text("Measures not computed yet")).to_have_count(0)
     expect(page.get_by_text("decides its scores")).to_be_visible()

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from poskernel_core.analyses.base import Composition, Experiment, Question, SkipParams, SubQuestion
+from poskernel_core.analyses.base import Composition, Question, SkipParams, SubQuestion
 from poskernel_core.analyses.head_measure import HeadMeasure
 from poskernel_core.analyses.head_measures.formulas import ranks
 from poskernel_core.analyses.measures import asked_with, fits, one_a_head
@@ -33,8 +33,9 @@ class HeadMeasures(Composition[HeadMeasuresParams]):
     $1 + \#\{h : m_h > m\}$, over the heads $h$ of the model.
 
     Choices: every question is asked as on the pages, at the same query position and skip. Measures
-    from the statistics of the windows are always included; measures for which the model runs again
-    are included only on request. Kinds are numbers here, indices into ``kinds``, without ranks.
+    that ``precompute`` always computes are always included; the others, such as those for which
+    the model runs again, only on request. Kinds are numbers here, indices into ``kinds``, without
+    ranks.
 
     Limits: a measure that a model cannot have (it needs another position scheme, a missing part or
     a longer context) is left out, not zero.
@@ -74,7 +75,7 @@ class HeadMeasures(Composition[HeadMeasuresParams]):
         located = catalog.locate(run.model.name, run.model.revision)
         parts = {}
         for question in self.questions.values():
-            if isinstance(question, Experiment) and not params.experiments:
+            if question.on_request and not params.experiments:
                 continue
             if not any(fits(question, one, located.geometry) for one in question.measures):
                 continue
