@@ -56,8 +56,9 @@ def how_many_texts(selection: Selection, measure: Measure) -> None:
 
 CURVE: Final = (
     "The error of the head's number, computed from two groups of texts, from half of the groups, "
-    "and from all. Dashed: the best fit of the law that four times as many windows halve the "
-    "error. Dotted: the wanted error. Where the two lines meet, there are enough windows."
+    "and from all. Dashed: the fitted curve if the error falls as 1/√windows (four times as many "
+    "windows, half the error). Dotted: the wanted error. Where the two lines "
+    "meet, there are enough windows."
 )
 MAP: Final = (
     "How many windows give each head's number the wanted error: dark heads need few, bright ones "

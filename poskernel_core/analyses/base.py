@@ -31,7 +31,7 @@ KEPT_QUERIES = frozenset({"positions", "queries_per_position"})
 """The run fields that decide which queries a pass keeps."""
 
 OWN_PASS = frozenset({"gather", "pattern_windows"})
-"""The run fields that do not matter to a question whose own ``gather`` includes no attention."""
+"""The run fields without effect on a question that sets ``gather`` and gathers no attention."""
 
 UNKNOWN = "nothing"
 """What provenance says where errors are unknown: there is one text, or no groups of texts."""

@@ -13,7 +13,7 @@ from tools.recorded import page_names
 pytestmark = pytest.mark.browser
 
 FIRST = "etc_heatmap"
-WITHOUT_FIGURES = ("compare", "methods", "over_training", "own_text", "rotary_spectrum")
+WITHOUT_FIGURES = ("compare", "over_training", "own_text", "rotary_spectrum")
 """Pages that draw nothing of the first model before a reader has chosen something."""
 CUT = Path(__file__).with_name("cut.js").read_text("utf-8")
 NOTE = """window.violations = [];

@@ -22,9 +22,9 @@ STAGE_TITLES = {"score": "raw scores", "masked_score": "masked scores", "pattern
 def scores_figure(head: Result, title: str, reach: int = BAND) -> go.Figure:
     """Draw a head's mean raw score by offset, ± 1 s.e., up to `reach` tokens off the diagonal.
 
-    The part by position is drawn too; the mean over offsets is subtracted from both. The current
-    and the previous token, k = 0 and 1, are marked with their deviation from the straight line
-    through their neighbours.
+    The part of the score that comes from position is a second curve. From each curve its mean over
+    offsets is subtracted. The current and the previous token, k = 0 and 1, are marked with their
+    deviation from the straight line through their neighbours.
     """
     shown = np.abs(head.coordinates["band"]) <= reach
     offsets, error = head.coordinates["band"][shown], head.errors["score_profile"][shown]
