@@ -80,7 +80,7 @@ def serve(
         query: settings of the page, as in its address: ``model="demo-gpt2"``.
 
     Raises:
-        BadRequest: no dashboard answers at the address, or this installation has none.
+        BadRequest: no dashboard answers at the address, or none is installed here.
         ComputeFailed: a server could not be started.
     """
     found = find(address) or _start()

@@ -64,7 +64,7 @@ class Shard(Spec):
         return f"{self.number}/{self.of}"
 
     def blocks(self, windows: int, context: int) -> list[Block]:
-        """Return the blocks that this shard reads: consecutive windows of each of its groups.
+        """Return the blocks of this shard; a block is a run of consecutive windows of one group.
 
         A run is split between steps of :data:`TOKENS_PER_STEP` tokens; shards differ by at most one
         step. If there are fewer steps than shards, the last shards have none.

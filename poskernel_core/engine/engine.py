@@ -457,7 +457,7 @@ def describe_run(
 
 
 def _text_of(located: catalog.Located, corpus: AnyCorpus | None) -> CorpusSpec:
-    """Return the corpus of a run; if only results are on offer, no corpus need be installed."""
+    """Return the corpus of a run; of a model without weights here, it need not be installed."""
     kept = located.shown.corpus if located.away and located.shown else CorpusSpec()
     asked = kept if corpus is None else CorpusSpec.model_validate(corpus)
     if kept.fingerprint and (asked.name, asked.item) in ((kept.name, None), (kept.name, kept.item)):

@@ -187,7 +187,7 @@ def _map_as_cells(
 
 
 def _even_ticks(queries: Int[np.ndarray, " query_row"]) -> Int[np.ndarray, " tick"]:
-    """Return the queries with a tick; they are evenly spaced if most rows are.
+    """Return the queries with a tick: evenly spaced if most rows are evenly spaced.
 
     An extra row between them, such as that of the chosen query, moves no tick.
     """

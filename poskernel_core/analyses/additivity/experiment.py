@@ -123,7 +123,7 @@ def shares(
 
 
 def cosines(mean: np.ndarray, gram: np.ndarray, count: float) -> np.ndarray:
-    """Return the mean cosine between contents so many shifts apart, ``[kv, shift]``; 1 at 0."""
+    """Return the mean cosine of the contents at places 0, 1, ... shifts apart, ``[kv, shift]``."""
     centred = gram - np.einsum("hjsd,hjrd->hsr", mean, mean) / count
     squares = np.einsum("hss->hs", centred)
     there = squares > NOTHING * np.einsum("hss->hs", gram)  # otherwise there is no content

@@ -33,7 +33,7 @@ class Neuron(BagExperiment[NeuronParams]):
 
     Limits: as for contextual neurons; what a neuron reads besides the bag is ignored.
 
-    Source: "Contextual attention heads in the first layer of GPT-2"; related neurons are ours.
+    Source: "Contextual attention heads in the first layer of GPT-2"; we added related neurons.
     """
 
     name = "neuron"
