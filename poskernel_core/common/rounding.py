@@ -40,6 +40,16 @@ def rounded(value: Number, error: Number | None = None) -> str:
     return as_printed(text)
 
 
+def brief(value: Number) -> str:
+    """Return a number as sentences print it: two decimals below 1, else three digits at most."""
+    value = float(value)
+    if math.isnan(value):
+        return NO_NUMBER
+    if 0.01 <= abs(value) < 1:
+        return as_printed(f"{value:.2f}")
+    return as_printed(f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}")
+
+
 def number_and_error(text: str) -> tuple[str, str]:
     """Split a text of :func:`rounded` into value and error, each with the common power of ten.
 

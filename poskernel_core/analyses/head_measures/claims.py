@@ -1,14 +1,14 @@
 """Build the verdict on one head: a sentence of claims that its measures support.
 
-A number passes a limit if its whole 95 % interval does, and fails if the whole interval is below;
-otherwise the sentence says *about*.
+Where the interval of a number holds the limit, the sentence says *about*.
 """
 
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
+from poskernel_core.analyses.number import Number, number_of
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, rounded
 
@@ -18,43 +18,6 @@ ATTENTION = 0.3
 HALF = 0.5
 """Smallest share with which position or content decides the scores, and smallest distance at which
 a kernel does not predict a head's attention."""
-
-Passes = Literal["yes", "about", "no"]
-
-
-@dataclass(frozen=True)
-class Number:
-    """A measure of one head with its standard error; NaN where there is none.
-
-    Attributes:
-        value: the measure.
-        error: its standard error.
-        width: half-width of its 95 % interval, in errors; the centre is the value minus the bias.
-        bias: how much too large the measure is because texts are few; NaN: unknown.
-    """
-
-    value: float
-    error: float
-    width: float
-    bias: float = 0.0
-
-    def passes(self, limit: float) -> Passes | None:
-        """Return whether the number is at or above a limit; None if it is NaN.
-
-        A number without a known error passes no limit for certain.
-        """
-        if math.isnan(self.value):
-            return None
-        if math.isnan(self.error):
-            return "about" if self.value >= limit else "no"
-        middle = self.value - (0.0 if math.isnan(self.bias) else self.bias)
-        if middle - self.width * self.error >= limit:
-            return "yes"
-        return "no" if middle + self.width * self.error < limit else "about"
-
-    def __str__(self) -> str:
-        """Return the value rounded to its error."""
-        return rounded(self.value, self.error)
 
 
 @dataclass(frozen=True)
@@ -76,12 +39,7 @@ class Head:
 
     def number(self, question: str, value: str, *place: int) -> Number:
         """Return a number; a value declared without an error counts as exact."""
-        result, at = self.found[question], (self.layer, self.head, *place)
-        error, bias = (
-            0.0 if value not in part else float(part[value][at])
-            for part in (result.errors, result.biases)
-        )
-        return Number(float(result.values[value][at]), error, result.interval, bias)
+        return number_of(self.found[question], value, self.layer, self.head, *place)
 
     def word(self, question: str, value: str) -> str | None:
         """Return the name of a kind; None where the head has none."""
