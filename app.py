@@ -9,14 +9,15 @@ from typing import Any
 import streamlit as st
 
 from pages import FIRST, NAMES, SECTIONS, module_of, page_showing
-from pages.shared.cards.contents import contents_here, fill_contents
+from pages.instrument.lending import lacking
+from pages.instrument.model import draw_note
+from pages.instrument.sidebar import choose, draw_heads, end_run, going
+from pages.shared.cards.contents import fill_contents, title_here
 from pages.shared.cards.plain import nothing_said, say_error
 from pages.shared.jobs.results import PageStopped, say_notice
 from pages.shared.selection.echo import note_drawn
-from pages.shared.selection.lending import say_lent
 from pages.shared.selection.links import read_link, tell
 from pages.shared.selection.pins import keep_pins
-from pages.shared.selection.selection import choose, draw_note
 from poskernel_core.analyses import ANALYSES
 from poskernel_core.common.errors import BadRequest, InvalidField
 from poskernel_core.common.settings import settings
@@ -45,10 +46,12 @@ def navigation() -> tuple[Any, str]:
         for name, module in zip(NAMES, map(module_of, NAMES), strict=True)
     }
     sections = {title: [offered[name] for name in names] for title, names in SECTIONS.items()}
-    chosen = st.navigation(sections, expanded=True)
+    chosen = st.navigation(sections, position="top")
     if (question := st.query_params.get(SHOW)) in ANALYSES:
         link = {key: st.query_params.get_all(key) for key in st.query_params if key != SHOW}
         st.switch_page(offered[page_showing(question)], query_params=link)
+    if page := going():
+        st.switch_page(offered[page])
     return chosen, next(name for name, page in offered.items() if page.title == chosen.title)
 
 
@@ -60,22 +63,28 @@ st.html(LOOK / "style.css")
 nothing_said()
 read_link(page.title)
 keep_pins(compared=name == "compare")
-notice, notes = st.container(), st.container()
-st.title(page.title)
-contents_here(wanted=name != FIRST)
+told, notice = st.container(key="told"), st.container()
+title_here(page.title, place.about, wanted=name != FIRST)
+note, above = st.container(), st.container(key="above")
 try:
     settings()
-    st.session_state["selection"] = chosen = choose(place)
-    with notes:
+    chosen = choose(place)
+    st.session_state["selection"] = chosen
+    with note:
         draw_note(chosen.run.model.name)
-        say_lent(place, chosen.run.model.name)
+    if name != FIRST:  # it has a grid of its own
+        with above:
+            draw_heads(chosen, "heads-above")
     try:
-        page.run()
+        if not lacking(place, chosen.run.model.name):
+            page.run()
     except InvalidField as error:  # the reader's choices are not valid parameters
         say_error(str(error))
     fill_contents()
     say_notice()
     note_drawn()
+    with told:
+        end_run(chosen, name)
 except (PageStopped, BadRequest) as stopped:
     say_error(str(stopped))
 tell(notice)

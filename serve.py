@@ -21,6 +21,7 @@ from serving.headers import security_headers, with_headers
 from serving.health import HealthMonitor, health_route
 from serving.memory import collecting
 from serving.metrics import listen, registry
+from serving.numbers import numbers_route
 from serving.page import page_routes
 
 # The folder `pages` does not hold pages in Streamlit's older sense. Streamlit notices that only at
@@ -65,7 +66,11 @@ async def lifespan(app: st.App) -> AsyncIterator[None]:
 
 app = st.App(
     "app.py",
-    routes=[health_route(monitor, lambda: admission.sessions), *page_routes()],
+    routes=[
+        health_route(monitor, lambda: admission.sessions),
+        numbers_route(served_engine),
+        *page_routes(),
+    ],
     middleware=middleware,
     lifespan=lifespan,
 )

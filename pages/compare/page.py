@@ -14,6 +14,7 @@ from poskernel_core.common.errors import PosKernelError
 
 PLACE = Place(
     "Compare",
+    "Heads of any models side by side: their kernels, distances and measures.",
     picture=Screenshot("pins=L2H6@demo-gpt2,L2H5@demo-gpt2,L0H0@demo-attn-2l", "distances"),
     questions=("compare-kernels", "compare-heads", "kernel-replicates", "depth"),
 )

@@ -14,7 +14,6 @@ from pages.contextual.sections import (
 )
 from pages.shared.cards.card import card
 from pages.shared.cards.one_head import draw_duplicates
-from pages.shared.cards.plain import plain
 from pages.shared.experiments.contextual_controls import (
     choose_first_windows,
     choose_thresholds,
@@ -34,6 +33,8 @@ from poskernel_core.plotting.layout import quoted
 
 PLACE = Place(
     "Context",
+    "Which heads average over many tokens, with nearly the same softmax denominator in "
+    "every context?",
     picture=Screenshot("model=demo-gpt2&head=L0H4", "plane"),
     questions=("contextual-heads", "denominators", "token-weights", "kernel-distances"),
 )
@@ -75,10 +76,6 @@ def draw_head(
 
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
-    st.markdown(
-        f"Which heads of **{plain(selection.run.model.name)}** average over many tokens, with "
-        "nearly the same softmax denominator in every context?"
-    )
     offer_head(selection, "contextual")
     longest = selection.run.context
     if selection.query <= selection.skip:

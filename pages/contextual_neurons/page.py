@@ -7,7 +7,6 @@ import streamlit as st
 from pages.contextual_neurons.bag import draw_bag, draw_embedding, say_how_well
 from pages.contextual_neurons.neuron import KernelChoice, draw_latents, draw_neuron, draw_trace
 from pages.contextual_neurons.neuron_list import choose_neuron, draw_neurons, draw_search
-from pages.shared.cards.plain import plain
 from pages.shared.experiments.contextual_controls import choose_first_windows, choose_token
 from pages.shared.jobs import results
 from pages.shared.selection.fit import choose_one, linked
@@ -23,8 +22,10 @@ from poskernel_core.common.result import Result
 
 PLACE = Place(
     "Neurons",
+    "Do the contextual heads of layer 0 write a *bag of tokens*, in which each earlier "
+    "token adds a fixed vector, its extended embedding? Neurons that read the bag "
+    "distinguish contexts.",
     picture=Screenshot("model=demo-gpt2&neuron=648", "neurons"),
-    idle=frozenset({"head", "skip"}),
     needs="weights",
     questions=(
         "contextual-neurons",
@@ -101,11 +102,6 @@ def draw_all(
 
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
-    st.markdown(
-        f"Do the contextual heads of layer 0 of **{plain(selection.run.model.name)}** write a "
-        "*bag of tokens*, in which each earlier token adds a fixed vector, its extended "
-        "embedding? Neurons that read the bag distinguish contexts."
-    )
     if selection.located.geometry.architecture == "attn-only":
         st.info(
             "This model has no MLPs and so no neurons: choose a model with MLPs, such as "

@@ -1,12 +1,13 @@
 """The landing page's grid: a measure as colour, the kinds of kernels as marks and filter."""
 
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 import numpy as np
 import streamlit as st
 
-from pages.shared.grid.measure_grid import Extras, draw_heads, head_texts
+from pages.shared.grid.measure_grid import KNOWN, Extras, draw_heads, head_texts
 from pages.shared.grid.measures import Measure
 from pages.shared.selection.fit import linked
 from pages.shared.selection.selection import Selection
@@ -17,7 +18,6 @@ from poskernel_core.models.known import known_heads
 from poskernel_core.plotting.palette import KIND_LOOKS
 from poskernel_core.plotting.sparklines import compact_curves
 
-KNOWN = "★"
 CURVES = "kernel by offset (log spacing), scaled to its largest value; larger on hover"
 
 
@@ -63,12 +63,13 @@ def draw_grid(
     kinds: list[list[str | None]] = etc.text_of("kind")
     known = known_heads(selection.run.model.name)
     values = found.values[measure.declared.value].astype(float)
-    glyphs, curves = [("∿", CURVES)], None
+    glyphs: list[tuple[str, str]] = [("∿", CURVES)]
+    curves = None
     if kernels is None:
         glyphs = [(kind.glyph, name) for name, kind in KIND_LOOKS.items()]
         glyphs.append((KNOWN, "known function, named on hover"))
     else:
-        curves = compact_curves(kernels.values["kernel"], selection.query, selection.skip)
+        curves = partial(_compact, kernels, selection)
     extras = Extras(
         marks=[
             [_mark(kind, known.get(head_name(i, j))) for j, kind in enumerate(row)]
@@ -102,6 +103,10 @@ def draw_grid(
     labels = [[label(i, j) for j in range(len(row))] for i, row in enumerate(kinds)]
     shade = measure.shade(found, values)
     draw_heads(shade, labels, measure.declared.unit, selection, "etc-grid", extras)
+
+
+def _compact(kernels: Result, selection: Selection) -> dict[str, Any]:
+    return compact_curves(kernels.values["kernel"], selection.query, selection.skip)
 
 
 def _mark(kind: str | None, function: str | None) -> str:

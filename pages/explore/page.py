@@ -10,7 +10,7 @@ from pages.explore.columns import choose_three, our_columns, words
 from pages.explore.scatter import Column, Head, head_scatter, shown_on
 from pages.explore.tables import their_columns
 from pages.shared.cards.card import card, chart
-from pages.shared.cards.plain import capital, plain
+from pages.shared.cards.plain import capital
 from pages.shared.jobs import results
 from pages.shared.selection.fit import choose_one, linked
 from pages.shared.selection.place import Place, Screenshot
@@ -20,7 +20,12 @@ from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
 from poskernel_core.plotting.layout import TITLE, set_title
 
-PLACE = Place("Explore", picture=Screenshot("", "heads"), questions=("headvis", "head-examples"))
+PLACE = Place(
+    "Explore",
+    "Each point is a head. Draw a loop or a box around some of them to list them below.",
+    picture=Screenshot("", "heads"),
+    questions=("headvis", "head-examples"),
+)
 
 TOOLS: Final = {"loop": "lasso", "box": "select", "click": "pan"}
 """Plotly's drag modes; its clicks select heads only in the mode ``pan``."""
@@ -56,10 +61,6 @@ def draw_points(selection: Selection, found: Result, three: Three, chosen: list[
 
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
-    st.markdown(
-        f"Each point is a head of **{plain(selection.run.model.name)}**. Draw a loop or a box "
-        "around some of them to list them below."
-    )
     axes = st.container()
     more = st.container(horizontal=True, vertical_alignment="center", key="more-columns")
     again = more.toggle(

@@ -5,10 +5,10 @@ from functools import partial
 import streamlit as st
 
 from pages.head import captions as words
-from pages.shared.cards import captions
 from pages.shared.cards.card import card
 from pages.shared.cards.one_head import (
     draw_duplicates,
+    draw_kernel,
     draw_profile,
     draw_similarity,
     draw_variation,
@@ -27,7 +27,6 @@ from poskernel_core.analyses.headvis.figures import examples_table, sharpest
 from poskernel_core.analyses.headvis.spec import HeadExamples, HeadExamplesParams
 from poskernel_core.analyses.induction.figures import head_scores_figure
 from poskernel_core.analyses.induction.spec import InductionScores, InductionScoresParams
-from poskernel_core.analyses.kernels.figures import head_curve
 from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
 from poskernel_core.analyses.previous_token.spec import PreviousToken, PreviousTokenParams
 from poskernel_core.analyses.score_shares.figures import score_shares_figure
@@ -40,22 +39,14 @@ OFFSETS = 24
 """Largest offset of the profile, tokens."""
 
 
-def draw_kernel(selection: Selection, *, local: bool) -> None:
+def draw_curve(selection: Selection) -> None:
     """Draw the kernel and the observed attention."""
     _heading(selection, "Positional kernel", "positional_kernels")
     found = results.fetch(
         PositionalKernel, selection.run, KernelParams(skip=selection.skip, query=selection.query)
     )
-    if found is None:
-        return
-    head = selection.of(found)
-    card(
-        "kernel",
-        lambda: head_curve(head, selection.query, log_x=local),
-        head,
-        captions.CURVE,
-        f"Kernel and observed attention of {selection.cell} at n = {selection.query}",
-    )
+    if found is not None:
+        draw_kernel(found, selection)
 
 
 def draw_experiments(selection: Selection) -> None:

@@ -3,8 +3,6 @@
 from functools import partial
 from typing import Final
 
-import numpy as np
-
 from pages import FIRST, page_showing
 from pages.head import captions as words
 from pages.shared.cards.card import card
@@ -56,11 +54,3 @@ def draw_measures(selection: Selection, found: Result) -> None:
         f"All measures of {selection.cell}, kernels at n = {selection.query}",
         draw,
     )
-
-
-def is_local(selection: Selection, found: Result) -> bool:
-    """Tell whether the head's kernel is local, so that its axis of offsets is logarithmic."""
-    titles = found.words("measure")
-    place = titles.index("kind of kernel") if "kind of kernel" in titles else -1
-    code = found.values["value"][place, selection.layer, selection.head] if place >= 0 else np.nan
-    return bool(code >= 0) and found.texts["kinds"][place][int(code)] == "local"

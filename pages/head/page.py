@@ -2,14 +2,13 @@
 
 import streamlit as st
 
-from pages.head.blocks import draw_diagonals, draw_experiments, draw_kernel, draw_sinks
-from pages.head.measures import draw_measures, is_local
+from pages.head.blocks import draw_curve, draw_diagonals, draw_experiments, draw_sinks
+from pages.head.measures import draw_measures
 from pages.head.note import draw_note
 from pages.shared.cards.plain import plain, say_error
 from pages.shared.jobs import results
 from pages.shared.jobs.pressed import is_wanted, offer_rest
 from pages.shared.selection.head_link import OVERVIEW
-from pages.shared.selection.pins import compare_link, pin_button
 from pages.shared.selection.place import Place, Screenshot
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses import find
@@ -17,7 +16,12 @@ from poskernel_core.analyses.head_measures.verdicts import HeadVerdicts, HeadVer
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.result import Result
 
-PLACE = Place(OVERVIEW, picture=Screenshot("", "measures"), questions=("verdicts",))
+PLACE = Place(
+    OVERVIEW,
+    "Everything about one head: what it does in a sentence, its measures, its figures.",
+    picture=Screenshot("", "measures"),
+    questions=("verdicts",),
+)
 
 
 def missing_experiments(selection: Selection) -> list[str]:
@@ -60,13 +64,7 @@ def wanted_key(selection: Selection) -> str:
 
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
-    row = st.container(horizontal=True, vertical_alignment="center", key="head-title")
-    row.subheader(
-        f"{selection.cell} of {plain(selection.run.model.name)}", anchor="head", width="content"
-    )
-    with row:
-        pin_button(selection, "pin-head")
-        compare_link()
+    st.subheader(f"{selection.cell} of {plain(selection.run.model.name)}", anchor="head")
     try:
         missing = missing_experiments(selection)
         found = fetch_verdicts(selection, missing)
@@ -78,7 +76,7 @@ def page(selection: Selection) -> None:
     draw_note(selection)
     left, right = st.columns(2)
     with left:
-        draw_kernel(selection, local=found is not None and is_local(selection, found))
+        draw_curve(selection)
         draw_diagonals(selection)
         draw_sinks(selection)
     with right:

@@ -27,7 +27,8 @@ from poskernel_core.ledger.published import ANGLES_GPT2
 
 PLACE = Place(
     "Helix",
-    idle=frozenset({"head", "query", "skip"}),
+    "How the residual stream represents position: in GPT-2 small the positional "
+    "embeddings form a helix.",
     picture=Screenshot("model=demo-gpt2&hl=1", "variance"),
     needs="learned",
     questions=("helix",),
@@ -102,10 +103,6 @@ def draw_shape(helix: Result) -> None:
 
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
-    st.markdown(
-        "How the residual stream represents position: in GPT-2 small the positional embeddings "
-        "form a helix."
-    )
     helix = results.fetch(Helix, selection.run, choose_prompts(selection))
     if helix is not None:
         say_what_to_see(helix, selection)

@@ -19,9 +19,9 @@ from pages.shared.grid.measure_grid import draw_heads, head_texts
 from pages.shared.grid.shades import linear
 from pages.shared.jobs import results
 from pages.shared.selection.fit import linked
-from pages.shared.selection.head_choice import choose_head
+from pages.shared.selection.head_choice import offer_strongest
 from pages.shared.selection.head_link import head_link
-from pages.shared.selection.place import RANDOM_TOKENS_IDLE, Place, Screenshot
+from pages.shared.selection.place import Place, Screenshot
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses import find
 from poskernel_core.analyses.induction.figures import induction_figure
@@ -38,7 +38,8 @@ from poskernel_core.common.rounding import counted, value_text
 
 PLACE = Place(
     "Recency",
-    idle=RANDOM_TOKENS_IDLE,
+    "A token [A] occurred twice: first [B] followed it, later [C]. Which of the two does "
+    "an induction head predict? The sequences are random tokens; the corpus is not used.",
     picture=Screenshot("model=demo-attn-2l&head=L1H0", "candidates"),
     questions=(
         "induction-scores",
@@ -101,11 +102,6 @@ def draw_experiment(selection: Selection, draws: Draws, switches: dict[str, Any]
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
     geometry = selection.located.geometry
-    st.markdown(
-        "A token [A] occurred twice: first [B] followed it, later [C]. Which of the two does an "
-        "induction head predict? Sequences are random tokens, so the corpus in the sidebar is not "
-        "used."
-    )
     if enough_context(selection):
         draws = choose_draws(selection, CLEAR_SAMPLES)
         switches = choose_switches(selection)
@@ -113,5 +109,5 @@ def page(selection: Selection) -> None:
         scores = results.fetch(InductionScores, draws.run, InductionScoresParams(**params))
         if scores is not None:
             draw_scores(selection, scores)
-            choose_head(scores.values["induction"], selection, "induction head")
+            offer_strongest(scores.values["induction"], selection, "induction head")
             draw_experiment(selection, draws, switches)

@@ -29,7 +29,7 @@ from poskernel_core.common.rounding import value_text
 
 PLACE = Place(
     "Interventions",
-    idle=frozenset({"query", "skip"}),
+    "Change one thing inside the model, and see the effect.",
     picture=Screenshot("model=demo-gpt2&head=L2H6", "loss"),
     needs="weights",
     questions=("intervention", "averaging"),
@@ -97,10 +97,9 @@ def draw_effects(selection: Selection, found: Result) -> None:
 
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
-    link = page_link("rotary_spectrum", "Spectrum")
-    bands = f" To freeze or remove bands of wavelengths over whole texts, open the page {link}."
-    rotary = selection.located.geometry.scheme == "rotary"
-    st.markdown("Change one thing inside the model, and see the effect." + bands * rotary)
+    if selection.located.geometry.scheme == "rotary":
+        link = page_link("rotary_spectrum", "Spectrum")
+        st.markdown(f"To freeze or remove bands of wavelengths over whole texts, open {link}.")
     prompt, params = choose_intervention(selection)
     wanted = missing(params)
     if wanted:

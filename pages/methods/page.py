@@ -10,7 +10,7 @@ from pages.shared.selection.selection import Selection
 
 PLACE = Place(
     "Methods",
-    idle=frozenset({"head", "query", "skip"}),
+    "What every number means, and how the published ones compare with ours.",
     picture=Screenshot("part=Reproduction+ledger&published=gpt2&compute=true"),
 )
 

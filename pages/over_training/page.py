@@ -31,8 +31,9 @@ from poskernel_core.models.geometry import Geometry
 
 PLACE = Place(
     "Over training",
+    "A measure of all heads at every checkpoint of a training run, and the step at which "
+    "each head emerged.",
     picture=Screenshot("model=demo-training&head=L1H0", "curves"),
-    idle=frozenset({"checkpoint"}),
     needs="training",
     questions=("over-training", "kernel-over-training"),
 )
@@ -86,10 +87,6 @@ def draw_run(chosen: Chosen, measure: HeadMeasure) -> None:
 
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
-    st.markdown(
-        "A measure of all heads at every checkpoint of a training run, and the step at which each "
-        "head emerged."
-    )
     chosen = choose_run(selection)
     if chosen is None:
         return

@@ -9,7 +9,6 @@ from pages.own_text.components import draw_patterns, draw_tokens
 from pages.own_text.row import draw_row
 from pages.own_text.typed import choose_text
 from pages.shared.cards.card import card
-from pages.shared.cards.plain import plain
 from pages.shared.jobs import results
 from pages.shared.selection.fit import choose_one, fitted
 from pages.shared.selection.links import write
@@ -26,7 +25,7 @@ from poskernel_core.analyses.own_text.spec import (
 
 PLACE = Place(
     "Text",
-    idle=frozenset({"query"}),
+    "The attention of every head on a text of yours, and how much of it position explains.",
     picture=Screenshot(
         "model=demo-gpt2&head=L2H6&text=blue+fire+water+house+king+garden%3B"
         "+blue+fire+water+house+king+garden%3B+blue+fire"
@@ -71,10 +70,6 @@ def draw_head(selection: Selection, text: str, length: int) -> None:
 
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
-    st.markdown(
-        f"The attention of every head of **{plain(selection.run.model.name)}** on a text of yours, "
-        "and how much of it position explains."
-    )
     text = choose_text()
     if text is None:
         return

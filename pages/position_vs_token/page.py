@@ -15,8 +15,8 @@ from pages.shared.experiments.random_controls import (
 )
 from pages.shared.jobs import results
 from pages.shared.selection.fit import fitted
-from pages.shared.selection.head_choice import choose_head
-from pages.shared.selection.place import RANDOM_TOKENS_IDLE, Place, Screenshot
+from pages.shared.selection.head_choice import offer_strongest
+from pages.shared.selection.place import Place, Screenshot
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.position_vs_token.figures import (
     condition_map_figure,
@@ -36,7 +36,8 @@ from poskernel_core.plotting.layout import THIRD, set_height
 
 PLACE = Place(
     "Position and token",
-    idle=RANDOM_TOKENS_IDLE,
+    "Random sequences with positions and tokens, with positions only, and with tokens "
+    "only: which makes a head attend as it does?",
     picture=Screenshot("model=demo-gpt2&head=L2H6", "lookback"),
     questions=("position-vs-token", "position-zero"),
 )
@@ -77,7 +78,7 @@ def draw_page(selection: Selection, draws: Draws) -> None:
     parts = results.fetch(PositionVsToken, draws.run, asked)
     if parts is None:
         return
-    choose_head(parts.values["profile"][0, ..., 1], selection, "previous-token head")
+    offer_strongest(parts.values["profile"][0, ..., 1], selection, "previous-token head")
     draw_head(parts, selection, query)
     draw_look_back(parts, selection)
     st.subheader("The exception of position 0", anchor="position-0")
@@ -89,11 +90,6 @@ def draw_page(selection: Selection, draws: Draws) -> None:
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
     geometry = selection.located.geometry
-    both = "with both embeddings" if geometry.scheme == "learned" else "as they are"
-    st.markdown(
-        f"Random sequences {both}, with positions only, and with tokens only: which of the two "
-        "makes a head attend as it does?"
-    )
     if geometry.scheme == "rotary":
         st.info(
             "This model has rotary positions and no positional embeddings: *position only* means "

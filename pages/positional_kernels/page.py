@@ -10,57 +10,43 @@ import streamlit as st
 from pages.positional_kernels import captions as words
 from pages.positional_kernels.additivity import draw_additivity
 from pages.positional_kernels.side_by_side import coloured, draw_three
-from pages.shared.cards import captions
 from pages.shared.cards.card import card
+from pages.shared.cards.one_head import draw_kernel
 from pages.shared.jobs import results
-from pages.shared.selection.fit import linked
-from pages.shared.selection.head_link import head_link
 from pages.shared.selection.place import Place, Screenshot
 from pages.shared.selection.selection import Selection
 from pages.shared.selection.source import choose_source
 from pages.shared.tables.summary import summary
+from poskernel_core.analyses import find
 from poskernel_core.analyses.kernels.etc import EtcHeatMap, EtcParams
-from poskernel_core.analyses.kernels.figures import head_curve
 from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
 from poskernel_core.analyses.kernels.kernel_map import KernelMap, KernelMapParams
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
+from poskernel_core.engine.requests import canonical_of
 from poskernel_core.plotting.maps import folded_square, kernel_map
 from poskernel_core.plotting.multiples import small_multiples
 
 PLACE = Place(
     "Kernel",
+    "How much a head would attend to each earlier token if all tokens had the same content.",
     picture=Screenshot("log=offset", "map"),
     questions=("kernel", "kernel-map", "additivity"),
 )
 
-LOCAL = "offset of local heads"
 
-
-def draw_curve(selection: Selection, kernel: Result, etc: Result | None, sampled: bool) -> None:
-    """Draw the selected head's numbers, and its kernel over the offset.
-
-    ``etc`` holds the head's kind; if many windows are ``sampled``, its numbers are the kernel's.
-    """
-    head = selection.of(kernel)
-    st.subheader(f"{head_link(selection.cell)} at query position {selection.query}", anchor="head")
-    axes = st.pills(
-        "Logarithmic axes",
-        [LOCAL, "offset", "attention"],
-        selection_mode="multi",
-        default=[LOCAL],
-        **linked("log"),
-    )
-    local = LOCAL in axes and etc is not None and etc.text_of("kind") == "local"
-    figure = partial(
-        head_curve,
-        head,
-        selection.query,
-        log_x=local or "offset" in axes,
-        log_y="attention" in axes,
-    )
-    card("curve", figure, head, captions.CURVE, "Kernel over the offset")
-    summary(etc if etc is not None and sampled else head, meanings=True)
+def draw_head(selection: Selection, kernel: Result, source: dict[str, Any]) -> None:
+    """Draw the selected head's kernel over the offset, and its numbers."""
+    sampled = source["source"] == "mean"
+    etc = None
+    with st.container():  # so that widgets below keep their places
+        if sampled:
+            etc = results.fetch(EtcHeatMap, selection.run, EtcParams(skip=selection.skip))
+    asked = KernelParams(skip=selection.skip, query=selection.query, **source)
+    request = canonical_of(find(PositionalKernel.name), selection.run, asked)
+    draw_kernel(kernel, selection, None if sampled else request.key)
+    here = {"query": selection.query, "layer": selection.layer, "head": selection.head}
+    summary(etc.select(**here) if etc is not None else selection.of(kernel), meanings=True)
 
 
 def draw_squares(selection: Selection, kernel: Result) -> None:
@@ -115,12 +101,8 @@ def page(selection: Selection) -> None:
     if source is not None:
         asked = KernelParams(skip=selection.skip, query=selection.query, **source)
         kernel = results.fetch(PositionalKernel, selection.run, asked)
-        sampled = source["source"] == "mean"
         if kernel is not None:
-            with st.container():  # so that widgets below keep their places
-                etc = results.fetch(EtcHeatMap, selection.run, EtcParams(skip=selection.skip))
-            here = {"query": selection.query, "layer": selection.layer, "head": selection.head}
-            draw_curve(selection, kernel, etc.select(**here) if etc is not None else None, sampled)
+            draw_head(selection, kernel, source)
             if source["source"] == "token":
                 st.info(
                     "A fixed token is placed at one query position only: for the map over all "

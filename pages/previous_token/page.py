@@ -21,7 +21,7 @@ from poskernel_core.common.rounding import counted, value_text
 
 PLACE = Place(
     "Previous token",
-    idle=frozenset({"skip"}),
+    "Which heads look one token back, and how: by position, or by avoiding the token itself.",
     picture=Screenshot("model=demo-gpt2&head=L2H6", "scores"),
     questions=("previous-token", "profile", "tangent", "stages"),
 )

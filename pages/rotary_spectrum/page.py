@@ -9,7 +9,7 @@ from pages.rotary_spectrum.controls import choose_bands
 from pages.rotary_spectrum.sections import draw_all_heads, draw_kernels, draw_spectrum
 from pages.shared.jobs import results
 from pages.shared.selection.fit import linked
-from pages.shared.selection.head_choice import choose_head
+from pages.shared.selection.head_choice import offer_strongest
 from pages.shared.selection.place import Place, Screenshot
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.rotary.kernel import EquivariantKernel, EquivariantParams
@@ -19,6 +19,8 @@ from poskernel_core.common.rounding import counted, rounded, value_text
 
 PLACE = Place(
     "Spectrum",
+    "How a rotary head measures distance: each pair of its dimensions is a clock with its "
+    "own speed, and the score is their sum.",
     picture=Screenshot("", "usage"),
     needs="rotary",
     questions=("rotary-spectrum", "equivariant-kernel", "changed-bands"),
@@ -29,7 +31,7 @@ SHORT_BAND = 0
 
 def draw_head(selection: Selection, found: Result, kernels: Result) -> None:
     """Draw the selected head: its numbers, its spectrum, its kernels."""
-    choose_head(
+    offer_strongest(
         kernels.values["band_distance"][..., SHORT_BAND], selection, "user of short wavelengths"
     )
     one = selection.of(found)
@@ -71,8 +73,4 @@ def draw_page(selection: Selection, bands: dict[str, Any]) -> None:
 
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
-    st.markdown(
-        "How a rotary head measures distance: each pair of its dimensions is a clock with its own "
-        "speed, and the score is their sum."
-    )
     draw_page(selection, choose_bands(selection))

@@ -1,4 +1,4 @@
-"""A figure with its title, explanation, formula, downloads, provenance, link and citation."""
+"""A figure with its title and finding, and a menu with all that belongs to it."""
 
 import html
 import re
@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Hashable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 from urllib.parse import urlencode
 
 import plotly.graph_objects as go
@@ -16,6 +16,7 @@ from cachetools import LRUCache, cached
 from pages.shared.cards.contents import mention
 from pages.shared.cards.plain import plain
 from poskernel_core.analyses.definitions import errors_of
+from poskernel_core.analyses.findings import finding_of
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
 from poskernel_core.export.files import (
@@ -36,6 +37,8 @@ from poskernel_core.plotting.layout import THIRD, broken, is_square, without_tit
 
 Make: TypeAlias = "Callable[[], go.Figure | Sequence[go.Figure]] | None"
 """Makes the figures of a card; None for a grid of heads or a table."""
+MENU: Final = "About this figure"
+TABS: Final = ("Reading", "Formula", "Provenance", "Link", "Citation", "Download")
 MAX_FIGURES = 256
 """Figures in the cache, of about a hundred kilobytes each."""
 
@@ -56,7 +59,7 @@ class _Shown:
 
     result: Result
     title: str
-    grids: list[dict[str, Any]] = field(default_factory=list)
+    grids: list[Callable[[], dict[str, Any]]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,7 @@ def card(
         head = st.container(
             horizontal=True, vertical_alignment="center", gap=None, key=f"head-{name}"
         )
+        said = st.container(key=f"finding-{name}")
         made = None
         if draw is None:
             made = _ready(figure) if also is None else kept(name, figure, result, also)
@@ -107,20 +111,42 @@ def card(
     mention(name, title)
     with head:
         st.subheader(plain(title), anchor=name)
-    with head.container(horizontal=True, gap=None, width="content"):
-        _tools(name, figure, shown, words, camera=made is not None)
+        with st.container(width="content"):
+            st.fragment(_menu)(name, figure, shown, words, camera=made is not None)
+    if finding := finding_of(result):
+        said.markdown(plain(finding))
 
 
-def _tools(name: str, figure: Make, shown: _Shown, words: Explanation, *, camera: bool) -> None:
-    """Draw the small buttons beside a card's title."""
-    result = shown.result
-    with _tool("How to read this", "help"):
+def _menu(name: str, figure: Make, shown: _Shown, words: Explanation, *, camera: bool) -> None:
+    """Draw the menu of a card; what is in it is made when it is opened."""
+    menu = st.popover(
+        MENU,
+        icon=":material/more_horiz:",
+        type="tertiary",
+        width="content",
+        help=MENU,
+        on_change="rerun",
+        key=f"menu-{name}",
+    )
+    if not menu.open:
+        return
+    result, tabs = shown.result, dict(zip(TABS, menu.tabs(TABS), strict=True))
+    with tabs["Reading"]:
         st.markdown(words.reading)
         if told := errors_of(result):
             st.caption(told)
-    with _tool("Formula", "function"):
+    with tabs["Formula"]:
         st.markdown(words.formula)
-    with _tool("Download", "download"):
+    with tabs["Provenance"]:
+        st.markdown(provenance_line(result))
+        st.json(result.as_json()["run"], expanded=False)
+    with tabs["Link"]:
+        st.caption("The address of this figure, with the present selection:")
+        st.code(_address(name), language=None, wrap_lines=True)
+    with tabs["Citation"]:
+        st.code(citation(result, shown.title), language=None, wrap_lines=True)
+        st.code(bibtex(result, shown.title), language="latex", wrap_lines=True)
+    with tabs["Download"]:
         _downloads(name, figure, shown)
         if camera:
             st.segmented_control(
@@ -130,22 +156,6 @@ def _tools(name: str, figure: Make, shown: _Shown, words: Explanation, *, camera
                 required=True,
                 key=f"image-{name}",
             )
-    with _tool("Provenance", "receipt_long"):
-        st.markdown(provenance_line(result))
-        st.json(result.as_json()["run"], expanded=False)
-    with _tool("Link", "link"):
-        st.caption("The address of this figure, with the present selection:")
-        st.code(_address(name), language=None, wrap_lines=True)
-    with _tool("Cite", "format_quote"):
-        st.code(citation(result, shown.title), language=None, wrap_lines=True)
-        st.code(bibtex(result, shown.title), language="latex", wrap_lines=True)
-
-
-def _tool(label: str, icon: str) -> Any:
-    """Return what a small button opens; the label is shown on hover and read by screen readers."""
-    return st.popover(
-        label, icon=f":material/{icon}:", type="tertiary", width="content", help=label
-    )
 
 
 def chart(
@@ -190,11 +200,11 @@ def charts(figures: dict[str, go.Figure], *, square: bool = False) -> None:
             chart(name, figure, square=square)
 
 
-def keep_grid(data: dict[str, Any]) -> None:
-    """Add a grid of heads to the downloads of the open card."""
+def keep_grid(make: Callable[[], dict[str, Any]]) -> None:
+    """Add a grid of heads, made when it is asked for, to the downloads of the open card."""
     shown = _OPEN.get()
     if shown is not None:
-        shown.grids.append(data)
+        shown.grids.append(make)
 
 
 def dark() -> bool:
@@ -274,7 +284,7 @@ def _downloads(name: str, figure: Make, shown: _Shown) -> None:
     stem = file_stem(result, name)
 
     def picture() -> Picture:
-        return grid_picture(shown.grids[0], f"{stem}: {shown.title}", dark=night)
+        return grid_picture(shown.grids[0](), f"{stem}: {shown.title}", dark=night)
 
     def page() -> str:
         figures = [picture().svg()] if shown.grids else _made(figure)

@@ -1,4 +1,4 @@
-"""The list of figures under the title of a long page."""
+"""The title of a page, what it is about, and beside them the list of its figures."""
 
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -23,9 +23,16 @@ class _Contents:
 _OPEN: ContextVar[_Contents | None] = ContextVar("contents", default=None)
 
 
-def contents_here(*, wanted: bool) -> None:
-    """Make room for the list under the page's title, if the list is ``wanted``."""
-    _OPEN.set(_Contents(st.container(key="contents")) if wanted else None)
+def title_here(title: str, about: str, *, wanted: bool) -> None:
+    """Draw a page's title and what it is about, with room for the list if it is ``wanted``."""
+    if wanted:
+        left, right = st.columns([3, 2], gap="large")
+        _OPEN.set(_Contents(right.container(key="contents")))
+    else:
+        left = st.container()
+        _OPEN.set(None)
+    left.title(title)
+    left.markdown(about)
 
 
 def mention(anchor: str, title: str) -> None:

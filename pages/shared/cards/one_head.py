@@ -1,21 +1,52 @@
 """Cards on the selected head that several pages draw."""
 
 from functools import partial
+from typing import Any
 
+import plotly.graph_objects as go
+import streamlit as st
+
+from pages.instrument.parts import draw_curve
 from pages.shared.cards import captions
 from pages.shared.cards.card import card
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.additivity.figures import similarity_figure
 from poskernel_core.analyses.contextual_heads.figures import duplicates_figure, variation_figure
-from poskernel_core.analyses.kernels.figures import profile_figure
+from poskernel_core.analyses.kernels.figures import head_curve, profile_figure
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, value_text
+
+
+def draw_kernel(kernel: Result, selection: Selection, block: str | None = None) -> None:
+    """Draw a head's kernel and observed attention by offset.
+
+    ``kernel`` has the kernels of all heads; ``block`` is its key, if its queries are not those of
+    the sampled windows.
+    """
+    head = selection.of(kernel)
+
+    def figure() -> go.Figure:
+        axes = st.session_state["log"]
+        return head_curve(head, selection.query, log_x="offset" in axes, log_y="attention" in axes)
+
+    band = "10–90 % of queries" if block is None else ""
+    data = {"kind": "kernel", "block": block, "band": band}
+    draw = partial(_draw_own, "kernel", data)
+    card("kernel", figure, head, captions.CURVE, "Kernel and observed attention", draw)
+
+
+def _draw_own(name: str, data: dict[str, Any]) -> None:
+    """Draw a curve in the browser, from the numbers of all heads."""
+    with st.container(key=f"own-{name}"):
+        draw_curve(f"curve-{name}", data)
 
 
 def draw_profile(profile: Result, most: int) -> None:
     """Draw a head's mean attention by offset, up to ``most`` tokens back."""
     figure = partial(profile_figure, profile, most=most)
-    card("profile", figure, profile, captions.PROFILE, "Mean attention by offset")
+    data = {"kind": "profile", "band": "± 1 s.e.", "most": most}
+    draw = partial(_draw_own, "profile", data)
+    card("profile", figure, profile, captions.PROFILE, "Mean attention by offset", draw)
 
 
 def draw_duplicates(heads: Result, selection: Selection) -> None:

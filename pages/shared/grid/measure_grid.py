@@ -2,17 +2,31 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import streamlit as st
 
+from pages.instrument.parts import draw_grid
 from pages.shared.cards.card import keep_grid
-from pages.shared.grid.grid import grid_data, head_grid
-from pages.shared.grid.shades import Shade
+from pages.shared.grid.grid import grid_data
+from pages.shared.grid.measures import Measure
+from pages.shared.grid.shades import NO_VALUE, Shade
+from pages.shared.jobs import results
 from pages.shared.selection.selection import Selection, select_head
+from poskernel_core.analyses import find
+from poskernel_core.analyses.measures import one_a_head
+from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.heads import head_name, layer_of
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import texts_of
+from poskernel_core.engine.requests import canonical_of
+from poskernel_core.models.known import known_heads
+
+KNOWN: Final = "★"
+"""Marks a head with a known function."""
+
+ROOMY: Final = (32, 16)
+"""Most layers and heads for which a cell of the small grid has room for a kernel."""
 
 
 @dataclass(frozen=True)
@@ -23,14 +37,14 @@ class Extras:
         marks: a small glyph in the cell; ``glyphs`` explains them.
         dimmed: whether the cell is filtered out.
         columns: the order of each layer's heads.
-        curves: kernels to show in place of the marks, made by ``compact_curves``.
+        curves: returns the kernels to show in place of the marks, as ``compact_curves`` does.
     """
 
     marks: list[list[str]] | None = None
     dimmed: list[list[bool]] | None = None
     columns: list[list[int]] | None = None
     glyphs: list[tuple[str, str]] = field(default_factory=list)
-    curves: dict[str, Any] | None = None
+    curves: Callable[[], dict[str, Any]] | None = None
 
 
 def draw_heads(
@@ -52,6 +66,10 @@ def draw_heads(
         for layer, row in enumerate(labels)
     ]
 
+    shared = pick is select_head
+    if not shared and key in st.session_state:
+        st.session_state[key]["cell"] = ""  # so that a cell can be picked again
+
     def selected() -> None:
         cell = st.session_state[key].cell
         if cell and layer_of(cell) not in bare:
@@ -63,13 +81,53 @@ def draw_heads(
         extras.marks or [["" for _ in row] for row in labels],
         extras.dimmed or [[False for _ in row] for row in labels],
         extras.columns,
-        extras.curves,
+        curves=extras.curves is not None,
     )
-    chosen = selection.cell if pick is select_head else ""
-    data |= {"selected": chosen, "legend": shade.legend, "legendTitle": unit}
-    data["glyphs"] = extras.glyphs
-    keep_grid(data)
-    head_grid(data, key=key, on_select=selected)
+    data |= {"legend": shade.legend, "legendTitle": unit, "glyphs": extras.glyphs}
+    data |= {"shared": shared, "bare": list(bare)}
+    curves = extras.curves
+    keep_grid(
+        lambda: data | {"selected": selection.cell} | ({"curves": curves()} if curves else {})
+    )
+    draw_grid(key, data, on_cell_change=selected)
+
+
+def all_heads(selection: Selection, measure: Measure) -> dict[str, Any]:
+    """Return the small grid of all heads, coloured by a measure if its result is stored."""
+    geometry, found = selection.located.geometry, _stored(selection, measure)
+    shape = (geometry.n_layers, geometry.n_heads)
+    known = known_heads(selection.run.model.name)
+    names = [[head_name(i, j) for j in range(shape[1])] for i in range(shape[0])]
+    marks = [[KNOWN if name in known else "" for name in row] for row in names]
+    plain = [[False] * shape[1]] * shape[0]
+    if found is None:
+        colours = [[NO_VALUE] * shape[1]] * shape[0]
+        labels = [
+            [f"{name}: {measure.declared.title} not computed yet" for name in row] for row in names
+        ]
+        legend: list[tuple[str, str]] = []
+    else:
+        values = found.values[measure.declared.value].astype(float)
+        shade = measure.shade(found, values)
+        colours, legend = shade.colours, shade.legend
+        labels = head_texts(found, measure.declared.value, measure.declared.title)
+    data = grid_data(
+        colours, labels, marks, plain, None, curves=shape[0] <= ROOMY[0] and shape[1] <= ROOMY[1]
+    )
+    data |= {"legend": legend, "legendTitle": measure.declared.unit, "glyphs": []}
+    return data | {"shared": True, "small": True, "bare": list(geometry.reasons)}
+
+
+def _stored(selection: Selection, measure: Measure) -> Result | None:
+    """Return the numbers of all heads by a measure, if they are stored."""
+    try:
+        request = canonical_of(
+            find(measure.question.name), selection.run, measure.params(selection)
+        )
+        found = results.stored(request)
+        return None if found is None else one_a_head(measure.declared, found, query=selection.query)
+    except PosKernelError:
+        return None
 
 
 def head_texts(measured: Result, name: str, meaning: str) -> list[list[str]]:

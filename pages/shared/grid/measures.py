@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import streamlit as st
 
 from pages.shared.cards.card import Explanation
 from pages.shared.cards.explained import PICK, explained
@@ -84,3 +85,8 @@ MEASURES = {
     for declared in question.measures
 }
 """By title, in the order of the analyses; the first is the landing page's."""
+
+
+def chosen_measure() -> Measure:
+    """Return the measure that the reader has chosen to colour the heads."""
+    return MEASURES[st.session_state.get("measure") or next(iter(MEASURES))]

@@ -71,6 +71,15 @@ def missing(question: type[Question[P]], run: RunSpec, params: P) -> list[str]:
     return engine().missing(canonical_of(find(question.name), run, params))
 
 
+def stored(request: Asked) -> Result | None:
+    """Return a result if it is stored.
+
+    Raises:
+        PosKernelError: the request does not fit.
+    """
+    return engine().cached(canonical(request))
+
+
 def fetch(question: type[Question[P]], run: RunSpec, params: P) -> Result | None:
     """Return a result; until it is there, draw its progress or an error and return None."""
     with refusals_shown(question):

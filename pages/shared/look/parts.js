@@ -40,13 +40,14 @@ const cellsOf = (table) => [...table.tBodies[0].rows].map((row) => [...row.cells
 
 // One cell is selected, and one (the focused, else the selected) can be reached by Tab.
 function select(view, name) {
-  const all = view.cells.flat();
-  const chosen = all.find((node) => node.dataset.name === name);
-  const stop = view.table.querySelector("td[data-name]:focus") ?? chosen ?? all[0];
-  for (const node of all) {
-    node.setAttribute("aria-selected", String(node === chosen));
-    node.tabIndex = node === stop ? 0 : -1;
+  const chosen = view.table.querySelector(`td[data-name="${name}"]`);
+  const stop = view.table.querySelector("td[data-name]:focus") ?? chosen ?? view.cells[0][0];
+  for (const node of view.table.querySelectorAll("td[aria-selected=true], td[tabindex='0']")) {
+    node.setAttribute("aria-selected", "false");
+    node.tabIndex = -1;
   }
+  chosen?.setAttribute("aria-selected", "true");
+  stop.tabIndex = 0;
 }
 
 // What a cell says, its name in bold.
@@ -92,8 +93,8 @@ function target(view, cell, key, wide) {
   return moves[key] && view.cells[moves[key][0]]?.[moves[key][1]];
 }
 
-// A key pressed in a cell: arrows and their like lead to another cell, Enter and the space bar
-// `pick` this cell, Escape hides the tip.
+// A key pressed in a cell: arrows and their like lead to another cell, which is picked where it is a
+// `shared` grid; Enter and the space bar `pick` this cell, Escape hides the tip.
 function onKey(view, cell, event, pick) {
   if (event.key === "Escape") return hideTip(view);
   const isPick = event.key === "Enter" || event.key === " ";
@@ -106,6 +107,7 @@ function onKey(view, cell, event, pick) {
   next.tabIndex = 0;
   next.focus();
   next.scrollIntoView({ block: "nearest", inline: "nearest" });
+  if (view.shared) pick(view, next);
 }
 
 // What a reader does with the cells of `view.table`: a click or a key picks a cell, and the pointer
@@ -120,9 +122,14 @@ function listenToCells(view, pick, showTip) {
     cell.focus();
     pick(view, cell);
   });
-  on("mouseover", (cell) => showTip(view, cell));
+  // Not "mouseover", which fires too where a page is drawn under a mouse at rest.
+  let under = null;
+  on("pointermove", (cell) => cell !== under && showTip(view, (under = cell)));
   on("focusin", (cell) => showTip(view, cell));
   on("keydown", (cell, event) => onKey(view, cell, event, pick));
-  view.table.addEventListener("mouseleave", () => hideTip(view));
+  view.table.addEventListener("mouseleave", () => {
+    under = null;
+    hideTip(view);
+  });
   view.table.addEventListener("focusout", () => hideTip(view));
 }

@@ -6,11 +6,12 @@ from typing import Final
 
 import streamlit as st
 
+from pages.instrument.run import MAX_RUN, offered_corpora
 from pages.shared.cards.plain import plain
 from pages.shared.jobs import results
 from pages.shared.selection.head_link import page_link
 from pages.shared.selection.links import taken
-from pages.shared.selection.selection import MAX_RUN, Selection, offered_corpora
+from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.comparison.pins import (
     MAX_PINS,
     Pin,
@@ -86,6 +87,11 @@ def kept_pins() -> tuple[list[PinnedHead], list[str]]:
 def pin_of(selection: Selection, cell: str = "") -> Pin:
     """Return the pin of a head of the selected run, by default of the selected head."""
     return Pin.of(cell or selection.cell, selection.run, selection.located.geometry.n_ctx)
+
+
+def pinned_cells(selection: Selection) -> list[str]:
+    """Return the names of the pinned heads of the selected run."""
+    return [pin.cell for pin in _pins() if pin == pin_of(selection, pin.cell)]
 
 
 def of_run(pin: Pin) -> str:

@@ -1,10 +1,6 @@
-"""What a page declares: its title, its questions, and the settings of the sidebar it uses."""
+"""What a page declares: its title, its questions, and what it needs."""
 
 from dataclasses import dataclass
-from typing import Final
-
-RANDOM_TOKENS_IDLE: Final = frozenset({"run", "query", "skip"})
-"""Settings that have no effect on experiments on random tokens."""
 
 
 @dataclass(frozen=True)
@@ -26,16 +22,15 @@ class Place:
 
     Attributes:
         title: its name in the navigation, and its heading.
+        about: what the page is about, in one line of Markdown.
         questions: the names of the questions that only this page shows. A question that no page
             declares is shown on the landing page.
         picture: what its picture shows; None if no bundled model fills the page.
-        idle: settings of the sidebar that have no effect on this page; ``run`` stands for all
-            settings of a run.
         needs: what it requires of a model, by its name in ``lending``.
     """
 
     title: str
+    about: str
     questions: tuple[str, ...] = ()
     picture: Screenshot | None = Screenshot()
-    idle: frozenset[str] = frozenset()
     needs: str = ""

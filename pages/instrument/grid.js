@@ -1,9 +1,10 @@
-// The layer x head grid. Python sends the cells in the order shown; the browser sends the picked
-// cell's name ("L3H7") as the component's state `cell`.
+// The grid of all heads, small beside every page and large on some. Python sends the cells in the
+// order shown. In a `shared` grid a choice of a head holds for the whole page, and small kernels are
+// drawn from its block of numbers; in another the browser sends the picked cell's name as `cell`.
 //
 // The table is built once per shape and then painted in place, so that focus survives reruns.
 
-const instances = new WeakMap();
+const views = new WeakMap();
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -13,35 +14,24 @@ const draw = (tag, attributes) => {
   return node;
 };
 
-// Curves come as one byte for each point, head after head; 255 means no value. Each curve is scaled
-// to its largest value.
-function readCurves(curves) {
-  if (!curves) return null;
-  const codes = bytes(curves.codes);
-  const [points, heads] = [curves.starts.length, curves.most[0].length];
-  return (name) => {
-    const [, layer, head] = name.match(/L(\d+)H(\d+)/).map(Number);
-    const most = curves.most[layer][head];
-    if (most === null) return null;
-    const at = (layer * heads + head) * points;
-    return { heights: codes.subarray(at, at + points), most };
-  };
+// A kernel in a box of 100 by 100: offsets from left to right with log spacing, its largest at the
+// top.
+function outline({ block, row }) {
+  const heights = row("kernel");
+  const most = Math.max(...heights);
+  const x = (offset) => ((100 * Math.log(offset + 1)) / Math.log(block.offsets.at(-1) + 1)).toFixed(1);
+  const steps = Array.from(heights, (height, bin) => {
+    const y = (97 - (92 * height) / most).toFixed(1);
+    return `${x(block.offsets[bin])},${y} ${x(block.offsets[bin + 1])},${y}`;
+  });
+  return most > 0 ? steps.join(" ") : "";
 }
 
-// A curve in a box of 100 by 100, steps from left to right.
-function curveNode({ heights }, attributes) {
-  const width = 100 / heights.length;
-  const steps = [...heights].map((height, i) => {
-    const y = (97 - (92 * height) / 254).toFixed(1);
-    return `${(i * width).toFixed(2)},${y} ${((i + 1) * width).toFixed(2)},${y}`;
-  });
-  const svg = draw("svg", { viewBox: "0 0 100 100", preserveAspectRatio: "none", ...attributes });
-  svg.append(
-    draw("polygon", { points: `0,97 ${steps.join(" ")} 100,97` }),
-    draw("polyline", { points: steps.join(" "), "vector-effect": "non-scaling-stroke" }),
-  );
+const curveNode = (points) => {
+  const svg = draw("svg", { viewBox: "0 0 100 100", preserveAspectRatio: "none" });
+  svg.append(draw("polyline", { points, "vector-effect": "non-scaling-stroke" }));
   return svg;
-}
+};
 
 function build(root, data) {
   const [rows, columns] = [data.rows.length, data.rows[0].length];
@@ -55,6 +45,7 @@ function build(root, data) {
   scroller.append(table);
   root.replaceChildren(scroller, hint, legend, tip);
   const view = { root, table, scroller, legend, tip, cells: cellsOf(table), painted: "" };
+  view.byName = new Map();
   listen(view);
   new ResizeObserver(() => markScroll(view)).observe(scroller);
   return view;
@@ -68,7 +59,7 @@ function markScroll({ root, scroller }) {
 }
 
 // Numbers on a header only where they fit: all up to 16 columns, then every 2nd, every 4th.
-function paintHeaders(view, headers, corner) {
+function paintHeaders(view, { headers, corner, small }) {
   view.table.tHead.rows[0].cells[0].textContent = corner;
   const step = headers.length <= 16 ? 1 : headers.length <= 32 ? 2 : 4;
   const nodes = view.table.tHead.querySelectorAll("th");
@@ -76,30 +67,42 @@ function paintHeaders(view, headers, corner) {
     nodes[c].textContent = c % step ? "" : text;
     nodes[c].setAttribute("aria-label", text);
   });
-  const height = Math.max(14, Math.min(34, Math.floor(400 / view.cells.length)));
+  const [least, most] = small ? [6, 20] : [14, 34];
+  const height = Math.max(least, Math.min(most, Math.floor(400 / view.cells.length)));
   view.root.style.setProperty("--cell-height", `${height}px`);
   view.root.style.setProperty("--columns", headers.length);
   view.root.classList.toggle("dense", headers.length > 24);
 }
 
 function paintCells(view, rows) {
+  view.byName.clear();
   rows.forEach((row, r) =>
     row.forEach((cell, c) => {
       const node = view.cells[r][c];
-      const face = node.firstChild;
+      view.byName.set(cell.name, node);
       node.dataset.name = cell.name;
       node.setAttribute("aria-label", cell.label);
-      const curve = view.curves?.(cell.name);
-      if (curve) face.replaceChildren(curveNode(curve, { class: "small" }));
-      else face.textContent = cell.mark;
-      face.style.cssText = `background:${cell.colour};color:${cell.ink}`;
-      node.classList.toggle("dimmed", cell.dimmed);
+      node.firstChild.replaceChildren(cell.mark);
+      node.firstChild.style.cssText = cell.colour ? `background:${cell.colour};color:${cell.ink}` : "";
+      node.classList.toggle("missing", !cell.colour);
+      node.classList.toggle("dimmed", Boolean(cell.dimmed));
     }),
   );
 }
 
+// Kernels at the query position in place of the marks, where a cell has room.
+function paintCurves(view) {
+  const key = view.curves ? given.blocks[state.query] : null;
+  if (!blocks.has(key) || view.curved === key) return;
+  view.curved = key;
+  for (const [name, node] of view.byName) {
+    const read = reading("kernel", name);
+    if (read) node.firstChild.replaceChildren(curveNode(outline(read)));
+  }
+}
+
 function paintLegend(view, data) {
-  const parts = [];
+  const pieces = [];
   if (data.legend.length) {
     const bar = make("div", { class: "bar" });
     bar.style.background = `linear-gradient(to right, ${data.legend.map((s) => s[0]).join(",")})`;
@@ -112,7 +115,7 @@ function paintLegend(view, data) {
     });
     const scale = make("div", { class: "scale" });
     scale.append(bar, ticks);
-    parts.push(make("div", { class: "title" }, data.legendTitle), scale);
+    pieces.push(make("div", { class: "title" }, data.legendTitle), scale);
   }
   if (data.glyphs.length) {
     const list = make("div", { class: "glyphs" });
@@ -121,38 +124,43 @@ function paintLegend(view, data) {
       entry.append(make("b", {}, glyph), ` ${meaning}`);
       list.append(entry);
     }
-    parts.push(list);
+    pieces.push(list);
   }
-  view.legend.replaceChildren(...parts);
+  view.legend.replaceChildren(...pieces);
 }
 
-// The curve again, larger, with what its axes say.
-function largeCurve(view, curve) {
+// The kernel again, larger, with what its axes say.
+function largeCurve(name) {
+  const read = reading("kernel", name);
+  if (!read) return [];
   const axis = make("div", { class: "axis" });
   axis.append(
     make("span", {}, "offset 0"),
-    make("span", {}, "tokens, log spacing"),
-    make("span", {}, `${view.last}`),
+    make("span", {}, `kernel at n = ${read.block.n}, log spacing`),
+    make("span", {}, `${read.block.offsets.at(-1) - 1}`),
   );
-  const top = make("div", { class: "axis" });
-  top.append(make("span", {}, `largest ${curve.most}`), make("span", {}, "kernel, mean in each bin"));
-  return [top, curveNode(curve, { class: "large" }), axis];
+  const large = make("div", { class: "large" });
+  large.append(curveNode(outline(read)));
+  return [large, axis];
 }
 
 function showTip(view, cell) {
-  const curve = view.curves?.(cell.dataset.name);
-  openTip(view, cell, ...saidBy(cell), ...(curve ? largeCurve(view, curve) : []));
+  if (view.shared && state.seen !== cell.dataset.name) choose({ seen: cell.dataset.name });
+  openTip(view, cell, ...saidBy(cell), ...(view.shared ? largeCurve(cell.dataset.name) : []));
 }
 
 const focusedCell = (view) => view.table.querySelector("td[data-name]:focus-visible");
 
 function pick(view, cell) {
-  select(view, cell.dataset.name);
-  view.send("cell", cell.dataset.name);
+  if (!view.shared) {
+    select(view, cell.dataset.name);
+    view.send("cell", cell.dataset.name);
+  } else if (!cell.classList.contains("bare")) decide({ cell: cell.dataset.name });
 }
 
 function listen(view) {
   listenToCells(view, pick, showTip);
+  view.table.addEventListener("mouseleave", () => view.shared && choose({ seen: null }));
   view.scroller.addEventListener("scroll", () => {
     markScroll(view);
     const cell = focusedCell(view);
@@ -161,26 +169,30 @@ function listen(view) {
   });
 }
 
-export default function (component) {
-  const { data, parentElement, setStateValue } = component;
-  let view = instances.get(parentElement);
+parts.grid = (parentElement, data, send) => {
+  let view = views.get(parentElement);
   const [rows, columns] = [data.rows.length, data.rows[0].length];
   if (view?.cells.length !== rows || view.cells[0].length !== columns) {
     view = build(parentElement.querySelector(".head-grid"), data);
-    instances.set(parentElement, view);
+    views.set(parentElement, view);
   }
   const { selected, ...picture } = data;
   const signature = JSON.stringify(picture);
   if (view.painted !== signature) {
-    view.curves = readCurves(data.curves);
-    view.last = data.curves?.last;
-    view.root.classList.toggle("curved", Boolean(view.curves));
-    paintHeaders(view, data.headers, data.corner);
+    Object.assign(view, { shared: data.shared, curves: data.curves, curved: "", painted: signature });
+    view.root.classList.toggle("small", Boolean(data.small));
+    paintHeaders(view, data);
     paintCells(view, data.rows);
     paintLegend(view, data);
-    view.painted = signature;
   }
-  view.send = setStateValue;
-  select(view, selected);
-  return () => hideTip(view);
-}
+  view.send = send;
+  if (!data.shared) return select(view, selected);
+  return () => {
+    if (view.selected !== state.cell) select(view, (view.selected = state.cell));
+    paintCurves(view);
+    if (view.pinned !== given.pinned)
+      for (const [name, node] of view.byName)
+        node.classList.toggle("pinned", given.pinned.includes(name));
+    view.pinned = given.pinned;
+  };
+};

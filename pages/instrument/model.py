@@ -1,0 +1,104 @@
+"""Which model is shown: the reader's choice, its checkpoint, and one line on what it is."""
+
+import re
+
+import streamlit as st
+
+from pages.instrument.lending import lend_model
+from pages.instrument.run import RESULTS_ALONE
+from pages.shared.cards.plain import plain
+from pages.shared.jobs import results
+from pages.shared.selection.fit import fitted_index, linked
+from pages.shared.selection.place import Place
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.rounding import counted
+from poskernel_core.common.settings import settings
+from poskernel_core.models import catalog
+from poskernel_core.models.catalog import Located
+
+
+def choose_model(place: Place) -> Located:
+    """Draw the choice of a model and checkpoint, and what the model is.
+
+    Raises:
+        PageStopped: the model is not available.
+    """
+    names = [entry.name for entry in catalog.entries()]
+    free = settings().allow_any_model
+    asked = lend_model(place)
+    unknown = asked not in names and not free
+    name = st.selectbox(
+        "Model",
+        [*names, asked] if unknown else names,
+        accept_new_options=free,
+        help="or type a hub name, directory or GGUF file"
+        if free
+        else "the host chooses the models",
+        **linked("model"),
+    )
+    if name is None or (name not in names and not free):
+        results.stop(
+            f"The link asks for model {name!r}, which is not offered here. Choose one in the "
+            f"sidebar: {', '.join(names)}. The host of this server can add models with "
+            "POSKERNEL_MODELS, or allow all with POSKERNEL_ALLOW_ANY_MODEL=1."
+        )
+    revision = _checkpoint(name) if catalog.is_local(name) else _revision(free)
+    try:
+        located = results.located(name, revision)
+    except BadRequest as error:
+        results.stop(str(error))
+    _say_what_it_is(located)
+    return located
+
+
+def _revision(free: bool) -> str | None:
+    typed = st.text_input(
+        "Revision",
+        max_chars=64,
+        placeholder="main",
+        help="hub revision or training checkpoint",
+        **linked("revision"),
+    )
+    revision = typed.strip() or None
+    if revision and not free and re.fullmatch("[0-9a-f]{7,40}", revision):
+        results.stop("Expected a branch or tag as revision, got a commit: leave it empty.")
+    return revision
+
+
+def _checkpoint(name: str) -> str | None:
+    """Draw the checkpoints of a directory, if it has any; the last one is the default."""
+    try:
+        run = results.training(name)
+    except BadRequest as error:
+        results.stop(str(error))
+    if run is None:
+        return None
+    names = [each.revision for each in run.checkpoints]
+    chosen: str = st.selectbox(
+        "Checkpoint",
+        names,
+        help="the model at that step of its training",
+        **fitted_index("checkpoint", names, names[-1]),
+    )
+    return chosen
+
+
+def _say_what_it_is(located: Located) -> None:
+    geometry = located.geometry
+    text = (
+        f"{counted(geometry.n_layers, 'layer')} × {counted(geometry.n_heads, 'head')}, "
+        f"{geometry.scheme} positions, context {geometry.n_ctx}."
+    )
+    if geometry.reasons:
+        why = "; ".join(dict.fromkeys(geometry.reasons.values()))
+        text += f" {counted(len(geometry.reasons), 'layer')} without heads ({why})."
+    st.caption(text)
+    if located.away:
+        told = f"{RESULTS_ALONE}. To compute more, {located.away}."
+        st.caption(":material/inventory_2: Stored results only", help=told)
+
+
+def draw_note(model: str) -> None:
+    """Say if a model is constructed, partial or quantised."""
+    if note := catalog.note_of(model):
+        st.caption(f":material/info: {plain(note)}")

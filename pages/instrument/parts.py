@@ -1,0 +1,42 @@
+"""The parts of the page that the browser draws and that share one state.
+
+All of them have the same script: Streamlit imports equal scripts once, so they are one module, and
+``data["part"]`` says which part is drawn.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from pages.shared.look.component import SHARED
+
+HERE = Path(__file__).parent
+SCRIPTS = (
+    SHARED.with_suffix(".js"),
+    *(HERE / f"{n}.js" for n in ("state", "grid", "curve", "find")),
+)
+SCRIPT = "\n".join(file.read_text("utf-8") for file in SCRIPTS)
+
+
+def _part(name: str, css: str = "", html: str = "") -> Callable[..., Any]:
+    sheets = (SHARED.with_suffix(".css"), HERE / f"{css}.css") if css else ()
+    sheet = "\n".join(file.read_text("utf-8") for file in sheets)
+    drawn = st.components.v2.component(f"pk-{name}", html=html, css=sheet or None, js=SCRIPT)
+
+    def draw(key: str, data: dict[str, Any], **more: Any) -> Any:
+        return drawn(key=key, data={"part": name} | data, **more)
+
+    return draw
+
+
+draw_state = _part("state")
+"""Tell the browser what is chosen, and where the numbers of all heads are."""
+draw_told = _part("told")
+"""Tell the browser what the figures have been drawn for; the last part of a run."""
+draw_grid = _part("grid", "grid", "<div class='head-grid'></div>")
+draw_curve = _part("curve", "curve", "<div class='curve'></div>")
+draw_find = _part("find", "find", "<div class='find'></div>")
+draw_position = _part("position", "find", "<div class='position'></div>")
+draw_tour = _part("tour", "tour", (HERE / "tour.html").read_text("utf-8"))

@@ -1,0 +1,111 @@
+"""The run: which texts the model reads, and how; folded, with one line that says what it is."""
+
+import os
+import typing
+from typing import Any, Final
+
+import streamlit as st
+
+from pages.shared.cards.plain import plain
+from pages.shared.jobs import results
+from pages.shared.selection.fit import fitted, fitted_index, linked
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.rounding import counted
+from poskernel_core.common.specs import (
+    DEFAULT_CONTEXT,
+    DEFAULT_SKIP,
+    DEFAULT_TEXTS,
+    MAX_SKIP,
+    CorpusSpec,
+    Dtype,
+    RunSpec,
+)
+from poskernel_core.data import texts
+from poskernel_core.engine.engine import describe_run
+from poskernel_core.models.catalog import Located
+
+CORPUS_HELP: Final = (
+    "**sample**: 225 passages (1.2 million characters) of public-domain text that the demo models "
+    "were not trained on: books of Project Gutenberg, the King James Bible, speeches of United "
+    "States presidents, plays of Shakespeare. **bible**: 16 chapters of the King James Bible. "
+    "**openwebtext** (web pages) and **wikitext** (Wikipedia) come from the hub."
+)
+RESULTS_ALONE: Final = "This server has results of the model, not its weights"
+CONTEXT_LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096)
+WINDOW_COUNTS = (50, 100, 200, 500, 1000, 2000)
+MAX_RUN = max(WINDOW_COUNTS)
+
+
+def choose_run(located: Located) -> tuple[RunSpec, int]:
+    """Draw the settings of a run; return the run, and how many first keys are skipped."""
+    longest, shown, alone = located.geometry.n_ctx, located.shown, bool(located.away)
+    contexts = sorted({length for length in CONTEXT_LENGTHS if length < longest} | {longest})
+    default = max(length for length in contexts if length <= max(DEFAULT_CONTEXT, contexts[0]))
+    counts = list(WINDOW_COUNTS)
+    offered, many, starts, dtypes = offered_corpora(), DEFAULT_TEXTS, True, typing.get_args(Dtype)
+    if shown:
+        default, many = shown.context, shown.windows
+        contexts = [default] if alone else sorted({*contexts, default})
+        counts = [many] if alone else sorted({*counts, many})
+    if shown and alone:
+        offered, starts, dtypes = [shown.corpus.name], shown.start_token, (shown.dtype,)
+    off: dict[str, Any] = {"disabled": alone, "help": RESULTS_ALONE if alone else None}
+    line = st.empty()
+    with st.expander("Run", key="run"):
+        corpus = st.selectbox("Corpus", offered, help=CORPUS_HELP, **linked("corpus"))
+        context = st.selectbox(
+            "Context T (tokens)", contexts, **off, **fitted_index("context", contexts, default)
+        )
+        windows = one_of("Windows of text, at most", counts, key="windows", usual=many, **off)
+        start = st.toggle("Start token first", starts, **off, **linked("start"))
+        dtype = st.selectbox("Precision", dtypes, **off, **linked("dtype"))
+        about = "kernels leave out these keys, because attention often rests on the first keys"
+        label = "Skip first keys (tokens)"
+        skips = list(shown.skips) if shown and shown.skips else []
+        if skips:
+            skip = one_of(label, skips, key="skip", usual=DEFAULT_SKIP, help=about)
+        else:
+            span = fitted("skip", range(MAX_SKIP + 1), DEFAULT_SKIP)
+            skip = st.slider(label, 0, MAX_SKIP, help=about, **span)
+    try:
+        run = describe_run(
+            located.spec.name,
+            revision=located.spec.revision,
+            corpus=CorpusSpec(name=corpus),
+            context=context,
+            windows=windows,
+            start_token=start,
+            dtype=dtype,
+        )
+    except BadRequest as error:
+        results.stop(str(error))
+    line.caption(plain(_line(run, skip)))
+    return run, skip
+
+
+def _line(run: RunSpec, skip: int) -> str:
+    """Return in one line what a run is."""
+    parts = [
+        run.corpus.name,
+        f"{counted(run.windows, 'window')} of {counted(run.context, 'token')}",
+        "start token" if run.start_token else "no start token",
+        run.dtype,
+        f"first {counted(skip, 'key')} skipped" if skip else "no key skipped",
+    ]
+    return ", ".join(parts)
+
+
+def one_of(label: str, numbers: list[int], *, key: str, usual: int, **more: Any) -> int:
+    """Draw a slider over some numbers, or a select box for a single one."""
+    usual = min(numbers, key=lambda each: abs(each - usual))
+    if len(numbers) == 1:
+        chosen: int = st.selectbox(label, numbers, **more | fitted_index(key, numbers, usual))
+        return chosen
+    moved: int = st.select_slider(label, numbers, **more | fitted(key, numbers, usual))
+    return moved
+
+
+def offered_corpora() -> list[str]:
+    """Return the corpora on offer, with the host's own files in ``POSKERNEL_CORPORA``."""
+    own = [name for name in os.environ.get("POSKERNEL_CORPORA", "").split(",") if name.strip()]
+    return [*texts.BUNDLED, *texts.HUB, *own]

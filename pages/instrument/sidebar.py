@@ -1,0 +1,187 @@
+"""The instrument beside every page: the model, all its heads, the query position, pins, the run."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import streamlit as st
+
+from pages import FIRST, NAMES, SECTIONS, module_of
+from pages.instrument.model import choose_model
+from pages.instrument.parts import draw_find, draw_grid, draw_position, draw_state, draw_told
+from pages.instrument.run import choose_run, one_of
+from pages.shared.grid.measure_grid import all_heads
+from pages.shared.grid.measures import MEASURES, chosen_measure
+from pages.shared.jobs import results
+from pages.shared.selection.fit import fitted_index, linked
+from pages.shared.selection.links import write
+from pages.shared.selection.pins import compare_link, pin_button, pinned_cells
+from pages.shared.selection.place import Place
+from pages.shared.selection.selection import Selection
+from poskernel_core.analyses import find
+from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
+from poskernel_core.analyses.previous_token.spec import PreviousToken, PreviousTokenParams
+from poskernel_core.common.errors import PosKernelError
+from poskernel_core.common.heads import head_name, parse_cell
+from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec, default_positions
+from poskernel_core.engine.requests import canonical_of
+from poskernel_core.models.catalog import Located
+from poskernel_core.models.known import known_heads, telling_head
+
+CHOICES: Final = "instrument"
+"""The key of the part that reports the reader's choices in the browser."""
+
+FOLLOWED: Final = "choices-followed"
+GOING: Final = "going-to"
+MANY: Final = 10**6
+LOG_AXES: Final = ("offset of local heads", "offset", "attention")
+
+
+def choose(place: Place) -> Selection:
+    """Draw the sidebar and return the selection.
+
+    Raises:
+        PageStopped: the model or corpus is not available.
+    """
+    with st.sidebar:
+        search = st.container()
+        located = choose_model(place)
+        heads, position, pins = st.container(), st.container(), st.container()
+        run, skip = choose_run(located)
+        with st.container(key="bound"):  # not shown: the browser draws these choices itself
+            layer, head = _choose_cell(located)
+            queries = list(
+                (located.shown and located.shown.queries) or default_positions(run.context)
+            )
+            usual = min(DEFAULT_QUERY, run.context - 1)
+            query = one_of("Query position n (tokens)", queries, key="query", usual=usual)
+            log = st.multiselect("Logarithmic axes", LOG_AXES, LOG_AXES[:1], **linked("log"))
+            chosen = Selection(located, run, layer, head, query, skip)
+            _tell_browser(chosen, queries, log)
+        with search:
+            draw_find("find", _targets(located), on_go_change=_note_going)
+        with heads:
+            draw_heads(chosen)
+        with position:
+            draw_position("position", {"queries": queries})
+        with pins, st.container(horizontal=True, vertical_alignment="center", key="pins"):
+            pin_button(chosen, "pin-head")
+            compare_link()
+    return chosen
+
+
+def draw_heads(selection: Selection, key: str = "heads") -> None:
+    """Draw all heads as a small grid, coloured by the chosen measure if it is stored."""
+    geometry = selection.located.geometry
+    offered = [title for title, measure in MEASURES.items() if measure.fits(geometry)]
+    first = next(iter(MEASURES))
+    if key == "heads":
+        st.selectbox("Colour heads by", offered, **fitted_index("measure", offered, first))
+    draw_grid(key, all_heads(selection, chosen_measure()))
+
+
+def end_run(selection: Selection, page: str) -> None:
+    """Tell the browser for what the figures of the page have been drawn; the last part of a run."""
+    section = next(title for title, names in SECTIONS.items() if page in names)
+    at = {"cell": selection.cell, "query": selection.query, "page": page, "section": section}
+    draw_told("drawn", at)
+
+
+def going() -> str:
+    """Return, once, the page that the reader has asked for in the sidebar's field."""
+    return str(st.session_state.pop(GOING, ""))
+
+
+def _note_going() -> None:
+    where = st.session_state["find"].go or {}
+    if measure := where.get("measure"):
+        write("measure", measure)
+    st.session_state[GOING] = where.get("page") or FIRST
+
+
+def _choose_cell(located: Located) -> tuple[int, int]:
+    geometry = located.geometry
+    cells = [
+        head_name(layer, head) for layer in geometry.with_heads for head in range(geometry.n_heads)
+    ]
+    telling = telling_head(located.spec.name)
+    default = telling if telling in cells else cells[0]
+    _keep_near(cells)
+    cell = st.selectbox("Head", cells, **fitted_index("head", cells, default))
+    return parse_cell(cell, geometry.n_layers, geometry.n_heads)
+
+
+def _keep_near(cells: list[str]) -> None:
+    """If a smaller model has no such head as the chosen one, choose the nearest."""
+    state = st.session_state
+    chosen = str(state.get("head"))
+    if chosen in ("None", state.get("default-head"), *cells):
+        return
+    layer, head = parse_cell(chosen, MANY, MANY)
+    places = [parse_cell(cell, MANY, MANY) for cell in cells]
+    near = min(places, key=lambda each: (abs(each[0] - layer), abs(each[1] - head)))
+    write("head", head_name(*near))
+
+
+def _tell_browser(selection: Selection, queries: list[int], log: list[str]) -> None:
+    data = {
+        "run": f"{selection.run.key()}-{selection.skip}",
+        "rev": st.session_state.get(FOLLOWED, 0),
+        "cell": selection.cell,
+        "query": selection.query,
+        "log": log,
+        "pinned": pinned_cells(selection),
+        **_blocks(selection.run, selection.skip, queries),
+    }
+    draw_state(CHOICES, data, on_choice_change=_follow)
+
+
+def _follow() -> None:
+    """Take over what the reader has chosen in the browser. A callback."""
+    choice = st.session_state[CHOICES].choice
+    if not choice:
+        return
+    st.session_state[FOLLOWED] = choice["rev"]
+    for name, key in (("cell", "head"), ("query", "query"), ("log", "log")):
+        if st.session_state.get(key) != choice[name]:
+            write(key, choice[name])
+
+
+def _blocks(run: RunSpec, skip: int, queries: list[int]) -> dict[str, Any]:
+    """Return under which keys the numbers of all heads are stored, as far as they are."""
+    kernels = {
+        query: _key(PositionalKernel, run, KernelParams(skip=skip, query=query))
+        for query in queries
+    }
+    return {
+        "blocks": {str(query): key for query, key in kernels.items() if key},
+        "profile": _key(PreviousToken, run, PreviousTokenParams()),
+    }
+
+
+def _key(question: Any, run: RunSpec, params: Any) -> str | None:
+    try:
+        key = canonical_of(find(question.name), run, params).key
+        return key if results.engine().store.has(key) else None
+    except PosKernelError:
+        return None
+
+
+def _targets(located: Located) -> Mapping[str, Any]:
+    """Return what the field of the sidebar finds: functions of heads, measures and pages."""
+    geometry = located.geometry
+    known = known_heads(located.spec.name).items()
+    return {
+        "heads": [head_name(i, j) for i in geometry.with_heads for j in range(geometry.n_heads)],
+        "targets": [
+            *({"name": what, "kind": f"head {cell}", "cell": cell} for cell, what in known),
+            *(
+                {"name": title, "kind": "measure", "measure": title}
+                for title, measure in MEASURES.items()
+                if measure.fits(geometry)
+            ),
+            *(
+                {"name": module_of(name).PLACE.title, "kind": "page", "page": name}
+                for name in NAMES
+            ),
+        ],
+    }

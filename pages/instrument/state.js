@@ -1,0 +1,150 @@
+// What the parts of the page share: all of them are this one script, so what stands here exists
+// once. The reader chooses in the browser, every part follows at once, and the server follows when
+// the hand rests.
+
+const REST = 150; // milliseconds without a choice after which the server is told
+const MAX_BYTES = 4e6; // of blocks fetched ahead of need
+
+const state = { rev: 0, cell: "", query: 0, log: [], seen: null }; // `seen`: pointed at
+let given = { run: "", blocks: {}, pinned: [] }; // what the server said last
+let drawn = null; // what the server's figures have been drawn for
+let tellServer = () => {};
+let resting = 0;
+let frame = 0;
+const followers = new Set(); // functions that draw the state
+
+// However many choices fall in one frame, they are drawn once.
+function redraw() {
+  frame ||= requestAnimationFrame(() => {
+    frame = 0;
+    for (const draw of followers) draw();
+    const behind = drawn && (drawn.cell !== state.cell || drawn.query !== state.query);
+    document.documentElement.toggleAttribute("data-behind", Boolean(behind));
+    document.documentElement.toggleAttribute("data-seen", Boolean(state.seen));
+  });
+}
+
+function choose(change) {
+  Object.assign(state, change);
+  redraw();
+}
+
+// A choice of the reader's. `rev` counts them: the server returns the last one that it has followed.
+function decide(change) {
+  choose({ seen: null, ...change, rev: state.rev + 1 });
+  if (change.query !== undefined) need(given.blocks[state.query]);
+  clearTimeout(resting);
+  resting = setTimeout(() => {
+    const { cell, query, log, rev } = state;
+    tellServer("choice", { run: given.run, cell, query, log, rev });
+  }, REST);
+}
+
+const placeOf = (name) => /^L(\d+)H(\d+)$/.exec(name).slice(1).map(Number);
+
+const blocks = new Map(); // key -> numbers of all heads
+const fetched = new Map(); // key -> promise
+let size = 0;
+
+function float16(code) {
+  const [power, part] = [(code >> 10) & 31, code & 1023];
+  const value = power ? 2 ** (power - 25) * (1024 + part) : part * 2 ** -24;
+  return power === 31 ? NaN : code >> 15 ? -value : value;
+}
+
+function readBlock(buffer) {
+  const length = new DataView(buffer).getUint32(0, true);
+  const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
+  const numbers = Float32Array.from(new Uint16Array(buffer, 4 + length), float16);
+  const [layers, heads] = header.shape;
+  const bins = header.offsets.length - 1;
+  const row = (name, layer, head) => {
+    const value = header.names.indexOf(name);
+    const at = ((value * layers + layer) * heads + head) * bins;
+    return value < 0 ? null : numbers.subarray(at, at + bins);
+  };
+  return { ...header, layers, heads, bins, starts: header.offsets.slice(0, -1), row };
+}
+
+// Fetch a block, unless it is there or under way.
+function need(key) {
+  if (!key || fetched.has(key)) return fetched.get(key);
+  const asked = fetch(new URL(`numbers/${key}`, location.href))
+    .then(async (answer) => {
+      if (!answer.ok) throw new Error(await answer.text());
+      const buffer = await answer.arrayBuffer();
+      size += buffer.byteLength;
+      blocks.set(key, readBlock(buffer));
+      redraw();
+    })
+    .catch(() => fetched.delete(key)); // asked for again by the next run of the script
+  fetched.set(key, asked);
+  return asked;
+}
+
+// The other positions, nearest first, one after the other.
+async function fetchAhead() {
+  const nearest = Object.keys(given.blocks).sort(
+    (a, b) => Math.abs(a - state.query) - Math.abs(b - state.query),
+  );
+  for (const query of nearest) if (size < MAX_BYTES) await need(given.blocks[query]);
+}
+
+// The name of a head and its numbers, from one block: they cannot disagree.
+function reading(kind, name = state.seen ?? state.cell, own = null) {
+  const key = own ?? (kind === "profile" ? given.profile : given.blocks[state.query]);
+  const block = blocks.get(key);
+  if (!block || !name) return null;
+  const [layer, head] = placeOf(name);
+  if (layer >= block.layers || head >= block.heads) return null;
+  const row = (value, other = head) => block.row(value, layer, other);
+  return { block, name, layer, head, row };
+}
+
+// The first part of a page: what the server has chosen, and where the numbers are.
+function followServer(_root, data, send) {
+  const other = data.run !== given.run;
+  given = data;
+  tellServer = send;
+  if (other || data.rev >= state.rev)
+    choose({ rev: data.rev, cell: data.cell, query: data.query, log: data.log, seen: null });
+  need(given.blocks[state.query]);
+  need(given.profile);
+  setTimeout(fetchAhead, 1000);
+  redraw();
+}
+
+// The last part of a page: the figures above it have been drawn for this head and position.
+function endRun(_root, data) {
+  if (drawn && drawn.page !== data.page) closeMenu();
+  drawn = data;
+  markSection(data.section);
+  redraw();
+}
+
+// Streamlit's bar marks the open page in its list, but not the closed list.
+function markSection(section) {
+  for (const button of document.querySelectorAll("[data-testid=stTopNavSection]"))
+    if (button.textContent === section) button.setAttribute("aria-current", "true");
+    else button.removeAttribute("aria-current");
+}
+
+// On a phone the menu lies over the page: it closes once a page was chosen.
+function closeMenu() {
+  if (matchMedia("(max-width: 768px)").matches)
+    document.querySelector("[data-testid=stSidebarCollapseButton] button")?.click();
+}
+
+const parts = { state: followServer, told: endRun };
+const drawing = new WeakMap(); // the place of a part -> the function that draws it
+
+export default function ({ data, parentElement, setStateValue }) {
+  followers.delete(drawing.get(parentElement));
+  const draw = parts[data.part](parentElement, data, setStateValue);
+  if (draw) {
+    drawing.set(parentElement, draw);
+    followers.add(draw);
+    draw();
+  }
+  return () => followers.delete(drawing.get(parentElement));
+}

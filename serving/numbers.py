@@ -1,0 +1,47 @@
+"""``/numbers/<key>``: a stored result of all heads as a block that the browser draws from.
+
+The key is the hash of all inputs, so a block never changes, and the browser keeps it.
+"""
+
+import gzip
+import threading
+from collections.abc import Callable
+
+from cachetools import LRUCache, cached
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from poskernel_core.common.errors import BadRequest, PosKernelError
+from poskernel_core.engine.engine import Engine
+from poskernel_core.engine.provenance import stored
+from poskernel_core.export.block import packed
+
+MAX_BLOCKS = 128
+"""Blocks in memory, of a hundred kilobytes each for a model of 300 heads."""
+
+HEADERS = {
+    "Cache-Control": "public, max-age=31536000, immutable",
+    "Content-Encoding": "gzip",
+}
+
+
+def numbers_route(engine: Callable[[], Engine]) -> Route:
+    """Return the route of the blocks in the store of an engine."""
+
+    @cached(LRUCache(MAX_BLOCKS), lock=threading.Lock())
+    def block(key: str) -> bytes:
+        found = stored(engine().store, key)
+        if found is None:
+            raise BadRequest("Nothing is stored under this key.")
+        return gzip.compress(packed(found), 6)
+
+    async def answer(request: Request) -> Response:
+        try:
+            found = await run_in_threadpool(block, request.path_params["key"])
+        except PosKernelError as error:
+            return PlainTextResponse(str(error), 404)
+        return Response(found, media_type="application/octet-stream", headers=HEADERS)
+
+    return Route("/numbers/{key}", answer)
