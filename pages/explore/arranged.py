@@ -78,9 +78,10 @@ def by_kernels(selection: Selection, columns: dict[str, Column]) -> Arranged | N
         for place in range(2)
     )
     reading = (
-        "its kernel, from the query's own key at the left to the first key at the right. Heads "
-        "near each other have near kernels, as far as a plane can show it: look for groups, and "
-        "for heads between them. The axes have no meaning of their own."
+        "its kernel, from the query's own key at the left to the farthest key at the right, on a "
+        "log scale and scaled to its largest value. Heads near each other have near kernels, as "
+        "far as a plane can show it: look for groups, and for heads between them. The axes have no "
+        "meaning of their own."
     )
     method = explained(found.analysis, "", "place", "stress").formula
     return Arranged(
@@ -91,8 +92,8 @@ def by_kernels(selection: Selection, columns: dict[str, Column]) -> Arranged | N
         found,
         "Heads with near kernels",
         words(reading, [colour], method),
-        f"Stress {stress:.2f}: distances between points differ by {stress:.0%} from those between "
-        "kernels (root mean square). The smaller the stress, the better nearness can be trusted.",
+        f"Stress {stress:.2f}: distances between points differ by {100 * stress:.0f} % from those "
+        "between kernels (root mean square). The smaller it is, the better nearness can be trusted.",
         one_scale=True,
     )
 

@@ -39,8 +39,9 @@ class NearKernels(Composition[NearKernelsParams]):
 
     Limits: a plane cannot hold all distances. Those between places are rarely larger than those
     between kernels, but often smaller: heads near each other need not have near kernels, the less
-    so the larger the stress. Components have no meaning of their own. Noise of the texts makes
-    distances between kernels a little too large.
+    so the larger the stress. Components have no meaning of their own: kernels that change step by
+    step, from narrow to broad, lie on an arch. Noise of the texts makes distances between kernels a
+    little too large.
 
     Source: ours; the kernel is that of "Positional kernels of attention heads". The method is that
     of Torgerson, "Multidimensional scaling: I. Theory and method" (1952). Kruskal's stress (1964)
