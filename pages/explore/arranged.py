@@ -93,7 +93,7 @@ def by_kernels(selection: Selection, columns: dict[str, Column]) -> Arranged | N
         "Heads with near kernels",
         words(reading, [colour], method),
         f"Stress {stress:.2f}: distances between points differ by {100 * stress:.0f} % from those "
-        "between kernels (root mean square). The smaller it is, the better nearness can be trusted.",
+        "between kernels (root mean square). The smaller, the better nearness can be trusted.",
         one_scale=True,
     )
 
