@@ -1,6 +1,7 @@
 """The heads that a reader chooses with a loop, with a box or by name; their table."""
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 import pandas as pd
@@ -88,9 +89,9 @@ def draw_names(selection: Selection) -> list[Head]:
 
 
 def draw_table(
-    selection: Selection, chosen: list[Head], columns: dict[str, Column], three: tuple[Column, ...]
+    selection: Selection, chosen: list[Head], columns: dict[str, Column], told: Sequence[Column]
 ) -> None:
-    """List the chosen heads, or all if there are none; the drawn measures come first."""
+    """List the chosen heads, or all if there are none; what their points tell comes first."""
     geometry = selection.located.geometry
     every = [(layer, head) for layer in geometry.with_heads for head in range(geometry.n_heads)]
     heads = chosen or every
@@ -99,7 +100,7 @@ def draw_table(
         if chosen
         else f"{counted(len(every), 'head')} in all. {ROWS}"
     )
-    first = list(dict.fromkeys([*three, *columns.values()]))
+    first = list(dict.fromkeys([*told, *columns.values()]))
     table = pd.DataFrame({"head": [head_name(*head) for head in heads]})
     formats = {}
     for column in first:

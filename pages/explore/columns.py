@@ -1,5 +1,6 @@
 """The columns by which heads are drawn: our measures, and those of readers' tables."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -13,6 +14,7 @@ from pages.shared.grid.measures import MEASURES
 from pages.shared.selection.fit import fitted_index
 from poskernel_core.common.result import Result
 
+LABELS: Final = {"x": "Across", "y": "Upwards", "colour": "Colour"}
 FIRST: Final = {"x": "effective token count", "y": "attention entropy", "colour": "attention sink"}
 
 
@@ -33,35 +35,33 @@ def our_columns(found: Result) -> dict[str, Column]:
     return columns
 
 
-def choose_three(columns: dict[str, Column]) -> tuple[Column, Column, Column]:
-    """Draw the choice of both axes and of the colour; return the columns."""
+def choose_columns(columns: dict[str, Column], *keys: str) -> list[Column]:
+    """Draw the choice of axes and colour, by their keys in the address; return the columns."""
     numbers = [name for name, column in columns.items() if not column.labels]
-    across, up, coloured = st.columns(3)
 
-    def choose(place: Any, label: str, key: str, offered: list[str]) -> Column:
+    def choose(place: Any, key: str) -> Column:
+        offered = list(columns) if key == "colour" else numbers
         first = FIRST[key] if FIRST[key] in offered else offered[0]
-        return columns[place.selectbox(label, offered, **fitted_index(key, offered, first))]
+        return columns[place.selectbox(LABELS[key], offered, **fitted_index(key, offered, first))]
 
-    return (
-        choose(across, "Across", "x", numbers),
-        choose(up, "Upwards", "y", numbers),
-        choose(coloured, "Colour", "colour", list(columns)),
-    )
+    return [choose(place, key) for place, key in zip(st.columns(len(LABELS)), keys, strict=False)]
 
 
-def words(three: tuple[Column, Column, Column]) -> Explanation:
-    """Return how to read the points, and the formulas of our measures among the columns."""
+def words(reading: str, columns: Sequence[Column], formula: str = "") -> Explanation:
+    """Return how to read the points, and the formulas of our measures among the columns.
+
+    ``formula`` stands before them.
+    """
     reading = (
-        "One point per head; hover for its name and its values with their standard errors. The "
-        "large ring marks the selected head, small rings the chosen ones. Look for points far from "
-        "the others, and for groups: one measure alone does not define a kind of head."
+        f"One point per head; hover for its name and {reading} The large ring marks the selected "
+        "head, small rings the chosen ones."
     )
-    distinct = {column.heading: column for column in three}
+    distinct = {column.heading: column for column in columns}
     theirs = [column for column in distinct.values() if column.source]
     if theirs:
         named = "; ".join(f"{plain(each.title)} from {plain(each.source)}" for each in theirs)
         reading += f" From other sources, unchanged: {named}."
-    formulas = []
+    formulas = [formula] if formula else []
     for column in distinct.values():
         if not column.source:
             measure = MEASURES[column.title]

@@ -1,13 +1,14 @@
-"""Explore: all heads as points on two measures, coloured by a third."""
+"""Explore: all heads as points, on two measures or by their kernels, coloured by a measure."""
 
 from typing import Final
 
 import plotly.graph_objects as go
 import streamlit as st
 
+from pages.explore.arranged import ARRANGEMENTS, KERNELS, Arranged, by_kernels, by_measures
 from pages.explore.chosen import choose_by_hand, draw_names, draw_table
-from pages.explore.columns import choose_three, our_columns, words
-from pages.explore.scatter import Column, Head, head_scatter, shown_on
+from pages.explore.columns import our_columns
+from pages.explore.scatter import Head, head_scatter, shown_on
 from pages.explore.tables import their_columns
 from pages.shared.cards.card import card, chart
 from pages.shared.cards.plain import capital
@@ -16,7 +17,6 @@ from pages.shared.selection.fit import choose_one, linked
 from pages.shared.selection.place import Place, Screenshot
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.head_measures.spec import HeadMeasures, HeadMeasuresParams
-from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
 from poskernel_core.plotting.layout import TITLE, set_title
 
@@ -24,36 +24,35 @@ PLACE = Place(
     "Explore",
     "Each point is a head. Draw a loop or a box around some of them to list them below.",
     picture=Screenshot("", "heads"),
-    questions=("headvis", "head-examples"),
+    questions=("headvis", "head-examples", "near-kernels"),
 )
 
 TOOLS: Final = {"loop": "lasso", "box": "select", "click": "pan"}
 """Plotly's drag modes; its clicks select heads only in the mode ``pan``."""
 
-Three = tuple[Column, Column, Column]
 
-
-def draw_points(selection: Selection, found: Result, three: Three, chosen: list[Head]) -> None:
+def draw_points(selection: Selection, arranged: Arranged, chosen: list[Head]) -> None:
     """Draw the card with all heads as points."""
-    x, y, colour = three
+    x, y, colour, told = arranged.x, arranged.y, arranged.colour, arranged.told
     at = (selection.layer, selection.head)
 
     def figure() -> go.Figure:
-        return head_scatter(x, y, colour, selected=at, chosen=chosen)
+        made = head_scatter(x, y, colour, told=told, selected=at, chosen=chosen)
+        return made.update_yaxes(scaleanchor="x") if arranged.one_scale else made
 
     def draw() -> None:
-        told = "«click» selects one head on every page"
-        tool = choose_one("Choose heads by", TOOLS, "tool", help=told)
+        clicks = "«click» selects one head on every page"
+        tool = choose_one("Choose heads by", TOOLS, "tool", help=clicks)
         shown = figure().update_layout(dragmode=TOOLS[tool])
         chart("heads", shown, pick=choose_by_hand)
 
-    heading = f"{y.title} against {x.title}"
-
     def titled() -> go.Figure:
-        made = set_title(figure(), heading)
+        made = set_title(figure(), arranged.heading)
         return made.update_layout(margin_t=made.layout.margin.t + TITLE)
 
-    card("heads", titled, found, words(three), capital(heading), draw=draw)
+    card("heads", titled, arranged.result, arranged.words, capital(arranged.heading), draw=draw)
+    if arranged.note:
+        st.caption(arranged.note)
     missing = x.values.size - len(shown_on(x, y))
     if missing:
         st.caption(f"{missing} of {counted(x.values.size, 'head')} not drawn: a value is missing.")
@@ -76,9 +75,13 @@ def page(selection: Selection) -> None:
         return
     columns = our_columns(found) | theirs
     with axes:
-        three = choose_three(columns)
+        how = choose_one("Arrange heads by", ARRANGEMENTS, "arrange")
+        near = how == KERNELS
+        arranged = by_kernels(selection, columns) if near else by_measures(found, columns)
+    if arranged is None:
+        return
     points = st.container()
     chosen = draw_names(selection)  # first: it reads the heads of a link
     with points:
-        draw_points(selection, found, three, chosen)
-    draw_table(selection, chosen, columns, three)
+        draw_points(selection, arranged, chosen)
+    draw_table(selection, chosen, columns, arranged.told)

@@ -80,24 +80,27 @@ def head_scatter(
     y: Column,
     colour: Column,
     *,
+    told: Sequence[Column] = (),
     selected: Head | None = None,
     chosen: Sequence[Head] = (),
 ) -> go.Figure:
     """Draw every head with both values; rings mark ``selected`` and ``chosen`` heads.
 
-    The first entry of every point's custom data is the head's name.
+    A point's hover text gives the head's name, the first entry of its custom data, and its values
+    in the columns ``told``, by default those drawn.
     """
     heads = shown_on(x, y)
+    told = told or list({column.heading: column for column in (x, y, colour)}.values())
     figure = go.Figure()
     if colour.labels:
-        _add_kinds(figure, heads, (x, y, colour))
+        _add_kinds(figure, heads, (x, y, colour), told)
     else:
         known = [head for head in heads if np.isfinite(colour.values[head])]
-        figure.add_trace(_points(known, (x, y, colour), _marker(known, colour)))
+        figure.add_trace(_points(known, x, y, told, _marker(known, colour)))
         if len(known) < len(heads):
             grey = {"color": NO_VALUE, "symbol": "circle-open", "line": {"width": 1.5}}
             others = [head for head in heads if not np.isfinite(colour.values[head])]
-            figure.add_trace(_points(others, (x, y, colour), grey, "no value"))
+            figure.add_trace(_points(others, x, y, told, grey, "no value"))
     ring = {"color": "rgba(0,0,0,0)", "size": 15, "line": {"width": 1.6, "color": LINE}}
     silent, among = {"hoverinfo": "skip", "showlegend": False}, set(heads)
     ringed = [head for head in chosen if head in among]
@@ -124,22 +127,20 @@ def _safe(text: str) -> str:
 
 def _points(
     heads: Sequence[Head],
-    columns: tuple[Column, Column, Column],
+    x: Column,
+    y: Column,
+    told: Sequence[Column],
     marker: dict[str, Any],
     name: str = "",
 ) -> go.Scatter:
-    x, y, _ = columns
-    distinct = list({column.heading: column for column in columns}.values())
-    lines = [
-        f"{_safe(column.heading)}: %{{customdata[{i}]}}" for i, column in enumerate(distinct, 1)
-    ]
+    lines = [f"{_safe(column.heading)}: %{{customdata[{i}]}}" for i, column in enumerate(told, 1)]
     return _marks(
         name,
         heads,
         x,
         y,
         {"size": 10, "line": {"width": 1.2, "color": MUTED}} | marker,
-        customdata=[[head_name(*head), *(each.text(head) for each in distinct)] for head in heads],
+        customdata=[[head_name(*head), *(each.text(head) for each in told)] for head in heads],
         hovertemplate="<br>".join(["<b>%{customdata[0]}</b>", *lines]) + "<extra></extra>",
     )
 
@@ -161,16 +162,19 @@ def _marks(
 
 
 def _add_kinds(
-    figure: go.Figure, heads: Sequence[Head], columns: tuple[Column, Column, Column]
+    figure: go.Figure,
+    heads: Sequence[Head],
+    columns: tuple[Column, Column, Column],
+    told: Sequence[Column],
 ) -> None:
-    colour = columns[2]
+    x, y, colour = columns
     for code, label in enumerate(colour.labels):
         known = KIND_LOOKS.get(label)
         shade = known.colour if known else CATEGORICAL[code % len(CATEGORICAL)]
         marker = {"color": shade, "symbol": SYMBOLS[code % len(SYMBOLS)]}
         some = [head for head in heads if int(np.nan_to_num(colour.values[head], nan=-1)) == code]
         if some:
-            figure.add_trace(_points(some, columns, marker, label))
+            figure.add_trace(_points(some, x, y, told, marker, label))
 
 
 def _marker(heads: Sequence[Head], colour: Column) -> dict[str, Any]:

@@ -14,6 +14,7 @@ TOPICS = (
     "kernels.kernel",
     "kernels.kernel_map",
     "kernels.distances",
+    "kernels.near",
     "kernels.profile",
     "entropy.spec",
     "sinks.spec",

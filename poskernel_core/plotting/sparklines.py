@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 POINTS = 32
+BLOCKS = "▁▂▃▄▅▆▇█"
 MISSING = 255
 """The byte of all points of a head without a kernel; other bytes run from 0 to 254."""
 
@@ -48,3 +49,8 @@ def heights_of(curves: dict[str, Any]) -> Float[np.ndarray, "layer head point"]:
     codes = np.frombuffer(base64.b64decode(curves["codes"]), np.uint8)
     shaped = codes.reshape(len(curves["most"]), len(curves["most"][0]), -1)
     return np.where(shaped == MISSING, np.nan, shaped / 254)
+
+
+def as_blocks(heights: Float[np.ndarray, " point"]) -> str:
+    """Return the points of a curve, from 0 to 1, as a line of block characters."""
+    return "".join(BLOCKS[round(height * (len(BLOCKS) - 1))] for height in heights)

@@ -130,6 +130,34 @@ def test_axes_and_colour(explore):
     assert [] == complaints
 
 
+def test_arranged_by_kernels(explore):
+    """A point tells its kernel and its colour, the stress is told, click and box choose heads."""
+    page = explore(colour="kind of kernel", tool="click")
+    pick(page, "near kernels")
+    expect(title_of(page, "heads")).to_have_text("Heads with near kernels")
+    assert "near kernels" == parameter(page, "arrange")
+    expect(page.get_by_role("combobox", name="Across")).to_have_count(0)
+    told = page.get_by_text(re.compile(r"Stress 0\.\d\d: distances .+ differ by \d+ %"))
+    expect(told).to_be_visible()
+    visit(page, page.url)
+    until(page, DRAGS, "pan")
+    with redraws(page, "heads"):
+        page.mouse.move(*place(page, "L2H5"))
+        expect(page.locator(f"{FIGURE} .hovertext")).to_contain_text(
+            re.compile("L2H5.*kernel: [▁-█]{20,32}kind of kernel: (local|slow decay|uniform)")
+        )
+        page.mouse.down()
+        page.mouse.up()
+    assert "L2H5" == parameter(page, "head")
+    draw(page, "box", [(0.02, 0.02), (0.98, 0.98)])
+    lists(page, 32)
+    with tool(page, "heads", "Formula") as body:
+        expect(body.get_by_text("classical scaling")).to_be_visible()
+    pick(page, "two measures")
+    expect(title_of(page, "heads")).to_have_text("Attention entropy against effective token count")
+    no_trouble(page)
+
+
 def test_choosing_by_hand(explore):
     """A loop and a box choose what is in them; the table lists them; a click selects a head."""
     page = explore(head="L2H6")

@@ -30,6 +30,13 @@ def test_points():
     assert "score, from theirs.csv: %{customdata[3]}" in points.hovertemplate
 
 
+def test_points_tell_other_columns():
+    for colour in (HUE, KIND):
+        first = head_scatter(X, Y, colour, told=[KIND, Y]).data[0]
+        assert ["L0H0", "local", "0.100 ± 0.011"] == list(first.customdata[0])
+        assert "<br>kind: %{customdata[1]}<br>mass (share): %{customdata[2]}" in first.hovertemplate
+
+
 def test_a_bias_is_said_where_it_is_known():
     biases = np.array([[0.00123, np.nan, 0.5], [0, 0, 0]])
     biased = Column("mass", "share", Y.values, Y.errors, biases)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poskernel_core.plotting.sparklines import MISSING, compact_curves, heights_of
+from poskernel_core.plotting.sparklines import MISSING, as_blocks, compact_curves, heights_of
 
 
 def codes(found, layers, heads):
@@ -72,3 +72,7 @@ def test_heights_come_back():
     heights[1, 2] = 1
     np.testing.assert_array_equal(heights.max(axis=-1), 1)
     assert (heights >= 0).all()
+
+
+def test_blocks():
+    assert "▁█▅▂" == as_blocks(np.array([0.0, 1.0, 0.55, 0.1]))

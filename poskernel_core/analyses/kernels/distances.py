@@ -99,10 +99,7 @@ def _layer(
     low = rule.first_visible(n, params.skip)
     keys = view.layer(layer)["mean_keys"][:, low : n + 1]
     kernels, _ = formulas.mean_kernels(queries_at(statistics, layer, n), keys, rule, low, 0)
-    rows = [
-        formulas.total_variation(kernels, np.broadcast_to(one, kernels.shape)) for one in kernels
-    ]
-    return {"distance": np.stack(rows)}
+    return {"distance": formulas.pairwise_distances(kernels)}
 
 
 def linked(distance: Float[np.ndarray, "head other"], alike: float) -> Int[np.ndarray, " head"]:

@@ -47,6 +47,26 @@ def etc_figure(etc: Result) -> go.Figure:
     )
 
 
+def near_kernels_figure(found: Result) -> go.Figure:
+    """Draw all heads as points in their plane, coloured by layer."""
+    if found.axes["place"] != ("layer", "head", "component"):
+        return by_axes(found)
+    there = np.isfinite(found.values["place"]).all(axis=-1)
+    across, upwards = found.values["place"][there].T
+    figure = go.Figure().add_scatter(
+        x=across,
+        y=upwards,
+        mode="markers",
+        marker={"color": np.nonzero(there)[0], "colorscale": SCALE, "colorbar": {"title": "layer"}},
+        text=[head_name(*each) for each in np.argwhere(there).tolist()],
+        hovertemplate="<b>%{text}</b><extra></extra>",
+    )
+    unit = found.units["place"]
+    style(figure, x_title=f"component 0 ({unit})", y_title=f"component 1 ({unit})", height=520)
+    figure.update_yaxes(scaleanchor="x")
+    return set_title(figure, f"Heads with near kernels: stress {found.values['stress']:.2f}")
+
+
 def head_curve(
     kernel: Result, query: int, *, log_x: bool = False, log_y: bool = False
 ) -> go.Figure:

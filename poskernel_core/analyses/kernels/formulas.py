@@ -103,6 +103,17 @@ def total_variation(
     return np.asarray(0.5 * np.abs(left - right).sum(axis=-1))
 
 
+def pairwise_distances(
+    kernels: Float[np.ndarray, "head key"],
+) -> Float[np.ndarray, "head other"]:
+    """Return the TV distance of every pair of kernels."""
+    apart = np.zeros((len(kernels), len(kernels)))
+    for head, one in enumerate(kernels):
+        others = kernels[head + 1 :]
+        apart[head, head + 1 :] = total_variation(others, np.broadcast_to(one, others.shape))
+    return apart + apart.T
+
+
 def mean_kernels(
     queries: Float[np.ndarray, "head sample d"],
     mean_keys: Float[np.ndarray, "kv key d"],

@@ -1,0 +1,106 @@
+"""Where the heads stand: on two measures, or near heads with near kernels."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from pages.explore.columns import choose_columns, words
+from pages.explore.scatter import Column
+from pages.shared.cards.card import Explanation
+from pages.shared.cards.explained import explained
+from pages.shared.jobs import results
+from pages.shared.selection.selection import Selection
+from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
+from poskernel_core.analyses.kernels.near import NearKernels, NearKernelsParams
+from poskernel_core.common.result import Result
+from poskernel_core.plotting.sparklines import as_blocks, compact_curves, heights_of
+
+MEASURES, KERNELS = "two measures", "near kernels"
+ARRANGEMENTS: Final = (MEASURES, KERNELS)
+
+
+@dataclass(frozen=True, eq=False)
+class Arranged:
+    """All heads as points.
+
+    Attributes:
+        x, y, colour: their places and colours.
+        told: what their hover texts say; the first columns of the table.
+        result: the result that the places come from.
+        heading: the title.
+        words: how to read the points.
+        note: a sentence below them.
+        one_scale: whether a distance means the same in all directions.
+    """
+
+    x: Column
+    y: Column
+    colour: Column
+    told: Sequence[Column]
+    result: Result
+    heading: str
+    words: Explanation
+    note: str = ""
+    one_scale: bool = False
+
+
+def by_measures(found: Result, columns: dict[str, Column]) -> Arranged:
+    """Draw the choice of two measures and of the colour; return the heads on them."""
+    x, y, colour = three = choose_columns(columns, "x", "y", "colour")
+    reading = (
+        "its values with their standard errors. Look for points far from the others, and for "
+        "groups: one measure alone does not define a kind of head."
+    )
+    told = list({column.heading: column for column in three}.values())
+    return Arranged(
+        x, y, colour, told, found, f"{y.title} against {x.title}", words(reading, three)
+    )
+
+
+def by_kernels(selection: Selection, columns: dict[str, Column]) -> Arranged | None:
+    """Draw the choice of the colour; return the heads by their kernels, None until they are there.
+
+    The kernels are those that the places come from, so they are there as well.
+    """
+    (colour,) = choose_columns(columns, "colour")
+    query, skip = selection.query, selection.skip
+    found = results.fetch(NearKernels, selection.run, NearKernelsParams(query=query, skip=skip))
+    if found is None:
+        return None
+    kernels = results.fetch(PositionalKernel, selection.run, KernelParams(query=query, skip=skip))
+    if kernels is None:
+        return None
+    stress = float(found.values["stress"])
+    x, y = (
+        Column(f"component {place}", found.units["place"], found.values["place"][..., place])
+        for place in range(2)
+    )
+    reading = (
+        "its kernel, from the query's own key at the left to the farthest key at the right, on a "
+        "log scale and scaled to its largest value. Heads near each other have near kernels, as "
+        "far as a plane can show it: look for groups, and for heads between them. The axes have no "
+        "meaning of their own."
+    )
+    method = explained(found.analysis, "", "place", "stress").formula
+    return Arranged(
+        x,
+        y,
+        colour,
+        [_curves(kernels, selection), colour],
+        found,
+        "Heads with near kernels",
+        words(reading, [colour], method),
+        f"Stress {stress:.2f}: distances between points differ by {100 * stress:.0f} % from those "
+        "between kernels (root mean square). The smaller, the better nearness can be trusted.",
+        one_scale=True,
+    )
+
+
+def _curves(kernels: Result, selection: Selection) -> Column:
+    """Return every head's kernel as a line of blocks."""
+    heights = heights_of(compact_curves(kernels.values["kernel"], selection.query, selection.skip))
+    there = np.isfinite(heights).all(axis=-1)
+    place = np.where(there, there.cumsum().reshape(there.shape) - 1, -1)
+    return Column("kernel", "", place, labels=tuple(map(as_blocks, heights[there])))
