@@ -1,6 +1,7 @@
 """What a visitor does on a page, for the tests in a browser."""
 
 import csv
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -71,8 +72,24 @@ def in_both_themes(page: Page) -> Iterator[str]:
 
 
 def cell(page: Page, name: str) -> Locator:
-    """One cell of the grid."""
-    return page.locator(f"[role=gridcell][data-name={name}]")
+    """One cell of a grid of the page itself."""
+    cells = page.get_by_test_id("stMain").locator(f"[role=gridcell][data-name={name}]")
+    return cells.filter(visible=True)
+
+
+def cells(page: Page) -> Locator:
+    """All cells of the grids of the page itself."""
+    return page.get_by_test_id("stMain").get_by_role("gridcell")
+
+
+def side_cell(page: Page, name: str) -> Locator:
+    """One cell of the small grid beside the page."""
+    return page.get_by_test_id("stSidebar").locator(f"[role=gridcell][data-name={name}]")
+
+
+def head_shown(page: Page) -> Locator:
+    """The name above the curve that the browser draws: head and query position."""
+    return page.locator(".curve .name").first
 
 
 def slider(page: Page, name: str) -> Locator:
@@ -81,15 +98,37 @@ def slider(page: Page, name: str) -> Locator:
 
 
 def values(page: Page) -> dict[str, str | None]:
-    """What the sidebar says: model, head, query position and skip."""
-    shown = {
-        name: page.get_by_role("combobox", name=name, exact=True).input_value()
-        for name in ("Model", "Corpus", "Head")
+    """What the sidebar says: model, corpus, head, query position and skip."""
+    side = page.get_by_test_id("stSidebar")
+    chosen = side.locator("[role=gridcell][aria-selected=true]")
+    return {
+        "Model": side.locator(".st-key-model input").input_value(),
+        "Corpus": side.locator(".st-key-corpus input").input_value(),
+        "Head": chosen.get_attribute("data-name"),
+        "query": side.locator(".position input").get_attribute("aria-valuetext"),
+        "skip": side.locator(".st-key-skip [role=slider]").get_attribute("aria-valuetext"),
     }
-    return shown | {
-        name: slider(page, long).get_attribute("aria-valuetext")
-        for name, long in (("query", QUERY), ("skip", SKIP))
-    }
+
+
+def unfold_run(page: Page) -> None:
+    """Open the settings of the run in the sidebar."""
+    fold = page.locator(".st-key-run details")
+    if not fold.get_attribute("open"):
+        fold.locator("summary").click()
+    expect(page.locator(".st-key-corpus input")).to_be_visible()
+
+
+def go(page: Page, title: str) -> None:
+    """Open a page from the bar above, by the lists of its sections."""
+    for section in page.get_by_test_id("stTopNavSection").all():
+        section.click()
+        link = page.get_by_test_id("stTopNavDropdownLink").filter(has_text=re.compile(f"^{title}$"))
+        if link.count():
+            link.click()
+            break
+        page.keyboard.press("Escape")
+    expect(page.get_by_role("heading", level=1, name=title)).to_be_visible()
+    settle(page)
 
 
 def choose(page: Page, label: str, option: str) -> None:
@@ -110,11 +149,11 @@ def title_of(page: Page, card: str) -> Locator:
 
 @contextmanager
 def tool(page: Page, card: str, name: str) -> Iterator[Locator]:
-    """Open one of the small buttons of a card's head; give its inside, and close it."""
-    page.locator(f".st-key-head-{card}").get_by_role("button", name=name, exact=True).click()
+    """Open a card's menu at one of its tabs; give its inside, and close it."""
+    page.locator(f".st-key-head-{card}").get_by_role("button", name="About this figure").click()
     body = page.get_by_test_id("stPopoverBody")
-    expect(body).to_be_visible()
-    yield body
+    body.get_by_role("tab", name=name, exact=True).click()
+    yield body.get_by_role("tabpanel", name=name)
     page.keyboard.press("Escape")
     expect(body).to_have_count(0)
 
