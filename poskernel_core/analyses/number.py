@@ -7,6 +7,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief, rounded
 
@@ -59,3 +61,14 @@ def number_of(result: Result, name: str, *place: int) -> Number:
         float(part[name][place]) if name in part else 0.0 for part in (result.errors, result.biases)
     )
     return Number(float(result.values[name][place]), error, result.interval, bias)
+
+
+def passing(result: Result, name: str, limit: float | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return where a value passes a limit, and where it fails: :meth:`Number.passes` of arrays."""
+    value = result.values[name].astype(float)
+    error = result.errors.get(name, np.zeros_like(value)).astype(float)
+    middle = value - np.nan_to_num(result.biases.get(name, np.zeros_like(value)))
+    reach = result.interval * error
+    with np.errstate(invalid="ignore"):
+        below = np.where(np.isnan(error), value < limit, middle + reach < limit)
+        return middle - reach >= limit, below
