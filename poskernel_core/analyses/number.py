@@ -71,4 +71,4 @@ def passing(result: Result, name: str, limit: float | np.ndarray) -> tuple[np.nd
     reach = result.interval * error
     with np.errstate(invalid="ignore"):
         below = np.where(np.isnan(error), value < limit, middle + reach < limit)
-        return middle - reach >= limit, below
+        return np.asarray(middle - reach >= limit), below

@@ -1,7 +1,10 @@
 """What the findings of several topics share: how they name heads, and what they say of many."""
 
+from typing import Any
+
 import numpy as np
 
+from poskernel_core.analyses import find
 from poskernel_core.analyses.head_measures.claims import ATTENTION, HALF
 from poskernel_core.analyses.number import Number, passing
 from poskernel_core.common.heads import head_name
@@ -22,6 +25,11 @@ def head_of(result: Result) -> str:
     if at.keys() >= {*ALL_HEADS}:
         return head_name(at["layer"], at["head"])
     return str(result.params.get("head", "the head")).upper()
+
+
+def param(result: Result, name: str) -> Any:
+    """Return a parameter of a result, or its default."""
+    return result.params.get(name, find(result.analysis).params.model_fields[name].default)
 
 
 def has(result: Result, axes: tuple[str, ...], *names: str) -> bool:

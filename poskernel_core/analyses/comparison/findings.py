@@ -15,6 +15,7 @@ from poskernel_core.analyses.sentences import (
     has,
     head_of,
     pairs_apart,
+    param,
     predicted,
 )
 from poskernel_core.common.result import Result
@@ -93,7 +94,7 @@ def _measures(result: Result) -> str:
 def _replicates(result: Result) -> str:
     if not has(result, ("offset",), "kernel", "observed"):
         return ""
-    at = f" at n = {result.params['query']}"
+    at = f" at n = {param(result, 'query')}"
     return predicted(head_of(result), curves_apart(result, "kernel", "observed"), at)
 
 
@@ -108,5 +109,5 @@ def _depth(result: Result) -> str:
         f"layer {place} ({amount(mean[place], result.units['mean'])})"
         for place in (int(np.nanargmax(mean)), int(np.nanargmin(mean)))
     )
-    measure = result.params["measure"]
+    measure = param(result, "measure")
     return f"The mean {measure} of a layer is largest in {large} and smallest in {small}."

@@ -6,7 +6,15 @@ import numpy as np
 
 from poskernel_core.analyses.contextual_heads.behaviour import BEHAVIOURS
 from poskernel_core.analyses.number import Number, number_of, passing
-from poskernel_core.analyses.sentences import ALL_HEADS, amount, difference, has, head_of, heads_at
+from poskernel_core.analyses.sentences import (
+    ALL_HEADS,
+    amount,
+    difference,
+    has,
+    head_of,
+    heads_at,
+    param,
+)
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief, counted
 from poskernel_core.plotting.layout import visible
@@ -22,7 +30,6 @@ def finding(result: Result) -> str:
 
 
 def _heads(result: Result) -> str:
-    limits = result.params
     of_group = ("group", "denominator_cv", "etc", "near_duplicates", "far_duplicates")
     if has(result, ALL_HEADS, *of_group):
         return _contextual(result)
@@ -30,13 +37,11 @@ def _heads(result: Result) -> str:
         return said
     if has(result, ("distance",), "duplicate_attention", "baseline"):
         return _duplicates(result)
-    noun = "CV of the softmax denominator"
-    return heads_at(result, "denominator_cv", noun, limits["steady"], below=True) or heads_at(
-        result,
-        "far_duplicates",
-        "extra attention to far duplicates of the current token",
-        limits["duplicates"],
-    )
+    if "denominator_cv" in result.values:
+        noun = "CV of the softmax denominator"
+        return heads_at(result, "denominator_cv", noun, param(result, "steady"), below=True)
+    noun = "extra attention to far duplicates of the current token"
+    return heads_at(result, "far_duplicates", noun, param(result, "duplicates"))
 
 
 def _steady(result: Result) -> str:
@@ -48,20 +53,20 @@ def _steady(result: Result) -> str:
     return (
         f"{head_of(result)} is contextual: by position it spreads over {tokens}, and its softmax "
         f"denominator varies by {spread} of its mean between windows (limit "
-        f"{result.params['steady']:g})."
+        f"{param(result, 'steady'):g})."
     )
 
 
 def _contextual(result: Result) -> str:
     """Say how many heads are certainly contextual."""
-    limits, count = result.params, int(_certain(result).sum())
+    count = int(_certain(result).sum())
     heads = int(np.isfinite(result.values["denominator_cv"]).sum())
     if not count:
         return ""
     return (
         f"{count} of {counted(heads, 'head')} {'is' if count == 1 else 'are'} certainly "
-        f"contextual: by position they spread over {limits['broad']:g} tokens or more, and their "
-        f"softmax denominator varies by less than {limits['steady']:g} of its mean."
+        f"contextual: by position they spread over {param(result, 'broad'):g} tokens or more, and "
+        f"their softmax denominator varies by less than {param(result, 'steady'):g} of its mean."
     )
 
 
@@ -71,16 +76,16 @@ def _certain(result: Result) -> np.ndarray:
     The kernel's numbers have no errors.
     """
     found = result.values["group"] == BEHAVIOURS.index("contextual")
-    found = found & passing(result, "denominator_cv", result.params["steady"])[1]
+    found = found & passing(result, "denominator_cv", param(result, "steady"))[1]
     for name in ("near_duplicates", "far_duplicates"):
-        away = passing(result, name, result.params["duplicates"])[1]
+        away = passing(result, name, param(result, "duplicates"))[1]
         found = found & (away | np.isnan(result.values[name]))
-    return found
+    return np.asarray(found)
 
 
 def _duplicates(result: Result) -> str:
     """Say whether one head is drawn to near or far duplicates of the current token."""
-    limit, head = result.params["duplicates"], head_of(result)
+    limit, head = param(result, "duplicates"), head_of(result)
     extra = _extra(result)
     for name, number in extra.items():
         if number.passes(limit) == "yes":

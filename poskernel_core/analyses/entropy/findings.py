@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from poskernel_core.analyses.number import number_of
-from poskernel_core.analyses.sentences import at_last, at_query, head_of, heads_range
+from poskernel_core.analyses.sentences import at_last, at_query, head_of, heads_range, param
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief, counted
 
@@ -15,7 +15,9 @@ def finding(result: Result) -> str:
     here = at_query(result := at_last(result))
     if result.axes["entropy"] != ():
         return heads_range(result, "entropy", f"attention entropy{here}")
-    keys = int(result.chosen["query"]) + 1 - result.params["skip"]
+    if "query" not in result.chosen:
+        return ""
+    keys = int(result.chosen["query"]) + 1 - param(result, "skip")
     entropy = number_of(result, "entropy")
     even = math.log(keys) if keys > 1 else -math.inf
     if not np.isfinite(entropy.error) or entropy.passes(even) != "no":

@@ -3,7 +3,7 @@
 import numpy as np
 
 from poskernel_core.analyses.number import Number
-from poskernel_core.analyses.sentences import ALL_HEADS, head_of
+from poskernel_core.analyses.sentences import ALL_HEADS, head_of, param
 from poskernel_core.common.result import NORMAL, Result
 from poskernel_core.common.rounding import brief, counted
 
@@ -16,7 +16,7 @@ def finding(result: Result) -> str:
     if not {"enough", "wanted"} <= result.values.keys() or "subset" not in result.coordinates:
         return ""
     read = int(result.coordinates["subset"][-1])
-    enough, measure = result.values["enough"].astype(float), result.params["measure"]
+    enough, measure = result.values["enough"].astype(float), param(result, "measure")
     if result.axes["enough"] == ():
         needed = Number(float(enough), UNCERTAIN * float(enough), NORMAL)
         passes = needed.passes(read) if np.isfinite(enough) else None

@@ -19,6 +19,7 @@ from poskernel_core.analyses.sentences import (
     heads_range,
     look_back,
     pairs_apart,
+    param,
     predicted,
 )
 from poskernel_core.common.result import Result
@@ -62,11 +63,11 @@ def _etc(result: Result) -> str:
 
 def _kind(result: Result) -> str:
     """Say of which kind a head's kernel certainly is."""
-    head, here, last = head_of(result), at_query(result), result.params["local_tokens"]
+    head, here, last = head_of(result), at_query(result), param(result, "local_tokens")
     mass, spread = number_of(result, "local_mass"), number_of(result, "etc")
     visible = float(result.values["visible_keys"])
-    limit = result.params["uniform_share"] * visible
-    share, tokens = result.params["local_share"], amount(spread.value, "tokens")
+    limit = param(result, "uniform_share") * visible
+    share, tokens = param(result, "local_share"), amount(spread.value, "tokens")
     local, uniform = mass.passes(share), spread.passes(limit)
     if local == "yes":
         return (
@@ -89,9 +90,10 @@ def _kind(result: Result) -> str:
 
 def _kinds(result: Result) -> str:
     """Say how many heads are certainly local, and how many uniform."""
-    params = result.params
-    local, other = passing(result, "local_mass", params["local_share"])
-    limits = params["uniform_share"] * result.values["visible_keys"]
+    mass, last = param(result, "local_share"), counted(param(result, "local_tokens"), "token")
+    share = param(result, "uniform_share")
+    local, other = passing(result, "local_mass", mass)
+    limits = share * result.values["visible_keys"]
     wide, narrow = passing(result, "etc", limits)
     uniform, heads = other & wide, int(np.isfinite(result.values["etc"]).sum())
     if not heads or not (local.any() or uniform.any() or (other & narrow).sum() == heads):
@@ -99,9 +101,8 @@ def _kinds(result: Result) -> str:
     count = int(local.sum())
     return (
         f"{count} of {counted(heads, 'head')} {'is' if count == 1 else 'are'} certainly "
-        f"local{at_query(result)} ({params['local_share']:g} or more of the kernel in the last "
-        f"{counted(params['local_tokens'], 'token')}), and {uniform.sum()} uniform (effective "
-        f"token count {params['uniform_share']:g} or more of the visible keys)."
+        f"local{at_query(result)} ({mass:g} or more of the kernel in the last {last}), and "
+        f"{uniform.sum()} uniform (effective token count {share:g} or more of the visible keys)."
     )
 
 
@@ -141,7 +142,7 @@ def _distances(result: Result) -> str:
     if not has(result, axes, "distance"):
         return ""
     pairs = "heads of one layer" if layer is None else f"heads of layer {layer}"
-    return pairs_apart(result, result.params["alike"], result.params["apart"], pairs)
+    return pairs_apart(result, param(result, "alike"), param(result, "apart"), pairs)
 
 
 def profile_said(result: Result) -> str:

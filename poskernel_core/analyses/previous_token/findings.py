@@ -5,7 +5,7 @@ import numpy as np
 from poskernel_core.analyses.head_measures.claims import ATTENTION
 from poskernel_core.analyses.kernels.findings import profile_said
 from poskernel_core.analyses.number import Number, number_of
-from poskernel_core.analyses.sentences import has, head_of, heads_at, look_back
+from poskernel_core.analyses.sentences import has, head_of, heads_at, look_back, param
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief
 
@@ -23,7 +23,7 @@ def finding(result: Result) -> str:
         return heads_at(result, "previous_mass", "attention to the previous token", ATTENTION)
     if "ratio" in result.values:
         noun = "second diagonal over the largest"
-        return heads_at(result, "ratio", noun, result.params["clean"], below=True)
+        return heads_at(result, "ratio", noun, param(result, "clean"), below=True)
     return profile_said(result)
 
 
@@ -37,7 +37,7 @@ def _contrast(result: Result) -> str:
     number, verb = (own, "below") if dark else (previous, "above")
     size = -number.value if dark else number.value
     passes = number.passes(0)
-    if passes != ("no" if dark else "yes") or size <= result.params["errors"] * number.error:
+    if passes != ("no" if dark else "yes") or size <= param(result, "errors") * number.error:
         return ""
     token = "the current token itself" if dark else "the previous token"
     return (

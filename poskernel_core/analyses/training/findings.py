@@ -11,6 +11,7 @@ from poskernel_core.analyses.sentences import (
     has,
     head_of,
     heads_range,
+    param,
 )
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
@@ -27,7 +28,7 @@ def finding(result: Result) -> str:
         return _heads(result)
     if has(result, ALL_HEADS, "measure") and "measure" not in result.labels:
         here = f" at step {result.chosen['step']:,}" if "step" in result.chosen else ""
-        return heads_range(result, "measure", f"{result.params['measure']}{here}")
+        return heads_range(result, "measure", f"{param(result, 'measure')}{here}")
     return ""
 
 
@@ -45,7 +46,7 @@ def _head(result: Result) -> str:
     verb = "rose" if passes == "yes" else "fell"
     first, last = (amount(result.values["measure"][at], result.units["measure"]) for at in (0, -1))
     return (
-        f"The {result.params['measure']} of {head_of(result)} {verb} {_between(result)}: from "
+        f"The {param(result, 'measure')} of {head_of(result)} {verb} {_between(result)}: from "
         f"{first} to {last}."
     )
 
@@ -60,7 +61,7 @@ def _heads(result: Result) -> str:
     place = np.unravel_index(np.nanargmax(np.abs(value)), value.shape)
     most = f"{head_name(int(place[0]), int(place[1]))} (by {brief(value[place])})"
     return (
-        f"The {result.params['measure']} of {changed} of {counted(known, 'head')} changed for "
+        f"The {param(result, 'measure')} of {changed} of {counted(known, 'head')} changed for "
         f"certain {_between(result)} (about {brief(CHANCE * known)} by chance); that of {most} "
         "changed most."
     )
