@@ -102,7 +102,7 @@ def heads_range(result: Result, name: str, noun: str) -> str:
         for find in (np.nanargmax, np.nanargmin)
     )
     gap = difference(result, name, most, least)
-    if value[most] == value[least] or gap.passes(0) != "yes":
+    if value[most] == value[least] or gap.surely(0) != "yes":
         return ""
     large, small = (
         f"{_name(result, place)} ({amount(value[place], result.units[name])})"
@@ -129,7 +129,7 @@ def pairs_apart(result: Result, alike: float, apart: float, pairs: str) -> str:
 def look_back(head: str, back: int, mass: Number, where: str = "on average") -> str:
     """Say how much attention the largest diagonal of a head takes."""
     place = {0: "the current token", 1: "the previous token"}.get(back, f"the token {back} back")
-    match mass.passes(ATTENTION):
+    match mass.surely(ATTENTION):
         case "yes":
             return (
                 f"{head} gives {place} {mass.brief} of its attention {where}; a head looks "
@@ -145,7 +145,7 @@ def look_back(head: str, back: int, mass: Number, where: str = "on average") -> 
 
 def predicted(head: str, distance: Number, at: str = "") -> str:
     """Say how far a head's kernel and its observed attention are apart."""
-    passes = distance.passes(HALF)
+    passes = distance.surely(HALF)
     if passes not in ("yes", "no"):
         return ""
     how = "too far for a kernel that predicts" if passes == "yes" else "the kernel predicts"

@@ -335,6 +335,11 @@ def test_nothing_is_said_where_the_interval_holds_the_limit(make, limit, share, 
     assert "" == finding_of(make(limit + share * NORMAL * error, error))
 
 
+@pytest.mark.parametrize(("make", "value"), [(row[0], row[2]) for row in HELD])
+def test_nothing_is_said_without_a_known_error(make, value):
+    assert "" == finding_of(make(value, math.nan))
+
+
 def said_of(*args, **more):
     return finding_of(made(*args, **more))
 
@@ -498,8 +503,8 @@ def test_verdicts():
         ["No head: layer 1 is gone."] * 3,
     ]
     assert (
-        "By the verdicts 1 of 3 heads certainly have a local kernel, 0 one that decays slowly and "
-        "1 a uniform one."
+        "By the verdicts on 3 heads the kernel is certainly local in 1, slowly decaying in 0 and "
+        "uniform in 1."
     ) == said_of("verdicts", {}, texts={"verdict": verdicts})
     assert "" == said_of("verdicts", {}, texts={"verdict": [["About local."]]})
 

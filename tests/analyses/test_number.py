@@ -35,12 +35,14 @@ def test_arrays_pass_as_each_of_their_numbers_does(seed):
     )
     sure, against = passing(made, "sink", 0.3)
     for place in np.ndindex(value.shape):
-        said = number_of(made, "sink", *place).passes(0.3)
+        said = number_of(made, "sink", *place).surely(0.3)
         assert (said == "yes", said == "no") == (sure[place], against[place])
 
 
 def test_a_number_without_a_known_error_passes_no_limit_for_certain():
     assert Number(0.9, math.nan, 2.0).passes(0.3) == "about"
+    assert Number(0.1, math.nan, 2.0).passes(0.3) == "no"
+    assert Number(0.1, math.nan, 2.0).surely(0.3) == "about"
     assert Number(math.nan, 0.1, 2.0).passes(0.3) is None
 
 

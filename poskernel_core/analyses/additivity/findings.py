@@ -20,7 +20,7 @@ def finding(result: Result) -> str:
         return _similarity(result)
     if has(result, (), *parts):
         for name in parts:
-            if (share := number_of(result, name)).passes(HALF) == "yes":
+            if (share := number_of(result, name)).surely(HALF) == "yes":
                 return (
                     f"{_capital(PARTS[name])} explains {share.brief} of the variance of the keys "
                     f"of {head_of(result)}, more than half."
@@ -40,7 +40,7 @@ def _similarity(result: Result) -> str:
         noun = f"content similarity at a shift of {counted(shift, 'token')}"
         return heads_range(result, name, noun)
     cosine = number_of(result, name)
-    if cosine.passes(0) not in ("yes", "no") or cosine.value == 0:
+    if cosine.surely(0) not in ("yes", "no") or cosine.value == 0:
         return ""
     return (
         f"Moved by {counted(shift, 'token')}, the content in the keys of {head_of(result)} has a "

@@ -40,10 +40,10 @@ def _kernels(result: Result) -> str:
             return pairs_apart(result, limits.alike, limits.apart, "heads")
         distance = number_of(result, "distance", 0, 1)
         text = f"The kernels of {labels[0]} and {labels[1]} are {distance.brief} apart ({SCALE})"
-        if distance.passes(limits.apart) == "yes":
+        if distance.surely(limits.apart) == "yes":
             return f"{text}, certainly more than {limits.apart:g}."
         return f"{text}, certainly less than {limits.alike:g}." * (
-            distance.passes(limits.alike) == "no"
+            distance.surely(limits.alike) == "no"
         )
     return _local(result) if has(result, ("pin", "offset"), "kernel") else ""
 
@@ -62,7 +62,7 @@ def _local(result: Result) -> str:
         Number(float(one), float(its), result.interval)
         for one, its in zip(mass[known], error[known], strict=True)
     ]
-    passes = [number.passes(limit) for number in numbers]
+    passes = [number.surely(limit) for number in numbers]
     local, certain = passes.count("yes"), passes.count("no")
     if not numbers or not (local or certain == len(numbers)):
         return ""

@@ -88,12 +88,12 @@ def _duplicates(result: Result) -> str:
     limit, head = param(result, "duplicates"), head_of(result)
     extra = _extra(result)
     for name, number in extra.items():
-        if number.passes(limit) == "yes":
+        if number.surely(limit) == "yes":
             return (
                 f"{head} gives {name} duplicates of the current token {number.brief} more of its "
                 f"attention than other tokens there; a duplicate-token head from {limit:g} on."
             )
-    if not extra or any(number.passes(limit) != "no" for number in extra.values()):
+    if not extra or any(number.surely(limit) != "no" for number in extra.values()):
         return ""
     most = max(extra.values(), key=lambda number: number.value)
     return (
@@ -125,7 +125,7 @@ def _along(result: Result) -> str:
         place = len(result.coordinates["query"]) - 1
         spread = number_of(result, "denominator_cv", place)
         expected = float(result.values["predicted_cv"][place])
-        passes = None if math.isnan(expected) else spread.passes(expected)
+        passes = None if math.isnan(expected) else spread.surely(expected)
         if passes in (None, "about"):
             return ""
         return (
@@ -137,7 +137,7 @@ def _along(result: Result) -> str:
     if not has(result, ("query",), "mean"):
         return ""
     first, last = 0, len(result.values["mean"]) - 1
-    passes = difference(result, "mean", (last,), (first,)).passes(0)
+    passes = difference(result, "mean", (last,), (first,)).surely(0)
     if first == last or passes not in ("yes", "no"):
         return ""
     start, end = (brief(result.values["mean"][place]) for place in (first, last))
@@ -157,7 +157,7 @@ def _weights(result: Result) -> str:
     if not np.isfinite(scores).any() or not len(result.words("top_words")):
         return ""
     score = number_of(result, "log_weight", int(np.nanargmax(scores)))
-    if score.passes(0) != "yes":
+    if score.surely(0) != "yes":
         return ""
     return (
         f"By content {head_of(result)} weights «{visible(result.words('top_words')[0])}» up most: "

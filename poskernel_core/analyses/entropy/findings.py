@@ -2,8 +2,6 @@
 
 import math
 
-import numpy as np
-
 from poskernel_core.analyses.number import number_of
 from poskernel_core.analyses.sentences import at_last, at_query, head_of, heads_range, param
 from poskernel_core.common.result import Result
@@ -20,7 +18,7 @@ def finding(result: Result) -> str:
     keys = int(result.chosen["query"]) + 1 - param(result, "skip")
     entropy = number_of(result, "entropy")
     even = math.log(keys) if keys > 1 else -math.inf
-    if not np.isfinite(entropy.error) or entropy.passes(even) != "no":
+    if entropy.surely(even) != "no":
         return ""
     return (
         f"The attention of {head_of(result)}{here} has an entropy of {entropy.brief} nats, as if "

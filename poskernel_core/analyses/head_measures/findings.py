@@ -19,6 +19,6 @@ def finding(result: Result) -> str:
         return ""
     local, decays, uniform = (found[kind] for kind in KINDS)
     return (
-        f"By the verdicts {local} of {counted(len(verdicts), 'head')} certainly have a local "
-        f"kernel, {decays} one that decays slowly and {uniform} a uniform one."
+        f"By the verdicts on {counted(len(verdicts), 'head')} the kernel is certainly local in "
+        f"{local}, slowly decaying in {decays} and uniform in {uniform}."
     )

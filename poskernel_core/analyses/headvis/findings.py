@@ -38,7 +38,7 @@ def _head(result: Result, shares: list[str]) -> str:
     largest = max(numbers, key=lambda name: numbers[name].value)
     number = numbers[largest]
     text = f"The {SHARES[largest]}, is" if "," in SHARES[largest] else f"The {SHARES[largest]} is"
-    match number.passes(ATTENTION):
+    match number.surely(ATTENTION):
         case "yes":
             return (
                 f"{text} {number.brief} in {head_of(result)}; a head looks somewhere from "

@@ -19,7 +19,7 @@ def finding(result: Result) -> str:
     enough, measure = result.values["enough"].astype(float), param(result, "measure")
     if result.axes["enough"] == ():
         needed = Number(float(enough), UNCERTAIN * float(enough), NORMAL)
-        passes = needed.passes(read) if np.isfinite(enough) else None
+        passes = needed.surely(read) if np.isfinite(enough) else None
         if passes in (None, "about"):
             return ""
         wanted = brief(float(result.values["wanted"]))
@@ -32,7 +32,7 @@ def finding(result: Result) -> str:
     if result.axes["enough"] != ALL_HEADS:
         return ""
     known = np.isfinite(enough)
-    needs = [Number(each, UNCERTAIN * each, NORMAL).passes(read) for each in enough[known]]
+    needs = [Number(each, UNCERTAIN * each, NORMAL).surely(read) for each in enough[known]]
     sure = needs.count("no")
     if not sure:
         return ""

@@ -68,7 +68,7 @@ def _kind(result: Result) -> str:
     visible = float(result.values["visible_keys"])
     limit = param(result, "uniform_share") * visible
     share, tokens = param(result, "local_share"), amount(spread.value, "tokens")
-    local, uniform = mass.passes(share), spread.passes(limit)
+    local, uniform = mass.surely(share), spread.surely(limit)
     if local == "yes":
         return (
             f"By position alone {head} gives {mass.brief} of its attention to the last "

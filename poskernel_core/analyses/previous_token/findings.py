@@ -36,7 +36,7 @@ def _contrast(result: Result) -> str:
     dark = -own.value >= previous.value
     number, verb = (own, "below") if dark else (previous, "above")
     size = -number.value if dark else number.value
-    passes = number.passes(0)
+    passes = number.surely(0)
     if passes != ("no" if dark else "yes") or size <= param(result, "errors") * number.error:
         return ""
     token = "the current token itself" if dark else "the previous token"

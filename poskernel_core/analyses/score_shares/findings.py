@@ -31,7 +31,7 @@ def finding(result: Result) -> str:
 
 def _here(result: Result, part: str) -> str:
     share = number_of(result, f"{part}_share")
-    if share.passes(HALF) != "yes":
+    if share.surely(HALF) != "yes":
         return ""
     return (
         f"{part.capitalize()} explains {share.brief} of the score variance of "

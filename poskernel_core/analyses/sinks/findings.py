@@ -14,17 +14,17 @@ def finding(result: Result) -> str:
         first = number_of(result, "alpha", 0) if "alpha" in result.values else None
         first = first or number_of(result, "sink")
         text = f"The key at position 0 gets {first.brief} of the attention of {head} on average"
-        if first.passes(limit) == "yes":
+        if first.surely(limit) == "yes":
             return f"{text}: an attention sink (limit {limit:g})."
         if "learned_sink" in result.values:
             learned = number_of(result, "learned_sink")
-            if learned.passes(limit) == "yes":
+            if learned.surely(limit) == "yes":
                 return (
                     f"A learned sink takes {learned.brief} of the attention of {head} on average "
                     f"(limit {limit:g})."
                 )
         return (
-            f"{text}: no attention sink (limit {limit:g})." if first.passes(limit) == "no" else ""
+            f"{text}: no attention sink (limit {limit:g})." if first.surely(limit) == "no" else ""
         )
     name = next(name for name in (*NOUNS, *result.values) if name in result.values)
     return heads_at(result, name, NOUNS.get(name, name), limit) if name in NOUNS else ""

@@ -40,7 +40,7 @@ def _between(result: Result) -> str:
 def _head(result: Result) -> str:
     """Say by how much one head's measure certainly changed."""
     change = number_of(result, "change")
-    passes = change.passes(0)
+    passes = change.surely(0)
     if passes not in ("yes", "no") or change.value == 0 or result.axes["measure"] != ("step",):
         return ""
     verb = "rose" if passes == "yes" else "fell"
@@ -72,7 +72,7 @@ def _kernel(result: Result) -> str:
     if not has(result, ("step",), "etc"):
         return ""
     last = len(result.values["etc"]) - 1
-    if not last or difference(result, "etc", (last,), (0,)).passes(0) not in ("yes", "no"):
+    if not last or difference(result, "etc", (last,), (0,)).surely(0) not in ("yes", "no"):
         return ""
     before, after = (amount(result.values["etc"][place], "tokens") for place in (0, last))
     steps = result.coordinates["step"]
