@@ -6,15 +6,14 @@ Each topic has ``findings.py`` with ``finding(result)``. Pages, ``show --json`` 
 from functools import cache
 from importlib.util import find_spec
 
-from poskernel_core.analyses import find
+from poskernel_core.analyses import ANALYSES
 from poskernel_core.common.result import Result
 
 
 def finding_of(result: Result) -> str:
     """Return what a result, or a part of it, shows; empty if it supports no claim."""
-    question = find(result.analysis)
-    topic = type(question).__module__.rpartition(".")[0]
-    if not _speaks(topic):
+    question = ANALYSES.get(result.analysis)
+    if question is None or not _speaks(type(question).__module__.rpartition(".")[0]):
         return ""
     sentence: str = question.beside("findings", "finding")(result)
     return sentence

@@ -7,6 +7,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief, rounded
 
@@ -43,6 +45,10 @@ class Number:
             return "yes"
         return "no" if middle + self.width * self.error < limit else "about"
 
+    def surely(self, limit: float) -> Passes | None:
+        """Return whether the number passes a limit, as findings ask: without an error, "about"."""
+        return "about" if math.isnan(self.error) else self.passes(limit)
+
     def __str__(self) -> str:
         """Return the value rounded to its error."""
         return rounded(self.value, self.error)
@@ -59,3 +65,13 @@ def number_of(result: Result, name: str, *place: int) -> Number:
         float(part[name][place]) if name in part else 0.0 for part in (result.errors, result.biases)
     )
     return Number(float(result.values[name][place]), error, result.interval, bias)
+
+
+def passing(result: Result, name: str, limit: float | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return where a value passes a limit, and where it fails: :meth:`Number.surely` of arrays."""
+    value = result.values[name].astype(float)
+    error = result.errors.get(name, np.zeros_like(value)).astype(float)
+    middle = value - np.nan_to_num(result.biases.get(name, np.zeros_like(value)))
+    reach = result.interval * error
+    with np.errstate(invalid="ignore"):
+        return np.asarray(middle - reach >= limit), np.asarray(middle + reach < limit)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from poskernel_core.analyses.definitions import errors_of
+from poskernel_core.analyses.findings import finding_of
 from poskernel_core.common.result import Result, Texts
 from poskernel_core.common.rounding import counted, texts_of
 from poskernel_core.ledger.compare import Checked, brief
@@ -15,7 +16,7 @@ MAX_NUMBERS = 200
 
 
 def summary(result: Result) -> str:
-    """Return a result as text: its provenance, then every value, with long arrays shortened."""
+    """Return a result as text: provenance, finding, and every value, long arrays shortened."""
     run = result.provenance
     lines = [
         f"{result.analysis} of {run['model']} on {counted(run['windows'], 'window')} of "
@@ -23,6 +24,7 @@ def summary(result: Result) -> str:
         f"{run['dtype']} on {run['device']}, {run['date']}",
         f"parameters: {result.params}",
         *filter(None, [quantisation_note(run.get("quantisation", "")), errors_of(result)]),
+        *([f"\n{said}"] if (said := finding_of(result)) else []),
     ]
     for name, texts in result.texts.items():
         if result.units[name] == "name" and texts.ndim == 1:

@@ -17,6 +17,7 @@ from jinja2 import Environment, Template
 
 from poskernel_core import __version__
 from poskernel_core.analyses.definitions import errors_of
+from poskernel_core.analyses.findings import finding_of
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result, Texts
 from poskernel_core.models.gguf import quantisation_note
@@ -84,8 +85,9 @@ def identity(result: Result) -> dict[str, Any]:
 
 
 def _about(result: Result) -> dict[str, Any]:
-    """Return the identity of a result, and what its errors count, if it has any."""
-    return {"identity": identity(result), "error_counts": errors_of(result)}
+    """Return the identity of a result, what its errors count, and what it shows, if known."""
+    about = {"identity": identity(result), "error_counts": errors_of(result)}
+    return about | ({"finding": said} if (said := finding_of(result)) else {})
 
 
 def _digest(result: Result) -> str:
@@ -176,7 +178,7 @@ def chart_config(filename: str, image: str = "svg") -> dict[str, Any]:
 
 
 def to_json(result: Result) -> str:
-    """Return all values, errors, biases and the whole provenance as JSON."""
+    """Return all values, errors and biases, the finding and the whole provenance as JSON."""
     return json.dumps({**result.as_json(), **_about(result)})
 
 
@@ -294,7 +296,7 @@ def _worded(result: Result, name: str) -> np.ndarray:
 def to_html(
     figures: Sequence[Any], result: Result, name: str, *, title: str = "", dark: bool = False
 ) -> str:
-    """Return a self-contained page: figures, a caption, and the embedded data.
+    """Return a self-contained page: the finding, figures, a caption, and the embedded data.
 
     Args:
         figures: Plotly figures, or the text of SVG pictures; Plotly itself is embedded once.
@@ -315,6 +317,7 @@ def to_html(
     return template("page.html").render(
         title=_title(result, title or name),
         caption=caption_and_errors(result),
+        finding=finding_of(result),
         figures=drawn,
         about={**result.as_json()["run"], **_about(result)},
         paper="#11181e" if dark else "#ffffff",

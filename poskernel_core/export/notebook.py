@@ -1,4 +1,4 @@
-"""Results in notebooks: figure, caption, a link to the dashboard, and a data frame."""
+"""Results in notebooks: finding, figure, caption, a link to the dashboard, and a data frame."""
 
 import json
 import sys
@@ -12,6 +12,7 @@ import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
 from poskernel_core.analyses.drawing import figure_of
+from poskernel_core.analyses.findings import finding_of
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.export.files import (
@@ -61,6 +62,11 @@ class View:
         return to_frame(self.result)
 
     @property
+    def finding(self) -> str:
+        """What the result shows, in one sentence; empty if it supports no claim."""
+        return finding_of(self.result)
+
+    @property
     def link(self) -> str | None:
         """The address of the page that shows this; None without a dashboard's address."""
         return None if self.address is None else page_address(self.result, self.address)
@@ -79,6 +85,7 @@ class View:
             library=get_plotlyjs() if library else "",
             name=f"poskernel-{uuid4().hex}",
             height=self.figure.layout.height or 450,
+            finding=self.finding,
             caption=caption_and_errors(self.result),
             link=self.link,
             figure=given,
@@ -93,8 +100,8 @@ class View:
         return self.html(library=_has_library() if self.embed is None else self.embed)
 
     def __repr__(self) -> str:
-        """Return the result's identity, and shape and unit of every value."""
-        lines = [caption(self.result)]
+        """Return the result's identity and finding, and shape and unit of every value."""
+        lines = [caption(self.result), *filter(None, [self.finding])]
         for name, array in self.result.values.items():
             axes = " ".join(
                 f"{axis}={size}"

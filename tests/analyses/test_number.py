@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poskernel_core.analyses.number import Number, number_of
+from poskernel_core.analyses.number import Number, number_of, passing
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief
 
@@ -20,8 +20,29 @@ def test_no_claim_where_the_interval_holds_the_limit(value, error, limit, bias):
     assert said == ("yes" if low >= limit else "no" if high < limit else "about")
 
 
+@given(st.integers(0, 2**32 - 1))
+def test_arrays_pass_as_each_of_their_numbers_does(seed):
+    random = np.random.default_rng(seed)
+    value, error, bias = random.choice([-0.2, 0.1, 0.3, np.nan], (3, 2, 5))
+    made = Result(
+        analysis="sinks",
+        params={},
+        values={"sink": value},
+        errors={"sink": np.abs(error)},
+        biases={"sink": bias},
+        axes={"sink": ("layer", "head")},
+        units={"sink": "share"},
+    )
+    sure, against = passing(made, "sink", 0.3)
+    for place in np.ndindex(value.shape):
+        said = number_of(made, "sink", *place).surely(0.3)
+        assert (said == "yes", said == "no") == (sure[place], against[place])
+
+
 def test_a_number_without_a_known_error_passes_no_limit_for_certain():
     assert Number(0.9, math.nan, 2.0).passes(0.3) == "about"
+    assert Number(0.1, math.nan, 2.0).passes(0.3) == "no"
+    assert Number(0.1, math.nan, 2.0).surely(0.3) == "about"
     assert Number(math.nan, 0.1, 2.0).passes(0.3) is None
 
 

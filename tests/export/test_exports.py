@@ -16,6 +16,8 @@ from PIL import Image
 from pages.shared.grid.grid import grid_data
 from poskernel_core.analyses import ANALYSES
 from poskernel_core.analyses.definitions import errors_of
+from poskernel_core.analyses.findings import finding_of
+from poskernel_core.cli.reports import summary
 from poskernel_core.common.result import Result, Value, texts_array
 from poskernel_core.export.files import (
     bibtex,
@@ -29,6 +31,7 @@ from poskernel_core.export.files import (
     to_npz,
 )
 from poskernel_core.export.grid_picture import grid_picture
+from poskernel_core.export.notebook import View
 from poskernel_core.plotting.palette import SCALE
 
 RUN = {"model": "org/some-model", "revision": None, "model_fingerprint": "0123456789abcdef",
@@ -189,7 +192,7 @@ def test_npz_of_every_question(name):
         errors={v.name: np.zeros_like(numbers[v.name]) for v in question.values if v.has_error},
         biases={v.name: np.ones_like(numbers[v.name]) for v in question.values if v.has_error},
         coordinates={axis: np.arange(2) for each in declared for axis in each.axes},
-        texts={v.name: texts_array(np.full((2,) * len(v.axes), "a")) for v in question.texts},
+        texts={v.name: texts_array(np.full((2,) * len(v.axes), "L0H0")) for v in question.texts},
     )
     errors = {f"{name}_error": error for name, error in made.errors.items()}
     errors |= {f"{name}_bias": each for name, each in made.biases.items()}
@@ -237,6 +240,35 @@ def test_json(head):
     assert head.values["kernel"].tolist() == found["values"]["kernel"]
     assert {"layer": 1, "head": 2} == found["at"]
     assert identity(head) == found["identity"]
+
+
+def test_every_export_states_the_finding():
+    made = Result(
+        analysis="sinks",
+        params={"threshold": 0.3},
+        values={"alpha": np.array([0.625, 0.01, 0.02])},
+        axes={"alpha": ("key",)},
+        units={"alpha": "share of attention"},
+        errors={"alpha": np.array([0.01, 0.01, 0.01])},
+        chosen={"layer": 3, "head": 4},
+        provenance=RUN | {"device": "cpu"},
+    )
+    said = finding_of(made)
+    assert said
+    assert said == json.loads(to_json(made))["finding"]
+    with np.load(io.BytesIO(to_npz(made))) as file:
+        assert said == json.loads(str(file["finding"]))
+    page = unescape(to_html([], made, "sinks"))
+    assert f"<p>{said}</p>" in page
+    view = View(made)
+    assert said in view.html(library=False)
+    assert said in repr(view).splitlines()
+    assert said in summary(made).splitlines()
+
+
+def test_no_export_states_a_finding_that_is_not_earned(head):
+    assert "finding" not in json.loads(to_json(head))
+    assert 1 == to_html([], head, "curve").count("<p>")
 
 
 def test_html(head):

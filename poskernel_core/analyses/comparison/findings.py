@@ -1,0 +1,113 @@
+"""What comparisons of heads, and measures by depth, show."""
+
+import numpy as np
+
+from poskernel_core.analyses.comparison.figures import pin_labels
+from poskernel_core.analyses.kernels.distances import KernelDistancesParams
+from poskernel_core.analyses.kernels.etc import EtcParams
+from poskernel_core.analyses.kernels.formulas import LOCAL_TOKENS
+from poskernel_core.analyses.number import Number, number_of
+from poskernel_core.analyses.sentences import (
+    CHANCE,
+    SCALE,
+    amount,
+    curves_apart,
+    has,
+    head_of,
+    pairs_apart,
+    param,
+    predicted,
+)
+from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import brief, counted
+
+
+def finding(result: Result) -> str:
+    """Return what a comparison shows."""
+    said = {
+        "compare-kernels": _kernels,
+        "compare-heads": _measures,
+        "kernel-replicates": _replicates,
+        "depth": _depth,
+    }
+    return said[result.analysis](result)
+
+
+def _kernels(result: Result) -> str:
+    if has(result, ("pin", "other"), "distance"):
+        limits = KernelDistancesParams()
+        if len(labels := pin_labels(result)) != 2:
+            return pairs_apart(result, limits.alike, limits.apart, "heads")
+        distance = number_of(result, "distance", 0, 1)
+        text = f"The kernels of {labels[0]} and {labels[1]} are {distance.brief} apart ({SCALE})"
+        if distance.surely(limits.apart) == "yes":
+            return f"{text}, certainly more than {limits.apart:g}."
+        return f"{text}, certainly less than {limits.alike:g}." * (
+            distance.surely(limits.alike) == "no"
+        )
+    return _local(result) if has(result, ("pin", "offset"), "kernel") else ""
+
+
+def _local(result: Result) -> str:
+    """Say how many kernels have most of their mass on the last tokens.
+
+    Errors of the entries need not be independent, so they are added up.
+    """
+    limit, near = EtcParams().local_share, np.s_[:, :LOCAL_TOKENS]
+    mass = np.nansum(result.values["kernel"][near], axis=1)
+    wrong = result.errors["kernel"][near]
+    error = np.where(np.isfinite(result.values["kernel"][near]), wrong, 0.0).sum(axis=1)
+    known = np.isfinite(result.values["kernel"]).any(axis=1)
+    numbers = [
+        Number(float(one), float(its), result.interval)
+        for one, its in zip(mass[known], error[known], strict=True)
+    ]
+    passes = [number.surely(limit) for number in numbers]
+    local, certain = passes.count("yes"), passes.count("no")
+    if not numbers or not (local or certain == len(numbers)):
+        return ""
+    labels = np.array(pin_labels(result), dtype=object)[known]
+    most = int(np.argmax(mass[known]))
+    return (
+        f"{local or 'None'} of {counted(len(numbers), 'kernel')} certainly "
+        f"{'have' if local > 1 else 'has'} {limit:g} or more of the mass in the last "
+        f"{counted(LOCAL_TOKENS, 'token')}; that of {labels[most]} has most, {numbers[most].brief}."
+    )
+
+
+def _measures(result: Result) -> str:
+    """Say in how many measures heads differ from the first head, held against chance."""
+    if not has(result, ("measure", "pin"), "z_score"):
+        return ""
+    labels, scores = pin_labels(result), np.abs(result.values["z_score"][:, 1:])
+    known, differ = int(np.isfinite(scores).sum()), int((scores > result.interval).sum())
+    if differ <= CHANCE * known:
+        return ""
+    others = labels[1] if len(labels) == 2 else f"the {len(labels) - 1} other heads"
+    return (
+        f"In {differ} of {counted(known, 'measure')} {others} and {labels[0]} differ by more than "
+        f"{brief(result.interval)} standard errors; by chance it would be about "
+        f"{brief(CHANCE * known)}."
+    )
+
+
+def _replicates(result: Result) -> str:
+    if not has(result, ("offset",), "kernel", "observed"):
+        return ""
+    at = f" at n = {param(result, 'query')}"
+    return predicted(head_of(result), curves_apart(result, "kernel", "observed"), at)
+
+
+def _depth(result: Result) -> str:
+    """Say in which layers the mean over heads is largest and smallest."""
+    if not has(result, ("layer",), "mean"):
+        return ""
+    mean = result.values["mean"]
+    if not np.isfinite(mean).any() or np.nanmax(mean) == np.nanmin(mean):
+        return ""
+    large, small = (
+        f"layer {place} ({amount(mean[place], result.units['mean'])})"
+        for place in (int(np.nanargmax(mean)), int(np.nanargmin(mean)))
+    )
+    measure = param(result, "measure")
+    return f"The mean {measure} of a layer is largest in {large} and smallest in {small}."

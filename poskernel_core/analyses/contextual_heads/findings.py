@@ -1,0 +1,165 @@
+"""What results about contextual heads, their denominators and their tokens show."""
+
+import math
+
+import numpy as np
+
+from poskernel_core.analyses.contextual_heads.behaviour import BEHAVIOURS
+from poskernel_core.analyses.number import Number, number_of, passing
+from poskernel_core.analyses.sentences import (
+    ALL_HEADS,
+    amount,
+    difference,
+    has,
+    head_of,
+    heads_at,
+    param,
+)
+from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import brief, counted
+from poskernel_core.plotting.layout import visible
+
+NEAR = 10
+"""Tokens back up to which a duplicate is near, as in ``near_duplicates``."""
+
+
+def finding(result: Result) -> str:
+    """Return what a result about contextual heads shows."""
+    said = {"contextual-heads": _heads, "denominators": _along, "token-weights": _weights}
+    return said[result.analysis](result)
+
+
+def _heads(result: Result) -> str:
+    of_group = ("group", "denominator_cv", "etc", "near_duplicates", "far_duplicates")
+    if has(result, ALL_HEADS, *of_group):
+        return _contextual(result)
+    if has(result, (), *of_group) and (said := _steady(result)):
+        return said
+    if has(result, ("distance",), "duplicate_attention", "baseline"):
+        return _duplicates(result)
+    if "denominator_cv" in result.values:
+        noun = "CV of the softmax denominator"
+        return heads_at(result, "denominator_cv", noun, param(result, "steady"), below=True)
+    noun = "extra attention to far duplicates of the current token"
+    return heads_at(result, "far_duplicates", noun, param(result, "duplicates"))
+
+
+def _steady(result: Result) -> str:
+    """Say whether one head is certainly contextual."""
+    if not _certain(result):
+        return ""
+    tokens = amount(float(result.values["etc"]), "tokens")
+    spread = number_of(result, "denominator_cv").brief
+    return (
+        f"{head_of(result)} is contextual: by position it spreads over {tokens}, and its softmax "
+        f"denominator varies by {spread} of its mean between windows (limit "
+        f"{param(result, 'steady'):g})."
+    )
+
+
+def _contextual(result: Result) -> str:
+    """Say how many heads are certainly contextual."""
+    count = int(_certain(result).sum())
+    heads = int(np.isfinite(result.values["denominator_cv"]).sum())
+    if not count:
+        return ""
+    return (
+        f"{count} of {counted(heads, 'head')} {'is' if count == 1 else 'are'} certainly "
+        f"contextual: by position they spread over {param(result, 'broad'):g} tokens or more, and "
+        f"their softmax denominator varies by less than {param(result, 'steady'):g} of its mean."
+    )
+
+
+def _certain(result: Result) -> np.ndarray:
+    """Return which heads of the contextual group are certainly steady and not drawn to duplicates.
+
+    The kernel's numbers have no errors.
+    """
+    found = result.values["group"] == BEHAVIOURS.index("contextual")
+    found = found & passing(result, "denominator_cv", param(result, "steady"))[1]
+    for name in ("near_duplicates", "far_duplicates"):
+        away = passing(result, name, param(result, "duplicates"))[1]
+        found = found & (away | np.isnan(result.values[name]))
+    return np.asarray(found)
+
+
+def _duplicates(result: Result) -> str:
+    """Say whether one head is drawn to near or far duplicates of the current token."""
+    limit, head = param(result, "duplicates"), head_of(result)
+    extra = _extra(result)
+    for name, number in extra.items():
+        if number.surely(limit) == "yes":
+            return (
+                f"{head} gives {name} duplicates of the current token {number.brief} more of its "
+                f"attention than other tokens there; a duplicate-token head from {limit:g} on."
+            )
+    if not extra or any(number.surely(limit) != "no" for number in extra.values()):
+        return ""
+    most = max(extra.values(), key=lambda number: number.value)
+    return (
+        f"{head} is not drawn to duplicates of the current token: they get at most {most.brief} "
+        f"more of its attention than other tokens there (limit {limit:g})."
+    )
+
+
+def _extra(result: Result) -> dict[str, Number]:
+    """Return the extra attention to near and to far duplicates, with the largest error.
+
+    Errors at different distances need not be independent, so they are averaged.
+    """
+    names = ("duplicate_attention", "baseline")
+    seen, other = (result.values[name].astype(float) for name in names)
+    error = np.hypot(*(result.errors.get(name, np.zeros_like(seen)) for name in names))
+    gap, near = seen - other, result.coordinates["distance"] <= NEAR
+    known = np.isfinite(gap)
+    return {
+        name: Number(float(gap[some].mean()), float(error[some].mean()), result.interval)
+        for name, some in (("near", near & known), ("far", ~near & known))
+        if some.any()
+    }
+
+
+def _along(result: Result) -> str:
+    """Hold a head's variation at the last position against that of independent content."""
+    if has(result, ("query",), "denominator_cv", "predicted_cv"):
+        place = len(result.coordinates["query"]) - 1
+        spread = number_of(result, "denominator_cv", place)
+        expected = float(result.values["predicted_cv"][place])
+        passes = None if math.isnan(expected) else spread.surely(expected)
+        if passes in (None, "about"):
+            return ""
+        return (
+            f"At n = {result.coordinates['query'][place]} the softmax denominator of "
+            f"{head_of(result)} varies by {spread.brief} of its mean from window to window, "
+            f"{'more' if passes == 'yes' else 'less'} than the {brief(expected)} of independent "
+            "content."
+        )
+    if not has(result, ("query",), "mean"):
+        return ""
+    first, last = 0, len(result.values["mean"]) - 1
+    passes = difference(result, "mean", (last,), (first,)).surely(0)
+    if first == last or passes not in ("yes", "no"):
+        return ""
+    start, end = (brief(result.values["mean"][place]) for place in (first, last))
+    before, after = (result.coordinates["query"][place] for place in (first, last))
+    verb = "rises" if passes == "yes" else "falls"
+    return (
+        f"The mean softmax denominator of {head_of(result)} {verb} from {start} at n = {before} to "
+        f"{end} at n = {after}."
+    )
+
+
+def _weights(result: Result) -> str:
+    """Say which token a head weights up most, held against no effect of content."""
+    if not has(result, ("token",), "log_weight"):
+        return ""
+    scores = result.values["log_weight"].astype(float)
+    if not np.isfinite(scores).any() or not len(result.words("top_words")):
+        return ""
+    score = number_of(result, "log_weight", int(np.nanargmax(scores)))
+    if score.surely(0) != "yes":
+        return ""
+    return (
+        f"By content {head_of(result)} weights «{visible(result.words('top_words')[0])}» up most: "
+        f"it gets {brief(math.exp(score.value))} times the attention that position alone gives it."
+    )

@@ -1,0 +1,26 @@
+"""What results about attention entropy show."""
+
+import math
+
+from poskernel_core.analyses.number import number_of
+from poskernel_core.analyses.sentences import at_last, at_query, head_of, heads_range, param
+from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import brief, counted
+
+
+def finding(result: Result) -> str:
+    """Hold one head's entropy against that of even attention, and all heads against each other."""
+    here = at_query(result := at_last(result))
+    if result.axes["entropy"] != ():
+        return heads_range(result, "entropy", f"attention entropy{here}")
+    if "query" not in result.chosen:
+        return ""
+    keys = int(result.chosen["query"]) + 1 - param(result, "skip")
+    entropy = number_of(result, "entropy")
+    even = math.log(keys) if keys > 1 else -math.inf
+    if entropy.surely(even) != "no":
+        return ""
+    return (
+        f"The attention of {head_of(result)}{here} has an entropy of {entropy.brief} nats, as if "
+        f"spread evenly over {brief(math.exp(entropy.value))} of {counted(keys, 'token')}."
+    )

@@ -1,0 +1,53 @@
+"""What the metrics of HeadVis, and the example texts of heads, show."""
+
+from poskernel_core.analyses.head_measures.claims import ATTENTION
+from poskernel_core.analyses.number import number_of
+from poskernel_core.analyses.sentences import has, head_of, heads_at, heads_range
+from poskernel_core.common.result import Result
+
+SHARES = {
+    "prev_token_score": "attention to the previous token",
+    "self_attention_score": "attention to the token itself",
+    "induction_score": "attention to what followed earlier occurrences of the token",
+    "mean_max_activation": "largest attention in a text, on average",
+}
+"""Shares of attention; the metrics below have no limit."""
+
+OTHERS = {
+    "pattern_entropy": "mean entropy of an attention row",
+    "qk_distance": "mean distance of the attended key",
+    "qk_distance_variance": "variance of the distance of the attended key",
+}
+
+
+def finding(result: Result) -> str:
+    """Say where a head looks, or how many heads look there."""
+    shares = [name for name in SHARES if name in result.values]
+    if shares and has(result, (), *shares):
+        return _head(result, shares)
+    for name in shares:
+        if said := heads_at(result, name, SHARES[name], ATTENTION):
+            return said
+    others = (name for name in OTHERS if name in result.values)
+    return next(filter(None, (heads_range(result, name, OTHERS[name]) for name in others)), "")
+
+
+def _head(result: Result, shares: list[str]) -> str:
+    """Say which share of a head's attention is certainly large, or that none is."""
+    numbers = {name: number_of(result, name) for name in shares}
+    largest = max(numbers, key=lambda name: numbers[name].value)
+    number = numbers[largest]
+    text = f"The {SHARES[largest]}, is" if "," in SHARES[largest] else f"The {SHARES[largest]} is"
+    match number.surely(ATTENTION):
+        case "yes":
+            return (
+                f"{text} {number.brief} in {head_of(result)}; a head looks somewhere from "
+                f"{ATTENTION:g} on."
+            )
+        case "no":
+            most = " (the most of three kinds)" if len(shares) == 3 else ""
+            return (
+                f"{text} {number.brief} in {head_of(result)}{most}, below the limit of "
+                f"{ATTENTION:g} for a head that looks somewhere."
+            )
+    return ""

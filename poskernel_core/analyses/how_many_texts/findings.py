@@ -1,0 +1,42 @@
+"""Whether the texts that were read are enough."""
+
+import numpy as np
+
+from poskernel_core.analyses.number import Number
+from poskernel_core.analyses.sentences import ALL_HEADS, head_of, param
+from poskernel_core.common.result import NORMAL, Result
+from poskernel_core.common.rounding import brief, counted
+
+UNCERTAIN = 1 / 3
+"""Standard error of a number of windows, as a share of it."""
+
+
+def finding(result: Result) -> str:
+    """Hold the windows that are enough against those that were read."""
+    if not {"enough", "wanted"} <= result.values.keys() or "subset" not in result.coordinates:
+        return ""
+    read = int(result.coordinates["subset"][-1])
+    enough, measure = result.values["enough"].astype(float), param(result, "measure")
+    if result.axes["enough"] == ():
+        needed = Number(float(enough), UNCERTAIN * float(enough), NORMAL)
+        passes = needed.surely(read) if np.isfinite(enough) else None
+        if passes in (None, "about"):
+            return ""
+        wanted = brief(float(result.values["wanted"]))
+        windows = counted(f"{needed.value:,.0f}", "window")
+        more = "fewer" if passes == "no" else "more"
+        return (
+            f"For an error of {wanted} in the {measure} of {head_of(result)} about {windows} are "
+            f"enough, {more} than the {read:,} that were read."
+        )
+    if result.axes["enough"] != ALL_HEADS:
+        return ""
+    known = np.isfinite(enough)
+    needs = [Number(each, UNCERTAIN * each, NORMAL).surely(read) for each in enough[known]]
+    sure = needs.count("no")
+    if not sure:
+        return ""
+    return (
+        f"The {counted(f'{read:,}', 'window')} that were read certainly give {sure} of "
+        f"{counted(len(needs), 'head')} the wanted error of the {measure}."
+    )

@@ -1,0 +1,68 @@
+"""What results about previous-token heads, and the stages of attention, show."""
+
+import numpy as np
+
+from poskernel_core.analyses.head_measures.claims import ATTENTION
+from poskernel_core.analyses.kernels.findings import profile_said
+from poskernel_core.analyses.number import Number, number_of
+from poskernel_core.analyses.sentences import has, head_of, heads_at, look_back, param
+from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import brief
+
+
+def finding(result: Result) -> str:
+    """Return what a result about previous-token heads shows."""
+    if result.analysis == "stages":
+        return _stages(result)
+    if has(result, (), "largest_mass", "largest_offset"):
+        mass = number_of(result, "largest_mass")
+        return look_back(head_of(result), int(result.values["largest_offset"]), mass)
+    if has(result, (), "self_contrast", "previous_contrast"):
+        return _contrast(result)
+    if "previous_mass" in result.values:
+        return heads_at(result, "previous_mass", "attention to the previous token", ATTENTION)
+    if "ratio" in result.values:
+        noun = "second diagonal over the largest"
+        return heads_at(result, "ratio", noun, param(result, "clean"), below=True)
+    return profile_said(result)
+
+
+def _contrast(result: Result) -> str:
+    """Say whether a diagonal of the raw scores is certainly dark or bright.
+
+    As where heads are classified, it must also exceed some standard errors, and be the larger one.
+    """
+    own, previous = (number_of(result, f"{name}_contrast") for name in ("self", "previous"))
+    dark = -own.value >= previous.value
+    number, verb = (own, "below") if dark else (previous, "above")
+    size = -number.value if dark else number.value
+    passes = number.surely(0)
+    if passes != ("no" if dark else "yes") or size <= param(result, "errors") * number.error:
+        return ""
+    token = "the current token itself" if dark else "the previous token"
+    return (
+        f"On average {head_of(result)} scores {token} {brief(size)} nats {verb} the straight line "
+        "through the scores of the next token and of the one two back."
+    )
+
+
+def _stages(result: Result) -> str:
+    """Say where the head looks on this text: along a diagonal, or at the first key."""
+    if not has(result, ("query", "key"), "pattern"):
+        return ""
+    pattern, head = result.values["pattern"].astype(float), head_of(result)
+    inner = pattern[1:, 1:]  # without the start token, as in profiles
+    if len(inner) < 2:
+        return ""
+    masses = [float(np.diagonal(inner, -back).mean()) for back in range(len(inner) // 2 + 1)]
+    back = int(np.argmax(masses))
+    if masses[back] >= ATTENTION:
+        exact = Number(masses[back], 0.0, result.interval)
+        return look_back(head, back, exact, "on this text")
+    first = float(pattern[1:, 0].mean())
+    if first < ATTENTION:
+        return ""
+    return (
+        f"{head} gives the first key {brief(first)} of its attention on this text; a head looks "
+        f"somewhere from {ATTENTION:g} on."
+    )

@@ -1,0 +1,82 @@
+"""What results about training show."""
+
+import numpy as np
+
+from poskernel_core.analyses.number import number_of, passing
+from poskernel_core.analyses.sentences import (
+    ALL_HEADS,
+    CHANCE,
+    amount,
+    difference,
+    has,
+    head_of,
+    heads_range,
+    param,
+)
+from poskernel_core.common.heads import head_name
+from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import brief, counted
+
+
+def finding(result: Result) -> str:
+    """Return what a measure, or a kernel, over training shows."""
+    if result.analysis == "kernel-over-training":
+        return _kernel(result)
+    if has(result, (), "change", "measure"):
+        return _head(result)
+    if has(result, ALL_HEADS, "change"):
+        return _heads(result)
+    if has(result, ALL_HEADS, "measure") and "measure" not in result.labels:
+        here = f" at step {result.chosen['step']:,}" if "step" in result.chosen else ""
+        return heads_range(result, "measure", f"{param(result, 'measure')}{here}")
+    return ""
+
+
+def _between(result: Result) -> str:
+    first, last = result.coordinates["step"][[0, -1]]
+    return f"from step {first:,} to step {last:,}"
+
+
+def _head(result: Result) -> str:
+    """Say by how much one head's measure certainly changed."""
+    change = number_of(result, "change")
+    passes = change.surely(0)
+    if passes not in ("yes", "no") or change.value == 0 or result.axes["measure"] != ("step",):
+        return ""
+    verb = "rose" if passes == "yes" else "fell"
+    first, last = (amount(result.values["measure"][at], result.units["measure"]) for at in (0, -1))
+    return (
+        f"The {param(result, 'measure')} of {head_of(result)} {verb} {_between(result)}: from "
+        f"{first} to {last}."
+    )
+
+
+def _heads(result: Result) -> str:
+    """Say in how many heads a measure changed, held against chance."""
+    rose, fell = passing(result, "change", 0)
+    value = result.values["change"].astype(float)
+    changed, known = int(((rose | fell) & (value != 0)).sum()), int(np.isfinite(value).sum())
+    if changed <= CHANCE * known:
+        return ""
+    place = np.unravel_index(np.nanargmax(np.abs(value)), value.shape)
+    most = f"{head_name(int(place[0]), int(place[1]))} (by {brief(value[place])})"
+    return (
+        f"The {param(result, 'measure')} of {changed} of {counted(known, 'head')} changed for "
+        f"certain {_between(result)} (about {brief(CHANCE * known)} by chance); that of {most} "
+        "changed most."
+    )
+
+
+def _kernel(result: Result) -> str:
+    """Say over how many tokens one head's kernel spread at the beginning and at the end."""
+    if not has(result, ("step",), "etc"):
+        return ""
+    last = len(result.values["etc"]) - 1
+    if not last or difference(result, "etc", (last,), (0,)).surely(0) not in ("yes", "no"):
+        return ""
+    before, after = (amount(result.values["etc"][place], "tokens") for place in (0, last))
+    steps = result.coordinates["step"]
+    return (
+        f"By position alone {head_of(result)} spread its attention over {before} at step "
+        f"{steps[0]:,}, and over {after} at step {steps[last]:,}."
+    )
