@@ -11,7 +11,6 @@ from poskernel_core.analyses import find
 from poskernel_core.analyses.number import Number, number_of
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import brief
 
 Rules = Mapping[str, Callable[[Result], str]]
 """A sentence for each set of values; a key such as ``etc: etc local_mass [layer head], kind []``
@@ -105,7 +104,7 @@ def name_at(result: Result, name: str, place: tuple[int, ...]) -> str:
 
 
 def reach(result: Result, name: str, limit: float, what: str) -> str:
-    """Say how many heads (or neurons) have ``what`` of a limit or more, and which has most.
+    """Say how many heads (or neurons) have ``what`` of a limit or more, and whose is largest.
 
     Empty if it is uncertain whether there are any.
     """
@@ -116,10 +115,10 @@ def reach(result: Result, name: str, limit: float, what: str) -> str:
     certain = " for certain" if sure and name in result.errors else ""
     top = most(result, name)
     first = "" if top is None else name_at(result, name, top)
-    best = f"; {first} has most, {numbers[first].brief}" if first else ""
+    best = f"; {first} has the largest, {numbers[first].brief}" if first else ""
     count = of_all(sure, len(numbers), result.axes[name][-1])
     has = "have" if sure > 1 else "has"
-    return f"{count} {has} {what} of {brief(limit)} or more{certain}{best}."
+    return f"{count} {has} {what} of {limit:g} or more{certain}{best}."
 
 
 def of_all(count: int, total: int, noun: str = "head") -> str:

@@ -32,8 +32,8 @@ def _neuron(result: Result) -> str:
     if drives is None:
         return ""
     return (
-        f"What the bag adds to neuron {result.chosen['neuron']} varies with {share.brief} of the "
-        f"variance of the neuron itself, {drives} than {brief(HALF)}."
+        f"The bag's part of neuron {result.chosen['neuron']} has {share.brief} of the variance of "
+        f"the neuron itself, {drives} than {HALF:g}."
     )
 
 
@@ -53,7 +53,7 @@ def _quality(result: Result) -> str:
         if 2 * signs.count(turn) > len(signs):
             return (
                 f"At {of_all(signs.count(turn), len(signs), 'position')} the bag's centred R² for "
-                f"the heads' output is certainly {how} {brief(LOW)} with the best kernel and scale "
+                f"the heads' output is certainly {how} {LOW:g} with the best kernel and scale "
                 "(1 is perfect, 0 no better than the mean)."
             )
     return ""
@@ -117,7 +117,7 @@ def _latents(result: Result) -> str:
     if not shares.size or math.isnan(float(shares[0])):
         return ""
     first = brief(shares[0])
-    who = f"neuron {param(result, 'neuron')}'s variance over tokens (limit {brief(HALF)})"
+    who = f"neuron {param(result, 'neuron')}'s variance over tokens (limit {HALF:g})"
     if shares[0] >= HALF:
         return f"One sub-latent explains {first} of {who}: the neuron mostly reads one context."
     return f"The largest sub-latent explains only {first} of {who}: the neuron reads a mixture."

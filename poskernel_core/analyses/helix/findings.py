@@ -36,12 +36,12 @@ def _variance(result: Result) -> str:
     first = f"{brief(shares[0])} before layer {layers[0]}"
     if not holds:
         return (
-            f"The first three components hold less than {brief(SMOOTH_SHARE)} of the variance over "
+            f"The first three components hold less than {SMOOTH_SHARE:g} of the variance over "
             f"positions ({first}), so three dimensions do not show the whole curve."
         )
     where = f" in {holds} of {len(shares)} layers" if len(shares) > 1 else ""
     return (
-        f"The first three components hold {brief(SMOOTH_SHARE)} or more of the variance over "
+        f"The first three components hold {SMOOTH_SHARE:g} or more of the variance over "
         f"positions{where} ({first}), so the curve shows nearly all of it{' there' * bool(where)}."
     )
 
@@ -86,20 +86,20 @@ def _tangent(result: Result) -> str:
         case -1:
             return (
                 f"The helix explains only {fit.brief} of the variance of {who(result)}'s scores by "
-                f"position (limit {brief(HALF)}): the head reads more than three components hold."
+                f"position (limit {HALF:g}): the head reads more than three components hold."
             )
     for name, share in shares.items():
         if sign(share, HALF) > 0:
             return (
                 f"{who(result)} reads the helix mostly along its {DIRECTIONS[name]}: {share.brief} "
-                f"of its reading direction (limit {brief(HALF)}), where the helix explains "
+                f"of its reading direction (limit {HALF:g}), where the helix explains "
                 f"{fit.brief} of its scores by position."
             )
     if all(sign(share, HALF) < 0 for share in shares.values()):
         listed = ", ".join(f"{DIRECTIONS[n]} {share.brief}" for n, share in shares.items())
         return (
             f"{who(result)} reads the helix along no single direction: each holds less than "
-            f"{brief(HALF)} of its reading direction ({listed})."
+            f"{HALF:g} of its reading direction ({listed})."
         )
     return ""
 
@@ -113,7 +113,7 @@ def _tangents(result: Result) -> str:
     reads = "read" if len(both) > 1 else "reads"
     return (
         f"{of_all(len(both), len(shares))} certainly {reads} the helix along its tangent: "
-        f"{brief(HALF)} or more of the reading direction, where the helix explains {brief(HALF)} "
+        f"{HALF:g} or more of the reading direction, where the helix explains {HALF:g} "
         "or more of the scores."
     )
 

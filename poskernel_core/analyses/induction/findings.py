@@ -39,7 +39,7 @@ def _score(result: Result) -> str:
         -1: f"gives only {score.brief} of its attention to the token after the earlier duplicate: "
         "not an induction head",
     }.get(sign(score, ATTENTION))
-    return f"{who(result)} {says} (limit {brief(ATTENTION)})." if says else ""
+    return f"{who(result)} {says} (limit {ATTENTION:g})." if says else ""
 
 
 def _probability(result: Result) -> str:
@@ -58,7 +58,7 @@ def _recency(result: Result, name: str, what: str, whose: str) -> str:
     rises = sign(difference(last, first))
     if not rises:
         return ""
-    recent = f": {whose} prefers recent candidates" if rises > 0 else ""
+    recent = f": {whose} prefers recent tokens" if rises > 0 else ""
     return (
         f"As the last pair moves towards the end, {what} {_turns(rises)} from {first.brief} to "
         f"{last.brief}{recent}."
@@ -73,8 +73,8 @@ def _rows(result: Result) -> str:
     if not right:
         return ""
     return (
-        f"{of_all(right, len(seconds), 'row')}: {who(result)} certainly attends most to the last "
-        "candidate, more than to any other key."
+        f"In {of_all(right, len(seconds), 'row')} {who(result)} certainly attends more to the last "
+        "candidate than to any other key."
     )
 
 
@@ -122,7 +122,7 @@ def _cause_attention(result: Result) -> str:
         result,
         "attention_rise",
         f"{who(result)}'s attention to the last candidate",
-        f"; its attention to all candidates is {after} after {before}",
+        f" (its attention to all candidates: {before}, then {after})",
     )
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from poskernel_core.analyses.head_measures.claims import ATTENTION
 from poskernel_core.analyses.interventions.spec import InterventionParams
 from poskernel_core.analyses.number import Number, number_of
-from poskernel_core.analyses.rules import Rules, name_at, of_all, param, said, sign, who
+from poskernel_core.analyses.rules import Rules, name_at, param, said, sign, who
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import NEGLIGIBLE, brief
 from poskernel_core.plotting.layout import visible
@@ -92,14 +92,17 @@ def _masses(result: Result) -> str:
     top = tuple(map(int, np.unravel_index(np.nanargmax(change), change.shape)))
     if change[top] <= NEGLIGIBLE:
         return "Every head attends to the previous token as in the clean run."
-    count = of_all(int((change >= ATTENTION).sum()), int(np.isfinite(change).sum()))
+    turned = int((change >= ATTENTION).sum())
+    count = (
+        f"{turned} heads gain or lose" if turned > 1 else f"{turned or 'No'} head gains or loses"
+    )
     clean, changed = (
         brief(result.values[f"{run}_previous_mass"][top]) for run in ("clean", "changed")
     )
     return (
-        f"{count} gain or lose {brief(ATTENTION)} or more of their attention to the previous "
-        f"token; {name_at(result, 'previous_mass_change', top)} changes most, from {clean} in the "
-        f"clean run to {changed}."
+        f"{count} {ATTENTION:g} or more of the attention to the previous token; "
+        f"{name_at(result, 'previous_mass_change', top)} changes most, from {clean} in the clean "
+        f"run to {changed}."
     )
 
 
@@ -107,10 +110,10 @@ def _patterns(result: Result) -> str:
     """How much of a head's attention moves."""
     moved = float(np.nansum(np.abs(result.values["difference"]), axis=-1).mean()) / 2
     if moved <= NEGLIGIBLE:
-        return f"{who(result)} attends as in the clean run: the change does not reach it."
+        return f"{who(result)} attends as in the clean run: the change does not reach its pattern."
     return (
-        f"{_change(result)} moves {brief(moved)} of {who(result)}'s attention on this prompt, as a "
-        "mean over its rows and against the clean run."
+        f"{_change(result)} moves {brief(moved)} of {who(result)}'s attention on this prompt, a "
+        "mean over its rows, compared with the clean run."
     )
 
 

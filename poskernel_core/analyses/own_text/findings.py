@@ -16,7 +16,7 @@ def finding(result: Result) -> str:
 
 
 def _heads(result: Result) -> str:
-    return reach(result, "position_share", HALF, "a share of position in the scores of this text")
+    return reach(result, "position_share", HALF, "a share of position in this text's scores")
 
 
 def _shares(result: Result) -> str:
@@ -64,12 +64,12 @@ def _pattern(result: Result) -> str:
     if means[top] < ATTENTION:
         return (
             f"On this text {who(result)} gives neither key 0 nor any distance up to "
-            f"{len(means) - 2} {brief(ATTENTION)} of its attention: {top} gets most, "
+            f"{len(means) - 2} {ATTENTION:g} of its attention: {top} gets most, "
             f"{brief(means[top])}."
         )
     return (
         f"On this text {who(result)} gives {brief(means[top])} of its attention to {top} (limit "
-        f"{brief(ATTENTION)}), as a mean over the tokens."
+        f"{ATTENTION:g}), as a mean over the tokens."
     )
 
 

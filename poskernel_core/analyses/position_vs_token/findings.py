@@ -39,14 +39,13 @@ def _mass(result: Result) -> str:
     place = _back(result.values["largest_offset"][POSITION])
     if looks < 0:
         return (
-            f"With positions only, {who(result)} gives no distance {brief(ATTENTION)} of its "
+            f"With positions only, {who(result)} gives no distance {ATTENTION:g} of its "
             f"attention: the most is {alone.brief} ({place})."
         )
-    other = _back(result.values["largest_offset"][BOTH])
-    same = "" if other == place else f" {other}"
+    with_tokens = f"{both.brief} ({_back(result.values['largest_offset'][BOTH])})"
     return (
         f"With positions only, {who(result)} gives {alone.brief} of its attention to one distance, "
-        f"{place} (limit {brief(ATTENTION)}), and with tokens as well at most {both.brief}{same}."
+        f"{place} (limit {ATTENTION:g}); with tokens as well the most is {with_tokens}."
     )
 
 
@@ -58,11 +57,18 @@ def _masses(result: Result) -> str:
         head for head in masses if sign(masses[head], ATTENTION) > 0 and offsets[head].value > 0
     ]
     if not sure:
-        return ""
+        none = masses and all(
+            sign(mass, ATTENTION) < 0 or not offsets[head].value for head, mass in masses.items()
+        )
+        said_of_none = (
+            f"With positions only, none of {len(masses)} heads gives most of all, and "
+            f"{ATTENTION:g} or more of its attention, to one distance back."
+        )
+        return said_of_none if none else ""
     first = max(sure, key=lambda head: masses[head].value)
     return (
         f"With positions only, {of_all(len(sure), len(masses)).lower()} certainly give"
-        f"{'' if len(sure) > 1 else 's'} {brief(ATTENTION)} or more of the attention to one "
+        f"{'' if len(sure) > 1 else 's'} {ATTENTION:g} or more of the attention to one "
         f"distance back, such as {first} ({masses[first].brief}, {_back(offsets[first].value)})."
     )
 

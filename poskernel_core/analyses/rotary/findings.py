@@ -56,17 +56,15 @@ def _mean_shares(result: Result) -> str:
         return ""
     alike, differ = "are mostly alike", "differ from token to token"
     queries, keys = (number.brief for number in numbers.values())
-    limit = f"limit {brief(HALF)}"
     if signs[0] == signs[1]:
-        what = alike if signs[0] > 0 else differ
         return (
-            f"{who(result)}'s queries and keys {what} (their means hold {queries} and {keys} of "
-            f"the square, {limit})."
+            f"{who(result)}'s queries and keys {alike if signs[0] > 0 else differ}: their means "
+            f"hold {queries} and {keys} of the mean square (limit {HALF:g})."
         )
     first, second = (alike, differ) if signs[0] > 0 else (differ, alike)
     return (
-        f"{who(result)}'s queries {first} (their mean holds {queries} of the square, {limit}), but "
-        f"its keys {second} ({keys})."
+        f"{who(result)}'s queries {first}, but its keys {second}: their means hold {queries} and "
+        f"{keys} of the mean square (limit {HALF:g})."
     )
 
 
@@ -104,7 +102,7 @@ def _distance(result: Result) -> str:
         return ""
     return (
         f"The equivariant kernel {says} {who(result)}'s attention: their distance is "
-        f"{distance.brief} (limit {brief(HALF)}), and that of the positional kernel "
+        f"{distance.brief} (limit {HALF:g}), and that of the positional kernel "
         f"{brief(float(result.values['attention_distance']))}."
     )
 
@@ -130,39 +128,44 @@ def _distances(result: Result) -> str:
         return ""
     return (
         "The equivariant kernel predicts more than half of the attention of "
-        f"{of_all(near, len(distances))} for certain (distance below {brief(HALF)})."
+        f"{of_all(near, len(distances))} for certain (distance below {HALF:g})."
     )
 
 
 def _loss(result: Result) -> str:
     """The change of a band that raises the loss most."""
-    top, change = most(result, "loss_change"), "loss_change"
-    if top is None or sign(number_of(result, change, *top)) <= 0:
+    change, clean = result.values["loss_change"], result.values["loss"][0]
+    top = int(np.nanargmax(change))
+    if sign(number_of(result, "loss_change", top)) <= 0:
         return ""
     where = "the chosen" if param(result, "heads") or param(result, "layers") else "all"
     return (
-        f"{_change(top[0])} in {where} heads raises the loss most: by "
-        f"{brief(result.values[change][top])} nats, from {brief(result.values['loss'][0])} in the "
-        "clean run."
+        f"{_change(top)} in {where} heads raises the loss{_most(result, 'loss_change')} by "
+        f"{brief(change[top])} nats, from {brief(clean)} in the clean run."
     )
 
 
 def _pattern(result: Result) -> str:
     """The change of a band that moves a head's attention most."""
-    top = most(result, "pattern_distance")
-    if top is None:
+    distance, mass = result.values["pattern_distance"], result.values["previous_mass"]
+    if np.isnan(distance).all() or who(result) != param(result, "head").upper():
         return ""
-    mass = result.values["previous_mass"]
-    turned = sign(number_of(result, "previous_mass_change", *top))
+    top = int(np.nanargmax(distance))
+    if sign(number_of(result, "pattern_distance", top)) <= 0:
+        return ""
+    turned = sign(number_of(result, "previous_mass_change", top))
     before = (
         f"; attention to the previous token {'rises' if turned > 0 else 'falls'} from "
         f"{brief(mass[0])} to {brief(mass[top])}"
     )
     return (
-        f"{_change(top[0])} moves {who(result)}'s attention most: by a distance of "
-        f"{brief(result.values['pattern_distance'][top])} from the clean run"
-        f"{before if turned else ''}."
+        f"{_change(top)} moves {who(result)}'s attention{_most(result, 'pattern_distance')} by a "
+        f"distance of {brief(distance[top])} from the clean run{before if turned else ''}."
     )
+
+
+def _most(result: Result, name: str) -> str:
+    return "" if most(result, name) is None else " most,"
 
 
 def _change(place: int) -> str:
