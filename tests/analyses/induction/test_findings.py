@@ -53,6 +53,14 @@ def test_nothing_is_said_where_the_interval_holds_the_limit(score):
     assert "" == found(SCORES, {"induction": ([[score[0], 0.1]], [[score[1], 0.01]])})
 
 
+def test_nothing_is_certain_without_errors():
+    """As where there is only one group of texts."""
+    assert "" == found(SCORES, {"induction": (0.1, np.nan)}, **HEAD)
+    assert "" == found(SCORES, {"induction": ([[0.9, 0.1]], np.nan)})
+    chances = ([[0.3, 0.08], [0.2, 0.2]], np.nan)
+    assert "" == found("induction-recency", {"probability": chances}, coordinates=ROWS)
+
+
 def test_recency_of_the_model_and_of_a_head():
     chances = ([[0.3, 0.08], [0.2, 0.2]], 0.01)
     assert (
