@@ -3,12 +3,13 @@
 import math
 from collections.abc import Callable, Mapping
 from functools import cache
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 
 from poskernel_core.analyses import find
-from poskernel_core.analyses.number import Number, number_of
+from poskernel_core.analyses.number import Number
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 
@@ -88,11 +89,17 @@ def named(result: Result, name: str) -> dict[str, Number]:
 
     Those that are not known are left out.
     """
-    numbers = {
-        name_at(result, name, at): number_of(result, name, *at)
-        for at in np.ndindex(result.values[name].shape)
+    values, width = result.values[name], result.interval
+    errors, biases = (
+        part[name].ravel().tolist() if name in part else repeat(0.0)
+        for part in (result.errors, result.biases)
+    )
+    places = zip(np.ndindex(values.shape), values.ravel().tolist(), errors, biases, strict=False)
+    return {
+        name_at(result, name, at): Number(float(value), error, width, bias)
+        for at, value, error, bias in places
+        if not math.isnan(value)
     }
-    return {who: number for who, number in numbers.items() if not math.isnan(number.value)}
 
 
 def name_at(result: Result, name: str, place: tuple[int, ...]) -> str:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from poskernel_core.analyses.head_measures.claims import ATTENTION
-from poskernel_core.analyses.number import number_of
+from poskernel_core.analyses.number import Number, number_of
 from poskernel_core.analyses.position_vs_token.spec import CONDITIONS
 from poskernel_core.analyses.rules import (
     Rules,
@@ -61,8 +61,8 @@ def _masses(result: Result) -> str:
             sign(mass, ATTENTION) < 0 or not offsets[head].value for head, mass in masses.items()
         )
         said_of_none = (
-            f"With positions only, none of {len(masses)} heads gives most of all, and "
-            f"{ATTENTION:g} or more of its attention, to one distance back."
+            f"With positions only, none of {len(masses)} heads looks back: no largest diagonal with "
+            f"{ATTENTION:g} or more of the attention is at an earlier token."
         )
         return said_of_none if none else ""
     first = max(sure, key=lambda head: masses[head].value)
@@ -102,6 +102,34 @@ def _attention(result: Result) -> str:
     )
 
 
+def _diagonal(result: Result) -> str:
+    """Whether position or token makes a head's largest diagonal."""
+    half = result.values["pattern"].shape[-1] // 2
+    means = [_mean_along(result, BOTH, back).value for back in range(half)]
+    back = int(np.argmax(means))
+    both, position, token = (_mean_along(result, run, back) for run in range(len(CONDITIONS)))
+    more = sign(difference(position, token))
+    if not more:
+        return ""
+    return (
+        f"{who(result)}'s largest diagonal ({_back(back)}) gets {both.brief} of the attention, "
+        f"{'more' if more > 0 else 'less'} with positions only ({position.brief}) than with tokens "
+        f"only ({token.brief})."
+    )
+
+
+def _mean_along(result: Result, run: int, back: int) -> Number:
+    """Return the mean of a pattern along a diagonal, position 0 left out.
+
+    The errors along it need not be independent, so that of the mean is at most their mean.
+    """
+    value, error = (
+        float(part["pattern"][run, 1:, 1:].diagonal(-back).mean()) if "pattern" in part else 0.0
+        for part in (result.values, result.errors)
+    )
+    return Number(value, error, result.interval)
+
+
 def _zero(result: Result) -> str:
     """Whether induction from position 0 differs from induction from position 1."""
     zero, one = (number_of(result, "probability", case) for case in (1, 2))
@@ -120,5 +148,6 @@ RULES: Rules = {
     "position-vs-token: largest_mass largest_offset [condition layer head]": _masses,
     "position-vs-token: score [condition key]": _score,
     "position-vs-token: pattern [condition key]": _attention,
+    "position-vs-token: pattern [condition query key]": _diagonal,
     "position-zero: probability [case]": _zero,
 }

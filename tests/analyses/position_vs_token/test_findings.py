@@ -47,8 +47,8 @@ def test_all_heads():
         "distance back, such as L1H0 (0.80, 2 tokens back)."
     ) == found(QUESTION, {"largest_mass": (masses, 0.01), "largest_offset": offsets})
     assert (
-        "With positions only, none of 4 heads gives most of all, and 0.3 or more of its attention, "
-        "to one distance back."
+        "With positions only, none of 4 heads looks back: no largest diagonal with 0.3 or more of "
+        "the attention is at an earlier token."
     ) == found(QUESTION, {"largest_mass": (masses, 0.01), "largest_offset": 0 * offsets})
 
 
@@ -74,6 +74,20 @@ def test_the_key_that_gets_most():
     ) == attention(0.8, 0.1, 0.01, 0.01)
 
 
+def maps(position, token, *errors):
+    """What is found in patterns of seven tokens that give a share to the token two back."""
+    patterns = [share * np.eye(7, k=-2) for share in (0.9, position, token)]
+    spread = np.reshape([0.01, *errors], (3, 1, 1))
+    return found(QUESTION, {"pattern": (patterns, spread)}, **HEAD)
+
+
+def test_the_largest_diagonal():
+    assert (
+        "L2H6's largest diagonal (2 tokens back) gets 0.90 of the attention, less with positions "
+        "only (0.10) than with tokens only (0.80)."
+    ) == maps(0.1, 0.8, 0.01, 0.01)
+
+
 def zero(numbers, errors):
     return found("position-zero", {"probability": ([np.nan, *numbers], [np.nan, *errors])}, **HEAD)
 
@@ -90,5 +104,6 @@ def test_nothing_without_a_certain_difference(pair):
     numbers, errors = pair
     assert "" == attention(*numbers, *errors)
     assert "" == zero(numbers, errors)
+    assert "" == maps(*numbers, *errors)
     scores = ([[0, 0], numbers, [0, 0]], [[0, 0], errors, [0, 0]])
     assert "" == found(QUESTION, {"score": scores}, query=1, **HEAD)
