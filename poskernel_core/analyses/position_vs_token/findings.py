@@ -61,8 +61,8 @@ def _masses(result: Result) -> str:
             sign(mass, ATTENTION) < 0 or not offsets[head].value for head, mass in masses.items()
         )
         said_of_none = (
-            f"With positions only, none of {len(masses)} heads looks back: no largest diagonal with "
-            f"{ATTENTION:g} or more of the attention is at an earlier token."
+            f"With positions only, none of {len(masses)} heads looks back: no largest diagonal "
+            f"with {ATTENTION:g} or more of the attention is at an earlier token."
         )
         return said_of_none if none else ""
     first = max(sure, key=lambda head: masses[head].value)
