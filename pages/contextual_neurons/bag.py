@@ -15,6 +15,7 @@ from pages.shared.selection.selection import Selection
 from pages.shared.tables.tables import number_columns
 from poskernel_core.analyses.bag.contextual_neurons import centred_at_best
 from poskernel_core.analyses.bag.figures import nearest_figure
+from poskernel_core.analyses.bag.findings import LOW
 from poskernel_core.analyses.bag.quality import bag_kernel_figure, quality_figure
 from poskernel_core.analyses.bag.search import ExtendedEmbedding, ExtendedEmbeddingParams
 from poskernel_core.common.result import Result
@@ -22,8 +23,6 @@ from poskernel_core.common.rounding import as_printed
 from poskernel_core.plotting.layout import visible, without_title
 
 JUDGED = {"R², centred": "bag_centred_r2", "R²": "bag_r2", "cosine": "bag_cosine"}
-LOW = 0.25
-"""Centred R² below which the page warns that the bag predicts the heads badly."""
 NORMS = ("before attention", "before the MLP")
 
 

@@ -5,13 +5,12 @@ import streamlit as st
 from pages.helix.controls import HelixView
 from pages.shared.selection.links import write
 from pages.shared.selection.selection import Selection
+from poskernel_core.analyses.helix.findings import SMOOTH_SHARE
 from poskernel_core.analyses.helix.formulas import far_out
 from poskernel_core.common.result import Result
 from poskernel_core.models import catalog
 from poskernel_core.models.fragments import part_of
 
-SMOOTH_SHARE = 0.85
-"""Positions lie on a smooth curve if three components hold at least this share of the variance."""
 MAX_NAMED = 4
 SHOWS = {
     "gpt2-small-layer0": "GPT-2's own positions, a helix",

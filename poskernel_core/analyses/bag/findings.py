@@ -1,0 +1,159 @@
+"""What results on the bag of tokens show, in a sentence."""
+
+import math
+
+import numpy as np
+
+from poskernel_core.analyses.head_measures.claims import HALF
+from poskernel_core.analyses.kernels.formulas import effective_tokens
+from poskernel_core.analyses.number import number_of
+from poskernel_core.analyses.rules import Rules, most, of_all, param, reach, said, sign
+from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import NEGLIGIBLE, brief
+from poskernel_core.plotting.layout import visible
+
+LOW = 0.25
+"""Centred R² below which the bag predicts the heads badly."""
+
+
+def finding(result: Result) -> str:
+    """Return what a result on the bag of tokens shows; empty if it supports no claim."""
+    return said(result, RULES)
+
+
+def _neurons(result: Result) -> str:
+    return reach(result, "drive_share", HALF, "a share of variance from the bag")
+
+
+def _neuron(result: Result) -> str:
+    """Whether the bag drives one neuron."""
+    share = number_of(result, "drive_share")
+    drives = {1: "more", -1: "less"}.get(sign(share, HALF))
+    if drives is None:
+        return ""
+    return (
+        f"The bag's part of neuron {result.chosen['neuron']} has {share.brief} of the variance of "
+        f"the neuron itself, {drives} than {HALF:g}."
+    )
+
+
+def _quality(result: Result) -> str:
+    """Whether the bag predicts the heads' output at most positions."""
+    values = result.values["bag_centred_r2"]
+    known = np.isfinite(values).any(axis=1)
+    if not known.any():
+        return ""
+    medians = np.where(known, np.nanmedian(np.where(known[:, None], values, 0), axis=1), -np.inf)
+    best = int(medians.argmax())
+    signs = [
+        sign(number_of(result, "bag_centred_r2", best, place), LOW)
+        for place in range(values.shape[1])
+    ]
+    for turn, how in ((1, "above"), (-1, "below")):
+        if 2 * signs.count(turn) > len(signs):
+            return (
+                f"At {of_all(signs.count(turn), len(signs), 'position')} the bag's centred R² for "
+                f"the heads' output is certainly {how} {LOW:g} with the best kernel and scale "
+                "(1 is perfect, 0 no better than the mean)."
+            )
+    return ""
+
+
+def _kernel(result: Result) -> str:
+    """Over how many tokens the bag's kernel spreads."""
+    kernel = result.values["kernel"]
+    return (
+        f"The kernel of the bag spreads over {brief(float(effective_tokens(kernel)))} effective "
+        f"tokens, of {len(kernel)} that position {len(kernel) - 1} sees."
+    )
+
+
+def _tokens(result: Result) -> str:
+    """How far a neuron's contributions reach to either side of their mean."""
+    values = result.values["contribution"]
+    values = values[np.isfinite(values)]
+    spread = float(values.std()) if values.size else 0.0
+    if spread <= NEGLIGIBLE * np.abs(values).max(initial=0.0):
+        return ""
+    up, down = (float(end) / spread for end in (values.max() - values.mean(),
+                                                values.mean() - values.min()))  # fmt: skip
+    return (
+        f"The strongest token for neuron {param(result, 'neuron')} adds {brief(up)} standard "
+        f"deviations more than the mean token, the strongest against it {brief(down)} less."
+    )
+
+
+def _related(result: Result) -> str:
+    """The neuron whose contributions are most like one neuron's, or most unlike."""
+    number, related = int(param(result, "neuron")), np.abs(result.values["related"])
+    related[number] = np.nan
+    if not np.isfinite(related).any():
+        return ""
+    other = int(np.nanargmax(related))
+    reads, writes = (float(result.values[name][other]) for name in ("related", "output_cosine"))
+    how = "the same" if reads > 0 else "the opposite"
+    return (
+        f"Of all others, neuron {other} reads most nearly {how} contexts as neuron {number} "
+        f"(correlation {brief(reads)}); the cosine of what they write is {brief(writes)}."
+    )
+
+
+def _trace(result: Result) -> str:
+    """How well a neuron is predicted along a text."""
+    fit, sign_right = (float(result.values[name]) for name in ("r2", "sign_agreement"))
+    if math.isnan(fit) or math.isnan(sign_right):
+        return ""
+    better = "better" if fit > 0 else "no better"
+    return (
+        f"On this text, neuron {param(result, 'neuron')} is predicted {better} than by its mean "
+        f"(R² {brief(fit)}; 1 is perfect), and with the right sign at {brief(sign_right)} of the "
+        "positions."
+    )
+
+
+def _latents(result: Result) -> str:
+    """Whether one sub-latent explains half of a neuron's contributions."""
+    shares = np.sort(result.values["share"])[::-1]
+    if not shares.size or math.isnan(float(shares[0])):
+        return ""
+    first = brief(shares[0])
+    who = f"neuron {param(result, 'neuron')}'s variance over tokens (limit {HALF:g})"
+    if shares[0] >= HALF:
+        return f"One sub-latent explains {first} of {who}: the neuron mostly reads one context."
+    return f"The largest sub-latent explains only {first} of {who}: the neuron reads a mixture."
+
+
+def _nearest(result: Result) -> str:
+    """The token that the bag confuses most with a token."""
+    if not (words := result.words("words")):
+        return ""
+    cosine, plain = (float(result.values[name][0]) for name in ("cosine", "plain_cosine"))
+    return (
+        f"In the bag, “{visible(words[0])}” is nearest to “{visible(param(result, 'word'))}”: the "
+        f"cosine is {brief(cosine)}, and {brief(plain)} between their plain embeddings."
+    )
+
+
+def _scores(result: Result) -> str:
+    """The neuron that some words favour most."""
+    top = most(result, "score")
+    if top is None:
+        return ""
+    return (
+        f"Of {len(result.values['score']):,} neurons, the words favour neuron {top[0]} most: they "
+        f"add {brief(result.values['score'][top])} standard deviations more than the mean token."
+    )
+
+
+RULES: Rules = {
+    "contextual-neurons: drive_share [neuron]": _neurons,
+    "contextual-neurons: drive_share []": _neuron,
+    "contextual-neurons: bag_centred_r2 [variant query]": _quality,
+    "contextual-neurons: kernel [key]": _kernel,
+    "neuron: contribution [token]": _tokens,
+    "neuron: related output_cosine [neuron]": _related,
+    "neuron-trace: r2 sign_agreement []": _trace,
+    "neuron-latents: share [latent]": _latents,
+    "extended-embedding: cosine plain_cosine [rank]": _nearest,
+    "word-neurons: score [neuron]": _scores,
+}

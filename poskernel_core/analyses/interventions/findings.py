@@ -1,0 +1,143 @@
+"""What interventions show, in a sentence."""
+
+import math
+
+import numpy as np
+
+from poskernel_core.analyses.head_measures.claims import ATTENTION
+from poskernel_core.analyses.interventions.spec import InterventionParams
+from poskernel_core.analyses.number import Number, number_of
+from poskernel_core.analyses.rules import Rules, name_at, param, said, sign, who
+from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import NEGLIGIBLE, brief
+from poskernel_core.plotting.layout import visible
+
+MAX_NAMED = 40
+"""Letters up to which a list of changed heads is printed."""
+
+
+def finding(result: Result) -> str:
+    """Return what an intervention shows; empty if it supports no claim."""
+    return said(result, RULES)
+
+
+def _change(result: Result) -> str:
+    """Return the change as the subject of a sentence."""
+    params = {name: param(result, name) for name in InterventionParams.model_fields}
+    match params["change"]:
+        case "average":
+            where = "" if params["layer"] is None else f" before layer {params['layer']}"
+            return f"Averaging positions in groups of {params['group']}{where}"
+        case "blind":
+            return f"Cutting out the previous token at one position in {params['every']}"
+        case "move":
+            return f"Moving the attention of {params['edited'] or params['head']}"
+        case "ablate":
+            named = params["heads"] if len(params["heads"]) <= MAX_NAMED else "the chosen heads"
+            return f"Ablating {named}"
+    learned = result.provenance.get("position_scheme", "learned") == "learned"
+    kind = {"tokens": "token embeddings"}.get(params["embeddings"], "positional embeddings")
+    return f"Removing the {kind if learned or params['embeddings'] == 'tokens' else 'positions'}"
+
+
+def _loss(result: Result) -> str:
+    """Whether the change raises the loss."""
+    clean = float(result.values["mean_clean_loss"])
+    return _raises(result, number_of(result, "loss_change"), clean)
+
+
+def _loss_along(result: Result) -> str:
+    """The same from the losses of all positions; the first has none."""
+    clean, changed = (result.values[f"{run}_loss"][1:] for run in ("clean", "changed"))
+    rise = changed - clean
+    error = float(rise.std(ddof=1)) / math.sqrt(len(rise)) if len(rise) > 1 else math.nan
+    number = Number(float(rise.mean()), error, result.interval)
+    return _raises(result, number, float(clean.mean()))
+
+
+def _raises(result: Result, rise: Number, clean: float) -> str:
+    turns = sign(rise)
+    if not turns:
+        return ""
+    return (
+        f"{_change(result)} {'raises' if turns > 0 else 'lowers'} the loss on this prompt by "
+        f"{brief(abs(rise.value))} nats per token, from {brief(clean)} in the clean run."
+    )
+
+
+def _next(result: Result) -> str:
+    """The likeliest next token in both runs."""
+    clean, changed = (result.values[f"{run}_probability"] for run in ("clean", "changed"))
+    first, then = int(clean.argmax()), int(changed.argmax())
+    words = [f"“{visible(word)}”" for word in result.words("candidates")]
+    if not words:
+        return ""
+    if first == then:
+        return (
+            f"The likeliest next token stays {words[first]}, with a probability of "
+            f"{brief(clean[first])} in the clean run and {brief(changed[first])} in the changed "
+            "run."
+        )
+    return (
+        f"The likeliest next token changes from {words[first]} ({brief(clean[first])} in the clean "
+        f"run) to {words[then]} ({brief(changed[then])} in the changed run)."
+    )
+
+
+def _masses(result: Result) -> str:
+    """Whether heads turn to or from the previous token."""
+    change = np.abs(result.values["previous_mass_change"])
+    if np.isnan(change).all():
+        return ""
+    top = tuple(map(int, np.unravel_index(np.nanargmax(change), change.shape)))
+    if change[top] <= NEGLIGIBLE:
+        return "Every head attends to the previous token as in the clean run."
+    turned = int((change >= ATTENTION).sum())
+    count = (
+        f"{turned} heads gain or lose" if turned > 1 else f"{turned or 'No'} head gains or loses"
+    )
+    clean, changed = (
+        brief(result.values[f"{run}_previous_mass"][top]) for run in ("clean", "changed")
+    )
+    return (
+        f"{count} {ATTENTION:g} or more of the attention to the previous token; "
+        f"{name_at(result, 'previous_mass_change', top)} changes most, from {clean} in the clean "
+        f"run to {changed}."
+    )
+
+
+def _patterns(result: Result) -> str:
+    """How much of a head's attention moves."""
+    moved = float(np.nansum(np.abs(result.values["difference"]), axis=-1).mean()) / 2
+    if moved <= NEGLIGIBLE:
+        return f"{who(result)} attends as in the clean run: the change does not reach its pattern."
+    return (
+        f"{_change(result)} moves {brief(moved)} of {who(result)}'s attention on this prompt, a "
+        "mean over its rows, compared with the clean run."
+    )
+
+
+def _averaging(result: Result) -> str:
+    """From what size of group on averaging raises the loss."""
+    sizes = result.coordinates["group"].tolist()
+    harm = [sign(number_of(result, "loss_change", place)) > 0 for place in range(len(sizes))]
+    if not harm[-1]:
+        return ""
+    first = max((place + 1 for place, raised in enumerate(harm) if not raised), default=0)
+    return (
+        f"Averaging positions raises the loss for certain from groups of {sizes[first]} on: by "
+        f"{brief(result.values['loss_change'][first])} nats, from "
+        f"{brief(result.values['loss'][0])} in the clean run."
+    )
+
+
+RULES: Rules = {
+    "intervention: loss_change mean_clean_loss []": _loss,
+    "intervention: clean changed difference [query key]": _patterns,
+    "intervention: clean_probability changed_probability [candidate]": _next,
+    "intervention: previous_mass_change clean_previous_mass changed_previous_mass [layer head]": (
+        _masses
+    ),
+    "intervention: clean_loss changed_loss [pos]": _loss_along,
+    "averaging: loss loss_change [group]": _averaging,
+}

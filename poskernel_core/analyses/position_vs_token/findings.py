@@ -1,0 +1,153 @@
+"""What results on position against token show, in a sentence."""
+
+import numpy as np
+
+from poskernel_core.analyses.head_measures.claims import ATTENTION
+from poskernel_core.analyses.number import Number, number_of
+from poskernel_core.analyses.position_vs_token.spec import CONDITIONS
+from poskernel_core.analyses.rules import (
+    Rules,
+    difference,
+    most,
+    named,
+    of_all,
+    said,
+    sign,
+    who,
+)
+from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import brief, counted
+
+BOTH, POSITION, TOKEN = range(len(CONDITIONS))
+
+
+def finding(result: Result) -> str:
+    """Return what a result on position against token shows; empty if it supports no claim."""
+    return said(result, RULES)
+
+
+def _back(offset: float) -> str:
+    return f"{counted(int(offset), 'token')} back" if offset else "the token itself"
+
+
+def _mass(result: Result) -> str:
+    """Whether a head looks back by position alone."""
+    alone, both = (number_of(result, "largest_mass", run) for run in (POSITION, BOTH))
+    looks = sign(alone, ATTENTION)
+    if not looks:
+        return ""
+    place = _back(result.values["largest_offset"][POSITION])
+    if looks < 0:
+        return (
+            f"With positions only, {who(result)} gives no distance {ATTENTION:g} of its "
+            f"attention: the most is {alone.brief} ({place})."
+        )
+    with_tokens = f"{both.brief} ({_back(result.values['largest_offset'][BOTH])})"
+    return (
+        f"With positions only, {who(result)} gives {alone.brief} of its attention to one distance, "
+        f"{place} (limit {ATTENTION:g}); with tokens as well the most is {with_tokens}."
+    )
+
+
+def _masses(result: Result) -> str:
+    """How many heads look back by position alone."""
+    alone = result.select(condition=POSITION)
+    masses, offsets = named(alone, "largest_mass"), named(alone, "largest_offset")
+    sure = [
+        head for head in masses if sign(masses[head], ATTENTION) > 0 and offsets[head].value > 0
+    ]
+    if not sure:
+        none = masses and all(
+            sign(mass, ATTENTION) < 0 or not offsets[head].value for head, mass in masses.items()
+        )
+        said_of_none = (
+            f"With positions only, none of {len(masses)} heads looks back: no largest diagonal "
+            f"with {ATTENTION:g} or more of the attention is at an earlier token."
+        )
+        return said_of_none if none else ""
+    first = max(sure, key=lambda head: masses[head].value)
+    return (
+        f"With positions only, {of_all(len(sure), len(masses)).lower()} certainly give"
+        f"{'' if len(sure) > 1 else 's'} {ATTENTION:g} or more of the attention to one "
+        f"distance back, such as {first} ({masses[first].brief}, {_back(offsets[first].value)})."
+    )
+
+
+def _score(result: Result) -> str:
+    """The key that position alone favours."""
+    alone, query = result.select(condition=POSITION), result.chosen["query"]
+    top = most(alone, "score")
+    if top is None or np.isfinite(alone.values["score"]).sum() < 2:
+        return ""
+    first, second = np.sort(alone.values["score"][np.isfinite(alone.values["score"])])[:-3:-1]
+    return (
+        f"With positions only, {who(result)}'s score from position {query} is highest at key "
+        f"{top[0]} ({_back(query - top[0])}), {brief(first - second)} nats above the next."
+    )
+
+
+def _attention(result: Result) -> str:
+    """Whether position or token draws a head to the key that it attends to most."""
+    top = most(result.select(condition=BOTH), "pattern")
+    if top is None:
+        return ""
+    both, position, token = (number_of(result, "pattern", run, *top) for run in range(3))
+    more = sign(difference(position, token))
+    if not more:
+        return ""
+    return (
+        f"From position {result.chosen['query']}, {who(result)} attends most to key {top[0]} "
+        f"({both.brief}), {'more' if more > 0 else 'less'} with positions only ({position.brief}) "
+        f"than with tokens only ({token.brief})."
+    )
+
+
+def _diagonal(result: Result) -> str:
+    """Whether position or token makes a head's largest diagonal."""
+    half = result.values["pattern"].shape[-1] // 2
+    means = [_mean_along(result, BOTH, back).value for back in range(half)]
+    back = int(np.argmax(means))
+    both, position, token = (_mean_along(result, run, back) for run in range(len(CONDITIONS)))
+    more = sign(difference(position, token))
+    if not more:
+        return ""
+    return (
+        f"{who(result)}'s largest diagonal ({_back(back)}) gets {both.brief} of the attention, "
+        f"{'more' if more > 0 else 'less'} with positions only ({position.brief}) than with tokens "
+        f"only ({token.brief})."
+    )
+
+
+def _mean_along(result: Result, run: int, back: int) -> Number:
+    """Return the mean of a pattern along a diagonal, position 0 left out.
+
+    The errors along it need not be independent, so that of the mean is at most their mean.
+    """
+    value, error = (
+        float(part["pattern"][run, 1:, 1:].diagonal(-back).mean()) if "pattern" in part else 0.0
+        for part in (result.values, result.errors)
+    )
+    return Number(value, error, result.interval)
+
+
+def _zero(result: Result) -> str:
+    """Whether induction from position 0 differs from induction from position 1."""
+    zero, one = (number_of(result, "probability", case) for case in (1, 2))
+    more = sign(difference(zero, one))
+    if not more:
+        return ""
+    return (
+        f"Without a start token, [B] is {'more' if more > 0 else 'less'} likely after the last [A] "
+        f"if the first [A] is at position 0 ({zero.brief}) than if it is at position 1 "
+        f"({one.brief})."
+    )
+
+
+RULES: Rules = {
+    "position-vs-token: largest_mass largest_offset [condition]": _mass,
+    "position-vs-token: largest_mass largest_offset [condition layer head]": _masses,
+    "position-vs-token: score [condition key]": _score,
+    "position-vs-token: pattern [condition key]": _attention,
+    "position-vs-token: pattern [condition query key]": _diagonal,
+    "position-zero: probability [case]": _zero,
+}

@@ -1,0 +1,84 @@
+"""What attention to random tokens shows, in a sentence."""
+
+from poskernel_core.analyses.number import number_of
+from poskernel_core.analyses.rules import Rules, named, of_all, said, sign, who
+from poskernel_core.common.heads import head_name
+from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import brief
+
+UNIFORM = -0.5
+"""The exponent of the norm under uniform attention to independent values."""
+
+
+def finding(result: Result) -> str:
+    """Return what attention to random tokens shows; empty if it supports no claim."""
+    return said(result, RULES)
+
+
+def _slope(result: Result, query: int | None = None) -> str:
+    """Whether one head gives recent tokens more."""
+    at = () if query is None else (query,)
+    slope = number_of(result, "slope", *at)
+    gives = {1: "more", -1: "less"}.get(sign(slope))
+    if gives is None:
+        return ""
+    query = result.chosen["query"] if query is None else query
+    return (
+        f"On random tokens, {who(result)} gives {gives} to recent keys: from position {query} its "
+        f"attention changes by {slope.brief} per key, where a uniform row has "
+        f"{brief(1 / (query + 1))} everywhere."
+    )
+
+
+def _last_slope(result: Result) -> str:
+    return _slope(result, len(result.values["slope"]) - 1)
+
+
+def _slopes(result: Result) -> str:
+    """How many heads give recent tokens more, at the last position."""
+    last = result.values["slope"].shape[-1] - 1
+    signs = [sign(number) for number in named(result.select(query=last), "slope").values()]
+    more, less = signs.count(1), signs.count(-1)
+    if not more + less:
+        return ""
+    return (
+        f"On random tokens, {of_all(more, len(signs)).lower()} certainly give"
+        f"{'' if more > 1 else 's'} more to recent keys from position {last}, and {less} less."
+    )
+
+
+def _exponents(result: Result) -> str:
+    """In how many heads of layer 0 the norm falls."""
+    values = result.values["norm_exponent"]
+    falls = [
+        float(value)
+        for head, value in enumerate(values)
+        if sign(number_of(result, "norm_exponent", head)) < 0
+    ]
+    if not falls:
+        return ""
+    return (
+        f"In {of_all(len(falls), len(values))} of layer 0 the norm of the output certainly falls "
+        f"with position (exponents from {brief(min(falls))} to {brief(max(falls))}; uniform "
+        f"attention: about {brief(UNIFORM)})."
+    )
+
+
+def _exponent(result: Result) -> str:
+    """Whether the norm falls in one head of layer 0."""
+    exponent = number_of(result, "norm_exponent")
+    if sign(exponent) >= 0:
+        return ""
+    return (
+        f"The norm of the output of {head_name(0, result.chosen['head_of_layer_0'])} falls with "
+        f"position: its exponent is {exponent.brief} (uniform attention: about {brief(UNIFORM)})."
+    )
+
+
+RULES: Rules = {
+    "random-attention: slope []": _slope,
+    "random-attention: slope [query]": _last_slope,
+    "random-attention: slope [layer head query]": _slopes,
+    "random-attention: norm_exponent [head_of_layer_0]": _exponents,
+    "random-attention: norm_exponent []": _exponent,
+}

@@ -1,0 +1,201 @@
+"""What results on rotary heads show, in a sentence."""
+
+from functools import partial
+
+import numpy as np
+
+from poskernel_core.analyses.head_measures.claims import HALF
+from poskernel_core.analyses.number import number_of
+from poskernel_core.analyses.rotary.bands import CHANGES, TREATMENTS
+from poskernel_core.analyses.rotary.formulas import BANDS
+from poskernel_core.analyses.rules import Rules, most, named, of_all, param, reach, said, sign, who
+from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import brief
+
+DONE = dict(zip(TREATMENTS, ("Freezing", "Removing"), strict=True))
+
+
+def finding(result: Result) -> str:
+    """Return what a result on rotary heads shows; empty if it supports no claim."""
+    return said(result, RULES)
+
+
+def _swing(result: Result) -> str:
+    """The wavelength that moves a head's positional logit most."""
+    top = most(result, "swing")
+    if top is None:
+        return ""
+    swing = result.values["swing"]
+    second = float(np.nanmax(np.delete(swing, top[0]), initial=0.0))
+    return (
+        f"{who(result)} is moved most by the wavelength of "
+        f"{brief(result.values['wavelength'][top])} tokens: its swing is {brief(swing[top])} nats, "
+        f"the next largest {brief(second)}."
+    )
+
+
+def _usage(result: Result) -> str:
+    """The wavelength that a head uses most."""
+    top, usage = most(result, "usage"), result.values["usage"]
+    if top is None:
+        return ""
+    return (
+        f"{who(result)} uses the wavelength of {brief(result.values['wavelength'][top])} tokens "
+        f"most: {brief(usage[top])} of its usage, where equal use of all would be "
+        f"{brief(1 / np.isfinite(usage).sum())}."
+    )
+
+
+def _mean_shares(result: Result) -> str:
+    """Whether a head's queries, and its keys, are alike."""
+    numbers = {
+        name: number_of(result, f"mean_share_{name.lower()}") for name in ("queries", "keys")
+    }
+    signs = [sign(number, HALF) for number in numbers.values()]
+    if 0 in signs:
+        return ""
+    alike, differ = "are mostly alike", "differ from token to token"
+    queries, keys = (number.brief for number in numbers.values())
+    if signs[0] == signs[1]:
+        return (
+            f"{who(result)}'s queries and keys {alike if signs[0] > 0 else differ}: their means "
+            f"hold {queries} and {keys} of the mean square (limit {HALF:g})."
+        )
+    first, second = (alike, differ) if signs[0] > 0 else (differ, alike)
+    return (
+        f"{who(result)}'s queries {first}, but its keys {second}: their means hold {queries} and "
+        f"{keys} of the mean square (limit {HALF:g})."
+    )
+
+
+def _weights(result: Result) -> str:
+    """In how many heads each band makes half of the swing."""
+    weights = {band: named(result, f"{band}_weight") for band in BANDS}
+    short, middle, long = (
+        sum(sign(number, HALF) > 0 for number in weights[band].values()) for band in BANDS
+    )
+    if not short + middle + long:
+        return ""
+    return (
+        f"Short wavelengths (up to {param(result, 'short'):g} tokens) make half of the swing or "
+        f"more in {of_all(short, len(weights['short'])).lower()} for certain, middle ones in "
+        f"{middle}, and long ones in {long}."
+    )
+
+
+def _logit(result: Result) -> str:
+    """The offset that position favours most."""
+    top = most(result, "positional_logit")
+    if top is None:
+        return ""
+    return (
+        f"The positional logit of {who(result)} is highest at offset {top[0]}: "
+        f"{brief(result.values['positional_logit'][top])} nats above its mean over all offsets."
+    )
+
+
+def _distance(result: Result) -> str:
+    """Whether the equivariant kernel predicts a head's attention."""
+    distance = number_of(result, "equivariant_attention_distance")
+    says = {1: "does not predict", -1: "predicts more than half of"}.get(sign(distance, HALF))
+    if says is None:
+        return ""
+    return (
+        f"The equivariant kernel {says} {who(result)}'s attention: their distance is "
+        f"{distance.brief} (limit {HALF:g}), and that of the positional kernel "
+        f"{brief(float(result.values['attention_distance']))}."
+    )
+
+
+def _without(result: Result) -> str:
+    """The band whose removal changes a head's kernel most."""
+    top = most(result, "band_distance")
+    if top is None:
+        return ""
+    return (
+        f"Without its {BANDS[top[0]]} wavelengths the kernel of {who(result)} changes most: by a "
+        f"distance of {brief(result.values['band_distance'][top])}, to "
+        f"{brief(result.values['band_etc'][top])} effective tokens from "
+        f"{brief(float(result.values['etc']))}."
+    )
+
+
+def _distances(result: Result) -> str:
+    """How many heads' attention the equivariant kernel predicts."""
+    distances = named(result, "equivariant_attention_distance")
+    near = sum(sign(number, HALF) < 0 for number in distances.values())
+    if not near:
+        return ""
+    return (
+        "The equivariant kernel predicts more than half of the attention of "
+        f"{of_all(near, len(distances))} for certain (distance below {HALF:g})."
+    )
+
+
+def _loss(result: Result) -> str:
+    """The change of a band that raises the loss most."""
+    change, clean = result.values["loss_change"], result.values["loss"][0]
+    top = int(np.nanargmax(change))
+    if sign(number_of(result, "loss_change", top)) <= 0:
+        return ""
+    where = "the chosen" if param(result, "heads") or param(result, "layers") else "all"
+    return (
+        f"{_change(top)} in {where} heads raises the loss{_most(result, 'loss_change')} by "
+        f"{brief(change[top])} nats, from {brief(clean)} in the clean run."
+    )
+
+
+def _pattern(result: Result) -> str:
+    """The change of a band that moves a head's attention most."""
+    distance, mass = result.values["pattern_distance"], result.values["previous_mass"]
+    if np.isnan(distance).all() or who(result) != param(result, "head").upper():
+        return ""
+    top = int(np.nanargmax(distance))
+    if sign(number_of(result, "pattern_distance", top)) <= 0:
+        return ""
+    turned = sign(number_of(result, "previous_mass_change", top))
+    before = (
+        f"; attention to the previous token {'rises' if turned > 0 else 'falls'} from "
+        f"{brief(mass[0])} to {brief(mass[top])}"
+    )
+    return (
+        f"{_change(top)} moves {who(result)}'s attention{_most(result, 'pattern_distance')} by a "
+        f"distance of {brief(distance[top])} from the clean run{before if turned else ''}."
+    )
+
+
+def _most(result: Result, name: str) -> str:
+    return "" if most(result, name) is None else " most,"
+
+
+def _change(place: int) -> str:
+    """Return a change as the subject of a sentence: ``Removing the short wavelengths``."""
+    band, treatment = CHANGES[place].split()
+    return f"{DONE[treatment]} the {band} wavelengths"
+
+
+def _weight(band: str, result: Result) -> str:
+    return reach(result, f"{band}_weight", HALF, f"a weight of {band} wavelengths")
+
+
+def _mean_share(what: str, result: Result) -> str:
+    return reach(result, f"mean_share_{what}", HALF, f"a mean share of {what}")
+
+
+RULES: Rules = {
+    "rotary-spectrum: wavelength swing phase [pair]": _swing,
+    "rotary-spectrum: wavelength usage [pair]": _usage,
+    "rotary-spectrum: mean_share_queries mean_share_keys []": _mean_shares,
+    "rotary-spectrum: short_weight middle_weight long_weight [layer head]": _weights,
+    **{f"rotary-spectrum: {band}_weight [layer head]": partial(_weight, band) for band in BANDS},
+    **{
+        f"rotary-spectrum: mean_share_{what} [layer head]": partial(_mean_share, what)
+        for what in ("queries", "keys")
+    },
+    "equivariant-kernel: equivariant_attention_distance attention_distance []": _distance,
+    "equivariant-kernel: band_distance band_etc [band], etc []": _without,
+    "equivariant-kernel: positional_logit [offset]": _logit,
+    "equivariant-kernel: equivariant_attention_distance [layer head]": _distances,
+    "changed-bands: pattern_distance previous_mass previous_mass_change [change]": _pattern,
+    "changed-bands: loss loss_change [change]": _loss,
+}

@@ -1,0 +1,133 @@
+"""What findings are made of: rules by the values shown, certain numbers, names and counts."""
+
+import math
+from collections.abc import Callable, Mapping
+from functools import cache
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+
+from poskernel_core.analyses import find
+from poskernel_core.analyses.number import Number
+from poskernel_core.common.heads import head_name
+from poskernel_core.common.result import Result
+
+Rules = Mapping[str, Callable[[Result], str]]
+"""A sentence for each set of values; a key such as ``etc: etc local_mass [layer head], kind []``
+names a question, and values with their axes."""
+
+
+def said(result: Result, rules: Rules) -> str:
+    """Return the sentence of the first rule whose values are all there; empty if there is none."""
+    for known, sentence in rules.items():
+        question, needed = _needed(known)
+        if question == result.analysis and all(
+            name in result.values and result.axes[name] == axes for name, axes in needed
+        ):
+            return sentence(result)
+    return ""
+
+
+@cache
+def _needed(known: str) -> tuple[str, tuple[tuple[str, tuple[str, ...]], ...]]:
+    question, _, shapes = known.partition(": ")
+    parts = (shape.rstrip("]").split("[") for shape in shapes.split(", "))
+    return question, tuple(
+        (name, tuple(axes.split())) for names, axes in parts for name in names.split()
+    )
+
+
+def param(result: Result, name: str) -> Any:
+    """Return a parameter of a result, or its default."""
+    return result.params.get(name, find(result.analysis).params.model_fields[name].default)
+
+
+def who(result: Result) -> str:
+    """Return the head that a result is about, such as ``L3H7``."""
+    if "head" in result.chosen:
+        return head_name(result.chosen["layer"], result.chosen["head"])
+    return str(param(result, "head")).strip().upper()
+
+
+def sign(number: Number, limit: float = 0.0) -> int:
+    """Return 1 if a number is certainly above a limit, -1 if it is certainly below, else 0."""
+    if math.isnan(number.error) or number.value == limit:
+        return 0
+    return {"yes": 1, "no": -1}.get(number.passes(limit) or "", 0)
+
+
+def difference(one: Number, other: Number) -> Number:
+    """Return the difference of two numbers, with the error of independent ones."""
+    return Number(
+        one.value - other.value,
+        math.hypot(one.error, other.error),
+        max(one.width, other.width),
+        one.bias - other.bias,
+    )
+
+
+def most(result: Result, name: str) -> tuple[int, ...] | None:
+    """Return the place of a value that is certainly above all others; None if there is none."""
+    values = result.values[name]
+    errors, biases = (
+        part[name] if name in part else np.zeros(values.shape)
+        for part in (result.errors, result.biases)
+    )
+    middle = values - np.nan_to_num(biases)
+    known = ~np.isnan(middle)
+    if not known.any():
+        return None
+    top = np.unravel_index(np.nanargmax(middle), middle.shape)
+    known[top] = False
+    above = middle[top] - middle > result.interval * np.hypot(errors[top], errors)
+    return tuple(map(int, top)) if above[known].all() else None
+
+
+def named(result: Result, name: str) -> dict[str, Number]:
+    """Return the numbers of a value by head (``L3H7``), or else by axis and place (``neuron 5``).
+
+    Those that are not known are left out.
+    """
+    values, width = result.values[name], result.interval
+    errors, biases = (
+        part[name].ravel().tolist() if name in part else repeat(0.0)
+        for part in (result.errors, result.biases)
+    )
+    places = zip(np.ndindex(values.shape), values.ravel().tolist(), errors, biases, strict=False)
+    return {
+        name_at(result, name, at): Number(float(value), error, width, bias)
+        for at, value, error, bias in places
+        if not math.isnan(value)
+    }
+
+
+def name_at(result: Result, name: str, place: tuple[int, ...]) -> str:
+    """Return the name of a place along a value's axes."""
+    at = {**result.chosen, **dict(zip(result.axes[name], place, strict=True))}
+    if "head" in at:
+        return head_name(at["layer"], at["head"])
+    return " ".join(f"{axis} {at[axis]}" for axis in result.axes[name])
+
+
+def reach(result: Result, name: str, limit: float, what: str) -> str:
+    """Say how many heads (or neurons) have ``what`` of a limit or more, and whose is largest.
+
+    Empty if it is uncertain whether there are any.
+    """
+    numbers = named(result, name)
+    sure = sum(number.passes(limit) == "yes" for number in numbers.values())
+    if not numbers or not (sure or all(sign(each, limit) < 0 for each in numbers.values())):
+        return ""
+    certain = " for certain" if sure and name in result.errors else ""
+    top = most(result, name)
+    first = "" if top is None else name_at(result, name, top)
+    best = f"; {first} has the largest, {numbers[first].brief}" if first else ""
+    count = of_all(sure, len(numbers), result.axes[name][-1])
+    has = "have" if sure > 1 else "has"
+    return f"{count} {has} {what} of {limit:g} or more{certain}{best}."
+
+
+def of_all(count: int, total: int, noun: str = "head") -> str:
+    """Return ``3 of 32 heads``, or ``None of 32 heads``."""
+    return f"{count or 'None'} of {total:,} {noun}{'' if total == 1 else 's'}"
