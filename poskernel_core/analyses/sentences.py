@@ -1,10 +1,7 @@
 """What the findings of several topics share: how they name heads, and what they say of many."""
 
-from typing import Any
-
 import numpy as np
 
-from poskernel_core.analyses import find
 from poskernel_core.analyses.head_measures.claims import ATTENTION, HALF
 from poskernel_core.analyses.number import Number, passing
 from poskernel_core.common.heads import head_name
@@ -17,19 +14,6 @@ CHANCE = 0.05
 """Share of equal numbers that a 95 % interval takes for different ones."""
 
 _NOUNS = {"tokens": "token", "nats": "nat", "ln tokens": "nat", "score (nats)": "nat"}
-
-
-def head_of(result: Result) -> str:
-    """Return the name of the head that a result, or a part of it, is about."""
-    at = result.chosen
-    if at.keys() >= {*ALL_HEADS}:
-        return head_name(at["layer"], at["head"])
-    return str(result.params.get("head", "the head")).upper()
-
-
-def param(result: Result, name: str) -> Any:
-    """Return a parameter of a result, or its default."""
-    return result.params.get(name, find(result.analysis).params.model_fields[name].default)
 
 
 def has(result: Result, axes: tuple[str, ...], *names: str) -> bool:

@@ -2,7 +2,8 @@
 
 from poskernel_core.analyses.head_measures.claims import HALF
 from poskernel_core.analyses.number import number_of, passing
-from poskernel_core.analyses.sentences import has, head_of, heads_at, heads_range
+from poskernel_core.analyses.rules import who
+from poskernel_core.analyses.sentences import has, heads_at, heads_range
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
 
@@ -23,7 +24,7 @@ def finding(result: Result) -> str:
             if (share := number_of(result, name)).surely(HALF) == "yes":
                 return (
                     f"{_capital(PARTS[name])} explains {share.brief} of the variance of the keys "
-                    f"of {head_of(result)}, more than half."
+                    f"of {who(result)}, more than half."
                 )
         return ""
     most = max(parts, key=lambda name: int(passing(result, name, HALF)[0].sum()))
@@ -43,7 +44,7 @@ def _similarity(result: Result) -> str:
     if cosine.surely(0) not in ("yes", "no") or cosine.value == 0:
         return ""
     return (
-        f"Moved by {counted(shift, 'token')}, the content in the keys of {head_of(result)} has a "
+        f"Moved by {counted(shift, 'token')}, the content in the keys of {who(result)} has a "
         f"cosine of {cosine.brief} with itself (1: unchanged, 0: unrelated)."
     )
 

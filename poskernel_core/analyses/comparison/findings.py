@@ -7,15 +7,14 @@ from poskernel_core.analyses.kernels.distances import KernelDistancesParams
 from poskernel_core.analyses.kernels.etc import EtcParams
 from poskernel_core.analyses.kernels.formulas import LOCAL_TOKENS
 from poskernel_core.analyses.number import Number, number_of
+from poskernel_core.analyses.rules import param, who
 from poskernel_core.analyses.sentences import (
     CHANCE,
     SCALE,
     amount,
     curves_apart,
     has,
-    head_of,
     pairs_apart,
-    param,
     predicted,
 )
 from poskernel_core.common.result import Result
@@ -95,7 +94,7 @@ def _replicates(result: Result) -> str:
     if not has(result, ("offset",), "kernel", "observed"):
         return ""
     at = f" at n = {param(result, 'query')}"
-    return predicted(head_of(result), curves_apart(result, "kernel", "observed"), at)
+    return predicted(who(result), curves_apart(result, "kernel", "observed"), at)
 
 
 def _depth(result: Result) -> str:

@@ -6,15 +6,8 @@ import numpy as np
 
 from poskernel_core.analyses.contextual_heads.behaviour import BEHAVIOURS
 from poskernel_core.analyses.number import Number, number_of, passing
-from poskernel_core.analyses.sentences import (
-    ALL_HEADS,
-    amount,
-    difference,
-    has,
-    head_of,
-    heads_at,
-    param,
-)
+from poskernel_core.analyses.rules import param, who
+from poskernel_core.analyses.sentences import ALL_HEADS, amount, difference, has, heads_at
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief, counted
 from poskernel_core.plotting.layout import visible
@@ -51,7 +44,7 @@ def _steady(result: Result) -> str:
     tokens = amount(float(result.values["etc"]), "tokens")
     spread = number_of(result, "denominator_cv").brief
     return (
-        f"{head_of(result)} is contextual: by position it spreads over {tokens}, and its softmax "
+        f"{who(result)} is contextual: by position it spreads over {tokens}, and its softmax "
         f"denominator varies by {spread} of its mean between windows (limit "
         f"{param(result, 'steady'):g})."
     )
@@ -85,7 +78,7 @@ def _certain(result: Result) -> np.ndarray:
 
 def _duplicates(result: Result) -> str:
     """Say whether one head is drawn to near or far duplicates of the current token."""
-    limit, head = param(result, "duplicates"), head_of(result)
+    limit, head = param(result, "duplicates"), who(result)
     extra = _extra(result)
     for name, number in extra.items():
         if number.surely(limit) == "yes":
@@ -130,7 +123,7 @@ def _along(result: Result) -> str:
             return ""
         return (
             f"At n = {result.coordinates['query'][place]} the softmax denominator of "
-            f"{head_of(result)} varies by {spread.brief} of its mean from window to window, "
+            f"{who(result)} varies by {spread.brief} of its mean from window to window, "
             f"{'more' if passes == 'yes' else 'less'} than the {brief(expected)} of independent "
             "content."
         )
@@ -144,7 +137,7 @@ def _along(result: Result) -> str:
     before, after = (result.coordinates["query"][place] for place in (first, last))
     verb = "rises" if passes == "yes" else "falls"
     return (
-        f"The mean softmax denominator of {head_of(result)} {verb} from {start} at n = {before} to "
+        f"The mean softmax denominator of {who(result)} {verb} from {start} at n = {before} to "
         f"{end} at n = {after}."
     )
 
@@ -160,6 +153,6 @@ def _weights(result: Result) -> str:
     if score.surely(0) != "yes":
         return ""
     return (
-        f"By content {head_of(result)} weights «{visible(result.words('top_words')[0])}» up most: "
+        f"By content {who(result)} weights «{visible(result.words('top_words')[0])}» up most: "
         f"it gets {brief(math.exp(score.value))} times the attention that position alone gives it."
     )

@@ -3,7 +3,8 @@
 import math
 
 from poskernel_core.analyses.number import number_of
-from poskernel_core.analyses.sentences import at_last, at_query, head_of, heads_range, param
+from poskernel_core.analyses.rules import param, who
+from poskernel_core.analyses.sentences import at_last, at_query, heads_range
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief, counted
 
@@ -21,6 +22,6 @@ def finding(result: Result) -> str:
     if entropy.surely(even) != "no":
         return ""
     return (
-        f"The attention of {head_of(result)}{here} has an entropy of {entropy.brief} nats, as if "
+        f"The attention of {who(result)}{here} has an entropy of {entropy.brief} nats, as if "
         f"spread evenly over {brief(math.exp(entropy.value))} of {counted(keys, 'token')}."
     )

@@ -2,7 +2,8 @@
 
 from poskernel_core.analyses.head_measures.claims import ATTENTION
 from poskernel_core.analyses.number import number_of
-from poskernel_core.analyses.sentences import has, head_of, heads_at, heads_range
+from poskernel_core.analyses.rules import who
+from poskernel_core.analyses.sentences import has, heads_at, heads_range
 from poskernel_core.common.result import Result
 
 SHARES = {
@@ -41,13 +42,13 @@ def _head(result: Result, shares: list[str]) -> str:
     match number.surely(ATTENTION):
         case "yes":
             return (
-                f"{text} {number.brief} in {head_of(result)}; a head looks somewhere from "
+                f"{text} {number.brief} in {who(result)}; a head looks somewhere from "
                 f"{ATTENTION:g} on."
             )
         case "no":
             most = " (the most of three kinds)" if len(shares) == 3 else ""
             return (
-                f"{text} {number.brief} in {head_of(result)}{most}, below the limit of "
+                f"{text} {number.brief} in {who(result)}{most}, below the limit of "
                 f"{ATTENTION:g} for a head that looks somewhere."
             )
     return ""

@@ -3,7 +3,8 @@
 import numpy as np
 
 from poskernel_core.analyses.number import Number
-from poskernel_core.analyses.sentences import ALL_HEADS, head_of, param
+from poskernel_core.analyses.rules import param, who
+from poskernel_core.analyses.sentences import ALL_HEADS
 from poskernel_core.common.result import NORMAL, Result
 from poskernel_core.common.rounding import brief, counted
 
@@ -26,7 +27,7 @@ def finding(result: Result) -> str:
         windows = counted(f"{needed.value:,.0f}", "window")
         more = "fewer" if passes == "no" else "more"
         return (
-            f"For an error of {wanted} in the {measure} of {head_of(result)} about {windows} are "
+            f"For an error of {wanted} in the {measure} of {who(result)} about {windows} are "
             f"enough, {more} than the {read:,} that were read."
         )
     if result.axes["enough"] != ALL_HEADS:

@@ -6,6 +6,7 @@ from poskernel_core.analyses.head_measures.claims import ATTENTION, HALF
 from poskernel_core.analyses.kernels.etc import EtcParams
 from poskernel_core.analyses.kernels.formulas import LOCAL_TOKENS, total_variation
 from poskernel_core.analyses.number import number_of, passing
+from poskernel_core.analyses.rules import param, who
 from poskernel_core.analyses.sentences import (
     ALL_HEADS,
     SCALE,
@@ -14,12 +15,10 @@ from poskernel_core.analyses.sentences import (
     at_query,
     curves_apart,
     has,
-    head_of,
     heads_at,
     heads_range,
     look_back,
     pairs_apart,
-    param,
     predicted,
 )
 from poskernel_core.common.result import Result
@@ -53,7 +52,7 @@ def _etc(result: Result) -> str:
     if has(result, ALL_HEADS, "etc", "local_mass", "visible_keys"):
         return _kinds(result)
     if has(result, (), "attention_distance"):
-        return predicted(head_of(result), number_of(result, "attention_distance"), here)
+        return predicted(who(result), number_of(result, "attention_distance"), here)
     if "attention_distance" in result.values:
         noun = "distance of kernel and observed attention"
         return heads_at(result, "attention_distance", noun, HALF)
@@ -63,7 +62,7 @@ def _etc(result: Result) -> str:
 
 def _kind(result: Result) -> str:
     """Say of which kind a head's kernel certainly is."""
-    head, here, last = head_of(result), at_query(result), param(result, "local_tokens")
+    head, here, last = who(result), at_query(result), param(result, "local_tokens")
     mass, spread = number_of(result, "local_mass"), number_of(result, "etc")
     visible = float(result.values["visible_keys"])
     limit = param(result, "uniform_share") * visible
@@ -109,10 +108,10 @@ def _kinds(result: Result) -> str:
 def _kernel(result: Result) -> str:
     if has(result, (), "attention_distance"):
         distance = number_of(result, "attention_distance")
-        return predicted(head_of(result), distance, at_query(result))
+        return predicted(who(result), distance, at_query(result))
     if has(result, ("key",), "kernel", "observed"):
         distance = curves_apart(result, "kernel", "observed")
-        return predicted(head_of(result), distance, at_query(result))
+        return predicted(who(result), distance, at_query(result))
     noun = f"mass of the kernel in the last {counted(LOCAL_TOKENS, 'token')}"
     return heads_at(result, "local_mass", noun, EtcParams().local_share)
 
@@ -132,7 +131,7 @@ def _map(result: Result) -> str:
         return ""
     return (
         f"From n = {first} to n = {last} the kernel and the observed attention of "
-        f"{head_of(result)} are {least} to {most} apart ({SCALE})."
+        f"{who(result)} are {least} to {most} apart ({SCALE})."
     )
 
 
@@ -153,7 +152,7 @@ def profile_said(result: Result) -> str:
         if not np.isfinite(profile).any():
             return ""
         back = int(np.nanargmax(profile))
-        return look_back(head_of(result), back, number_of(result, "profile", back))
+        return look_back(who(result), back, number_of(result, "profile", back))
     if "profile" not in result.values or result.values["profile"].shape[-1] < 2:
         return ""
     previous = result.select(offset=1)

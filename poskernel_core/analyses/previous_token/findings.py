@@ -5,7 +5,8 @@ import numpy as np
 from poskernel_core.analyses.head_measures.claims import ATTENTION
 from poskernel_core.analyses.kernels.findings import profile_said
 from poskernel_core.analyses.number import Number, number_of
-from poskernel_core.analyses.sentences import has, head_of, heads_at, look_back, param
+from poskernel_core.analyses.rules import param, who
+from poskernel_core.analyses.sentences import has, heads_at, look_back
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief
 
@@ -16,7 +17,7 @@ def finding(result: Result) -> str:
         return _stages(result)
     if has(result, (), "largest_mass", "largest_offset"):
         mass = number_of(result, "largest_mass")
-        return look_back(head_of(result), int(result.values["largest_offset"]), mass)
+        return look_back(who(result), int(result.values["largest_offset"]), mass)
     if has(result, (), "self_contrast", "previous_contrast"):
         return _contrast(result)
     if "previous_mass" in result.values:
@@ -41,7 +42,7 @@ def _contrast(result: Result) -> str:
         return ""
     token = "the current token itself" if dark else "the previous token"
     return (
-        f"On average {head_of(result)} scores {token} {brief(size)} nats {verb} the straight line "
+        f"On average {who(result)} scores {token} {brief(size)} nats {verb} the straight line "
         "through the scores of the next token and of the one two back."
     )
 
@@ -50,7 +51,7 @@ def _stages(result: Result) -> str:
     """Say where the head looks on this text: along a diagonal, or at the first key."""
     if not has(result, ("query", "key"), "pattern"):
         return ""
-    pattern, head = result.values["pattern"].astype(float), head_of(result)
+    pattern, head = result.values["pattern"].astype(float), who(result)
     inner = pattern[1:, 1:]  # without the start token, as in profiles
     if len(inner) < 2:
         return ""

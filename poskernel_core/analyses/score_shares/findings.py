@@ -4,7 +4,8 @@ import numpy as np
 
 from poskernel_core.analyses.head_measures.claims import HALF
 from poskernel_core.analyses.number import number_of, passing
-from poskernel_core.analyses.sentences import at_last, at_query, head_of, heads_at
+from poskernel_core.analyses.rules import who
+from poskernel_core.analyses.sentences import at_last, at_query, heads_at
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
 
@@ -35,7 +36,7 @@ def _here(result: Result, part: str) -> str:
         return ""
     return (
         f"{part.capitalize()} explains {share.brief} of the score variance of "
-        f"{head_of(result)}{at_query(result)}, more than half."
+        f"{who(result)}{at_query(result)}, more than half."
     )
 
 
@@ -49,6 +50,6 @@ def _along(result: Result, part: str) -> str:
     number, query = number_of(result, name, best), result.coordinates["query"][best]
     return (
         f"{part.capitalize()} certainly explains more than half of the score variance of "
-        f"{head_of(result)} at {sure.sum()} of {counted(int(known.sum()), 'query position')}, "
+        f"{who(result)} at {sure.sum()} of {counted(int(known.sum()), 'query position')}, "
         f"most at n = {query} ({number.brief})."
     )

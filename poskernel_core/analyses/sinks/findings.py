@@ -1,7 +1,8 @@
 """What results about attention sinks show."""
 
 from poskernel_core.analyses.number import number_of
-from poskernel_core.analyses.sentences import head_of, heads_at, param
+from poskernel_core.analyses.rules import param, who
+from poskernel_core.analyses.sentences import heads_at
 from poskernel_core.common.result import Result
 
 NOUNS = {"sink": "attention to the first key", "learned_sink": "mass on the learned sink"}
@@ -9,8 +10,9 @@ NOUNS = {"sink": "attention to the first key", "learned_sink": "mass on the lear
 
 def finding(result: Result) -> str:
     """Say whether a head has a sink, or how many heads have one."""
-    head, limit = head_of(result), param(result, "threshold")
+    limit = param(result, "threshold")
     if result.axes.get("alpha", result.axes.get("sink")) in (("key",), ()):
+        head = who(result)
         first = number_of(result, "alpha", 0) if "alpha" in result.values else None
         first = first or number_of(result, "sink")
         text = f"The key at position 0 gets {first.brief} of the attention of {head} on average"

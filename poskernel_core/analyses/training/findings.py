@@ -3,15 +3,14 @@
 import numpy as np
 
 from poskernel_core.analyses.number import number_of, passing
+from poskernel_core.analyses.rules import param, who
 from poskernel_core.analyses.sentences import (
     ALL_HEADS,
     CHANCE,
     amount,
     difference,
     has,
-    head_of,
     heads_range,
-    param,
 )
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
@@ -46,7 +45,7 @@ def _head(result: Result) -> str:
     verb = "rose" if passes == "yes" else "fell"
     first, last = (amount(result.values["measure"][at], result.units["measure"]) for at in (0, -1))
     return (
-        f"The {param(result, 'measure')} of {head_of(result)} {verb} {_between(result)}: from "
+        f"The {param(result, 'measure')} of {who(result)} {verb} {_between(result)}: from "
         f"{first} to {last}."
     )
 
@@ -77,6 +76,6 @@ def _kernel(result: Result) -> str:
     before, after = (amount(result.values["etc"][place], "tokens") for place in (0, last))
     steps = result.coordinates["step"]
     return (
-        f"By position alone {head_of(result)} spread its attention over {before} at step "
+        f"By position alone {who(result)} spread its attention over {before} at step "
         f"{steps[0]:,}, and over {after} at step {steps[last]:,}."
     )
