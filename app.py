@@ -74,7 +74,7 @@ try:
         draw_note(chosen.run.model.name)
     if name != FIRST:  # it has a grid of its own
         with above:
-            draw_heads(chosen, "heads-above")
+            draw_heads(chosen, "grid-above")
     try:
         if not lacking(place, chosen.run.model.name):
             page.run()

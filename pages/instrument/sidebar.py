@@ -32,6 +32,7 @@ CHOICES: Final = "instrument"
 
 FOLLOWED: Final = "choices-followed"
 GOING: Final = "going-to"
+BESIDE: Final = "grid-beside"
 MANY: Final = 10**6
 LOG_AXES: Final = ("offset of local heads", "offset", "attention")
 
@@ -69,12 +70,12 @@ def choose(place: Place) -> Selection:
     return chosen
 
 
-def draw_heads(selection: Selection, key: str = "heads") -> None:
+def draw_heads(selection: Selection, key: str = BESIDE) -> None:
     """Draw all heads as a small grid, coloured by the chosen measure if it is stored."""
     geometry = selection.located.geometry
     offered = [title for title, measure in MEASURES.items() if measure.fits(geometry)]
     first = next(iter(MEASURES))
-    if key == "heads":
+    if key == BESIDE:
         st.selectbox("Colour heads by", offered, **fitted_index("measure", offered, first))
     draw_grid(key, all_heads(selection, chosen_measure()))
 

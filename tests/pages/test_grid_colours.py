@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from pages.shared.grid.grid import grid_data
+from pages.shared.grid.shades import NO_VALUE
 from poskernel_core.plotting.palette import SCALE, log_position
 
 COLOURS = [[SCALE[0], SCALE[5], SCALE[9]], [SCALE[9], SCALE[0], SCALE[5]]]
@@ -42,9 +43,13 @@ def test_sorted_columns_move_cells_and_number_the_places() -> None:
 
 
 def test_cells_with_curves_have_ink():
-    curves = {"codes": "", "starts": [0], "last": 0, "most": [[1.0] * 3] * 2}
-    data = grid_data(COLOURS, LABELS, [[""] * 3] * 2, CLEAR, None, curves)
+    data = grid_data(COLOURS, LABELS, [[""] * 3] * 2, CLEAR, None, curves=True)
 
-    assert curves == data["curves"]
+    assert data["curves"]
     assert all(cell["ink"] for row in data["rows"] for cell in row)
-    assert "curves" not in grid_data(COLOURS, LABELS, MARKS, CLEAR, None)
+    assert not grid_data(COLOURS, LABELS, MARKS, CLEAR, None)["curves"]
+
+
+def test_a_missing_value_has_no_colour():
+    data = grid_data([[NO_VALUE, SCALE[0]]], [LABELS[0][:2]], [["", ""]], [[False] * 2], None)
+    assert ["", SCALE[0]] == [cell["colour"] for cell in data["rows"][0]]

@@ -5,6 +5,7 @@ from importlib import import_module
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from pages.instrument.lending import NEEDS
 from poskernel_core.models import curated
 from poskernel_core.models.known import telling_head
 from tests.support.bound import opened, opened_as_linked
@@ -36,26 +37,37 @@ def test_the_head_stays_on_every_page(cell):
             assert kept == chosen(open_page(app, name)), name
 
 
-def test_a_model_is_lent_and_given_back():
-    """The sidebar names the model that is shown, a line says why; elsewhere all is as it was."""
+def test_a_chosen_model_stays_and_one_click_shows_another():
+    """The page says what the model lacks, and draws nothing of it."""
     app = opened("etc_heatmap", head="L2H3")
     open_page(app, TRAINED)
-    assert (TRAINING, "L0H0") == chosen(app)
-    assert "so this page shows demo\\-training" in app.info[0].value
-    app.run()
-    assert (TRAINING, "L0H0") == chosen(app)
-    assert ("demo-gpt2", "L2H3") == chosen(open_page(app, "head"))
+    assert ("demo-gpt2", "L2H3") == chosen(app)
+    assert "demo\\-gpt2 has no checkpoints" in app.info[0].value
+    assert not app.get("plotly_chart")
+    app.button(key="lend").click().run()
+    assert TRAINING == chosen(app)[0]
+    assert TRAINING == chosen(open_page(app, "head"))[0]
 
 
-def test_a_helix_for_who_has_chosen_nothing():
-    """The first model has none: a bundled one is lent; the first is shown to who asks for it."""
+def test_who_has_chosen_nothing_is_shown_what_the_page_needs():
+    """The first model has no helix and no checkpoints; elsewhere it is the first again."""
     app = opened_as_linked("helix")
     assert "demo-gpt2" == chosen(app)[0]
     assert "no helix" in app.info[0].value
-    app.button(key="all-the-same").click().run()
-    assert FIRST == chosen(app)[0]
+    assert TRAINING == chosen(open_page(app, TRAINED))[0]
+    assert "so this page shows demo\\-training" in app.info[0].value
+    app.run()
+    assert TRAINING == chosen(app)[0]
     assert FIRST == chosen(open_page(app, "head"))[0]
-    assert FIRST == chosen(open_page(app, "helix"))[0]
+
+
+@pytest.mark.parametrize(("model", "cell", "near"), [
+    ("demo-attn-2l", "L3H7", "L1H7"), ("demo-rotary", "L3H2", "L3H2"),
+])  # fmt: skip
+def test_another_model_shows_the_nearest_head(model, cell, near):
+    app = opened("head", head=cell)
+    app.selectbox(key="model").select(model).run()
+    assert (model, near) == chosen(app)
 
 
 def test_who_has_chosen_a_rotary_model_keeps_it_on_the_helix():
@@ -72,15 +84,6 @@ def test_a_model_that_was_chosen_on_purpose_is_kept():
     assert (TRAINING, "L0H0") == chosen(open_page(app, "head"))
 
 
-def test_a_model_without_checkpoints_is_not_shown_as_another():
-    app = opened("etc_heatmap")
-    open_page(app, TRAINED)
-    app.selectbox(key="model").select("demo-attn-2l").run()
-    assert TRAINING == chosen(app)[0]
-    assert "demo\\-attn\\-2l has no checkpoints" in app.info[0].value
-    assert "demo-attn-2l" == chosen(open_page(app, "head"))[0]
-
-
 @pytest.mark.parametrize(
     ("name", "model", "topic"),
     [("contextual", "demo-gpt2", "contextual"), (TRAINED, TRAINING, "induction")],
@@ -89,22 +92,17 @@ def test_a_more_telling_head_is_offered(name, model, topic):
     cell = telling_head(model, topic)
     app = opened(name, model=model)
     button = app.button(key="select-offered")
-    assert f"Select {cell}, which shows more here" == button.label
+    assert button.label.startswith(f"{cell} is ")
     button.click().run()
     assert (model, cell) == chosen(app)
     assert not [each for each in app.button if each.key == "select-offered"]
     assert (model, cell) == chosen(open_page(app, "head"))
 
 
-def test_what_a_page_needs_is_lent_on_every_page():
-    for name in page_names():
-        if (need := needs(name)) in ("", "learned"):
-            continue
-        if need == "weights":
-            app = opened_as_linked(name)
-        else:
-            app = open_page(opened("etc_heatmap"), name)
-        lent = {"rotary": "demo-rotary", "training": TRAINING, "weights": "demo-gpt2"}[need]
-        assert lent == chosen(app)[0]
-        said = "stored results only" if need == "weights" else lent.replace("-", "\\-")
-        assert said in app.info[0].value
+@pytest.mark.parametrize("name", [name for name in page_names() if needs(name)])
+def test_what_a_page_needs_is_lent(name):
+    need = NEEDS[needs(name)]
+    app = opened_as_linked(name)
+    wanted = FIRST if need.met(FIRST) else need.model
+    assert wanted == chosen(app)[0]
+    assert wanted == FIRST or need.why in app.info[0].value

