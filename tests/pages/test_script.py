@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from pages import FIRST, NAMES, module_of, page_showing
-from pages.shared.jobs import results
 from pages.instrument.lending import NEEDS
+from pages.shared.jobs import results
 from poskernel_core.analyses import ANALYSES
 from poskernel_core.engine.engine import Engine
 from poskernel_core.models import curated
