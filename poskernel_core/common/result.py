@@ -125,6 +125,11 @@ class Result:
         """The half width of a 95 % interval, in standard errors."""
         return interval(self.groups) if self.groups >= 2 else NORMAL
 
+    @property
+    def nbytes(self) -> int:
+        """The memory that its arrays take, in bytes."""
+        return sum(array.nbytes for part in NUMBERS for array in getattr(self, part).values())
+
     def _changed(self, change: Callable[[str, np.ndarray], np.ndarray]) -> dict[str, Any]:
         """Apply a function to every array of values, errors and biases."""
         return {

@@ -10,6 +10,7 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,9 @@ from poskernel_core.storage.store import Store
 
 JOBS_KEPT = 64
 COMPOSITIONS_KEPT = 64
+RECENT_BYTES = 64e6
+"""Memory for results that were read lately: every page asks for some again at every click."""
+
 GRACE_SECONDS = 10.0
 """Seconds that a queued job is kept after all its clients left (they may be reloading the page)."""
 
@@ -92,6 +96,7 @@ class Engine:
         self._jobs: dict[str, Job] = {}  # the latest of each request
         self._numbers = itertools.count()
         self._compositions: LRUCache[tuple[str, ...], Result] = LRUCache(COMPOSITIONS_KEPT)
+        self._recent: LRUCache[str, Result] = LRUCache(RECENT_BYTES, lambda each: each.nbytes)
         self._lock = threading.Lock()
         self._link: WorkerLink | None = None
         self._present = present or (lambda client: True)
@@ -117,7 +122,15 @@ class Engine:
     def _found(self, asked: CanonicalRequest) -> Result | None:
         if asked.composition is not None:
             return self._composed(asked)
-        return stored(self.store, asked.key)
+        with self._lock:
+            kept = self._recent.get(asked.key)
+        if kept is not None and self.store.has(asked.key):
+            return kept
+        found = stored(self.store, asked.key)
+        if found is not None:
+            with self._lock, suppress(ValueError):  # a single result may be too large
+                self._recent[asked.key] = found
+        return found
 
     def ready(self, request: Asked) -> bool:
         """Return whether a result is stored, or can be computed from the store without the model.
