@@ -1,50 +1,64 @@
 """``python -m bench.pages``: measure waiting times of the pages in a real browser.
 
-Every figure is the median of several tries. With stored results: a click on a head until its kernel
-is redrawn, a pin, a change to another page, and a reload. With a new server and an empty cache: the
-first request of the landing page, and of a deep link. Last, a reload of the page with the
-small patterns of a random model's 144 heads, on a text of 128 tokens.
+First, what the browser draws itself: from a click, a key or a move of the slider to the new curve,
+in the browser's own clock: at rest, with the processor slowed to a quarter, and beside two busy
+processes. Then, what waits for the server: a change of page and a reload, until the first figure is
+there, and a new server's first page and first deep link, each beside a bare Streamlit app with one
+Plotly chart a page (``bench/bare.py``). Then how far each page moves while it is drawn (layout
+shift), and the reload of a page with the small patterns of 144 heads on a text of 128 tokens.
 """
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import os
 import platform
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from pages import FIRST, NAMES
 from tests.support.browser import find_browser
-from tests.support.server import Server, serve
+from tests.support.server import Server, free_port, serve
 
-DEMO = Path(__file__).resolve().parents[1] / "poskernel_core/demo/demo-gpt2"
+ROOT = Path(__file__).resolve().parents[1]
+DEMO = ROOT / "poskernel_core/demo/demo-gpt2"
 WORDS = "the king of the garden saw a house by the water and "
 FLAGS = ("--no-sandbox", "--disable-gpu")
 PATIENCE = 120_000  # milliseconds
-GRID = "[role=gridcell][data-name=L0H0]"
-CURVE = ".st-key-figure-kernel .js-plotly-plot"
-HEADS = ("L1H2", "L2H4", "L3H7", "L0H5", "L2H1", "L3H0")
-DRAWN = """name => {
-  const title = document.querySelector(".st-key-card-kernel h3");
-  const plot = document.querySelector(".st-key-figure-kernel .js-plotly-plot");
-  if (!title?.textContent.startsWith(name) || !plot?.data) return false;
-  const said = JSON.stringify(plot.data, (_, v) => ArrayBuffer.isView(v) ? Array.from(v) : v);
-  return said !== window.seen && performance.now() - window.clicked;
+CURVE = ".curve .point"
+CHART = ".js-plotly-plot .main-svg"
+HEADS = ("L10H2", "L20H8", "L7H1", "L29H0", "L14H4", "L2H2", "L18H6", "L25H5")
+WATCH = """() => {
+  window.samples = [];
+  let began = 0;
+  for (const kind of ["pointerdown", "keydown"])
+    addEventListener(kind, event => { began = event.timeStamp; }, true);
+  const place = [...document.querySelectorAll("[data-testid=stBidiComponentIsolated]")]
+    .map(each => each.shadowRoot?.querySelector(".curve svg")).find(Boolean);
+  new MutationObserver(() => {
+    if (!began) return;
+    const start = began, painted = new MessageChannel();
+    began = 0;
+    painted.port1.onmessage = () => samples.push(performance.now() - start);
+    requestAnimationFrame(() => painted.port2.postMessage(0));
+  }).observe(place, { childList: true });
 }"""
-NOTE_CLICKS = """() => {
-  document.addEventListener("click", () => { window.clicked = performance.now(); }, true);
-}"""
-PINNED = """() => {
-  const buttons = [...document.querySelectorAll("button")];
-  const found = buttons.some(each => each.textContent.includes("Unpin L2H6"));
-  return found && performance.now() - window.clicked;
-}"""
+SHIFT = """() => new Promise(done => {
+  let sum = 0;
+  new PerformanceObserver(list => {
+    for (const each of list.getEntries()) if (!each.hadRecentInput) sum += each.value;
+  }).observe({ type: "layout-shift", buffered: true });
+  setTimeout(() => done(sum), 500);
+})"""
 PAINTED = """() => {
   for (const place of document.querySelectorAll("[data-testid=stBidiComponentIsolated]")) {
     const root = place.shadowRoot;
@@ -56,11 +70,6 @@ PAINTED = """() => {
   }
   return false;
 }"""
-REMEMBER = """() => {
-  document.addEventListener("click", () => { window.clicked = performance.now(); }, true);
-  const plot = document.querySelector(".st-key-figure-kernel .js-plotly-plot");
-  window.seen = JSON.stringify(plot.data, (_, v) => ArrayBuffer.isView(v) ? Array.from(v) : v);
-}"""
 
 
 def main() -> None:
@@ -69,32 +78,34 @@ def main() -> None:
     parser.add_argument("--tries", type=int, default=10, help="tries behind every median")
     tries = parser.parse_args().tries
     print(
-        f"demo-gpt2, Chromium; {platform.machine()}, {os.cpu_count()} cores, load "
+        f"smollm2-135m (270 heads), Chromium; {platform.machine()}, {os.cpu_count()} cores, load "
         f"{os.getloadavg()[0]:.1f} before\n\n"
-        f"{'what':48} {'median':>8} {'fastest':>8} {'slowest':>8}   (ms, {tries} tries)"
+        f"{'what':48} {'median':>8} {'95 %':>8} {'slowest':>8}   (ms)"
     )
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=find_browser(), args=list(FLAGS))
         with fresh() as server:
-            warm(browser, server)
-            for what, measure in MEASURES.items():
-                tell(what, measure(browser, server, tries))
-        tell(
-            "first request, empty cache, to grid drawn",
-            [cold(browser, "/", GRID) for _ in range(tries)],
-        )
+            walks(browser, server)
+            for what, times in served(browser, server.url, tries):
+                tell(what, times)
+            shifts(browser, server)
+        with bare() as url:
+            for what, times in bare_served(browser, url, tries):
+                tell(f"  bare app: {what}", times)
+        few = max(3, tries // 2)
+        tell("cold: landing page to curve", [cold(browser, "/", CURVE) for _ in range(few)])
         address = "/positional_kernels?head=L2H6"
-        curve = ".st-key-figure-curve .js-plotly-plot"
-        tell(
-            "cold deep link to kernel drawn", [cold(browser, address, curve) for _ in range(tries)]
-        )
-        tell("reload to 144 heads on a stored text drawn", patterns(browser, tries))
+        tell("cold: deep link to curve", [cold(browser, address, CURVE) for _ in range(few)])
+        tell("  bare app: cold, to chart", [bare_cold(browser) for _ in range(few)])
+        tell("reload to 144 heads on a stored text drawn", patterns(browser, few))
         browser.close()
 
 
 def tell(what: str, times: list[float]) -> None:
     """Print one line of the table."""
-    numbers = (statistics.median(times), min(times), max(times))
+    ordered = sorted(times)
+    most = ordered[int(0.95 * (len(ordered) - 1))]
+    numbers = (statistics.median(times), most, max(times))
     print(f"{what:48} " + " ".join(f"{number:8.0f}" for number in numbers), flush=True)
 
 
@@ -109,24 +120,156 @@ def fresh() -> Iterator[Server]:
 
 
 @contextmanager
+def bare() -> Iterator[str]:
+    """Start the bare app."""
+    port = free_port()
+    command = [sys.executable, "-m", "streamlit", "run", str(ROOT / "bench/bare.py")]
+    flags = [f"--server.port={port}", "--server.address=127.0.0.1", "--server.headless=true"]
+    process = subprocess.Popen(command + flags, cwd=ROOT, stdout=subprocess.DEVNULL)
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@contextmanager
 def opened(browser: Browser, address: str) -> Iterator[Page]:
-    """Open an address in a new browser context."""
+    """Open an address in a new browser context, as soon as the server answers."""
     context = browser.new_context(viewport={"width": 1400, "height": 900})
     page = context.new_page()
     page.set_default_timeout(PATIENCE)
-    page.goto(address)
+    while True:
+        try:
+            page.goto(address)
+            break
+        except Exception:
+            time.sleep(0.02)
     yield page
     context.close()
 
 
-def warm(browser: Browser, server: Server) -> None:
-    """Visit both pages once, so that results are stored and the browser has cached the scripts."""
+@contextmanager
+def busy() -> Iterator[None]:
+    """Keep two processors busy, as a pass does."""
+    others = [multiprocessing.Process(target=_burn, daemon=True) for _ in range(2)]
+    for each in others:
+        each.start()
+    yield
+    for each in others:
+        each.terminate()
+
+
+def _burn() -> None:
+    while True:
+        sum(range(10**6))
+
+
+def walks(browser: Browser, server: Server) -> None:
+    """Time choices of heads and positions until the curve is painted (browser's clock)."""
     with opened(browser, f"{server.url}/") as page:
         page.wait_for_selector(CURVE)
-        for head in HEADS:
-            click(page, head)
-    with opened(browser, f"{server.url}/positional_kernels") as page:
-        page.wait_for_selector(".st-key-figure-curve .js-plotly-plot")
+        page.wait_for_timeout(4000)
+        page.evaluate(WATCH)
+        developer = page.context.new_cdp_session(page)
+        for rate, how in ((1, ""), (4, ", a quarter of the processor")):
+            developer.send("Emulation.setCPUThrottlingRate", {"rate": rate})
+            walk(page, how)
+        developer.send("Emulation.setCPUThrottlingRate", {"rate": 1})
+        with busy():
+            walk(page, ", beside two busy processes")
+
+
+def walk(page: Page, how: str) -> None:
+    """Choose heads by clicks and keys, and positions by keys."""
+    page.wait_for_timeout(1500)
+    for name in HEADS:
+        page.locator(f".small [data-name={name}]").first.click()
+        page.wait_for_timeout(600)
+    tell(f"click on a head to curve{how}", taken(page))
+    for step in range(40):
+        page.keyboard.press(("ArrowUp", "ArrowLeft", "ArrowDown", "ArrowRight")[step % 4])
+        page.wait_for_timeout(60)
+    tell(f"arrow key to curve{how}", taken(page))
+    page.locator(".position input").focus()
+    for step in range(12):
+        page.keyboard.press("ArrowLeft" if step < 6 else "ArrowRight")
+        page.wait_for_timeout(60)
+    tell(f"slider of the position to curve{how}", taken(page))
+
+
+def taken(page: Page) -> list[float]:
+    """Return the times since the last call."""
+    page.wait_for_timeout(1500)
+    return [float(each) for each in page.evaluate("samples.splice(0)")]
+
+
+def served(browser: Browser, url: str, tries: int) -> Iterator[tuple[str, list[float]]]:
+    """Time changes of page by the bar, and reloads, until the first figure is there."""
+    there, back, again = [], [], []
+    with opened(browser, url) as page:
+        page.wait_for_selector(CURVE)
+        for _ in range(tries + 1):  # the first is not counted: scripts are loaded once
+            page.wait_for_timeout(2500)
+            there.append(switch(page, "One head", "Kernel", "h1:has-text('Kernel')"))
+            page.wait_for_timeout(2500)
+            back.append(switch(page, "Heads", "Map", "h1:has-text('Map')"))
+        for _ in range(tries):
+            page.wait_for_timeout(1500)
+            began = time.perf_counter()
+            page.reload()
+            page.wait_for_selector(CURVE)
+            again.append(1000 * (time.perf_counter() - began))
+    yield "change of page, Map to Kernel, to curve", there[1:]
+    yield "change of page, Kernel to Map, to curve", back[1:]
+    yield "reload to curve", again
+
+
+def switch(page: Page, section: str, title: str, heading: str) -> float:
+    """Open a page from the bar; return the milliseconds until its curve is drawn."""
+    page.get_by_test_id("stTopNavSection").filter(has_text=section).click()
+    link = page.get_by_test_id("stTopNavDropdownLink").filter(has_text=title).first
+    began = time.perf_counter()
+    link.click()
+    page.wait_for_selector(heading)
+    page.wait_for_selector(CURVE)
+    return 1000 * (time.perf_counter() - began)
+
+
+def bare_served(browser: Browser, url: str, tries: int) -> Iterator[tuple[str, list[float]]]:
+    """Time the same in the bare app."""
+    there, again = [], []
+    with opened(browser, url) as page:
+        page.wait_for_selector(CHART)
+        for step in range(2 * tries):
+            page.wait_for_timeout(1500)
+            title = "First" if step % 2 else "Second"
+            link = page.get_by_test_id("stTopNavLink").filter(has_text=title)
+            began = time.perf_counter()
+            link.click()
+            page.wait_for_selector(f"h1:has-text('{title}')")
+            page.wait_for_selector(CHART)
+            there.append(1000 * (time.perf_counter() - began))
+        for _ in range(tries):
+            page.wait_for_timeout(1500)
+            began = time.perf_counter()
+            page.reload()
+            page.wait_for_selector(CHART)
+            again.append(1000 * (time.perf_counter() - began))
+    yield "change of page, to chart", there
+    yield "reload to chart", again
+
+
+def shifts(browser: Browser, server: Server) -> None:
+    """Print the layout shift of every page that is opened."""
+    found = {}
+    for name in NAMES:
+        with opened(browser, f"{server.url}/{'' if name == FIRST else name}") as page:
+            page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]")
+            page.wait_for_timeout(3000)
+            found[name] = float(page.evaluate(SHIFT))
+    worst = sorted(found, key=lambda name: -found[name])
+    print("layout shift: " + ", ".join(f"{name} {found[name]:.3f}" for name in worst), flush=True)
 
 
 def cold(browser: Browser, address: str, wanted: str) -> float:
@@ -138,67 +281,15 @@ def cold(browser: Browser, address: str, wanted: str) -> float:
             return 1000 * (time.perf_counter() - began)
 
 
-def click(page: Page, head: str) -> float:
-    """Click on a head; return the milliseconds until its kernel is redrawn (browser's clock)."""
-    page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]")
-    page.evaluate(REMEMBER)
-    page.locator(f"[role=gridcell][data-name={head}]").click()
-    return float(page.wait_for_function(DRAWN, arg=head).json_value())
-
-
-def clicks(browser: Browser, server: Server, tries: int) -> list[float]:
-    """Time clicks on heads of the landing page, one second apart."""
-    times = []
-    with opened(browser, f"{server.url}/") as page:
-        page.wait_for_selector(CURVE)
-        for number in range(tries):
-            page.wait_for_timeout(1000)
-            times.append(click(page, HEADS[number % len(HEADS)]))
-    return times
-
-
-def switches(browser: Browser, server: Server, tries: int) -> list[float]:
-    """Time changes from the landing page to the kernels page, by the link in the sidebar."""
-    times = []
-    for _ in range(tries):
-        with opened(browser, f"{server.url}/") as page:
-            page.wait_for_selector(CURVE)
-            page.wait_for_timeout(1000)
-            began = time.perf_counter()
-            page.get_by_role("link", name="Kernel", exact=True).click()
-            page.wait_for_selector(".st-key-figure-curve .js-plotly-plot")
-            times.append(1000 * (time.perf_counter() - began))
-    return times
-
-
-def reloads(browser: Browser, server: Server, tries: int) -> list[float]:
-    """Time reloads of the landing page, until its kernel is drawn."""
-    times = []
-    with opened(browser, f"{server.url}/") as page:
-        for _ in range(tries):
-            page.wait_for_selector(CURVE)
-            page.wait_for_timeout(1000)
-            began = time.perf_counter()
-            page.reload()
-            page.wait_for_selector(CURVE)
-            times.append(1000 * (time.perf_counter() - began))
-    return times
-
-
-def pins(browser: Browser, server: Server, tries: int) -> list[float]:
-    """Time pins of a head on the landing page, until the button changes; unpin after each."""
-    times = []
-    with opened(browser, f"{server.url}/?head=L2H6") as page:
-        page.wait_for_selector(CURVE)
-        for _ in range(tries):
-            page.wait_for_timeout(1000)
-            page.evaluate(NOTE_CLICKS)
-            page.get_by_role("button", name="Pin L2H6", exact=True).click()
-            times.append(float(page.wait_for_function(PINNED).json_value()))
-            page.wait_for_timeout(1000)
-            page.get_by_role("button", name="Unpin L2H6").click()
-            page.get_by_role("button", name="Pin L2H6", exact=True).wait_for()
-    return times
+def bare_cold(browser: Browser) -> float:
+    """Return the same of the bare app, which answers as soon as it can."""
+    with bare() as url:
+        with opened(browser, url + "/_stcore/health"):
+            pass  # it answers
+        began = time.perf_counter()
+        with opened(browser, url) as page:
+            page.wait_for_selector(CHART)
+            return 1000 * (time.perf_counter() - began)
 
 
 def patterns(browser: Browser, tries: int) -> list[float]:
@@ -234,14 +325,6 @@ def save_model(folder: Path) -> str:
     GPT2LMHeadModel(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return str(tokenizer.decode(tokenizer(30 * WORDS).input_ids[:128]))
-
-
-MEASURES: dict[str, Callable[[Browser, Server, int], list[float]]] = {
-    "stored click to kernel redrawn": clicks,
-    "pin to pinned": pins,
-    "page switch to kernel drawn": switches,
-    "reload to kernel drawn": reloads,
-}
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ def _heads(result: Result) -> str:
     most = f"{head_name(int(place[0]), int(place[1]))} (by {brief(value[place])})"
     return (
         f"The {param(result, 'measure')} of {changed} of {counted(known, 'head')} changed for "
-        f"certain {_between(result)} (about {brief(CHANCE * known)} by chance); that of {most} "
+        f"certain {_between(result)} ({brief(CHANCE * known)} would by chance); that of {most} "
         "changed most."
     )
 
