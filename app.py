@@ -59,7 +59,6 @@ start = perf_counter()
 st.set_page_config(page_title="PosKernel", page_icon=str(LOOK / "icon.png"), layout="wide")
 page, name = navigation()
 place = module_of(name).PLACE
-st.html(LOOK / "style.css")
 nothing_said()
 read_link(page.title)
 keep_pins(compared=name == "compare")

@@ -1,4 +1,6 @@
-"""Serve Streamlit's page with our script (``page.js``) at the address of every page.
+"""Serve Streamlit's page with our script (``page.js``) and style at the address of every page.
+
+The style is there before anything is drawn, so that nothing moves when it arrives.
 
 The script sets the server's address. Without it, Streamlit's page tries ``/helix/_stcore/health``
 before ``/_stcore/health``, since the server might run under that path. All pages are at one level,
@@ -23,10 +25,13 @@ PAGE = re.compile(r"/[^/.]*")
 
 @cache
 def page_served() -> str:
-    """Return Streamlit's HTML page with our script."""
+    """Return Streamlit's HTML page with our script, and with our style after Streamlit's own."""
     text = Path(file_util.get_static_dir(), "index.html").read_text("utf-8")
-    script = f"<script>{Path(__file__).with_name('page.js').read_text('utf-8')}</script>"
-    return text.replace("<script>", f"{script}\n    <script>", 1)
+    script, style = (
+        Path(__file__).with_name(name).read_text("utf-8") for name in ("page.js", "style.css")
+    )
+    text = text.replace("<script>", f"<script>{script}</script>\n    <script>", 1)
+    return text.replace("</body>", f"<style>{style}</style>\n  </body>", 1)
 
 
 def page_routes() -> list[BaseRoute]:

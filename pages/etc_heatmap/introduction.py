@@ -1,15 +1,28 @@
 """A note for a first reader that can be closed for good, and small models to compute with."""
 
+from typing import Final
+
 import streamlit as st
 
-from pages.instrument.parts import draw_tour
 from pages.shared.selection.links import write
 from poskernel_core.models.curated import BUNDLED_MODELS
 
+STEPS: Final = (
+    "A head attends to a token for its content and for its position. Average its keys over many "
+    "texts, and only position is left: its **positional kernel**.",
+    "Each cell below is a head with its kernel: dark if it covers few tokens, yellow if many.",
+    "Point at a cell to see its kernel large. Click it, or walk with the arrow keys: every page "
+    "shows the selected head.",
+    "Press **/** to go to a head, a measure or a page, and **?** for all keys.",
+)
+
 
 def introduce() -> None:
-    """Draw the note, open until the reader folds it."""
-    draw_tour("introduction", {})
+    """Draw the note, open until the reader folds it; the browser keeps that in a cookie."""
+    folded = st.context.cookies.get("introduction") == "folded"
+    with st.expander("New here? What you see, in four steps", not folded, key="introduction"):
+        for place, (column, step) in enumerate(zip(st.columns(len(STEPS)), STEPS, strict=True)):
+            column.markdown(f":small[{place + 1}. {step}]")
 
 
 def offer_small_models() -> None:

@@ -132,30 +132,3 @@ parts.position = (parentElement, data) => {
     view.slider.setAttribute("aria-valuetext", state.query);
   };
 };
-
-// A note that the reader closes for good.
-parts.tour = (parentElement) => {
-  const details = parentElement.querySelector("details");
-  if (details.dataset.ready) return;
-  details.dataset.ready = "yes";
-  details.open = !remembered();
-  details.addEventListener("toggle", () => remember(!details.open));
-};
-
-const PLACE = "poskernel-introduction";
-
-function remembered() {
-  try {
-    return localStorage.getItem(PLACE) === "folded";
-  } catch {
-    return false; // the browser stores nothing, so the note opens again
-  }
-}
-
-function remember(folded) {
-  try {
-    localStorage.setItem(PLACE, folded ? "folded" : "open");
-  } catch {
-    // nothing can be kept
-  }
-}

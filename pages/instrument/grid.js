@@ -97,7 +97,9 @@ function paintCurves(view) {
   view.curved = key;
   for (const [name, node] of view.byName) {
     const read = reading("kernel", name);
-    if (read) node.firstChild.replaceChildren(curveNode(outline(read)));
+    const curve = node.querySelector("polyline");
+    if (curve && read) curve.setAttribute("points", outline(read));
+    else if (read) node.firstChild.replaceChildren(curveNode(outline(read)));
   }
 }
 
@@ -145,8 +147,13 @@ function largeCurve(name) {
 }
 
 function showTip(view, cell) {
-  if (view.shared && state.seen !== cell.dataset.name) choose({ seen: cell.dataset.name });
-  openTip(view, cell, ...saidBy(cell), ...(view.shared ? largeCurve(cell.dataset.name) : []));
+  const { name } = cell.dataset;
+  if (view.shared && !cell.matches(":focus-visible") && state.seen !== name) choose({ seen: name });
+  clearTimeout(view.tipping);
+  view.tipping = setTimeout(
+    () => openTip(view, cell, ...saidBy(cell), ...(view.shared ? largeCurve(name) : [])),
+    100,
+  );
 }
 
 const focusedCell = (view) => view.table.querySelector("td[data-name]:focus-visible");
@@ -189,7 +196,8 @@ parts.grid = (parentElement, data, send) => {
   if (!data.shared) return select(view, selected);
   return () => {
     if (view.selected !== state.cell) select(view, (view.selected = state.cell));
-    paintCurves(view);
+    clearTimeout(view.later); // the large curve first, the small ones when the hand rests
+    view.later = setTimeout(() => paintCurves(view), view.curved ? 120 : 0);
     if (view.pinned !== given.pinned)
       for (const [name, node] of view.byName)
         node.classList.toggle("pinned", given.pinned.includes(name));

@@ -44,8 +44,8 @@ def choose(place: Place) -> Selection:
         PageStopped: the model or corpus is not available.
     """
     with st.sidebar:
-        search = st.container()
         located = choose_model(place)
+        draw_find("find", _targets(located), on_go_change=_note_going)
         heads, position, pins = st.container(), st.container(), st.container()
         run, skip = choose_run(located)
         with st.container(key="bound"):  # not shown: the browser draws these choices itself
@@ -58,8 +58,6 @@ def choose(place: Place) -> Selection:
             log = st.multiselect("Logarithmic axes", LOG_AXES, LOG_AXES[:1], **linked("log"))
             chosen = Selection(located, run, layer, head, query, skip)
             _tell_browser(chosen, queries, log)
-        with search:
-            draw_find("find", _targets(located), on_go_change=_note_going)
         with heads:
             draw_heads(chosen)
         with position:
@@ -77,7 +75,9 @@ def draw_heads(selection: Selection, key: str = BESIDE) -> None:
     first = next(iter(MEASURES))
     if key == BESIDE:
         st.selectbox("Colour heads by", offered, **fitted_index("measure", offered, first))
-    draw_grid(key, all_heads(selection, chosen_measure()))
+    height = 78 + geometry.n_layers * (max(6, min(20, 400 // geometry.n_layers)) + 1)
+    with st.container(key=f"room-{key}", height=height, border=False):
+        draw_grid(key, all_heads(selection, chosen_measure()))
 
 
 def end_run(selection: Selection, page: str) -> None:

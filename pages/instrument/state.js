@@ -135,6 +135,16 @@ function closeMenu() {
     document.querySelector("[data-testid=stSidebarCollapseButton] button")?.click();
 }
 
+// The note for a first reader stays folded once it was folded: the server reads the cookie.
+document.addEventListener(
+  "toggle",
+  ({ target }) => {
+    if (target.closest(".st-key-introduction"))
+      document.cookie = `introduction=${target.open ? "open" : "folded"};max-age=31536000;SameSite=Lax`;
+  },
+  true,
+);
+
 const parts = { state: followServer, told: endRun };
 const drawing = new WeakMap(); // the place of a part -> the function that draws it
 

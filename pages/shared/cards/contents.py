@@ -25,14 +25,11 @@ _OPEN: ContextVar[_Contents | None] = ContextVar("contents", default=None)
 
 def title_here(title: str, about: str, *, wanted: bool) -> None:
     """Draw a page's title and what it is about, with room for the list if it is ``wanted``."""
-    if wanted:
-        left, right = st.columns([3, 2], gap="large")
-        _OPEN.set(_Contents(right.container(key="contents")))
-    else:
-        left = st.container()
-        _OPEN.set(None)
+    with st.container(key="title"):
+        left, right = st.columns([3, 2], gap="large") if wanted else (st.container(), None)
     left.title(title)
     left.markdown(about)
+    _OPEN.set(None if right is None else _Contents(right.container(key="contents")))
 
 
 def mention(anchor: str, title: str) -> None:
