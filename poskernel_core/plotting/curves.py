@@ -1,12 +1,12 @@
 """Values along an axis, with their errors as bands or bars; over offsets, points on stems."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
-from jaxtyping import Float, Num
+from jaxtyping import Float, Int, Num
 
 from poskernel_core.plotting.layout import LINE, MUTED, legend_under_title, style
 from poskernel_core.plotting.palette import CATEGORICAL, fade
@@ -212,10 +212,50 @@ def add_stems(
         y=np.stack(ends, axis=-1).ravel(),
         mode="lines",
         line={"color": LINE, "width": 1.2},
+        name="",
         hoverinfo="skip",
-        name="stems",
         **{"showlegend": False} | trace,
     )
+
+
+def add_by_offset(
+    figure: go.Figure,
+    offset: Int[np.ndarray, " point"],
+    rows: Mapping[str, tuple[Curve, Curve | None]],
+    looks: Sequence[Look],
+    *,
+    log_x: bool = False,
+    floor: float | None = None,
+    hidden: Collection[str] = (),
+) -> None:
+    """Add values over offsets with their errors, if any; on a log x-axis they lie at offset + 1.
+
+    With a `floor`, for log axes, values below it are not drawn. Those `hidden` wait for a click in
+    the legend.
+    """
+    x, points = offset + log_x, near(len(offset), log_x=log_x)
+    lowest = -np.inf if floor is None else floor
+    shown = [mean for name, (mean, _) in rows.items() if name not in hidden]
+    means = np.maximum(shown, lowest)
+    base = 0.0 if floor is None else float(np.nanmin(means))
+    add_stems(figure, x, means, points=points, base=base)
+    for (name, (mean, error)), look in zip(rows.items(), looks, strict=False):
+        known = error is not None and bool(np.isfinite(error).any())
+        wide = np.nan_to_num(np.abs(error)) if error is not None and known else 0 * mean
+        spread = " ± %{customdata[1]:.2g}" if known else ""
+        add_offsets(
+            figure,
+            x,
+            np.where(mean >= lowest, mean, np.nan),
+            (np.maximum(mean - wide, lowest), np.maximum(mean + wide, lowest)) if known else None,
+            name=name,
+            look=look,
+            points=points,
+            visible="legendonly" if name in hidden else True,
+            customdata=np.stack([offset, wide], axis=-1),
+            hovertemplate=f"<b>{name}</b>, offset %{{customdata[0]:d}}<br>%{{y:.3g}}{spread}"
+            "<extra></extra>",
+        )
 
 
 def add_others(

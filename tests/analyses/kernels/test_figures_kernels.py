@@ -6,7 +6,7 @@ import pytest
 from poskernel_core.analyses.kernels.figures import RATIO_FLOOR, head_curve, profile_figure
 from poskernel_core.plotting.curves import NEAR
 from poskernel_core.plotting.layout import FLOOR
-from tests.support.made_results import check_curve, named, result
+from tests.support.made_results import check_curve, result
 
 KEYS, SKIP = 67, 4
 COLUMNS = ("kernel", "kernel_low", "kernel_high", "observed")
@@ -35,6 +35,10 @@ def parts(figure, name):
             if trace.name == name and trace.line.width != 0}  # fmt: skip
 
 
+def stems_of(figure):
+    return next(trace for trace in figure.data if not trace.name)
+
+
 @pytest.mark.parametrize("log_y", [False, True])
 @pytest.mark.parametrize(("query", "log_x", "points"),
                          [(SHORT, False, 20), (SHORT, True, 20), (LONG, True, NEAR + 1),
@@ -60,7 +64,7 @@ def test_a_kernel_with_its_spread_and_the_observed_attention(head, query, log_x,
         bars = parts(figure, "kernel K (mean)")["markers"].error_y
         high = shown["kernel"] + np.append(bars.array, np.zeros(len(offset) - points))
         np.testing.assert_allclose(shown["kernel_high"][:points], high[:points])
-        stems = np.reshape(named(figure, "stems").y, (points, 3))
+        stems = np.reshape(stems_of(figure).y, (points, 3))
         top = np.maximum(shown["kernel"], shown["observed"])[:points]
         np.testing.assert_array_equal(top, stems[:, 0])
     if points < len(offset):
