@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pages.shared.grid.grid import grid_data
-from poskernel_core.plotting.palette import SCALE, log_position
+from poskernel_core.plotting.palette import NO_VALUE, SCALE, log_position
 
 COLOURS = [[SCALE[0], SCALE[5], SCALE[9]], [SCALE[9], SCALE[0], SCALE[5]]]
 LABELS = [[f"L{layer}H{head}: text" for head in range(3)] for layer in range(2)]
@@ -31,6 +31,13 @@ def test_cells_are_layers_down_and_heads_across() -> None:
     assert (SCALE[0], "L1H1: text", "z") == tuple(
         data["rows"][1][1][name] for name in ("colour", "label", "mark")
     )
+
+
+def test_cells_without_a_value_are_missing() -> None:
+    colours = [[SCALE[0], NO_VALUE, SCALE[1]], [NO_VALUE] * 3]
+    data = grid_data(colours, LABELS, MARKS, CLEAR, None)
+    missing = [[cell["missing"] for cell in row] for row in data["rows"]]
+    assert [[False, True, False], [True] * 3] == missing
 
 
 def test_sorted_columns_move_cells_and_number_the_places() -> None:

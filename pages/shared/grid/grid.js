@@ -92,7 +92,8 @@ function paintCells(view, rows) {
       const curve = view.curves?.(cell.name);
       if (curve) face.replaceChildren(curveNode(curve, { class: "small" }));
       else face.textContent = cell.mark;
-      face.style.cssText = `background:${cell.colour};color:${cell.ink}`;
+      face.style.cssText = `background-color:${cell.colour};color:${cell.ink}`;
+      face.classList.toggle("missing", cell.missing);
       node.classList.toggle("dimmed", cell.dimmed);
     }),
   );

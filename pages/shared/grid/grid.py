@@ -11,7 +11,7 @@ import streamlit as st
 
 from pages.shared.look.component import component
 from poskernel_core.common.heads import head_name
-from poskernel_core.plotting.palette import ink_on
+from poskernel_core.plotting.palette import NO_VALUE, ink_on
 
 _COMPONENT = component("head_grid", Path(__file__).parent, "grid", "<div class='head-grid'></div>")
 
@@ -51,6 +51,7 @@ def grid_data(
                 "name": head_name(layer, head),
                 "colour": colour,
                 "label": f"{label} (filtered out)" if dim else label,
+                "missing": colour == NO_VALUE,
                 "mark": mark,
                 "ink": ink_on(colour) if mark or curves is not None else "",
                 "dimmed": dim,

@@ -52,7 +52,11 @@ def etc_figure(etc: Result) -> go.Figure:
         customdata=np.dstack([etc.values["etc"], etc.values["half_mass_distance"], kinds]),
         told="<br>ETC %{customdata[0]:.4g}<br>%{customdata[2]}"
         "<br>half of the mass within offset %{customdata[1]}",
-        colorbar={"title": "ETC (tokens)", "tickvals": np.log(ticks), "ticktext": ticks},
+        colorbar={
+            "title": "ETC (tokens,<br>log scale)",
+            "tickvals": np.log(ticks),
+            "ticktext": ticks,
+        },
     )
 
 
