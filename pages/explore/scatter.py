@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from pages.shared.grid.shades import NO_VALUE
 from poskernel_core.common.axes import PerHead
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.rounding import rounded, with_bias
 from poskernel_core.plotting.layout import LINE, MUTED, log_ticks, number, style, unit_above
-from poskernel_core.plotting.palette import CATEGORICAL, DIVERGING, KIND_LOOKS, RED, SCALE
+from poskernel_core.plotting.palette import CATEGORICAL, DIVERGING, KIND_LOOKS, NO_VALUE, RED, SCALE
 
 Head = tuple[int, int]
 SYMBOLS = ("circle", "square", "diamond", "cross", "x", "triangle-up")

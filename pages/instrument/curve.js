@@ -205,6 +205,48 @@ function point(view, event) {
   paintCurve(view);
 }
 
+const PAPER = { width: 322, ratio: 0.95 }; // a paper's column of 85 mm, in pixels
+const LIGHT =
+  "--st-text-color:#1b2630;--st-border-color:#d4dce2;--st-background-color:#fff;--st-font:sans-serif";
+const LOOKS =
+  "fill fill-opacity stroke stroke-opacity stroke-width stroke-dasharray font-size font-family text-anchor";
+
+// The curve as a file: on white, as wide as a paper's column; its name and text say what it is.
+async function save(view, format) {
+  const read = reading(view.kind, undefined, view.own);
+  if (!read) return;
+  const [width, height] = [PAPER.width, Math.round(PAPER.width * PAPER.ratio)];
+  const box = { width, height, viewBox: `0 0 ${width} ${height}` };
+  const svg = draw("svg", box);
+  const sheet = make("div", { style: LIGHT });
+  sheet.append(svg);
+  view.root.append(sheet);
+  const blank = { title: make("b"), said: make("output"), boxes: [], bin: null, drawing: "" };
+  paintCurve({ ...view, ...blank, svg, width, height });
+  for (const node of svg.querySelectorAll("*")) {
+    const looks = getComputedStyle(node);
+    for (const name of LOOKS.split(" ")) node.setAttribute(name, looks.getPropertyValue(name));
+  }
+  sheet.remove();
+  const { names, offsets, shape, ...identity } = read.block;
+  const told = draw("desc", {});
+  told.textContent = JSON.stringify({ head: read.name, ...identity });
+  svg.prepend(told, draw("rect", { width, height, fill: "#fff" }));
+  const text = new XMLSerializer().serializeToString(svg);
+  const at = read.block.n === undefined ? "" : `-n${read.block.n}`;
+  const file = `${read.block.model.replace(/[^\w.-]+/g, "_")}-${read.name}${at}-${view.kind}.${format}`;
+  let blob = new Blob([text], { type: "image/svg+xml" });
+  if (format === "png") {
+    const picture = new Image();
+    picture.src = URL.createObjectURL(blob);
+    await picture.decode();
+    const canvas = make("canvas", { width: 4 * width, height: 4 * height });
+    canvas.getContext("2d").drawImage(picture, 0, 0, 4 * width, 4 * height);
+    blob = await new Promise((done) => canvas.toBlob(done));
+  }
+  make("a", { href: URL.createObjectURL(blob), download: file }).click();
+}
+
 function buildCurve(root, data) {
   const title = make("b", { class: "name" });
   const said = make("output", { class: "said" });
@@ -230,6 +272,11 @@ function buildCurve(root, data) {
     });
     return [name, box];
   });
+  for (const format of ["svg", "png"]) {
+    const button = make("button", { title: `Save the curve as ${format.toUpperCase()}` }, format.toUpperCase());
+    button.addEventListener("click", () => save(view, format));
+    legend.append(button);
+  }
   const head = make("div", { class: "head" });
   head.append(title, said);
   root.replaceChildren(head, svg, legend);

@@ -83,9 +83,9 @@ function paintCells(view, rows) {
       node.dataset.name = cell.name;
       node.setAttribute("aria-label", cell.label);
       node.firstChild.replaceChildren(cell.mark);
-      node.firstChild.style.cssText = cell.colour ? `background:${cell.colour};color:${cell.ink}` : "";
-      node.classList.toggle("missing", !cell.colour);
-      node.classList.toggle("dimmed", Boolean(cell.dimmed));
+      node.firstChild.style.cssText = `background-color:${cell.colour};color:${cell.ink}`;
+      node.firstChild.classList.toggle("missing", cell.missing);
+      node.classList.toggle("dimmed", cell.dimmed);
     }),
   );
 }

@@ -33,7 +33,7 @@ from poskernel_core.export.files import (
 from poskernel_core.plotting.palette import DIVERGING, KIND_LOOKS, SCALE
 
 OFFSETS = 24
-NO_COLOUR = "#d5dade"
+NO_COLOUR = "repeating-linear-gradient(-45deg, #d5dade 0 4px, #fff 4px 6px)"
 PAGE = template("gallery.html")
 
 

@@ -16,6 +16,7 @@ BAR = 300
 PAPER, INK = ("#ffffff", "#11181e"), ("#1b2630", "#e4eaee")
 OUTLINE = "#808080"
 LINE = 1.2
+HATCH = 5
 GLYPHS: dict[str, tuple[Point, ...]] = {
     KIND_LOOKS["local"].glyph: ((0.28, 0.1), (0.56, 0.1), (0.56, 0.9), (0.28, 0.9)),
     KIND_LOOKS["slow decay"].glyph: ((0.1, 0.15), (0.9, 0.9), (0.1, 0.9)),
@@ -36,7 +37,7 @@ def grid_picture(data: dict[str, Any], title: str, *, dark: bool = False) -> Pic
     width = max(LEFT + columns * (cell + GAP) + MARGIN, 2 * MARGIN + LEFT + BAR + 180)
     top = MARGIN + 26 + TOP
     bottom = top + rows * (high + GAP)
-    picture = Picture(width, bottom + LEGEND, PAPER[dark])
+    picture = Picture(width, bottom + LEGEND, PAPER[dark], title)
     ink = INK[dark]
     picture.text(MARGIN, MARGIN + 9, title, 14, ink, bold=True)
     _add_headers(picture, data, cell, top, ink)
@@ -71,6 +72,8 @@ def _add_cell(
     picture.rectangle(
         *at, *size, cell["colour"], stroke=OUTLINE, line=0.6, opacity=opacity, tip=cell["label"]
     )
+    if cell["missing"]:
+        _add_hatch(picture, at, size, opacity)
     if curve is not None:
         _add_curve(picture, curve, at, size, cell["ink"], opacity)
         return
@@ -79,6 +82,15 @@ def _add_cell(
     _add_marks(
         picture, cell["mark"], (left, at[1] + (size[1] - side) / 2), side, cell["ink"], opacity
     )
+
+
+def _add_hatch(picture: Picture, at: Point, size: Point, opacity: float) -> None:
+    """Draw white stripes from the lower left to the upper right of a cell."""
+    width, high = size
+    for far in range(HATCH, int(width + high), HATCH):
+        ends = (max(0, far - high), min(far, high)), (min(far, width), max(0, far - width))
+        line = [(at[0] + x, at[1] + y) for x, y in ends]
+        picture.polygon(line, "", opacity, stroke=PAPER[0])
 
 
 def _add_curve(

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from PIL import Image, ImageColor, ImageDraw, ImageFont
+from PIL.PngImagePlugin import PngInfo
 
 Length = float | int
 """In pixels of the picture, or a share."""
@@ -29,9 +30,12 @@ class Picture:
         width, height: in pixels.
     """
 
-    def __init__(self, width: Length, height: Length, paper: str) -> None:
-        """Fill the background with the colour `paper`, '#rrggbb' like all colours here."""
-        self.width, self.height = width, height
+    def __init__(self, width: Length, height: Length, paper: str, about: str = "") -> None:
+        """Fill the background with the colour `paper`, '#rrggbb' like all colours here.
+
+        ``about`` is what the file says of itself.
+        """
+        self.width, self.height, self._about = width, height, about
         size = (round(width * PIXEL_RATIO), round(height * PIXEL_RATIO))
         self._image = Image.new("RGB", size, paper)
         self._draw = ImageDraw.Draw(self._image, "RGBA")
@@ -39,6 +43,7 @@ class Picture:
         self._svg = [
             f'<svg xmlns="http://www.w3.org/2000/svg" {box} viewBox="0 0 {width:g} {height:g}" '
             'font-family="sans-serif" role="img">',
+            f"<desc>{html.escape(about)}</desc>",
             f'<rect {box} fill="{paper}"/>',
         ]
 
@@ -116,6 +121,7 @@ class Picture:
 
     def png(self) -> bytes:
         """Return the picture as the bytes of a PNG file, three times as large."""
-        buffer, dots = io.BytesIO(), 96 * PIXEL_RATIO
-        self._image.save(buffer, format="PNG", optimize=True, dpi=(dots, dots))
+        buffer, dots, told = io.BytesIO(), 96 * PIXEL_RATIO, PngInfo()
+        told.add_itxt("Description", self._about)
+        self._image.save(buffer, format="PNG", optimize=True, dpi=(dots, dots), pnginfo=told)
         return buffer.getvalue()

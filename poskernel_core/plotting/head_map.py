@@ -4,22 +4,48 @@ from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Shaped
 
 from poskernel_core.plotting.layout import SHARE, bar_above, set_title, style
-from poskernel_core.plotting.palette import SCALE
+from poskernel_core.plotting.palette import NO_VALUE, SCALE
 
 
 def head_map(
     values: Float[np.ndarray, "layer head"], *, told: str, height: int = 420, **cells: Any
 ) -> go.Figure:
-    """Draw one number per head; `told` is the hover text, `cells` are further Plotly options."""
+    """Draw one number per head; `told` is the hover text, `cells` are further Plotly options.
+
+    Heads without a value are hatched, apart from the grey of a zero.
+    """
     cells = {"colorscale": SCALE, "xgap": 1, "ygap": 1} | cells
     hover = f"<b>L%{{y}}H%{{x}}</b>{told}<extra></extra>"
     figure = go.Figure(go.Heatmap(z=values, hovertemplate=hover, **cells))
+    names = [[f"L{i}H{j}" for j in range(values.shape[1])] for i in range(len(values))]
+    add_missing(figure, np.isnan(values), np.array(names, dtype=object))
     style(figure, x_title="head", y_title="layer", height=height)
     figure.update_xaxes(dtick=1, showgrid=False)
     return figure.update_yaxes(dtick=1, autorange="reversed", showgrid=False)
+
+
+def add_missing(
+    figure: go.Figure,
+    missing: Bool[np.ndarray, "row column"],
+    names: Shaped[np.ndarray, "row column"],
+) -> None:
+    """Add a hatched bar over each missing cell: heat maps have no pattern, but bars have."""
+    row, column = np.nonzero(missing)
+    if not len(row):
+        return
+    figure.add_bar(
+        x=column,
+        y=np.ones(len(column)),
+        base=row - 0.5,
+        width=1,
+        showlegend=False,
+        customdata=names[missing],
+        marker={"color": NO_VALUE, "line_width": 0, "pattern": {"shape": "/", "fgcolor": "#fff"}},
+        hovertemplate="<b>%{customdata}</b><br>no value<extra></extra>",
+    )
 
 
 def share_map(

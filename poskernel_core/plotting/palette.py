@@ -29,6 +29,8 @@ CATEGORICAL: tuple[str, ...] = (
     "#F0E442",
 )
 BLUE, VERMILLION, GREEN, PURPLE = CATEGORICAL[:4]
+NO_VALUE = "#9a9a9a"
+"""Colour of a cell that has no value. It is hatched too, apart from the grey of a zero."""
 RED = "#E60026"  # outlines on maps, with a white edge
 
 

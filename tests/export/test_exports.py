@@ -346,6 +346,15 @@ def test_svg_of_the_grid(grid):
     assert 2 == sum(each.get("stroke-width") in ("5", "2") for each in root.iter(f"{SVG}polygon"))
 
 
+def test_a_missing_cell_is_hatched(grid):
+    whole = grid_picture(grid, "Title").svg()
+    grid["rows"][0][0]["missing"] = True
+    left = [line for line in grid_picture(grid, "Title").svg().split("\n") if line not in whole]
+
+    assert len(left) > 5
+    assert all('stroke="#ffffff"' in line for line in left)
+
+
 @pytest.mark.parametrize("dark", [False, True])
 def test_png_of_the_grid(grid, dark):
     picture = grid_picture(grid, "Title", dark=dark)

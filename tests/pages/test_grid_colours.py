@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from pages.shared.grid.grid import grid_data
-from pages.shared.grid.shades import NO_VALUE
-from poskernel_core.plotting.palette import SCALE, log_position
+from poskernel_core.plotting.palette import NO_VALUE, SCALE, log_position
 
 COLOURS = [[SCALE[0], SCALE[5], SCALE[9]], [SCALE[9], SCALE[0], SCALE[5]]]
 LABELS = [[f"L{layer}H{head}: text" for head in range(3)] for layer in range(2)]
@@ -34,6 +33,13 @@ def test_cells_are_layers_down_and_heads_across() -> None:
     )
 
 
+def test_cells_without_a_value_are_missing() -> None:
+    colours = [[SCALE[0], NO_VALUE, SCALE[1]], [NO_VALUE] * 3]
+    data = grid_data(colours, LABELS, MARKS, CLEAR, None)
+    missing = [[cell["missing"] for cell in row] for row in data["rows"]]
+    assert [[False, True, False], [True] * 3] == missing
+
+
 def test_sorted_columns_move_cells_and_number_the_places() -> None:
     data = grid_data(COLOURS, LABELS, MARKS, CLEAR, [[2, 0, 1], [1, 2, 0]])
     assert ["L0H2", "L0H0", "L0H1"] == [cell["name"] for cell in data["rows"][0]]
@@ -48,8 +54,3 @@ def test_cells_with_curves_have_ink():
     assert data["curves"]
     assert all(cell["ink"] for row in data["rows"] for cell in row)
     assert not grid_data(COLOURS, LABELS, MARKS, CLEAR, None)["curves"]
-
-
-def test_a_missing_value_has_no_colour():
-    data = grid_data([[NO_VALUE, SCALE[0]]], [LABELS[0][:2]], [["", ""]], [[False] * 2], None)
-    assert ["", SCALE[0]] == [cell["colour"] for cell in data["rows"][0]]

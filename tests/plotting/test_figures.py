@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from poskernel_core.common.specs import default_positions
+from poskernel_core.plotting.head_map import head_map
 from poskernel_core.plotting.layout import few_lines, log_ticks, number
 from poskernel_core.plotting.maps import (
     Colours,
@@ -214,3 +215,11 @@ def test_few_lines_may_be_the_last() -> None:
     assert [None] * 4 == [line.visible for line in few_lines(figure, 9, last=True).data]
     few_lines(figure, 3, last=True)
     assert ["legendonly", None, None, None] == [line.visible for line in figure.data]
+
+
+def test_heads_without_a_value_are_hatched() -> None:
+    values = np.arange(6.0).reshape(2, 3)
+    assert 1 == len(head_map(values, told="").data)
+    values[1, 2] = np.nan
+    _, hatched = head_map(values, told="").data
+    assert (2, 0.5, "L1H2") == (hatched.x[0], hatched.base[0], hatched.customdata[0])

@@ -280,15 +280,15 @@ def _address(name: str) -> str:
 
 
 def _downloads(name: str, figure: Make, shown: _Shown) -> None:
-    result, night = shown.result, dark()
+    result = shown.result
     stem = file_stem(result, name)
 
     def picture() -> Picture:
-        return grid_picture(shown.grids[0](), f"{stem}: {shown.title}", dark=night)
+        return grid_picture(shown.grids[0](), f"{stem}: {shown.title}")
 
     def page() -> str:
         figures = [picture().svg()] if shown.grids else _made(figure)
-        return to_html(figures, result, name, title=shown.title, dark=night and bool(shown.grids))
+        return to_html(figures, result, name, title=shown.title, dark=False)
 
     kinds: list[tuple[str, str, Callable[[], str | bytes]]] = [
         ("CSV", "csv", lambda: to_csv(result)),

@@ -4,7 +4,7 @@ from typing import Any
 
 from pages.shared.grid.shades import NO_VALUE
 from poskernel_core.common.heads import head_name
-from poskernel_core.plotting.palette import ink_on
+from poskernel_core.plotting.palette import NO_VALUE, ink_on
 
 
 def grid_data(
@@ -30,6 +30,7 @@ def grid_data(
                 "name": head_name(layer, head),
                 "colour": "" if colour == NO_VALUE else colour,
                 "label": f"{label} (filtered out)" if dim else label,
+                "missing": colour == NO_VALUE,
                 "mark": mark,
                 "ink": ink_on(colour) if mark or curves else "",
                 "dimmed": dim,

@@ -10,7 +10,7 @@ from pages.instrument.parts import draw_grid
 from pages.shared.cards.card import keep_grid
 from pages.shared.grid.grid import grid_data
 from pages.shared.grid.measures import Measure
-from pages.shared.grid.shades import NO_VALUE, Shade
+from pages.shared.grid.shades import Shade
 from pages.shared.jobs import results
 from pages.shared.selection.selection import Selection, select_head
 from poskernel_core.analyses import find
@@ -21,6 +21,7 @@ from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import texts_of
 from poskernel_core.engine.requests import canonical_of
 from poskernel_core.models.known import known_heads
+from poskernel_core.plotting.palette import NO_VALUE
 
 KNOWN: Final = "★"
 """Marks a head with a known function."""

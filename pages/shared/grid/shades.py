@@ -9,10 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from poskernel_core.plotting.layout import log_ticks, number
-from poskernel_core.plotting.palette import CATEGORICAL, DIVERGING, SCALE, log_position, scale_rgb
-
-NO_VALUE = "#9a9a9a"
-"""Colour of a head that has no value."""
+from poskernel_core.plotting.palette import (
+    CATEGORICAL,
+    DIVERGING,
+    NO_VALUE,
+    SCALE,
+    log_position,
+    scale_rgb,
+)
 
 STEPS = 121
 
@@ -24,7 +28,7 @@ class Shade:
     """Colours of heads.
 
     Attributes:
-        colours: ``[layer][head]``, '#rrggbb'.
+        colours: ``[layer][head]``, '#rrggbb'; cells of the colour ``NO_VALUE`` are drawn hatched.
         legend: colours at even steps, each with a tick label or "".
     """
 

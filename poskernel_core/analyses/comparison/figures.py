@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 from poskernel_core.analyses.comparison.pins import read_pins
 from poskernel_core.common.result import Result
 from poskernel_core.plotting.conditions import measured
-from poskernel_core.plotting.curves import add_curve, look
+from poskernel_core.plotting.curves import add_by_offset, add_curve, look
 from poskernel_core.plotting.layout import (
     FLOOR,
     legend_under_title,
@@ -79,29 +79,19 @@ def distances_figure(found: Result) -> go.Figure:
 
 def kernels_figure(found: Result, *, log_x: bool = False, log_y: bool = False) -> go.Figure:
     """Draw the kernels of pinned heads over the offset, with bands of one standard error."""
-    figure, floor = go.Figure(), FLOOR if log_y else None
+    figure = go.Figure()
     kernel, error = (np.atleast_2d(part["kernel"]) for part in (found.values, found.errors))
     offset = np.arange(kernel.shape[-1])
     labels = ["kernel"]
     if found.axes["kernel"] == ("pin", "offset"):
         places = found.values["position"].tolist()
         labels = [f"{pin}, n = {n}" for pin, n in zip(pin_labels(found), places, strict=True)]
-    for place, name in enumerate(labels):
-        add_curve(
-            figure,
-            offset + 1 if log_x else offset,
-            kernel[place],
-            np.nan_to_num(error[place]),
-            name=name,
-            look=look(place),
-            where="offset %{text}",
-            band=True,
-            floor=floor,
-        )
-    figure.update_traces(text=offset, selector=lambda trace: trace.hoverinfo != "skip")
+    rows = dict(zip(labels, zip(kernel, error, strict=True), strict=True))
+    looks = [look(place) for place in range(len(rows))]
+    add_by_offset(figure, offset, rows, looks, log_x=log_x, floor=FLOOR if log_y else None)
     style(
         figure,
-        x_title=f"offset n − i (tokens{', log spacing' if log_x else ''})",
+        x_title=f"offset n − i (tokens{', log scale' if log_x else ''})",
         y_title=f"probability per token{' (log scale)' if log_y else ''}",
         height=440,
     )

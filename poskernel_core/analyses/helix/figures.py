@@ -18,8 +18,8 @@ from poskernel_core.analyses.helix.scene import (
 from poskernel_core.common.result import Result
 from poskernel_core.common.specs import BAND
 from poskernel_core.plotting.by_axes import by_axes
-from poskernel_core.plotting.curves import curves
-from poskernel_core.plotting.layout import MUTED, bar_above, few_lines, set_title, style
+from poskernel_core.plotting.curves import Look, add_by_offset, curves
+from poskernel_core.plotting.layout import MUTED, bar_above, set_title, style
 from poskernel_core.plotting.palette import BLUE, GREEN, PURPLE, SCALE, VERMILLION, scale_hex
 from poskernel_core.plotting.scores import around_query
 
@@ -192,30 +192,19 @@ def tangents_figure(head: Result, title: str, reach: int = BAND) -> go.Figure:
     values = {name: value[shown] for name, value in head.values.items() if value.ndim}
     rest = values["rest"] + values["third_part"]
     parts = (
-        ("third direction and rest", rest, PURPLE, "dot", 1.8),
-        ("radial part", values["radial_part"], GREEN, "dashdot", 1.8),
-        ("tangent part", values["tangent_part"], VERMILLION, "dash", 2.2),
-        ("position only", values["position_score"], BLUE, "solid", 3),
-        ("raw score in texts", values["observed_score"], MUTED, "solid", 1),
+        ("third direction and rest", rest, PURPLE, "dot", "triangle-up"),
+        ("radial part", values["radial_part"], GREEN, "dashdot", "diamond"),
+        ("tangent part", values["tangent_part"], VERMILLION, "dash", "square"),
+        ("position only", values["position_score"], BLUE, "solid", "circle"),
+        ("raw score in texts", values["observed_score"], MUTED, "solid", "circle-open"),
     )
     figure = go.Figure()
-    for name, part, colour, dash, width in parts:
-        figure.add_scatter(
-            x=offsets,
-            y=part - np.nanmean(part),
-            name=name,
-            hovertemplate="%{y:.3f}",
-            mode="lines",
-            line={"color": colour, "dash": dash, "width": width},
-        )
-    dots = {"color": MUTED, "size": 7, "symbol": "circle-open", "line_width": 2}
-    figure.data[-1].update(mode="lines+markers", marker=dots)
+    rows = {name: (part - np.nanmean(part), None) for name, part, *_ in parts}
+    tangent = _span(values["tangent_part"])
+    hidden = [name for name, part, *_ in parts[:HIDDEN] if _span(part) <= tangent]
+    add_by_offset(figure, offsets, rows, [Look(*look) for _, _, *look in parts], hidden=hidden)
     around_query(figure, offsets, title)
     figure.update_layout(hovermode="x unified", legend_traceorder="reversed")
-    few_lines(figure, len(parts) - HIDDEN, last=True)
-    for trace in figure.data[:HIDDEN]:
-        if _span(trace.y) > _span(values["tangent_part"]):
-            trace.visible = True
     return figure
 
 

@@ -74,7 +74,7 @@ def enough_map(found: Result) -> go.Figure:
         told="<br>%{customdata}",
         height=min(420, 170 + 40 * len(enough)),
         customdata=texts,
-        colorbar={"title": "windows"} | bar,
+        colorbar={"title": "windows<br>(log scale)"} | bar,
     )
     return set_title(figure, f"Windows for the wanted error: {found.params['measure']}")
 

@@ -1,6 +1,7 @@
 """Positional kernels, diagonals and their distances as figures."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,15 @@ from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.plotting.by_axes import by_axes
 from poskernel_core.plotting.conditions import measured
-from poskernel_core.plotting.curves import add_band
+from poskernel_core.plotting.curves import (
+    Curve,
+    Curves,
+    Look,
+    add_offsets,
+    add_others,
+    add_stems,
+    near,
+)
 from poskernel_core.plotting.head_map import head_map
 from poskernel_core.plotting.layout import (
     FLOOR,
@@ -25,7 +34,7 @@ from poskernel_core.plotting.layout import (
     style,
 )
 from poskernel_core.plotting.maps import kernel_map
-from poskernel_core.plotting.palette import BLUE, PURPLE, RED, SCALE, VERMILLION, fade
+from poskernel_core.plotting.palette import BLUE, PURPLE, RED, SCALE, VERMILLION
 from poskernel_core.plotting.parts import part
 
 
@@ -43,8 +52,19 @@ def etc_figure(etc: Result) -> go.Figure:
         customdata=np.dstack([etc.values["etc"], etc.values["half_mass_distance"], kinds]),
         told="<br>ETC %{customdata[0]:.4g}<br>%{customdata[2]}"
         "<br>half of the mass within offset %{customdata[1]}",
-        colorbar={"title": "ETC (tokens)", "tickvals": np.log(ticks), "ticktext": ticks},
+        colorbar={
+            "title": "ETC (tokens,<br>log scale)",
+            "tickvals": np.log(ticks),
+            "ticktext": ticks,
+        },
     )
+
+
+OWN, OBSERVED = Look(BLUE), Look(VERMILLION, "dash", "circle-open")
+AT = "<b>offset %{customdata[0]:d}</b><br>"
+RATIO_FLOOR = 1e-5
+"""Kernels below this have no ratio: it would show the noise of very small probabilities."""
+RATIO_HEIGHT = 110
 
 
 def near_kernels_figure(found: Result) -> go.Figure:
@@ -68,53 +88,83 @@ def near_kernels_figure(found: Result) -> go.Figure:
 
 
 def head_curve(
-    kernel: Result, query: int, *, log_x: bool = False, log_y: bool = False
-) -> go.Figure:
-    """Draw a head's kernel by offset, with its spread over queries and the mean attention."""
-    first = int(kernel.params["skip"])
-    names = ("kernel", "kernel_low", "kernel_high", "observed")
-    columns = [np.arange(query + 1 - first)]
-    columns += [kernel.values[n][first : query + 1][::-1] for n in names if n in kernel.values]
-    hover = "K %{customdata[1]:.3g}<br>10–90 % %{customdata[2]:.3g} – %{customdata[3]:.3g}"
-    if "observed" in kernel.values:
-        hover += "<br>observed %{customdata[4]:.3g}"
-    figure = _banded(columns, hover, ("kernel K (mean)", "10–90 % of queries"), log_x, log_y)
-    if "observed" in kernel.values:
-        figure.add_scatter(
-            x=columns[0] + log_x,
-            y=_shown(columns[4], log_y),
-            mode="lines",
-            line={"color": VERMILLION, "width": 2, "dash": "dash"},
-            name="observed attention (mean)",
-            hoverinfo="skip",
-        )
-    if kernel.params["source"] == "text":  # one query at n: no band, and no mean
-        figure.data = figure.data[2:]
-        figure.data[0].name, figure.data[-1].name = "kernel K", "observed attention in this text"
-    return _over_offsets(figure, columns, "offset n − i", log_x, log_y)
-
-
-def _banded(
-    columns: list[np.ndarray],
-    hover: str,
-    names: tuple[str, str],
+    kernel: Result,
+    query: int,
+    *,
     log_x: bool = False,
     log_y: bool = False,
+    others: Curves | None = None,
 ) -> go.Figure:
-    """Draw a mean line with its band; `columns` are offset, mean, low, high, ... (each [k])."""
-    offset, mean, low, high = columns[:4]
-    figure, x = go.Figure(), offset + log_x
-    edges, named = (_shown(low, log_y), _shown(high, log_y)), {"name": names[1]}
-    add_band(figure, x, *edges, fade(BLUE, 0.32), {}, named, legendgroup="band")
-    return figure.add_scatter(
-        x=x,
-        y=_shown(mean, log_y),
-        mode="lines",
-        name=names[0],
-        line={"color": BLUE, "width": 2.5},
-        customdata=np.stack(columns, axis=-1),
-        hovertemplate=f"<b>offset %{{customdata[0]:d}}</b><br>{hover}<extra></extra>",
+    """Draw a head's kernel by offset, with its spread over queries and the mean attention.
+
+    Below is the ratio of attention to kernel. `others` are the kernels of other heads [head, key].
+    """
+    seen = slice(int(kernel.params["skip"]), query + 1)
+    names = ("kernel", "kernel_low", "kernel_high", "observed")
+    rows = [kernel.values[name][seen][::-1] for name in names if name in kernel.values]
+    offset, observed, figure = np.arange(len(rows[0])), rows[3:], go.Figure()
+    x, points = offset + log_x, near(len(offset), log_x=log_x)
+    hover, mean = "K %{customdata[1]:.3g}", " (mean)"
+    many = kernel.params["source"] != "text"  # else one query at n: no band, and no mean
+    if many:
+        hover += "<br>10–90 % %{customdata[2]:.3g} – %{customdata[3]:.3g}"
+    shown = [_shown(row, log_y) for row in rows]
+    if others is not None:
+        others = _shown(others[:, seen][:, ::-1], log_y)
+        add_others(figure, x, others)
+    base = float(np.nanmin(shown)) if log_y else 0.0
+    add_stems(figure, x, np.stack([shown[0], *shown[3:]]), points=points, base=base)
+    if observed:
+        hover += "<br>observed %{customdata[4]:.3g}"
+        add_offsets(
+            figure,
+            x,
+            shown[3],
+            None,
+            name=f"observed attention{mean if many else ' in this text'}",
+            look=OBSERVED,
+            points=points,
+            hoverinfo="skip",
+        )
+    add_offsets(
+        figure,
+        x,
+        shown[0],
+        (shown[1], shown[2]) if many else None,
+        name=f"kernel K{mean if many else ''}",
+        look=OWN,
+        points=points,
+        band_name="10–90 % of queries",
+        customdata=np.stack([offset, *rows], axis=-1),
+        hovertemplate=f"{AT}{hover}<extra></extra>",
     )
+    _over_offsets(figure, rows, "offset n − i", log_x, log_y, others)
+    return _with_ratio(figure, x, observed[0], rows[0], points) if observed else figure
+
+
+def _with_ratio(
+    figure: go.Figure, x: np.ndarray, observed: Curve, kernel: Curve, points: int
+) -> go.Figure:
+    """Add a panel below, in place: observed attention over kernel, on a log axis centred on 1."""
+    there = (kernel >= RATIO_FLOOR) & (observed > 0)
+    ratio = np.full(len(kernel), np.nan)
+    ratio[there] = observed[there] / kernel[there]
+    reach = 1.15 * max(float(np.abs(np.log10(ratio[there])).max(initial=0)), math.log10(2))
+    share = RATIO_HEIGHT / float(figure.layout.height)
+    axis = figure.layout.yaxis.to_plotly_json() | log_axis(10**-reach, 10**reach)
+    axis |= {"anchor": "x", "domain": [0, share], "range": [-reach, reach], "rangemode": "normal"}
+    axis["title"] = {"text": "observed / K<br>(log scale)", "standoff": 12}
+    figure.update_layout(yaxis2=axis, yaxis_domain=[share + 0.07, 1], xaxis_anchor="y2")
+    figure.update_layout(height=figure.layout.height + RATIO_HEIGHT)
+    line = {"color": MUTED, "width": 1}
+    figure.add_shape(type="line", xref="paper", x0=0, x1=1, yref="y2", y0=1, y1=1, line=line)
+    below: dict[str, Any] = {"yaxis": "y2", "showlegend": False}
+    add_stems(figure, x, ratio[None], points=points, base=1.0, **below)
+    hover = "observed / K %{y:.3g}<extra></extra>"
+    look = Look(VERMILLION)
+    add_offsets(figure, x, ratio, None, name="observed / K", look=look, points=points,
+                hovertemplate=hover, **below)  # fmt: skip
+    return figure
 
 
 def _shown(probability: np.ndarray, log_y: bool) -> np.ndarray:
@@ -123,27 +173,35 @@ def _shown(probability: np.ndarray, log_y: bool) -> np.ndarray:
 
 def _over_offsets(
     figure: go.Figure,
-    columns: list[np.ndarray],
+    rows: Sequence[Curve],
     what: str,
     log_x: bool = False,
     log_y: bool = False,
+    others: Curves | None = None,
 ) -> go.Figure:
-    """Label the axes; on a log x-axis points lie at offset + 1, but the ticks show the offset."""
-    x_title = f"{what} (tokens{', log spacing' if log_x else ''})"
+    """Label the axes; on a log x-axis points lie at offset + 1, but the ticks show the offset.
+
+    Much higher values of other heads do not flatten the head's own: the axis ends before them.
+    """
+    x_title = f"{what} (tokens{', log scale' if log_x else ''})"
     y_title = f"probability per token{' (log scale)' if log_y else ''}"
     style(figure, x_title=x_title, y_title=y_title)
     axes: dict[str, Any] = {
         "hovermode": "x unified",
-        "yaxis": _log_probability(columns[1:]) if log_y else {"rangemode": "tozero"},
+        "legend": {"tracegroupgap": 0, "traceorder": "normal"},
+        "yaxis": _log_probability(rows) if log_y else {"rangemode": "tozero"},
         # the title of the hover would be x, which is offset + 1 on a log axis
         "xaxis": {"unifiedhovertitle": {"text": "probability per token"}},
     }
+    if others is not None and not log_y:
+        top = float(np.nanmax(rows))
+        axes["yaxis"]["range"] = [0, 1.05 * max(top, min(2 * top, float(np.nanmax(others))))]
     if log_x:
-        axes["xaxis"] |= log_offsets(int(columns[0].max()))
+        axes["xaxis"] |= log_offsets(len(rows[0]) - 1)
     return relayout(figure, axes)
 
 
-def _log_probability(curves: list[np.ndarray]) -> dict[str, Any]:
+def _log_probability(curves: Sequence[Curve]) -> dict[str, Any]:
     """Return a log y-axis for `curves`; the lowest tick marks values below the floor."""
     low, high = (float(end([end(curve) for curve in curves])) for end in (np.nanmin, np.nanmax))
     axis = log_axis(max(low, FLOOR), max(high, 2 * FLOOR))
@@ -177,13 +235,30 @@ def diagonal_figure(profile: Result) -> go.Figure:
     return by_axes(profile.only("profile"))
 
 
-def profile_figure(head: Result, *, most: int) -> go.Figure:
-    """Draw a head's mean attention by offset, up to `most` tokens back, ± 1 standard error."""
+def profile_figure(head: Result, *, most: int, others: Curves | None = None) -> go.Figure:
+    """Draw a head's mean attention by offset, up to `most` tokens back, ± 1 standard error.
+
+    `others` is the attention of other heads [head, offset].
+    """
     mean, error = (each["profile"][: most + 1] for each in (head.values, head.errors))
-    hover = "P %{customdata[1]:.3g}<br>± 1 s.e. %{customdata[2]:.3g} – %{customdata[3]:.3g}"
-    columns = [np.arange(len(mean)), mean, mean - error, mean + error]
-    figure = _banded(columns, hover, ("mean attention P(k)", "± 1 s.e."))
-    _over_offsets(figure, columns, "offset k = n − i")
+    offset, edges, figure = np.arange(len(mean)), (mean - error, mean + error), go.Figure()
+    points = near(len(offset))
+    if others is not None:
+        others = others[:, : most + 1]
+        add_others(figure, offset, others)
+    add_stems(figure, offset, mean[None], points=points)
+    add_offsets(
+        figure,
+        offset,
+        mean,
+        edges,
+        name="mean attention P(k) ± 1 s.e.",
+        look=OWN,
+        points=points,
+        customdata=np.stack([offset, mean, error], axis=-1),
+        hovertemplate=f"{AT}P %{{customdata[1]:.3g}} ± %{{customdata[2]:.2g}}<extra></extra>",
+    )
+    _over_offsets(figure, [mean, *edges], "offset k = n − i", others=others)
     return figure.update_layout(height=420)  # as high as the figure of scores beside it
 
 

@@ -111,7 +111,10 @@ def all_heads_figure(result: Result) -> go.Figure:
             showgrid=False,
         )
     figure.update_yaxes(constrain="domain")
-    return set_title(figure, f"Attention of all heads of {result.provenance['model']} on the text")
+    return set_title(
+        figure,
+        f"Attention of all heads of {result.provenance['model']} on the text (square-root scale)",
+    )
 
 
 def head_figure(result: Result) -> go.Figure:

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 from poskernel_core.common.attention import only_visible
 from poskernel_core.common.result import Result
 from poskernel_core.plotting.conditions import mean_bars
-from poskernel_core.plotting.curves import Look, add_curve, curves
+from poskernel_core.plotting.curves import Look, add_by_offset, add_curve, curves
 from poskernel_core.plotting.head_map import share_map
 from poskernel_core.plotting.layout import LINE, SHARE, legend_under_title, set_title, style
 from poskernel_core.plotting.palette import BLUE, GREEN, PURPLE, VERMILLION
@@ -107,16 +107,13 @@ def look_back_figure(parts: Result, layer: Index, head: Index) -> go.Figure:
     offsets, _ = part(parts, "largest_offset", layer=layer, head=head)
     shown = means.shape[1] // 2 + 1
     pairs = zip(parts.words("conditions"), offsets, strict=True)
-    figure = _three_curves(
-        means[:, :shown],
-        errors[:, :shown],
-        [f"{name}, most at k = {offset}" for name, offset in pairs],
-        x_title="offset k = n − i (tokens)",
-        y_title="share of attention ± 1 s.e.",
-        where="%{x} back",
-    )
+    names = [f"{name}, most at k = {offset}" for name, offset in pairs]
+    each, figure = zip(means[:, :shown], errors[:, :shown], strict=True), go.Figure()
+    rows = dict(zip(names, each, strict=True))
+    add_by_offset(figure, np.arange(shown), rows, CONDITION_LOOKS)
+    style(figure, x_title="offset k = n − i (tokens)", y_title=f"{SHARE} ± 1 s.e.")
     figure.update_yaxes(rangemode="tozero")
-    return set_title(figure, title_of(layer, head, "attention by offset"))
+    return set_title(legend_under_title(figure), title_of(layer, head, "attention by offset"))
 
 
 def position_zero_figure(zero: Result, layer: Index, head: Index) -> go.Figure:

@@ -7,10 +7,10 @@ from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import as_printed
 from poskernel_core.common.specs import BAND
 from poskernel_core.plotting.by_axes import by_axes
-from poskernel_core.plotting.curves import add_band
+from poskernel_core.plotting.curves import Look, add_by_offset
 from poskernel_core.plotting.head_map import head_map
 from poskernel_core.plotting.layout import MUTED, THIRD, set_height
-from poskernel_core.plotting.palette import BLUE, PURPLE, VERMILLION, fade
+from poskernel_core.plotting.palette import BLUE, PURPLE, VERMILLION
 from poskernel_core.plotting.patterns import robust_span, stage_map
 from poskernel_core.plotting.scores import around_query
 
@@ -31,26 +31,9 @@ def scores_figure(head: Result, title: str, reach: int = BAND) -> go.Figure:
     score, position = (head.values[f"{name}_profile"][shown] for name in ("score", "position"))
     score, position = score - np.nanmean(score), position - np.nanmean(position)
     figure = go.Figure()
-    figure.add_scatter(
-        x=offsets,
-        y=position,
-        name="by position alone",
-        mode="lines",
-        line={"color": PURPLE, "dash": "dot", "width": 2},
-        hovertemplate="%{y:.3f}",
-    )
-    edges, named = (score - error, score + error), {"name": "± 1 s.e."}
-    add_band(figure, offsets, *edges, fade(BLUE, 0.32), {}, named, legendgroup="band")
-    figure.add_scatter(
-        x=offsets,
-        y=score,
-        name="mean raw score",
-        mode="lines+markers",
-        customdata=error,
-        line={"color": BLUE, "width": 2.5},
-        marker={"size": 5},
-        hovertemplate="<b>k = %{x}</b><br>score %{y:.3f} ± %{customdata:.2g}<extra></extra>",
-    )
+    rows = {"by position alone": (position, None), "mean raw score ± 1 s.e.": (score, error)}
+    looks = Look(PURPLE, "dot", "diamond-open"), Look(BLUE)
+    add_by_offset(figure, offsets, rows, looks)
     _add_kink(figure, {k: float(score[offsets == k][0]) for k in (-1, 0, 1, 2)})
     return around_query(figure, offsets, title).update_layout(hovermode="closest")
 

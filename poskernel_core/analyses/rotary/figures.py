@@ -12,17 +12,17 @@ from poskernel_core.analyses.rotary.bands import CHANGES, TREATMENTS
 from poskernel_core.analyses.rotary.formulas import BANDS
 from poskernel_core.common.result import Result
 from poskernel_core.plotting.by_axes import by_axes
-from poskernel_core.plotting.curves import add_band
+from poskernel_core.plotting.curves import Look, add_by_offset
 from poskernel_core.plotting.layout import MUTED, log_axis, log_offsets, set_title, style
 from poskernel_core.plotting.palette import BLUE, GREEN, PURPLE, VERMILLION, fade, hatched
 
 NOTHING = 1e-4  # nats; lower limit of amplitudes on a log axis
 BAND_LOOKS = {
-    "short": {"color": VERMILLION, "dash": "dash", "width": 2},
-    "middle": {"color": GREEN, "dash": "dashdot", "width": 2},
-    "long": {"color": PURPLE, "dash": "dot", "width": 2.5},
+    "short": Look(VERMILLION, "dash", "square"),
+    "middle": Look(GREEN, "dashdot", "diamond"),
+    "long": Look(PURPLE, "dot", "triangle-up"),
 }
-WHOLE = {"color": BLUE, "width": 3}
+WHOLE = Look(BLUE)
 
 PerPair = Float[np.ndarray, " pair"]
 PerOffset = Float[np.ndarray, " offset"]
@@ -186,11 +186,11 @@ def equivariant_curve(head: Result, *, log_x: bool = False) -> go.Figure:
         "equivariant kernel": (kernel, WHOLE),
         "positional kernel K": (
             head.values["mean_key_kernel"][shown],
-            {"color": GREEN, "dash": "dashdot", "width": 2},
+            Look(GREEN, "dashdot", "diamond"),
         ),
         "observed attention": (
             head.values["observed"][shown],
-            {"color": VERMILLION, "dash": "dash", "width": 2},
+            Look(VERMILLION, "dash", "square"),
         ),
     }
     return _by_offset(
@@ -221,38 +221,24 @@ def _visible(head: Result, name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _by_offset(
-    curves: Mapping[str, tuple[PerOffset, dict[str, Any]]],
+    curves: Mapping[str, tuple[PerOffset, Look]],
     *,
     title: str,
     y_title: str,
     error: PerOffset | None = None,
     log_x: bool = False,
 ) -> go.Figure:
-    """Draw curves over the offset 0, 1, ... (tokens), each with the given look of its line.
-
-    `error` is the standard error of the first curve, drawn as a band around that curve.
-    """
-    figure = go.Figure()
-    for place, (name, (values, line)) in enumerate(curves.items()):
-        x = np.arange(len(values)) + (1 if log_x else 0)
-        if place == 0 and error is not None and np.isfinite(error).any():
-            edges, quiet = (values - error, values + error), {"showlegend": False}
-            add_band(figure, x, *edges, fade(line["color"], 0.3), {}, quiet)
-        figure.add_scatter(
-            x=x,
-            y=values,
-            name=name,
-            mode="lines",
-            line=line,
-            customdata=np.arange(len(values)),
-            hovertemplate=f"offset %{{customdata}}: {name} %{{y:.3g}}<extra></extra>",
-        )
-    spacing = ", log spacing" if log_x else ""
+    """Draw curves over the offset 0, 1, ... (tokens); `error` is that of the first curve."""
+    figure, errors = go.Figure(), [error, *[None] * (len(curves) - 1)]
+    rows = {name: (row, e) for (name, (row, _)), e in zip(curves.items(), errors, strict=True)}
+    last = max(len(row) for row, _ in rows.values()) - 1
+    looks = [look for _, look in curves.values()]
+    add_by_offset(figure, np.arange(last + 1), rows, looks, log_x=log_x)
+    spacing = ", log scale" if log_x else ""
     style(figure, x_title=f"offset D = n − i (tokens{spacing})", y_title=y_title)
     figure.update_layout(hovermode="x unified", legend_traceorder="normal")
     figure.update_xaxes(unifiedhovertitle_text=y_title)  # x is offset + 1 on a log axis
     if log_x:
-        last = max(len(values) for values, _ in curves.values()) - 1
         figure.update_xaxes(**log_offsets(last))
     return set_title(figure, title)
 

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from poskernel_core.common.heads import head_name, parse_cell
 from poskernel_core.common.result import Result
 from poskernel_core.plotting.curves import Look, add_curve, look
+from poskernel_core.plotting.head_map import add_missing
 from poskernel_core.plotting.layout import (
     LINE,
     bar_above,
@@ -196,6 +197,7 @@ def grids_figure(result: Result, selected: str, *, log: bool, unit: str) -> go.F
         for layer, head in np.ndindex(layers, heads):
             told[top + layer, left + head] = _told(result, place, layer, head)
     shown, bounds, scale, ticks, texts = _coloured(cells, names, log, unit)
+    heads_at = np.array([[text.split("<br>")[0] for text in row] for row in told], dtype=object)
     figure = go.Figure().add_heatmap(
         z=shown,
         zmin=bounds[0],
@@ -207,6 +209,7 @@ def grids_figure(result: Result, selected: str, *, log: bool, unit: str) -> go.F
         hovertemplate="%{customdata}<extra></extra>",
         hoverongaps=False,
     )
+    add_missing(figure, np.isnan(shown) & (told != ""), heads_at)
     labels = [number(float(step)) for step in result.coordinates["step"]]
     figure.add_scatter(
         x=[left - 0.5 for _, left in corners],

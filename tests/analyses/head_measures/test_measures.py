@@ -8,7 +8,6 @@ import pytest
 import poskernel_core as pk
 from pages.shared.cards.explained import sections
 from pages.shared.grid.measures import MEASURES, Measure
-from pages.shared.grid.shades import NO_VALUE
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses import ANALYSES
 from poskernel_core.analyses.additivity.spec import Additivity
@@ -20,6 +19,7 @@ from poskernel_core.common.result import Result
 from poskernel_core.engine.engine import describe_run
 from poskernel_core.engine.requests import canonical_of
 from poskernel_core.models import catalog
+from poskernel_core.plotting.palette import NO_VALUE
 from tests.support import made_contextual
 
 pytestmark = pytest.mark.usefixtures("near_worker")

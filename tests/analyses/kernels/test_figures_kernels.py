@@ -3,54 +3,130 @@
 import numpy as np
 import pytest
 
-from poskernel_core.analyses.kernels.figures import head_curve, profile_figure
+from poskernel_core.analyses.kernels.figures import RATIO_FLOOR, head_curve, profile_figure
+from poskernel_core.plotting.curves import NEAR
 from poskernel_core.plotting.layout import FLOOR
 from tests.support.made_results import check_curve, result
 
-QUERY, SKIP = 10, 4
-OFFSET = np.arange(QUERY + 1 - SKIP)
+KEYS, SKIP = 67, 4
 COLUMNS = ("kernel", "kernel_low", "kernel_high", "observed")
+SHORT, LONG = 23, 61
+"""Query positions: all offsets fit as points, or only the near ones."""
 
 
 @pytest.fixture
-def head():
-    """One head's kernel at a query that is not the last; at one offset it is 0."""
-    found = result("kernel", dict.fromkeys(COLUMNS, (1, 1, 13)))
-    found.params.update(skip=SKIP, query=QUERY, source="mean")
+def found():
+    """Kernels of three heads; at one offset that of the first is 0."""
+    found = result("kernel", dict.fromkeys(COLUMNS, (1, 3, KEYS)))
+    found.params.update(skip=SKIP, source="mean")
     for name in ("kernel", "kernel_low"):
         found.values[name][0, 0, 5] = 0
+    return found
+
+
+@pytest.fixture
+def head(found):
     return found.select(layer=0, head=0)
 
 
-@pytest.mark.parametrize("log_y", [False, True])
-@pytest.mark.parametrize("log_x", [False, True])
-def test_a_kernel_with_its_spread_and_the_observed_attention(head, log_x, log_y):
-    """The query first; a point lies at offset + 1 on a log axis, and a zero at the floor."""
-    figure = head_curve(head, QUERY, log_x=log_x, log_y=log_y)
-    turned = {name: head.values[name][SKIP : QUERY + 1][::-1] for name in COLUMNS}
-    low, high, mean, observed = figure.data
+def parts(figure, name):
+    """The points and the line of one curve, without the bands' edges."""
+    return {trace.mode: trace for trace in figure.data
+            if trace.name == name and trace.line.width != 0}  # fmt: skip
 
-    for name, trace in zip(COLUMNS, (mean, low, high, observed), strict=True):
-        check_curve(trace, OFFSET + log_x, np.maximum(turned[name], FLOOR * log_y))
-    np.testing.assert_array_equal(np.stack([OFFSET, *turned.values()], axis=-1), mean.customdata)
+
+def stems_of(figure):
+    return next(trace for trace in figure.data if not trace.name)
+
+
+@pytest.mark.parametrize("log_y", [False, True])
+@pytest.mark.parametrize(("query", "log_x", "points"),
+                         [(SHORT, False, 20), (SHORT, True, 20), (LONG, True, NEAR + 1),
+                          (LONG, False, 0)])  # fmt: skip
+def test_a_kernel_with_its_spread_and_the_observed_attention(head, query, log_x, log_y, points):
+    """A point lies at offset + 1 on a log axis, and a zero at the floor."""
+    figure = head_curve(head, query, log_x=log_x, log_y=log_y)
+    turned = {name: head.values[name][SKIP : query + 1][::-1] for name in COLUMNS}
+    offset = np.arange(query + 1 - SKIP)
+    shown = {name: np.maximum(row, FLOOR * log_y) for name, row in turned.items()}
+
+    for column, name in (("kernel", "kernel K (mean)"), ("observed", "observed attention (mean)")):
+        drawn = parts(figure, name)
+        for mode, part in (("markers", slice(points)), ("lines", slice(points, None))):
+            if len(offset[part]):
+                check_curve(drawn[mode], offset[part] + log_x, shown[column][part])
+    data = [trace for trace in figure.data if trace.customdata is not None]
+    np.testing.assert_array_equal(
+        np.stack([offset, *turned.values()], axis=-1),
+        np.concatenate([trace.customdata for trace in data]),
+    )
+    if points:
+        bars = parts(figure, "kernel K (mean)")["markers"].error_y
+        high = shown["kernel"] + np.append(bars.array, np.zeros(len(offset) - points))
+        np.testing.assert_allclose(shown["kernel_high"][:points], high[:points])
+        stems = np.reshape(stems_of(figure).y, (points, 3))
+        top = np.maximum(shown["kernel"], shown["observed"])[:points]
+        np.testing.assert_array_equal(top, stems[:, 0])
+    if points < len(offset):
+        band = [trace for trace in figure.data if trace.line.width == 0]
+        np.testing.assert_array_equal(shown["kernel_low"][points:], band[0].y)
+        np.testing.assert_array_equal(shown["kernel_high"][points:], band[1].y)
     if log_x:
-        assert ((1, 2, 3, 6), ("0", "1", "2", "5")) == (
-            figure.layout.xaxis.tickvals, figure.layout.xaxis.ticktext
-        )  # fmt: skip
+        assert figure.layout.xaxis.tickvals[:4] == (1, 2, 3, 6)
+        assert figure.layout.xaxis.ticktext[:4] == ("0", "1", "2", "5")
+
+
+def test_the_ratio_of_attention_to_kernel(head):
+    """There is none where the kernel is below the floor; the axis is centred on 1."""
+    head.values["kernel"][7] = 0.9 * RATIO_FLOOR
+    figure = head_curve(head, SHORT)
+    kernel, observed = (
+        head.values[name][SKIP : SHORT + 1][::-1] for name in ("kernel", "observed")
+    )
+    ratio = parts(figure, "observed / K")["markers"]
+    gone = np.isin(np.arange(SHORT, SKIP - 1, -1), [5, 7])
+
+    np.testing.assert_array_equal(gone, np.isnan(ratio.y))
+    np.testing.assert_allclose((observed / np.where(gone, 1, kernel))[~gone], ratio.y[~gone])
+    low, high = figure.layout.yaxis2.range
+    assert low == -high
+    assert 10**high > np.nanmax(np.maximum(ratio.y, 1 / ratio.y))
+    assert figure.layout.yaxis2.domain[1] < figure.layout.yaxis.domain[0]
 
 
 def test_without_an_observation(head):
-    text = head_curve(head, QUERY)
     head.params["source"] = "text"
-    assert 2 == len(head_curve(head, QUERY).data)
+    figure = head_curve(head, LONG)
+    assert not [trace for trace in figure.data if trace.line.width == 0]  # one query has no band
+    assert parts(figure, "observed attention in this text")
     del head.values["observed"]
-    assert len(text.data) - 3 == len(head_curve(head, QUERY).data)
+    assert ["kernel K"] == [trace.name for trace in head_curve(head, LONG).data]
+    assert 1 == len([*head_curve(head, LONG).select_yaxes()])
+
+
+def test_other_heads_beneath(found):
+    """They are grey, the first trace, and do not flatten the head's own curve."""
+    others = found.values["kernel"][0, 1:].copy()
+    others[0, 11] = 100.0
+    head = found.select(layer=0, head=0)
+    figure = head_curve(head, SHORT, others=others)
+    below = np.reshape(figure.data[0].y, (2, SHORT + 2 - SKIP))
+
+    assert "other heads of the layer" == figure.data[0].name
+    np.testing.assert_array_equal(others[:, SKIP : SHORT + 1][:, ::-1], below[:, :-1])
+    assert np.isnan(below[:, -1]).all()
+    assert 3 > figure.layout.yaxis.range[1] > head.values["kernel_high"].max()
 
 
 def test_mean_attention_by_offset():
-    head = result("profile", {"profile": (1, 1, 13)}).select(layer=0, head=0)
-    low, high, mean = profile_figure(head, most=6).data
+    found = result("profile", {"profile": (1, 3, 13)})
+    head = found.select(layer=0, head=0)
+    others = found.values["profile"][0, 1:]
+    figure = profile_figure(head, most=6, others=others)
+    below, stems, mean = figure.data
     expected = head.values["profile"][:7]
 
     check_curve(mean, y=expected)
-    np.testing.assert_allclose(np.outer([0.9, 1.1], expected), [low.y, high.y])
+    np.testing.assert_allclose(0.1 * expected, mean.error_y.array)
+    np.testing.assert_array_equal(expected, np.reshape(stems.y, (7, 3))[:, 0])
+    np.testing.assert_array_equal(others[:, :7], np.reshape(below.y, (2, 8))[:, :-1])

@@ -31,6 +31,5 @@ def test_the_kink_is_measured_against_the_straight_line():
     check_curve(previous, [1], middle[5:6])
     line = named(figure, "line through")
     assert line.y[1] - line.y[0] == pytest.approx(-0.1 * (line.x[1] - line.x[0]))
-    upper = next(trace for trace in figure.data if trace.name == "± 1 s.e.")
-    np.testing.assert_allclose(upper.y, middle + 0.05)
+    np.testing.assert_allclose(named(figure, "mean raw score").error_y.array, 0.05)
     np.testing.assert_allclose(named(figure, "by position").y, OFFSETS[shown] / 10, atol=1e-12)

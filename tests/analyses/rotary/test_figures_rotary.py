@@ -77,15 +77,16 @@ def test_offsets_on_a_log_axis():
     """Points one to the right, ticks that name the offset, the error around the first alone."""
     head = kernel(np.arange(60.0))
     plain, log = (of_rotary.logit_figure(head, log_x=log_x) for log_x in (False, True))
-    low, high, first = log.data[:3]
+    low, high, points, line = log.data[1:5]
 
     assert 2 + 4 == len(plain.data)
-    assert [0, 1, 60] == [plain.data[2].x[0], first.x[0], first.x[-1]]
-    assert [0, 59] == [first.customdata[0], first.customdata[-1]]
+    assert [0, 1, 60] == [plain.data[2].x[0], points.x[0], line.x[-1]]
+    assert [0, 59] == [points.customdata[0, 0], line.customdata[-1, 0]]
     axis = log.layout.xaxis
     assert ("0", "1", "2", "5", "10", "20", "50") == axis.ticktext
     assert (1, 2, 3, 6, 11, 21, 51) == axis.tickvals
-    np.testing.assert_allclose(high.y - low.y, 2 * head.errors["positional_logit"])
+    bars = np.append(points.error_y.array, (high.y - low.y) / 2)
+    np.testing.assert_allclose(bars, head.errors["positional_logit"])
 
 
 @pytest.mark.parametrize(("long", "edges"), [(None, [16]), (300.0, [16, 300])])

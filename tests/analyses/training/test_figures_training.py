@@ -125,9 +125,21 @@ def test_grids_of_all_checkpoints() -> None:
     assert 0.8 == pytest.approx(float(grid.colorbar.ticktext[-1]))
     assert ["0", "1", "4", "16", "64"] == [*steps.text]
     assert len(STEPS) == len(figure.layout.shapes)
+    assert 2 == len(figure.data)  # nothing is missing
     for frame, value in zip(figure.layout.shapes, found.values["measure"][:, 1, 2], strict=True):
         row, column = round((frame.y0 + frame.y1) / 2), round((frame.x0 + frame.x1) / 2)
         assert value / 0.8 == pytest.approx(cells[row, column])
+
+
+def test_a_missing_cell_of_a_grid_is_hatched() -> None:
+    found = made()
+    found.values["measure"][2, 1, 0] = np.nan
+    grid, hatched = draw.grids_figure(found, "L1H2", log=False, unit="share").data[:2]
+
+    assert ["<b>L1H0</b> at step 4"] == [*hatched.customdata]
+    row, column = round(hatched.base[0] + 0.5), hatched.x[0]
+    assert "nan" in grid.customdata[row][column]
+    assert hatched.marker.pattern.shape
 
 
 @pytest.mark.parametrize(("log", "shift"), [(True, 0.0), (False, -0.5)])
