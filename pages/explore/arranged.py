@@ -31,7 +31,6 @@ class Arranged:
         result: the result that the places come from.
         heading: the title.
         words: how to read the points.
-        note: a sentence below them.
         one_scale: whether a distance means the same in all directions.
     """
 
@@ -42,7 +41,6 @@ class Arranged:
     result: Result
     heading: str
     words: Explanation
-    note: str = ""
     one_scale: bool = False
 
 
@@ -72,7 +70,6 @@ def by_kernels(selection: Selection, columns: dict[str, Column]) -> Arranged | N
     kernels = results.fetch(PositionalKernel, selection.run, KernelParams(query=query, skip=skip))
     if kernels is None:
         return None
-    stress = float(found.values["stress"])
     x, y = (
         Column(f"component {place}", found.units["place"], found.values["place"][..., place])
         for place in range(2)
@@ -92,8 +89,6 @@ def by_kernels(selection: Selection, columns: dict[str, Column]) -> Arranged | N
         found,
         "Heads with near kernels",
         words(reading, [colour], method),
-        f"Stress {stress:.2f}: distances between points differ by {100 * stress:.0f} % from those "
-        "between kernels (root mean square). The smaller, the better nearness can be trusted.",
         one_scale=True,
     )
 

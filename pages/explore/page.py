@@ -51,8 +51,6 @@ def draw_points(selection: Selection, arranged: Arranged, chosen: list[Head]) ->
         return made.update_layout(margin_t=made.layout.margin.t + TITLE)
 
     card("heads", titled, arranged.result, arranged.words, capital(arranged.heading), draw=draw)
-    if arranged.note:
-        st.caption(arranged.note)
     missing = x.values.size - len(shown_on(x, y))
     if missing:
         st.caption(f"{missing} of {counted(x.values.size, 'head')} not drawn: a value is missing.")

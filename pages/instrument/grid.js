@@ -186,7 +186,7 @@ parts.grid = (parentElement, data, send) => {
   const { selected, ...picture } = data;
   const signature = JSON.stringify(picture);
   if (view.painted !== signature) {
-    Object.assign(view, { shared: data.shared, curves: data.curves, curved: "", painted: signature });
+    Object.assign(view, { shared: data.shared, curves: data.kernels, curved: "", painted: signature });
     view.root.classList.toggle("small", Boolean(data.small));
     paintHeaders(view, data);
     paintCells(view, data.rows);

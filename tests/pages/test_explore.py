@@ -137,7 +137,7 @@ def test_arranged_by_kernels(explore):
     expect(title_of(page, "heads")).to_have_text("Heads with near kernels")
     assert "near kernels" == parameter(page, "arrange")
     expect(page.get_by_role("combobox", name="Across")).to_have_count(0)
-    told = page.get_by_text(re.compile(r"Stress 0\.\d\d: distances .+ differ by \d+ %"))
+    told = page.get_by_text(re.compile(r"Distances between points differ by \d+ %"))
     expect(told).to_be_visible()
     visit(page, page.url)
     until(page, DRAGS, "pan")

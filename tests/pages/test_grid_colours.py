@@ -49,8 +49,8 @@ def test_sorted_columns_move_cells_and_number_the_places() -> None:
 
 
 def test_cells_with_curves_have_ink():
-    data = grid_data(COLOURS, LABELS, [[""] * 3] * 2, CLEAR, None, curves=True)
+    data = grid_data(COLOURS, LABELS, [[""] * 3] * 2, CLEAR, None, kernels=True)
 
-    assert data["curves"]
+    assert data["kernels"]
     assert all(cell["ink"] for row in data["rows"] for cell in row)
-    assert not grid_data(COLOURS, LABELS, MARKS, CLEAR, None)["curves"]
+    assert not grid_data(COLOURS, LABELS, MARKS, CLEAR, None)["kernels"]

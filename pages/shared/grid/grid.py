@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from pages.shared.grid.shades import NO_VALUE
 from poskernel_core.common.heads import head_name
 from poskernel_core.plotting.palette import NO_VALUE, ink_on
 
@@ -14,13 +13,13 @@ def grid_data(
     dimmed: list[list[bool]],
     columns: list[list[int]] | None,
     *,
-    curves: bool = False,
+    kernels: bool = False,
 ) -> dict[str, Any]:
     """Return what the browser draws: `rows` of cells in the order shown, and column `headers`.
 
     All cell lists are indexed [layer][head]: `colours` as '#rrggbb', `labels` for hover and screen
     readers, `marks` a small glyph or "", `dimmed` whether the cell is filtered out. `columns` is
-    the order of each layer's heads. `curves`: kernels are drawn in place of the marks.
+    the order of each layer's heads. `kernels` are drawn in place of the marks.
     """
     heads = range(len(colours[0]))
     rows = []
@@ -32,7 +31,7 @@ def grid_data(
                 "label": f"{label} (filtered out)" if dim else label,
                 "missing": colour == NO_VALUE,
                 "mark": mark,
-                "ink": ink_on(colour) if mark or curves else "",
+                "ink": ink_on(colour) if mark or kernels else "",
                 "dimmed": dim,
             }
             for head, (colour, label, mark, dim) in enumerate(zip(*cells, strict=True))
@@ -40,4 +39,4 @@ def grid_data(
         rows.append(drawn if columns is None else [drawn[head] for head in columns[layer]])
     headers = [f"H{head}" if columns is None else f"{head + 1}." for head in heads]
     corner = "" if columns is None else "rank"
-    return {"rows": rows, "headers": headers, "corner": corner, "curves": curves}
+    return {"rows": rows, "headers": headers, "corner": corner, "kernels": kernels}

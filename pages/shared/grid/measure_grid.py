@@ -82,7 +82,7 @@ def draw_heads(
         extras.marks or [["" for _ in row] for row in labels],
         extras.dimmed or [[False for _ in row] for row in labels],
         extras.columns,
-        curves=extras.curves is not None,
+        kernels=extras.curves is not None,
     )
     data |= {"legend": shade.legend, "legendTitle": unit, "glyphs": extras.glyphs}
     data |= {"shared": shared, "bare": list(bare)}
@@ -113,7 +113,7 @@ def all_heads(selection: Selection, measure: Measure) -> dict[str, Any]:
         colours, legend = shade.colours, shade.legend
         labels = head_texts(found, measure.declared.value, measure.declared.title)
     data = grid_data(
-        colours, labels, marks, plain, None, curves=shape[0] <= ROOMY[0] and shape[1] <= ROOMY[1]
+        colours, labels, marks, plain, None, kernels=shape[0] <= ROOMY[0] and shape[1] <= ROOMY[1]
     )
     data |= {"legend": legend, "legendTitle": measure.declared.unit, "glyphs": []}
     return data | {"shared": True, "small": True, "bare": list(geometry.reasons)}

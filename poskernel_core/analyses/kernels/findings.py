@@ -40,9 +40,21 @@ def finding(result: Result) -> str:
         "kernel": _kernel,
         "kernel-map": _map,
         "kernel-distances": _distances,
+        "near-kernels": _near,
         "profile": profile_said,
     }
     return said[result.analysis](result)
+
+
+def _near(result: Result) -> str:
+    """The stress, which is known exactly."""
+    if "stress" not in result.values:
+        return ""
+    stress = float(result.values["stress"])
+    return (
+        f"Distances between points differ by {100 * stress:.0f} % from those between kernels (root "
+        f"mean square; a stress of {stress:.2f}, where 0 is a perfect picture)."
+    )
 
 
 def _etc(result: Result) -> str:
