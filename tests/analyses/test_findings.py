@@ -313,8 +313,8 @@ HELD = [
     (trained, 0, 0.85,
      "The induction score of L3H4 rose from step 0 to step 4,096: from 0 to 0.85."),
     (trained_heads, 0, -0.25,
-     "The induction score of 6 of 6 heads changed for certain from step 0 to step 4,096 (about "
-     "0.30 would by chance); that of L0H0 (by −0.25) changed most."),
+     "The induction score of 6 of 6 heads changed for certain from step 0 to step 4,096 "
+     "(0.30 would by chance); that of L0H0 (by −0.25) changed most."),
     (trained_kernel, 40, 3.5,
      "By position alone L3H4 spread its attention over 40 tokens at step 0, and over 3.5 tokens at "
      "step 4,096."),
