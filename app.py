@@ -11,7 +11,7 @@ import streamlit as st
 from pages import FIRST, NAMES, SECTIONS, module_of, page_showing
 from pages.instrument.lending import lacking
 from pages.instrument.model import draw_note
-from pages.instrument.sidebar import choose, draw_heads, end_run, going
+from pages.instrument.sidebar import choose, draw_heads, end_run
 from pages.shared.cards.contents import fill_contents, title_here
 from pages.shared.cards.plain import nothing_said, say_error
 from pages.shared.jobs.results import PageStopped, say_notice
@@ -46,12 +46,10 @@ def navigation() -> tuple[Any, str]:
         for name, module in zip(NAMES, map(module_of, NAMES), strict=True)
     }
     sections = {title: [offered[name] for name in names] for title, names in SECTIONS.items()}
-    chosen = st.navigation(sections, position="top")
+    chosen = st.navigation(sections, position="top", expanded=True)
     if (question := st.query_params.get(SHOW)) in ANALYSES:
         link = {key: st.query_params.get_all(key) for key in st.query_params if key != SHOW}
         st.switch_page(offered[page_showing(question)], query_params=link)
-    if page := going():
-        st.switch_page(offered[page])
     return chosen, next(name for name, page in offered.items() if page.title == chosen.title)
 
 

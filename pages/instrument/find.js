@@ -27,6 +27,20 @@ function foundBy(text, targets, heads) {
     .slice(0, MAX_FOUND);
 }
 
+// Open a page as a reader does, by its link in the bar or in the menu of a phone.
+async function openPage(path) {
+  const link = () =>
+    [...document.querySelectorAll("[data-testid=stTopNavDropdownLink], [data-testid=stSidebarNavLink]")]
+      .find(({ href }) => new URL(href).pathname.split("/").at(-1) === path); // prettier-ignore
+  if (link()) return link().click();
+  for (const section of document.querySelectorAll("[data-testid=stTopNavSection]")) {
+    section.click();
+    await new Promise((done) => setTimeout(done, 50));
+    if (link()) return link().click();
+    section.click();
+  }
+}
+
 function buildFind(root, data, view) {
   const field = make("input", {
     type: "search",
@@ -80,9 +94,9 @@ function buildFind(root, data, view) {
     leave();
     field.blur();
     if (each.cell) decide({ cell: each.cell });
-    if (each.page || each.measure) tellGo({ page: each.page, measure: each.measure, count: Date.now() });
+    if (each.measure) view.send("measure", { title: each.measure, count: Date.now() });
+    if (each.page !== undefined) openPage(each.page);
   };
-  const tellGo = (where) => view.send("go", where);
   field.addEventListener("input", search);
   field.addEventListener("blur", leave);
   field.addEventListener("keydown", (event) => {

@@ -31,7 +31,6 @@ CHOICES: Final = "instrument"
 """The key of the part that reports the reader's choices in the browser."""
 
 FOLLOWED: Final = "choices-followed"
-GOING: Final = "going-to"
 BESIDE: Final = "grid-beside"
 MANY: Final = 10**6
 LOG_AXES: Final = ("offset of local heads", "offset", "attention")
@@ -45,7 +44,7 @@ def choose(place: Place) -> Selection:
     """
     with st.sidebar:
         located = choose_model(place)
-        draw_find("find", _targets(located), on_go_change=_note_going)
+        draw_find("find", _targets(located), on_measure_change=_take_measure)
         heads, position, pins = st.container(), st.container(), st.container()
         run, skip = choose_run(located)
         with st.container(key="bound"):  # not shown: the browser draws these choices itself
@@ -87,16 +86,10 @@ def end_run(selection: Selection, page: str) -> None:
     draw_told("drawn", at)
 
 
-def going() -> str:
-    """Return, once, the page that the reader has asked for in the sidebar's field."""
-    return str(st.session_state.pop(GOING, ""))
-
-
-def _note_going() -> None:
-    where = st.session_state["find"].go or {}
-    if measure := where.get("measure"):
-        write("measure", measure)
-    st.session_state[GOING] = where.get("page") or FIRST
+def _take_measure() -> None:
+    """Colour the heads by the measure that was found. A callback."""
+    if measure := st.session_state["find"].measure:
+        write("measure", measure["title"])
 
 
 def _choose_cell(located: Located) -> tuple[int, int]:
@@ -176,12 +169,16 @@ def _targets(located: Located) -> Mapping[str, Any]:
         "targets": [
             *({"name": what, "kind": f"head {cell}", "cell": cell} for cell, what in known),
             *(
-                {"name": title, "kind": "measure", "measure": title}
+                {"name": title, "kind": "measure", "measure": title, "page": ""}
                 for title, measure in MEASURES.items()
                 if measure.fits(geometry)
             ),
             *(
-                {"name": module_of(name).PLACE.title, "kind": "page", "page": name}
+                {
+                    "name": module_of(name).PLACE.title,
+                    "kind": "page",
+                    "page": "" if name == FIRST else name,
+                }
                 for name in NAMES
             ),
         ],

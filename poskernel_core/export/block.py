@@ -27,8 +27,8 @@ VALUES = {
 
 def edges(length: int) -> Int[np.ndarray, " edge"]:
     """Return the first offset of each bin of ``length`` offsets, and ``length`` itself."""
-    found = [*range(min(EXACT, length))]
-    while length > EXACT and (last := max(found[-1] + 1, round(found[-1] * GROWTH))) < length:
+    found = [*range(min(EXACT + 2, length))]
+    while length > EXACT + 2 and (last := max(found[-1] + 1, round(found[-1] * GROWTH))) < length:
         found.append(last)
     return np.array([*found, length])
 

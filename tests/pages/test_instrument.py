@@ -1,0 +1,175 @@
+"""The instrument beside every page, in a browser: one head everywhere, drawn where the eye is."""
+
+import re
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.support.server import serve
+from tests.support.visit import go, head_shown, no_trouble, settle, side_cell, values, visit
+
+pytestmark = pytest.mark.browser
+
+FIELD = "Find and go"
+CURVE = """() => [...document.querySelectorAll("[data-testid=stBidiComponentIsolated]")]
+  .map(each => each.shadowRoot?.querySelector(".curve")).filter(Boolean)
+  .map(curve => [curve.querySelector(".name").textContent,
+    [...curve.querySelectorAll(".point.kernel, .line.kernel")].map(
+      node => node.getAttribute("cy") ?? node.getAttribute("points")).join()])[0]"""
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    """A server with what comes with the project, which computes nothing."""
+    root = tmp_path_factory.mktemp("stored")
+    settings = {"POSKERNEL_READ_ONLY": "1"}
+    with serve(root / "cache", root / "server.log", shipped=True, settings=settings) as started:
+        yield started
+
+
+@pytest.fixture
+def opened(page: Page, stored):
+    def there(path: str = "/positional_kernels", **chosen: object) -> Page:
+        query = "&".join(f"{name}={value}" for name, value in chosen.items())
+        visit(page, f"{stored.url}{path}?{query}")
+        expect(head_shown(page)).not_to_be_empty()
+        return page
+
+    return there
+
+
+def asked(page: Page) -> list[str]:
+    return parse_qs(urlsplit(page.url).query).get("head", [])
+
+
+def test_one_head_is_never_drawn_under_the_name_of_another(opened):
+    """Choices in quick succession: whenever one looks, a name has its own curve."""
+    page, known = opened(head="L3H4"), {}
+    for name in ("L7H1", "L20H8", "L3H4", "L7H1", "L29H0", "L20H8"):
+        side_cell(page, name).click()
+        drawn, curve = page.evaluate(CURVE)
+        assert known.setdefault(drawn, curve) == curve
+    settle(page)
+    assert ["L20H8 at n = 400", known["L20H8 at n = 400"]] == page.evaluate(CURVE)
+    assert len(known) == len(set(known.values())) > 2
+    assert ["L20H8"] == asked(page)
+    expect(page.locator("html")).not_to_have_attribute("data-behind", "")
+    no_trouble(page)
+
+
+def test_pointing_shows_another_head_and_asks_nobody(opened):
+    page = opened(head="L3H4")
+    before = page.evaluate("window.visitor.asked")
+    side_cell(page, "L7H1").hover()
+    expect(head_shown(page)).to_have_text("L7H1 at n = 400")
+    expect(page.locator(".st-key-finding-kernel")).to_be_hidden()
+    page.get_by_role("heading", level=1).hover()
+    expect(head_shown(page)).to_have_text("L3H4 at n = 400")
+    expect(page.locator(".st-key-finding-kernel")).to_be_visible()
+    assert before == page.evaluate("window.visitor.asked")
+
+
+def test_the_head_and_position_chosen_stay_on_every_page_through_back_and_reload(opened):
+    page = opened(head="L3H4")
+    side_cell(page, "L7H1").click()
+    page.locator(".position input").focus()
+    page.keyboard.press("ArrowLeft")
+    expect(head_shown(page)).to_have_text("L7H1 at n = 319")
+    settle(page)
+    chosen = values(page)
+    assert ("L7H1", "319") == (chosen["Head"], chosen["query"])
+    for title in ("Overview", "Spectrum", "Map"):
+        go(page, title)
+        assert chosen == values(page)
+        expect(page.locator("[data-testid=stTopNavSection][aria-current]")).to_have_count(1)
+    page.go_back()
+    settle(page)
+    assert chosen == values(page)
+    page.reload()
+    settle(page)
+    assert chosen == values(page)
+
+
+def test_find_and_go(opened):
+    """A head as people write it, a measure, a page; nothing of that name."""
+    page = opened()
+    page.keyboard.press("/")
+    field = page.get_by_role("combobox", name=FIELD)
+    expect(field).to_be_focused()
+    page.keyboard.type("20.8")
+    page.keyboard.press("Enter")
+    expect(head_shown(page)).to_have_text("L20H8 at n = 400")
+    settle(page)
+    page.keyboard.press("/")
+    page.keyboard.type("nonsense")
+    expect(page.get_by_text("Nothing of that name here.")).to_be_visible()
+    field.fill("attention sink")
+    expect(page.get_by_role("option").first).to_contain_text("measure")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1, name="Map")).to_be_visible()
+    settle(page)
+    assert "attention+sink" in page.url
+    page.keyboard.press("/")
+    page.keyboard.type("spectr")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1, name="Spectrum")).to_be_visible()
+    settle(page)
+    assert "L20H8" == values(page)["Head"]
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+
+
+def test_the_grid_is_walked_by_keys_alone(opened):
+    """One tab stop; a screen reader hears rows, columns, and each head with its number."""
+    page = opened(head="L3H4")
+    grid = page.get_by_test_id("stSidebar").get_by_role("grid")
+    expect(grid.locator("[tabindex='0']")).to_have_count(1)
+    side_cell(page, "L3H4").focus()
+    for key, name in (("ArrowDown", "L4H4"), ("ArrowLeft", "L4H3"), ("Home", "L4H0")):
+        page.keyboard.press(key)
+        expect(head_shown(page)).to_have_text(f"{name} at n = 400")
+        expect(side_cell(page, name)).to_be_focused()
+    settle(page)
+    expect(side_cell(page, "L4H0")).to_be_focused()
+    heard = grid.aria_snapshot()
+    assert re.search(r'gridcell "L4H0: effective token count [\d.]+ .*" \[selected\]', heard)
+    assert 'rowheader "L4"' in heard
+
+
+def test_logarithmic_axes_are_in_the_address(opened):
+    page = opened(head="L3H4")
+    box = page.get_by_label("log attention")
+    expect(box).not_to_be_checked()
+    box.check()
+    expect(page.locator(".curve")).to_contain_text("share of attention per token (log scale)")
+    settle(page)
+    assert "attention" in parse_qs(urlsplit(page.url).query)["log"]
+    page.reload()
+    expect(page.get_by_label("log attention")).to_be_checked()
+
+
+def test_the_curve_is_saved_on_white_with_its_identity(opened, tmp_path):
+    page = opened(head="L3H4")
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="SVG", exact=True).first.click()
+    file = waiting.value
+    assert "smollm2-135m-L3H4-n400-kernel.svg" == file.suggested_filename
+    text = file.path().read_text("utf-8")
+    for part in ('width="322"', 'fill="#fff"', '"fingerprint"', "L3H4"):
+        assert part in text
+    assert "var(--" not in text
+
+
+def test_on_a_phone_the_grid_stands_above_the_figures_and_the_menu_closes(page, stored):
+    page.set_viewport_size({"width": 390, "height": 844})
+    visit(page, f"{stored.url}/positional_kernels?head=L3H4")
+    above = page.locator(".st-key-above [role=gridcell][data-name=L7H1]")
+    above.click()
+    expect(head_shown(page)).to_have_text("L7H1 at n = 400")
+    settle(page)
+    assert ["L7H1"] == asked(page)
+    page.get_by_test_id("stExpandSidebarButton").click()
+    page.get_by_test_id("stSidebarNavLink").filter(has_text=re.compile("^Spectrum$")).click()
+    expect(page.get_by_role("heading", level=1, name="Spectrum")).to_be_visible()
+    expect(page.get_by_test_id("stSidebar")).to_have_attribute("data-collapsed", "true")
