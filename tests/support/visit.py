@@ -16,7 +16,8 @@ QUIET = """() => {
   if (all("stApp")[0]?.dataset.testScriptState !== "notRunning") return false;
   if (all("stProgress").length || all("stSkeleton").length) return false;
   const part = place => place.shadowRoot?.querySelector("div > div > :not(style)");
-  if (!all("stBidiComponentIsolated").every(part)) return false;
+  const unseen = ".st-key-instrument, .st-key-drawn";  // parts that tell the browser, and draw nothing
+  if (!all("stBidiComponentIsolated").every(each => each.closest(unseen) || part(each))) return false;
   if (!all("stPlotlyChart").every(chart => chart.querySelector(".main-svg"))) return false;
   const { did, asked, began, ended, drew } = window.visitor, now = performance.now();
   return now - drew > 100 && ended > began && began > asked && (asked > did || now - did > 400);
@@ -98,7 +99,8 @@ def slider(page: Page, name: str) -> Locator:
 
 
 def values(page: Page) -> dict[str, str | None]:
-    """What the sidebar says: model, corpus, head, query position and skip."""
+    """What the sidebar says: model, corpus, head, query position and skip; the run is unfolded."""
+    unfold_run(page)
     side = page.get_by_test_id("stSidebar")
     chosen = side.locator("[role=gridcell][aria-selected=true]")
     return {
@@ -106,14 +108,14 @@ def values(page: Page) -> dict[str, str | None]:
         "Corpus": side.locator(".st-key-corpus input").input_value(),
         "Head": chosen.get_attribute("data-name"),
         "query": side.locator(".position input").get_attribute("aria-valuetext"),
-        "skip": side.locator(".st-key-skip [role=slider]").get_attribute("aria-valuetext"),
+        "skip": side.locator(".st-key-skip").get_by_role("slider").get_attribute("aria-valuetext"),
     }
 
 
 def unfold_run(page: Page) -> None:
     """Open the settings of the run in the sidebar."""
     fold = page.locator(".st-key-run details")
-    if not fold.get_attribute("open"):
+    if fold.get_attribute("open") is None:
         fold.locator("summary").click()
     expect(page.locator(".st-key-corpus input")).to_be_visible()
 
