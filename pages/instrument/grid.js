@@ -186,7 +186,8 @@ parts.grid = (parentElement, data, send) => {
   const { selected, ...picture } = data;
   const signature = JSON.stringify(picture);
   if (view.painted !== signature) {
-    Object.assign(view, { shared: data.shared, curves: data.kernels, curved: "", painted: signature });
+    Object.assign(view, { shared: data.shared, curves: data.kernels, painted: signature });
+    Object.assign(view, { curved: "", selected: "", pinned: null }); // the cells may have moved
     view.root.classList.toggle("small", Boolean(data.small));
     paintHeaders(view, data);
     paintCells(view, data.rows);

@@ -80,10 +80,13 @@ def draw_heads(selection: Selection, key: str = BESIDE) -> None:
 
 
 def end_run(selection: Selection, page: str) -> None:
-    """Tell the browser for what the figures of the page have been drawn; the last part of a run."""
+    """Tell the browser for what the figures of the page have been drawn; the last part of a run.
+
+    The page may have computed the numbers that the browser draws since it was told where they are.
+    """
     section = next(title for title, names in SECTIONS.items() if page in names)
     at = {"cell": selection.cell, "query": selection.query, "page": page, "section": section}
-    draw_told("drawn", at)
+    draw_told("drawn", at | _blocks(selection.run, selection.skip, [selection.query]))
 
 
 def _take_measure() -> None:

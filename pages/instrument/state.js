@@ -118,6 +118,9 @@ function followServer(_root, data, send) {
 function endRun(_root, data) {
   if (drawn && drawn.page !== data.page) closeMenu();
   drawn = data;
+  given = { ...given, profile: data.profile, blocks: { ...given.blocks, ...data.blocks } };
+  need(given.blocks[state.query]);
+  need(given.profile);
   markSection(data.section);
   redraw();
 }

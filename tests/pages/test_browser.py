@@ -10,12 +10,16 @@ from tests.support.visit import (
     QUERY,
     SKIP,
     cell,
+    cells,
     choose,
+    go,
+    head_shown,
     in_both_themes,
     no_trouble,
     settle,
     slider,
-    title_of,
+    tool,
+    unfold_run,
     values,
 )
 from tests.support.visit import visit as open_page
@@ -27,13 +31,13 @@ FIRST = {"Model": "demo-gpt2", "Corpus": "sample", "Head": "L2H6", "query": "400
 
 @pytest.fixture
 def visit(page: Page, server):
-    def go(path: str = "/", **parameters: object) -> Page:
+    def opened(path: str = "/", **parameters: object) -> Page:
         open_page(page, server.link(path, **parameters))
         if path == "/":
-            expect(page.get_by_role("gridcell")).to_have_count(32)
+            expect(cells(page)).to_have_count(32)
         return page
 
-    return go
+    return opened
 
 
 def test_landing_page_is_whole_and_asks_nobody_else(page, visit, server):
@@ -43,13 +47,12 @@ def test_landing_page_is_whole_and_asks_nobody_else(page, visit, server):
     page.on("request", lambda request: hosts.add(urlsplit(request.url).netloc))
     visit()
     for _ in in_both_themes(page):
-        cells = page.get_by_role("gridcell")
-        expect(cells).to_have_count(32)
-        labels = [each.get_attribute("aria-label") for each in cells.all()]
+        expect(cells(page)).to_have_count(32)
+        labels = [each.get_attribute("aria-label") for each in cells(page).all()]
         etc = re.compile(r"L\dH\d: ETC [\d.]+ ± [\d.]+ tokens at n = \d+, ")
         assert all(etc.match(label) for label in labels)
-        expect(page.get_by_text("effective tokens (log scale)")).to_be_visible()
-        expect(page.locator(".st-key-card-kernel .js-plotly-plot .main-svg").first).to_be_visible()
+        expect(page.get_by_text("effective tokens (log scale)")).to_have_count(2)
+        expect(page.locator(".st-key-card-kernel .curve .line.kernel")).to_be_visible()
         no_trouble(page)
     assert [] == trouble
     assert {urlsplit(server.url).netloc} == hosts - {""}
@@ -59,42 +62,39 @@ def test_a_head_is_opened_by_mouse_and_keyboard_and_left_by_back(visit):
     """Address, sidebar, curve and the cell's state follow."""
     page = visit()
     clicks(page)
-    arrows_and_enter(page)
+    arrows(page)
     back(page)
 
 
 def clicks(page: Page) -> None:
     for name in ("L1H2", "L2H4", "L3H7", "L0H5", "L2H1"):
         cell(page, name).click()
-        title_of(page, "kernel").filter(has_text=f"{name} at n = 400").wait_for()
+        head_shown(page).filter(has_text=f"{name} at n = 400").wait_for()
         expect(page).to_have_url(re.compile(rf"[?&]head={name}(&|$)"))
         expect(cell(page, name)).to_have_attribute("aria-selected", "true")
         assert FIRST | {"Head": name} == values(page)
         settle(page)
 
 
-def arrows_and_enter(page: Page) -> None:
-    """From the one cell that Tab reaches; focus stays where it was after the page is redrawn."""
-    expect(page.locator("[role=gridcell][tabindex='0']")).to_have_count(1)
-    cell(page, "L2H6").focus()
-    page.keyboard.press("PageUp")
-    page.keyboard.press("Home")
-    for key in ("ArrowDown", "ArrowRight", "ArrowRight"):
+def arrows(page: Page) -> None:
+    """From the one cell that Tab reaches, each selects; focus stays where it was after a redraw."""
+    expect(cells(page).and_(page.locator("[tabindex='0']"))).to_have_count(1)
+    cell(page, "L2H1").focus()
+    for key, name in (("PageUp", "L0H1"), ("ArrowDown", "L1H1"), ("ArrowRight", "L1H2")):
         page.keyboard.press(key)
-    expect(cell(page, "L1H2")).to_be_focused()
-    page.keyboard.press("Enter")
-    expect(title_of(page, "kernel")).to_contain_text("L1H2 at n = 400")
+        expect(head_shown(page)).to_have_text(f"{name} at n = 400")
     settle(page)
     expect(cell(page, "L1H2")).to_be_focused()
     page.keyboard.press("End")
-    page.keyboard.press(" ")
-    expect(title_of(page, "kernel")).to_contain_text("L1H7 at n = 400")
+    expect(head_shown(page)).to_have_text("L1H7 at n = 400")
+    settle(page)
+    assert FIRST | {"Head": "L1H7"} == values(page)
 
 
 def test_a_link_keeps_what_equals_an_end_of_a_slider(visit):
     page = visit(skip=0, query=15, context=64)
     cell(page, "L1H1").click()
-    expect(title_of(page, "kernel")).to_contain_text("L1H1 at n = 15")
+    expect(head_shown(page)).to_contain_text("L1H1 at n = 15")
     settle(page)
     query = urlsplit(page.url).query
     assert {"windows=50", "skip=0", "query=15", "context=64", "head=L1H1"} == set(query.split("&"))
@@ -106,12 +106,12 @@ def back(page: Page) -> None:
     first = values(page)["Head"]
     for name in ("L1H1", "L2H2"):
         cell(page, name).click()
-        expect(title_of(page, "kernel")).to_contain_text(f"{name} at n = 400")
+        expect(head_shown(page)).to_contain_text(f"{name} at n = 400")
         settle(page)
     for name in ("L1H1", first):
         page.go_back()
         settle(page)
-        expect(title_of(page, "kernel")).to_contain_text(f"{name} at n = 400")
+        expect(head_shown(page)).to_contain_text(f"{name} at n = 400")
         assert FIRST | {"Head": name} == values(page)
 
 
@@ -119,7 +119,7 @@ def test_a_link_restores_the_landing_page(visit):
     """Another visitor's browser shows the same head, position and skip; they go with the reader."""
     page = visit(head="L2H1", query=255, skip=7)
     assert FIRST | {"Head": "L2H1", "query": "255", "skip": "7"} == values(page)
-    expect(title_of(page, "kernel")).to_contain_text("L2H1 at n = 255")
+    expect(head_shown(page)).to_contain_text("L2H1 at n = 255")
     expect(cell(page, "L2H1")).to_have_attribute("aria-selected", "true")
     sliders_of_position_and_skip(page)
     the_head_chosen_stays_on_another_page(page)
@@ -127,21 +127,19 @@ def test_a_link_restores_the_landing_page(visit):
 
 def sliders_of_position_and_skip(page: Page) -> None:
     slider(page, QUERY).press("ArrowRight")
-    expect(title_of(page, "kernel")).to_contain_text("L2H1 at n = 271")
+    expect(head_shown(page)).to_contain_text("L2H1 at n = 271")
     expect(page).to_have_url(re.compile("query=271"))
+    unfold_run(page)
     slider(page, SKIP).press("ArrowRight")
     expect(page).to_have_url(re.compile("skip=8"))
     settle(page)
-    page.locator(".st-key-card-kernel").get_by_role("button", name="Provenance").click()
-    expect(page.get_by_role("dialog").get_by_text("First 8 keys skipped.")).to_be_visible()
-    page.keyboard.press("Escape")
-    expect(page.get_by_role("dialog")).to_have_count(0)
+    with tool(page, "kernel", "Provenance") as told:
+        expect(told.get_by_text("First 8 keys skipped.")).to_be_visible()
 
 
 def the_head_chosen_stays_on_another_page(page: Page) -> None:
-    page.get_by_role("link", name="Kernel", exact=True).click()
-    expect(page.get_by_text("L2H1 at query position 271")).to_be_visible()
-    settle(page)
+    go(page, "Kernel")
+    expect(head_shown(page)).to_have_text("L2H1 at n = 271")
     assert FIRST | {"Head": "L2H1", "query": "271", "skip": "8"} == values(page)
     expect(page).to_have_url(re.compile(r"/positional_kernels\?"))
     expected = {"windows=50", "head=L2H1", "query=271", "skip=8"}
@@ -152,12 +150,12 @@ def test_another_model_keeps_what_fits(visit):
     """A cell or position that the new model lacks moves to one that it has; and back."""
     page = visit(head="L3H7", query=511)
     choose(page, "Model", "demo-attn-2l")
-    expect(page.get_by_role("gridcell")).to_have_count(16)
+    expect(cells(page)).to_have_count(16)
     settle(page)
-    moved = {"Model": "demo-attn-2l", "Head": "L0H0", "query": "127"}
+    moved = {"Model": "demo-attn-2l", "Head": "L1H7", "query": "127"}
     assert FIRST | moved == values(page)
     choose(page, "Model", "demo-gpt2")
-    expect(page.get_by_role("gridcell")).to_have_count(32)
+    expect(cells(page)).to_have_count(32)
     settle(page)
     no_trouble(page)
     assert FIRST == values(page)
@@ -166,7 +164,8 @@ def test_another_model_keeps_what_fits(visit):
 
 def test_another_corpus(visit):
     page = visit(context=64)
+    unfold_run(page)
     choose(page, "Corpus", "bible")
     settle(page)
-    page.locator(".st-key-card-etc").get_by_role("button", name="Provenance").click()
-    expect(page.get_by_role("dialog").get_by_text("Corpus bible")).to_be_visible()
+    with tool(page, "etc", "Provenance") as told:
+        expect(told.get_by_text("Corpus bible")).to_be_visible()

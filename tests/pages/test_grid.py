@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.support.visit import cell, choose, flip, no_trouble, parameter, settle, slider, visit
+from tests.support.visit import (
+    cell,
+    cells,
+    choose,
+    flip,
+    no_trouble,
+    parameter,
+    settle,
+    slider,
+    visit,
+)
 
 pytestmark = pytest.mark.browser
 
@@ -15,14 +25,14 @@ pytestmark = pytest.mark.browser
 def landing(page: Page, server):
     def go(**parameters: object) -> Page:
         visit(page, server.link(**parameters))
-        expect(page.get_by_role("gridcell")).to_have_count(32)
+        expect(cells(page)).to_have_count(32)
         return page
 
     return go
 
 
 def kinds(page: Page) -> list[str]:
-    labels = [each.get_attribute("aria-label") for each in page.get_by_role("gridcell").all()]
+    labels = [each.get_attribute("aria-label") for each in cells(page).all()]
     return [
         re.search(r"tokens? at n = \d+, (local|slow decay|uniform),", label)[1] for label in labels
     ]
@@ -30,13 +40,14 @@ def kinds(page: Page) -> list[str]:
 
 def test_kinds_order_and_thresholds(landing):
     page = landing(head="L2H4")
+    page.locator(".st-key-filters summary").click()
     kinds_that_are_switched_off_are_dimmed(page)
     order_by_etc(page)
     thresholds_change_the_kinds(page)
 
 
 def kinds_that_are_switched_off_are_dimmed(page: Page) -> None:
-    dimmed = page.locator("[role=gridcell].dimmed")
+    dimmed = page.get_by_test_id("stMain").locator("[role=gridcell].dimmed")
     expect(dimmed).to_have_count(0)
     uniform = kinds(page).count("uniform")
     assert 0 < uniform < 32
@@ -54,7 +65,7 @@ def order_by_etc(page: Page) -> None:
     choose(page, "Order of heads", "largest first")
     expect(page.get_by_role("columnheader", name="1.", exact=True)).to_be_visible()
     settle(page)
-    labels = [each.get_attribute("aria-label") for each in page.get_by_role("gridcell").all()]
+    labels = [each.get_attribute("aria-label") for each in cells(page).all()]
     etc = np.array([float(re.search(r"ETC ([\d.]+)", label)[1]) for label in labels])
     assert (np.diff(etc.reshape(4, 8), axis=1) <= 0).all()
     assert etc.min() > 0
@@ -64,23 +75,21 @@ def order_by_etc(page: Page) -> None:
 def thresholds_change_the_kinds(page: Page) -> None:
     """With every share of the mass enough, all heads are local."""
     assert {"local", "slow decay", "uniform"} == set(kinds(page))
-    page.get_by_role("button", name="Kinds", exact=True).click()
     slider(page, "Mass in them that makes a head local").press("Home")
-    page.keyboard.press("Escape")
     expect(page).to_have_url(re.compile(r"lshare=0"))
     settle(page)
     assert {"local"} == set(kinds(page))
 
 
 def test_the_curve_follows_the_kinds(landing):
-    """Its axis is logarithmic where the grid calls the head local, by whatever thresholds."""
+    """Its axis is logarithmic where the head is local, at once as the head changes."""
     page = landing(head="L2H6")
-    axis = page.locator(".st-key-figure-kernel .xtitle")
+    axis = page.locator(".curve .tick.middle").last
     assert "local" == kinds(page)[2 * 8 + 6]
-    expect(axis).to_contain_text("log spacing")
-    visit(page, page.url + "&lshare=1&ltok=1")
-    assert "local" != kinds(page)[2 * 8 + 6]
-    expect(axis).not_to_contain_text("log spacing")
+    expect(axis).to_contain_text("log scale")
+    assert "uniform" == kinds(page)[2 * 8 + 4]
+    cell(page, "L2H4").click()
+    expect(axis).not_to_contain_text("log scale")
 
 
 def test_kernels_in_the_cells(landing):
@@ -88,23 +97,26 @@ def test_kernels_in_the_cells(landing):
     page = landing(head="L2H6")
     flip(page, "Kernels in the cells", False)
     assert "false" == parameter(page, "curves")
-    expect(page.locator("[role=gridcell] svg")).to_have_count(0)
+    expect(cells(page).locator("svg")).to_have_count(0)
     flip(page, "Kernels in the cells", True)
     assert parameter(page, "curves") is None
-    expect(page.locator("[role=gridcell] svg.small polyline")).to_have_count(32)
-    shapes = page.locator("[role=gridcell] svg.small polyline").evaluate_all(
-        "all => all.map(each => each.getAttribute('points'))"
+    expect(cells(page).locator("svg polyline")).to_have_count(32)
+    shapes = (
+        cells(page)
+        .locator("svg polyline")
+        .evaluate_all("all => all.map(each => each.getAttribute('points'))")
     )
     assert len(set(shapes)) > 16
     asked = page.evaluate("window.visitor.asked")
     cell(page, "L1H3").hover()
-    large = page.locator(".tip svg.large polyline")
+    tip = page.locator(".tip:popover-open")
+    large = tip.locator(".large polyline")
     expect(large).to_be_visible()
     assert shapes[8 + 3] == large.get_attribute("points")
-    expect(page.locator(".tip")).to_contain_text(re.compile(r"largest [\d.]+.*log spacing"))
+    expect(tip).to_contain_text("kernel at n = 400, log spacing")
     assert asked == page.evaluate("window.visitor.asked")
     visit(page, page.url)
-    expect(page.locator("[role=gridcell] svg.small")).to_have_count(32)
+    expect(cells(page).locator("svg")).to_have_count(32)
     flip(page, "Kernels in the cells", False)
-    expect(page.locator("[role=gridcell] svg")).to_have_count(0)
+    expect(cells(page).locator("svg")).to_have_count(0)
     no_trouble(page)

@@ -14,15 +14,17 @@ def test_twelve_heads_fit_and_a_grid_that_scrolls_says_so(page, server):
     """Twelve at 1024 pixels; a grid that scrolls fades at its edge until it is at its end."""
     page.set_viewport_size({"width": 1024, "height": 1000})
     visit(page, server.link())
-    room = page.locator(".scroller").evaluate("node => node.clientWidth")
+    main = page.get_by_test_id("stMain")
+    grid, scroller = main.locator(".head-grid"), main.locator(".scroller")
+    room = scroller.evaluate("node => node.clientWidth")
     assert room >= HEADER + HEADS * CELL
-    assert "scrolls" not in (page.locator(".head-grid").get_attribute("class") or "")
-    grid, hint = page.locator(".head-grid"), page.locator(".head-grid .hint")
+    assert "scrolls" not in (grid.get_attribute("class") or "")
+    hint = grid.locator(".hint")
     assert not hint.is_visible()
-    page.locator(".scroller").evaluate("node => { node.style.width = '150px' }")
+    scroller.evaluate("node => { node.style.width = '150px' }")
     hint.wait_for()
     assert "more" in grid.get_attribute("class")
-    page.locator(".scroller").evaluate("node => { node.scrollLeft = node.scrollWidth }")
+    scroller.evaluate("node => { node.scrollLeft = node.scrollWidth }")
     expect(grid).not_to_contain_class("more")
     assert hint.is_visible()
 
