@@ -16,8 +16,8 @@ QUIET = """() => {
   if (all("stApp")[0]?.dataset.testScriptState !== "notRunning") return false;
   if (all("stProgress").length || all("stSkeleton").length) return false;
   const part = place => place.shadowRoot?.querySelector("div > div > :not(style)");
-  const unseen = ".st-key-instrument, .st-key-drawn";  // parts that tell the browser, and draw nothing
-  if (!all("stBidiComponentIsolated").every(each => each.closest(unseen) || part(each))) return false;
+  const told = place => place.closest(".st-key-instrument, .st-key-drawn");  // nothing is drawn
+  if (!all("stBidiComponentIsolated").every(each => told(each) || part(each))) return false;
   if (!all("stPlotlyChart").every(chart => chart.querySelector(".main-svg"))) return false;
   const { did, asked, began, ended, drew } = window.visitor, now = performance.now();
   return now - drew > 100 && ended > began && began > asked && (asked > did || now - did > 400);
