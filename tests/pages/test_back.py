@@ -3,11 +3,11 @@
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from tests.support.bound import bound, opened, other_value
 from tests.support.server import serve
-from tests.support.visit import PATIENCE, settle, visit
+from tests.support.visit import PATIENCE, go, settle, visit
 from tools.recorded import page_names
 
 pytestmark = pytest.mark.browser
@@ -42,12 +42,6 @@ def chosen(name: str) -> dict[str, list[str]]:
         if first.keys() <= found.keys() and found[key].value != widget.value:
             link = more
     return link
-
-
-def go(page: Page, title: str) -> None:
-    page.get_by_test_id("stSidebarNavLink").filter(has_text=title).click()
-    expect(page.get_by_role("heading", level=1, name=title)).to_be_visible(timeout=PATIENCE)
-    settle(page)
 
 
 @pytest.mark.parametrize("name", page_names())

@@ -9,11 +9,13 @@ from playwright.sync_api import expect
 from tests.support.visit import (
     choose,
     console,
+    go,
     hash_of,
     no_trouble,
     parameter,
     redraws,
     settle,
+    side_cell,
     traces,
     visit,
 )
@@ -33,19 +35,14 @@ def test_pinned_from_page_to_page(page, server):
     visit(page, server.link(head="L2H6"))
     page.get_by_role("button", name="Pin L2H6").click()
     expect(page.get_by_role("button", name="Unpin L2H6")).to_be_visible()
-    page.get_by_test_id("stSidebar").get_by_role("link", name="Overview").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
-    settle(page)
-    choose(page, "Head", "L2H5")
-    settle(page)
-    page.get_by_test_id("stMain").get_by_role("button", name="Pin L2H5").click()
+    go(page, "Overview")
+    side_cell(page, "L2H5").click()
+    page.get_by_role("button", name="Pin L2H5").click()
     settle(page)
     link = page.get_by_role("link", name="Compare pinned heads (2)")
     asked = parse_qs(urlsplit(link.get_attribute("href") or "").query)
     assert [TWO] == asked["pins"]
-    page.get_by_test_id("stSidebar").get_by_role("link", name="Compare", exact=True).click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Compare")
-    settle(page)
+    go(page, "Compare")
     assert TWO.split(",") == pinned(page)
     expect(page.locator(".st-key-figure-distances .main-svg").first).to_be_visible()
     no_trouble(page)
@@ -55,7 +52,8 @@ def test_a_link_restores_it(page, server, new_context):
     """Another visitor sees the same figures; a head that is unpinned goes, and so do all."""
     said = console(page)
     visit(page, server.link("/compare", pins=TWO, head="L2H6"))
-    expect(page.get_by_role("button", name="Unpin L2H6")).to_have_count(1)
+    main = page.get_by_test_id("stMain")
+    expect(main.get_by_role("button", name="Unpin L2H6")).to_have_count(1)
     visit(page, server.link("/compare", pins=TWO, head="L0H0"))
     drawn = hash_of(page, "kernels")
     assert {"L2H6, n = 400", "L2H5, n = 400"} <= set(traces(page, "kernels"))
@@ -64,13 +62,13 @@ def test_a_link_restores_it(page, server, new_context):
     assert drawn == hash_of(other, "kernels")
 
     with redraws(page, "kernels"):
-        page.get_by_test_id("stMain").get_by_role("button", name="Pin L0H0").click()
+        main.get_by_role("button", name="Pin L0H0").click()
     assert f"L0H0@demo-gpt2{TEXTS}" == pinned(page)[-1]
     with redraws(page, "distances"):
         page.locator(".st-key-unpin-0").get_by_role("button").click()
     assert [f"L2H5@demo-gpt2{TEXTS}", f"L0H0@demo-gpt2{TEXTS}"] == pinned(page)
     with redraws(page, "kernels"):
-        page.get_by_test_id("stMain").get_by_role("button", name="attention", exact=True).click()
+        main.get_by_role("button", name="attention", exact=True).click()
     page.get_by_role("button", name="Unpin all").click()
     expect(page.get_by_text("No head is pinned yet.")).to_be_visible()
     assert parameter(page, "pins") is None
@@ -105,7 +103,7 @@ def test_bad_pins_are_named(page, server):
 def test_bad_pins_are_told_elsewhere(page, server):
     visit(page, server.link("/helix", pins="nonsense,L2H6@demo-gpt2"))
     expect(page.get_by_test_id("stToast")).to_contain_text("the page «Compare» says why")
-    page.get_by_role("link", name="Compare", exact=True).click()
+    go(page, "Compare")
     expect(page.get_by_test_id("stAlertContentWarning")).to_contain_text("nonsense")
 
 
@@ -146,7 +144,7 @@ def test_two_models(page, server):
             settle(page)
     expect(page.locator(".st-key-figure-depth .main-svg").first).to_be_visible()
     assert {"demo-gpt2", "demo-attn-2l"} <= set(traces(page, "depth"))
-    grids = page.get_by_role("grid")
+    grids = page.get_by_test_id("stMain").get_by_role("grid")
     expect(grids).to_have_count(2)
     with redraws(page, "depth"):
         choose(page, "Measure of both", "distance to observed attention")

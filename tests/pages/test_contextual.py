@@ -18,7 +18,9 @@ from tests.support.visit import (
     redraws,
     seek,
     settle,
+    side_cell,
     traces,
+    unfold_run,
     values,
     write,
 )
@@ -79,7 +81,6 @@ def token_and_number_of_texts(page: Page) -> None:
 def test_thresholds_are_those_of_the_numbers(show):
     page = show()
     rows = csv_rows(download(page, "plane", "CSV"))
-    page.keyboard.press("Escape")
     file = arrays(page, "plane")
     heads = {name: file[name].ravel() for name in ("etc", "denominator_cv", "local_mass")}
     attention = np.fmax(file["near_duplicates"], file["far_duplicates"]).ravel()
@@ -156,7 +157,7 @@ def a_row_selects_its_head_again(page: Page) -> None:
         expect(page.get_by_text(f"Selected: {name}.")).to_be_visible()
         assert name == parameter(page, "head")
         if other:
-            seek(page, "Head", other)
+            side_cell(page, other).click()
             expect(page.get_by_text(f"Selected: {other}.")).to_be_visible()
             settle(page)
 
@@ -204,6 +205,7 @@ def test_a_query_position_within_the_skipped_keys(show):
     page = show(query=15, skip=15)
     expect(page.get_by_test_id("stAlertContentInfo")).to_contain_text(NOTHING_LEFT)
     expect(page.locator(".js-plotly-plot")).to_have_count(0)
+    unfold_run(page)
     press(page, "Skip first keys (tokens)", "ArrowLeft")
     drawn(page, FIGURES)
     expect(page.get_by_text(NOTHING_LEFT)).to_have_count(0)

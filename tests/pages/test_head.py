@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 from tests.pages.test_downloads import download
 from tests.support.near_worker import command_line_here
 from tests.support.server import serve
-from tests.support.visit import csv_rows, no_trouble, parameter, settle, title_of, values, visit
+from tests.support.visit import csv_rows, head_shown, no_trouble, parameter, settle, values, visit
 
 pytestmark = pytest.mark.browser
 
@@ -33,8 +33,9 @@ def test_everything_that_is_there(page, server):
     visit(page, server.link("/head", head="L2H6", seed=7))
     expect(page.get_by_text(LOCAL)).to_be_visible()
     expect(page.get_by_text("Measures not computed yet:")).to_contain_text("Induction heads")
-    for figure in ("kernel", "profile", "sinks"):
-        expect(page.locator(f".st-key-figure-{figure} .main-svg").first).to_be_visible()
+    for figure in ("kernel", "profile"):
+        expect(page.locator(f".st-key-own-{figure} .line.kernel")).to_be_visible()
+    expect(page.locator(".st-key-figure-sinks .main-svg").first).to_be_visible()
     expect(page.get_by_role("button", name="Compute it").first).to_be_visible()
     expect(page.get_by_test_id("stProgress")).to_have_count(0)
 
@@ -72,7 +73,7 @@ def test_names_lead_here_and_headings_on(page, server):
     visit(page, server.link(head="L1H3", query=255, skip=2))
     link = page.get_by_test_id("stMain").get_by_role("link", name="Everything about L1H3")
     visit(page, f"{server.url}/{link.get_attribute('href')}")
-    expect(title_of(page, "kernel")).to_contain_text("L1H3 at n = 255")
+    expect(head_shown(page)).to_have_text("L1H3 at n = 255")
     assert ("255", "2") == (values(page)["query"], values(page)["skip"])
     expect(page.get_by_role("link", name="Everything about L1H3")).to_have_count(0)
 

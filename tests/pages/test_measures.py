@@ -12,14 +12,16 @@ from poskernel_core.models import catalog
 from tests.pages.test_downloads import arrays
 from tests.support.visit import (
     cell,
+    cells,
     choose,
+    head_shown,
     no_trouble,
     parameter,
     redraws,
-    seek,
     settle,
-    shown,
+    side_cell,
     title_of,
+    tool,
     traces,
     values,
     visit,
@@ -40,16 +42,14 @@ FACES = """cells => cells.map(cell => getComputedStyle(cell.firstChild).backgrou
 def landing(page: Page, server):
     def go(**parameters: object) -> Page:
         visit(page, server.link(**{"context": CONTEXT, **parameters}))
-        expect(page.get_by_role("gridcell")).to_have_count(32)
+        expect(cells(page)).to_have_count(32)
         return page
 
     return go
 
 
 def labels(page: Page) -> list[str]:
-    return page.get_by_role("gridcell").evaluate_all(
-        "cells => cells.map(cell => cell.getAttribute('aria-label'))"
-    )
+    return cells(page).evaluate_all("cells => cells.map(cell => cell.getAttribute('aria-label'))")
 
 
 def numbers(page: Page, measure: str) -> np.ndarray:
@@ -59,7 +59,7 @@ def numbers(page: Page, measure: str) -> np.ndarray:
 
 
 def legend(page: Page) -> list[str]:
-    return page.locator(".legend .ticks span").all_inner_texts()
+    return page.get_by_test_id("stMain").locator(".head-grid .ticks span").all_inner_texts()
 
 
 def shares(page: Page) -> list[float]:
@@ -76,7 +76,9 @@ def test_every_measure_is_drawn(landing):
     page, first, seen = landing(), next(iter(MEASURES)), set()
     for title, measure in list(MEASURES.items())[::-1]:
         choose(page, COLOUR, title)
-        expect(page.locator(".legend .title")).to_have_text(measure.declared.unit)
+        expect(page.get_by_test_id("stMain").locator(".head-grid .legend .title")).to_have_text(
+            measure.declared.unit
+        )
         settle(page)
         assert parameter(page, "measure") == (None if title == first else title)
         begins = r"L\dH\d: " + ("ETC" if measure.question.name == "etc" else re.escape(title))
@@ -86,7 +88,7 @@ def test_every_measure_is_drawn(landing):
             re.match(rf"{begins} .* tokens? at n = \d+, (local|slow decay|uniform), ", each)
             for each in said
         )
-        faces = page.get_by_role("gridcell").evaluate_all(FACES)
+        faces = cells(page).evaluate_all(FACES)
         assert len(set(faces)) > 1
         assert len(legend(page)) > 1
         seen.add(tuple(faces))
@@ -106,6 +108,7 @@ def test_order_and_choice_by_a_measure(landing):
     largest = numbers(page, measure)
     assert (np.diff(largest, axis=1) <= 0).all()
     assert np.ptp(largest) > 0.1
+    page.locator(".st-key-filters summary").click()
     choose(page, ORDER, "smallest first")
     settle(page)
     np.testing.assert_array_equal(largest[:, ::-1], numbers(page, measure))
@@ -114,18 +117,18 @@ def test_order_and_choice_by_a_measure(landing):
     settle(page)
     np.testing.assert_array_equal(np.sort(largest), np.sort(numbers(page, measure)))
     cell(page, "L2H5").click()
-    expect(title_of(page, "kernel")).to_contain_text("L2H5 at n = 127")
+    expect(head_shown(page)).to_have_text("L2H5 at n = 127")
     settle(page)
     assert ("L2H5", "L2H5") == (parameter(page, "head"), values(page)["Head"])
     expect(cell(page, "L2H5")).to_have_attribute("aria-selected", "true")
     held = arrays(page, "etc")["previous_mass"]
     np.testing.assert_allclose(numbers(page, measure), held, atol=5e-3)
-    page.keyboard.press("Escape")
-    page.locator(".st-key-card-etc").get_by_role("button", name="Formula").click()
-    expect(page.get_by_role("dialog").get_by_text("Source.")).to_be_visible()
+    with tool(page, "etc", "Formula") as told:
+        expect(told.get_by_text("Source.")).to_be_visible()
     no_trouble(page)
     landing(measure="<b>luck</b>")
-    assert {COLOUR: next(iter(MEASURES))} == shown(page, COLOUR)
+    colour = page.get_by_role("combobox", name=COLOUR, exact=True)
+    assert next(iter(MEASURES)) == colour.input_value()
     no_trouble(page)
 
 
@@ -138,9 +141,8 @@ def test_additivity(page, server):
     held = np.stack([file[f"{name}_share"] for name in ("position", "content", "interaction")])
     np.testing.assert_allclose(held.sum(axis=0), 1, atol=1e-6)
     np.testing.assert_allclose(held[:, 6], before, atol=1e-3)  # L2H6 is shown first
-    page.keyboard.press("Escape")
     with redraws(page, "shares"), redraws(page, "similarity"):
-        seek(page, "Head", "L1H3")
+        side_cell(page, "L1H3").click()
     assert before != shares(page)
     assert 1 == pytest.approx(sum(shares(page)), abs=2e-3)
     expect(title_of(page, "similarity")).to_have_text("Content similarity across positions, L1H3")

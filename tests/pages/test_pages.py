@@ -1,5 +1,6 @@
 """Every page in a browser at the first start: there at once, whole, set well, within the policy."""
 
+import re
 import time
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.support.server import serve
-from tests.support.visit import PATIENCE, console, in_both_themes, no_trouble, still, visit
+from tests.support.visit import PATIENCE, console, in_both_themes, no_trouble, still, tool, visit
 from tools.recorded import page_names
 
 pytestmark = pytest.mark.browser
@@ -51,21 +52,18 @@ def set_without_error(page: Page) -> None:
 
 
 def every_formula_is_set(page: Page, needed: bool) -> None:
-    """In all popovers with a formula, of which there must be one if needed, and in all folds."""
+    """In the menus of all cards, of which there must be one if needed, and in all folds."""
     main = page.get_by_test_id("stMain")
     for fold in main.get_by_test_id("stExpander").locator("summary").all():
         fold.click()
-    buttons = main.get_by_role("button", name="Formula", exact=True)
+    heads = main.locator("[class*=st-key-head-]")
     if needed:
-        expect(buttons.first).to_be_visible()
-    for button in buttons.all():
-        button.click()
-        body = page.get_by_test_id("stPopoverBody")
-        expect(body).to_be_visible()
-        expect(body.locator(".katex, p").first).to_be_visible()
-        set_without_error(page)
-        page.keyboard.press("Escape")
-        expect(body).to_have_count(0)
+        expect(heads.first).to_be_visible()
+    for head in heads.all():
+        card = re.search(r"st-key-head-(\S+)", head.get_attribute("class"))[1]
+        with tool(page, card, "Formula") as told:
+            expect(told.locator(".katex, p").first).to_be_visible()
+            set_without_error(page)
     set_without_error(page)
 
 
