@@ -15,7 +15,9 @@ QUIET = """() => {
   const all = name => [...document.querySelectorAll(`[data-testid=${name}]`)];
   if (all("stApp")[0]?.dataset.testScriptState !== "notRunning") return false;
   if (all("stProgress").length || all("stSkeleton").length) return false;
-  const part = place => place.shadowRoot?.querySelector("div > div > :not(style)");
+  const unseen = ".st-key-instrument, .st-key-drawn";  // parts that draw nothing
+  const part = place => place.closest(unseen)
+    || place.shadowRoot?.querySelector("div > div > :not(style)");
   if (!all("stBidiComponentIsolated").every(part)) return false;
   if (!all("stPlotlyChart").every(chart => chart.querySelector(".main-svg"))) return false;
   const { did, asked, began, ended, drew } = window.visitor, now = performance.now();
@@ -339,3 +341,9 @@ def seek(page: Page, label: str, option: str) -> None:
     box.click()
     box.fill(option)
     page.get_by_role("option", name=option, exact=True).click()
+
+
+def move(page: Page, key: str) -> None:
+    """Press a key on the slider of the query position, and wait for what follows."""
+    page.locator(".position input[type=range]").press(key)
+    settle(page)
