@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 from urllib.parse import urlencode
 
 from streamlit.proto.BackMsg_pb2 import BackMsg
@@ -15,7 +16,9 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import WebSocketException
 from websockets.typing import Subprotocol
 
-HEAD = "Head"  # the sidebar's box
+HEAD = "Head"  # the sidebar's box, which tells the heads
+CHOICES = "-instrument"  # how the id of the part ends that reports choices
+DRAWN = "-drawn"  # and of the part that tells for what the figures have been drawn
 
 
 class Lost(Exception):
@@ -28,7 +31,7 @@ class Reader:
 
     Attributes:
         heads: names of the heads in the select box, once the page is open.
-        texts: headings, texts and error boxes of the last run.
+        texts: headings, texts and error boxes of the last run, and for what it drew the figures.
         buttons: widget ids of the buttons of the last run, by label.
         waits: whether the last run showed a progress bar.
     """
@@ -42,8 +45,10 @@ class Reader:
     _socket: ClientConnection | None = None
     _address: tuple[str, str] = ("", "")
     _page: str = ""
-    _box: str = ""
-    _known: set[str] = field(default_factory=set)
+    _part: str = ""
+    _chosen: dict[str, Any] = field(default_factory=dict)
+    _known: dict[str, ForwardMsg] = field(default_factory=dict)
+    _earlier: dict[str, ForwardMsg] = field(default_factory=dict)
 
     async def open(self, page: str = "", **parameters: object) -> float:
         """Connect and load a page; return the seconds until its script has run.
@@ -77,7 +82,9 @@ class Reader:
             raise Lost(f"the page offers no head {head}")
         message = BackMsg()
         state = message.rerun_script.widget_states.widgets.add()
-        state.id, state.string_value = self._box, head
+        kept = {name: self._chosen[name] for name in ("run", "query", "log")}
+        choice = {**kept, "cell": head, "rev": self._chosen["rev"] + 1}
+        state.id, state.json_value = self._part, json.dumps({"choice": choice})
         seconds = await self._run(message)
         if shown and not any(head in text for text in self.texts):
             raise Lost(f"the page does not show {head}")
@@ -120,7 +127,8 @@ class Reader:
         client.page_name, client.query_string = self._address
         client.page_script_hash = self._page
         client.cached_message_hashes.extend(self._known)
-        self.texts, self._known, self.buttons, self.waits = [], set(), {}, False
+        self._earlier, self._known = self._known, {}
+        self.texts, self.buttons, self.waits = [], {}, False
         began = time.perf_counter()
         try:
             async with asyncio.timeout(self.patience):
@@ -136,12 +144,12 @@ class Reader:
     def _take(self, data: bytes) -> bool:
         """Process a message; tell whether it ends the run."""
         message = ForwardMsg.FromString(data)
+        if message.WhichOneof("type") == "ref_hash":  # the same as in the last run
+            message = self._earlier[message.ref_hash]
         kind = message.WhichOneof("type")
         if message.metadata.cacheable:
-            self._known.add(message.hash)
-        if kind == "ref_hash":
-            self._known.add(message.ref_hash)
-        elif kind == "new_session":
+            self._known[message.hash] = message
+        if kind == "new_session":
             self._page = message.new_session.page_script_hash
         elif kind == "delta" and message.delta.HasField("new_element"):
             self._look(message.delta.new_element)
@@ -154,7 +162,13 @@ class Reader:
     def _look(self, element: Element) -> None:
         match element.WhichOneof("type"):
             case "selectbox" if element.selectbox.label == HEAD:
-                self._box, self.heads = element.selectbox.id, list(element.selectbox.options)
+                self.heads = list(element.selectbox.options)
+            case "bidi_component" if element.bidi_component.id.endswith(CHOICES):
+                self._part = element.bidi_component.id
+                self._chosen = json.loads(element.bidi_component.json)
+            case "bidi_component" if element.bidi_component.id.endswith(DRAWN):
+                drawn = json.loads(element.bidi_component.json)
+                self.texts.append(f"{drawn['cell']} at n = {drawn['query']}")
             case "heading":
                 self.texts.append(element.heading.body)
             case "markdown":

@@ -38,7 +38,8 @@ DRAWN = """() => !document.querySelector(
   && [...document.querySelectorAll("[data-testid=stPlotlyChart], [class*=st-key-figure-]")]
     .every(each => each.querySelector(".main-svg"))
   && [...document.querySelectorAll("[data-testid=stBidiComponentIsolated]")]
-    .every(each => each.shadowRoot?.querySelector("div > div > :not(style)"))"""
+    .every(each => each.closest(".st-key-instrument, .st-key-drawn")  // they draw nothing
+      || each.shadowRoot?.querySelector("div > div > :not(style)"))"""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from poskernel_core import __version__
 from poskernel_core.common.result import plain
 from poskernel_core.export.files import to_json
 from tests.support.near_worker import command_line_here
-from tests.support.visit import tool, visit
+from tests.support.visit import cells, tool, visit
 
 pytestmark = pytest.mark.browser
 
@@ -99,9 +99,8 @@ def test_csv_is_a_row_per_head(shown, show):
 def test_the_grid_as_a_picture(shown):
     """SVG, PNG and HTML are named by what they show and have the colours of the page's cells."""
     named = "demo-gpt2-n255-etc"
-    expect(shown.get_by_role("gridcell")).to_have_count(32)
-    on_page = shown.eval_on_selector_all(
-        "[role=gridcell]",
+    expect(cells(shown)).to_have_count(32)
+    on_page = cells(shown).evaluate_all(
         "cells => cells.map(c => [c.dataset.name, getComputedStyle(c.firstChild).backgroundColor])",
     )
     file = fetch(shown, "etc", "SVG")
@@ -149,6 +148,6 @@ def test_link_and_citation(shown):
     with tool(shown, "kernel", "Link") as body:
         for part in ("head=L2H1", "skip=7", "query=255", "#kernel"):
             expect(body).to_contain_text(part)
-    with tool(shown, "kernel", "Cite") as body:
+    with tool(shown, "kernel", "Citation") as body:
         for part in ("@software{poskernel-", "demo-gpt2", "L2H1", "n255", __version__):
             expect(body).to_contain_text(part)

@@ -11,6 +11,7 @@ from tests.support.visit import (
     complains,
     console,
     flip,
+    go,
     hash_of,
     no_trouble,
     parameter,
@@ -238,7 +239,7 @@ def test_tables_of_others(explore):
         choose(page, "Upwards", "qk_distance, scatter_data.json")
     with redraws(page, "heads"):
         choose(page, "Colour", "induction_score, scatter_data.json")
-    with tool(page, "heads", "How to read this") as body:
+    with tool(page, "heads", "Reading") as body:
         expect(body.get_by_text(re.compile(r"^Errors count .+ 95 % interval"))).to_be_visible()
         expect(body.get_by_text("qk_distance from scatter_data.json")).to_be_visible()
     page.get_by_role("button", name="Tables of others").click()
@@ -261,10 +262,8 @@ def test_a_table_is_its_readers_own(explore, new_context, server):
     expect(page.get_by_text("mine.csv, a table (CSV)")).to_be_visible()
     settle(page)
     page.keyboard.press("Escape")
-    page.get_by_role("link", name="Kernel", exact=True).first.click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Kernel")
-    settle(page)
-    page.get_by_role("link", name="Explore").first.click()
+    go(page, "Kernel")
+    go(page, "Explore")
     expect(page.get_by_text("mine.csv, a table (CSV)")).to_be_visible()
     other = new_context().new_page()
     visit(other, server.link("/explore"))

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.support.server import serve
-from tests.support.visit import cell, no_trouble, parameter, settle, title_of, values
+from tests.support.visit import cell, cells, no_trouble, parameter, settle, title_of, tool, values
 
 pytestmark = pytest.mark.browser
 
@@ -31,9 +31,8 @@ def ask(page, server, texts=200, context=256):
 
 def date(page):
     """The moment at which the pass behind the heat map was done."""
-    page.locator(".st-key-card-etc").get_by_role("button", name="Provenance").click()
-    line = page.get_by_role("dialog").get_by_text("Corpus sample")
-    text = line.inner_text()
+    with tool(page, "etc", "Provenance") as body:
+        text = body.get_by_text("Corpus sample").inner_text()
     return re.search(r"\d{4}-\d\d-\d\dT[\d:]+\+00:00", text)[0]
 
 
@@ -44,7 +43,7 @@ def test_two_visitors_share_one_computation(fresh, two):
         expect(page.get_by_text("for demo-gpt2")).to_be_visible()
         expect(page.get_by_role("progressbar", name="progress")).to_be_visible()
     for page in two:
-        expect(page.get_by_role("gridcell")).to_have_count(32)
+        expect(cells(page)).to_have_count(32)
         settle(page)
         no_trouble(page)
     assert date(two[0]) == date(two[1])
@@ -68,7 +67,7 @@ def test_cancel_by_one_then_by_both(fresh, two):
         expect(cancelled).to_be_visible()
         expect(page.get_by_text("goes on for other readers")).to_have_count(0)
     two[1].get_by_role("button", name="Try again").click()
-    expect(two[1].get_by_role("gridcell")).to_have_count(32)
+    expect(cells(two[1])).to_have_count(32)
     no_trouble(two[1])
 
 

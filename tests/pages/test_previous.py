@@ -6,15 +6,17 @@ from playwright.sync_api import Locator, Page, expect
 from poskernel_core.analyses.interventions.presets import presets_for
 from tests.support import visit_tables as tables
 from tests.support.visit import (
-    QUERY,
     complains,
+    head_shown,
     in_both_themes,
+    move,
     no_trouble,
     parameter,
     pick,
     redraws,
     seek,
     settle,
+    side_cell,
     slider,
     table,
     title_of,
@@ -93,19 +95,21 @@ def test_no_head_looks_back_so_far(show):
 def test_curves_of_a_head(show):
     page = show(query=127)
     for _ in in_both_themes(page):
-        for card in ("profile", "scores", "tangent"):
+        expect(page.locator(".st-key-card-profile .curve .line").first).to_be_visible()
+        for card in ("scores", "tangent"):
             expect(page.locator(f".st-key-card-{card} .main-svg").first).to_be_visible()
     expect(title_of(page, "tangent")).to_contain_text("around n = 127")
     with redraws(page, "tangent"):
-        slider(page, QUERY).press("ArrowLeft")
+        move(page, "ArrowLeft")
     expect(title_of(page, "tangent")).not_to_contain_text("n = 127")
     with redraws(page, "tangent"):
         pick(page, "one token repeated")
     expect(page.get_by_text("The helix of one token repeated")).to_be_visible()
     assert "one token repeated" == parameter(page, "helixof")
     other = "L0H0" if CELL != "L0H0" else "L0H1"
-    with redraws(page, "profile"), redraws(page, "scores"), redraws(page, "tangent"):
-        seek(page, "Head", other)
+    with redraws(page, "scores"), redraws(page, "tangent"):
+        side_cell(page, other).click()
+    expect(head_shown(page)).to_contain_text(other)
     expect(page.get_by_role("heading", name=f"{other}: ")).to_be_visible()
     no_trouble(page)
 

@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.pages.test_pages import NOTE
-from tests.support.visit import cell, parameter, settle, visit
+from tests.support.visit import cell, head_shown, parameter, settle, tool, visit
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -14,12 +14,10 @@ def test_our_scripts_run_and_a_strange_one_is_refused(page, server):
     visit(page, server.link())
     cell(page, "L1H2").click()
     settle(page)
-    expect(page.get_by_role("heading", name="L1H2 at n = 400")).to_be_visible()
+    expect(head_shown(page)).to_have_text("L1H2 at n = 400")
 
-    figure = page.locator(".st-key-figure-kernel")
-    figure.hover()
-    with page.expect_download() as made:
-        figure.locator("[data-title^=Download]").first.click()
+    with tool(page, "kernel", "Download") as body, page.expect_download() as made:
+        body.get_by_role("button", name="SVG").click()
 
     assert made.value.suggested_filename.endswith(".svg")
     assert "L1H2" == parameter(page, "head")

@@ -12,7 +12,7 @@ from tests.pages.test_downloads import fetch
 from tests.support.caddy import caddy, needs_caddy
 from tests.support.near_worker import command_line_here
 from tests.support.server import serve
-from tests.support.visit import cell, complains, no_trouble, redraws, settle, title_of, visit
+from tests.support.visit import cell, complains, go, head_shown, no_trouble, settle, visit
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, needs_caddy]
 
@@ -56,15 +56,13 @@ def test_a_visit(replicas, new_context):
     assert 1 == len(led)
     assert {"zstd", "gzip"} & {*packed}
 
-    with redraws(page, "kernel"):
-        cell(page, "L1H2").click()
-    expect(title_of(page, "kernel")).to_contain_text("L1H2")
+    cell(page, "L1H2").click()
+    expect(head_shown(page)).to_contain_text("L1H2")
+    settle(page)
     assert "L1H2" in fetch(page, "kernel", "JSON").suggested_filename
     page.reload()
     settle(page)
-    page.get_by_test_id("stSidebar").get_by_role("link", name="Overview").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
-    settle(page)
+    go(page, "Overview")
     no_trouble(page)
     assert (1, 0) == (sessions(mine), sessions(other))
 

@@ -341,3 +341,9 @@ def seek(page: Page, label: str, option: str) -> None:
     box.click()
     box.fill(option)
     page.get_by_role("option", name=option, exact=True).click()
+
+
+def move(page: Page, key: str) -> None:
+    """Press a key on the slider of the query position, and wait for what follows."""
+    page.locator(".position input[type=range]").press(key)
+    settle(page)
