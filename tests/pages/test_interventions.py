@@ -17,6 +17,7 @@ from tests.support.visit import (
     redraws,
     seek,
     settle,
+    side_cell,
     slider,
     title_of,
     values,
@@ -71,7 +72,7 @@ def test_every_preset(show):
     settle(page)
     expect(page.get_by_role("button", name="Look at ")).to_have_count(0)
     for preset in (*PRESETS[1:], FIRST):
-        seek(page, "Head", OTHER)
+        side_cell(page, OTHER).click()
         settle(page)
         with redraws(page, "losses"):
             seek(page, "Preset", preset.name)

@@ -111,7 +111,7 @@ def test_a_click_while_a_computation_ends(fresh, two):
     for page in two:
         page.set_default_timeout(60_000)
         page.goto(fresh.link("/induction_recency", model="demo-attn-2l", samples=1000))
-        expect(page.get_by_role("gridcell")).to_have_count(16)
+        expect(cells(page)).to_have_count(16)
     page, other = two
     expect(page.get_by_role("progressbar", name="progress").first).to_be_visible()
     line.click, line.slow = b"L1H2", True

@@ -12,6 +12,7 @@ from poskernel_core.storage.typed import keep_text
 from tests.support.bound import opened_as_linked
 from tests.support.visit import (
     complains,
+    go,
     hash_of,
     in_both_themes,
     no_trouble,
@@ -158,10 +159,8 @@ def test_a_typed_text_and_its_link(show, server):
     visit(page, server.link(PAGE, text=name))
     expect(page.get_by_role("textbox", name=FIELD_NAME)).to_have_value(typed)
     expect(title_of(page, "heads")).to_be_visible()
-    page.get_by_role("link", name="Context", exact=True).click()
-    expect(page.get_by_role("heading", level=1, name="Context", exact=True)).to_be_visible()
-    settle(page)
-    page.get_by_role("link", name="Text", exact=True).click()
+    go(page, "Context")
+    go(page, "Text")
     expect(page.get_by_role("textbox", name=FIELD_NAME)).to_have_value(typed)
     settle(page)
     assert name == parameter(page, "text")

@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.visit import choose, no_trouble, settle, visit
+from tests.support.visit import cells, choose, no_trouble, settle, visit
 
 pytestmark = pytest.mark.browser
 
@@ -16,7 +16,7 @@ def figures(page):
 
 def test_texts_a_chapter_a_token(page, server):
     visit(page, server.link(PAGE, head="L2H1"))
-    expect(page.locator(".js-plotly-plot")).to_have_count(10)
+    expect(page.locator(".js-plotly-plot")).to_have_count(9)
     links = page.locator(".st-key-contents a")
     expect(links).to_have_count(6)
     for link in links.all():
@@ -30,7 +30,7 @@ def one_chapter(page):
     page.get_by_role("radio", name="one text").check(force=True)
     choose(page, "Text", "Exodus 12")
     settle(page)
-    expect(page.locator(".js-plotly-plot")).to_have_count(10)
+    expect(page.locator(".js-plotly-plot")).to_have_count(9)
     no_trouble(page)
 
 
@@ -48,7 +48,7 @@ def test_a_text_of_the_readers_own(page, server):
     box.fill("The king went up to the city, and the people of the city saw the king. " * 8)
     box.press("Control+Enter")
     settle(page)
-    expect(page.locator(".js-plotly-plot")).to_have_count(10)
+    expect(page.locator(".js-plotly-plot")).to_have_count(9)
     no_trouble(page)
 
 
@@ -79,6 +79,6 @@ def test_a_hub_model_without_network(page, server):
     expect(page.get_by_test_id("stAlert")).to_have_count(1)
     expect(page.get_by_role("textbox", name="Revision")).to_be_visible()
     choose(page, "Model", "demo-gpt2")
-    expect(page.get_by_role("gridcell")).to_have_count(32)
+    expect(cells(page)).to_have_count(32)
     settle(page)
     no_trouble(page)
