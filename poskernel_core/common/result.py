@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -124,6 +125,20 @@ class Result:
     def interval(self) -> float:
         """The half width of a 95 % interval, in standard errors."""
         return interval(self.groups) if self.groups >= 2 else NORMAL
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of everything that a figure of the result can show."""
+        known = hashlib.blake2b(
+            repr((self.analysis, self.params, self.chosen, self.labels, self.provenance)).encode()
+        )
+        for part in (*NUMBERS, "coordinates"):
+            for name, array in getattr(self, part).items():
+                known.update(f"{part} {name} {array.dtype} {array.shape}".encode())
+                known.update(np.ascontiguousarray(array).tobytes())
+        for name, texts in self.texts.items():
+            known.update(repr((name, texts.tolist())).encode())
+        return known.hexdigest()
 
     @property
     def nbytes(self) -> int:

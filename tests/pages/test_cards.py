@@ -1,4 +1,6 @@
-"""Cards: a figure that everybody clicks for is made once."""
+"""Cards: a figure of the same result is made once, for all readers."""
+
+from functools import partial
 
 import numpy as np
 import plotly.graph_objects as go
@@ -8,12 +10,14 @@ from pages.shared.cards import card as cards
 from poskernel_core.common.result import Result
 from poskernel_core.plotting.layout import set_title
 
+MADE = []
 
-def result(head: int, model: str = "m") -> Result:
+
+def result(head: int = 3, model: str = "m", value: float = 0.0) -> Result:
     whole = Result(
         "etc",
         {"skip": 4},
-        {"etc": np.arange(5.0)},
+        {"etc": np.arange(5.0) + value},
         {"etc": ("head",)},
         {"etc": "tokens"},
         provenance={"model": model},
@@ -21,49 +25,43 @@ def result(head: int, model: str = "m") -> Result:
     return whole.select(head=head)
 
 
+def figure_of(found: Result, reach: int = 8) -> go.Figure:
+    MADE.append(reach)
+    made = go.Figure(go.Scatter(y=[1.0, 2.0], showlegend=False), {"margin": {"t": 40}})
+    return set_title(made, f"no. {len(MADE)}")
+
+
 @pytest.fixture
-def drawn(monkeypatch):
-    """What a card would draw, and how often a figure was made for it; the page may be dark."""
-    made, night = [], [False]
-    monkeypatch.setattr(cards, "dark", lambda: night[0])
-
-    def draw(name="kernel", of=None, also=False, dark=False):
-        night[0] = dark
-
-        def make():
-            made.append(name)
-            figure = go.Figure(go.Scatter(y=[1.0, 2.0], showlegend=False), {"margin": {"t": 40}})
-            return set_title(figure, f"no. {len(made)}")
-
-        return cards.kept(name, make, of or result(3), also)
-
-    cards.kept.cache.clear()
-    yield draw, made
-    cards.kept.cache.clear()
+def night(monkeypatch):
+    """Whether the page is dark; nothing has been made yet."""
+    dark = [False]
+    monkeypatch.setattr(cards, "dark", lambda: dark[0])
+    MADE.clear()
+    return dark
 
 
-def test_the_same_is_made_once(drawn):
-    draw, made = drawn
-    first = draw()
-
-    assert first is draw()
-    assert first is draw(of=result(3))
+def test_the_same_is_made_once(night):
+    first = cards.ready(partial(figure_of, result(value=0.5)))
+    assert first is cards.ready(partial(figure_of, result(value=0.5)))
     assert ("no. 1", None) == (first.title, first.figure.layout.title.text)
-    assert 1 == len(made)
+    assert 1 == len(MADE)
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        {"name": "profile"},
-        {"of": result(2)},
-        {"of": result(3, "n")},
-        {"also": True},
-        {"dark": True},
+        partial(figure_of, result(2)),
+        partial(figure_of, result(3, "n")),
+        partial(figure_of, result(value=1e-9)),
+        partial(figure_of, result(), reach=9),
+        lambda: figure_of(result()),
     ],
 )
-def test_anything_else_is_made_anew(drawn, other):
-    draw, made = drawn
+def test_anything_else_is_made_anew(night, other):
+    assert cards.ready(partial(figure_of, result())) is not cards.ready(other)
 
-    assert draw() is not draw(**other)
-    assert 2 == len(made)
+
+def test_a_dark_page_has_figures_of_its_own(night):
+    light = cards.ready(partial(figure_of, result()))
+    night[0] = True
+    assert light is not cards.ready(partial(figure_of, result()))

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Hashable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlencode
 
@@ -24,7 +25,6 @@ from poskernel_core.export.files import (
     chart_config,
     citation,
     file_stem,
-    identity,
     to_csv,
     to_html,
     to_json,
@@ -80,14 +80,11 @@ def card(
     words: Explanation,
     title: str = "",
     draw: Callable[[], None] | None = None,
-    also: Hashable = None,
 ) -> None:
     """Draw one figure with everything around it.
 
     ``name`` is unique on the page and names the files. The default title is the figure's. ``draw``
-    draws anything but a single Plotly figure; ``figure`` is then made for the download only. If
-    ``also`` is given, the figure depends only on ``also`` and the result, and is cached for all
-    readers.
+    draws anything but a single Plotly figure; ``figure`` is then made for the download only.
     """
     with st.container(border=True, key=f"card-{name}"):
         head = st.container(
@@ -96,7 +93,7 @@ def card(
         said = st.container(key=f"finding-{name}")
         made = None
         if draw is None:
-            made = _ready(figure) if also is None else kept(name, figure, result, also)
+            made = ready(figure)
         title = title or (made.title if made else "") or name
         shown = _Shown(result, title)
         token = _OPEN.set(shown)
@@ -212,21 +209,35 @@ def dark() -> bool:
     return bool(st.context.theme.type == "dark")
 
 
-def _ready(figure: Make) -> _Ready:
-    """Return a figure without its title, in the colours of the page."""
+def ready(figure: Make) -> _Ready:
+    """Return a figure without its title, in the colours of the page.
+
+    One that is a function with results and plain values as arguments is made once for all readers.
+    """
+    asked = _asked(figure)
+    return _new(figure) if asked is None else _kept(asked, figure)
+
+
+def _new(figure: Make) -> _Ready:
     made = _made(figure)[0]
     title = _title_of(made)
     return _Ready(_legible(without_title(made)), title)
 
 
-def _what(name: str, _figure: Make, result: Result, also: Hashable) -> Hashable:
-    return name, also, dark(), tuple(identity(result).items())
+@cached(LRUCache(MAX_FIGURES), key=lambda asked, figure: asked, lock=threading.Lock())
+def _kept(asked: Hashable, figure: Make) -> _Ready:
+    return _new(figure)
 
 
-@cached(LRUCache(MAX_FIGURES), key=_what, lock=threading.Lock())
-def kept(_name: str, figure: Make, _result: Result, _also: Hashable) -> _Ready:
-    """Return a figure as a card draws it, from the cache if its key is known."""
-    return _ready(figure)
+def _asked(figure: Make) -> Hashable:
+    """Return what a figure depends on, results by their content; None if it is not known."""
+    if not isinstance(figure, partial):
+        return None
+    given = [*figure.args, *figure.keywords.values()]
+    if not all(isinstance(each, Result | str | int | float | tuple | None) for each in given):
+        return None
+    told = [each.fingerprint if isinstance(each, Result) else each for each in given]
+    return figure.func, dark(), *figure.keywords, *told
 
 
 def _made(figure: Make) -> list[go.Figure]:
