@@ -4,9 +4,7 @@ from pages.shared.cards.card import Explanation
 from pages.shared.cards.plain import capital
 from poskernel_core.analyses.definitions import SECTIONS, Method, method_of, values_of
 
-PICK = (
-    "Click a cell, or move with the arrow keys and press Enter, to select that head on all pages."
-)
+PICK = "Click a cell, or move with the arrow keys, to select that head on all pages."
 
 
 def explained(analysis: str, reading: str, *values: str) -> Explanation:
