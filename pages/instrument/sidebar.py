@@ -15,7 +15,7 @@ from pages.shared.jobs import results
 from pages.shared.selection.fit import fitted_index, linked
 from pages.shared.selection.links import write
 from pages.shared.selection.pins import compare_link, pin_button, pinned_cells
-from pages.shared.selection.place import Place
+from pages.shared.selection.place import LOG_AXES, Place
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses import find
 from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
@@ -33,7 +33,6 @@ CHOICES: Final = "instrument"
 FOLLOWED: Final = "choices-followed"
 BESIDE: Final = "grid-beside"
 MANY: Final = 10**6
-LOG_AXES: Final = ("offset of local heads", "offset", "attention")
 
 
 def choose(place: Place) -> Selection:

@@ -1,6 +1,10 @@
 """What a page declares: its title, its questions, and what it needs."""
 
 from dataclasses import dataclass
+from typing import Final
+
+LOG_AXES: Final = ("offset of local heads", "offset", "attention")
+"""The axes of a curve that can be logarithmic."""
 
 
 @dataclass(frozen=True)
