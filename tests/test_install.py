@@ -178,7 +178,7 @@ def test_the_dashboard(installed, tmp_path, page):
         visit(page, f"http://localhost:{port}")
 
         assert cell(page, "L0H0").is_visible()
-        assert page.locator(".js-plotly-plot").first.is_visible()
+        assert page.locator(".curve .line.kernel").is_visible()
     finally:
         server.send_signal(signal.SIGINT)
         assert 0 == server.wait(PATIENCE)

@@ -27,6 +27,14 @@ function foundBy(text, targets, heads) {
     .slice(0, MAX_FOUND);
 }
 
+let going = null;
+
+function goOn({ measure }) {
+  if (going?.measure !== measure) return;
+  openPage(going.page);
+  going = null;
+}
+
 // Open a page as a reader does, by its link in the bar or in the menu of a phone.
 async function openPage(path) {
   const link = () =>
@@ -94,8 +102,9 @@ function buildFind(root, data, view) {
     leave();
     field.blur();
     if (each.cell) decide({ cell: each.cell });
-    if (each.measure) view.send("measure", { title: each.measure, count: Date.now() });
-    if (each.page !== undefined) openPage(each.page);
+    if (!each.measure) return each.page !== undefined && openPage(each.page);
+    view.send("measure", { title: each.measure, count: Date.now() });
+    going = each; // once the server has followed: a change of page would cut its run short
   };
   field.addEventListener("input", search);
   field.addEventListener("blur", leave);

@@ -83,13 +83,20 @@ def lend_model(place: Place) -> str:
     lent = state.pop(LENT, None)
     if asked not in (first, lent):
         return asked
-    need = NEEDS.get(place.needs)
-    wanted = first if need is None or need.met(first) else need.model
+    wanted = NEEDS[place.needs].model if lent_here(place, first) else first
     if wanted != first:
         state[LENT] = wanted
     if wanted != asked:
+        if "model" not in state:  # later, Streamlit itself writes the value of its widget
+            st.query_params["model"] = wanted
         write("model", wanted)
     return wanted
+
+
+def lent_here(place: Place, name: str) -> bool:
+    """Tell whether a page shows another model than the one that nobody has chosen."""
+    need = NEEDS.get(place.needs)
+    return need is not None and name == catalog.entries()[0].name and not need.met(name)
 
 
 def lacking(place: Place, model: str) -> bool:

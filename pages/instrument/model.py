@@ -4,7 +4,7 @@ import re
 
 import streamlit as st
 
-from pages.instrument.lending import lend_model
+from pages.instrument.lending import lend_model, lent_here
 from pages.instrument.run import RESULTS_ALONE
 from pages.shared.cards.plain import plain
 from pages.shared.jobs import results
@@ -42,6 +42,8 @@ def choose_model(place: Place) -> Located:
             f"sidebar: {', '.join(names)}. The host of this server can add models with "
             "POSKERNEL_MODELS, or allow all with POSKERNEL_ALLOW_ANY_MODEL=1."
         )
+    if name != asked and lent_here(place, name):
+        st.rerun()  # Back and Forward restore the model of the address
     revision = _checkpoint(name) if catalog.is_local(name) else _revision(free)
     try:
         located = results.located(name, revision)

@@ -85,6 +85,7 @@ def end_run(selection: Selection, page: str) -> None:
     """
     section = next(title for title, names in SECTIONS.items() if page in names)
     at = {"cell": selection.cell, "query": selection.query, "page": page, "section": section}
+    at["measure"] = chosen_measure().declared.title
     draw_told("drawn", at | _blocks(selection.run, selection.skip, [selection.query]))
 
 

@@ -122,6 +122,7 @@ function endRun(_root, data) {
   need(given.blocks[state.query]);
   need(given.profile);
   markSection(data.section);
+  goOn(data);
   redraw();
 }
 

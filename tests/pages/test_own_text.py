@@ -22,6 +22,7 @@ from tests.support.visit import (
     redraws,
     settle,
     title_of,
+    unfold_run,
     until,
     values,
     visit,
@@ -138,6 +139,7 @@ def test_a_token_becomes_the_query(show):
     assert "5" == parameter(page, "at")
     expect(page.get_by_test_id("stMetricValue")).to_have_count(5)
     before = hash_of(page, "row")
+    unfold_run(page)
     press(page, "Skip first keys (tokens)", "Home")
     assert before != hash_of(page, "row")
     no_trouble(page)

@@ -139,7 +139,7 @@ def a_row_selects_a_head(page: Page) -> None:
     assert name == title(page, "scores").split(":")[0]
     expect(page.get_by_role("heading", name=f"Mean patterns of {name}")).to_be_visible()
     with redraws(page, "scores"):
-        page.get_by_role("button", name=f"Select {best}, the strongest").click()
+        page.get_by_role("button", name=f"{best} is the strongest").click()
     assert best == title(page, "scores").split(":")[0]
     no_trouble(page)
 

@@ -106,7 +106,7 @@ def switches(page: Page) -> None:
 def test_the_head_that_is_shown(show):
     page = show(head="L1H5")
     assert {"L1H5"} == {head_of(page, name) for name in ("candidates", "rows", "pattern")}
-    button = page.get_by_role("button", name=re.compile("Select L1H., the strongest"))
+    button = page.get_by_role("button", name=re.compile("L1H. is the strongest"))
     best = re.search(r"L\dH\d", button.inner_text())[0]
     assert best != "L1H5"
     with redraws(page, "candidates"), redraws(page, "intrinsic"):
@@ -187,7 +187,7 @@ def test_sequences_are_those_of_the_experiment(show):
     cells = page.get_by_role("gridcell", name=re.compile(r"^L\dH\d: induction score"))
     expect(cells).to_have_count(16)
     assert [roles(13, [2, second]) for second in range(4, 11)] == sequences(page)
-    expect(page.get_by_text("the strongest induction head.")).to_be_visible()
+    expect(page.get_by_text("is the strongest induction head of this model.")).to_be_visible()
     no_trouble(page)
 
 

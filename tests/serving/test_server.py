@@ -145,7 +145,7 @@ def test_the_frame_of_a_notebook(notebook_server, tmp_path, page):
     with http.server.ThreadingHTTPServer(("localhost", 0), handler) as notebook:
         threading.Thread(target=notebook.serve_forever, daemon=True).start()
         page.goto(f"http://localhost:{notebook.server_address[1]}/index.html")
-        head = page.frame_locator("iframe").locator("[role=gridcell][data-name=L2H6]")
+        head = page.frame_locator("iframe").locator("[role=gridcell][data-name=L2H6]").first
         head.wait_for(timeout=PATIENCE * 1000)
         notebook.shutdown()
 

@@ -28,10 +28,10 @@ def draw_kernel(kernel: Result, selection: Selection, block: str | None = None) 
     ``kernel`` has the kernels of all heads; ``block`` is its key, if its queries are not those of
     the sampled windows.
     """
-    head = selection.of(kernel)
+    head, axes = selection.of(kernel), st.session_state["log"]
+    local = float(head.values["local_mass"]) >= LOCAL_SHARE
 
     def figure() -> go.Figure:
-        axes, local = st.session_state["log"], float(head.values["local_mass"]) >= LOCAL_SHARE
         return head_curve(
             head,
             selection.query,
