@@ -345,9 +345,10 @@ class Engine:
             return self._open()
 
     def close(self) -> None:
-        """Stop the worker."""
+        """Stop the worker, and forget what was read."""
         self._closed.set()
         with self._lock:
+            self._recent.clear()
             link, self._link = self._link, None
         if link is not None:
             link.close()

@@ -131,7 +131,7 @@ def test_a_page_shows_what_is_there(offered, monkeypatch):
     assert not app.error
     assert list(QUERIES) == [int(each) for each in app.select_slider(key="query").options]
     assert list(SKIPS) == [int(each) for each in app.select_slider(key="skip").options]
-    assert any("results of the model, not its weights" in each.value for each in app.caption)
+    assert any("Stored results only" in each.value for each in app.caption)
     engine.close()
 
 
