@@ -11,16 +11,24 @@ let drawn = null; // what the server's figures have been drawn for
 let tellServer = () => {};
 let resting = 0;
 let frame = 0;
+let again = false;
 const followers = new Set(); // functions that draw the state
 
-// However many choices fall in one frame, they are drawn once.
+function drawAll() {
+  for (const draw of followers) draw();
+  const behind = drawn && (drawn.cell !== state.cell || drawn.query !== state.query);
+  document.documentElement.toggleAttribute("data-behind", Boolean(behind));
+  document.documentElement.toggleAttribute("data-seen", Boolean(state.seen));
+}
+
+// A choice is drawn at once, and however many more fall in the same frame, once more.
 function redraw() {
-  frame ||= requestAnimationFrame(() => {
+  if (frame) return (again = true);
+  drawAll();
+  frame = requestAnimationFrame(() => {
     frame = 0;
-    for (const draw of followers) draw();
-    const behind = drawn && (drawn.cell !== state.cell || drawn.query !== state.query);
-    document.documentElement.toggleAttribute("data-behind", Boolean(behind));
-    document.documentElement.toggleAttribute("data-seen", Boolean(state.seen));
+    if (again) drawAll();
+    again = false;
   });
 }
 
