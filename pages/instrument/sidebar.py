@@ -1,9 +1,12 @@
 """The instrument beside every page: the model, all its heads, the query position, pins, the run."""
 
+import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 import streamlit as st
+from cachetools import LRUCache, cached
 
 from pages import FIRST, NAMES, SECTIONS, module_of
 from pages.instrument.model import choose_model
@@ -33,6 +36,8 @@ CHOICES: Final = "instrument"
 FOLLOWED: Final = "choices-followed"
 BESIDE: Final = "grid-beside"
 MANY: Final = 10**6
+KEPT: Final = 256
+"""Runs of which the keys of all numbers are kept."""
 
 
 def choose(place: Place) -> Selection:
@@ -145,22 +150,27 @@ def _follow() -> None:
 
 def _blocks(run: RunSpec, skip: int, queries: list[int]) -> dict[str, Any]:
     """Return under which keys the numbers of all heads are stored, as far as they are."""
-    kernels = {
-        query: _key(PositionalKernel, run, KernelParams(skip=skip, query=query))
-        for query in queries
-    }
-    return {
-        "blocks": {str(query): key for query, key in kernels.items() if key},
-        "profile": _key(PreviousToken, run, PreviousTokenParams()),
-    }
+    keys, store = _keys(run, skip, tuple(queries)), results.engine().store
+    there = {name: key for name, key in keys.items() if store.has(key)}
+    return {"profile": there.pop("profile", None), "blocks": there}
 
 
-def _key(question: Any, run: RunSpec, params: Any) -> str | None:
-    try:
-        key = canonical_of(find(question.name), run, params).key
-        return key if results.engine().store.has(key) else None
-    except PosKernelError:
-        return None
+def _kept_under(run: RunSpec, skip: int, queries: tuple[int, ...]) -> tuple[Any, ...]:
+    return run.key(), skip, *queries
+
+
+@cached(LRUCache(KEPT), key=_kept_under, lock=threading.Lock())
+def _keys(run: RunSpec, skip: int, queries: tuple[int, ...]) -> dict[str, str]:
+    """Return the keys of the kernels by query position, and of the mean attention by offset."""
+    asked: dict[str, tuple[Any, Any]] = {
+        str(query): (PositionalKernel, KernelParams(skip=skip, query=query)) for query in queries
+    }
+    asked["profile"] = PreviousToken, PreviousTokenParams()
+    found = {}
+    for name, (question, params) in asked.items():
+        with suppress(PosKernelError):
+            found[name] = canonical_of(find(question.name), run, params).key
+    return found
 
 
 def _targets(located: Located) -> Mapping[str, Any]:
