@@ -27,7 +27,7 @@ def title_here(title: str, about: str, *, wanted: bool) -> None:
     """Draw a page's title and what it is about, with room for the list if it is ``wanted``."""
     with st.container(key="title"):
         left, right = st.columns([3, 2], gap="large") if wanted else (st.container(), None)
-    left.title(title, anchor=False)
+    left.title(title, anchor="page")
     left.markdown(about)
     _OPEN.set(None if right is None else _Contents(right.container(key="contents")))
 
