@@ -82,7 +82,7 @@ class Reader:
             raise Lost(f"the page offers no head {head}")
         message = BackMsg()
         state = message.rerun_script.widget_states.widgets.add()
-        kept = {name: self._chosen[name] for name in ("run", "query", "log")}
+        kept = {name: self._chosen[name] for name in ("query", "log")}
         choice = {**kept, "cell": head, "rev": self._chosen["rev"] + 1}
         state.id, state.json_value = self._part, json.dumps({"choice": choice})
         seconds = await self._run(message)

@@ -263,7 +263,7 @@ def test_misuse(hands: SimpleNamespace, act: Callable[..., Any], given: Any, wor
         act(hands, **given)
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
-    assert len(str(caught.value)) < 800
+    assert len(str(caught.value)) < 700
 
 
 def test_a_value_that_a_result_does_not_hold(hands: SimpleNamespace) -> None:

@@ -13,6 +13,8 @@ const KINDS = {
   profile: { mean: "profile", name: "mean attention", offset: "offset k = n − i", of: "P" },
 };
 
+const EXACT = 1e-5; // below it a number of 16 bits has no two exact digits
+const told = (value) => (value < EXACT ? "below 0.00001" : short(value));
 const short = (value) => (value === 0 ? "0" : Number(value.toPrecision(value < 0.01 ? 2 : 3)).toString());
 const line = (points) => points.map((at) => at.map((each) => each.toFixed(1)).join(",")).join(" ");
 
@@ -145,8 +147,8 @@ function sentenceAt(view, read, shown, bin) {
   const where = first === last ? `offset ${first}` : `offsets ${first} to ${last}, mean`;
   const wrong = (error) => (error?.[bin] > 0 ? ` ± ${short(Number(error[bin].toPrecision(2)))}` : "");
   const name = KINDS[view.kind].name;
-  const parts = [`${where}: ${name} ${short(shown.mean[bin])}${wrong(shown.error)}`];
-  if (shown.observed) parts.push(`observed ${short(shown.observed[bin])}${wrong(shown.observedError)}`);
+  const parts = [`${where}: ${name} ${told(shown.mean[bin])}${wrong(shown.error)}`];
+  if (shown.observed) parts.push(`observed ${told(shown.observed[bin])}${wrong(shown.observedError)}`);
   return parts.join(", ");
 }
 

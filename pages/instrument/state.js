@@ -44,7 +44,7 @@ function decide(change) {
   clearTimeout(resting);
   resting = setTimeout(() => {
     const { cell, query, log, rev } = state;
-    tellServer("choice", { run: given.run, cell, query, log, rev });
+    tellServer("choice", { cell, query, log, rev });
   }, REST);
 }
 

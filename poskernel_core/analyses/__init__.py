@@ -1,6 +1,7 @@
 """Each folder is a topic; :data:`TOPICS` lists the modules, :data:`ANALYSES` the questions."""
 
 from collections.abc import Iterator
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -51,6 +52,10 @@ TOPICS = (
 """The modules that define questions, in the order in which the questions are listed."""
 
 
+NAMED = 12
+"""Names that an error gives, those like the unknown one first."""
+
+
 def _questions() -> Iterator[Question[Any]]:
     for topic in TOPICS:
         module = import_module(f"{__name__}.{topic}")
@@ -82,7 +87,10 @@ def find(name: str) -> Question[Any]:
         UnknownAnalysis: no analysis has that name.
     """
     if not isinstance(name, str) or name not in ANALYSES:
+        near = dict.fromkeys([*get_close_matches(str(name), ANALYSES, 6, cutoff=0.3), *ANALYSES])
         raise UnknownAnalysis(
-            told(name, QUESTIONS) or f"No analysis {name!r}: expected one of {', '.join(ANALYSES)}."
+            told(name, QUESTIONS)
+            or f"No analysis {name!r}: expected one of {len(ANALYSES)} names, such as "
+            f"{', '.join([*near][:NAMED])}; `poskernel show --help` lists all."
         )
     return ANALYSES[name]

@@ -3,20 +3,20 @@
 import re
 from urllib.parse import parse_qs, urlsplit
 
+import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
 
+from poskernel_core.analyses import find
+from poskernel_core.engine.engine import Engine, describe_run
+from poskernel_core.engine.requests import canonical_of
+from poskernel_core.storage.store import Store
 from tests.support.server import serve
-from tests.support.visit import go, head_shown, no_trouble, settle, side_cell, values, visit
+from tests.support.visit import curve, go, head_shown, no_trouble, settle, side_cell, values, visit
 
 pytestmark = pytest.mark.browser
 
-FIELD = "Find and go"
-CURVE = """() => [...document.querySelectorAll("[data-testid=stBidiComponentIsolated]")]
-  .map(each => each.shadowRoot?.querySelector(".curve")).filter(Boolean)
-  .map(curve => [curve.querySelector(".name").textContent,
-    [...curve.querySelectorAll(".point.kernel, .line.kernel")].map(
-      node => node.getAttribute("cy") ?? node.getAttribute("points")).join()])[0]"""
+FIELD, MODEL = "Find and go", "demo-gpt2"
 
 
 @pytest.fixture(scope="module")
@@ -48,14 +48,45 @@ def test_one_head_is_never_drawn_under_the_name_of_another(opened):
     page, known = opened(head="L3H4"), {}
     for name in ("L7H1", "L20H8", "L3H4", "L7H1", "L29H0", "L20H8"):
         side_cell(page, name).click()
-        drawn, curve = page.evaluate(CURVE)
-        assert known.setdefault(drawn, curve) == curve
+        drawn, shape = curve(page)
+        assert known.setdefault(drawn, shape) == shape
     settle(page)
-    assert ["L20H8 at n = 400", known["L20H8 at n = 400"]] == page.evaluate(CURVE)
+    assert ["L20H8 at n = 400", known["L20H8 at n = 400"]] == curve(page)
     assert len(known) == len(set(known.values())) > 2
     assert ["L20H8"] == asked(page)
     expect(page.locator("html")).not_to_have_attribute("data-behind", "")
     no_trouble(page)
+
+
+def test_the_numbers_are_those_of_the_result(opened, tmp_path, monkeypatch):
+    """What is told where one points, and how high the points stand, against the stored result."""
+    monkeypatch.setenv("POSKERNEL_SHIPPED", "1")
+    page, engine, question = (
+        opened(model="demo-gpt2", head="L2H6"),
+        Engine(Store(tmp_path)),
+        find("kernel"),
+    )
+    asked = canonical_of(question, describe_run(MODEL), question.params(query=400))
+    found = engine.cached(asked)
+    engine.close()
+    kernel = found.values["kernel"][2, 6, 4:401][::-1]
+    points = page.locator(".curve .point.kernel")
+    heights = points.evaluate_all("all => all.map(each => +each.getAttribute('cy'))")
+    assert 16 == len(heights)
+    ruler = np.polyfit(heights, kernel[:16], 1)
+    np.testing.assert_allclose(np.polyval(ruler, heights), kernel[:16], atol=1e-3 * kernel.max())
+    for offset in (0, 1, 7):
+        box = points.nth(offset).bounding_box()
+        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 2)
+        said = page.locator(".curve .said").inner_text()
+        told = re.match(rf"offset {offset}: kernel ([\d.]+) ± ([\d.]+), observed ([\d.]+)", said)
+        at = 2, 6, 400 - offset
+        given = [
+            found.values["kernel"][at],
+            found.errors["kernel"][at],
+            found.values["observed"][at],
+        ]
+        np.testing.assert_allclose([*map(float, told.groups())], given, rtol=0.02)
 
 
 def test_pointing_shows_another_head_and_asks_nobody(opened):

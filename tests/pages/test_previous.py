@@ -7,6 +7,7 @@ from poskernel_core.analyses.interventions.presets import presets_for
 from tests.support import visit_tables as tables
 from tests.support.visit import (
     complains,
+    curve,
     head_shown,
     in_both_themes,
     move,
@@ -107,9 +108,11 @@ def test_curves_of_a_head(show):
     expect(page.get_by_text("The helix of one token repeated")).to_be_visible()
     assert "one token repeated" == parameter(page, "helixof")
     other = "L0H0" if CELL != "L0H0" else "L0H1"
+    before = curve(page)
     with redraws(page, "scores"), redraws(page, "tangent"):
         side_cell(page, other).click()
     expect(head_shown(page)).to_contain_text(other)
+    assert before[1] != curve(page)[1]
     expect(page.get_by_role("heading", name=f"{other}: ")).to_be_visible()
     no_trouble(page)
 

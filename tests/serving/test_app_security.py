@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.pages.test_pages import NOTE
-from tests.support.visit import cell, head_shown, parameter, settle, visit
+from tests.support.visit import cell, go, head_shown, parameter, settle, visit
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -20,6 +20,12 @@ def test_our_scripts_run_and_a_strange_one_is_refused(page, server):
         with page.expect_download() as made:
             page.locator(".curve").get_by_role("button", name=format).click()
 
+    assert made.value.suggested_filename.endswith(".svg")
+    go(page, "Previous token")
+    figure = page.locator(".st-key-figure-scores")
+    figure.hover()
+    with page.expect_download() as made:
+        figure.locator("[data-title^=Download]").first.click()
     assert made.value.suggested_filename.endswith(".svg")
     assert "L1H2" == parameter(page, "head")
     assert [] == page.evaluate("violations")

@@ -173,6 +173,18 @@ def no_trouble(page: Page) -> None:
     expect(page.get_by_text("Traceback")).to_have_count(0)
 
 
+CURVE = """() => [...document.querySelectorAll("[data-testid=stBidiComponentIsolated]")]
+  .map(each => each.shadowRoot?.querySelector(".curve")).filter(Boolean)
+  .map(curve => [curve.querySelector(".name").textContent,
+    [...curve.querySelectorAll(".point.kernel, .line.kernel")].map(
+      node => node.getAttribute("cy") ?? node.getAttribute("points")).join()])[0]"""
+
+
+def curve(page: Page) -> list[str]:
+    """What stands above the first curve that the browser draws, and its line and points."""
+    return page.evaluate(CURVE)
+
+
 HASH = """name => {
   const plot = document.querySelector(`.st-key-figure-${name} .js-plotly-plot`);
   if (!plot?.data) return "";
