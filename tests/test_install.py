@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from playwright.sync_api import expect
 
 from poskernel_core.common.specs import SCHEMA
 from tests.support.server import PATIENCE, ROOT, environment, free_port, wait_for
@@ -178,7 +179,7 @@ def test_the_dashboard(installed, tmp_path, page):
         visit(page, f"http://localhost:{port}")
 
         assert cell(page, "L0H0").is_visible()
-        assert page.locator(".curve .line.kernel").is_visible()
+        expect(page.locator(".curve .line.kernel")).to_be_visible()
     finally:
         server.send_signal(signal.SIGINT)
         assert 0 == server.wait(PATIENCE)

@@ -91,6 +91,6 @@ def find(name: str) -> Question[Any]:
         raise UnknownAnalysis(
             told(name, QUESTIONS)
             or f"No analysis {name!r}: expected one of {len(ANALYSES)} names, such as "
-            f"{', '.join([*near][:NAMED])}; `poskernel show --help` lists all."
+            f"{', '.join([*near][:NAMED])}."
         )
     return ANALYSES[name]
