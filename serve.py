@@ -23,6 +23,7 @@ from serving.memory import collecting
 from serving.metrics import listen, registry
 from serving.numbers import numbers_route
 from serving.page import page_routes
+from serving.plotly import plotly_route
 
 # The folder `pages` does not hold pages in Streamlit's older sense. Streamlit notices that only at
 # the first call of `st.navigation`; until then a link to a page would show "Page not found".
@@ -69,6 +70,7 @@ app = st.App(
     routes=[
         health_route(monitor, lambda: admission.sessions),
         numbers_route(served_engine),
+        plotly_route(),
         *page_routes(),
     ],
     middleware=middleware,

@@ -23,6 +23,21 @@ PAGE = re.compile(r"/[^/.]*")
 """The path of a page; files have a dot in their name, or are in a subfolder."""
 
 
+IMPORTED = re.compile(r'from"\./([\w.-]+\.js)"')
+WIDGETS = (
+    "BidiComponent",
+    "Selectbox",
+    "Slider",
+    "ButtonGroup",
+    "Button",
+    "Multiselect",
+    "Checkbox",
+    "TextInput",
+)
+"""Parts of Streamlit that most pages need. Without asking for them, the browser would fetch each
+after its first use, and the page would move when it arrives."""
+
+
 @cache
 def page_served() -> str:
     """Return Streamlit's HTML page with our script, and with our style after Streamlit's own."""
@@ -31,7 +46,24 @@ def page_served() -> str:
         Path(__file__).with_name(name).read_text("utf-8") for name in ("page.js", "style.css")
     )
     text = text.replace("<script>", f"<script>{script}</script>\n    <script>", 1)
+    early = "".join(
+        f'<link rel="modulepreload" crossorigin href="./static/js/{name}">' for name in _early(text)
+    )
+    text = text.replace("</head>", f"{early}</head>", 1)
     return text.replace("</body>", f"<style>{style}</style>\n  </body>", 1)
+
+
+def _early(text: str) -> list[str]:
+    """Return the scripts of the usual widgets, and what they import, but for those of the page."""
+    folder = Path(file_util.get_static_dir(), "static", "js")
+    waiting = [file.name for name in WIDGETS for file in folder.glob(f"{name}.*.js")]
+    found: dict[str, None] = {}
+    while waiting:
+        name = waiting.pop()
+        if name not in found and name not in text:
+            found[name] = None
+            waiting += IMPORTED.findall((folder / name).read_text("utf-8"))
+    return [*found]
 
 
 def page_routes() -> list[BaseRoute]:

@@ -6,7 +6,8 @@ import numpy as np
 import streamlit as st
 
 from pages.contextual import captions as words
-from pages.shared.cards.card import card, chart
+from pages.shared.cards.card import card
+from pages.shared.cards.figure import chart
 from pages.shared.cards.one_head import draw_variation
 from pages.shared.experiments.contextual_controls import choose_texts
 from pages.shared.jobs import results
@@ -37,7 +38,6 @@ from poskernel_core.analyses.kernels.figures import distances_figure
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, value_and_bias
-from poskernel_core.plotting.layout import without_title
 
 MAX_LINES = 16
 WIDE = 100  # from this ratio of largest to smallest denominator on, their axis is logarithmic
@@ -126,7 +126,7 @@ def draw_weights(selection: Selection, token: str) -> None:
 
     def draw() -> None:
         word_lists(found, ("up", "down"), "nats", "token-weights")
-        chart("weights", without_title(figure()))
+        chart("weights", figure)
 
     card("weights", figure, found, words.WEIGHTS, f"Token weights of {selection.cell}", draw)
 

@@ -7,7 +7,8 @@ import pandas as pd
 import streamlit as st
 
 from pages.contextual_neurons import captions as words
-from pages.shared.cards.card import card, chart
+from pages.shared.cards.card import card
+from pages.shared.cards.figure import chart
 from pages.shared.cards.plain import say
 from pages.shared.jobs import results
 from pages.shared.selection.fit import choose_one, linked
@@ -20,7 +21,7 @@ from poskernel_core.analyses.bag.quality import bag_kernel_figure, quality_figur
 from poskernel_core.analyses.bag.search import ExtendedEmbedding, ExtendedEmbeddingParams
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import as_printed
-from poskernel_core.plotting.layout import visible, without_title
+from poskernel_core.plotting.layout import visible
 
 JUDGED = {"R², centred": "bag_centred_r2", "R²": "bag_r2", "cosine": "bag_cosine"}
 NORMS = ("before attention", "before the MLP")
@@ -70,7 +71,7 @@ def draw_quality(found: Result) -> None:
     def draw() -> None:
         told = "centred: the mean over windows is subtracted, so a constant offset does not count"
         judged = choose_one("Judged by", JUDGED, "judged", help=told)
-        chart("quality", without_title(quality_figure(found, JUDGED[judged])))
+        chart("quality", partial(quality_figure, found, JUDGED[judged]))
 
     figure = partial(quality_figure, found, JUDGED[st.session_state.get("judged", "R², centred")])
     card("quality", figure, shown, words.QUALITY, "The bag against the heads' output", draw)

@@ -10,7 +10,8 @@ import streamlit as st
 from pages.contextual_neurons import captions as words
 from pages.contextual_neurons.coloured_text import coloured_text
 from pages.contextual_neurons.neuron_list import select_neuron
-from pages.shared.cards.card import card, chart
+from pages.shared.cards.card import card
+from pages.shared.cards.figure import chart
 from pages.shared.jobs import results
 from pages.shared.selection.fit import choose_one, fitted, linked
 from pages.shared.selection.selection import Selection
@@ -33,7 +34,6 @@ from poskernel_core.analyses.bag.neuron import (
 )
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import as_printed, value_text
-from poskernel_core.plotting.layout import without_title
 
 KernelChoice = Literal["own", "common"]
 RELATIVES = 8
@@ -63,10 +63,10 @@ def draw_neuron(selection: Selection, found: Result, number: int, shared: dict[s
 
     def draw_tokens() -> None:
         word_lists(neuron, ("for", "against"), "adds", "neuron-tokens")
-        chart("tokens", without_title(tokens()))
+        chart("tokens", tokens)
 
     def draw_relatives() -> None:
-        chart("related", without_title(related()))
+        chart("related", related)
         _relatives_table(neuron, number)
 
     with left:
@@ -113,7 +113,7 @@ def draw_trace(
             f"{_two_places(trace, 'correlation')}, the same sign at "
             f"{100 * float(trace.values['sign_agreement']):.0f} % of the positions of this text."
         )
-        chart("trace", without_title(trace_figure(trace, parts)))
+        chart("trace", partial(trace_figure, trace, parts))
         coloured_text(trace.words("tokens"), trace.values["contribution"], "contribution")
 
     figure = partial(trace_figure, trace, True)
@@ -152,7 +152,7 @@ def draw_latents(selection: Selection, number: int, shared: dict[str, Any]) -> N
         return
 
     def draw() -> None:
-        chart("latents", without_title(latents_figure(found)))
+        chart("latents", partial(latents_figure, found))
         table = pd.DataFrame(
             {
                 "share": found.values["share"].astype(float),

@@ -8,7 +8,8 @@ import pandas as pd
 import streamlit as st
 
 from pages.contextual_neurons import captions as words
-from pages.shared.cards.card import card, chart
+from pages.shared.cards.card import card
+from pages.shared.cards.figure import chart
 from pages.shared.jobs import results
 from pages.shared.selection.fit import fitted, linked
 from pages.shared.selection.links import write
@@ -19,7 +20,6 @@ from poskernel_core.analyses.bag.figures import neurons_figure, scores_figure
 from poskernel_core.analyses.bag.search import WordNeurons, WordNeuronsParams
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
-from poskernel_core.plotting.layout import without_title
 
 RANKS = {
     "share of variance": "drive_share",
@@ -71,7 +71,7 @@ def draw_neurons(found: Result, number: int) -> None:
         order = np.argsort(-np.nan_to_num(found.values[rank], nan=-np.inf), kind="stable")
         _neuron_table(found, order, "neuron-table")
         st.caption(f"{counted(len(order), 'neuron')}; a click shows one below.")
-        chart("neurons", without_title(neurons_figure(found, number, rank)))
+        chart("neurons", partial(neurons_figure, found, number, rank))
 
     card(
         "neurons",

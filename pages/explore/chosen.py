@@ -27,18 +27,12 @@ MAX_CHARACTERS = 30_000
 """Length limit of the field, because the address can hold no more."""
 
 
-def choose_by_hand() -> None:
+def choose_by_hand(names: list[str], many: bool) -> None:
     """Choose the heads in a loop or a box; a click selects its head on every page. A callback."""
-    picked = st.session_state["figure-heads"].selection
-    names = dict.fromkeys(
-        point["customdata"][0] for point in picked.points if point.get("customdata")
-    )
-    if not names:
-        return
-    if picked.box or picked.lasso:
+    if many:
         write(KEY, " ".join(names))
     else:
-        select_head(next(iter(names)))
+        select_head(names[0])
 
 
 def _read(selection: Selection) -> tuple[set[Head], str]:

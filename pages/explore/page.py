@@ -10,7 +10,8 @@ from pages.explore.chosen import choose_by_hand, draw_names, draw_table
 from pages.explore.columns import our_columns
 from pages.explore.scatter import Head, head_scatter, shown_on
 from pages.explore.tables import their_columns
-from pages.shared.cards.card import card, chart
+from pages.shared.cards.card import card
+from pages.shared.cards.figure import chart
 from pages.shared.cards.plain import capital
 from pages.shared.jobs import results
 from pages.shared.selection.fit import choose_one, linked
@@ -43,8 +44,9 @@ def draw_points(selection: Selection, arranged: Arranged, chosen: list[Head]) ->
     def draw() -> None:
         clicks = "«click» selects one head on every page"
         tool = choose_one("Choose heads by", TOOLS, "tool", help=clicks)
-        shown = figure().update_layout(dragmode=TOOLS[tool])
-        chart("heads", shown, pick=choose_by_hand)
+        clickmode = "event+select" if tool == "click" else "event"
+        shown = figure().update_layout(dragmode=TOOLS[tool], clickmode=clickmode)
+        chart("heads", lambda: shown, titled=True, pick=choose_by_hand)
 
     def titled() -> go.Figure:
         made = set_title(figure(), arranged.heading)

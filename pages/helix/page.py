@@ -8,7 +8,8 @@ import streamlit as st
 from pages.helix import captions as words
 from pages.helix.controls import choose_prompts, choose_view
 from pages.helix.guide import say_what_stands_out, say_what_to_see
-from pages.shared.cards.card import card, charts
+from pages.shared.cards.card import card
+from pages.shared.cards.figure import charts
 from pages.shared.jobs import results
 from pages.shared.selection.place import Place, Screenshot
 from pages.shared.selection.selection import Selection
@@ -71,7 +72,7 @@ def draw_angles(helix: Result) -> None:
     both = helix.only("angles_residual", "angles_position")
 
     def draw() -> None:
-        charts({name: angles_figure(helix, name) for name in both.values})
+        charts({name: partial(angles_figure, helix, name) for name in both.values})
         st.dataframe(_angle_table(helix), hide_index=True, key="angle-table")
 
     title = f"Canonical angles of the top-{helix.params['subspace']} subspaces"

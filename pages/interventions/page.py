@@ -8,7 +8,8 @@ import streamlit as st
 from pages.interventions import captions as words
 from pages.interventions.controls import choose_intervention, missing
 from pages.interventions.effects import draw_averaging, draw_mass_grid
-from pages.shared.cards.card import card, chart, charts
+from pages.shared.cards.card import card
+from pages.shared.cards.figure import chart, charts
 from pages.shared.cards.metric import draw_metrics
 from pages.shared.jobs import results
 from pages.shared.selection.head_link import page_link
@@ -68,7 +69,8 @@ def draw_patterns(selection: Selection, found: Result) -> None:
     for name, window in windows.items():
 
         def draw(name: str = name, window: tuple[int, int] | None = window) -> None:
-            charts({f"{name}-{each}": pattern_figure(found, each, window) for each in PATTERNS})
+            shown = partial(pattern_figure, found, zoom=window)
+            charts({f"{name}-{each}": partial(shown, name=each) for each in PATTERNS})
 
         title = f"{selection.cell} on the prompt" if window is None else "The window"
         figure = partial(pattern_figure, found, "difference", window)
@@ -88,8 +90,8 @@ def draw_effects(selection: Selection, found: Result) -> None:
         card("masses", figure, masses, words.MASSES, title, draw_grid)
 
     def draw() -> None:
-        chart("losses", losses_figure(found))
-        chart("kl", kl_figure(found))
+        chart("losses", partial(losses_figure, found), titled=True)
+        chart("kl", partial(kl_figure, found), titled=True)
 
     losses = found.only("clean_loss", "changed_loss", "kl")
     card("loss", partial(losses_figure, found), losses, words.LOSS, "Along the prompt", draw)

@@ -6,7 +6,8 @@ import streamlit as st
 
 from pages.position_vs_token import captions as words
 from pages.position_vs_token.sections import draw_first, draw_look_back
-from pages.shared.cards.card import card, charts
+from pages.shared.cards.card import card
+from pages.shared.cards.figure import charts
 from pages.shared.experiments.random_controls import (
     Draws,
     choose_draws,
@@ -32,7 +33,6 @@ from poskernel_core.analyses.position_vs_token.spec import (
 )
 from poskernel_core.analyses.random_tokens.params import SAMPLES
 from poskernel_core.common.result import Result
-from poskernel_core.plotting.layout import THIRD, set_height
 
 PLACE = Place(
     "Position and token",
@@ -60,7 +60,7 @@ def draw_head(parts: Result, selection: Selection, query: int) -> None:
 
     def draw() -> None:
         numbers = range(len(CONDITIONS))
-        charts({f"map-{number}": set_height(maps(number), THIRD) for number in numbers})
+        charts({f"map-{number}": partial(maps, number) for number in numbers}, square=True)
 
     patterns, title = one.only("pattern"), f"Mean patterns of {selection.cell}"
     card("maps", partial(maps, 0), patterns, words.MAPS, title, draw)

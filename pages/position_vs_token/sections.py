@@ -7,7 +7,8 @@ import pandas as pd
 import streamlit as st
 
 from pages.position_vs_token import captions as words
-from pages.shared.cards.card import card, chart
+from pages.shared.cards.card import card
+from pages.shared.cards.figure import chart
 from pages.shared.cards.metric import draw_metrics
 from pages.shared.selection.fit import choose_one
 from pages.shared.selection.head_choice import strongest
@@ -67,7 +68,7 @@ def draw_look_back(parts: Result, selection: Selection) -> None:
 
     def draw() -> None:
         look_back_table(shown, selection.cell)
-        chart("look-back", figure())
+        chart("look-back", figure, titled=True)
 
     card("lookback", figure, shown, words.LOOK_BACK, "Look-back heads", draw)
 

@@ -3,13 +3,11 @@
 from functools import partial
 from typing import Any
 
-import numpy as np
-import plotly.graph_objects as go
 import streamlit as st
 
 from pages.positional_kernels import captions as words
 from pages.positional_kernels.additivity import draw_additivity
-from pages.positional_kernels.side_by_side import coloured, draw_three
+from pages.positional_kernels.side_by_side import draw_three
 from pages.shared.cards.card import card
 from pages.shared.cards.one_head import draw_kernel
 from pages.shared.jobs import results
@@ -21,11 +19,9 @@ from poskernel_core.analyses import find
 from poskernel_core.analyses.kernels.etc import EtcHeatMap, EtcParams
 from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
 from poskernel_core.analyses.kernels.kernel_map import KernelMap, KernelMapParams
-from poskernel_core.common.heads import head_name
+from poskernel_core.analyses.kernels.panels import PANELS, layer_panel, map_panel, square_panel
 from poskernel_core.common.result import Result
 from poskernel_core.engine.requests import canonical_of
-from poskernel_core.plotting.maps import folded_square, kernel_map
-from poskernel_core.plotting.multiples import small_multiples
 
 PLACE = Place(
     "Kernel",
@@ -51,18 +47,9 @@ def draw_head(selection: Selection, kernel: Result, source: dict[str, Any]) -> N
 
 def draw_squares(selection: Selection, kernel: Result) -> None:
     """Draw kernel and observed attention at the query, each folded to a square."""
-    head = selection.of(kernel)
-
-    def squares(found: dict[str, np.ndarray]) -> list[go.Figure]:
-        rows = {name: row[: selection.query + 1].copy() for name, row in found.items()}
-        for row in rows.values():
-            row[: selection.skip] = np.nan
-        return [
-            folded_square(row, title=name, colours=colours) for name, row, colours in coloured(rows)
-        ]
-
-    title = f"{selection.cell} at n = {selection.query}, folded to a square"
-    draw_three("square", title, head, words.SQUARE, squares)
+    head, title = selection.of(kernel), f"{selection.cell} at n = {selection.query}"
+    panel = partial(square_panel, head, selection.query)
+    draw_three("square", f"{title}, folded to a square", _drawn(head), words.SQUARE, panel)
 
 
 def draw_maps(selection: Selection, source: dict[str, Any]) -> None:
@@ -70,28 +57,18 @@ def draw_maps(selection: Selection, source: dict[str, Any]) -> None:
     asked = KernelMapParams(skip=selection.skip, head=selection.cell, **source)
     found = results.fetch(KernelMap, selection.run, asked)
     if found is not None:
-        queries = found.coordinates["query"].astype(np.int64)
-        seen = np.isfinite(found.values["kernel"]).any(axis=1)
-        width = int(queries[-1]) + 1
+        title, panel = f"{selection.cell} from every query position", partial(map_panel, found)
+        draw_three("map", title, _drawn(found), words.MAP, panel)
 
-        def maps(values: dict[str, np.ndarray]) -> list[go.Figure]:
-            shown = {name: each[seen][:, :width] for name, each in values.items()}
-            return [
-                kernel_map(each, queries[seen], title=name, colours=colours)
-                for name, each, colours in coloured(shown)
-            ]
 
-        draw_three("map", f"{selection.cell} from every query position", found, words.MAP, maps)
+def _drawn(result: Result) -> Result:
+    return result.only(*(name for name in PANELS if name in result.values))
 
 
 def draw_layer(selection: Selection, kernel: Result) -> None:
     """Draw the kernels of the selected layer's heads on common axes."""
     layer = kernel.select(layer=selection.layer)
-    rows = layer.values["kernel"][:, selection.skip : selection.query + 1][:, ::-1]
-    labels = [head_name(selection.layer, head) for head in range(len(rows))]
-    figure = partial(
-        small_multiples, np.ascontiguousarray(rows), labels, selection.head, log_y=True
-    )
+    figure = partial(layer_panel, layer, selection.layer, selection.head, selection.query)
     card("layer", figure, layer, words.MULTIPLES, f"All heads of layer {selection.layer}")
 
 

@@ -6,7 +6,8 @@ from typing import Final, Literal
 import streamlit as st
 
 from pages.previous_token import captions as words
-from pages.shared.cards.card import card, charts
+from pages.shared.cards.card import card
+from pages.shared.cards.figure import charts
 from pages.shared.jobs import results
 from pages.shared.selection.fit import choose_one
 from pages.shared.selection.selection import Selection
@@ -64,8 +65,8 @@ def draw_stages(selection: Selection) -> None:
         name = "whole" if whole else "window"
 
         def draw(whole: bool = whole, name: str = name) -> None:
-            stages = ((f"{name}-{each}", each) for each in STAGE_TITLES)
-            charts({key: stage_figure(found, each, zoom, whole=whole) for key, each in stages})
+            stage = partial(stage_figure, found, zoom=zoom, whole=whole)
+            charts({f"{name}-{each}": partial(stage, name=each) for each in STAGE_TITLES})
 
         title = "The whole text"
         if zoom is not None and not whole:

@@ -6,7 +6,8 @@ from typing import Any
 import streamlit as st
 
 from pages.rotary_spectrum import captions as words
-from pages.shared.cards.card import card, charts
+from pages.shared.cards.card import card
+from pages.shared.cards.figure import charts
 from pages.shared.jobs import results
 from pages.shared.selection.fit import choose_one, linked
 from pages.shared.selection.selection import Selection
@@ -54,8 +55,8 @@ def _draw_pattern(head: Result) -> None:
     frozen = partial(profiles_figure, shown, TREATMENTS[0], log_x=True)
 
     def draw() -> None:
-        each = {f"changed-{name}": profiles_figure(shown, name, log_x=True) for name in TREATMENTS}
-        charts(each)
+        changed = partial(profiles_figure, shown, log_x=True)
+        charts({f"changed-{name}": partial(changed, treatment=name) for name in TREATMENTS})
         _draw_table(shown)
 
     title = f"Attention of {head.params['head']}"

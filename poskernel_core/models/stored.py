@@ -124,16 +124,19 @@ def read(file: Path) -> StoredModel:
     """
     try:
         state = file.stat()
-        return _read(file, state.st_size, state.st_mtime_ns)
+        found = _read(file, state.st_size, state.st_mtime_ns)
     except OSError as error:
         raise BadArchive(
             f"Expected a file of results that 'export' wrote, got {str(file)!r}, which cannot be "
             f"read ({error.strerror})."
         ) from error
+    if isinstance(found, BadArchive):
+        raise found
+    return found
 
 
 @lru_cache(maxsize=64)
-def _read(file: Path, _size: int, _time: int) -> StoredModel:
+def _read(file: Path, _size: int, _time: int) -> StoredModel | BadArchive:
     try:
         with zipfile.ZipFile(file) as archive:
             info = archive.getinfo(MANIFEST)
@@ -148,7 +151,9 @@ def _read(file: Path, _size: int, _time: int) -> StoredModel:
     except OSError:
         raise
     except ZIP_DAMAGE as error:
-        raise BadArchive(
+        wrong = BadArchive(
             f"{file.name!r} is no file of results that was exported to be shown, or it is damaged: "
             "export it again with this version."
-        ) from error
+        )
+        wrong.__cause__ = error
+        return wrong

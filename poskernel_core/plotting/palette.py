@@ -7,6 +7,7 @@ blue - grey - orange, also with increasing luminance, so blue (below 0) is the d
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,7 @@ def scale_hex(t: Float[np.ndarray, "row column"]) -> list[list[str]]:
     return [[f"#{bytes(rgb).hex()}" for rgb in row] for row in scale_rgb(t)]
 
 
+@lru_cache(maxsize=4096)
 def ink_on(colour: str) -> str:
     """Return black or white, whichever has more WCAG contrast on `colour` ('#rrggbb')."""
     srgb = np.array(hex_to_rgb(colour)) / 255

@@ -18,7 +18,7 @@ QUIET = """() => {
   const part = place => place.shadowRoot?.querySelector("div > div > :not(style)");
   const shown = place => place.offsetParent; // some parts only talk to the browser
   if (!all("stBidiComponentIsolated").filter(shown).every(part)) return false;
-  if (!all("stPlotlyChart").every(chart => chart.querySelector(".main-svg"))) return false;
+  if ([...document.querySelectorAll(".figure[data-due]")].some(shown)) return false;
   const { did, asked, began, ended, drew } = window.visitor, now = performance.now();
   return now - drew > 100 && ended > began && began > asked && (asked > did || now - did > 400);
 }"""

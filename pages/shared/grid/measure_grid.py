@@ -1,10 +1,12 @@
 """The clickable grid of all heads, coloured by a measure."""
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import streamlit as st
+from cachetools import LRUCache, cached
 
 from pages.instrument.parts import draw_grid
 from pages.shared.cards.card import keep_grid
@@ -20,11 +22,15 @@ from poskernel_core.common.heads import head_name, layer_of
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import texts_of
 from poskernel_core.engine.requests import canonical_of
+from poskernel_core.models.catalog import Located
 from poskernel_core.models.known import known_heads
 from poskernel_core.plotting.palette import NO_VALUE
 
 KNOWN: Final = "★"
 """Marks a head with a known function."""
+
+MAX_GRIDS: Final = 64
+"""Small grids in the cache, of some ten kilobytes each."""
 
 ROOMY: Final = (32, 16)
 """Most layers and heads for which a cell of the small grid has room for a kernel."""
@@ -95,27 +101,30 @@ def draw_heads(
 
 def all_heads(selection: Selection, measure: Measure) -> dict[str, Any]:
     """Return the small grid of all heads, coloured by a measure if its result is stored."""
-    geometry, found = selection.located.geometry, _stored(selection, measure)
-    shape = (geometry.n_layers, geometry.n_heads)
-    known = known_heads(selection.run.model.name)
-    names = [[head_name(i, j) for j in range(shape[1])] for i in range(shape[0])]
+    return _small_grid(selection.located, _stored(selection, measure), measure)
+
+
+def _seen(located: Located, found: Result | None, measure: Measure) -> tuple[str | None, ...]:
+    result = None if found is None else found.fingerprint
+    return located.spec.name, located.spec.fingerprint, measure.declared.title, result
+
+
+@cached(LRUCache(MAX_GRIDS), key=_seen, lock=threading.Lock())
+def _small_grid(located: Located, found: Result | None, measure: Measure) -> dict[str, Any]:
+    geometry, known = located.geometry, known_heads(located.spec.name)
+    layers, heads = geometry.n_layers, geometry.n_heads
+    names = [[head_name(i, j) for j in range(heads)] for i in range(layers)]
     marks = [[KNOWN if name in known else "" for name in row] for row in names]
-    plain = [[False] * shape[1]] * shape[0]
+    plain = [[False] * heads] * layers
     if found is None:
-        colours = [[NO_VALUE] * shape[1]] * shape[0]
-        labels = [
-            [f"{name}: {measure.declared.title} not computed yet" for name in row] for row in names
-        ]
-        legend: list[tuple[str, str]] = []
+        said, shade = "not computed yet", Shade([[NO_VALUE] * heads] * layers, [])
+        labels = [[f"{name}: {measure.declared.title} {said}" for name in row] for row in names]
     else:
-        values = found.values[measure.declared.value].astype(float)
-        shade = measure.shade(found, values)
-        colours, legend = shade.colours, shade.legend
+        shade = measure.shade(found, found.values[measure.declared.value].astype(float))
         labels = head_texts(found, measure.declared.value, measure.declared.title)
-    data = grid_data(
-        colours, labels, marks, plain, None, kernels=shape[0] <= ROOMY[0] and shape[1] <= ROOMY[1]
-    )
-    data |= {"legend": legend, "legendTitle": measure.declared.unit, "glyphs": []}
+    roomy = layers <= ROOMY[0] and heads <= ROOMY[1]
+    data = grid_data(shade.colours, labels, marks, plain, None, kernels=roomy)
+    data |= {"legend": shade.legend, "legendTitle": measure.declared.unit, "glyphs": []}
     return data | {"shared": True, "small": True, "bare": list(geometry.reasons)}
 
 

@@ -1,0 +1,105 @@
+// A Plotly figure: drawn when it comes near, or else when the browser has nothing to do.
+
+const NEAR = "400px";
+const REST = 300; // milliseconds without a new figure
+const ENLARGE = {
+  name: "Full screen",
+  title: "Full screen",
+  icon: { width: 24, height: 24, path: "M3 3h7v2H5v5H3zM14 3h7v7h-2V5h-5zM3 14h2v5h5v2H3zM19 14h2v7h-7v-2h5z" },
+  click: (place) =>
+    document.fullscreenElement ? document.exitFullscreen() : place.requestFullscreen(),
+};
+
+const waiting = new Map(); // the place of a figure -> what is to be drawn there
+const drawn = new WeakMap(); // the place of a figure -> what was drawn there last, as text
+const heard = new WeakSet(); // places that tell what is picked there
+const textOf = ({ spec, config }) => spec + JSON.stringify(config);
+let library = null;
+let resting = 0;
+
+const loaded = (file) =>
+  (library ??= new Promise((done, failed) => {
+    const script = document.createElement("script");
+    script.src = new URL(file, location.href);
+    script.onload = () => done(window.Plotly);
+    script.onerror = () => {
+      library = null;
+      failed();
+    };
+    document.head.append(script);
+  }));
+
+const near = new IntersectionObserver(
+  (seen) => seen.filter((each) => each.isIntersecting).forEach((each) => draw(each.target)),
+  { rootMargin: NEAR, scrollMargin: NEAR },
+);
+const resized = new ResizeObserver((places) => {
+  for (const { target } of places)
+    if (target.offsetParent && target.data) requestAnimationFrame(() => Plotly.Plots.resize(target));
+});
+const whenIdle = window.requestIdleCallback ?? ((act) => setTimeout(act, 200));
+
+async function draw(place) {
+  const asked = waiting.get(place);
+  near.unobserve(place);
+  waiting.delete(place);
+  if (!asked) return;
+  drawn.set(place, textOf(asked));
+  try {
+    await loaded(asked.library);
+  } catch {
+    place.textContent = "This figure needs a file that did not arrive: reload the page.";
+    return;
+  }
+  const { data, layout, frames } = JSON.parse(asked.spec);
+  await Plotly.react(place, {
+    data,
+    frames,
+    layout: { ...layout, autosize: true, height: undefined },
+    config: {
+      ...asked.config,
+      responsive: false,
+      modeBarButtonsToAdd: [ENLARGE],
+      modeBarButtonsToRemove: ["lasso2d", "select2d"],
+    },
+  });
+  if (!waiting.has(place)) delete place.dataset.due;
+  if (heard.has(place)) return;
+  heard.add(place);
+  place.on("plotly_selected", (picked) => {
+    const names = (picked?.points ?? []).map((point) => point.customdata?.[0]).filter(Boolean);
+    if (names.length)
+      asked.send("picked", { names: [...new Set(names)], many: Boolean(picked.range ?? picked.lassoPoints) });
+  });
+}
+
+// The others, one after the other, once the page is there; but not those that are folded away.
+function drawNext() {
+  const place = [...waiting.keys()].find((each) => each.offsetParent);
+  if (!place) return;
+  draw(place);
+  whenIdle(drawNext);
+}
+
+function rest() {
+  clearTimeout(resting);
+  resting = setTimeout(() => whenIdle(drawNext), REST);
+}
+
+export default function ({ data, parentElement, setTriggerValue }) {
+  const place = parentElement.querySelector(".figure");
+  if (drawn.get(place) !== textOf(data)) {
+    waiting.set(place, { ...data, send: setTriggerValue });
+    place.dataset.due = "";
+    near.observe(place);
+    rest();
+  }
+  place.style.height = data.height;
+  resized.observe(place);
+  return () => {
+    waiting.delete(place);
+    near.unobserve(place);
+    resized.unobserve(place);
+    if (!place.isConnected) window.Plotly?.purge(place);
+  };
+}

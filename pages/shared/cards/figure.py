@@ -1,0 +1,192 @@
+"""A Plotly figure in the page's colours, made once for each result, drawn when it comes near."""
+
+import html
+import re
+import threading
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import plotly
+import plotly.graph_objects as go
+import streamlit as st
+from cachetools import LRUCache, cached
+
+from poskernel_core.common.result import Result
+from poskernel_core.export.files import chart_config, file_stem
+from poskernel_core.plotting.layout import THIRD, broken, is_square, set_height, without_title
+from poskernel_core.plotting.palette import CATEGORICAL
+
+Make: TypeAlias = "Callable[[], go.Figure | Sequence[go.Figure]] | None"
+"""Makes the figures of a card; None for a grid of heads or a table."""
+MAX_FIGURES = 256
+"""Figures in the cache, of about a hundred kilobytes each."""
+FONT: Final = "'Source Sans', sans-serif"
+
+LIBRARY: Final = f"plotly.js?{plotly.__version__}"
+
+TAG = re.compile(r"<[^>]*>")
+DRAWN = st.components.v2.component(
+    "pk-figure",
+    html="<div class='figure'></div>",
+    js=Path(__file__).with_suffix(".js").read_text("utf-8"),
+    isolate_styles=False,
+)
+SHOWN: ContextVar[Result | None] = ContextVar("result of the open card", default=None)
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A figure as the browser draws it: as JSON, with its former title and its size.
+
+    ``size`` names the rule of ``style.css`` for the height; "" is ``height`` pixels.
+    """
+
+    spec: str
+    title: str
+    height: int
+    size: str
+
+
+def chart(
+    name: str,
+    figure: Make,
+    *,
+    titled: bool = False,
+    square: bool = False,
+    pick: Callable[[list[str], bool], None] | None = None,
+) -> None:
+    """Draw one figure; its camera saves a file of that name.
+
+    It keeps its title if it is ``titled``. A ``square`` map is a third of the page wide, and as
+    high as wide. ``pick`` is called when points are chosen, with what their ``customdata`` begins
+    with, and whether by a box or a loop (else by a click).
+    """
+    draw_ready(name, ready(figure, titled=titled, square=square), pick=pick)
+
+
+def charts(figures: Mapping[str, Callable[[], go.Figure]], *, square: bool = False) -> None:
+    """Draw figures with their titles side by side."""
+    for column, (name, figure) in zip(st.columns(len(figures)), figures.items(), strict=True):
+        with column:
+            chart(name, figure, titled=True, square=square)
+
+
+def draw_ready(
+    name: str,
+    ready: Ready,
+    image: str = "svg",
+    pick: Callable[[list[str], bool], None] | None = None,
+) -> None:
+    """Draw a figure; ``image`` is the format that its camera saves."""
+    key, shown = f"figure-{name}", SHOWN.get()
+    place = st.container(key=f"square-{ready.size}-{name}") if ready.size else st.container()
+    file = name if shown is None else file_stem(shown, name)
+    height: Any = "content" if ready.size else ready.height
+    data = {
+        "spec": ready.spec,
+        "config": chart_config(file, image),
+        "library": LIBRARY,
+        "height": "" if ready.size else f"{ready.height}px",
+    }
+
+    def picked() -> None:
+        found = st.session_state[key]["picked"]
+        if pick is not None and found:
+            pick(found["names"], found["many"])
+
+    with place:
+        DRAWN(key=key, data=data, height=height, on_picked_change=picked)
+
+
+def dark() -> bool:
+    """Tell whether the reader's page is dark."""
+    return bool(st.context.theme.type == "dark")
+
+
+def ready(figure: Make, *, titled: bool = False, square: bool = False) -> Ready:
+    """Return the first figure, as ``chart`` draws it.
+
+    One that is a function with results and plain values as arguments is made once for all readers.
+    """
+    asked = _asked(figure)
+    return (_new if asked is None else _kept)(asked, figure, titled, square)
+
+
+def _new(asked: Hashable, figure: Make, titled: bool, square: bool) -> Ready:
+    first = made(figure)[0]
+    title = _title_of(first)
+    if not titled:
+        without_title(first)
+    if square:
+        set_height(first, THIRD)
+    layout, size = first.layout, ""
+    if layout.scene.aspectmode is not None:
+        size = "player" if layout.sliders else "scene"
+    elif square or is_square(first):
+        size = "third" if layout.height <= THIRD else "whole"
+    return Ready(legible(first).to_json(), title, layout.height, size)
+
+
+@cached(LRUCache(MAX_FIGURES), key=lambda *given: (given[0], *given[2:]), lock=threading.Lock())
+def _kept(asked: Hashable, figure: Make, titled: bool, square: bool) -> Ready:
+    return _new(asked, figure, titled, square)
+
+
+def _asked(figure: Make) -> Hashable:
+    """Return what a figure depends on, results by their content; None if it is not known."""
+    if not isinstance(figure, partial):
+        return None
+    given = [*figure.args, *figure.keywords.values()]
+    if not all(isinstance(each, Result | str | int | float | tuple | None) for each in given):
+        return None
+    told = [each.fingerprint if isinstance(each, Result) else each for each in given]
+    return figure.func, dark(), *figure.keywords, *told
+
+
+def made(figure: Make) -> list[go.Figure]:
+    """Return the figures of a card."""
+    found = figure() if figure is not None else []
+    return [found] if isinstance(found, go.Figure) else list(found)
+
+
+def _title_of(figure: go.Figure) -> str:
+    """Return a figure's own title as plain text."""
+    text = figure.layout.title.text
+    return html.unescape(TAG.sub(" ", text or "")).strip()
+
+
+def legible(figure: go.Figure) -> go.Figure:
+    """Give a figure the page's font and the colours of its theme, in place."""
+    ink = {"color": "#c9d3da" if dark() else "#3b4650"}
+    layout: dict[str, Any] = {"legend": {"font": ink}, "template": _look(ink["color"])}
+    for axis in (*figure.select_xaxes(), *figure.select_yaxes()):
+        title = axis.title.text or ""
+        text = broken(title) if axis.plotly_name.startswith("x") else title
+        layout[axis.plotly_name] = {"title": {"text": text, "font": ink}, "tickfont": ink}
+    figure.update_layout(layout)
+    bar = {"tickfont": ink, "title": {"font": ink}}
+    figure.update_traces({"colorbar": bar}, selector={"type": "heatmap"})
+    figure.update_traces({"marker": {"colorbar": bar}}, selector={"marker.showscale": True})
+    return figure
+
+
+def _look(ink: str) -> go.layout.Template:
+    """Return what the figures of a page share."""
+    font, paper = {"family": FONT, "size": 12, "color": ink}, "#1a242c" if dark() else "#ffffff"
+    axis = {"title": {"font": {"size": 14}}, "automargin": True, "zeroline": False}
+    return go.layout.Template(
+        layout={
+            "font": font,
+            "title": {"font": {"size": 15, "weight": 600}, "pad": {"l": 4}},
+            "colorway": CATEGORICAL,
+            "hoverlabel": {"bgcolor": paper, "bordercolor": "rgba(128,128,128,0.5)", "font": font},
+            "legend": {"valign": "top", "font": {"size": 12}},
+            "margin": {"pad": 8},
+            "xaxis": axis | {"showgrid": False},
+            "yaxis": axis,
+        }
+    )

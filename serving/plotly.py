@@ -1,0 +1,32 @@
+"""``/plotly.js``: Plotly's own script, for the figures of the pages (``pages/shared/cards``)."""
+
+import gzip
+from functools import cache
+from importlib.resources import files
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+HEADERS = {
+    "Cache-Control": "public, max-age=31536000, immutable",
+    "Content-Encoding": "gzip",
+}
+"""The pages ask for it with its version."""
+
+
+@cache
+def script() -> bytes:
+    """Return the script as it is sent."""
+    return gzip.compress(files("plotly").joinpath("package_data/plotly.min.js").read_bytes(), 6)
+
+
+def plotly_route() -> Route:
+    """Return the route."""
+
+    async def answer(_: Request) -> Response:
+        packed = await run_in_threadpool(script)
+        return Response(packed, media_type="text/javascript", headers=HEADERS)
+
+    return Route("/plotly.js", answer)
