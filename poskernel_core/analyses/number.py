@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import brief, rounded
+from poskernel_core.common.rounding import brief
 
 Passes = Literal["yes", "about", "no"]
 
@@ -50,12 +50,7 @@ class Number:
         return "about" if math.isnan(self.error) else self.passes(limit)
 
     def __str__(self) -> str:
-        """Return the value rounded to its error."""
-        return rounded(self.value, self.error)
-
-    @property
-    def brief(self) -> str:
-        """The value as sentences print it, with three digits at most: ``0.87``."""
+        """Return the value as sentences print it, with three digits at most: ``0.87``."""
         return brief(self.value)
 
 

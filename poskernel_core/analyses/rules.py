@@ -122,7 +122,7 @@ def reach(result: Result, name: str, limit: float, what: str) -> str:
     certain = " for certain" if sure and name in result.errors else ""
     top = most(result, name)
     first = "" if top is None else name_at(result, name, top)
-    best = f"; {first} has the largest, {numbers[first].brief}" if first else ""
+    best = f"; {first} has the largest, {numbers[first]}" if first else ""
     count = of_all(sure, len(numbers), result.axes[name][-1])
     has = "have" if sure > 1 else "has"
     return f"{count} {has} {what} of {limit:g} or more{certain}{best}."

@@ -116,13 +116,13 @@ def look_back(head: str, back: int, mass: Number, where: str = "on average") -> 
     match mass.surely(ATTENTION):
         case "yes":
             return (
-                f"{head} gives {place} {mass.brief} of its attention {where}; a head looks "
+                f"{head} gives {place} {mass} of its attention {where}; a head looks "
                 f"somewhere from {ATTENTION:g} on."
             )
         case "no":
             return (
                 f"No diagonal of {head} gets {ATTENTION:g} of its attention {where}; {place} "
-                f"gets most, {mass.brief}."
+                f"gets most, {mass}."
             )
     return ""
 
@@ -134,7 +134,7 @@ def predicted(head: str, distance: Number, at: str = "") -> str:
         return ""
     how = "too far for a kernel that predicts" if passes == "yes" else "the kernel predicts"
     return (
-        f"The kernel and the observed attention of {head}{at} are {distance.brief} apart ({SCALE})"
+        f"The kernel and the observed attention of {head}{at} are {distance} apart ({SCALE})"
         f": {how} the attention (limit {HALF:g})."
     )
 

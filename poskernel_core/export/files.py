@@ -167,13 +167,13 @@ def bibtex(result: Result, title: str) -> str:
     return f"@software{{poskernel-{about['run']},\n{lines}\n}}"
 
 
-def chart_config(filename: str, image: str = "svg") -> dict[str, Any]:
+def chart_config(filename: str) -> dict[str, Any]:
     """Return Plotly's ``config`` of every chart: image export, no logo, no uploads."""
     return {
         "displaylogo": False,
         "responsive": True,
         "showSendToCloud": False,
-        "toImageButtonOptions": {"format": image, "scale": 3, "filename": filename},
+        "toImageButtonOptions": {"format": "svg", "scale": 3, "filename": filename},
     }
 
 

@@ -76,6 +76,7 @@ def test_the_numbers_are_those_of_the_result(opened, tmp_path, monkeypatch):
     ruler = np.polyfit(heights, kernel[:16], 1)
     np.testing.assert_allclose(np.polyval(ruler, heights), kernel[:16], atol=1e-3 * kernel.max())
     for offset in (0, 1, 7):
+        points.nth(offset).scroll_into_view_if_needed()
         box = points.nth(offset).bounding_box()
         page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 2)
         said = page.locator(".curve .said").inner_text()

@@ -2,10 +2,12 @@
 
 import asyncio
 import gc
+import gzip
 import re
 import urllib.error
 import urllib.request
 import weakref
+from importlib.resources import files
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -146,3 +148,13 @@ def test_no_collection_after_a_run():
 
     assert ["x"] == [each.value for each in app.title]
     assert [] == seen
+
+
+def test_plotly_is_served_as_it_is_installed(url):
+    """The browser keeps it: the pages ask for it with its version."""
+    status, headers, body = answer(f"{url}/plotly.js?1")
+    text = files("plotly").joinpath("package_data/plotly.min.js").read_bytes()
+
+    assert (200, text) == (status, gzip.decompress(body))
+    assert "immutable" in headers["Cache-Control"]
+    assert headers["Content-Type"].startswith("text/javascript")

@@ -10,12 +10,14 @@ const ENLARGE = {
     document.fullscreenElement ? document.exitFullscreen() : place.requestFullscreen(),
 };
 
+const PRINTED = 643; // pixels: the width of a paper's text, 170 mm
+
 const waiting = new Map(); // the place of a figure -> what is to be drawn there
-const drawn = new WeakMap(); // the place of a figure -> what was drawn there last, as text
+const drawn = new WeakMap(); // the place of a figure -> what was drawn there last
 const heard = new WeakSet(); // places that tell what is picked there
-const textOf = ({ spec, config }) => spec + JSON.stringify(config);
 let library = null;
 let resting = 0;
+let linking = false;
 
 const loaded = (file) =>
   (library ??= new Promise((done, failed) => {
@@ -35,16 +37,57 @@ const near = new IntersectionObserver(
 );
 const resized = new ResizeObserver((places) => {
   for (const { target } of places)
-    if (target.offsetParent && target.data) requestAnimationFrame(() => Plotly.Plots.resize(target));
+    if (target.clientWidth && target.data) requestAnimationFrame(() => Plotly.Plots.resize(target));
 });
 const whenIdle = window.requestIdleCallback ?? ((act) => setTimeout(act, 200));
+
+const saving = ({ format }) => ({
+  name: "Save",
+  title: `Download as ${format.toUpperCase()}`,
+  icon: Plotly.Icons.camera,
+  click: save,
+});
+
+// Save a figure for print: on white, with dark text, as wide as a paper's text, and told what it is.
+async function save(place) {
+  const { spec, file, print } = drawn.get(place);
+  const printed = print.reduce((text, change) => text.replaceAll(...change), spec);
+  const { data, layout } = JSON.parse(printed);
+  const isVector = file.format === "svg";
+  const link = document.createElement("a");
+  link.href = await Plotly.toImage(
+    { data, layout: { ...layout, paper_bgcolor: "#ffffff" } },
+    { format: file.format, width: PRINTED, height: place.clientHeight, scale: isVector ? 1 : 3 },
+  );
+  if (isVector) {
+    const about = document.createElement("desc");
+    about.textContent = file.about;
+    link.href = link.href.replace("%3E", `%3E${encodeURIComponent(about.outerHTML)}`);
+  }
+  link.download = `${file.name}.${file.format}`;
+  link.click();
+}
+
+// Figures side by side show the same part of their axes.
+function link(place) {
+  place.on("plotly_relayout", (change) => {
+    const axes = Object.entries(change).filter(([name]) => /^[xy]axis\./.test(name));
+    if (linking || !axes.length) return;
+    linking = true;
+    const card = place.closest("[class*=st-key-card-]");
+    const others = [...card.querySelectorAll(".figure[data-linked]")].filter((each) => each.data);
+    Promise.all(
+      others.map((each) => each !== place && Plotly.relayout(each, Object.fromEntries(axes))),
+    ).finally(() => (linking = false));
+  });
+}
 
 async function draw(place) {
   const asked = waiting.get(place);
   near.unobserve(place);
   waiting.delete(place);
   if (!asked) return;
-  drawn.set(place, textOf(asked));
+  drawn.set(place, asked);
   try {
     await loaded(asked.library);
   } catch {
@@ -59,13 +102,14 @@ async function draw(place) {
     config: {
       ...asked.config,
       responsive: false,
-      modeBarButtonsToAdd: [ENLARGE],
-      modeBarButtonsToRemove: ["lasso2d", "select2d"],
+      modeBarButtonsToAdd: [saving(asked.file), ENLARGE],
+      modeBarButtonsToRemove: ["toImage", "lasso2d", "select2d"],
     },
   });
   if (!waiting.has(place)) delete place.dataset.due;
   if (heard.has(place)) return;
   heard.add(place);
+  if (asked.linked) link(place);
   place.on("plotly_selected", (picked) => {
     const names = (picked?.points ?? []).map((point) => point.customdata?.[0]).filter(Boolean);
     if (names.length)
@@ -88,9 +132,11 @@ function rest() {
 
 export default function ({ data, parentElement, setTriggerValue }) {
   const place = parentElement.querySelector(".figure");
-  if (drawn.get(place) !== textOf(data)) {
+  const { spec, file } = drawn.get(place) ?? {};
+  if (spec !== data.spec || file.format !== data.file.format) {
     waiting.set(place, { ...data, send: setTriggerValue });
     place.dataset.due = "";
+    place.toggleAttribute("data-linked", data.linked);
     near.observe(place);
     rest();
   }

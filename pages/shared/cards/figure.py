@@ -16,7 +16,7 @@ import streamlit as st
 from cachetools import LRUCache, cached
 
 from poskernel_core.common.result import Result
-from poskernel_core.export.files import chart_config, file_stem
+from poskernel_core.export.files import caption, chart_config, file_stem
 from poskernel_core.plotting.layout import THIRD, broken, is_square, set_height, without_title
 from poskernel_core.plotting.palette import CATEGORICAL
 
@@ -24,7 +24,13 @@ Make: TypeAlias = "Callable[[], go.Figure | Sequence[go.Figure]] | None"
 """Makes the figures of a card; None for a grid of heads or a table."""
 MAX_FIGURES = 256
 """Figures in the cache, of about a hundred kilobytes each."""
+INK: Final = {False: "#3b4650", True: "#c9d3da"}
+"""Text on a light and on a dark page; pictures for print have the first."""
+
 FONT: Final = "'Source Sans', sans-serif"
+PRINT_FONT: Final = "Arial, 'Liberation Sans', sans-serif"
+"""For pictures, which do not contain the page's font."""
+
 
 LIBRARY: Final = f"plotly.js?{plotly.__version__}"
 
@@ -69,10 +75,11 @@ def chart(
 
 
 def charts(figures: Mapping[str, Callable[[], go.Figure]], *, square: bool = False) -> None:
-    """Draw figures with their titles side by side."""
+    """Draw figures with their titles side by side; a part of one is shown larger in all."""
     for column, (name, figure) in zip(st.columns(len(figures)), figures.items(), strict=True):
         with column:
-            chart(name, figure, titled=True, square=square)
+            shown = ready(figure, titled=True, square=square)
+            draw_ready(name, shown, linked=True)
 
 
 def draw_ready(
@@ -80,15 +87,22 @@ def draw_ready(
     ready: Ready,
     image: str = "svg",
     pick: Callable[[list[str], bool], None] | None = None,
+    *,
+    linked: bool = False,
 ) -> None:
     """Draw a figure; ``image`` is the format that its camera saves."""
     key, shown = f"figure-{name}", SHOWN.get()
     place = st.container(key=f"square-{ready.size}-{name}") if ready.size else st.container()
-    file = name if shown is None else file_stem(shown, name)
+    file = {"name": name, "format": image, "about": ""}
+    if shown is not None:
+        file |= {"name": file_stem(shown, name), "about": caption(shown)}
     height: Any = "content" if ready.size else ready.height
     data = {
         "spec": ready.spec,
-        "config": chart_config(file, image),
+        "config": chart_config(file["name"]),
+        "file": file,
+        "linked": linked,
+        "print": [[INK[dark()], INK[False]], [FONT, PRINT_FONT]],
         "library": LIBRARY,
         "height": "" if ready.size else f"{ready.height}px",
     }
@@ -161,7 +175,7 @@ def _title_of(figure: go.Figure) -> str:
 
 def legible(figure: go.Figure) -> go.Figure:
     """Give a figure the page's font and the colours of its theme, in place."""
-    ink = {"color": "#c9d3da" if dark() else "#3b4650"}
+    ink = {"color": INK[dark()]}
     layout: dict[str, Any] = {"legend": {"font": ink}, "template": _look(ink["color"])}
     for axis in (*figure.select_xaxes(), *figure.select_yaxes()):
         title = axis.title.text or ""
@@ -186,6 +200,7 @@ def _look(ink: str) -> go.layout.Template:
             "hoverlabel": {"bgcolor": paper, "bordercolor": "rgba(128,128,128,0.5)", "font": font},
             "legend": {"valign": "top", "font": {"size": 12}},
             "margin": {"pad": 8},
+            "modebar": {"bgcolor": paper, "color": ink},
             "xaxis": axis | {"showgrid": False},
             "yaxis": axis,
         }

@@ -23,7 +23,7 @@ def finding(result: Result) -> str:
         for name in parts:
             if (share := number_of(result, name)).surely(HALF) == "yes":
                 return (
-                    f"{_capital(PARTS[name])} explains {share.brief} of the variance of the keys "
+                    f"{_capital(PARTS[name])} explains {share} of the variance of the keys "
                     f"of {who(result)}, more than half."
                 )
         return ""
@@ -45,7 +45,7 @@ def _similarity(result: Result) -> str:
         return ""
     return (
         f"Moved by {counted(shift, 'token')}, the content in the keys of {who(result)} has a "
-        f"cosine of {cosine.brief} with itself (1: unchanged, 0: unrelated)."
+        f"cosine of {cosine} with itself (1: unchanged, 0: unrelated)."
     )
 
 

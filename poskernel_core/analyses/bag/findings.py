@@ -32,7 +32,7 @@ def _neuron(result: Result) -> str:
     if drives is None:
         return ""
     return (
-        f"The bag's part of neuron {result.chosen['neuron']} has {share.brief} of the variance of "
+        f"The bag's part of neuron {result.chosen['neuron']} has {share} of the variance of "
         f"the neuron itself, {drives} than {HALF:g}."
     )
 

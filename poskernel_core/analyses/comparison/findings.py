@@ -38,7 +38,7 @@ def _kernels(result: Result) -> str:
         if len(labels := pin_labels(result)) != 2:
             return pairs_apart(result, limits.alike, limits.apart, "heads")
         distance = number_of(result, "distance", 0, 1)
-        text = f"The kernels of {labels[0]} and {labels[1]} are {distance.brief} apart ({SCALE})"
+        text = f"The kernels of {labels[0]} and {labels[1]} are {distance} apart ({SCALE})"
         if distance.surely(limits.apart) == "yes":
             return f"{text}, certainly more than {limits.apart:g}."
         return f"{text}, certainly less than {limits.alike:g}." * (
@@ -70,7 +70,7 @@ def _local(result: Result) -> str:
     return (
         f"{local or 'None'} of {counted(len(numbers), 'kernel')} certainly "
         f"{'have' if local > 1 else 'has'} {limit:g} or more of the mass in the last "
-        f"{counted(LOCAL_TOKENS, 'token')}; that of {labels[most]} has most, {numbers[most].brief}."
+        f"{counted(LOCAL_TOKENS, 'token')}; that of {labels[most]} has most, {numbers[most]}."
     )
 
 

@@ -42,7 +42,7 @@ def _steady(result: Result) -> str:
     if not _certain(result):
         return ""
     tokens = amount(float(result.values["etc"]), "tokens")
-    spread = number_of(result, "denominator_cv").brief
+    spread = number_of(result, "denominator_cv")
     return (
         f"{who(result)} is contextual: by position it spreads over {tokens}, and its softmax "
         f"denominator varies by {spread} of its mean between windows (limit "
@@ -83,14 +83,14 @@ def _duplicates(result: Result) -> str:
     for name, number in extra.items():
         if number.surely(limit) == "yes":
             return (
-                f"{head} gives {name} duplicates of the current token {number.brief} more of its "
+                f"{head} gives {name} duplicates of the current token {number} more of its "
                 f"attention than other tokens there; a duplicate-token head from {limit:g} on."
             )
     if not extra or any(number.surely(limit) != "no" for number in extra.values()):
         return ""
     most = max(extra.values(), key=lambda number: number.value)
     return (
-        f"{head} is not drawn to duplicates of the current token: they get at most {most.brief} "
+        f"{head} is not drawn to duplicates of the current token: they get at most {most} "
         f"more of its attention than other tokens there (limit {limit:g})."
     )
 
@@ -123,7 +123,7 @@ def _along(result: Result) -> str:
             return ""
         return (
             f"At n = {result.coordinates['query'][place]} the softmax denominator of "
-            f"{who(result)} varies by {spread.brief} of its mean from window to window, "
+            f"{who(result)} varies by {spread} of its mean from window to window, "
             f"{'more' if passes == 'yes' else 'less'} than the {brief(expected)} of independent "
             "content."
         )

@@ -22,6 +22,6 @@ def finding(result: Result) -> str:
     if entropy.surely(even) != "no":
         return ""
     return (
-        f"The attention of {who(result)}{here} has an entropy of {entropy.brief} nats, as if "
+        f"The attention of {who(result)}{here} has an entropy of {entropy} nats, as if "
         f"spread evenly over {brief(math.exp(entropy.value))} of {counted(keys, 'token')}."
     )

@@ -42,13 +42,12 @@ def _head(result: Result, shares: list[str]) -> str:
     match number.surely(ATTENTION):
         case "yes":
             return (
-                f"{text} {number.brief} in {who(result)}; a head looks somewhere from "
-                f"{ATTENTION:g} on."
+                f"{text} {number} in {who(result)}; a head looks somewhere from {ATTENTION:g} on."
             )
         case "no":
             most = " (the most of three kinds)" if len(shares) == 3 else ""
             return (
-                f"{text} {number.brief} in {who(result)}{most}, below the limit of "
+                f"{text} {number} in {who(result)}{most}, below the limit of "
                 f"{ATTENTION:g} for a head that looks somewhere."
             )
     return ""

@@ -85,18 +85,18 @@ def _tangent(result: Result) -> str:
             return ""
         case -1:
             return (
-                f"The helix explains only {fit.brief} of the variance of {who(result)}'s scores by "
+                f"The helix explains only {fit} of the variance of {who(result)}'s scores by "
                 f"position (limit {HALF:g}): the head reads more than three components hold."
             )
     for name, share in shares.items():
         if sign(share, HALF) > 0:
             return (
-                f"{who(result)} reads the helix mostly along its {DIRECTIONS[name]}: {share.brief} "
+                f"{who(result)} reads the helix mostly along its {DIRECTIONS[name]}: {share} "
                 f"of its reading direction (limit {HALF:g}), where the helix explains "
-                f"{fit.brief} of its scores by position."
+                f"{fit} of its scores by position."
             )
     if all(sign(share, HALF) < 0 for share in shares.values()):
-        listed = ", ".join(f"{DIRECTIONS[n]} {share.brief}" for n, share in shares.items())
+        listed = ", ".join(f"{DIRECTIONS[n]} {share}" for n, share in shares.items())
         return (
             f"{who(result)} reads the helix along no single direction: each holds less than "
             f"{HALF:g} of its reading direction ({listed})."

@@ -34,9 +34,9 @@ def _score(result: Result) -> str:
     """Whether a head is an induction head."""
     score = number_of(result, "induction")
     says = {
-        1: f"gives {score.brief} of its attention to the token after the earlier duplicate: an "
+        1: f"gives {score} of its attention to the token after the earlier duplicate: an "
         "induction head",
-        -1: f"gives only {score.brief} of its attention to the token after the earlier duplicate: "
+        -1: f"gives only {score} of its attention to the token after the earlier duplicate: "
         "not an induction head",
     }.get(sign(score, ATTENTION))
     return f"{who(result)} {says} (limit {ATTENTION:g})." if says else ""
@@ -60,8 +60,8 @@ def _recency(result: Result, name: str, what: str, whose: str) -> str:
         return ""
     recent = f": {whose} prefers recent tokens" if rises > 0 else ""
     return (
-        f"As the last pair moves towards the end, {what} {_turns(rises)} from {first.brief} to "
-        f"{last.brief}{recent}."
+        f"As the last pair moves towards the end, {what} {_turns(rises)} from {first} to "
+        f"{last}{recent}."
     )
 
 
@@ -95,7 +95,7 @@ def _pattern(result: Result) -> str:
         return ""
     return (
         f"From the last [A], {who(result)} attends {'more' if prefers > 0 else 'less'} to the last "
-        f"candidate ({last.brief}) than to the first ({first.brief})."
+        f"candidate ({last}) than to the first ({first})."
     )
 
 

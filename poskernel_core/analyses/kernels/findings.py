@@ -82,7 +82,7 @@ def _kind(result: Result) -> str:
     local, uniform = mass.surely(share), spread.surely(limit)
     if local == "yes":
         return (
-            f"By position alone {head} gives {mass.brief} of its attention to the last "
+            f"By position alone {head} gives {mass} of its attention to the last "
             f"{counted(last, 'token')}{here}; a kernel is local from {share:g} on."
         )
     if local == "no" and uniform == "yes":

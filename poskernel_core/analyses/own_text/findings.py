@@ -28,8 +28,8 @@ def _shares(result: Result) -> str:
     decides = sign(position, HALF) > 0
     where = f" at token {result.chosen['query']}" if "query" in result.chosen else " on this text"
     return (
-        f"Position explains {position.brief} of the variance of {who(result)}'s scores{where}, "
-        f"{'more' if decides else 'less'} than half; content explains {content.brief}."
+        f"Position explains {position} of the variance of {who(result)}'s scores{where}, "
+        f"{'more' if decides else 'less'} than half; content explains {content}."
     )
 
 

@@ -40,11 +40,11 @@ def _mass(result: Result) -> str:
     if looks < 0:
         return (
             f"With positions only, {who(result)} gives no distance {ATTENTION:g} of its "
-            f"attention: the most is {alone.brief} ({place})."
+            f"attention: the most is {alone} ({place})."
         )
-    with_tokens = f"{both.brief} ({_back(float(result.values['largest_offset'][BOTH]))})"
+    with_tokens = f"{both} ({_back(float(result.values['largest_offset'][BOTH]))})"
     return (
-        f"With positions only, {who(result)} gives {alone.brief} of its attention to one distance, "
+        f"With positions only, {who(result)} gives {alone} of its attention to one distance, "
         f"{place} (limit {ATTENTION:g}); with tokens as well the most is {with_tokens}."
     )
 
@@ -69,7 +69,7 @@ def _masses(result: Result) -> str:
     return (
         f"With positions only, {of_all(len(sure), len(masses)).lower()} certainly give"
         f"{'' if len(sure) > 1 else 's'} {ATTENTION:g} or more of the attention to one "
-        f"distance back, such as {first} ({masses[first].brief}, {_back(offsets[first].value)})."
+        f"distance back, such as {first} ({masses[first]}, {_back(offsets[first].value)})."
     )
 
 
@@ -97,8 +97,8 @@ def _attention(result: Result) -> str:
         return ""
     return (
         f"From position {result.chosen['query']}, {who(result)} attends most to key {top[0]} "
-        f"({both.brief}), {'more' if more > 0 else 'less'} with positions only ({position.brief}) "
-        f"than with tokens only ({token.brief})."
+        f"({both}), {'more' if more > 0 else 'less'} with positions only ({position}) "
+        f"than with tokens only ({token})."
     )
 
 
@@ -112,9 +112,9 @@ def _diagonal(result: Result) -> str:
     if not more:
         return ""
     return (
-        f"{who(result)}'s largest diagonal ({_back(back)}) gets {both.brief} of the attention, "
-        f"{'more' if more > 0 else 'less'} with positions only ({position.brief}) than with tokens "
-        f"only ({token.brief})."
+        f"{who(result)}'s largest diagonal ({_back(back)}) gets {both} of the attention, "
+        f"{'more' if more > 0 else 'less'} with positions only ({position}) than with tokens "
+        f"only ({token})."
     )
 
 
@@ -138,8 +138,8 @@ def _zero(result: Result) -> str:
         return ""
     return (
         f"Without a start token, [B] is {'more' if more > 0 else 'less'} likely after the last [A] "
-        f"if the first [A] is at position 0 ({zero.brief}) than if it is at position 1 "
-        f"({one.brief})."
+        f"if the first [A] is at position 0 ({zero}) than if it is at position 1 "
+        f"({one})."
     )
 
 

@@ -25,7 +25,7 @@ def _slope(result: Result, query: int | None = None) -> str:
     query = result.chosen["query"] if query is None else query
     return (
         f"On random tokens, {who(result)} gives {gives} to recent keys: from position {query} its "
-        f"attention changes by {slope.brief} per key, where a uniform row has "
+        f"attention changes by {slope} per key, where a uniform row has "
         f"{brief(1 / (query + 1))} everywhere."
     )
 
@@ -71,7 +71,7 @@ def _exponent(result: Result) -> str:
         return ""
     return (
         f"The norm of the output of {head_name(0, result.chosen['head_of_layer_0'])} falls with "
-        f"position: its exponent is {exponent.brief} (uniform attention: about {brief(UNIFORM)})."
+        f"position: its exponent is {exponent} (uniform attention: about {brief(UNIFORM)})."
     )
 
 

@@ -55,7 +55,7 @@ def _mean_shares(result: Result) -> str:
     if 0 in signs:
         return ""
     alike, differ = "are mostly alike", "differ from token to token"
-    queries, keys = (number.brief for number in numbers.values())
+    queries, keys = numbers.values()
     if signs[0] == signs[1]:
         return (
             f"{who(result)}'s queries and keys {alike if signs[0] > 0 else differ}: their means "
@@ -102,7 +102,7 @@ def _distance(result: Result) -> str:
         return ""
     return (
         f"The equivariant kernel {says} {who(result)}'s attention: their distance is "
-        f"{distance.brief} (limit {HALF:g}), and that of the positional kernel "
+        f"{distance} (limit {HALF:g}), and that of the positional kernel "
         f"{brief(float(result.values['attention_distance']))}."
     )
 

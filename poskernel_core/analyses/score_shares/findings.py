@@ -35,7 +35,7 @@ def _here(result: Result, part: str) -> str:
     if share.surely(HALF) != "yes":
         return ""
     return (
-        f"{part.capitalize()} explains {share.brief} of the score variance of "
+        f"{part.capitalize()} explains {share} of the score variance of "
         f"{who(result)}{at_query(result)}, more than half."
     )
 
@@ -51,5 +51,5 @@ def _along(result: Result, part: str) -> str:
     return (
         f"{part.capitalize()} certainly explains more than half of the score variance of "
         f"{who(result)} at {sure.sum()} of {counted(int(known.sum()), 'query position')}, "
-        f"most at n = {query} ({number.brief})."
+        f"most at n = {query} ({number})."
     )

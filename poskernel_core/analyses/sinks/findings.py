@@ -15,14 +15,14 @@ def finding(result: Result) -> str:
         head = who(result)
         first = number_of(result, "alpha", 0) if "alpha" in result.values else None
         first = first or number_of(result, "sink")
-        text = f"The key at position 0 gets {first.brief} of the attention of {head} on average"
+        text = f"The key at position 0 gets {first} of the attention of {head} on average"
         if first.surely(limit) == "yes":
             return f"{text}: an attention sink (limit {limit:g})."
         if "learned_sink" in result.values:
             learned = number_of(result, "learned_sink")
             if learned.surely(limit) == "yes":
                 return (
-                    f"A learned sink takes {learned.brief} of the attention of {head} on average "
+                    f"A learned sink takes {learned} of the attention of {head} on average "
                     f"(limit {limit:g})."
                 )
         return (

@@ -1,0 +1,88 @@
+"""Figures as the browser draws them: when they come near, side by side, and saved for print."""
+
+from xml.etree import ElementTree
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.support.server import serve
+from tests.support.visit import settle, until, visit
+
+pytestmark = pytest.mark.browser
+
+SVG = "{http://www.w3.org/2000/svg}"
+RANGES = """() => [...document.querySelectorAll("[class*=st-key-figure-square-] .figure")]
+  .map(each => [...each.layout.xaxis.range, ...each.layout.yaxis.range].map(Math.round).join())"""
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory):
+    """A server with what comes with the project, which computes nothing."""
+    root = tmp_path_factory.mktemp("stored")
+    settings = {"POSKERNEL_READ_ONLY": "1"}
+    with serve(root / "cache", root / "server.log", shipped=True, settings=settings) as started:
+        yield f"{started.url}/positional_kernels?model=demo-gpt2&head=L2H6"
+
+
+def figure(page: Page, name: str):
+    return page.locator(f".st-key-figure-{name} .figure")
+
+
+def test_a_figure_far_below_waits_until_one_scrolls_there(page: Page, url):
+    """Its room is there before, so that nothing moves; here the browser is never idle."""
+    page.add_init_script("window.requestIdleCallback = () => 0")
+    page.goto(url)
+    far = figure(page, "similarity")
+    expect(far).to_have_attribute("data-due", "")
+    figure(page, "map-kernel").scroll_into_view_if_needed()
+    expect(figure(page, "map-kernel").locator(".main-svg").first).to_be_visible()
+    before = far.bounding_box()
+    assert 0 == far.locator(".main-svg").count()
+
+    far.scroll_into_view_if_needed()
+
+    expect(far.locator(".main-svg").first).to_be_visible()
+    after = far.bounding_box()
+    assert (before["width"], before["height"]) == (after["width"], after["height"])
+
+
+def test_maps_side_by_side_show_the_same_part(page: Page, url):
+    visit(page, url)
+    figure(page, "square-kernel").scroll_into_view_if_needed()
+    settle(page)
+    whole = page.evaluate(RANGES)
+    box = figure(page, "square-kernel").locator(".nsewdrag").first.bounding_box()
+    x, y = box["x"], box["y"]
+
+    page.mouse.move(x + 30, y + 40)
+    page.mouse.down()
+    page.mouse.move(x + 100, y + 110, steps=5)
+    page.mouse.up()
+
+    until(page, f"() => {{ const seen = ({RANGES})(); return seen[2] !== '{whole[2]}'; }}")
+    part = page.evaluate(RANGES)
+    assert 3 == len(part)
+    assert 1 == len(set(part))
+    assert part[0] != whole[0]
+
+
+def test_a_picture_is_for_print(page: Page, url):
+    """Saved from a dark page: on white, with dark text, as wide as a paper, saying what it is."""
+    page.emulate_media(color_scheme="dark")
+    visit(page, url)
+    shown = figure(page, "similarity")
+    shown.scroll_into_view_if_needed()
+    settle(page)
+    shown.hover()
+    with page.expect_download() as made:
+        shown.locator("[data-title='Download as SVG']").click()
+
+    assert "demo-gpt2-L2H6-similarity.svg" == made.value.suggested_filename
+    text = made.value.path().read_text("utf-8")
+    root = ElementTree.fromstring(text)
+    assert "643" == root.get("width")
+    assert root.findtext(f"{SVG}desc").startswith("L2H6, model demo-gpt2, ")
+    paper = next(root.iter(f"{SVG}rect")).get("style")
+    assert "fill: rgb(255, 255, 255)" in paper
+    assert "fill: rgb(59, 70, 80)" in text
+    assert "fill: rgb(201, 211, 218)" not in text
