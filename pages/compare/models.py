@@ -12,7 +12,6 @@ from pages.shared.cards.card import card
 from pages.shared.cards.plain import capital, plain, say_error
 from pages.shared.grid.measure_grid import draw_heads, head_texts
 from pages.shared.grid.measures import MEASURES, Measure
-from pages.shared.grid.shades import Shade
 from pages.shared.jobs import results
 from pages.shared.jobs.pressed import fetch_when_asked
 from pages.shared.selection.fit import fitted_index
@@ -25,6 +24,7 @@ from poskernel_core.analyses.measures import one_a_head
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.result import Result
 from poskernel_core.models import catalog
+from poskernel_core.plotting.shades import Shade
 
 NONE: Final = "no other model"
 

@@ -8,7 +8,6 @@ import pandas as pd
 import streamlit as st
 
 from pages.contextual_neurons import captions as words
-from pages.contextual_neurons.coloured_text import coloured_text
 from pages.contextual_neurons.neuron_list import select_neuron
 from pages.shared.cards.card import card
 from pages.shared.cards.figure import chart
@@ -34,6 +33,7 @@ from poskernel_core.analyses.bag.neuron import (
 )
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import as_printed, value_text
+from poskernel_core.plotting.coloured_text import coloured_text
 
 KernelChoice = Literal["own", "common"]
 RELATIVES = 8
@@ -114,7 +114,10 @@ def draw_trace(
             f"{100 * float(trace.values['sign_agreement']):.0f} % of the positions of this text."
         )
         chart("trace", partial(trace_figure, trace, parts))
-        coloured_text(trace.words("tokens"), trace.values["contribution"], "contribution")
+        words_of, values = trace.words("tokens"), trace.values["contribution"]
+        text, told = coloured_text(words_of, values, "contribution")
+        st.caption(told)
+        st.html(text)
 
     figure = partial(trace_figure, trace, True)
     card("trace", figure, trace, words.TRACE, f"Neuron {number} along a text", draw)

@@ -7,7 +7,6 @@ from typing import Final
 import numpy as np
 
 from pages.explore.columns import choose_columns, words
-from pages.explore.scatter import Column
 from pages.shared.cards.card import Explanation
 from pages.shared.cards.explained import explained
 from pages.shared.jobs import results
@@ -15,6 +14,7 @@ from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
 from poskernel_core.analyses.kernels.near import NearKernels, NearKernelsParams
 from poskernel_core.common.result import Result
+from poskernel_core.plotting.head_scatter import Column
 from poskernel_core.plotting.sparklines import as_blocks, compact_curves, heights_of
 
 MEASURES, KERNELS = "two measures", "near kernels"

@@ -7,7 +7,6 @@ from typing import Final
 import pandas as pd
 import streamlit as st
 
-from pages.explore.scatter import Column, Head
 from pages.shared.cards.plain import say_error
 from pages.shared.selection.fit import linked
 from pages.shared.selection.links import write
@@ -18,6 +17,7 @@ from poskernel_core.analyses.comparison.pins import MAX_PINS
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.heads import head_name, parse_cell
 from poskernel_core.common.rounding import counted
+from poskernel_core.plotting.head_scatter import Column, Head
 
 KEY = "heads"
 ROWS: Final = (

@@ -6,13 +6,13 @@ from typing import Any, Final
 import numpy as np
 import streamlit as st
 
-from pages.explore.scatter import Column
 from pages.shared.cards.card import Explanation
 from pages.shared.cards.explained import explained
 from pages.shared.cards.plain import capital, plain
 from pages.shared.grid.measures import MEASURES
 from pages.shared.selection.fit import fitted_index
 from poskernel_core.common.result import Result
+from poskernel_core.plotting.head_scatter import Column
 
 LABELS: Final = {"x": "Across", "y": "Upwards", "colour": "Colour"}
 FIRST: Final = {"x": "effective token count", "y": "attention entropy", "colour": "attention sink"}

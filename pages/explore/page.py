@@ -8,7 +8,6 @@ import streamlit as st
 from pages.explore.arranged import ARRANGEMENTS, KERNELS, Arranged, by_kernels, by_measures
 from pages.explore.chosen import choose_by_hand, draw_names, draw_table
 from pages.explore.columns import our_columns
-from pages.explore.scatter import Head, head_scatter, shown_on
 from pages.explore.tables import their_columns
 from pages.shared.cards.card import card
 from pages.shared.cards.figure import chart
@@ -19,6 +18,7 @@ from pages.shared.selection.place import Place, Screenshot
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.head_measures.spec import HeadMeasures, HeadMeasuresParams
 from poskernel_core.common.rounding import counted
+from poskernel_core.plotting.head_scatter import Head, head_scatter, shown_on
 from poskernel_core.plotting.layout import TITLE, set_title
 
 PLACE = Place(

@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from pages.explore.scatter import Column
 from pages.shared.cards.plain import plain, say_error
 from pages.shared.selection.selection import Selection
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.settings import settings
 from poskernel_core.data.head_tables import MAX_TABLE_BYTES, HeadTable, parse_head_table
+from poskernel_core.plotting.head_scatter import Column
 
 KEPT, HELD, UPLOADED = "their-tables", "their-tables-held", "tables-uploaded"
 LEFT_OUT = "their-tables-left-out"

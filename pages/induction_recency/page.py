@@ -16,7 +16,6 @@ from pages.shared.experiments.random_controls import (
     enough_context,
 )
 from pages.shared.grid.measure_grid import draw_heads, head_texts
-from pages.shared.grid.shades import linear
 from pages.shared.jobs import results
 from pages.shared.selection.fit import linked
 from pages.shared.selection.head_choice import offer_strongest
@@ -35,6 +34,7 @@ from poskernel_core.analyses.random_tokens.params import CLEAR_SAMPLES, RANDOM_T
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, value_text
+from poskernel_core.plotting.shades import linear
 
 PLACE = Place(
     "Recency",

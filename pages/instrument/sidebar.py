@@ -102,9 +102,7 @@ def _take_measure() -> None:
 
 def _choose_cell(located: Located) -> tuple[int, int]:
     geometry = located.geometry
-    cells = [
-        head_name(layer, head) for layer in geometry.with_heads for head in range(geometry.n_heads)
-    ]
+    cells = geometry.cells
     telling = telling_head(located.spec.name)
     default = telling if telling in cells else cells[0]
     _keep_near(cells)
@@ -178,7 +176,7 @@ def _targets(located: Located) -> Mapping[str, Any]:
     geometry = located.geometry
     known = known_heads(located.spec.name).items()
     return {
-        "heads": [head_name(i, j) for i in geometry.with_heads for j in range(geometry.n_heads)],
+        "heads": geometry.cells,
         "targets": [
             *({"name": what, "kind": f"head {cell}", "cell": cell} for cell, what in known),
             *(

@@ -8,13 +8,11 @@ import streamlit as st
 from pages.interventions.move_controls import (
     CHANGED_STAGES,
     SCOPES,
-    all_cells,
     choose_move,
     choose_stage,
     keep_fitting,
     offer_words,
 )
-from pages.interventions.prompt_words import fitting
 from pages.shared.selection.fit import (
     choose_one,
     fitted,
@@ -27,6 +25,7 @@ from pages.shared.selection.links import write
 from pages.shared.selection.selection import Selection, select_head
 from poskernel_core.analyses.interventions.presets import Preset, presets_for
 from poskernel_core.analyses.interventions.spec import InterventionParams
+from poskernel_core.data.prompt_words import fitting
 
 CHANGES: Final[dict[str, str]] = {
     "average positions": "average",
@@ -218,7 +217,7 @@ def _blind(_selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
 
 
 def _ablate(selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
-    cells = all_cells(selection)
+    cells = selection.located.geometry.cells
     heads = st.multiselect(
         "Ablated heads",
         cells,

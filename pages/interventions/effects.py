@@ -7,7 +7,6 @@ import streamlit as st
 from pages.interventions import captions as words
 from pages.shared.cards.card import card
 from pages.shared.grid.measure_grid import draw_heads
-from pages.shared.grid.shades import diverging
 from pages.shared.jobs import results
 from pages.shared.selection.fit import linked
 from pages.shared.selection.selection import Selection
@@ -15,6 +14,7 @@ from poskernel_core.analyses.interventions.averaging import Averaging, Averaging
 from poskernel_core.analyses.interventions.figures import averaging_figure
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
+from poskernel_core.plotting.shades import diverging
 
 
 def draw_mass_grid(masses: Result, selection: Selection) -> None:

@@ -4,11 +4,10 @@ from typing import Any, Final
 
 import streamlit as st
 
-from pages.interventions.prompt_words import fitting, words_of
 from pages.shared.selection.fit import fitted_index, fitted_list, linked
 from pages.shared.selection.links import write
 from pages.shared.selection.selection import Selection
-from poskernel_core.common.heads import head_name
+from poskernel_core.data.prompt_words import fitting, words_of
 
 CHANGED_STAGES: Final[dict[str, str]] = {
     "after the softmax": "pattern",
@@ -22,7 +21,7 @@ SCOPES: Final[dict[str, str]] = {
 
 def choose_move(selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
     """Draw the head, its moves and the change of its output; return them as parameters."""
-    cells = all_cells(selection)
+    cells = selection.located.geometry.cells
     moves = list(dict.fromkeys([*defaults["moves"], *st.session_state.get("moves", [])]))
     one, two, three = st.columns([3, 6, 4], vertical_alignment="bottom")
     params: dict[str, Any] = {
@@ -95,10 +94,3 @@ def choose_stage(place: Any, defaults: dict[str, Any]) -> str:
     words = list(CHANGED_STAGES)
     index = words.index(defaults["stage"])
     return CHANGED_STAGES[place.selectbox("Changed", words, index=index, **linked("stage"))]
-
-
-def all_cells(selection: Selection) -> list[str]:
-    """Return the names of all heads of the model."""
-    geometry = selection.located.geometry
-    layers, heads = range(geometry.n_layers), range(geometry.n_heads)
-    return [head_name(layer, head) for layer in layers for head in heads]

@@ -12,7 +12,6 @@ from pages.shared.cards.card import card
 from pages.shared.cards.plain import capital
 from pages.shared.grid.measure_grid import draw_heads, head_texts
 from pages.shared.grid.measures import shade_of
-from pages.shared.grid.shades import Shade
 from pages.shared.selection.fit import fitted, fitted_list
 from pages.shared.selection.head_link import page_address
 from pages.shared.selection.selection import Selection, select_head
@@ -34,6 +33,7 @@ from poskernel_core.analyses.training.spec import (
 )
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
+from poskernel_core.plotting.shades import Shade
 
 FEW = 3
 

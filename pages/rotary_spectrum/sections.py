@@ -8,7 +8,6 @@ import streamlit as st
 from pages.rotary_spectrum import captions as words
 from pages.shared.cards.card import card
 from pages.shared.grid.measure_grid import draw_heads, head_texts
-from pages.shared.grid.shades import linear, logarithmic
 from pages.shared.selection.fit import linked
 from pages.shared.selection.selection import Selection
 from pages.shared.tables.tables import markdown_table
@@ -26,6 +25,7 @@ from poskernel_core.analyses.rotary.formulas import BANDS
 from poskernel_core.analyses.rotary.spec import RotarySpectrum
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import value_and_bias
+from poskernel_core.plotting.shades import linear, logarithmic
 
 MEASURES: Final = {measure.title: measure for measure in RotarySpectrum.measures}
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from poskernel_core.common.errors import UnsupportedModel
+from poskernel_core.common.heads import head_name
 from poskernel_core.models.families import FAMILIES, REFUSED, Family
 from poskernel_core.models.layers import (
     HEADLESS,
@@ -101,6 +102,11 @@ class Geometry:
         if not self.layers:
             return tuple(range(self.n_layers))
         return tuple(i for i, layer in enumerate(self.layers) if layer.reason is None)
+
+    @property
+    def cells(self) -> list[str]:
+        """The names of all heads, layer after layer."""
+        return [head_name(layer, head) for layer in self.with_heads for head in range(self.n_heads)]
 
     @property
     def reasons(self) -> dict[int, str]:

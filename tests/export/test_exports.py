@@ -13,7 +13,6 @@ import plotly.graph_objects as go
 import pytest
 from PIL import Image
 
-from pages.shared.grid.grid import grid_data
 from poskernel_core.analyses import ANALYSES
 from poskernel_core.analyses.definitions import errors_of
 from poskernel_core.analyses.findings import finding_of
@@ -33,6 +32,7 @@ from poskernel_core.export.files import (
 )
 from poskernel_core.export.grid_picture import grid_picture
 from poskernel_core.export.notebook import View
+from poskernel_core.plotting.grid_cells import grid_data
 from poskernel_core.plotting.palette import SCALE
 
 RUN = {"model": "org/some-model", "revision": None, "model_fingerprint": "0123456789abcdef",

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pages.shared.grid.grid import grid_data
+from poskernel_core.plotting.grid_cells import grid_data
 from poskernel_core.plotting.palette import NO_VALUE, SCALE, log_position
 
 COLOURS = [[SCALE[0], SCALE[5], SCALE[9]], [SCALE[9], SCALE[0], SCALE[5]]]

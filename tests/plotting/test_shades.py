@@ -5,8 +5,8 @@ import re
 import numpy as np
 import pytest
 
-from pages.shared.grid.shades import Shade, categories, diverging, linear, logarithmic
 from poskernel_core.plotting.palette import CATEGORICAL, DIVERGING, NO_VALUE, SCALE
+from poskernel_core.plotting.shades import Shade, categories, diverging, linear, logarithmic
 
 STEPS = 121
 NAMES = ("near", "far", "neither")

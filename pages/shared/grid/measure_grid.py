@@ -10,9 +10,7 @@ from cachetools import LRUCache, cached
 
 from pages.instrument.parts import draw_grid
 from pages.shared.cards.card import keep_grid
-from pages.shared.grid.grid import grid_data
 from pages.shared.grid.measures import Measure
-from pages.shared.grid.shades import Shade
 from pages.shared.jobs import results
 from pages.shared.selection.selection import Selection, select_head
 from poskernel_core.analyses import find
@@ -24,7 +22,9 @@ from poskernel_core.common.rounding import texts_of
 from poskernel_core.engine.requests import canonical_of
 from poskernel_core.models.catalog import Located
 from poskernel_core.models.known import known_heads
+from poskernel_core.plotting.grid_cells import grid_data
 from poskernel_core.plotting.palette import NO_VALUE
+from poskernel_core.plotting.shades import Shade
 
 KNOWN: Final = "★"
 """Marks a head with a known function."""

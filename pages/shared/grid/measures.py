@@ -8,7 +8,6 @@ import streamlit as st
 
 from pages.shared.cards.card import Explanation
 from pages.shared.cards.explained import PICK, explained
-from pages.shared.grid.shades import Shade, categories, diverging, linear, logarithmic
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses import ANALYSES
 from poskernel_core.analyses.base import Params, Question
@@ -17,6 +16,7 @@ from poskernel_core.analyses.measures import asked_with, fits
 from poskernel_core.common.result import Result
 from poskernel_core.models.geometry import Geometry
 from poskernel_core.plotting.palette import KIND_LOOKS
+from poskernel_core.plotting.shades import Shade, categories, diverging, linear, logarithmic
 
 
 @dataclass(frozen=True)

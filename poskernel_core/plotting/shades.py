@@ -1,6 +1,6 @@
 """Colours and a legend for numbers of all heads, on a linear, log or diverging scale, or by kind.
 
-This module does not use Streamlit. The grid and its downloads share these scales.
+The grid and its downloads share these scales.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,6 @@
 """A text with a colour for each token."""
 
 import numpy as np
-import streamlit as st
 from jinja2 import Template
 
 from poskernel_core.plotting.layout import visible
@@ -21,8 +20,11 @@ padding:1px 2px;white-space:pre-wrap{% if colour %};background:{{ colour }}{% en
 )
 
 
-def coloured_text(words: list[str], values: np.ndarray, meaning: str) -> None:
-    """Draw a text, its tokens blue below 0 and orange above; hover shows position and number."""
+def coloured_text(words: list[str], values: np.ndarray, meaning: str) -> tuple[str, str]:
+    """Return a text as HTML, and what its colours mean.
+
+    Tokens are blue below 0 and orange above; hover shows position and number.
+    """
     shown = words[:MAX_SHOWN]
     there = np.abs(values[np.isfinite(values)])
     reach = float(np.percentile(there, PERCENTILE)) if there.size else 1.0
@@ -34,7 +36,7 @@ def coloured_text(words: list[str], values: np.ndarray, meaning: str) -> None:
         for value in np.nan_to_num(values).tolist()
     ]
     cut = f" The first {MAX_SHOWN} tokens." if len(words) > MAX_SHOWN else ""
-    st.caption(
+    told = (
         f"Tokens by their {meaning}: blue below 0, orange above, full colour at {reach:.2g}.{cut}"
     )
     tokens = []
@@ -43,4 +45,4 @@ def coloured_text(words: list[str], values: np.ndarray, meaning: str) -> None:
         title = f"{visible(word)} at {place}: {meaning} {number}"
         colour = "" if np.isnan(value) else colours[place]
         tokens.append((title, colour, word.replace("\n", "⏎"), word.count("\n")))
-    st.html(TEXT.render(meaning=meaning, tokens=tokens))
+    return TEXT.render(meaning=meaning, tokens=tokens), told

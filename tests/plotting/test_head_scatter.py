@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pages.explore.scatter import Column, head_scatter, shown_on
+from poskernel_core.plotting.head_scatter import Column, head_scatter, shown_on
 from poskernel_core.plotting.palette import DIVERGING, KIND_LOOKS, SCALE
 
 X = Column("reach", "tokens", np.array([[1.0, 10, 100], [2, np.nan, 50]]), scale="log")
