@@ -69,6 +69,7 @@ def draw_grid(
         glyphs = [(kind.glyph, name) for name, kind in KIND_LOOKS.items()]
         glyphs.append((KNOWN, "known function, named on hover"))
     else:
+        glyphs += [("◥", "known function, named on hover")] if known else []
         curves = partial(_compact, kernels, selection)
     extras = Extras(
         marks=[

@@ -86,6 +86,7 @@ function paintCells(view, rows) {
       node.firstChild.style.cssText = `background-color:${cell.colour};color:${cell.ink}`;
       node.firstChild.classList.toggle("missing", cell.missing);
       node.classList.toggle("dimmed", cell.dimmed);
+      node.toggleAttribute("data-known", cell.mark.includes("★"));
     }),
   );
 }
