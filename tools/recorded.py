@@ -18,6 +18,9 @@ LONGEST = 4 * 3600
 LEDGER = {"part": "Reproduction ledger", "compute": "true"}
 """Settings of the methods page that make it request results."""
 
+FIGURE = "pk-figure"
+"""The part that draws a figure."""
+
 TOO_LARGE = ("head-examples",)
 """Questions that are not shipped; readers request them explicitly."""
 
@@ -39,6 +42,12 @@ def open_page(app: AppTest, name: str) -> AppTest:
     """Run the app at a page's address; `switch_page` only supports files."""
     app._page_hash = calc_hash(name)
     return app.run()
+
+
+def figures_on(app: AppTest) -> list[str]:
+    """The names of the figures that a page draws."""
+    parts = [each.proto for each in app.get("bidi_component")]
+    return [each.id.rsplit("-figure-", 1)[-1] for each in parts if each.component_name == FIGURE]
 
 
 def visit_all(model: str, answer: Answer) -> Iterator[tuple[str, dict[str, Request]]]:

@@ -1,12 +1,13 @@
 """Cards: a figure of the same result is made once, for all readers."""
 
+import json
 from functools import partial
 
 import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from pages.shared.cards import card as cards
+from pages.shared.cards import figure as cards
 from poskernel_core.common.result import Result
 from poskernel_core.plotting.layout import set_title
 
@@ -43,7 +44,7 @@ def night(monkeypatch):
 def test_the_same_is_made_once(night):
     first = cards.ready(partial(figure_of, result(value=0.5)))
     assert first is cards.ready(partial(figure_of, result(value=0.5)))
-    assert ("no. 1", None) == (first.title, first.figure.layout.title.text)
+    assert ("no. 1", None) == (first.title, go.Figure(json.loads(first.spec)).layout.title.text)
     assert 1 == len(MADE)
 
 

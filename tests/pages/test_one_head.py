@@ -9,7 +9,7 @@ from pages.instrument.lending import NEEDS
 from poskernel_core.models import curated
 from poskernel_core.models.known import telling_head
 from tests.support.bound import opened, opened_as_linked
-from tools.recorded import open_page, page_names
+from tools.recorded import figures_on, open_page, page_names
 
 pytestmark = pytest.mark.usefixtures("shipped_only")
 
@@ -43,7 +43,7 @@ def test_a_chosen_model_stays_and_one_click_shows_another():
     open_page(app, TRAINED)
     assert ("demo-gpt2", "L2H3") == chosen(app)
     assert "demo\\-gpt2 has no checkpoints" in app.info[0].value
-    assert not app.get("plotly_chart")
+    assert not figures_on(app)
     app.button(key="lend").click().run()
     assert TRAINING == chosen(app)[0]
     assert TRAINING == chosen(open_page(app, "head"))[0]

@@ -16,6 +16,7 @@ from poskernel_core.engine.requests import Asked, canonical
 from poskernel_core.storage.store import Store
 from tests.analyses.training.test_over_training import checkpoint
 from tests.support.bound import opened_as_linked
+from tools.recorded import figures_on
 
 PATIENCE = 240.0
 CHARTS = 5
@@ -46,7 +47,7 @@ def opened(made, engine, monkeypatch):
 
 
 def charts(app: AppTest) -> int:
-    return len(app.get("plotly_chart"))
+    return len(figures_on(app))
 
 
 def said(app: AppTest) -> list[str]:

@@ -5,6 +5,7 @@ from streamlit.testing.v1 import AppTest
 
 from pages.shared.jobs import results
 from tests.support.bound import opened_as_linked
+from tools.recorded import figures_on
 
 PAGE = "rotary_spectrum"
 CARDS = ("clocks", "amplitudes", "usage", "shares", "logit", "equivariant", "without")
@@ -31,7 +32,7 @@ def said(app: AppTest) -> str:
 
 
 def charts(app: AppTest) -> list[str]:
-    return [each.proto.id.rsplit("figure-", 1)[-1] for each in app.get("plotly_chart")]
+    return figures_on(app)
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ from poskernel_core.storage.store import Store
 from tests.support.bound import opened_as_linked
 from tests.support.near_worker import command_line_here
 from tests.support.server import ROOT, environment
-from tools.recorded import open_page
+from tools.recorded import figures_on, open_page
 
 FILES = sorted((ROOT / "pages").rglob("*.py"))
 PAGES = [file for file in FILES if file.name == "page.py"]
@@ -42,7 +42,7 @@ print(json.dumps({
     "exceptions": [each.value for each in app.exception],
     "errors": [each.value for each in app.error],
     "titles": [each.value for each in app.title],
-    "charts": len(app.get("plotly_chart")),
+    "charts": len([each for each in app.get("bidi_component") if "figure" in each.proto.id]),
     "modules": sorted(sys.modules),
 }))
 """
@@ -104,14 +104,14 @@ def test_every_page_runs(shipped, script):
     assert lends + (name in WITH_BOX) == len(app.info)
     assert 1 == len(app.title)
     assert 0 == len(app.get("progress"))
-    assert app.get("plotly_chart") or name in ("compare", "methods", "own_text", FIRST)
+    assert figures_on(app) or name in ("compare", "methods", "own_text", FIRST)
     assert shipped.worker_pid is None
 
 
 def test_one_layer_has_nothing_to_compare_it_with(shipped):
     app = opened_as_linked("helix", model="gpt2-small-layer0")
 
-    assert (3, 0) == (len(app.get("plotly_chart")), len(app.dataframe))
+    assert (3, 0) == (len(figures_on(app)), len(app.dataframe))
     assert [] == [each.value for each in (*app.exception, *app.error)]
 
 
@@ -134,7 +134,7 @@ def test_what_is_refused_is_said_once(shipped, monkeypatch):
 def test_what_is_precomputed_is_that_of_the_pages(stored, name, charts):
     keys = set(stored.store.keys())
     app = opened_as_linked(name, model=MODEL, windows="50", context="64")
-    assert (charts, 0) == (len(app.get("plotly_chart")), len(app.get("progress")))
+    assert (charts, 0) == (len(figures_on(app)), len(app.get("progress")))
     assert stored.worker_pid is None
     assert keys == set(stored.store.keys())
 

@@ -35,7 +35,7 @@ from importlib.util import find_spec
 assert not any(map(find_spec, missing))
 from streamlit.testing.v1 import AppTest
 from pages.shared.jobs import results
-from tools.recorded import open_page
+from tools.recorded import figures_on, open_page
 told = []
 for name, chosen in opened:
     app = AppTest.from_file("app.py", default_timeout=300)
@@ -45,7 +45,7 @@ for name, chosen in opened:
     told.append({
         "alarms": [each.value for each in [*app.exception, *app.error]],
         "infos": [each.value for each in app.info],
-        "charts": len(app.get("plotly_chart")),
+        "charts": len(figures_on(app)),
     })
 print(json.dumps([told, results.engine().worker_pid]))
 """
