@@ -35,8 +35,7 @@ FLAGS = ("--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader
 SETTLED = "[data-testid=stApp][data-test-script-state=notRunning]"
 DRAWN = """() => !document.querySelector(
   "[data-testid=stSpinner], [data-testid=stSkeleton], [data-stale=true]")
-  && [...document.querySelectorAll("[data-testid=stPlotlyChart], [class*=st-key-figure-]")]
-    .every(each => each.querySelector(".main-svg"))
+  && ![...document.querySelectorAll(".figure[data-due]")].some(each => each.offsetParent)
   && [...document.querySelectorAll("[data-testid=stBidiComponentIsolated]")]
     .every(each => each.closest(".st-key-instrument, .st-key-drawn")  // they draw nothing
       || each.shadowRoot?.querySelector("div > div > :not(style)"))"""
