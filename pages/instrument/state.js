@@ -115,7 +115,13 @@ function followServer(_root, data, send) {
   given = data;
   tellServer = send;
   if (other || data.rev >= state.rev)
-    choose({ rev: data.rev, cell: data.cell, query: data.query, log: data.log, seen: null });
+    choose({
+      rev: data.rev,
+      cell: data.cell,
+      query: data.query,
+      log: data.log,
+      seen: other ? null : state.seen,
+    });
   need(given.blocks[state.query]);
   need(given.profile);
   setTimeout(fetchAhead, 1000);
@@ -124,7 +130,10 @@ function followServer(_root, data, send) {
 
 // The last part of a page: the figures above it have been drawn for this head and position.
 function endRun(_root, data) {
-  if (drawn && drawn.page !== data.page) closeMenu();
+  if (drawn && drawn.page !== data.page) {
+    closeMenu();
+    choose({ seen: null });
+  }
   drawn = data;
   given = { ...given, profile: data.profile, blocks: { ...given.blocks, ...data.blocks } };
   need(given.blocks[state.query]);

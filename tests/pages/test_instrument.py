@@ -102,6 +102,17 @@ def test_pointing_shows_another_head_and_asks_nobody(opened):
     assert before == page.evaluate("window.visitor.asked")
 
 
+def test_what_is_pointed_at_stays_while_the_server_follows(opened):
+    page = opened(head="L3H4")
+    side_cell(page, "L7H1").click()
+    side_cell(page, "L20H8").hover()
+    settle(page)
+    assert ["L7H1"] == asked(page)
+    expect(head_shown(page)).to_have_text("L20H8 at n = 400")
+    go(page, "Map")
+    expect(head_shown(page)).to_have_text("L7H1 at n = 400")
+
+
 def test_the_head_and_position_chosen_stay_on_every_page_through_back_and_reload(opened):
     page = opened(head="L3H4")
     side_cell(page, "L7H1").click()
