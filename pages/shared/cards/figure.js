@@ -5,7 +5,11 @@ const REST = 300; // milliseconds without a new figure
 const ENLARGE = {
   name: "Full screen",
   title: "Full screen",
-  icon: { width: 24, height: 24, path: "M3 3h7v2H5v5H3zM14 3h7v7h-2V5h-5zM3 14h2v5h5v2H3zM19 14h2v7h-7v-2h5z" },
+  icon: {
+    width: 24,
+    height: 24,
+    path: "M3 3h7v2H5v5H3zM14 3h7v7h-2V5h-5zM3 14h2v5h5v2H3zM19 14h2v7h-7v-2h5z",
+  },
   click: (place) =>
     document.fullscreenElement ? document.exitFullscreen() : place.requestFullscreen(),
 };
@@ -112,8 +116,8 @@ async function draw(place) {
   if (asked.linked) link(place);
   place.on("plotly_selected", (picked) => {
     const names = (picked?.points ?? []).map((point) => point.customdata?.[0]).filter(Boolean);
-    if (names.length)
-      asked.send("picked", { names: [...new Set(names)], many: Boolean(picked.range ?? picked.lassoPoints) });
+    const many = Boolean(picked?.range ?? picked?.lassoPoints);
+    if (names.length) asked.send("picked", { names: [...new Set(names)], many });
   });
 }
 
@@ -141,6 +145,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
     rest();
   }
   place.style.height = data.height;
+  place.ariaLabel = data.title;
   resized.observe(place);
   return () => {
     waiting.delete(place);

@@ -37,7 +37,7 @@ LIBRARY: Final = f"plotly.js?{plotly.__version__}"
 TAG = re.compile(r"<[^>]*>")
 DRAWN = st.components.v2.component(
     "pk-figure",
-    html="<div class='figure'></div>",
+    html="<div class='figure' role='figure'></div>",
     js=Path(__file__).with_suffix(".js").read_text("utf-8"),
     isolate_styles=False,
 )
@@ -101,6 +101,7 @@ def draw_ready(
         "spec": ready.spec,
         "config": chart_config(file["name"]),
         "file": file,
+        "title": ready.title or name,
         "linked": linked,
         "print": [[INK[dark()], INK[False]], [FONT, PRINT_FONT]],
         "library": LIBRARY,
