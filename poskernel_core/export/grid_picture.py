@@ -17,12 +17,14 @@ PAPER, INK = ("#ffffff", "#11181e"), ("#1b2630", "#e4eaee")
 OUTLINE = "#808080"
 LINE = 1.2
 HATCH = 5
+CORNER = 6  # pixels of the mark of a known function where cells show kernels
 GLYPHS: dict[str, tuple[Point, ...]] = {
     KIND_LOOKS["local"].glyph: ((0.28, 0.1), (0.56, 0.1), (0.56, 0.9), (0.28, 0.9)),
     KIND_LOOKS["slow decay"].glyph: ((0.1, 0.15), (0.9, 0.9), (0.1, 0.9)),
     KIND_LOOKS["uniform"].glyph: ((0.1, 0.55), (0.9, 0.55), (0.9, 0.9), (0.1, 0.9)),
     "★": ((0.5, 0.04), (0.61, 0.37), (0.97, 0.37), (0.68, 0.58), (0.79, 0.92),
           (0.5, 0.71), (0.21, 0.92), (0.32, 0.58), (0.03, 0.37), (0.39, 0.37)),
+    "◥": ((0.2, 0.2), (0.8, 0.2), (0.8, 0.8)),
     "∿": ((0.0, 0.5), (0.25, 0.2), (0.5, 0.5), (0.75, 0.8),
           (1.0, 0.5), (0.75, 0.98), (0.5, 0.68), (0.25, 0.38)),
 }  # fmt: skip
@@ -76,6 +78,10 @@ def _add_cell(
         _add_hatch(picture, at, size, opacity)
     if curve is not None:
         _add_curve(picture, curve, at, size, cell["ink"], opacity)
+        if "★" in cell["mark"]:
+            right, top = at[0] + size[0], at[1]
+            corner = [(right - CORNER, top), (right, top), (right, top + CORNER)]
+            picture.polygon(corner, cell["ink"], opacity)
         return
     side = min(12.0, 0.62 * size[1])
     left = at[0] + (size[0] - side * len(cell["mark"])) / 2

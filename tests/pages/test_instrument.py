@@ -16,6 +16,11 @@ from tests.support.visit import curve, go, head_shown, no_trouble, settle, side_
 
 pytestmark = pytest.mark.browser
 
+CENTRE = """point => {
+  point.scrollIntoView({ block: "center" });
+  const { x, y, width, height } = point.getBoundingClientRect();
+  return [x + width / 2, y + height / 2];
+}"""
 FIELD, MODEL = "Find and go", "demo-gpt2"
 
 
@@ -76,9 +81,9 @@ def test_the_numbers_are_those_of_the_result(opened, tmp_path, monkeypatch):
     ruler = np.polyfit(heights, kernel[:16], 1)
     np.testing.assert_allclose(np.polyval(ruler, heights), kernel[:16], atol=1e-3 * kernel.max())
     for offset in (0, 1, 7):
-        points.nth(offset).scroll_into_view_if_needed()
-        box = points.nth(offset).bounding_box()
-        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 2)
+        x, y = points.nth(offset).evaluate(CENTRE)
+        page.mouse.move(x, y)
+        expect(page.locator(".curve .said")).to_contain_text(f"offset {offset}: ")
         said = page.locator(".curve .said").inner_text()
         told = re.match(rf"offset {offset}: kernel ([\d.]+) ± ([\d.]+), observed ([\d.]+)", said)
         at = 2, 6, 400 - offset

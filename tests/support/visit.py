@@ -26,6 +26,9 @@ QUIET = """() => {
 
 Some widgets wait up to 200 ms for more of the same before they ask for a run.
 """
+WHEN_IDLE = """() => new Promise(done =>
+  requestIdleCallback(() => done((SCRIPT)()), { timeout: 1000 }))"""
+"""React draws a page in pieces, and between two of them nothing seems to happen."""
 UNFOLDED = """async box => {
   const panel = box.closest("details");
   if (panel) await Promise.all(panel.getAnimations().map(each => each.finished));
@@ -52,7 +55,7 @@ def visit(page: Page, address: str) -> None:
 
 def settle(page: Page) -> None:
     """Wait until the script has run, nothing is being computed, and all of it is drawn."""
-    until(page, QUIET)
+    until(page, WHEN_IDLE.replace("SCRIPT", QUIET))
 
 
 def still(page: Page) -> None:
@@ -155,6 +158,7 @@ def tool(page: Page, card: str, name: str) -> Iterator[Locator]:
     page.locator(f".st-key-head-{card}").get_by_role("button", name="About this figure").click()
     body = page.get_by_test_id("stPopoverBody")
     body.get_by_role("tab", name=name, exact=True).click()
+    settle(page)
     yield body.get_by_role("tabpanel", name=name)
     page.keyboard.press("Escape")
     expect(body).to_have_count(0)
@@ -215,7 +219,7 @@ COLOUR = """([figure, name]) => {
 UNTIL = """async ([arg, patience]) => {
   for (const end = performance.now() + patience; ; ) {
     const given = (SCRIPT);
-    const found = typeof given === "function" ? given(arg) : given;
+    const found = await (typeof given === "function" ? given(arg) : given);
     if (found || performance.now() > end) return found;
     await new Promise(next => setTimeout(next, 20));
   }
