@@ -17,14 +17,10 @@ from poskernel_core.common.errors import BadRequest, PosKernelError
 from poskernel_core.engine.engine import Engine
 from poskernel_core.engine.provenance import stored
 from poskernel_core.export.block import packed
+from serving.headers import KEPT
 
 MAX_BLOCKS = 128
 """Blocks in memory, of a hundred kilobytes each for a model of 300 heads."""
-
-HEADERS = {
-    "Cache-Control": "public, max-age=31536000, immutable",
-    "Content-Encoding": "gzip",
-}
 
 
 def numbers_route(engine: Callable[[], Engine]) -> Route:
@@ -42,6 +38,6 @@ def numbers_route(engine: Callable[[], Engine]) -> Route:
             found = await run_in_threadpool(block, request.path_params["key"])
         except PosKernelError as error:
             return PlainTextResponse(str(error), 404)
-        return Response(found, media_type="application/octet-stream", headers=HEADERS)
+        return Response(found, media_type="application/octet-stream", headers=KEPT)
 
     return Route("/numbers/{key}", answer)

@@ -9,11 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-HEADERS = {
-    "Cache-Control": "public, max-age=31536000, immutable",
-    "Content-Encoding": "gzip",
-}
-"""The pages ask for it with its version."""
+from serving.headers import KEPT
 
 
 @cache
@@ -23,10 +19,10 @@ def script() -> bytes:
 
 
 def plotly_route() -> Route:
-    """Return the route."""
+    """Return the route; the pages ask for it with its version."""
 
     async def answer(_: Request) -> Response:
         packed = await run_in_threadpool(script)
-        return Response(packed, media_type="text/javascript", headers=HEADERS)
+        return Response(packed, media_type="text/javascript", headers=KEPT)
 
     return Route("/plotly.js", answer)

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.support.server import serve
-from tests.support.visit import settle, until, visit
+from tests.support.visit import settle, side_cell, until, visit
 
 pytestmark = pytest.mark.browser
 
@@ -26,6 +26,11 @@ def url(tmp_path_factory):
 
 def figure(page: Page, name: str):
     return page.locator(f".st-key-figure-{name} .figure")
+
+
+def drawn(shown) -> str:
+    """All words of a figure: names of heads, titles and ticks."""
+    return shown.evaluate("each => each.textContent")
 
 
 def test_a_figure_far_below_waits_until_one_scrolls_there(page: Page, url):
@@ -86,3 +91,34 @@ def test_a_picture_is_for_print(page: Page, url):
     assert "fill: rgb(255, 255, 255)" in paper
     assert "fill: rgb(59, 70, 80)" in text
     assert "fill: rgb(201, 211, 218)" not in text
+
+
+def test_a_figure_that_waits_follows_the_last_choice(page: Page, url):
+    """One head, another, and the first again before the browser is idle: the first is drawn."""
+    page.add_init_script("window.requestIdleCallback = () => 0")
+    page.goto(url)
+    far = figure(page, "layer")
+    far.scroll_into_view_if_needed()
+    expect(far.locator(".main-svg").first).to_be_visible()
+    first = drawn(far)
+    for head in ("L1H3", "L2H6"):
+        page.get_by_role("heading", level=1).scroll_into_view_if_needed()
+        side_cell(page, head).click()
+        expect(page.locator(".st-key-finding-layer")).to_contain_text(f"layer {head[1]}")
+    far.scroll_into_view_if_needed()
+    expect(far).not_to_have_attribute("data-due", "")
+    assert "L2H6" in first
+    assert first == drawn(far)
+
+
+def test_without_its_script_a_figure_says_so(page: Page, url):
+    """And once the script arrives, the next choice is drawn, without that sentence."""
+    page.route("**/plotly.js*", lambda route: route.abort())
+    page.goto(url)
+    shown = figure(page, "layer")
+    shown.scroll_into_view_if_needed()
+    expect(shown).to_have_text("This figure needs a file that did not arrive: reload the page.")
+    page.unroute("**/plotly.js*")
+    side_cell(page, "L1H3").click()
+    expect(shown.locator(".main-svg").first).to_be_visible()
+    expect(shown).not_to_contain_text("did not arrive")

@@ -98,6 +98,7 @@ async function draw(place) {
     place.textContent = "This figure needs a file that did not arrive: reload the page.";
     return;
   }
+  if (!heard.has(place)) place.textContent = "";
   const { data, layout, frames } = JSON.parse(asked.spec);
   await Plotly.react(place, {
     data,
@@ -136,9 +137,12 @@ function rest() {
 
 export default function ({ data, parentElement, setTriggerValue }) {
   const place = parentElement.querySelector(".figure");
-  const { spec, file } = drawn.get(place) ?? {};
-  if (spec !== data.spec || file.format !== data.file.format) {
-    waiting.set(place, { ...data, send: setTriggerValue });
+  const asked = { ...data, send: setTriggerValue };
+  const last = waiting.get(place) ?? drawn.get(place);
+  if (last?.spec === data.spec && last.file.format === data.file.format) {
+    Object.assign(last, asked); // its file may be named anew
+  } else {
+    waiting.set(place, asked);
     place.dataset.due = "";
     place.toggleAttribute("data-linked", data.linked);
     near.observe(place);

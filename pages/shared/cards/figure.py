@@ -31,7 +31,6 @@ FONT: Final = "'Source Sans', sans-serif"
 PRINT_FONT: Final = "Arial, 'Liberation Sans', sans-serif"
 """For pictures, which do not contain the page's font."""
 
-
 LIBRARY: Final = f"plotly.js?{plotly.__version__}"
 
 TAG = re.compile(r"<[^>]*>")
@@ -128,10 +127,12 @@ def ready(figure: Make, *, titled: bool = False, square: bool = False) -> Ready:
     One that is a function with results and plain values as arguments is made once for all readers.
     """
     asked = _asked(figure)
-    return (_new if asked is None else _kept)(asked, figure, titled, square)
+    if asked is None:
+        return _new(figure, titled, square)
+    return _kept(asked, figure, titled, square)
 
 
-def _new(asked: Hashable, figure: Make, titled: bool, square: bool) -> Ready:
+def _new(figure: Make, titled: bool, square: bool) -> Ready:
     first = made(figure)[0]
     title = _title_of(first)
     if not titled:
@@ -148,7 +149,7 @@ def _new(asked: Hashable, figure: Make, titled: bool, square: bool) -> Ready:
 
 @cached(LRUCache(MAX_FIGURES), key=lambda *given: (given[0], *given[2:]), lock=threading.Lock())
 def _kept(asked: Hashable, figure: Make, titled: bool, square: bool) -> Ready:
-    return _new(asked, figure, titled, square)
+    return _new(figure, titled, square)
 
 
 def _asked(figure: Make) -> Hashable:
