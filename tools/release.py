@@ -92,7 +92,7 @@ def try_out(programs: Path, folder: Path, picture: Path) -> None:
             page.goto(f"http://localhost:{port}")
             cells = page.locator("[role=gridcell]")
             expect(cells.first).to_be_visible(timeout=PATIENCE)
-            expect(page.locator(".js-plotly-plot .main-svg").first).to_be_visible(timeout=PATIENCE)
+            expect(page.locator(".curve .point.kernel").first).to_be_visible(timeout=PATIENCE)
             page.screenshot(path=picture)
             print(f"The landing page shows {cells.count()} heads: {picture.name}")
             browser.close()
