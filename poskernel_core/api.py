@@ -40,8 +40,8 @@ from poskernel_core.common.specs import (
 )
 from poskernel_core.common.views import Gathered
 from poskernel_core.engine.engine import Engine, describe_run, engine_or_shared
+from poskernel_core.engine.plan import check_params
 from poskernel_core.engine.provenance import provenance
-from poskernel_core.engine.requests import check_params
 from poskernel_core.models.catalog import locate
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from starlette.routing import Route
 from poskernel_core import __version__
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.settings import settings
+from poskernel_core.engine.admission import computes
 from poskernel_core.engine.engine import Engine
-from poskernel_core.engine.preflight import computes
 from poskernel_core.storage.condition import Condition, condition
 
 HEALTH = "/health"

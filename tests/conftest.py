@@ -110,12 +110,12 @@ def request_of(model_dirs: dict[str, Path]) -> Callable[..., Any]:
     """A request for the heat map with some skip."""
     from poskernel_core.common.specs import CorpusSpec, Request
     from poskernel_core.engine.engine import describe_run
-    from poskernel_core.engine.requests import canonical
+    from poskernel_core.engine.plan import make_plan
 
     run = describe_run(
         str(model_dirs["gpt2"]), corpus=CorpusSpec(name="text", text="She sells."), windows=7
     )
-    return lambda skip=4: canonical(Request(analysis="etc", run=run, params={"skip": skip}))
+    return lambda skip=4: make_plan(Request(analysis="etc", run=run, params={"skip": skip}))
 
 
 @pytest.fixture

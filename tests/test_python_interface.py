@@ -15,7 +15,7 @@ from poskernel_core.common.errors import PosKernelError
 from poskernel_core.data.corpora import Cut
 from poskernel_core.engine import engine as engines
 from poskernel_core.engine.job import Job
-from poskernel_core.engine.requests import canonical
+from poskernel_core.engine.plan import make_plan
 from poskernel_core.ledger.published import figures_of
 from tests.support.fake_worker import FakeWorker
 
@@ -98,8 +98,8 @@ ALIKE: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any]]] = {
         lambda _: run(positions=(5, 9)),
     ),
     "parameters of NumPy": (
-        lambda _: canonical(api.build_request("etc", MODEL, params={"skip": np.int64(3)})[0]).key,
-        lambda _: canonical(api.build_request("etc", MODEL, params={"skip": 3})[0]).key,
+        lambda _: make_plan(api.build_request("etc", MODEL, params={"skip": np.int64(3)})[0]).key,
+        lambda _: make_plan(api.build_request("etc", MODEL, params={"skip": 3})[0]).key,
     ),
     "torch's device": (
         lambda _: pk.Execution(device=torch.device("cuda", 1)),

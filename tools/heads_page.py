@@ -26,7 +26,7 @@ from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import rounded
 from poskernel_core.engine.engine import Engine, describe_run
-from poskernel_core.engine.requests import canonical_of
+from poskernel_core.engine.plan import plan_of
 from poskernel_core.storage.store import Store
 
 MODEL = "smollm2-135m"
@@ -75,7 +75,7 @@ def page() -> str:
         def answer(name: str) -> Result:
             question = find(name)
             skip = {"skip": CONSTANTS["SKIP"]} if name in ("etc", "rotary-spectrum") else {}
-            found = engine.cached(canonical_of(question, run, question.params(**skip)))
+            found = engine.cached(plan_of(question, run, question.params(**skip)))
             assert found is not None, f"{name} is not stored"
             return found
 

@@ -11,7 +11,7 @@ from poskernel_core.common.result import Result
 from poskernel_core.common.specs import Request
 from poskernel_core.engine.engine import Engine
 from poskernel_core.engine.job import Job
-from poskernel_core.engine.requests import Asked, CanonicalRequest, canonical
+from poskernel_core.engine.plan import Asked, Plan, make_plan
 
 ROOT = Path(__file__).resolve().parents[1]
 LONGEST = 4 * 3600
@@ -24,7 +24,7 @@ FIGURE = "pk-figure"
 TOO_LARGE = ("head-examples",)
 """Questions that are not shipped; readers request them explicitly."""
 
-Answer = Callable[[CanonicalRequest], Result | Job]
+Answer = Callable[[Plan], Result | Job]
 
 
 class PageFailed(Exception):
@@ -74,15 +74,15 @@ def visit(model: str, name: str, answer: Answer) -> dict[str, Request]:
     asked: dict[str, Request] = {}
 
     def ask(request: Asked) -> Result | Job:
-        asking = canonical(request)
+        asking = make_plan(request)
         found = answer(asking)
-        for part in asking.parts().values() or [asking]:
-            asked[part.key] = part.wire
+        for part in asking.parts.values() or [asking]:
+            asked[part.key] = part.request
         return found
 
     kept = results.ask, results.missing, Engine.ready
     results.ask, results.missing = ask, lambda *_: []  # everything is computed here
-    Engine.ready = lambda _, each: canonical(each).question.name not in TOO_LARGE  # type: ignore[method-assign]
+    Engine.ready = lambda _, each: make_plan(each).question.name not in TOO_LARGE  # type: ignore[method-assign]
     here = Path.cwd()
     os.chdir(ROOT)
     try:

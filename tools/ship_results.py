@@ -32,8 +32,8 @@ from poskernel_core.common.differences import DIFFERENCES, STEP
 from poskernel_core.common.result import Result
 from poskernel_core.common.specs import DEFAULT_QUERY, Request
 from poskernel_core.engine.engine import Engine, describe_run
+from poskernel_core.engine.plan import Plan, plan_of
 from poskernel_core.engine.precomputed import first_questions
-from poskernel_core.engine.requests import CanonicalRequest, canonical_of
 from poskernel_core.models.catalog import locate
 from poskernel_core.models.curated import BUNDLED_MODELS
 from poskernel_core.models.known import telling_head
@@ -102,7 +102,7 @@ def main() -> None:
         engine.close()
 
 
-def answer(engine: Engine, asked: CanonicalRequest) -> Result:
+def answer(engine: Engine, asked: Plan) -> Result:
     """Return a result, waiting as long as it takes."""
     began = time.monotonic()
     found = engine.result(asked)
@@ -128,9 +128,9 @@ def more(engine: Engine, model: str) -> dict[str, Request]:
     for name, params in wanted:
         question = find(name)
         query = {"query": DEFAULT_QUERY} if "query" in question.params.model_fields else {}
-        each = canonical_of(question, run, question.params.model_validate(query | params))
+        each = plan_of(question, run, question.params.model_validate(query | params))
         answer(engine, each)
-        asked |= {part.key: part.wire for part in each.parts().values() or [each]}
+        asked |= {part.key: part.request for part in each.parts.values() or [each]}
     return asked
 
 

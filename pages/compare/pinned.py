@@ -33,8 +33,7 @@ from poskernel_core.analyses.comparison.spec import HeadDistances, HeadDistances
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import as_printed, rounded, with_bias
-from poskernel_core.engine.preflight import computes
-from poskernel_core.engine.requests import canonical_of
+from poskernel_core.engine.admission import computes
 
 LOG_DEFAULT: Final = ["offset"]
 
@@ -84,7 +83,7 @@ def ready(kept: Sequence[PinnedHead], selection: Selection) -> list[PinnedHead]:
             )
             continue
         asked = KernelFoldsParams(query=query, skip=selection.skip)
-        request = canonical_of(find(KernelFolds.name), each.run, asked)
+        request = results.plan(KernelFolds, each.run, asked)
         if results.engine().ready(request) or is_wanted(request.key):
             there.append(each)
         else:
@@ -135,7 +134,7 @@ def _draw_measures(selection: Selection, kept: Sequence[PinnedHead], heads: str)
             found = results.fetch(HeadsBeside, first.run, whole)
         if found is None and missing:
             part = whole.model_copy(update={"leave_out": ",".join(missing)})
-            every = canonical_of(find(HeadsBeside.name), first.run, whole).parts()
+            every = results.plan(HeadsBeside, first.run, whole).parts
             if len(missing) < len(every):
                 found = results.fetch(HeadsBeside, first.run, part)
     except PosKernelError as error:

@@ -15,7 +15,6 @@ from poskernel_core.analyses.head_measures.claims import ATTENTION
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
-from poskernel_core.engine.requests import canonical_of
 
 
 def draw_stories(selection: Selection) -> None:
@@ -50,6 +49,6 @@ def _stored(selection: Selection, name: str) -> Result | None:
     question = find(name)
     defaults = question.default_params(selection.run, selection.located.geometry)
     try:
-        return results.stored(canonical_of(question, selection.run, question.params(**defaults)))
+        return results.stored(results.plan(question, selection.run, question.params(**defaults)))
     except PosKernelError:
         return None

@@ -20,13 +20,11 @@ from pages.shared.selection.links import write
 from pages.shared.selection.pins import compare_link, pin_button, pinned_cells
 from pages.shared.selection.place import LOG_AXES, Place
 from pages.shared.selection.selection import Selection
-from poskernel_core.analyses import find
 from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
 from poskernel_core.analyses.previous_token.spec import PreviousToken, PreviousTokenParams
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.heads import head_name, parse_cell
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec, default_positions
-from poskernel_core.engine.requests import canonical_of
 from poskernel_core.models.catalog import Located
 from poskernel_core.models.known import known_heads, telling_head
 
@@ -167,7 +165,7 @@ def _keys(run: RunSpec, skip: int, queries: tuple[int, ...]) -> dict[str, str]:
     found = {}
     for name, (question, params) in asked.items():
         with suppress(PosKernelError):
-            found[name] = canonical_of(find(question.name), run, params).key
+            found[name] = results.plan(question, run, params).key
     return found
 
 

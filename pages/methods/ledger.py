@@ -13,7 +13,7 @@ from pages.shared.selection.fit import fitted_index, linked
 from pages.shared.selection.selection import Selection
 from poskernel_core.common.errors import Cancelled, PosKernelError
 from poskernel_core.common.result import Result
-from poskernel_core.engine.preflight import computes
+from poskernel_core.engine.admission import computes
 from poskernel_core.ledger.compare import Checked, brief, check, not_computed
 from poskernel_core.ledger.published import PublishedFigure, figures_of, flat, known_models
 from poskernel_core.ledger.reproduce import published_name, request_for

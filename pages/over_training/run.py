@@ -15,7 +15,7 @@ from poskernel_core.analyses.training.figures import STEPS, TOKENS
 from poskernel_core.analyses.training.spec import CheckpointParams, OfCheckpoints
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import Result
-from poskernel_core.engine.preflight import computes
+from poskernel_core.engine.admission import computes
 from poskernel_core.models.training import LOG, TrainingRun
 
 MANY = 40

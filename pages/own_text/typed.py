@@ -10,7 +10,7 @@ from pages.shared.jobs.results import engine
 from pages.shared.selection.links import taken, write
 from poskernel_core.common.errors import BadRequest, StoreFailed
 from poskernel_core.common.settings import settings
-from poskernel_core.engine.preflight import computes
+from poskernel_core.engine.admission import computes
 from poskernel_core.storage.typed import check_text, is_name, keep_text, kept_text
 
 PARAMETER: Final = "text"

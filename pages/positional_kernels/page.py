@@ -15,13 +15,11 @@ from pages.shared.selection.place import Place, Screenshot
 from pages.shared.selection.selection import Selection
 from pages.shared.selection.source import choose_source
 from pages.shared.tables.summary import summary
-from poskernel_core.analyses import find
 from poskernel_core.analyses.kernels.etc import EtcHeatMap, EtcParams
 from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
 from poskernel_core.analyses.kernels.kernel_map import KernelMap, KernelMapParams
 from poskernel_core.analyses.kernels.panels import PANELS, layer_panel, map_panel, square_panel
 from poskernel_core.common.result import Result
-from poskernel_core.engine.requests import canonical_of
 
 PLACE = Place(
     "Kernel",
@@ -39,7 +37,7 @@ def draw_head(selection: Selection, kernel: Result, source: dict[str, Any]) -> N
         if sampled:
             etc = results.fetch(EtcHeatMap, selection.run, EtcParams(skip=selection.skip))
     asked = KernelParams(skip=selection.skip, query=selection.query, **source)
-    request = canonical_of(find(PositionalKernel.name), selection.run, asked)
+    request = results.plan(PositionalKernel, selection.run, asked)
     draw_kernel(kernel, selection, None if sampled else request.key)
     here = {"query": selection.query, "layer": selection.layer, "head": selection.head}
     summary(etc.select(**here) if etc is not None else selection.of(kernel), meanings=True)

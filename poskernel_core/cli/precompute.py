@@ -23,8 +23,8 @@ from poskernel_core.common.shards import MAX_SHARDS, Shard, ShardTask
 from poskernel_core.common.specs import Request, RunSpec
 from poskernel_core.engine.checkpoints import Precomputing, precompute_checkpoints
 from poskernel_core.engine.engine import describe_run
+from poskernel_core.engine.plan import make_plan
 from poskernel_core.engine.precomputed import first_questions
-from poskernel_core.engine.requests import canonical
 from poskernel_core.engine.shards import check_computes, merge, passes_of, run_here, tasks_of
 from poskernel_core.models import catalog
 from poskernel_core.models.known import telling_head
@@ -263,7 +263,7 @@ def _asked_and_passes(run: Run, experiments: bool) -> tuple[Asked, list[RunSpec]
     asked, standing = _asked_first(run, experiments), []
     for name, request in asked:
         with _or_left_out(name):
-            found = canonical(request)
+            found = make_plan(request)
             passes_of([found])
             standing.append(found)
     return asked, passes_of(standing)

@@ -12,7 +12,7 @@ from typing import Any
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.rounding import counted
 from poskernel_core.common.specs import Request
-from poskernel_core.engine.requests import canonical
+from poskernel_core.engine.plan import make_plan
 from poskernel_core.models import catalog, hub
 from poskernel_core.models.checkpoints import Checkpoint
 from poskernel_core.models.training import TrainingRun, first_of_equals
@@ -72,7 +72,7 @@ def _compute(run: TrainingRun, checkpoint: Checkpoint, how: Precomputing) -> Non
             try:
                 how.answer(request)
             except BadRequest as error:  # a model may be too small for an experiment
-                if canonical(request).question.precomputed == "always":
+                if make_plan(request).question.precomputed == "always":
                     raise
                 how.say(f"{name}, {request.analysis}: left out. {error}")
     finally:
@@ -86,7 +86,7 @@ def _compute(run: TrainingRun, checkpoint: Checkpoint, how: Precomputing) -> Non
 def _take_over(how: Precomputing, first: str, name: str) -> None:
     """Copy the results of a checkpoint to another one with the same weights."""
     for known, request in zip(how.requests(first), how.requests(name), strict=True):
-        entry = how.store.get(canonical(known).key)
+        entry = how.store.get(make_plan(known).key)
         if entry is not None:
             header, arrays = entry
             told: Mapping[str, Any] = header["provenance"]
@@ -97,4 +97,4 @@ def _take_over(how: Precomputing, first: str, name: str) -> None:
                 "model_fingerprint": model.fingerprint,
                 "weights_of": first,
             }
-            how.store.put(canonical(request).key, {**header, "provenance": made}, arrays)
+            how.store.put(make_plan(request).key, {**header, "provenance": made}, arrays)

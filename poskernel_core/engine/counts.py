@@ -67,9 +67,9 @@ class Counts:
 
 def kind_of(job: Job) -> str:
     """Return the kind of a job, one of ``KINDS``."""
-    if job.request.composition is not None:
+    if job.plan.composition is not None:
         return "composition"
-    return "analysis" if job.request.experiment is None else "experiment"
+    return "analysis" if job.plan.experiment is None else "experiment"
 
 
 def open_by_kind(jobs: Iterable[Job]) -> Counter[tuple[str, str]]:

@@ -1,22 +1,23 @@
 """The engine: returns stored results, or has the worker process compute them.
 
 Equal requests share one job: two clients that ask for the same result cause one computation, and
-both see its progress. A job is cancelled when all its clients have cancelled it; a queued job is
-also dropped when all its clients have left.
+both see its progress. A composition's job consists of the jobs of its parts. A job is cancelled
+when all its clients have cancelled it; a queued job is also dropped when all its clients have left.
 """
 
 import atexit
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from cachetools import LRUCache
 
-from poskernel_core.common.errors import BadRequest, ComputeFailed, NotInModel
+from poskernel_core.common.errors import BadRequest, ComputeFailed
 from poskernel_core.common.folders import default_directory
 from poskernel_core.common.result import Result
 from poskernel_core.common.settings import settings
@@ -34,20 +35,16 @@ from poskernel_core.common.specs import (
     whole,
 )
 from poskernel_core.data import corpora
-from poskernel_core.engine.bounds import check_open, check_size
+from poskernel_core.engine.admission import check_open, check_plan
 from poskernel_core.engine.counts import Counts
-from poskernel_core.engine.execute import missing_runs
-from poskernel_core.engine.job import Job
-from poskernel_core.engine.preflight import check_request, check_worker
+from poskernel_core.engine.job import ENDS, Client, Job
+from poskernel_core.engine.plan import Asked, Plan, make_plan, to_compute
 from poskernel_core.engine.provenance import NOT_KEPT, stored
-from poskernel_core.engine.requests import Asked, CanonicalRequest, canonical
 from poskernel_core.engine.worker_client import WorkerLink
 from poskernel_core.models import catalog
-from poskernel_core.models.fragments import refuse
 from poskernel_core.storage.store import Store
 
 JOBS_KEPT = 64
-COMPOSITIONS_KEPT = 64
 RECENT_BYTES = 64e6
 """Memory for results that were read lately: every page asks for some again at every click."""
 
@@ -95,9 +92,10 @@ class Engine:
         self.counts = Counts()
         self._jobs: dict[str, Job] = {}  # the latest of each request
         self._numbers = itertools.count()
-        self._compositions: LRUCache[tuple[str, ...], Result] = LRUCache(COMPOSITIONS_KEPT)
-        self._recent: LRUCache[str, Result] = LRUCache(RECENT_BYTES, lambda each: each.nbytes)
-        self._lock = threading.Lock()
+        self._recent: LRUCache[tuple[str, ...], Result] = LRUCache(
+            RECENT_BYTES, lambda each: each.nbytes
+        )
+        self._lock = threading.RLock()
         self._link: WorkerLink | None = None
         self._present = present or (lambda client: True)
         self._person = person or (lambda client: client)
@@ -115,22 +113,32 @@ class Engine:
         Raises:
             BadRequest: the parameters do not fit the analysis or the run.
         """
-        found = self._found(canonical(request))
+        plan = make_plan(request)
+        found = self._found(plan)
         self.counts.looked(found is not None)
         return found
 
-    def _found(self, asked: CanonicalRequest) -> Result | None:
-        if asked.composition is not None:
-            return self._composed(asked)
+    def _found(self, plan: Plan) -> Result | None:
+        if not all(map(self.store.has, plan.keys)):
+            return None
         with self._lock:
-            kept = self._recent.get(asked.key)
-        if kept is not None and self.store.has(asked.key):
+            kept = self._recent.get((plan.key, *plan.keys))
+        if kept is not None:
             return kept
-        found = stored(self.store, asked.key)
+        found = self._composed(plan) if plan.parts else stored(self.store, plan.key)
         if found is not None:
             with self._lock, suppress(ValueError):  # a single result may be too large
-                self._recent[asked.key] = found
+                self._recent[(plan.key, *plan.keys)] = found
         return found
+
+    def _composed(self, plan: Plan) -> Result | None:
+        """Compose the stored results of a composition's parts; return None if one is missing."""
+        assert plan.composition is not None
+        found = {name: stored(self.store, part.key) for name, part in plan.parts.items()}
+        whole = {name: each for name, each in found.items() if each is not None}
+        if len(whole) < len(plan.parts):
+            return None
+        return plan.composition.compose(whole, plan.run, plan.params)
 
     def ready(self, request: Asked) -> bool:
         """Return whether a result is stored, or can be computed from the store without the model.
@@ -138,11 +146,11 @@ class Engine:
         Raises:
             BadRequest: the parameters do not fit the analysis or the run.
         """
-        asked = canonical(request)
+        plan = make_plan(request)
         return all(
             self.store.has(each.key)
-            or (each.experiment is None and not missing_runs(self.store, each))
-            for each in asked.parts().values() or [asked]
+            or (each.experiment is None and not each.looked_up(self.store).missing)
+            for each in plan.parts.values() or [plan]
         )
 
     def missing(self, request: Asked) -> list[str]:
@@ -151,30 +159,8 @@ class Engine:
         Raises:
             BadRequest: the parameters do not fit the analysis or the run.
         """
-        parts = canonical(request).parts()
+        parts = make_plan(request).parts
         return [name for name, part in parts.items() if not self.store.has(part.key)]
-
-    def _composed(self, asked: CanonicalRequest) -> Result | None:
-        """Compose the stored results of a composition's parts; return None if one is missing.
-
-        Cached under the keys of the parts.
-        """
-        parts = asked.parts()
-        key = (asked.key, *(part.key for part in parts.values()))
-        with self._lock:
-            kept = self._compositions.get(key)
-        if kept is not None:
-            return kept
-        if not all(self.store.has(part.key) for part in parts.values()):
-            return None
-        found = {name: stored(self.store, part.key) for name, part in parts.items()}
-        whole = {name: each for name, each in found.items() if each is not None}
-        if len(whole) < len(parts) or asked.composition is None:
-            return None
-        made = asked.composition.compose(whole, asked.run, asked.params)
-        with self._lock:
-            self._compositions[key] = made
-        return made
 
     def submit(self, request: Asked, client: str = "") -> Job:
         """Return the open job of a request, or start a new one.
@@ -187,50 +173,91 @@ class Engine:
             ComputeFailed: the worker could not be started.
             NoSpace, ReadOnlyStore, StoreFailed: a result could not be stored.
         """
-        asked = canonical(request)
+        plan = make_plan(request)
+        person = self._person(client) if client else ""
         with self._lock:
-            job = self._joined(asked.key, client)
+            job = self._joined(plan.key, client, person)
         if job is not None:
             return job
-        _check_parts(asked)
-        check_worker()
-        if client:
-            check_size(self.store, asked, settings())
-        for each in _first_to_compute(self.store, asked):
-            check_request(self.store, each)
+        todo = to_compute(self.store, plan)
+        check_plan(self.store, plan, todo, settings() if client else None)
         with self._lock:
-            job = self._joined(asked.key, client)
+            job = self._joined(plan.key, client, person)
             if job is not None:
                 return job
-            person = self._person(client) if client else ""
             if client:
-                check_open((job.clients for job in self._open()), person, settings())
+                check_open(map(_direct, self._open()), person, settings())
             self.store.make_room(0)
-            key = f"{asked.key}-{next(self._numbers)}"
-            job = Job(key, asked, clients={client: person}, on_end=self.counts.ended)
-            message = {
-                "key": key,
-                "request": asked.wire.model_dump(mode="json"),
-                "execution": self.execution.model_dump(),
-                "client": person,
-            }
-            self._send(message, job)
-            self._jobs[asked.key] = job  # only now: starting the worker may have failed
+            job = self._start(plan, todo, client, person)
             self._forget_old()
             self._look_after(client)
             return job
 
-    def _joined(self, key: str, client: str) -> Job | None:
+    def _start(self, plan: Plan, todo: Sequence[Plan], client: str, person: str) -> Job:
+        """Start the job of a plan; that of a composition consists of the jobs of its parts."""
+        job = self._new_job(plan if plan.parts else todo[0], client, person)
+        if plan.parts:
+            whole = client, job.key
+            job.parts = [
+                self._joined(part.key, whole, person) or self._new_job(part, whole, person)
+                for part in todo
+            ]
+            if not todo:  # meanwhile somebody else has computed them
+                job.take({"state": "done"})
+                return job
+        new = [each for each in job.parts or [job] if self._jobs.get(each.plan.key) is not each]
+        for part in job.parts:
+            part.on_event.append(partial(self._of_part, job))
+        self._send(new, person)
+        self._jobs |= {each.plan.key: each for each in (*new, job)}
+        for part in job.parts:
+            if part.state in ENDS:
+                self._of_part(job, part)
+        return job
+
+    def _new_job(self, plan: Plan, client: Client, person: str) -> Job:
+        key = f"{plan.key}-{next(self._numbers)}"
+        return Job(key, plan, clients={client: person}, on_end=self.counts.ended)
+
+    def _of_part(self, job: Job, part: Job) -> None:
+        """Tell a composition's job what has become of a part."""
+        if job.ended:
+            return
+        left = [each for each in job.parts if each.state != "done"]
+        total = len(job.plan.parts)
+        if part.error is not None:
+            job.abandoned = part.abandoned
+            told = {"error": type(part.error).__name__, "message": str(part.error)}
+            job.take({"state": part.state, **told})
+            threading.Thread(target=self._withdraw, args=(job,)).start()  # not while it listens
+        elif left:
+            note = {"done": total - len(left), "total": total, "note": "Parts done"}
+            job.take({"state": "running", **note})
+        elif self.missing(job.plan):
+            lost = {"error": ComputeFailed.__name__, "message": NOT_KEPT}
+            job.take({"state": "error", **lost})
+        else:
+            job.take({"state": "done"})
+
+    def _withdraw(self, job: Job) -> None:
+        """Withdraw a composition's clients from its parts."""
+        with self._lock:
+            for part in job.parts:
+                for client in [each for each in part.clients if each[1:] == (job.key,)]:
+                    self._leave(part, client)
+
+    def _joined(self, key: str, client: Client, person: str) -> Job | None:
         """Return the open job of a key and add the client to it; None if there is none."""
         job = self._jobs.get(key)
         if job is None or job.ended or (job.cancelling and client not in job.clients):
             return None
         if client not in job.clients:
-            person = self._person(client) if client else ""
             new = person not in job.clients.values()
             job.clients[client] = person
             job.missed_since = None
-            if new and self._link is not None:
+            for part in job.parts:
+                self._joined(part.plan.key, (str(client), job.key), person)
+            if new and not job.parts and self._link is not None:
                 self._link.send({"join": job.key, "client": person}, job)
         return job
 
@@ -243,7 +270,7 @@ class Engine:
         A job that ended because all clients had left is ignored, so that a returning client
         submits the request again.
         """
-        job = self._jobs.get(canonical(request).key)
+        job = self._jobs.get(make_plan(request).key)
         return None if job is not None and job.ended and job.abandoned else job
 
     def result(
@@ -254,20 +281,20 @@ class Engine:
         Raises:
             PosKernelError: the request or its computation failed.
         """
-        asked = canonical(request)
-        found = self.cached(asked)
+        plan = make_plan(request)
+        found = self.cached(plan)
         if found is not None:
             return found
-        job = self.submit(asked, client)
+        job = self.submit(plan, client)
         try:
             if not job.wait(seconds):
                 return None
         except KeyboardInterrupt:
-            self.cancel(asked, client)
+            self.cancel(plan, client)
             raise
         if job.error is not None:
             raise job.error
-        found = self.cached(asked)
+        found = self.cached(plan)
         if found is None:
             raise ComputeFailed(NOT_KEPT)
         return found
@@ -278,19 +305,36 @@ class Engine:
         Returns whether the job is being stopped. A client that has not submitted the request, or
         has already cancelled it, stops nothing.
         """
-        asked = canonical(request)
+        plan = make_plan(request)
         with self._lock:
-            job = self.running(asked)
-            if job is None or job.ended or self._link is None or client not in job.clients:
-                return False
-            person = job.clients.pop(client)
-            if any(self._present(other) for other in job.clients):
-                if person not in job.clients.values():
-                    self._link.send({"leave": job.key, "client": person}, job)
-                return False
-            job.cancelling, job.clients = True, {client: person}  # this client still sees it end
-            self._link.send({"cancel": job.key}, job)
+            job = self.running(plan)
+            return job is not None and self._leave(job, client)
+
+    def _leave(self, job: Job, client: Client) -> bool:
+        """Remove a client from a job; stop the job if no other present client waits for it."""
+        if job.ended or self._link is None or client not in job.clients:
+            return False
+        person = job.clients.pop(client)
+        if not any(map(self._is_present, job.clients)):
+            job.clients = {client: person}  # this client still sees it end
+            self._stop(job)
             return True
+        for part in job.parts:
+            self._leave(part, (str(client), job.key))
+        if person not in job.clients.values() and not job.parts:
+            self._link.send({"leave": job.key, "client": person}, job)
+        return False
+
+    def _stop(self, job: Job) -> None:
+        job.cancelling = True
+        if not job.parts and self._link is not None:
+            self._link.send({"cancel": job.key}, job)
+        elif job.parts:
+            self._withdraw(job)
+            job.take({"state": "cancelled"})
+
+    def _is_present(self, client: Client) -> bool:
+        return self._present(client if isinstance(client, str) else client[0])
 
     def _look_after(self, client: str) -> None:
         """Start the thread that watches for clients that left; the unnamed client never leaves."""
@@ -311,7 +355,7 @@ class Engine:
         now, jobs = time.monotonic(), [job for job in self._open() if not job.cancelling]
         missed = [job for job in jobs if job.missed_since is not None]
         for job in jobs:
-            if any(map(self._present, job.clients)):
+            if any(map(self._is_present, job.clients)):
                 job.missed_since = None
             elif job.missed_since is None:
                 job.missed_since = now
@@ -322,9 +366,8 @@ class Engine:
             waits = job.state == "queued"
             due = now - job.missed_since >= (GRACE_SECONDS if waits else ABANDONED_SECONDS)
             if due and (waits or others):
-                job.abandoned = True
-                job.cancelling, job.clients = True, {}
-                self._link.send({"cancel": job.key}, job)
+                job.abandoned, job.clients = True, {}
+                self._stop(job)
 
     @property
     def worker_pid(self) -> int | None:
@@ -358,13 +401,21 @@ class Engine:
         for key in ended[: max(0, len(self._jobs) - JOBS_KEPT)]:
             del self._jobs[key]
 
-    def _send(self, message: Mapping[str, Any], job: Job) -> None:
+    def _send(self, jobs: Sequence[Job], person: str) -> None:
+        """Send new jobs to the worker, together, so that they can share a pass."""
         if self._link is None or not self._link.alive:
             if self._link is not None:
                 self._link.close()
             self._link = WorkerLink(self.store.directory.resolve(), self.log)
             self.counts.started_worker()
-        self._link.send(message, job)
+        more = {"execution": self.execution.model_dump(), "client": person}
+        tasks = [{"key": job.key, "plan": job.plan.as_json(), **more} for job in jobs]
+        self._link.send({"tasks": tasks}, *jobs)
+
+
+def _direct(job: Job) -> dict[Client, str]:
+    """Return the clients that asked for the job itself, not for a composition."""
+    return {client: who for client, who in job.clients.items() if isinstance(client, str)}
 
 
 _shared: dict[tuple[Path, float, str], Engine] = {}
@@ -398,28 +449,6 @@ def close_shared() -> None:
     """Close the shared engine of this process, if there is one."""
     while _shared:
         _shared.popitem()[1].close()
-
-
-def _first_to_compute(store: Store, asked: CanonicalRequest) -> list[CanonicalRequest]:
-    """Return the requests to check before starting (of a composition, its first missing part)."""
-    if asked.composition is None:
-        return [asked]
-    return [part for part in asked.parts().values() if not store.has(part.key)][:1]
-
-
-def _check_parts(asked: CanonicalRequest) -> None:
-    """Check that the model has the position scheme and the parts that a question needs."""
-    model, uses, scheme = asked.run.model, asked.question.uses, asked.question.scheme
-    local = catalog.is_local(model.name)
-    if uses and local:
-        refuse(model.name, catalog.locate(model.name).config, uses)
-    if scheme:
-        located = catalog.locate(model.name, None if local else model.fingerprint)
-        if located.geometry.scheme != scheme:
-            raise NotInModel(
-                f"{model.name!r} has {located.geometry.scheme} positions, and this is about "
-                f"{scheme} ones: choose a model with {scheme} positions."
-            )
 
 
 def describe_run(

@@ -9,7 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from poskernel_core.common.errors import Cancelled, by_name
-from poskernel_core.engine.requests import CanonicalRequest
+from poskernel_core.engine.plan import Plan
+
+Client = str | tuple[str, str]
+"""Who waits for a job: a client, or a client and the key of the composition's job."""
+
+ENDS = ("done", "error", "cancelled")
 
 
 @dataclass
@@ -22,26 +27,31 @@ class Job:
         done, total: progress in windows or steps; ``total`` is 0 while unknown.
         note: the current step, in words.
         error: the error if the job failed or was cancelled.
-        clients: the clients that wait for it, each with its person (who takes turns in the queue).
+        clients: the clients that wait for it, each with its person (who takes turns in the queue);
+            for a part of a composition ``(client, key of the composition's job)``.
+        parts: the jobs of a composition's parts that were not stored.
         missed_since: when all clients were first found gone; None while one is present.
         cancelling: whether it is being stopped; new clients then get another job.
         abandoned: whether it was stopped because all clients had left.
         on_end: callback, called once with the job when it ends.
+        on_event: callbacks, called with the job after every event.
     """
 
     key: str
-    request: CanonicalRequest
+    plan: Plan
     state: str = "queued"
     done: int = 0
     total: int = 0
     note: str = "Waiting for its turn"
     error: Exception | None = None
     began: float = field(default_factory=time.monotonic)
-    clients: dict[str, str] = field(default_factory=dict)
+    clients: dict[Client, str] = field(default_factory=dict)
+    parts: list[Job] = field(default_factory=list)
     missed_since: float | None = None
     cancelling: bool = False
     abandoned: bool = False
     on_end: Callable[[Job], None] | None = None
+    on_event: list[Callable[[Job], None]] = field(default_factory=list)
     _first: tuple[float, int] | None = None
     _ended: threading.Event = field(default_factory=threading.Event)
 
@@ -62,7 +72,9 @@ class Job:
         return pace * (self.total - self.done)
 
     def take(self, event: Mapping[str, Any]) -> None:
-        """Update the job from an event of the worker."""
+        """Update the job from an event of the worker; one that has ended stays as it is."""
+        if self.ended:
+            return
         note = event.get("note", self.note)
         if note != self.note:
             self._first = None
@@ -74,7 +86,10 @@ class Job:
             self.error = by_name(event["error"])(event["message"])
         elif self.state == "cancelled":
             self.error = Cancelled("The computation was cancelled.")
-        if self.state in ("done", "error", "cancelled"):
-            if not self.ended and self.on_end is not None:
-                self.on_end(self)
+        over = self.state in ENDS
+        if over and self.on_end is not None:
+            self.on_end(self)
+        for heard in self.on_event:
+            heard(self)
+        if over:
             self._ended.set()

@@ -1,5 +1,7 @@
 """Provenance of results, and their conversion to and from store entries."""
 
+from __future__ import annotations
+
 import contextlib
 import importlib.metadata
 import platform
@@ -7,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,10 +19,12 @@ from poskernel_core.common.groups import first_of_all
 from poskernel_core.common.header import PassHeader, PlanHeader
 from poskernel_core.common.result import TOKENS, Result, texts_array
 from poskernel_core.common.specs import SCHEMA, RunSpec
-from poskernel_core.engine.requests import CanonicalRequest
 from poskernel_core.models.catalog import quantisation_of
 from poskernel_core.storage.encoding import Entry
 from poskernel_core.storage.store import Store
+
+if TYPE_CHECKING:
+    from poskernel_core.engine.plan import Plan
 
 NOT_KEPT = (
     "The result was dropped as soon as it was written: the store is too small (POSKERNEL_CACHE_GB)."
@@ -36,7 +40,7 @@ PACKAGES = (
 
 def keep(
     store: Store,
-    asked: CanonicalRequest,
+    asked: Plan,
     result: Result,
     header: PlanHeader,
     tokens: Sequence[str] | None,

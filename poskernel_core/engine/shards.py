@@ -15,9 +15,9 @@ from poskernel_core.common.errors import BadRequest, ComputeFailed
 from poskernel_core.common.progress import Report
 from poskernel_core.common.shards import WHOLE, Shard, ShardTask
 from poskernel_core.common.specs import Execution, Gather, RunSpec
-from poskernel_core.engine.preflight import check_worker
+from poskernel_core.engine.admission import check_worker
+from poskernel_core.engine.plan import Plan
 from poskernel_core.engine.provenance import software
-from poskernel_core.engine.requests import CanonicalRequest
 from poskernel_core.storage.archive import export_entries
 from poskernel_core.storage.shards import Source, partial_keys, partials_of
 from poskernel_core.storage.statistics import in_passes, windows_of
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from poskernel_core.passes.worker_context import WorkerContext
 
 
-def passes_of(asked: Iterable[CanonicalRequest]) -> list[RunSpec]:
+def passes_of(asked: Iterable[Plan]) -> list[RunSpec]:
     """Return the passes that requests need, each with all statistics to gather.
 
     Raises:

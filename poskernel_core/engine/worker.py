@@ -1,10 +1,10 @@
 """The worker process: ``python -m poskernel_core.engine.worker CACHE_DIRECTORY``.
 
 It reads messages as JSON lines from standard input and writes events as JSON lines to standard
-output; arrays go through the store, never through the pipe. Three queues run in parallel: passes
-(torch), short experiments (torch, a few seconds), and analyses of stored statistics, so that a
-click on a head does not wait for another model's pass. In each queue clients take turns. A task
-that fails reports its error and never stops its queue.
+output; arrays go through the store, never through the pipe. One thread does all that runs a model;
+between two batches of a pass it does the short experiments that wait. Other threads do the
+arithmetic on stored sums, so that a click on a head never waits for a pass. Clients take turns. A
+task that fails reports its error and never stops its thread.
 """
 
 import contextlib
@@ -14,9 +14,8 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from io import TextIOBase
 from pathlib import Path
 from typing import Any
@@ -24,11 +23,11 @@ from typing import Any
 from poskernel_core.common import heap
 from poskernel_core.common.errors import Cancelled, ComputeFailed, PosKernelError
 from poskernel_core.common.progress import Report
-from poskernel_core.common.specs import Execution, Request
+from poskernel_core.common.specs import Execution
 from poskernel_core.engine import execute
-from poskernel_core.engine.lanes import Lane
-from poskernel_core.engine.requests import CanonicalRequest, received
-from poskernel_core.storage.statistics import LayerMissing
+from poskernel_core.engine.plan import Plan, missing_passes
+from poskernel_core.engine.queue import FairQueue
+from poskernel_core.storage.statistics import LayerMissing, windows_of
 from poskernel_core.storage.store import Store
 
 REPORT_EVERY = 0.1
@@ -36,32 +35,29 @@ REPORT_EVERY = 0.1
 TIDY_AFTER = 5.0
 """Seconds after a step until its freed memory is returned to the system."""
 
-STARTING_TORCH = threading.Lock()
-"""Held while torch is imported; otherwise a second thread could see a half-imported module."""
+ARITHMETIC = 2
+"""Threads for the arithmetic on stored sums."""
 
 
 @dataclass(eq=False)
-class _Task:
-    """A request in progress, under its job's key; a composition continues at ``part``."""
+class Task:
+    """A plan in progress, under its job's key."""
 
     key: str
-    request: Request
+    plan: Plan
     execution: Execution
     clients: list[str] = field(default_factory=list)
     cancelled: threading.Event = field(default_factory=threading.Event)
-    part: int = 0
     waiting: bool = True
     ended: bool = False
     reported: float = 0.0
+    attempts: int = 0
 
-    @cached_property
-    def asked(self) -> CanonicalRequest:
-        """The checked request, computed in the first queue and cached for later ones.
-
-        Raises:
-            BadRequest: its parameters do not fit the question.
-        """
-        return received(self.request)
+    @property
+    def short(self) -> bool:
+        """Whether it is an experiment of a few seconds, which may run within a pass."""
+        experiment = self.plan.experiment
+        return experiment is not None and not experiment.long and not self.plan.missing
 
 
 class Worker:
@@ -72,24 +68,15 @@ class Worker:
         self._output = output
         self._speaking = threading.Lock()
         self._choosing = threading.Lock()
-        self._tasks: dict[str, _Task] = {}
-        self._analyses, self._passes, self._experiments = self._lanes = (
-            Lane[_Task](),
-            Lane[_Task](),
-            Lane[_Task](),
-        )
+        self._tasks: dict[str, Task] = {}
+        self._models, self._sums = self._queues = FairQueue[Task](), FairQueue[Task]()
         self._context: Any = None
         self._stepped = threading.Event()
 
     def serve(self, lines: Iterable[str]) -> None:
         """Work until the input ends, which means that the parent process is gone."""
-        lanes = (
-            (self._analyses, self._analyse),
-            (self._passes, self._pass),
-            (self._experiments, self._experiment),
-        )
-        for tasks, step in lanes:
-            threading.Thread(target=self._serve_lane, args=(tasks, step), daemon=True).start()
+        for queue in (self._models, *[self._sums] * ARITHMETIC):
+            threading.Thread(target=self._work, args=(queue,), daemon=True).start()
         threading.Thread(target=self._tidy, daemon=True).start()
         for line in lines:
             message = json.loads(line)
@@ -100,19 +87,38 @@ class Worker:
             elif "leave" in message:
                 self._leave(message["leave"], message["client"])
             else:
-                self._take(message)
+                self._take(message["tasks"])
 
-    def _take(self, message: dict[str, Any]) -> None:
-        request = Request.model_validate(message["request"])
-        execution = Execution.model_validate(message["execution"])
-        task = _Task(message["key"], request, execution, [message.get("client", "")])
-        self._tasks[task.key] = task
-        self._attempt(task, lambda: self._queue(self._analyses, task))
+    def _take(self, messages: Iterable[dict[str, Any]]) -> None:
+        """Queue tasks that were sent together, so that they can share a pass."""
+        with self._models.held():
+            for each in messages:
+                try:
+                    plan = Plan.read(each["plan"])
+                    execution = Execution.model_validate(each["execution"])
+                    task = Task(each["key"], plan, execution, [each.get("client", "")])
+                except Exception as error:
+                    self._say(each["key"], _failure(error))
+                    continue
+                self._tasks[task.key] = task
+                self._put(task)
 
-    def _serve_lane(self, tasks: Lane[_Task], step: Callable[[_Task], bool]) -> None:
+    def _put(self, task: Task) -> None:
+        """Queue a task, unless it was cancelled since its last report.
+
+        Raises:
+            Cancelled: it was.
+        """
+        with self._choosing:
+            if task.cancelled.is_set():
+                raise Cancelled("Cancelled.")
+            runs = task.plan.missing or task.plan.experiment
+            (self._models if runs else self._sums).put(task, *task.clients)
+            task.waiting = True
+
+    def _work(self, queue: FairQueue[Task]) -> None:
         while True:
-            task = tasks.get()
-            self._attempt(task, partial(step, task))
+            self._attempt(queue.get())
             self._stepped.set()
 
     def _tidy(self) -> None:
@@ -123,71 +129,84 @@ class Worker:
             self._stepped.clear()
             heap.give_back()
 
-    def _analyse(self, task: _Task) -> bool:
-        if task.asked.composition is not None:
-            return self._queue(self._passes, task)
-        if execute.missing_runs(self._store, task.asked):
-            return self._queue(self._passes, task)
-        experiment = task.asked.experiment
-        if experiment is not None:
-            return self._queue(self._passes if experiment.long else self._experiments, task)
+    def _attempt(self, task: Task) -> None:
+        """Do one step of a task; report how the task ended, unless it continues."""
+        with self._choosing:
+            if task.ended:
+                return
+            task.waiting = False
         try:
-            execute.compute(self._store, task.asked, self._reporter(task))
-        except LayerMissing:
-            return self._queue(self._passes, task)
-        return True
+            if task.cancelled.is_set():
+                raise Cancelled("Cancelled.")
+            if not self._step(task):
+                return
+            ending: dict[str, Any] = {"state": "done"}
+        except BaseException as error:  # keep the thread alive, even if the log is not writable
+            ending = _failure(error)
+        self._end(task, ending)
 
-    def _pass(self, task: _Task) -> bool:
-        report = self._reporter(task)
-        shared = self._start(report)
-        if task.asked.composition is not None:
-            after = execute.compute_part(shared, task.asked, task.part, task.execution, report)
-            task.part = after or 0
-            return after is None or self._queue(self._passes, task)  # others get turns in between
-        others = [
-            other.asked for other in self._passes.waiting() if other.execution == task.execution
-        ]
-        execute.gather_missing(shared, task.asked, task.execution, report, others)
-        if execute.missing_runs(self._store, task.asked):
-            raise ComputeFailed(execute.DROPPED)
-        experiment = task.asked.experiment
-        if experiment is None or not experiment.long:
-            return self._queue(self._analyses, task)
-        return self._perform(task, report)
-
-    def _experiment(self, task: _Task) -> bool:
-        return self._perform(task, self._reporter(task))
-
-    def _perform(self, task: _Task, report: Report) -> bool:
-        shared = self._start(report)
+    def _step(self, task: Task) -> bool:
+        """Compute a task, or gather what it needs; return whether it is done."""
+        plan, report = task.plan, self._reporter(task)
         try:
-            execute.perform(shared, task.asked, task.execution, report)
-        except LayerMissing:
-            return self._queue(self._passes, task)
-        return True
+            if not plan.missing and plan.experiment is None:
+                execute.compute(self._store, plan, report)
+                return True
+            shared = self._start(report)
+            if not task.short:
+                report = self._yielding(report)
+            if not plan.run.model.fingerprint:
+                plan = execute.located(plan).looked_up(self._store)
+            if plan.missing:
+                waiting = self._models.waiting()
+                others = [each.plan for each in waiting if each.execution == task.execution]
+                execute.gather_missing(shared, plan, task.execution, report, others)
+                self._release(plan)
+            task.plan = replace(plan, missing=())
+            if plan.experiment is not None:
+                execute.perform(shared, task.plan, task.execution, report)
+                return True
+        except LayerMissing as error:  # another process may have evicted them meanwhile
+            task.attempts += 1
+            if task.attempts == execute.ATTEMPTS:
+                raise ComputeFailed(execute.DROPPED) from error
+            missing = missing_passes(self._store, plan.needs.values())
+            task.plan = replace(plan, missing=tuple(missing))
+        self._put(task)
+        return False
+
+    def _release(self, gathered: Plan) -> None:
+        """Hand on the waiting analyses that a pass has gathered everything for."""
+        passes = set(map(windows_of, gathered.missing or ()))
+        for task in self._models.waiting():
+            plan = task.plan
+            if plan.experiment is None and not passes.isdisjoint(
+                map(windows_of, plan.missing or ())
+            ):
+                missing = missing_passes(self._store, plan.needs.values())
+                if not missing and self._models.remove(task):
+                    task.plan = replace(plan, missing=())
+                    with contextlib.suppress(Cancelled):
+                        self._put(task)
+
+    def _yielding(self, report: Report) -> Report:
+        """Return a report that, between two batches, first does the short experiments that wait."""
+
+        def yielding(done: int, total: int, note: str) -> None:
+            while (short := self._models.take(lambda task: task.short)) is not None:
+                self._attempt(short)
+            report(done, total, note)
+
+        return yielding
 
     def _start(self, report: Report) -> Any:
         """Return this process's worker context, importing torch on first use."""
-        with STARTING_TORCH:
-            if self._context is None:
-                report(0, 0, "Starting torch")
-                from poskernel_core.passes.worker_context import WorkerContext
+        if self._context is None:
+            report(0, 0, "Starting torch")
+            from poskernel_core.passes.worker_context import WorkerContext
 
-                self._context = WorkerContext(self._store)
+            self._context = WorkerContext(self._store)
         return self._context
-
-    def _queue(self, lane: Lane[_Task], task: _Task) -> bool:
-        """Put a task in a queue; return False, since the task continues there.
-
-        Raises:
-            Cancelled: the task was cancelled since its last report.
-        """
-        with self._choosing:
-            if task.cancelled.is_set():
-                raise Cancelled("Cancelled.")
-            lane.put(task, *task.clients)
-            task.waiting = True
-        return False
 
     def _join(self, key: str, client: str) -> None:
         """Add a client to a task; the task may now run in that client's turn too."""
@@ -196,8 +215,8 @@ class Worker:
             return
         with self._choosing:
             task.clients.append(client)
-            for lane in self._lanes:
-                lane.join(task, client)
+            for queue in self._queues:
+                queue.join(task, client)
 
     def _leave(self, key: str, client: str) -> None:
         """Remove a client from a task that others still wait for."""
@@ -207,8 +226,8 @@ class Worker:
         with self._choosing:
             if client in task.clients:
                 task.clients.remove(client)
-            for lane in self._lanes:
-                lane.leave(task, client)
+            for queue in self._queues:
+                queue.leave(task, client)
 
     def _cancel(self, key: str) -> None:
         """Stop a task: at once if it is queued, else at its next report."""
@@ -220,42 +239,16 @@ class Worker:
             ends_now = task.waiting and not task.ended
             task.ended = task.ended or ends_now
         if ends_now:
-            for lane in self._lanes:
-                lane.remove(task)
+            for queue in self._queues:
+                queue.remove(task)
             self._end(task, {"state": "cancelled"})
 
-    def _end(self, task: _Task, ending: dict[str, Any]) -> None:
+    def _end(self, task: Task, ending: dict[str, Any]) -> None:
         if self._tasks.get(task.key) is task:
             del self._tasks[task.key]
         self._say(task.key, ending)
 
-    def _attempt(self, task: _Task, step: Callable[[], bool]) -> None:
-        """Run one step of a task; report how the task ended, unless it continues."""
-        with self._choosing:
-            if task.ended:
-                return
-            task.waiting = False
-        try:
-            if task.cancelled.is_set():
-                raise Cancelled("Cancelled.")
-            if not step():
-                return
-            ending: dict[str, Any] = {"state": "done"}
-        except Cancelled:
-            ending = {"state": "cancelled"}
-        except PosKernelError as error:
-            ending = {"state": "error", "error": type(error).__name__, "message": str(error)}
-        except BaseException as error:  # keep the queue alive, even if the log is not writable
-            with contextlib.suppress(Exception):
-                traceback.print_exc(file=sys.stderr)
-            ending = {
-                "state": "error",
-                "error": ComputeFailed.__name__,
-                "message": f"The computation failed ({type(error).__name__}: {_brief(error)}).",
-            }
-        self._end(task, ending)
-
-    def _reporter(self, task: _Task) -> Report:
+    def _reporter(self, task: Task) -> Report:
         def report(done: int, total: int, note: str) -> None:
             if task.cancelled.is_set():
                 raise Cancelled("Cancelled.")
@@ -275,8 +268,20 @@ class Worker:
             self._output.flush()
 
 
-def _brief(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [""])[0][:200]
+def _failure(error: BaseException) -> dict[str, Any]:
+    """Return the event that ends a task with an error."""
+    if isinstance(error, Cancelled):
+        return {"state": "cancelled"}
+    if isinstance(error, PosKernelError):
+        return {"state": "error", "error": type(error).__name__, "message": str(error)}
+    with contextlib.suppress(Exception):
+        traceback.print_exception(error, file=sys.stderr)
+    brief = (str(error).strip().splitlines() or [""])[0][:200]
+    return {
+        "state": "error",
+        "error": ComputeFailed.__name__,
+        "message": f"The computation failed ({type(error).__name__}: {brief}).",
+    }
 
 
 def main() -> None:

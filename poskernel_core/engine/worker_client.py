@@ -74,16 +74,18 @@ class WorkerLink:
         """Process id of the worker."""
         return self._process.pid
 
-    def send(self, message: Mapping[str, Any], job: Job) -> None:
-        """Send a message about a job; if the process is gone, the job ends with an error."""
+    def send(self, message: Mapping[str, Any], *jobs: Job) -> None:
+        """Send a message about jobs; if the process is gone, they end with an error."""
         open_jobs = {key: other for key, other in self._jobs.items() if not other.ended}
-        self._jobs = {**open_jobs, job.key: job}
+        self._jobs = open_jobs | {job.key: job for job in jobs}
+        failed = False
         try:
             print(json.dumps(message), file=self._process.stdin, flush=True)
         except OSError:
-            job.take(self._broken())
-        if self._over and not job.ended:  # the process ended while the message was on its way
-            job.take(self._broken())
+            failed = True
+        if failed or self._over:  # the process ended while the message was on its way
+            for job in jobs:
+                job.take(self._broken())
 
     def close(self) -> None:
         """Stop the process; its open jobs end with an error."""

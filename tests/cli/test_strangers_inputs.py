@@ -18,8 +18,8 @@ from poskernel_core.common.specs import CorpusSpec
 from poskernel_core.data.moves import parse_layers
 from poskernel_core.engine import preflight
 from poskernel_core.engine.engine import Engine, describe_run
+from poskernel_core.engine.plan import make_plan
 from poskernel_core.engine.provenance import to_entry
-from poskernel_core.engine.requests import canonical
 from poskernel_core.models import catalog
 from poskernel_core.storage.store import Store
 from tests.support import builders
@@ -176,7 +176,7 @@ def test_a_device_matters_for_what_is_computed(model_dirs, tmp_path, monkeypatch
     """What is stored is shown whatever device is named, as long as it is written as one."""
     monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path))
     path = str(model_dirs["gpt2"])
-    asked = canonical(build_request("etc", path, context=CONTEXT)[0])
+    asked = make_plan(build_request("etc", path, context=CONTEXT)[0])
     result = Result(
         "etc", {}, {"etc": np.array([2.0])}, {"etc": ("layer",)}, {"etc": "tokens"},
         provenance={"model": path, "windows": 7, "windows_asked": 500, "context": CONTEXT,

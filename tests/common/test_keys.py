@@ -16,7 +16,7 @@ from poskernel_core.common.specs import (
     Request,
     RunSpec,
 )
-from poskernel_core.engine.requests import canonical, received
+from poskernel_core.engine.plan import make_plan, received
 from poskernel_core.storage.statistics import part_key, windows_of
 
 MODEL = ModelSpec(name="gpt2", fingerprint="abc")
@@ -104,10 +104,10 @@ SOURCE = {"source": "text", "text": "a", "text_corpus": "sample", "text_item": "
     ],
 )
 def test_each_parameter(analysis, params):
-    plain = canonical(Request(analysis=analysis, run=RUN))
-    assert set(plain.wire.params) == set(params)
+    plain = make_plan(Request(analysis=analysis, run=RUN))
+    assert set(plain.request.params) == set(params)
     for name, value in params.items():
-        other = canonical(Request(analysis=analysis, run=RUN, params={name: value}))
+        other = make_plan(Request(analysis=analysis, run=RUN, params={name: value}))
         assert plain.key != other.key, name
 
 
@@ -129,8 +129,8 @@ def test_equal_descriptions_have_equal_keys():
 
 @pytest.mark.parametrize("params", [{}, {"skip": 4}, {"skip": np.int64(4)}, {"local_share": 0.5}])
 def test_defaults_spelt_out(params):
-    plain = canonical(Request(analysis="etc", run=RUN))
-    assert plain.key == canonical(Request(analysis="etc", run=RUN, params=params)).key
+    plain = make_plan(Request(analysis="etc", run=RUN))
+    assert plain.key == make_plan(Request(analysis="etc", run=RUN, params=params)).key
 
 
 def test_keys_begin_with_the_model(monkeypatch):
@@ -159,14 +159,14 @@ def asked(name, training_dir):
 @pytest.mark.parametrize("name", analyses.ANALYSES)
 def test_what_a_question_ignores(name, training_dir):
     request = asked(name, training_dir)
-    key = canonical(request).key
+    key = make_plan(request).key
     training = {"model": ModelSpec(name="demo-training")}
     changes = RUNS | (training if request.run.model != RUN.model else {})
 
     same = {
         field
         for field, value in changes.items()
-        if key == canonical(changed(request, "run", changed(request.run, field, value))).key
+        if key == make_plan(changed(request, "run", changed(request.run, field, value))).key
     }
     assert analyses.find(name).ignores == same
 
@@ -175,16 +175,16 @@ def test_what_a_question_ignores(name, training_dir):
     "name", [name for name, each in analyses.ANALYSES.items() if not isinstance(each, Composition)]
 )
 def test_who_stands_on_attention(name, training_dir):
-    needs = canonical(asked(name, training_dir)).needs.values()
+    needs = make_plan(asked(name, training_dir)).needs.values()
     attention = any(set(OF_PATTERNS) & set(run.gather) for run in needs)
     assert attention == ("pattern_windows" not in analyses.find(name).ignores)
 
 
 @pytest.mark.parametrize("name", analyses.ANALYSES)
 def test_canonical_is_canonical(name, training_dir):
-    once = canonical(asked(name, training_dir))
-    sent = Request.model_validate_json(once.wire.model_dump_json())
-    for again in (canonical(sent), received(sent)):
+    once = make_plan(asked(name, training_dir))
+    sent = Request.model_validate_json(once.request.model_dump_json())
+    for again in (make_plan(sent), received(sent)):
         assert (once.key, once.params, once.needs) == (again.key, again.params, again.needs)
 
 

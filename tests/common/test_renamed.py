@@ -15,7 +15,7 @@ from poskernel_core.common import renamed
 from poskernel_core.common.errors import BadRequest, UnknownAnalysis, UnknownModel
 from poskernel_core.common.specs import ModelSpec, Request, RunSpec
 from poskernel_core.engine.engine import describe_run
-from poskernel_core.engine.requests import check_params
+from poskernel_core.engine.plan import check_params
 from poskernel_core.models.catalog import locate
 from poskernel_core.models.curated import BUNDLED_MODELS
 from tests.support.server import ROOT

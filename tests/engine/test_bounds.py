@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from poskernel_core.common.errors import BadRequest, TooLarge
 from poskernel_core.common.settings import PUBLIC, settings, variable
 from poskernel_core.common.specs import CorpusSpec, Request
-from poskernel_core.engine.bounds import check_open
+from poskernel_core.engine.admission import check_open
 from poskernel_core.engine.engine import Engine, describe_run
-from poskernel_core.engine.requests import canonical
+from poskernel_core.engine.plan import make_plan
 from poskernel_core.storage.store import Store
 
 MODEL = "demo-gpt2"
@@ -74,7 +74,7 @@ def test_tokens(engine, monkeypatch):
 def test_tokens_of_what_shares_a_pass_count_once(engine, monkeypatch):
     """And those of a composition's parts together: one pass over 50 windows, one over 50 more."""
     whole = asked("previous-token", windows=50, context=64)
-    needed = len({run.model_copy(update={"gather": ()}) for run in canonical(whole).needs.values()})
+    needed = len({run.model_copy(update={"gather": ()}) for run in make_plan(whole).needs.values()})
     assert 2 == needed
     monkeypatch.setenv("POSKERNEL_MAX_TOKENS", str(2 * 50 * 64 - 1))
 
@@ -166,7 +166,7 @@ def test_what_is_stored_has_no_size(engine, monkeypatch):
     """A host may show what no visitor could ask for."""
     request = asked(windows=2000)
     monkeypatch.setenv("POSKERNEL_MAX_WINDOWS", "1")
-    for part in [canonical(request)]:
+    for part in [make_plan(request)]:
         engine.store.put(part.key, {}, {})
 
     refused(engine, asked(windows=1999))

@@ -11,8 +11,8 @@ from poskernel_core.common.specs import CorpusSpec, Request
 from poskernel_core.engine.counts import ENDINGS, KINDS, STATES, Counts, kind_of, open_by_kind
 from poskernel_core.engine.engine import describe_run
 from poskernel_core.engine.job import Job
+from poskernel_core.engine.plan import make_plan
 from poskernel_core.engine.provenance import to_entry
-from poskernel_core.engine.requests import canonical
 
 WAIT = 10.0
 
@@ -26,7 +26,7 @@ def asked(model_dirs):
 
     def request(skip=4, analysis="etc"):
         params = {"skip": skip} if analysis == "etc" else {"period": 5, "samples": 7}
-        return canonical(Request(analysis=analysis, run=run, params=params))
+        return make_plan(Request(analysis=analysis, run=run, params=params))
 
     return request
 
@@ -125,4 +125,4 @@ def test_kinds(asked):
     assert "analysis" == kind_of(Job("a", asked()))
     assert "experiment" == kind_of(Job("a", asked(analysis="induction-scores")))
     depth = Request(analysis="depth", run=asked().run, params={})
-    assert "composition" == kind_of(Job("a", canonical(depth)))
+    assert "composition" == kind_of(Job("a", make_plan(depth)))

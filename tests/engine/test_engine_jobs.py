@@ -37,7 +37,7 @@ def test_equal_requests_share_a_job(fresh_engine, workers, request_of):
 
     assert jobs[0] is jobs[1] is not other
     assert 1 == len(workers)
-    assert [4, 5] == [workers[0].hear()["request"]["params"]["skip"] for _ in range(2)]
+    assert [4, 5] == [workers[0].hear()["tasks"][0]["plan"]["params"]["skip"] for _ in range(2)]
     assert fresh_engine.running(request_of()) is jobs[0]
 
 
@@ -194,9 +194,9 @@ def test_bad_requests_start_no_worker(fresh_engine, workers, request_of):
     """What cannot be met is refused at once, in the caller's thread."""
     for params in ({"skip": 99}, {"colour": "red"}):
         with pytest.raises(BadRequest):
-            fresh_engine.submit(request_of().wire.model_copy(update={"params": params}))
+            fresh_engine.submit(request_of().request.model_copy(update={"params": params}))
     with pytest.raises(BadRequest, match="No analysis"):
-        fresh_engine.submit(request_of().wire.model_copy(update={"analysis": "nonsense"}))
+        fresh_engine.submit(request_of().request.model_copy(update={"analysis": "nonsense"}))
 
     assert [] == workers
 
@@ -206,7 +206,7 @@ def test_old_jobs_are_forgotten(fresh_engine, workers, request_of):
     first = fresh_engine.submit(request_of(0))
     for number in range(engine_module.JOBS_KEPT + 7):
         run = request_of().run.model_copy(update={"seed": number})
-        job = fresh_engine.submit(request_of(1).wire.model_copy(update={"run": run}))
+        job = fresh_engine.submit(request_of(1).request.model_copy(update={"run": run}))
         workers[0].hear()
         workers[0].say(job.key, "error", error="ComputeFailed", message="Broken.")
         assert job.wait(WAIT)

@@ -82,7 +82,7 @@ def test_what_runs_for_nobody_makes_room(fresh_engine, workers, request_of, monk
     fresh_engine.drop_abandoned()
 
     heard = [workers[0].hear() for _ in range(4)]
-    assert [4, 5, 6] == [each["request"]["params"]["skip"] for each in heard[:3]]
+    assert [4, 5, 6] == [each["tasks"][0]["plan"]["params"]["skip"] for each in heard[:3]]
     assert {"cancel": running.key} == heard[3]
 
 
@@ -132,8 +132,9 @@ def test_whoever_asks_for_what_is_being_cancelled(fresh_engine, workers, request
     own = fresh_engine.submit(request_of(), "ben")
     assert own is not job
     heard = [workers[0].hear() for _ in range(3)]
-    assert [job.key, own.key] == [heard[0]["key"], heard[2]["key"]]
-    assert heard[0]["request"] == heard[2]["request"]
+    (first,), (second,) = heard[0]["tasks"], heard[2]["tasks"]
+    assert [job.key, own.key] == [first["key"], second["key"]]
+    assert first["plan"] == second["plan"]
     workers[0].say(job.key, "cancelled")
     assert job.wait(5)
     assert not own.ended
@@ -184,11 +185,11 @@ def test_many_tabs_of_one_person_have_one_turn_and_one_bound(
     for number in range(3):
         tabs.submit(request_of(number), f"anna {number}")
 
-    assert ["anna"] * 3 == [workers[0].hear()["client"] for _ in range(3)]
+    assert ["anna"] * 3 == [workers[0].hear()["tasks"][0]["client"] for _ in range(3)]
     with pytest.raises(Busy):
         tabs.submit(request_of(7), "anna 99")
     tabs.submit(request_of(7), "ben 1")
-    assert "ben" == workers[0].hear()["client"]
+    assert "ben" == workers[0].hear()["tasks"][0]["client"]
 
 
 def test_one_tab_does_not_cancel_what_another_waits_for(tabs, workers, request_of):

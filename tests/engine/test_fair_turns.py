@@ -17,22 +17,21 @@ WAIT = 60
 def held(monkeypatch):
     """The first pass is held until it is let go; which came up, and which wait, by their seeds."""
     came, queued, begun, go_on = [], [], threading.Event(), threading.Event()
-    gather, queue = worker_module.execute.gather_missing, Worker._queue
+    gather, put = worker_module.execute.gather_missing, Worker._put
 
-    def gather_missing(shared, asked, *rest):
-        came.append(asked.run.seed)
+    def gather_missing(shared, plan, *rest):
+        came.append(plan.run.seed)
         begun.set()
         assert go_on.wait(WAIT)
-        return gather(shared, asked, *rest)
+        return gather(shared, plan, *rest)
 
-    def to_lane(self, lane, task):
-        found = queue(self, lane, task)
-        if lane is self._passes:
-            queued.append(task.request.run.seed)
-        return found
+    def to_queue(self, task):
+        put(self, task)
+        if task.plan.missing:
+            queued.append(task.plan.run.seed)
 
     monkeypatch.setattr(worker_module.execute, "gather_missing", gather_missing)
-    monkeypatch.setattr(Worker, "_queue", to_lane)
+    monkeypatch.setattr(Worker, "_put", to_queue)
     yield came, queued, begun, go_on
     go_on.set()
 

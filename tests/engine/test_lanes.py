@@ -1,4 +1,4 @@
-"""What lanes of the worker must not do to each other: precision, and a cancel between two steps."""
+"""What tasks must not do to each other: precision, and a cancel between two steps."""
 
 import threading
 
@@ -8,8 +8,8 @@ import torch
 import poskernel_core as pk
 from poskernel_core.common.errors import Cancelled
 from poskernel_core.common.specs import CorpusSpec, Execution, ModelSpec, Request, RunSpec
-from poskernel_core.engine.lanes import Lane
-from poskernel_core.engine.worker import Worker, _Task
+from poskernel_core.engine.plan import make_plan
+from poskernel_core.engine.worker import Task, Worker
 from poskernel_core.forward.observers import Observer
 from poskernel_core.forward.precision import precision
 from tests.support import builders
@@ -37,21 +37,22 @@ def test_a_clean_run_never_stands_beside_a_pass_in_tf32(model_dirs):
     assert [before] * model.geometry.n_layers == seen
 
 
-def test_a_cancel_between_two_lanes(tmp_path):
+def test_a_cancel_between_two_queues(tmp_path):
     """A task that was cancelled since its last report is not handed on."""
     events = (tmp_path / "events").open("w")
-    worker, lane = Worker(pk.Store(tmp_path / "cache"), events), Lane()
+    worker = Worker(pk.Store(tmp_path / "cache"), events)
     run = RunSpec(
-        model=ModelSpec(name="m"), corpus=CorpusSpec(), context=7, windows=1, positions=(3,)
-    )
-    task = _Task("key", Request(analysis="etc", run=run), Execution(), waiting=False)
+        model=ModelSpec(name="m", fingerprint="f"), corpus=CorpusSpec(fingerprint="c"),
+        context=7, windows=1, positions=(3,),
+    )  # fmt: skip
+    task = Task("key", make_plan(Request(analysis="etc", run=run)), Execution(), waiting=False)
 
-    assert worker._queue(lane, task) is False
+    worker._put(task)
     assert task.waiting
-    assert lane.get() is task
+    assert worker._sums.get() is task
 
     task.cancelled.set()
     with pytest.raises(Cancelled):
-        worker._queue(lane, task)
-    assert 0 == len(lane)
+        worker._put(task)
+    assert 0 == len(worker._sums)
     events.close()

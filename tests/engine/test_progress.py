@@ -20,7 +20,7 @@ def follow_two() -> None:
         job = SimpleNamespace(
             key=f"job{number}", done=1, total=4, note="Windows", ended=False, error=None,
             cancelling=False, seconds_left=lambda: 3.0,
-            request=SimpleNamespace(question=find(analysis), run=run, key=""),
+            plan=SimpleNamespace(question=find(analysis), run=run, key=""),
         )  # fmt: skip
         follow(None, job)
 

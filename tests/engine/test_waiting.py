@@ -3,6 +3,7 @@
 import io
 import json
 import threading
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,8 @@ from hypothesis import strategies as st
 
 from poskernel_core.common.specs import CorpusSpec, ModelSpec, Request, RunSpec
 from poskernel_core.engine import worker as worker_module
-from poskernel_core.engine.lanes import Lane
+from poskernel_core.engine.plan import make_plan
+from poskernel_core.engine.queue import FairQueue
 from poskernel_core.engine.worker import Worker
 from poskernel_core.storage.store import Store
 
@@ -22,7 +24,7 @@ def drained(lane):
 
 def test_visitors_take_turns():
     """Somebody who asks for many things waits for them himself; the others do not."""
-    lane = Lane()
+    lane = FairQueue()
     for number in range(5):
         lane.put(f"a{number}", "anna")
     lane.put("b0", "ben")
@@ -34,7 +36,7 @@ def test_visitors_take_turns():
 
 def test_a_task_of_two_comes_up_at_the_earlier_turn_and_once():
     """Whoever joins a task that waits far back moves it to the front of his own row."""
-    lane = Lane()
+    lane = FairQueue()
     for number in range(4):
         lane.put(f"a{number}", "anna")
     lane.join("a3", "ben")
@@ -46,7 +48,7 @@ def test_a_task_of_two_comes_up_at_the_earlier_turn_and_once():
 
 def test_a_removed_task_does_not_come_up():
     """It leaves no gap, and can be told from one that was not there."""
-    lane = Lane()
+    lane = FairQueue()
     for number in range(3):
         lane.put(number, "anna")
 
@@ -57,7 +59,7 @@ def test_a_removed_task_does_not_come_up():
 
 def test_whoever_comes_while_another_is_served_is_next():
     """Also where the other has more that waits: he has just had his turn."""
-    lane = Lane()
+    lane = FairQueue()
     for number in range(100):
         lane.put(f"a{number}", "anna")
     assert ["a0", "a1"] == [lane.get(), lane.get()]
@@ -68,7 +70,7 @@ def test_whoever_comes_while_another_is_served_is_next():
 
 def test_a_task_that_goes_on_later_lets_others_in_between():
     """It is put again when its turn is over, and stands behind whoever waits by then."""
-    lane, came = Lane(), []
+    lane, came = FairQueue(), []
     lane.put("long", "anna")
     lane.put("b0", "ben")
     lane.put("c0", "carl")
@@ -82,7 +84,7 @@ def test_a_task_that_goes_on_later_lets_others_in_between():
 
 def test_whoever_leaves_a_task_lends_it_no_turn():
     """It waits in the other's row alone, where it stood."""
-    lane = Lane()
+    lane = FairQueue()
     lane.put("a0", "anna")
     lane.put("a1", "anna")
     lane.join("a1", "ben")
@@ -101,7 +103,7 @@ def test_whoever_leaves_a_task_lends_it_no_turn():
 )
 def test_between_two_turns_of_one_everybody_who_waited_has_one(steps):
     """Whenever tasks come: nobody is served twice while another waits all the time."""
-    lane, waiting, passed, number = Lane(), {}, {}, 0
+    lane, waiting, passed, number = FairQueue(), {}, {}, 0
     for step in steps:
         if step[0] == "put":
             number += 1
@@ -119,7 +121,7 @@ def test_between_two_turns_of_one_everybody_who_waited_has_one(steps):
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=40))
 def test_nothing_is_lost_and_nobody_waits_for_two_of_another(asked):
     """Each task comes up once; between two of one visitor every waiting visitor has a turn."""
-    lane, rows = Lane(), {}
+    lane, rows = FairQueue(), {}
     for number, (visitor, _) in enumerate(asked):
         lane.put((visitor, number), str(visitor))
         rows.setdefault(visitor, []).append((visitor, number))
@@ -142,7 +144,7 @@ def events():
     return io.StringIO()
 
 
-def message(number, visitor=""):
+def message(number, visitor="", passes=False, analysis="etc", **params):
     """A request as the engine sends it."""
     run = RunSpec(
         model=ModelSpec(name="m", fingerprint="f"),
@@ -152,13 +154,10 @@ def message(number, visitor=""):
         positions=(3,),
         seed=number,
     )
-    request = Request(analysis="etc", run=run)
-    return {
-        "key": request.key,
-        "request": request.model_dump(mode="json"),
-        "execution": {},
-        "client": visitor,
-    }
+    plan = make_plan(Request(analysis=analysis, run=run, params=params))
+    plan = replace(plan, missing=(run,) if passes else ())
+    task = {"key": f"{number}", "plan": plan.as_json(), "execution": {}, "client": visitor}
+    return {"tasks": [task]}
 
 
 def said(events):
@@ -170,14 +169,14 @@ def test_a_computation_heeds_that_it_was_cancelled(tmp_path, events, monkeypatch
     """It ends at its next report."""
     ended = threading.Event()
 
-    def analyse(self, task):
+    def step(self, task):
         report = self._reporter(task)
         report(0, 9, "Reading")
         self._cancel(task.key)
         report(1, 9, "Reading")
         return True
 
-    monkeypatch.setattr(Worker, "_analyse", analyse)
+    monkeypatch.setattr(Worker, "_step", step)
     monkeypatch.setattr(
         Worker, "_end", lambda self, task, ending: (self._say(task.key, ending), ended.set())
     )
@@ -195,9 +194,10 @@ class _Broken(io.StringIO):
 
 
 @pytest.mark.parametrize("error", [SystemExit, MemoryError, KeyboardInterrupt, RuntimeError])
-def test_nothing_ends_a_lane(tmp_path, events, monkeypatch, error):
+def test_nothing_ends_a_thread(tmp_path, events, monkeypatch, error):
     """Whatever is raised, and be the log full: the job ends, and the lane takes the next one."""
     monkeypatch.setattr(worker_module.sys, "stderr", _Broken())
+    monkeypatch.setattr(worker_module, "ARITHMETIC", 1)
     done, calls = threading.Event(), []
 
     def step(self, task):
@@ -207,7 +207,7 @@ def test_nothing_ends_a_lane(tmp_path, events, monkeypatch, error):
         done.set()
         return True
 
-    monkeypatch.setattr(Worker, "_analyse", step)
+    monkeypatch.setattr(Worker, "_step", step)
     worker = Worker(Store(tmp_path), events)
     worker.serve([json.dumps(message(number)) for number in range(2)])
 
@@ -222,17 +222,17 @@ def test_nothing_ends_a_lane(tmp_path, events, monkeypatch, error):
     assert error.__name__ in said(events)[0]["message"]
 
 
-@pytest.mark.parametrize("lane", ["_analyse", "_pass", "_experiment"])
+@pytest.mark.parametrize("passes", [True, False])
 def test_a_hundred_requests_of_one_delay_another_by_the_one_under_way(
-    tmp_path, events, monkeypatch, lane
+    tmp_path, events, monkeypatch, passes
 ):
-    """In every lane of the worker: the single request of a second visitor is the next."""
-    lanes = {"_pass": "_passes", "_experiment": "_experiments"}
+    """For passes and for arithmetic: the single request of a second visitor is the next."""
+    monkeypatch.setattr(worker_module, "ARITHMETIC", 1)
     began, go_on, came = threading.Event(), threading.Event(), []
     done = threading.Event()
 
     def step(self, task):
-        came.append(task.request.run.seed)
+        came.append(task.plan.run.seed)
         if len(came) == 1:
             began.set()
             assert go_on.wait(30)
@@ -240,22 +240,16 @@ def test_a_hundred_requests_of_one_delay_another_by_the_one_under_way(
             done.set()
         return True
 
-    def first(self, task):
-        return self._queue(getattr(self, lanes[lane]), task)
-
-    if lane in lanes:
-        monkeypatch.setattr(Worker, "_analyse", first)
-    monkeypatch.setattr(Worker, lane, step)
+    monkeypatch.setattr(Worker, "_step", step)
     worker = Worker(Store(tmp_path), events)
 
     def lines():
         for number in range(100):
-            yield json.dumps(message(number, "anna"))
+            yield json.dumps(message(number, "anna", passes))
         assert began.wait(30)
-        yield json.dumps(message(777, "ben"))
-        held = worker._analyses if lane == "_analyse" else getattr(worker, lanes[lane])
+        yield json.dumps(message(777, "ben", passes))
         for _ in range(600):
-            if 100 == len(held):
+            if 100 == len(worker._models if passes else worker._sums):
                 break
             threading.Event().wait(0.05)
         go_on.set()
@@ -267,52 +261,86 @@ def test_a_hundred_requests_of_one_delay_another_by_the_one_under_way(
     assert {*range(100), 777} == set(came)
 
 
-def test_a_composition_lets_others_in_between_its_parts(tmp_path, events, monkeypatch):
-    """One that takes twenty passes holds another visitor's single one up for one of them."""
-    came, begun, together = [], threading.Event(), threading.Event()
+def test_a_pass_yields_to_short_experiments_between_its_batches(tmp_path, events, monkeypatch):
+    """One that comes while a pass reads runs at its next report, in the thread of the pass."""
+    came, begun, together, done = [], threading.Event(), threading.Event(), threading.Event()
+    threads = set()
 
-    class Asked:
-        composition = object()
-
-    def compute_part(shared, asked, first, execution, report):
-        if first == 0:
+    def gather_missing(shared, plan, execution, report, others):
+        for number in range(3):
+            report(number, 3, "Reading")
+            came.append(("batch", number))
+            threads.add(threading.get_ident())
             begun.set()
             assert together.wait(30)
-        came.append(("part", first))
-        return first + 1 if first < 19 else None
 
-    def analyse(self, task):
-        return self._queue(self._passes, task)
+    def perform(shared, plan, execution, report):
+        report(0, 1, "Running")
+        came.append(("experiment", plan.params.text))
+        threads.add(threading.get_ident())
 
-    def a_pass(self, task):
-        if task.request.run.seed == 0:
-            task.asked = Asked
-            return real(self, task)
-        came.append(("single", task.request.run.seed))
-        return True
+    def compute(store, plan, report):
+        done.set()
 
-    real = Worker._pass
     monkeypatch.setattr(Worker, "_start", lambda self, report: None)
-    monkeypatch.setattr(Worker, "_analyse", analyse)
-    monkeypatch.setattr(Worker, "_pass", a_pass)
-    monkeypatch.setattr(worker_module.execute, "compute_part", compute_part)
+    for name, does in (("gather_missing", gather_missing), ("perform", perform)):
+        monkeypatch.setattr(worker_module.execute, name, does)
+    monkeypatch.setattr(worker_module.execute, "compute", compute)
     worker = Worker(Store(tmp_path), events)
 
     def lines():
-        yield json.dumps(message(0, "anna"))
+        yield json.dumps(message(0, "anna", passes=True))
         assert begun.wait(30)
-        yield json.dumps(message(1, "ben"))
+        for number in (1, 2):
+            yield json.dumps(message(number, "ben", analysis="own-text", text=f"text {number}"))
         for _ in range(600):
-            if 1 == len(worker._passes):
+            if 2 == len(worker._models):
                 break
             threading.Event().wait(0.05)
         together.set()
 
     worker.serve(lines())
-    for _ in range(600):
-        if 2 == sum(event["state"] == "done" for event in said(events)):
-            break
-        threading.Event().wait(0.05)
 
-    assert [("part", 0), ("single", 1), ("part", 1)] == came[:3]
-    assert [number for kind, number in came if kind == "part"] == list(range(20))
+    assert done.wait(30)
+    shorts = [("experiment", f"text {number}") for number in (1, 2)]
+    assert [("batch", 0), *shorts, ("batch", 1), ("batch", 2)] == came
+    assert 1 == len(threads)
+
+
+def test_what_one_pass_gathered_is_handed_on_at_once(tmp_path, events, monkeypatch):
+    """Analyses that waited for the same pass do not wait for another one first."""
+    came, begun, go_on, done = [], threading.Event(), threading.Event(), threading.Event()
+
+    def gather_missing(shared, plan, execution, report, others):
+        came.append(("pass", plan.run.seed))
+        begun.set()
+        assert go_on.wait(30)
+
+    def compute(store, plan, report):
+        came.append(("sums", plan.question.name))
+        if 3 == sum(kind == "sums" for kind, _ in came):
+            done.set()
+
+    monkeypatch.setattr(Worker, "_start", lambda self, report: None)
+    monkeypatch.setattr(worker_module.execute, "gather_missing", gather_missing)
+    monkeypatch.setattr(worker_module.execute, "compute", compute)
+    monkeypatch.setattr(worker_module, "missing_passes", lambda store, runs: [])
+    worker = Worker(Store(tmp_path), events)
+
+    def lines():
+        yield json.dumps(message(0, "anna", passes=True))
+        assert begun.wait(30)
+        first = message(0, "ben", passes=True, analysis="profile")
+        first["tasks"][0]["key"] = "other"
+        yield json.dumps(message(1, "anna", passes=True))
+        yield json.dumps(first)
+        for _ in range(600):
+            if 2 == len(worker._models):
+                break
+            threading.Event().wait(0.05)
+        go_on.set()
+
+    worker.serve(lines())
+
+    assert done.wait(30)
+    assert [("pass", 0), ("pass", 1)] == [each for each in came if each[0] == "pass"]

@@ -14,7 +14,7 @@ from poskernel_core.analyses import find
 from poskernel_core.cli.main import main
 from poskernel_core.common.errors import BadArchive, ComputeDisabled, UnknownModel
 from poskernel_core.engine.engine import Engine, describe_run
-from poskernel_core.engine.requests import canonical_of
+from poskernel_core.engine.plan import plan_of
 from poskernel_core.models import catalog
 from poskernel_core.models.stored import MANIFEST, read
 from poskernel_core.models.tokenizers import load_tokenizer
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("near_worker")
 
 def asked(name, run, **params):
     question = find(name)
-    return canonical_of(question, run, question.params.model_validate(params))
+    return plan_of(question, run, question.params.model_validate(params))
 
 
 @pytest.fixture(scope="module")

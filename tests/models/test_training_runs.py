@@ -15,7 +15,7 @@ from safetensors.numpy import load_file, save_file
 
 from poskernel_core.api import build_request
 from poskernel_core.common.errors import BadRequest, NoNetwork, UnknownModel, UnsupportedModel
-from poskernel_core.engine.requests import canonical
+from poskernel_core.engine.plan import make_plan
 from poskernel_core.models import catalog, hub
 from poskernel_core.models.checkpoints import Checkpoint, checkpoint_named, one_run
 from poskernel_core.models.schedules import SCHEDULES, schedule_for
@@ -117,7 +117,7 @@ def test_commas_alone_choose_nothing(commas):
         run.chosen(commas)
     asked = {"measure": "effective token count", "checkpoints": commas}
     with pytest.raises(BadRequest, match=expected):
-        canonical(build_request("over-training", "demo-training", params=asked)[0])
+        make_plan(build_request("over-training", "demo-training", params=asked)[0])
 
 
 @pytest.fixture

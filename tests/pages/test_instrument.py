@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from poskernel_core.analyses import find
 from poskernel_core.engine.engine import Engine, describe_run
-from poskernel_core.engine.requests import canonical_of
+from poskernel_core.engine.plan import plan_of
 from poskernel_core.storage.store import Store
 from tests.support.server import serve
 from tests.support.visit import curve, go, head_shown, no_trouble, settle, side_cell, values, visit
@@ -71,7 +71,7 @@ def test_the_numbers_are_those_of_the_result(opened, tmp_path, monkeypatch):
         Engine(Store(tmp_path)),
         find("kernel"),
     )
-    asked = canonical_of(question, describe_run(MODEL), question.params(query=400))
+    asked = plan_of(question, describe_run(MODEL), question.params(query=400))
     found = engine.cached(asked)
     engine.close()
     kernel = found.values["kernel"][2, 6, 4:401][::-1]

@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 
 from pages.shared.jobs import results
 from poskernel_core.engine.engine import Engine
-from poskernel_core.engine.requests import Asked, canonical
+from poskernel_core.engine.plan import Asked, make_plan
 from poskernel_core.storage.store import Store
 from tests.analyses.training.test_over_training import checkpoint
 from tests.support.bound import opened_as_linked
@@ -92,25 +92,23 @@ class Partly:
 
     def cached(self, request: Asked) -> Any:
         """An answer that stands on nothing that is gone: made up, as large as it should be."""
-        asked = canonical(request)
-        if asked.composition is None or self._gone in asked.parts():
+        asked = make_plan(request)
+        if asked.composition is None or self._gone in asked.parts:
             return None
-        layers, heads, steps = 2, 3, len(asked.parts())
+        layers, heads, steps = 2, 3, len(asked.parts)
         rng = np.random.default_rng(1)
-        found = {
-            name: made_result(part, rng, layers, heads) for name, part in asked.parts().items()
-        }
+        found = {name: made_result(part, rng, layers, heads) for name, part in asked.parts.items()}
         assert steps == len(found)
         return asked.composition.compose(found, asked.run, asked.params)
 
     def missing(self, request: Asked) -> list[str]:
-        return [name for name in canonical(request).parts() if name == self._gone]
+        return [name for name in make_plan(request).parts if name == self._gone]
 
     def running(self, request: Asked) -> None:
         """Nothing is."""
 
     def submit(self, request: Asked, visitor: str = "") -> Any:
-        raise AssertionError(f"nothing is to be computed: {canonical(request).question.name}")
+        raise AssertionError(f"nothing is to be computed: {make_plan(request).question.name}")
 
 
 def made_result(part: Any, rng: np.random.Generator, layers: int, heads: int) -> Any:

@@ -15,7 +15,7 @@ from poskernel_core.api import build_request
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.specs import CorpusSpec, Execution
 from poskernel_core.engine import execute
-from poskernel_core.engine.requests import canonical
+from poskernel_core.engine.plan import make_plan
 from poskernel_core.forward import interventions
 from poskernel_core.forward.edits import Chain, Edit
 from poskernel_core.models import catalog
@@ -75,11 +75,12 @@ def answered(shared, corpus, analysis, model):
         analysis, str(model), params=params | OWN.get(analysis, {}), query=QUERY,
         corpus=corpus, context=CONTEXT, windows=WINDOWS, **cell,
     )  # fmt: skip
-    asked, execution = canonical(request), Execution(device="cpu")
+    asked, execution = make_plan(request), Execution(device="cpu")
 
     def report(done, total, note):
         """Nobody watches."""
 
+    asked = asked.looked_up(shared.store)
     execute.gather_missing(shared, asked, execution, report)
     perform = isinstance(asked.question, Experiment)
     if perform:

@@ -8,7 +8,7 @@ from starlette.testclient import TestClient
 
 from poskernel_core.analyses import find
 from poskernel_core.engine.engine import Engine, describe_run
-from poskernel_core.engine.requests import canonical_of
+from poskernel_core.engine.plan import plan_of
 from poskernel_core.export.block import packed
 from poskernel_core.storage.store import Store
 from serving.numbers import numbers_route
@@ -27,7 +27,7 @@ def client(tmp_path, monkeypatch):
 def request_of(name, **params):
     question = find(name)
     run = describe_run(MODEL)
-    return canonical_of(question, run, question.params(**params))
+    return plan_of(question, run, question.params(**params))
 
 
 def test_a_stored_result_is_kept_by_the_browser_for_good(client):

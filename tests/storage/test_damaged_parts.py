@@ -11,8 +11,8 @@ from poskernel_core.api import build_request
 from poskernel_core.common.errors import ComputeFailed
 from poskernel_core.engine import worker_client
 from poskernel_core.engine.engine import Engine
+from poskernel_core.engine.plan import make_plan
 from poskernel_core.engine.provenance import to_entry
-from poskernel_core.engine.requests import canonical
 from poskernel_core.storage import store as store_module
 from poskernel_core.storage.encoding import encode
 from poskernel_core.storage.shipped import Shipped, pack
@@ -32,7 +32,7 @@ def request_():
 
 @pytest.fixture
 def part(request_):
-    return canonical(request_).parts()[PART].key
+    return make_plan(request_).parts[PART].key
 
 
 @pytest.fixture(scope="module")
@@ -97,8 +97,8 @@ def test_a_part_that_comes_damaged_with_the_project(
 @pytest.mark.parametrize("dropped", ["a result", "a part"])
 def test_a_store_that_is_too_small(engine, request_, part, monkeypatch, dropped):
     """The computation ends with a sentence, so that nobody asks for it again and again."""
-    asked = canonical(request_)
-    asked = asked.parts()[PART] if dropped == "a result" else asked
+    asked = make_plan(request_)
+    asked = asked.parts[PART] if dropped == "a result" else asked
     engine.store.drop(part)
     put = Store.put
 

@@ -11,8 +11,8 @@ from poskernel_core.analyses.kernels.formulas import classify
 from poskernel_core.common.specs import Request
 from poskernel_core.data import corpora
 from poskernel_core.engine.engine import Engine, describe_run
+from poskernel_core.engine.plan import make_plan
 from poskernel_core.engine.provenance import from_entry
-from poskernel_core.engine.requests import canonical
 from poskernel_core.models import catalog, curated, fragments
 from poskernel_core.models.stored import RESULTS
 from poskernel_core.storage.encoding import encode
@@ -148,7 +148,7 @@ def today(request):
     corpus = request.run.corpus.model_copy(update={"fingerprint": "", "revision": None})
     model = catalog.locate(request.run.model.name, request.run.model.revision).spec
     run = request.run.model_copy(update={"model": model, "corpus": corpora.resolve(corpus)})
-    return canonical(request.model_copy(update={"run": run}))
+    return make_plan(request.model_copy(update={"run": run}))
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -7,7 +7,7 @@ from poskernel_core.common.errors import Cancelled
 from poskernel_core.common.specs import CorpusSpec, Execution, Request
 from poskernel_core.engine import execute
 from poskernel_core.engine.engine import describe_run
-from poskernel_core.engine.requests import canonical
+from poskernel_core.engine.plan import make_plan
 from poskernel_core.passes import runner
 from poskernel_core.passes.worker_context import WorkerContext
 from poskernel_core.storage.statistics import (
@@ -48,7 +48,7 @@ def passes(monkeypatch):
 
 
 def asked(run, analysis="etc", **changes):
-    return canonical(Request(analysis=analysis, run=run.model_copy(update=changes)))
+    return make_plan(Request(analysis=analysis, run=run.model_copy(update=changes)))
 
 
 def nobody(done, total, note):
@@ -56,7 +56,8 @@ def nobody(done, total, note):
 
 
 def gather(store, *requests, report=nobody):
-    execute.gather_missing(WorkerContext(store), requests[0], CPU, report, requests[1:])
+    plan = requests[0].looked_up(store)
+    execute.gather_missing(WorkerContext(store), plan, CPU, report, requests[1:])
 
 
 def test_only_what_is_missing_is_gathered(tmp_path, run, passes):
@@ -100,8 +101,8 @@ def test_one_pass_for_all_who_wait(tmp_path, run, passes):
     gather(store, asked(run), asked(run, "entropy"), longer)
 
     assert [tuple(sorted((*run.gather, "entropy")))] == passes
-    assert not execute.missing_runs(store, asked(run, "entropy"))
-    assert 1 == len(execute.missing_runs(store, longer))
+    assert () == asked(run, "entropy").looked_up(store).missing
+    assert 1 == len(longer.looked_up(store).missing)
 
 
 @pytest.mark.parametrize(("until", "kept"), [(2, (0, 2)), (5, None), (13, (2, 4))])

@@ -31,8 +31,8 @@ class NearWorker(subprocess.Popen):
         self.stdout = os.fdopen(stdout, encoding="utf-8")
         self._ears = os.fdopen(ears, encoding="utf-8")
         self._mouth = os.fdopen(mouth, "w", encoding="utf-8")
-        worker = Worker(Store(Path(command[-1])), self._mouth)
-        self._thread = threading.Thread(target=worker.serve, args=(self._ears,), daemon=True)
+        self._worker = Worker(Store(Path(command[-1])), self._mouth)
+        self._thread = threading.Thread(target=self._worker.serve, args=(self._ears,), daemon=True)
         self._thread.start()
         self.pid = os.getpid()
 
@@ -45,9 +45,11 @@ class NearWorker(subprocess.Popen):
         return None if self._thread.is_alive() else 0
 
     def terminate(self) -> None:
-        """Let it hear and say nothing more; a task under way goes on unheard."""
+        """Let it hear and say nothing more; tasks end at their next report."""
         self.stdin.close()
         self._thread.join()
+        for task in list(self._worker._tasks.values()):  # noqa: SLF001
+            task.cancelled.set()
         self._ears.close()
         self._mouth.close()
 

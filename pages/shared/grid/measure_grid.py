@@ -13,13 +13,11 @@ from pages.shared.cards.card import keep_grid
 from pages.shared.grid.measures import Measure
 from pages.shared.jobs import results
 from pages.shared.selection.selection import Selection, select_head
-from poskernel_core.analyses import find
 from poskernel_core.analyses.measures import one_a_head
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.heads import head_name, layer_of
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import texts_of
-from poskernel_core.engine.requests import canonical_of
 from poskernel_core.models.catalog import Located
 from poskernel_core.models.known import known_heads
 from poskernel_core.plotting.grid_cells import grid_data
@@ -131,9 +129,7 @@ def _small_grid(located: Located, found: Result | None, measure: Measure) -> dic
 def _stored(selection: Selection, measure: Measure) -> Result | None:
     """Return the numbers of all heads by a measure, if they are stored."""
     try:
-        request = canonical_of(
-            find(measure.question.name), selection.run, measure.params(selection)
-        )
+        request = results.plan(measure.question, selection.run, measure.params(selection))
         found = results.stored(request)
         return None if found is None else one_a_head(measure.declared, found, query=selection.query)
     except PosKernelError:

@@ -11,7 +11,7 @@ from pages.shared.selection.session import session_id
 from poskernel_core.common.errors import Cancelled
 from poskernel_core.engine.engine import Engine
 from poskernel_core.engine.job import Job
-from poskernel_core.engine.requests import CanonicalRequest
+from poskernel_core.engine.plan import Plan
 
 TICK_SECONDS = 0.5
 
@@ -31,15 +31,15 @@ def follow(engine: Engine, job: Job) -> None:
 def has_left(job: Job) -> bool:
     """Tell whether this reader has cancelled a computation that goes on for others."""
     goes_on = not (job.ended or job.cancelling)
-    return goes_on and st.session_state.get("left") == job.request.key
+    return goes_on and st.session_state.get("left") == job.plan.key
 
 
 def _leave(engine: Engine, job: Job) -> None:
-    engine.cancel(job.request, session_id())
-    st.session_state["left"] = job.request.key  # others may wait for the job, or restart it
+    engine.cancel(job.plan, session_id())
+    st.session_state["left"] = job.plan.key  # others may wait for the job, or restart it
 
 
-def forget_cancel(asked: CanonicalRequest) -> None:
+def forget_cancel(asked: Plan) -> None:
     """Forget that this reader has cancelled a computation: a new one is asked for."""
     if st.session_state.get("left") == asked.key:
         st.session_state["left"] = None
@@ -105,7 +105,7 @@ def _draw_progress(job: Job) -> None:
     if (job.ended or has_left(job)) and not is_behind():
         st.rerun(scope="app")  # takes the browser's values; if these are old, half a second later
     share = min(job.done / job.total, 1.0) if job.total else 0.0
-    subject, model = job.request.question.noun_phrase, job.request.run.model.name
+    subject, model = job.plan.question.noun_phrase, job.plan.run.model.name
     st.markdown(f"**Computing {subject} for {plain(model)}**")
     st.progress(share, text=_progress_text(job))
     st.caption(

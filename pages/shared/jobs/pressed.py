@@ -6,12 +6,10 @@ from typing import Any, Final
 import streamlit as st
 
 from pages.shared.jobs import results
-from poskernel_core.analyses import find
 from poskernel_core.analyses.base import P, Question
 from poskernel_core.common.result import Result
 from poskernel_core.common.specs import RunSpec
-from poskernel_core.engine.preflight import computes
-from poskernel_core.engine.requests import canonical_of
+from poskernel_core.engine.admission import computes
 
 WANTED: Final = "wanted-results"
 NOTHING_NEW: Final = "This server shows what was computed before and computes nothing new."
@@ -25,7 +23,7 @@ def fetch_when_asked(
     A server that computes nothing new has no such button. ``key`` is unique on the page.
     """
     with results.refusals_shown(question):
-        asked = canonical_of(find(question.name), run, params)
+        asked = results.plan(question, run, params)
         if results.engine().ready(asked) or is_wanted(asked.key):
             return results.fetch(question, run, params)
         if computes():

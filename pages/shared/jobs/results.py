@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from threading import Lock
+from typing import Any, Final, NoReturn
 
 import streamlit as st
+from cachetools import LRUCache, TTLCache
 
 from pages.shared.cards.plain import say, say_once
 from pages.shared.jobs.jobs import follow, forget_cancel, has_left, wants_again
@@ -16,13 +18,23 @@ from poskernel_core.common.result import Result
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.engine.engine import Engine
 from poskernel_core.engine.job import Job
-from poskernel_core.engine.requests import Asked, canonical, canonical_of
+from poskernel_core.engine.plan import Asked, Plan, make_plan, plan_of
 from poskernel_core.models import catalog
 from poskernel_core.models.catalog import Located
 from poskernel_core.models.training import TrainingRun, training_run
 
 PATIENCE = 0.8
 """Seconds for which a page waits for a quick result before it draws the progress."""
+
+RESULTS_KEPT = 32
+KNOWN: Final = "known-results"
+"""The results that this session has read lately, so that a rerun asks nothing for them."""
+
+FRESH = 300
+"""Seconds for which files of models and texts are taken to be unchanged."""
+
+_PLANS: TTLCache[tuple[Any, ...], Plan] = TTLCache(4096, FRESH)
+_PLANNING = Lock()
 
 
 @st.cache_resource(show_spinner=False)
@@ -42,13 +54,13 @@ def say_notice() -> None:
         st.toast(notice, icon=":material/inventory_2:")
 
 
-@st.cache_data(ttl=300, show_spinner=False)
+@st.cache_data(ttl=FRESH, show_spinner=False)
 def located(name: str, revision: str | None) -> Located:
     """Return a model's files and sizes, cached for five minutes."""
     return catalog.locate(name, revision)
 
 
-@st.cache_data(ttl=300, show_spinner=False)
+@st.cache_data(ttl=FRESH, show_spinner=False)
 def training(name: str) -> TrainingRun | None:
     """Return the checkpoints of a model, cached for five minutes."""
     return training_run(name)
@@ -62,28 +74,46 @@ def has_checkpoints(name: str) -> bool:
         return True
 
 
+def plan(question: type[Question[P]] | Question[P], run: RunSpec, params: P) -> Plan:
+    """Return the plan of a question, kept for five minutes once all weights are known.
+
+    Raises:
+        PosKernelError: the request does not fit.
+    """
+    key = question.name, run, params
+    with _PLANNING:
+        known = _PLANS.get(key)
+    if known is None:
+        known = plan_of(find(question.name), run, params)
+        if known.settled:
+            with _PLANNING:
+                _PLANS[key] = known
+    return known
+
+
 def missing(question: type[Question[P]], run: RunSpec, params: P) -> list[str]:
     """Return the names of the parts of a result that are not stored yet.
 
     Raises:
         PosKernelError: the request does not fit.
     """
-    return engine().missing(canonical_of(find(question.name), run, params))
+    return engine().missing(plan(question, run, params))
 
 
-def stored(request: Asked) -> Result | None:
-    """Return a result if it is stored.
-
-    Raises:
-        PosKernelError: the request does not fit.
-    """
-    return engine().cached(canonical(request))
+def stored(asked: Plan) -> Result | None:
+    """Return a result if it is stored, or was in this session."""
+    kept = st.session_state.setdefault(KNOWN, LRUCache(RESULTS_KEPT))
+    key = asked.key, *asked.keys
+    found: Result | None = kept.get(key) or engine().cached(asked)
+    if found is not None:
+        kept[key] = found
+    return found
 
 
 def fetch(question: type[Question[P]], run: RunSpec, params: P) -> Result | None:
     """Return a result; until it is there, draw its progress or an error and return None."""
     with refusals_shown(question):
-        found = ask(canonical_of(find(question.name), run, params))
+        found = ask(plan(question, run, params))
         if isinstance(found, Result):
             return found
         follow(engine(), found)
@@ -109,8 +139,8 @@ def ask(request: Asked) -> Result | Job:
     Raises:
         PosKernelError: the request does not fit.
     """
-    asked = canonical(request)
-    found = engine().cached(asked)
+    asked = make_plan(request)
+    found = stored(asked)
     if found is not None:
         return found
     job = engine().running(asked)
@@ -120,7 +150,7 @@ def ask(request: Asked) -> Result | Job:
     if job is None or job.state == "done" or wants_again(job) or under_way:
         job = engine().submit(asked, session_id())
     if not has_left(job) and job.wait(PATIENCE) and job.error is None:
-        return engine().cached(asked) or job
+        return stored(asked) or job
     return job
 
 

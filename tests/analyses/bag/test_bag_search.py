@@ -10,11 +10,11 @@ from poskernel_core import Execution, Store
 from poskernel_core.analyses.bag.experiment import bag as bag_module
 from poskernel_core.analyses.bag.search import ExtendedEmbedding, WordNeurons
 from poskernel_core.common.specs import CorpusSpec, Request
-from poskernel_core.data.corpora import resolve
+from poskernel_core.data import corpora
 from poskernel_core.engine import execute
 from poskernel_core.engine.engine import describe_run
+from poskernel_core.engine.plan import make_plan
 from poskernel_core.engine.provenance import from_entry
-from poskernel_core.engine.requests import canonical
 from poskernel_core.passes.worker_context import WorkerContext
 from tests.support import oracles
 from tests.support.builders import VOCABULARY
@@ -202,8 +202,8 @@ def test_one_bag_for_all_questions(model_dirs, tmp_path, monkeypatch):
 
 def answer(store, shared, path, params, windows, analysis="word-neurons"):
     run = describe_run(str(path), context=37, windows=windows)
-    run = run.model_copy(update={"corpus": resolve(CorpusSpec(name="random"))})
-    request = canonical(Request(analysis=analysis, run=run, params=params))
+    run = run.model_copy(update={"corpus": corpora.resolve(CorpusSpec(name="random"))})
+    request = make_plan(Request(analysis=analysis, run=run, params=params)).looked_up(store)
     execute.gather_missing(shared, request, Execution(device="cpu"), report)
     execute.perform(shared, request, Execution(device="cpu"), report)
     return from_entry(store.get(request.key))

@@ -17,7 +17,7 @@ from poskernel_core.analyses.kernels.etc import EtcHeatMap
 from poskernel_core.analyses.measures import one_a_head
 from poskernel_core.common.result import Result
 from poskernel_core.engine.engine import describe_run
-from poskernel_core.engine.requests import canonical_of
+from poskernel_core.engine.plan import plan_of
 from poskernel_core.models import catalog
 from poskernel_core.plotting.palette import NO_VALUE
 from tests.support import made_contextual
@@ -44,7 +44,7 @@ def found(selection, tmp_path_factory):
     engine = pk.Engine(pk.Store(tmp_path_factory.mktemp("store")))
 
     def ask(measure: Measure) -> Result:
-        asked = canonical_of(measure.question(), selection.run, measure.params(selection))
+        asked = plan_of(measure.question(), selection.run, measure.params(selection))
         return one_a_head(measure.declared, engine.result(asked), query=selection.query)
 
     yield ask

@@ -12,7 +12,7 @@ from poskernel_core.analyses.interventions.experiment.average import average
 from poskernel_core.analyses.interventions.spec import Intervention, InterventionParams
 from poskernel_core.common.specs import CorpusSpec, Request
 from poskernel_core.engine.engine import describe_run
-from poskernel_core.engine.requests import canonical
+from poskernel_core.engine.plan import make_plan
 from poskernel_core.models import catalog
 from poskernel_core.models.tokenizers import load_tokenizer
 from poskernel_core.passes.plan import prepare
@@ -126,7 +126,7 @@ def request(path, analysis, corpus="bible", windows=7, **params):
 def test_keys_of_an_intervention(model_dirs, params):
     path = model_dirs["gpt2"]
     one, other = (
-        canonical(request(path, "intervention", corpus, windows, text=PROMPT, **params))
+        make_plan(request(path, "intervention", corpus, windows, text=PROMPT, **params))
         for corpus, windows in (("bible", 7), ("sample", 11))
     )
 
@@ -135,7 +135,7 @@ def test_keys_of_an_intervention(model_dirs, params):
     assert bool(params) == bool(one.needs)
     different = [{"text": PROMPT + "."}, {"group": 5}, {"layer": 2}, {"head": "L1H0"}]
     keys = {
-        canonical(request(path, "intervention", **{"text": PROMPT, **params, **d})).key
+        make_plan(request(path, "intervention", **{"text": PROMPT, **params, **d})).key
         for d in different
     }
     assert len(different) == len(keys - {one.key})
@@ -144,7 +144,7 @@ def test_keys_of_an_intervention(model_dirs, params):
 def test_keys_of_averaging(model_dirs):
     path = model_dirs["gpt2"]
     bible, more, sample = (
-        canonical(request(path, "averaging", corpus, windows))
+        make_plan(request(path, "averaging", corpus, windows))
         for corpus, windows in (("bible", 7), ("bible", 11), ("sample", 7))
     )
 

@@ -14,7 +14,7 @@ from poskernel_core.common.errors import BadRequest, UnknownModel
 from poskernel_core.common.specs import CorpusSpec, Request
 from poskernel_core.engine.checkpoints import Precomputing, precompute_checkpoints
 from poskernel_core.engine.engine import Engine, describe_run
-from poskernel_core.engine.requests import canonical
+from poskernel_core.engine.plan import make_plan
 from poskernel_core.models import hub
 from poskernel_core.models.checkpoints import Checkpoint
 from poskernel_core.models.training import TrainingRun, training_run
@@ -197,7 +197,7 @@ def test_what_is_missing_is_named(made, asked, tmp_path):
         assert ["step-1", "step-16", "step-64"] == engine.missing(whole)
         assert engine.cached(whole) is None
         assert engine.cached(part) is engine.cached(part)
-        engine.store.drop(next(iter(canonical(part).parts().values())).key)
+        engine.store.drop(next(iter(make_plan(part).parts.values())).key)
         assert ["step-0"] == engine.missing(part)
         assert Engine(engine.store).cached(part) is None
     finally:
@@ -211,7 +211,7 @@ def test_keys_know_the_weights(made, asked, tmp_path):
 
     def key(revision=None):
         run = describe_run(str(copy), revision=revision, **asked)
-        return canonical(Request(analysis="over-training", run=run, params=params)).key
+        return make_plan(Request(analysis="over-training", run=run, params=params)).key
 
     before = key()
     assert before == key("step-4")
@@ -264,7 +264,7 @@ def test_precompute_names_equal_checkpoints(made, precomputing):
     assert [f"step-{step}" for step in STEPS if step != 1] == answered
     assert "step-1: the same weights as step-0, so its results are those" in said
     first, second = (
-        how.store.get(canonical(how.requests(f"step-{step}")[0]).key) for step in (0, 1)
+        how.store.get(make_plan(how.requests(f"step-{step}")[0]).key) for step in (0, 1)
     )
     assert ("step-1", "step-0") == (
         second[0]["provenance"]["revision"], second[0]["provenance"]["weights_of"]

@@ -19,8 +19,8 @@ from poskernel_core.data import corpora
 from poskernel_core.data.layouts import TokenPool
 from poskernel_core.engine import execute
 from poskernel_core.engine.engine import describe_run
+from poskernel_core.engine.plan import make_plan
 from poskernel_core.engine.provenance import from_entry
-from poskernel_core.engine.requests import canonical
 from poskernel_core.models import catalog
 from poskernel_core.models.tokenizers import load_tokenizer
 from poskernel_core.passes.worker_context import WorkerContext
@@ -160,7 +160,7 @@ def ask(folder, name, path, params, corpus="random", batch=None, **run):
     spec = describe_run(str(path), **texts, **run)
     if made:
         spec = spec.model_copy(update={"corpus": corpora.resolve(CorpusSpec(name=corpus))})
-    request = canonical(Request(analysis=name, run=spec, params=params))
+    request = make_plan(Request(analysis=name, run=spec, params=params)).looked_up(store)
 
     def report(done, total, note):
         """Nobody looks."""

@@ -1,8 +1,8 @@
-"""A fair queue: clients take turns."""
+"""The fair queue of a worker: clients take turns, in each of its pools."""
 
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -10,11 +10,11 @@ T = TypeVar("T", bound=Hashable)
 
 
 @dataclass
-class Lane(Generic[T]):
-    """A thread-safe queue of tasks for one worker thread.
+class FairQueue(Generic[T]):
+    """A thread-safe queue of tasks for the threads of one pool.
 
     Clients take turns: a hundred tasks of one client never delay the first task of another. Once
-    served, a client goes to the back of the queue. A task that two clients want is in the queues of
+    served, a client goes to the back of the queue. A task that two clients want is in the rows of
     both, and runs at the earlier turn.
     """
 
@@ -38,7 +38,7 @@ class Lane(Generic[T]):
                 self._stand(task, client)
 
     def leave(self, task: T, client: str) -> None:
-        """Remove a task from a client's queue."""
+        """Remove a task from a client's row."""
         with self._changed:
             row = self._rows.get(client)
             if row is not None and task in row:
@@ -59,11 +59,18 @@ class Lane(Generic[T]):
     def get(self) -> T:
         """Return the first task of the client whose turn it is, waiting until there is one."""
         with self._changed:
-            while True:
-                task = self._next()
-                if task is not None:
-                    return task
+            while (task := self._next(lambda _: True)) is None:
                 self._changed.wait()
+            return task
+
+    def held(self) -> threading.Condition:
+        """Return the queue's lock: while it is held, nothing is taken from the queue."""
+        return self._changed
+
+    def take(self, fits: Callable[[T], bool]) -> T | None:
+        """Return the next task that fits, without waiting; None if there is none."""
+        with self._changed:
+            return self._next(fits)
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -73,17 +80,18 @@ class Lane(Generic[T]):
         if task not in row:
             row.append(task)
 
-    def _next(self) -> T | None:
+    def _next(self, fits: Callable[[T], bool]) -> T | None:
         if self._served is not None and self._served in self._rows:
             self._rows.move_to_end(self._served)
-        for client, row in list(self._rows.items()):
-            while row:
-                task = row.popleft()
-                if task in self._waiting:
-                    self._waiting.remove(task)
-                    self._served = client
-                    if not row:
-                        del self._rows[client]
-                    return task
-            del self._rows[client]
+        for client in list(self._rows):
+            row = self._rows[client] = deque(t for t in self._rows[client] if t in self._waiting)
+            task = next(filter(fits, row), None)
+            if task is not None:
+                row.remove(task)
+                self._waiting.remove(task)
+                self._served = client
+            if not row:
+                del self._rows[client]
+            if task is not None:
+                return task
         return None

@@ -1,4 +1,4 @@
-"""A request is made canonical once in the front and once in the worker, whatever way it takes."""
+"""A request is resolved once, whatever way it takes; its plan travels to the worker."""
 
 import io
 import json
@@ -18,8 +18,8 @@ from poskernel_core.common.result import Result
 from poskernel_core.common.specs import CorpusSpec, Request
 from poskernel_core.engine import worker_client
 from poskernel_core.engine.engine import Engine, describe_run
+from poskernel_core.engine.plan import Plan, make_plan
 from poskernel_core.engine.provenance import to_entry
-from poskernel_core.engine.requests import CanonicalRequest, canonical
 from poskernel_core.engine.worker import Worker
 from poskernel_core.storage.store import Store
 from tests.support.fake_worker import FakeWorker
@@ -27,7 +27,7 @@ from tests.support.server import ROOT
 from tools.recorded import open_page
 
 WAIT = 60.0
-ONCE = {"made": 1, "fitted": 1, "needs": 1}
+ONCE = {"fitted": 1, "needs": 1}
 
 
 @pytest.fixture
@@ -52,7 +52,6 @@ def visits(monkeypatch):
 
         monkeypatch.setattr(place, method, counting)
 
-    count(CanonicalRequest, "__init__", "made")
     count(EtcHeatMap, "canonical", "fitted")
     count(EtcHeatMap, "needs", "needs")
     return counted
@@ -67,6 +66,7 @@ def engine(tmp_path, monkeypatch):
     made.workers = workers
     monkeypatch.setattr(results, "engine", lambda: made)
     monkeypatch.setattr(results, "session_id", lambda: "anna")
+    monkeypatch.setattr(results, "_PLANS", {})
     yield made
     made.close()
     made.store.close()
@@ -80,11 +80,11 @@ def put(engine, asked):
 
 def test_a_stored_result_on_a_page(engine, run, visits):
     """Made canonical once to find its key; what it would need is not even looked at."""
-    put(engine, canonical(Request(analysis="etc", run=run, params={"skip": 3})))
+    put(engine, make_plan(Request(analysis="etc", run=run, params={"skip": 3})))
     visits.clear()
 
     assert results.fetch(EtcHeatMap, run, EtcParams(skip=3)).values["etc"] == [2.0]
-    assert {"made": 1, "fitted": 1} == visits
+    assert {"fitted": 1} == visits
     assert [] == engine.workers
 
 
@@ -96,18 +96,18 @@ def test_a_computed_result_on_a_page(engine, run, visits, monkeypatch):
     page.start()
     while not engine.workers:
         time.sleep(0.01)
-    message = engine.workers[0].hear()
-    key = Request.model_validate(message["request"]).key
+    (task,) = engine.workers[0].hear()["tasks"]
     assert ONCE == visits
+    key = Plan.read(task["plan"]).key
     with engine._lock:  # which is held until the job that was handed over stands there
         job = engine._jobs[key]
-    put(engine, job.request)
-    engine.workers[0].say(message["key"], "done")
+    put(engine, job.plan)
+    engine.workers[0].say(task["key"], "done")
     page.join(WAIT)
 
     assert found[0].values["etc"] == [2.0]
     assert ONCE == visits
-    assert engine.cancel(engine._jobs[key].request) is False
+    assert engine.cancel(job.plan) is False
     assert ONCE == visits
 
 
@@ -117,14 +117,27 @@ def test_a_program_that_waits(engine, run, visits):
     assert ONCE == visits
 
 
-def test_the_worker(tmp_path, run, visits):
-    """Three lanes take the request one after the other: it is checked in the first, and kept."""
-    wire = canonical(Request(analysis="etc", run=run)).wire
+def test_what_a_page_asks_again_is_known(engine, run, visits, monkeypatch):
+    """A rerun of a page resolves nothing, and asks neither the disk nor the hub."""
+    put(engine, make_plan(Request(analysis="etc", run=run, params={"skip": 3})))
+    first = results.fetch(EtcHeatMap, run, EtcParams(skip=3))
     visits.clear()
-    events, store = io.StringIO(), Store(tmp_path)
-    line = {"key": "a", "request": wire.model_dump(mode="json"), "execution": {"device": "cpu"}}
+    for method in ("has", "get", "get_bytes"):
+        monkeypatch.setattr(Store, method, None)
 
-    Worker(store, events).serve([json.dumps(line)])
+    assert results.fetch(EtcHeatMap, run, EtcParams(skip=3)) is first
+    assert {} == visits
+
+
+def test_the_worker(tmp_path, run, visits):
+    """What is needed is found when the sums are gathered, and when they are opened."""
+    store = Store(tmp_path)
+    plan = make_plan(Request(analysis="etc", run=run)).looked_up(store)
+    visits.clear()
+    events = io.StringIO()
+    task = {"key": "a", "plan": plan.as_json(), "execution": {"device": "cpu"}}
+
+    Worker(store, events).serve([json.dumps({"tasks": [task]})])
     end = time.monotonic() + WAIT
     while '"done"}' not in events.getvalue():
         assert '"error"' not in events.getvalue(), events.getvalue()
@@ -132,8 +145,18 @@ def test_the_worker(tmp_path, run, visits):
         time.sleep(0.02)
 
     assert "Reading windows of text" in events.getvalue()
-    assert store.get(wire.key) is not None
-    assert {"made": 1, "needs": 1} == visits
+    assert store.get(plan.key) is not None
+    assert {"needs": 2} == visits
+
+
+def test_a_plan_travels_as_json(run, tmp_path):
+    """What arrives is what was sent: question, run, parameters, key, and what is missing."""
+    plan = make_plan(Request(analysis="etc", run=run, params={"skip": 3}))
+    plan = plan.looked_up(Store(tmp_path))
+    there = Plan.read(json.loads(json.dumps(plan.as_json())))
+
+    assert plan == there
+    assert plan.missing
 
 
 def test_a_message_that_does_not_fit_ends_its_task_alone(tmp_path, run):
@@ -144,11 +167,11 @@ def test_a_message_that_does_not_fit_ends_its_task_alone(tmp_path, run):
         for name, params in (("etc", {"skip": 99}), ("nonsense", {}))
     )
     lines = [
-        {"key": key, "request": each.model_dump(mode="json"), "execution": {}}
+        {"key": key, "plan": each.model_dump(mode="json"), "execution": {}}
         for key, each in (("one", bad), ("two", worse))
     ]
 
-    Worker(Store(tmp_path), events).serve([json.dumps(line) for line in lines])
+    Worker(Store(tmp_path), events).serve([json.dumps({"tasks": [line]}) for line in lines])
     end = time.monotonic() + WAIT
     while events.getvalue().count("\n") < 2:
         assert time.monotonic() < end, "waited in vain"
@@ -161,15 +184,15 @@ def test_a_message_that_does_not_fit_ends_its_task_alone(tmp_path, run):
 
 def test_what_is_settled_cannot_be_changed(run):
     """Nor is it made canonical a second time."""
-    asked = canonical(Request(analysis="etc", run=run))
+    asked = make_plan(Request(analysis="etc", run=run))
 
-    assert canonical(asked) is asked
+    assert make_plan(asked) is asked
     assert asked.params == EtcParams()
     assert asked.run.corpus.fingerprint
     with pytest.raises(AttributeError):
         asked.params = EtcParams(skip=0)
     with pytest.raises(BadRequest):
-        canonical(Request(analysis="etc", run=run, params={"skip": 99}))
+        make_plan(Request(analysis="etc", run=run, params={"skip": 99}))
 
 
 def test_parameters_that_cannot_be_made_are_one_sentence_on_the_page():
@@ -192,7 +215,7 @@ def test_a_sentence_of_ours_stands_as_it_is():
     """Nothing is put before it, no letter is changed, and what was given is said once."""
     asked = build_request("compare-kernels", "demo-gpt2", params={"heads": "L2H6;Foo=3"})[0]
     with pytest.raises(BadRequest) as error:
-        canonical(asked)
+        make_plan(asked)
 
     said = str(error.value)
     assert said.startswith(

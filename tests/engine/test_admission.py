@@ -6,7 +6,7 @@ import poskernel_core as pk
 from poskernel_core.common.errors import BadRequest, ComputeFailed
 from poskernel_core.common.specs import CorpusSpec, Execution
 from poskernel_core.data import corpora
-from poskernel_core.engine import preflight
+from poskernel_core.engine import admission
 from poskernel_core.engine.engine import describe_run
 from poskernel_core.models import catalog
 from poskernel_core.models.tokenizers import load_tokenizer
@@ -39,7 +39,7 @@ def test_the_least_size(model_dirs, name, windows, read, samples):
     run = describe_run(path, context=CONTEXT, windows=windows)
     run = run.model_copy(update={"queries_per_position": samples})
 
-    least = preflight.least_bytes(catalog.locate(path).geometry, run, read)
+    least = admission.least_bytes(catalog.locate(path).geometry, run, read)
 
     assert read == found.header.windows
     assert 0.7 * held(found) < least <= held(found)
@@ -62,7 +62,7 @@ def test_the_fewest_windows(corpus, asked, least):
     run = describe_run("demo-attn-2l", context=31, windows=asked)
     run = run.model_copy(update={"corpus": CorpusSpec(name=corpus)})
 
-    found = preflight._least_windows(run)
+    found = admission._least_windows(run)
 
     assert found == (found if least is None else least)
     assert least is not None or (0 == found % 10 and 10 < found < asked)
@@ -75,12 +75,12 @@ def test_a_bundled_text_holds_what_is_said():
         run.corpus,
         load_tokenizer(catalog.locate("demo-attn-2l")),
         context=31,
-        windows=preflight._least_windows(run),
+        windows=admission._least_windows(run),
         start_token=True,
         exactly=True,
     )
 
-    assert preflight._least_windows(run) == len(found.tokens)
+    assert admission._least_windows(run) == len(found.tokens)
 
 
 def test_room_for_sums_and_statistics(model_dirs):
@@ -88,11 +88,11 @@ def test_room_for_sums_and_statistics(model_dirs):
     run = describe_run(str(model_dirs["llama"]), context=CONTEXT, windows=20)
     run = run.model_copy(update={"corpus": CorpusSpec(name="repeated")})
     geometry = catalog.locate(str(model_dirs["llama"])).geometry
-    least = preflight.least_bytes(geometry, run, 20)
+    least = admission.least_bytes(geometry, run, 20)
 
     with pytest.raises(BadRequest, match=r"MB or more while they are gathered, the store holds"):
-        preflight._check_room(least, run)
-    preflight._check_room(3 * least, run)
+        admission._check_room(least, run)
+    admission._check_room(3 * least, run)
 
 
 def test_a_store_that_is_too_small_for_the_sums(tmp_path, model_dirs):

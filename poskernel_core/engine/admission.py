@@ -1,0 +1,253 @@
+"""What is refused before anything starts: missing parts, limits of the server, lack of room.
+
+Stored results and joined jobs cost nothing; only new computations are checked.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from importlib.util import find_spec
+from typing import Any
+
+from poskernel_core.analyses.base import Experiment
+from poskernel_core.common.errors import BadRequest, Busy, ComputeDisabled, NotInModel, TooLarge
+from poskernel_core.common.groups import first_of_all, groups_of, in_equal_groups
+from poskernel_core.common.rounding import counted
+from poskernel_core.common.settings import Settings, settings
+from poskernel_core.common.specs import MAX_TEXT_CHARACTERS, Gather, ModelSpec, RunSpec
+from poskernel_core.data.made import RANDOM, REPEATED
+from poskernel_core.data.texts import BUNDLED, HUB, check_reachable, find_file
+from poskernel_core.engine.job import Client
+from poskernel_core.engine.plan import Plan
+from poskernel_core.models import catalog
+from poskernel_core.models.fragments import refuse
+from poskernel_core.models.geometry import Geometry
+from poskernel_core.models.tokenizers import check_tokenizer
+from poskernel_core.storage.statistics import windows_of
+from poskernel_core.storage.store import Store
+
+WAY_OUT = "choose fewer, or compute them on your own machine."
+
+MAX_TOKEN = 16
+"""Upper bound of a corpus's mean bytes of text per token."""
+
+
+def check_plan(store: Store, plan: Plan, todo: Sequence[Plan], quotas: Settings | None) -> None:
+    """Check everything that may forbid a computation.
+
+    Args:
+        store: where its results will be kept.
+        plan: the plan.
+        todo: what must be computed for it, looked up.
+        quotas: the limits of this server; None for a local program.
+
+    Raises:
+        NotInModel: the model lacks the position scheme or a part that the question needs.
+        ComputeDisabled: nothing is computed here.
+        TooLarge: the request exceeds the limits.
+        BadRequest, NoNetwork, UnsupportedModel: a prerequisite is missing.
+    """
+    _check_parts(plan)
+    check_worker()
+    if quotas is not None:
+        _check_size(plan, [each for each in todo if not store.has(each.key)], quotas)
+    for first in todo[:1]:
+        check_prerequisites(store, first)
+
+
+def computes() -> bool:
+    """Return whether this process may compute: torch is installed and the server not read-only."""
+    return not settings().read_only and find_spec("torch") is not None
+
+
+def check_worker() -> None:
+    """Check that computing is possible here.
+
+    Raises:
+        ComputeDisabled: the server is read-only, or torch is not installed.
+    """
+    if not computes():
+        raise ComputeDisabled(
+            "This server shows what was computed before and computes nothing itself, and this "
+            "result is not among it: choose other settings, or ask whoever runs the server to "
+            "import it."
+        )
+
+
+def _check_parts(plan: Plan) -> None:
+    """Check that the model has the position scheme and the parts that a question needs."""
+    model, uses, scheme = plan.run.model, plan.question.uses, plan.question.scheme
+    local = catalog.is_local(model.name)
+    if uses and local:
+        refuse(model.name, catalog.locate(model.name).config, uses)
+    if scheme:
+        located = catalog.locate(model.name, None if local else model.fingerprint)
+        if located.geometry.scheme != scheme:
+            raise NotInModel(
+                f"{model.name!r} has {located.geometry.scheme} positions, and this is about "
+                f"{scheme} ones: choose a model with {scheme} positions."
+            )
+
+
+def check_open(jobs: Iterable[Mapping[Client, str]], person: str, quotas: Settings) -> None:
+    """Check that a person may have one more job.
+
+    Args:
+        jobs: the clients of each open job, as client -> person.
+        person: the owner of the new job.
+        quotas: the limits of this server.
+
+    Raises:
+        Busy: this person, or all persons together, have too many open jobs.
+    """
+    people = [set(waiting.values()) - {""} for waiting in jobs]
+    own, every = sum(person in each for each in people), sum(map(bool, people))
+    if own >= quotas.max_jobs:
+        raise Busy(
+            f"This server keeps up to {counted(quotas.max_jobs, 'computation')} of one reader at a "
+            f"time, and {own:,} of yours wait or run: ask again when some of them are done, or "
+            "cancel some."
+        )
+    if every >= quotas.max_jobs_total:
+        raise Busy(
+            f"This server keeps up to {counted(quotas.max_jobs_total, 'computation')} at a time, "
+            f"and {every:,} of its readers' wait or run: ask again in a few minutes."
+        )
+
+
+def _check_size(plan: Plan, todo: Sequence[Plan], quotas: Settings) -> None:
+    _check_texts(plan, quotas.max_characters)
+    passes = dict.fromkeys(windows_of(run) for part in todo for run in part.missing or ())
+    for run in passes:
+        _check("window", run.windows, quotas.max_windows)
+    tokens = sum(run.windows * run.context for run in passes)
+    for part in todo:
+        if part.experiment is not None:
+            tokens += _tokens_of(part, part.experiment, quotas)
+    if quotas.max_tokens is not None and tokens > quotas.max_tokens:
+        raise TooLarge(
+            f"This server reads up to {counted(quotas.max_tokens, 'token')} for one computation, "
+            f"and this one needs up to {tokens:,} (windows times context): choose fewer windows or "
+            "a shorter context, or compute it on your own machine."
+        )
+
+
+def _tokens_of(part: Plan, experiment: Experiment[Any], quotas: Settings) -> int:
+    """Return how many tokens an experiment reads, not counting those of the passes."""
+    if experiment.draws:
+        _check("sample", part.run.windows, quotas.max_samples)
+    else:
+        _check("window", experiment.reads(part.run, part.params).windows, quotas.max_windows)
+    return experiment.tokens(part.run, part.params)
+
+
+def _check(what: str, number: int, most: int | None) -> None:
+    if most is not None and number > most:
+        raise TooLarge(
+            f"This server computes up to {counted(most, what)} at a time; {number:,} were asked "
+            f"for: {WAY_OUT}"
+        )
+
+
+def _check_texts(plan: Plan, most: int) -> None:
+    texts = [plan.run.corpus.text or ""]
+    for name, field in type(plan.params).model_fields.items():
+        longest = [getattr(each, "max_length", None) for each in field.metadata]
+        if MAX_TEXT_CHARACTERS in longest:  # a typed text, not a list of heads
+            texts.append(getattr(plan.params, name) or "")
+    length = max(map(len, texts))
+    if length > most:
+        raise TooLarge(
+            f"This server reads typed texts of up to {counted(most, 'character')}, got {length:,}: "
+            "shorten it, or compute it on your own machine."
+        )
+
+
+def check_prerequisites(store: Store, plan: Plan) -> None:
+    """Check the prerequisites of a plan that was looked up: weights, text, tokenizer, disk space.
+
+    Raises:
+        ComputeDisabled: only the model's results are available here, not its weights.
+        NoNetwork: the corpus is on the hub, which cannot be reached.
+        UnsupportedModel: the tokenizer cannot be read.
+        BadRequest: the statistics are larger than the store.
+    """
+    missing, experiment = plan.missing or (), plan.experiment
+    reads = [*missing, experiment.reads(plan.run, plan.params)] if experiment else missing
+    for run in reads:
+        local = catalog.is_local(run.model.name)
+        if local:
+            catalog.check_weights_here(catalog.find_again(run.model))
+        check_reachable(run.corpus)
+        if local:
+            _check_tokenizer(run.model, _reads_text(run))
+    for run in missing:
+        _check_room(store.limit, run)
+
+
+def _reads_text(run: RunSpec) -> bool:
+    made = run.corpus.name in (REPEATED, RANDOM) or run.corpus.name.endswith(".npy")
+    return not made or run.destination is not None
+
+
+@lru_cache(maxsize=64)
+def _check_tokenizer(model: ModelSpec, needed: bool) -> None:
+    """Check a local model's tokenizer (cached: the fingerprint covers the tokenizer's files)."""
+    check_tokenizer(catalog.find_again(model), needed)
+
+
+def _check_room(limit: int, run: RunSpec) -> None:
+    geometry = catalog.find_again(run.model).geometry
+    windows = _least_windows(run)
+    sums = 4 * groups_of(windows) * sum(_numbers(geometry, run, windows).values())
+    needed = sums + least_bytes(geometry, run, windows)
+    if needed > limit:
+        raise BadRequest(
+            f"The statistics of this run take {_megabytes(needed)} or more while they are "
+            f"gathered, the store holds {_megabytes(limit)}: raise POSKERNEL_CACHE_GB, or ask for "
+            "a shorter context."
+        )
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 2**20:,.3g} MB"
+
+
+def _least_windows(run: RunSpec) -> int:
+    """Return a lower bound of a run's number of windows, without reading its text."""
+    if run.corpus.name in (REPEATED, RANDOM, *HUB):
+        return in_equal_groups(run.windows)
+    if run.corpus.item is None and run.corpus.name in BUNDLED:
+        size = find_file(run.corpus.name).stat().st_size
+        least = min(run.windows, size // (MAX_TOKEN * run.context))
+        return in_equal_groups(max(1, least))
+    return 1
+
+
+def least_bytes(geometry: Geometry, run: RunSpec, windows: int) -> int:
+    """Return the size of a run's statistics without their headers and smallest arrays.
+
+    A mean takes 32 bits, plus 16 bits per group of texts if there are several groups; means of the
+    residual stream have no groups.
+    """
+    groups = groups_of(windows)
+    bytes_of = {"queries": 4 * groups, "residuals": 4, "normed": 4}
+    mean = 4 + 2 * groups * (groups > 1)
+    found = _numbers(geometry, run, windows)
+    return sum(bytes_of.get(name, mean) * count for name, count in found.items())
+
+
+def _numbers(geometry: Geometry, run: RunSpec, windows: int) -> dict[Gather, int]:
+    """Return how many values the largest sums of one group of texts contain, over all layers."""
+    tokens, heads = run.context, geometry.n_heads
+    queries = len([n for n in run.positions if n < tokens])
+    stream, all_queries = tokens * geometry.d_model, heads * tokens * geometry.d_head
+    samples = first_of_all(run.queries_per_position, windows) // groups_of(windows)
+    numbers: dict[Gather, int] = {
+        "keys": geometry.n_kv_heads * tokens * geometry.d_head,
+        "queries": queries * heads * samples * geometry.d_head,
+        "patterns": heads * queries * tokens,
+        "residuals": stream,
+        "normed": stream,
+        "scores": all_queries,
+    }
+    return {name: geometry.n_layers * numbers.get(name, 0) for name in run.gather}

@@ -1,0 +1,172 @@
+"""Plans: what a request comes to, resolved once and sent as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from poskernel_core import analyses
+from poskernel_core.analyses.base import Composition, Experiment, P, Params, Question
+from poskernel_core.common.specs import Gather, Request, RunSpec
+from poskernel_core.data import corpora
+from poskernel_core.engine.provenance import stored
+from poskernel_core.storage.statistics import in_passes, missing_statistics
+from poskernel_core.storage.store import Store
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A request with all that follows from it; equal requests have the same key.
+
+    Attributes:
+        question: what is asked.
+        run: only those fields of the run that affect the answer, with every fingerprint.
+        params: the checked parameters.
+        key: the store key of the result, a content address.
+        parts: the plans of a composition's parts by name; empty for other questions.
+        missing: the passes that must run first, each with the statistics to gather; None: not
+            looked up (:meth:`looked_up`).
+    """
+
+    question: Question[Any] = field(repr=False)
+    run: RunSpec
+    params: Params
+    key: str
+    parts: Mapping[str, Plan]
+    missing: tuple[RunSpec, ...] | None = None
+
+    @property
+    def experiment(self) -> Experiment[Any] | None:
+        """The question if it is an experiment, else None."""
+        return self.question if isinstance(self.question, Experiment) else None
+
+    @property
+    def composition(self) -> Composition[Any] | None:
+        """The question if it is a composition of other results, else None."""
+        return self.question if isinstance(self.question, Composition) else None
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The store keys of the results that the answer is read from."""
+        return tuple(part.key for part in self.parts.values()) or (self.key,)
+
+    @property
+    def settled(self) -> bool:
+        """Whether all weights are known; a hub revision's commit may be known only later."""
+        return all(each.run.model.fingerprint for each in self.parts.values() or [self])
+
+    @property
+    def request(self) -> Request:
+        """The request in canonical form, as it is hashed and shipped."""
+        return Request(analysis=self.question.name, run=self.run, params=self.params.model_dump())
+
+    @property
+    def needs(self) -> dict[str, RunSpec]:
+        """The runs whose statistics the answer needs, by role, with every fingerprint.
+
+        Raises:
+            BadRequest: the parameters do not fit the run.
+        """
+        runs = self.question.needs(self.run, self.params)
+        return {role: _with_text(run) for role, run in runs.items()}
+
+    def looked_up(self, store: Store) -> Plan:
+        """Return the plan with the passes whose statistics the store lacks.
+
+        Raises:
+            BadRequest: the parameters do not fit the run.
+        """
+        return replace(self, missing=tuple(missing_passes(store, self.needs.values())))
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the plan as JSON values, for another process."""
+        missing = [run.model_dump(mode="json") for run in self.missing or ()]
+        return self.request.model_dump(mode="json") | {"missing": missing}
+
+    @classmethod
+    def read(cls, message: Mapping[str, Any]) -> Plan:
+        """Read what :meth:`as_json` of another process returned; the key is the same.
+
+        Raises:
+            UnknownAnalysis: no such analysis.
+            BadRequest: an unknown parameter or a wrong value.
+        """
+        fields = dict(message)
+        missing = tuple(map(RunSpec.model_validate, fields.pop("missing", ())))
+        request = Request.model_validate(fields)
+        question = analyses.find(request.analysis)
+        params = check_params(question, request.params)
+        return cls(question, request.run, params, request.key, {}, missing)
+
+
+Asked = Request | Plan
+"""A request to the engine, resolved already or not yet."""
+
+
+def make_plan(request: Asked) -> Plan:
+    """Return the plan of a request; a plan is returned unchanged.
+
+    Raises:
+        UnknownAnalysis: no such analysis.
+        InvalidField: an unknown parameter, a wrong value, or not a request at all.
+    """
+    if isinstance(request, Plan):
+        return request
+    request = Request.model_validate(request)
+    question = analyses.find(request.analysis)
+    return plan_of(question, request.run, check_params(question, request.params))
+
+
+def plan_of(question: Question[P], run: RunSpec, params: P) -> Plan:
+    """Return the plan of a question about a run.
+
+    Raises:
+        BadRequest: the parameters do not fit the run.
+    """
+    fitting = _with_text(question.canonical(run, params))
+    request = Request(analysis=question.name, run=fitting, params=params.model_dump())
+    parts: dict[str, Plan] = {}
+    if isinstance(question, Composition):
+        asked = question.parts(fitting, params).items()
+        parts = {name: plan_of(each.question, each.run, each.params) for name, each in asked}
+    return Plan(question, fitting, params, request.key, parts)
+
+
+def to_compute(store: Store, plan: Plan) -> list[Plan]:
+    """Return what must be computed for a plan, looked up: itself, or its parts that are missing.
+
+    Raises:
+        BadRequest: the parameters do not fit the run.
+    """
+    parts = [part for part in plan.parts.values() if stored(store, part.key) is None]
+    return [each.looked_up(store) for each in (parts if plan.parts else [plan])]
+
+
+def missing_passes(store: Store, runs: Iterable[RunSpec]) -> list[RunSpec]:
+    """Return the passes to run, each with the statistics of ``runs`` that the store lacks."""
+    passes: dict[RunSpec, set[Gather]] = {}
+    for run, windows in in_passes(runs):
+        passes.setdefault(windows, set()).update(missing_statistics(store, run))
+    return [gathering(run, missing) for run, missing in passes.items() if missing]
+
+
+def gathering(run: RunSpec, statistics: Iterable[Gather]) -> RunSpec:
+    """Return the run with these statistics to gather."""
+    return run.model_copy(update={"gather": tuple(sorted(statistics))})
+
+
+def check_params(question: Question[P], params: Mapping[str, Any]) -> P:
+    """Return the checked parameters of a question.
+
+    Raises:
+        InvalidField: an unknown parameter or a wrong value.
+    """
+    return question.params.model_validate(params, context={"of": question.name})
+
+
+def _with_text(run: RunSpec) -> RunSpec:
+    """Return the run with its corpus' fingerprint."""
+    if run.corpus.fingerprint:
+        return run
+    return run.model_copy(update={"corpus": corpora.resolve(run.corpus)})
