@@ -92,9 +92,7 @@ class Engine:
         self.counts = Counts()
         self._jobs: dict[str, Job] = {}  # the latest of each request
         self._numbers = itertools.count()
-        self._recent: LRUCache[tuple[str, ...], Result] = LRUCache(
-            RECENT_BYTES, lambda each: each.nbytes
-        )
+        self._recent: LRUCache[tuple[str, ...], Result] = LRUCache(RECENT_BYTES, _nbytes)
         self._lock = threading.RLock()
         self._link: WorkerLink | None = None
         self._present = present or (lambda client: True)
@@ -411,6 +409,10 @@ class Engine:
         more = {"execution": self.execution.model_dump(), "client": person}
         tasks = [{"key": job.key, "plan": job.plan.as_json(), **more} for job in jobs]
         self._link.send({"tasks": tasks}, *jobs)
+
+
+def _nbytes(result: Result) -> int:
+    return result.nbytes
 
 
 def _direct(job: Job) -> dict[Client, str]:
