@@ -11,7 +11,12 @@ import pytest
 from poskernel_core.common.errors import BadRequest, Cancelled, ComputeFailed
 from poskernel_core.common.specs import CorpusSpec, Execution
 from poskernel_core.data import corpora
-from poskernel_core.engine.cluster import _Progress, check_address, run_on_cluster, workers_of
+from poskernel_core.engine.distributed.cluster import (
+    _Progress,
+    check_address,
+    run_on_cluster,
+    workers_of,
+)
 from poskernel_core.storage.store import Store
 from tests.engine.test_shared_work import OF, expected, merged, run, silent, tasks
 

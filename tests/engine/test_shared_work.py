@@ -12,11 +12,18 @@ from poskernel_core.common.errors import BadRequest, Cancelled, ComputeFailed
 from poskernel_core.common.shards import Shard
 from poskernel_core.common.specs import CorpusSpec, Execution
 from poskernel_core.data import corpora
-from poskernel_core.engine import devices, worker_client
-from poskernel_core.engine.attempts import ATTEMPTS, Attempts
-from poskernel_core.engine.devices import run_on_devices
+from poskernel_core.engine import worker_client
+from poskernel_core.engine.distributed import devices
+from poskernel_core.engine.distributed.attempts import ATTEMPTS, Attempts
+from poskernel_core.engine.distributed.devices import run_on_devices
+from poskernel_core.engine.distributed.shards import (
+    carry_out,
+    check_arrived,
+    file_name,
+    merge,
+    tasks_of,
+)
 from poskernel_core.engine.engine import describe_run
-from poskernel_core.engine.shards import carry_out, check_arrived, file_name, merge, tasks_of
 from poskernel_core.passes.worker_context import WorkerContext
 from poskernel_core.storage.statistics import StoredStatistics
 from poskernel_core.storage.store import Store

@@ -1,4 +1,4 @@
-"""A process that computes shards: ``python -m poskernel_core.engine.shard_worker CACHE_DIRECTORY``.
+"""A process that computes shards; its argument is the directory of the store.
 
 It reads tasks as JSON lines from standard input and writes events as JSON lines to standard output.
 Sums go through the store, never through the pipe. Cluster workers call :func:`carried_out`
@@ -18,7 +18,7 @@ from typing import Any
 from poskernel_core.common.errors import BadRequest, PosKernelError
 from poskernel_core.common.progress import Report
 from poskernel_core.common.shards import ShardTask
-from poskernel_core.engine.shards import carry_out
+from poskernel_core.engine.distributed.shards import carry_out
 from poskernel_core.storage.store import Store
 
 REPORT_EVERY = 0.2

@@ -22,9 +22,9 @@ from poskernel_core.common.errors import BadRequest, Cancelled, ComputeFailed, b
 from poskernel_core.common.progress import Report
 from poskernel_core.common.rounding import counted
 from poskernel_core.common.shards import ShardTask
-from poskernel_core.engine.attempts import ATTEMPTS, failure
-from poskernel_core.engine.shard_worker import carried_out, seldom
-from poskernel_core.engine.shards import check_arrived
+from poskernel_core.engine.distributed.attempts import ATTEMPTS, failure
+from poskernel_core.engine.distributed.shard_worker import carried_out, seldom
+from poskernel_core.engine.distributed.shards import check_arrived
 from poskernel_core.storage.store import Store
 
 if TYPE_CHECKING:

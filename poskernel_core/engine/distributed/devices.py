@@ -10,7 +10,7 @@ from typing import Any, TextIO
 
 from poskernel_core.common.progress import Report
 from poskernel_core.common.shards import ShardTask
-from poskernel_core.engine.attempts import Attempts
+from poskernel_core.engine.distributed.attempts import Attempts
 from poskernel_core.engine.worker_client import open_log, start_module
 from poskernel_core.storage.store import Store
 
@@ -87,7 +87,7 @@ class _DeviceWorker:
             if self._process is None or self._process.poll() is not None:
                 if self._process is not None:
                     _end(self._process)
-                self._process = start_module("shard_worker", self._store, log)
+                self._process = start_module("distributed.shard_worker", self._store, log)
             return self._process
 
     def _compute(self, number: int, process: subprocess.Popen[str]) -> None:
