@@ -83,10 +83,8 @@ class Sharing:
     def executor(self) -> tuple[int, ShardExecutor]:
         """Return the number of shards and the function that computes them."""
         if self.cluster is not None:
-            from poskernel_core.engine.distributed.cluster import (
-                run_on_cluster,
-                workers_of,
-            )  # optional
+            # The package 'distributed' is optional.
+            from poskernel_core.engine.distributed.cluster import run_on_cluster, workers_of
 
             return self.shards or workers_of(self.cluster), partial(run_on_cluster, self.cluster)
         if self.devices is not None:

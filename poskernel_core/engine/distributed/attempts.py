@@ -1,15 +1,17 @@
-"""The queue of shards that several workers compute, with retries and progress."""
+"""The shards that several workers compute: which wait, how far they are, what is tried again."""
 
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 
-from poskernel_core.common.errors import Cancelled, ComputeFailed, by_name
+from poskernel_core.common.errors import ComputeFailed, by_name
+from poskernel_core.common.progress import Report
 from poskernel_core.common.rounding import counted
 from poskernel_core.common.shards import ShardTask
+from poskernel_core.engine.process import Event
 
 ATTEMPTS = 3
+LOOK_EVERY = 0.2
 
 
 def failure(task: ShardTask, why: str) -> ComputeFailed:
@@ -21,64 +23,62 @@ def failure(task: ShardTask, why: str) -> ComputeFailed:
 
 
 class Attempts:
-    """A thread-safe task queue with retries and progress."""
+    """A queue of numbered tasks with retries and progress; a thread for each may tell its events.
+
+    Attributes:
+        tasks: the tasks.
+        error: the error of a task that failed for good, which ends all work.
+    """
 
     def __init__(self, tasks: Sequence[ShardTask]) -> None:
-        self._waiting = deque(range(len(tasks)))
-        self._tasks = tasks
-        self._failed = [0] * len(tasks)
-        self._progress: dict[int, tuple[int, int]] = {}
-        self._open = len(tasks)
-        self._changed = threading.Condition()
+        self.tasks = tasks
         self.error: Exception | None = None
+        self._waiting = deque(range(len(tasks)))
+        self._failed = [0] * len(tasks)
+        self._progress = [(0, 0)] * len(tasks)
+        self._done: set[int] = set()
+        self._changed = threading.Event()
+
+    def run(self, workers: Iterable[Callable[[], None]], report: Report) -> None:
+        """Let workers go on, which take a task when they are idle, until all tasks are done.
+
+        Raises:
+            Cancelled: raised by ``report``.
+            PosKernelError: a task failed for good.
+        """
+        while len(self._done) < len(self.tasks) and self.error is None:
+            for go_on in workers:
+                go_on()
+            self._changed.wait(LOOK_EVERY)
+            self._changed.clear()
+            report(*self.progress())
+        if self.error is not None:
+            raise self.error
 
     def take(self) -> int | None:
-        """Return the number of the next task, waiting for one; None if there will be no more."""
-        with self._changed:
-            while not self._waiting and self._open and self.error is None:
-                self._changed.wait()
-            return self._waiting.popleft() if self._waiting and self.error is None else None
+        """Return the number of the next task; None if none is waiting."""
+        return self._waiting.popleft() if self._waiting and self.error is None else None
 
-    def tell(self, number: int, event: Mapping[str, Any]) -> None:
+    def tell(self, number: int, event: Event) -> None:
         """Record an event (progress, success or failure) of a task."""
-        with self._changed:
-            if event["state"] == "running":
-                self._progress[number] = event["done"], event["total"]
-                return
-            if event["state"] == "done":
-                self._open -= 1
-                done = max(1, self._progress.get(number, (0, 1))[1])
-                self._progress[number] = done, done
-            elif not event["again"]:
-                self.error = self.error or by_name(event["error"])(event["message"])
-            else:
-                self._again(number, event["message"])
-            self._changed.notify_all()
-
-    def _again(self, number: int, why: str) -> None:
-        self._failed[number] += 1
-        if self._failed[number] < ATTEMPTS:
+        if event["state"] == "running":
+            self._progress[number] = event["done"], event["total"]
+            return
+        if event["state"] == "done":
+            done = max(1, self._progress[number][1])
+            self._progress[number] = done, done
+            self._done.add(number)
+        elif not event["again"]:
+            self.error = by_name(event["error"])(event["message"])
+        elif self._failed[number] < ATTEMPTS - 1:
+            self._failed[number] += 1
             self._waiting.append(number)
         else:
-            self.error = self.error or failure(self._tasks[number], why)
-
-    def stop(self) -> None:
-        """Cancel the tasks that are not done; :meth:`take` returns None from now on."""
-        with self._changed:
-            if self._open and self.error is None:
-                self.error = Cancelled("The computation was cancelled.")
-            self._changed.notify_all()
-
-    def wait(self, seconds: float) -> bool:
-        """Wait up to ``seconds`` for a change; return whether all work is over."""
-        with self._changed:
-            if self._open and self.error is None:
-                self._changed.wait(seconds)
-            return not self._open or self.error is not None
+            self.error = failure(self.tasks[number], event["message"])
+        self._changed.set()
 
     def progress(self) -> tuple[int, int, str]:
         """Return windows done and windows in total (of shards begun), and a note on shards done."""
-        with self._changed:
-            done, total = (sum(each[part] for each in self._progress.values()) for part in (0, 1))
-            finished = len(self._tasks) - self._open
-            return done, total, f"{finished} of {counted(len(self._tasks), 'shard')} done; windows"
+        done, total = (sum(each[part] for each in self._progress) for part in (0, 1))
+        count = counted(len(self.tasks), "shard")
+        return done, total, f"{len(self._done)} of {count} done; windows"

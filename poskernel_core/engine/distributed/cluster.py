@@ -12,26 +12,22 @@ import contextlib
 import importlib.util
 import ipaddress
 import json
-import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from poskernel_core.common.errors import BadRequest, Cancelled, ComputeFailed, by_name
+from poskernel_core.common.errors import BadRequest, ComputeFailed
 from poskernel_core.common.progress import Report
-from poskernel_core.common.rounding import counted
 from poskernel_core.common.shards import ShardTask
-from poskernel_core.engine.distributed.attempts import ATTEMPTS, failure
-from poskernel_core.engine.distributed.shard_worker import carried_out, seldom
-from poskernel_core.engine.distributed.shards import check_arrived
+from poskernel_core.engine.distributed.attempts import Attempts, failure
+from poskernel_core.engine.distributed.shards import check_arrived, final_event
+from poskernel_core.engine.process import Event, reporter
 from poskernel_core.storage.store import Store
 
 if TYPE_CHECKING:
-    from distributed import Client
+    from distributed import Client, Future
 
 PATIENCE = "20s"
-LOOK_EVERY = 0.5
 TOPIC = "poskernel-shards"
 
 
@@ -51,21 +47,15 @@ def check_address(address: str) -> None:
             f"Expected the address of a Dask scheduler such as tls://host:8786, got "
             f"{address[:80]!r}."
         )
-    if found.scheme != "tls" and not _is_here(found.hostname or ""):
+    here = found.hostname == "localhost"
+    with contextlib.suppress(ValueError):
+        here = here or ipaddress.ip_address(found.hostname or "").is_loopback
+    if found.scheme != "tls" and not here:
         raise BadRequest(
             f"{address!r} is another machine and not encrypted, and whoever reaches a Dask "
             "scheduler can run code on its workers: start it with certificates and give its "
             "address as tls://."
         )
-
-
-def _is_here(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def workers_of(address: str) -> int:
@@ -85,113 +75,85 @@ def run_on_cluster(address: str, tasks: Sequence[ShardTask], store: Store, repor
     """Compute shards on the workers of a cluster; return when all are done.
 
     Raises:
-        BadRequest: the cluster cannot be reached, or a shard cannot be computed at all.
+        BadRequest: the cluster cannot be reached, a shard cannot be computed at all, or it was
+            written to a disk that this machine cannot read.
         Cancelled: raised by ``report``; the workers stop at their next batch.
         ComputeFailed: a shard failed in every attempt, or its workers died; the message names the
             shard.
     """
+    attempts = Attempts(tasks)
+    futures: set[Future[str]] = set()
+    numbers: dict[Any, int] = {}
+
+    def hear(event: tuple[float, Event]) -> None:
+        """Record a worker's progress event; it may concern another client's shard."""
+        number = numbers.get(event[1]["key"])
+        if number is not None:
+            attempts.tell(number, event[1])
+
     with _client(address) as client:
-        progress = _Progress(len(tasks))
-        client.subscribe_topic(TOPIC, progress.take)
-        waiting = {
-            client.submit(
-                shard_on_worker, task.model_dump_json(), pure=False, retries=ATTEMPTS - 1
-            ): task
-            for task in tasks
-        }
-        progress.keys = {str(future.key) for future in waiting}
+
+        def go_on() -> None:
+            for future in [each for each in futures if each.done()]:
+                futures.remove(future)
+                task = tasks[numbers[future.key]]
+                attempts.tell(numbers[future.key], _ending(future, task, store))
+            while (number := attempts.take()) is not None:
+                future = client.submit(shard_on_worker, tasks[number].model_dump_json(), pure=False)
+                numbers[future.key] = number
+                futures.add(future)
+
+        client.subscribe_topic(TOPIC, hear)
         try:
-            while waiting:
-                ended = [future for future in waiting if future.done()]
-                for future in ended:
-                    _take(future, waiting.pop(future), store)
-                    progress.finished += 1
-                report(*progress.told())
-                if waiting and not ended:
-                    progress.changed.wait(LOOK_EVERY)
-                    progress.changed.clear()
+            attempts.run([go_on], report)
         finally:
-            client.cancel(list(waiting))
+            client.cancel(list(futures))
             client.unsubscribe_topic(TOPIC)
 
 
-def _take(future: Any, task: ShardTask, store: Store) -> None:
-    """Check the outcome of a shard.
+def _ending(future: Future[str], task: ShardTask, store: Store) -> Event:
+    """Return the final event of a shard.
 
     Raises:
-        BadRequest, ComputeFailed: the shard failed for good, or was written to a disk that this
-            machine cannot read.
+        BadRequest: the shard was written to a disk that this machine cannot read.
+        ComputeFailed: its workers died, or the scheduler.
     """
     from distributed import KilledWorker
 
     try:
-        made = json.loads(future.result())
+        made: Event = json.loads(future.result())
     except KilledWorker as error:
         raise ComputeFailed(
             f"Shard {task.shard} was given up: the workers that computed it died, the last of them "
             f"{error.last_worker.address} (out of memory, or killed); the others are kept: run the "
             "same command again to go on."
         ) from error
-    except Exception as error:  # Dask has already retried the task
-        raise failure(task, str(error) or type(error).__name__) from error
-    if made["state"] == "error":
-        raise by_name(made["error"])(made["message"])
-    check_arrived(store, task, made, made["machine"])
-
-
-class _Progress:
-    """Progress of the shards, collected from the workers' events."""
-
-    def __init__(self, count: int) -> None:
-        self._count = count
-        self._windows: dict[str, tuple[int, int]] = {}
-        self.keys: set[str] = set()
-        self.finished = 0
-        self.changed = threading.Event()
-
-    def take(self, event: tuple[float, dict[str, Any]]) -> None:
-        """Record a worker's progress event; it may concern another client's shard."""
-        told = event[1]
-        # A new dict, since another thread may be reading the old one.
-        self._windows = {**self._windows, told["key"]: (told["done"], told["total"])}
-        self.changed.set()
-
-    def told(self) -> tuple[int, int, str]:
-        """Return windows done and windows in total (of shards begun), and a note on shards done."""
-        own = [each for key, each in self._windows.items() if key in self.keys]
-        done, total = (sum(each[part] for each in own) for part in (0, 1))
-        return done, total, f"{self.finished} of {counted(self._count, 'shard')} done; windows"
+    except Exception as error:
+        why = str(error) or type(error).__name__
+        if future.cancelled():  # the scheduler is gone
+            raise failure(task, why) from error
+        return {"state": "error", "again": True, "message": why}
+    if made["state"] == "done":
+        check_arrived(store, task, made, made["machine"])
+    return made
 
 
 def shard_on_worker(text: str) -> str:
-    """Compute a shard on a worker; takes the task and returns the final event, both as JSON.
-
-    Raises:
-        RuntimeError: the shard failed, and a retry may succeed.
-    """
+    """Compute a shard on a worker; takes the task and returns the final event, both as JSON."""
     from distributed import get_worker
 
     worker = get_worker()
     key = worker.get_current_task()
 
-    def say(done: int, total: int, note: str) -> None:
-        worker.log_event(TOPIC, {"key": key, "done": done, "total": total})
-
-    tell = seldom(say)
-
-    def report(done: int, total: int, note: str) -> None:
+    def cancelled() -> bool:
         task = worker.state.tasks.get(key)
-        if task is None or task.state == "cancelled":
-            raise Cancelled("The computation was cancelled.")
-        tell(done, total, note)
+        return task is None or task.state == "cancelled"
 
-    made = carried_out(text, report)
-    if made["state"] == "error" and made["again"] and made["error"] != Cancelled.__name__:
-        raise RuntimeError(made["message"])
-    return json.dumps({**made, "machine": worker.address})
+    report = reporter(lambda event: worker.log_event(TOPIC, {"key": key, **event}), cancelled)
+    return json.dumps({**final_event(text, report), "machine": worker.address})
 
 
-@contextmanager
+@contextlib.contextmanager
 def _client(address: str) -> Iterator[Client]:
     """Connect to a scheduler, with the certificates from Dask's configuration.
 
@@ -207,15 +169,13 @@ def _client(address: str) -> Iterator[Client]:
         )
     from distributed import Client, Security
 
-    security = None
     try:
-        if address.startswith("tls:"):
-            security = Security(require_encryption=True)
-            if security.get_connection_args("client").get("ssl_context") is None:
-                raise BadRequest(
-                    f"{address!r} is encrypted, and no certificates are given: name them in Dask's "
-                    "configuration (distributed.comm.tls: ca-file, client.cert, client.key)."
-                )
+        security = Security(require_encryption=True) if address.startswith("tls:") else None
+        if security and security.get_connection_args("client").get("ssl_context") is None:
+            raise BadRequest(
+                f"{address!r} is encrypted, and no certificates are given: name them in Dask's "
+                "configuration (distributed.comm.tls: ca-file, client.cert, client.key)."
+            )
         client = Client(address, security=security, timeout=PATIENCE, set_as_default=False)
     except (OSError, TypeError, ValueError, RuntimeError) as error:
         raise BadRequest(

@@ -1,20 +1,21 @@
-"""Compute shards on several devices of one machine, with one process per device."""
+"""Compute shards on several devices of one machine, with one process per device.
 
-import contextlib
-import json
-import subprocess
-import threading
+The process is this module too: it takes shards and tells their progress, the sums go through the
+store. Its argument is the directory of the store.
+"""
+
+import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, TextIO
 
+from poskernel_core.common.errors import ComputeFailed
 from poskernel_core.common.progress import Report
 from poskernel_core.common.shards import ShardTask
 from poskernel_core.engine.distributed.attempts import Attempts
-from poskernel_core.engine.worker_client import open_log, start_module
+from poskernel_core.engine.distributed.shards import final_event
+from poskernel_core.engine.process import Child, Event, events_only, reporter, say
 from poskernel_core.storage.store import Store
-
-LOOK_EVERY = 0.2
 
 
 def run_on_devices(
@@ -28,94 +29,58 @@ def run_on_devices(
         ComputeFailed: a shard failed in every attempt; the message names the shard.
     """
     attempts = Attempts(tasks)
-    hands = [
-        _DeviceWorker(device, tasks, store.directory.resolve(), attempts) for device in devices
-    ]
+    workers = [_Device(name, store.directory.resolve(), attempts) for name in devices]
     try:
-        while not attempts.wait(LOOK_EVERY):
-            report(*attempts.progress())
+        attempts.run([worker.go_on for worker in workers], report)
     finally:
-        attempts.stop()
-        for hand in hands:
-            hand.close()
-    if attempts.error is not None:
-        raise attempts.error
+        for worker in workers:
+            worker.close()
 
 
-class _DeviceWorker:
-    """A device: a thread that takes tasks from the queue, and the process that computes them."""
+class _Device:
+    """A device, the process that computes on it, and the number of the shard under way."""
 
-    def __init__(
-        self, device: str, tasks: Sequence[ShardTask], store: Path, attempts: Attempts
-    ) -> None:
-        self._device, self._tasks, self._store = device, tasks, store
-        self._attempts = attempts
-        self._process: subprocess.Popen[str] | None = None
-        self._starting = threading.Lock()
-        self._closed = False
-        self._thread = threading.Thread(target=self._work, daemon=True)
-        self._thread.start()
+    def __init__(self, name: str, store: Path, attempts: Attempts) -> None:
+        self._name, self._store, self._attempts = name, store, attempts
+        self._child: Child | None = None
+        self._number: int | None = None
 
-    def close(self) -> None:
-        """Stop the process and the thread."""
-        with self._starting:
-            self._closed = True
-            if self._process is not None:
-                self._process.terminate()
-        self._thread.join()
+    def close(self) -> int | None:
+        """Stop the process, if there is one, and return its exit code."""
+        child, self._child = self._child, None
+        return None if child is None else child.close()
 
-    def _work(self) -> None:
-        with open_log(self._store / "worker.log") as log:
-            while (number := self._attempts.take()) is not None:
-                try:
-                    process = self._alive(log)
-                    if process is None:
-                        break
-                    self._compute(number, process)
-                except Exception as error:  # reported to the thread that waits for the shard
-                    event = {"state": "error", "again": True, "message": str(error)}
-                    self._attempts.tell(number, event)
-        with self._starting:
-            if self._process is not None:
-                _end(self._process)
+    def go_on(self) -> None:
+        """Begin the next shard if none is under way; a process that died is replaced."""
+        if self._child is not None and not self._child.alive:
+            code = self.close()
+            self._fail(f"its process on {self._name} ended with code {code}, see worker.log")
+        if self._number is None and (number := self._attempts.take()) is not None:
+            self._number, task = number, self._attempts.tasks[number]
+            execution = task.execution.model_copy(update={"device": self._name})
+            try:
+                self._child = self._child or Child(
+                    "distributed.devices", self._store, self._store / "worker.log", self._hear
+                )
+            except ComputeFailed as error:
+                self._fail(str(error))
+            else:
+                sent = task.model_copy(update={"execution": execution})
+                self._child.tell(sent.model_dump(mode="json"))
 
-    def _alive(self, log: TextIO) -> subprocess.Popen[str] | None:
-        """Return the running process, starting it if needed; None after :meth:`close`."""
-        with self._starting:
-            if self._closed:
-                return None
-            if self._process is None or self._process.poll() is not None:
-                if self._process is not None:
-                    _end(self._process)
-                self._process = start_module("distributed.shard_worker", self._store, log)
-            return self._process
+    def _fail(self, why: str) -> None:
+        self._hear({"state": "error", "again": True, "message": why})
 
-    def _compute(self, number: int, process: subprocess.Popen[str]) -> None:
-        """Send a task to the process and record its events until the task or the process ends."""
-        task = self._tasks[number]
-        execution = task.execution.model_copy(update={"device": self._device})
-        sent = task.model_copy(update={"execution": execution}).model_dump_json()
-        event: dict[str, Any] = {"state": "none"}
-        with contextlib.suppress(OSError, ValueError):
-            print(sent, file=process.stdin, flush=True)
-            for line in process.stdout or ():
-                event = json.loads(line)
-                if event["state"] != "running":
-                    break
-                self._attempts.tell(number, event)
-        if event["state"] not in ("done", "error"):
-            process.kill()
-            code = process.wait()
-            why = f"its process on {self._device} ended with code {code}, see worker.log"
-            event = {"state": "error", "again": True, "message": why}
-        self._attempts.tell(number, event)
+    def _hear(self, event: Event | None) -> None:
+        """Record an event of the shard under way; the end of the process is noticed elsewhere."""
+        number = self._number
+        if number is not None and event is not None:
+            if event["state"] != "running":
+                self._number = None
+            self._attempts.tell(number, event)
 
 
-def _end(process: subprocess.Popen[str]) -> None:
-    """Stop a process and close the pipes to it."""
-    process.terminate()
-    process.wait()
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            with contextlib.suppress(OSError):
-                pipe.close()
+if __name__ == "__main__":
+    tell = partial(say, events_only())
+    for line in sys.stdin:
+        tell(final_event(line, reporter(tell, lambda: False), Path(sys.argv[1])))
