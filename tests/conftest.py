@@ -70,20 +70,20 @@ def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def near_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     """An engine's worker is a thread of this process, which has torch already."""
-    from poskernel_core.engine import worker_client
+    from poskernel_core.engine import process
     from tests.support.near_worker import NearWorker
 
-    monkeypatch.setattr(worker_client, "subprocess", NearWorker.module())
+    monkeypatch.setattr(process, "subprocess", NearWorker.module())
 
 
 @pytest.fixture(scope="module")
 def near_workers() -> Iterator[None]:
     """The same for all tests of a file, and for the results that they share."""
-    from poskernel_core.engine import worker_client
+    from poskernel_core.engine import process
     from tests.support.near_worker import NearWorker
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(worker_client, "subprocess", NearWorker.module())
+        patch.setattr(process, "subprocess", NearWorker.module())
         yield
 
 
@@ -121,11 +121,11 @@ def request_of(model_dirs: dict[str, Path]) -> Callable[..., Any]:
 @pytest.fixture
 def workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     """The workers that engines start: stand-ins, which say what the test tells them to say."""
-    from poskernel_core.engine import worker_client
+    from poskernel_core.engine import process
     from tests.support.fake_worker import FakeWorker
 
     made: list[FakeWorker] = []
-    monkeypatch.setattr(worker_client.subprocess, "Popen", lambda *_, **__: FakeWorker(made))
+    monkeypatch.setattr(process.subprocess, "Popen", lambda *_, **__: FakeWorker(made))
     yield made
     for worker in made:
         for pipe in (worker.told, worker.mouth, worker.stdin, worker.stdout):

@@ -22,10 +22,16 @@ from poskernel_core.common.rounding import counted
 from poskernel_core.common.shards import MAX_SHARDS, Shard, ShardTask
 from poskernel_core.common.specs import Request, RunSpec
 from poskernel_core.engine.checkpoints import Precomputing, precompute_checkpoints
+from poskernel_core.engine.distributed.shards import (
+    check_computes,
+    merge,
+    passes_of,
+    run_here,
+    tasks_of,
+)
 from poskernel_core.engine.engine import describe_run
 from poskernel_core.engine.plan import make_plan
 from poskernel_core.engine.precomputed import first_questions
-from poskernel_core.engine.shards import check_computes, merge, passes_of, run_here, tasks_of
 from poskernel_core.models import catalog
 from poskernel_core.models.known import telling_head
 from poskernel_core.models.schedules import SCHEDULES
@@ -77,11 +83,12 @@ class Sharing:
     def executor(self) -> tuple[int, ShardExecutor]:
         """Return the number of shards and the function that computes them."""
         if self.cluster is not None:
-            from poskernel_core.engine.cluster import run_on_cluster, workers_of  # optional
+            # The package 'distributed' is optional.
+            from poskernel_core.engine.distributed.cluster import run_on_cluster, workers_of
 
             return self.shards or workers_of(self.cluster), partial(run_on_cluster, self.cluster)
         if self.devices is not None:
-            from poskernel_core.engine.devices import run_on_devices
+            from poskernel_core.engine.distributed.devices import run_on_devices
 
             return self.shards or len(self.devices), partial(run_on_devices, self.devices)
         return self.shards or 1, run_here

@@ -113,7 +113,7 @@ def compute(store: Store, plan: Plan, report: Report) -> None:
     )
     header = views["main"].header
     tokens = views.get("queries", views["main"]).header.tokens or header.tokens
-    keep(store, plan, result, header, tokens, time.monotonic() - began)
+    keep(store, plan.key, plan.run, result, header, tokens, time.monotonic() - began)
 
 
 def located(plan: Plan) -> Plan:
@@ -173,7 +173,7 @@ def perform(shared: WorkerContext, plan: Plan, execution: Execution, report: Rep
     if experiment.draws:
         header = header.model_copy(update={"windows": run.windows})
     tokens = words if len(windows) == 1 and not experiment.draws else None
-    keep(shared.store, plan, result, header, tokens, time.monotonic() - began)
+    keep(shared.store, plan.key, run, result, header, tokens, time.monotonic() - began)
 
 
 def _check_cell(params: Any, reasons: Mapping[int, str]) -> None:

@@ -1,7 +1,5 @@
 """Provenance of results, and their conversion to and from store entries."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib.metadata
 import platform
@@ -9,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,9 +20,6 @@ from poskernel_core.common.specs import SCHEMA, RunSpec
 from poskernel_core.models.catalog import quantisation_of
 from poskernel_core.storage.encoding import Entry
 from poskernel_core.storage.store import Store
-
-if TYPE_CHECKING:
-    from poskernel_core.engine.plan import Plan
 
 NOT_KEPT = (
     "The result was dropped as soon as it was written: the store is too small (POSKERNEL_CACHE_GB)."
@@ -40,13 +35,14 @@ PACKAGES = (
 
 def keep(
     store: Store,
-    asked: Plan,
+    key: str,
+    run: RunSpec,
     result: Result,
     header: PlanHeader,
     tokens: Sequence[str] | None,
     seconds: float,
 ) -> None:
-    """Store a result with its provenance under its request's key.
+    """Store a result with its provenance under a key.
 
     ``tokens`` are the tokens of the text if the result is about a single text.
 
@@ -57,9 +53,9 @@ def keep(
     if tokens is not None and TOKENS.name not in result.texts:
         result = result.with_text(TOKENS, list(tokens))
     result = result.without_heads(header.reasons)
-    made = provenance(asked.run, header, seconds) | result.provenance
-    store.put(asked.key, *to_entry(replace(result, provenance=made)))
-    if not store.has(asked.key):
+    made = provenance(run, header, seconds) | result.provenance
+    store.put(key, *to_entry(replace(result, provenance=made)))
+    if not store.has(key):
         raise ComputeFailed(NOT_KEPT)
 
 

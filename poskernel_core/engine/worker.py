@@ -9,13 +9,13 @@ task that fails reports its error and never stops its thread.
 
 import contextlib
 import json
-import os
 import sys
 import threading
 import time
 import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from io import TextIOBase
 from pathlib import Path
 from typing import Any
@@ -26,11 +26,10 @@ from poskernel_core.common.progress import Report
 from poskernel_core.common.specs import Execution
 from poskernel_core.engine import execute
 from poskernel_core.engine.plan import Plan, missing_passes
+from poskernel_core.engine.process import Event, events_only, reporter, say
 from poskernel_core.engine.queue import FairQueue
 from poskernel_core.storage.statistics import LayerMissing, windows_of
 from poskernel_core.storage.store import Store
-
-REPORT_EVERY = 0.1
 
 TIDY_AFTER = 5.0
 """Seconds after a step until its freed memory is returned to the system."""
@@ -50,7 +49,6 @@ class Task:
     cancelled: threading.Event = field(default_factory=threading.Event)
     waiting: bool = True
     ended: bool = False
-    reported: float = 0.0
     attempts: int = 0
 
     @property
@@ -66,7 +64,6 @@ class Worker:
     def __init__(self, store: Store, output: TextIOBase) -> None:
         self._store = store
         self._output = output
-        self._speaking = threading.Lock()
         self._choosing = threading.Lock()
         self._tasks: dict[str, Task] = {}
         self._models, self._sums = self._queues = FairQueue[Task](), FairQueue[Task]()
@@ -249,23 +246,10 @@ class Worker:
         self._say(task.key, ending)
 
     def _reporter(self, task: Task) -> Report:
-        def report(done: int, total: int, note: str) -> None:
-            if task.cancelled.is_set():
-                raise Cancelled("Cancelled.")
-            now = time.monotonic()
-            if now - task.reported >= REPORT_EVERY or done == 0:
-                task.reported = now
-                event = {"state": "running", "done": done, "total": total, "note": note}
-                self._say(task.key, event)
+        return reporter(partial(self._say, task.key), task.cancelled.is_set)
 
-        return report
-
-    def _say(self, key: str, event: dict[str, Any]) -> None:
-        line = json.dumps({"key": key, **event}) + "\n"
-        # If the parent is gone, writing fails; the input then ends too, and so does this process.
-        with self._speaking, contextlib.suppress(OSError, ValueError):
-            self._output.write(line)
-            self._output.flush()
+    def _say(self, key: str, event: Event) -> None:
+        say(self._output, {"key": key, **event})
 
 
 def _failure(error: BaseException) -> dict[str, Any]:
@@ -284,12 +268,5 @@ def _failure(error: BaseException) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    """Serve the standard streams; other output is redirected to standard error, the log."""
-    events = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    Worker(Store(Path(sys.argv[1])), events).serve(sys.stdin)
-
-
 if __name__ == "__main__":
-    main()
+    Worker(Store(Path(sys.argv[1])), events_only()).serve(sys.stdin)

@@ -16,8 +16,8 @@ from poskernel_core.common import heap
 from poskernel_core.common.specs import Request
 from poskernel_core.engine import worker as worker_module
 from poskernel_core.engine.engine import describe_run
+from poskernel_core.engine.process import Child
 from poskernel_core.engine.worker import Worker
-from poskernel_core.engine.worker_client import start_module
 from poskernel_core.storage.store import Store
 from tests.support import ROOT
 
@@ -109,11 +109,11 @@ def test_a_worker_has_few_heaps(tmp_path, monkeypatch, given, heaps):
     monkeypatch.delenv("MALLOC_ARENA_MAX", raising=False)
     if given:
         monkeypatch.setenv("MALLOC_ARENA_MAX", given)
-    with (tmp_path / "log").open("w") as log, start_module("worker", tmp_path, log) as process:
-        place, patience = Path(f"/proc/{process.pid}/environ"), time.monotonic() + 30
-        while not (environment := place.read_bytes()) and time.monotonic() < patience:
-            time.sleep(0.01)  # the system fills it in a moment after the start
-        process.kill()
+    child = Child("worker", tmp_path, tmp_path / "log", lambda event: None)
+    place, patience = Path(f"/proc/{child.pid}/environ"), time.monotonic() + 30
+    while not (environment := place.read_bytes()) and time.monotonic() < patience:
+        time.sleep(0.01)  # the system fills it in a moment after the start
+    child.close()
     assert [f"MALLOC_ARENA_MAX={heaps}".encode()] == [
         each for each in environment.split(b"\0") if each.startswith(b"MALLOC_ARENA_MAX=")
     ]

@@ -277,7 +277,7 @@ def test_a_worker_that_cannot_be_started(tmp_path, monkeypatch):
         raise OSError(12, "Cannot allocate memory")
 
     with monkeypatch.context() as patch:
-        patch.setattr("poskernel_core.engine.worker_client.subprocess.Popen", no_memory)
+        patch.setattr("poskernel_core.engine.process.subprocess.Popen", no_memory)
         for _ in range(2):
             with pytest.raises(ComputeFailed, match=r"not be started \(Cannot allocate memory\): "):
                 engine.result(request, 5)

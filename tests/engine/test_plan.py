@@ -16,7 +16,7 @@ from poskernel_core.api import build_request
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import Result
 from poskernel_core.common.specs import CorpusSpec, Request
-from poskernel_core.engine import worker_client
+from poskernel_core.engine import process
 from poskernel_core.engine.engine import Engine, describe_run
 from poskernel_core.engine.plan import Plan, make_plan
 from poskernel_core.engine.provenance import to_entry
@@ -61,7 +61,7 @@ def visits(monkeypatch):
 def engine(tmp_path, monkeypatch):
     """An engine that the pages use, with a worker that says what the test tells it to say."""
     workers = []
-    monkeypatch.setattr(worker_client.subprocess, "Popen", lambda *_, **__: FakeWorker(workers))
+    monkeypatch.setattr(process.subprocess, "Popen", lambda *_, **__: FakeWorker(workers))
     made = Engine(Store(tmp_path))
     made.workers = workers
     monkeypatch.setattr(results, "engine", lambda: made)

@@ -12,11 +12,18 @@ from poskernel_core.common.errors import BadRequest, Cancelled, ComputeFailed
 from poskernel_core.common.shards import Shard
 from poskernel_core.common.specs import CorpusSpec, Execution
 from poskernel_core.data import corpora
-from poskernel_core.engine import devices, worker_client
-from poskernel_core.engine.attempts import ATTEMPTS, Attempts
-from poskernel_core.engine.devices import run_on_devices
+from poskernel_core.engine import process
+from poskernel_core.engine.distributed import devices
+from poskernel_core.engine.distributed.attempts import ATTEMPTS, Attempts
+from poskernel_core.engine.distributed.devices import run_on_devices
+from poskernel_core.engine.distributed.shards import (
+    carry_out,
+    check_arrived,
+    file_name,
+    merge,
+    tasks_of,
+)
 from poskernel_core.engine.engine import describe_run
-from poskernel_core.engine.shards import carry_out, check_arrived, file_name, merge, tasks_of
 from poskernel_core.passes.worker_context import WorkerContext
 from poskernel_core.storage.statistics import StoredStatistics
 from poskernel_core.storage.store import Store
@@ -85,7 +92,7 @@ def test_two_devices(tmp_path, run, tasks, expected):
 @pytest.mark.slow
 def test_a_device_whose_process_is_killed(tmp_path, run, tasks, expected, monkeypatch):
     """The shard is given to a new process, and nothing is lost."""
-    store, started, start = Store(tmp_path), [], devices.start_module
+    store, started, start = Store(tmp_path), [], devices.Child
 
     def killed_at_first(*given):
         started.append(start(*given))
@@ -93,10 +100,10 @@ def test_a_device_whose_process_is_killed(tmp_path, run, tasks, expected, monkey
             os.kill(started[0].pid, signal.SIGKILL)
         return started[-1]
 
-    monkeypatch.setattr(devices, "start_module", killed_at_first)
+    monkeypatch.setattr(devices, "Child", killed_at_first)
     run_on_devices(("cpu",), tasks, store, silent)
 
-    assert [-signal.SIGKILL, -signal.SIGTERM] == [each.returncode for each in started]
+    assert [-signal.SIGKILL, -signal.SIGTERM] == [each.close() for each in started]
     assert expected == merged(store, run)
 
 
@@ -107,7 +114,7 @@ def test_a_process_that_cannot_be_started(tmp_path, tasks, monkeypatch):
     def no_memory(*_given, **_named):
         raise OSError(12, "Cannot allocate memory")
 
-    monkeypatch.setattr(worker_client.subprocess, "Popen", no_memory)
+    monkeypatch.setattr(process.subprocess, "Popen", no_memory)
     told = []
 
     def report(*event):
@@ -158,7 +165,7 @@ def test_attempts(tasks):
     for _ in range(ATTEMPTS):
         assert attempts.error is None
         attempts.tell(2, {"state": "error", "again": True, "message": "killed"})
-        assert attempts.wait(0) or attempts.take() == 2
+        assert attempts.error or attempts.take() == 2
 
     assert isinstance(attempts.error, ComputeFailed)
     assert "Shard 2/3 failed 3 times (killed)" in str(attempts.error)

@@ -36,13 +36,13 @@ def asked(name, run, **params):
 @pytest.fixture(scope="module")
 def made(tmp_path_factory, model_dirs):
     """A file of results, the name of its model, and the answers that it was made from."""
-    from poskernel_core.engine import worker_client
+    from poskernel_core.engine import process
     from tests.support.near_worker import NearWorker
 
     root = tmp_path_factory.mktemp("alone")
     folder = shutil.copytree(model_dirs["llama"], root / "model")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(worker_client, "subprocess", NearWorker.module())
+        patch.setattr(process, "subprocess", NearWorker.module())
         engine = Engine(Store(root / "store"))
         run = describe_run(str(folder), context=CONTEXT, windows=WINDOWS, positions=QUERIES)
         wanted = [asked("etc", run, skip=skip) for skip in SKIPS]

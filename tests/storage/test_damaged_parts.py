@@ -9,7 +9,7 @@ import pytest
 
 from poskernel_core.api import build_request
 from poskernel_core.common.errors import ComputeFailed
-from poskernel_core.engine import worker_client
+from poskernel_core.engine import process
 from poskernel_core.engine.engine import Engine
 from poskernel_core.engine.plan import make_plan
 from poskernel_core.engine.provenance import to_entry
@@ -38,7 +38,7 @@ def part(request_):
 @pytest.fixture(scope="module")
 def expected(request_, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(worker_client, "subprocess", NearWorker.module())
+        patch.setattr(process, "subprocess", NearWorker.module())
         engine = Engine(Store(tmp_path_factory.mktemp("whole")))
         found = engine.result(request_)
         engine.close()

@@ -17,7 +17,7 @@ import jaxtyping
 import pytest
 
 from poskernel_core.cli.main import main
-from poskernel_core.engine import worker_client
+from poskernel_core.engine import process
 from poskernel_core.engine.worker import Worker
 from poskernel_core.storage.store import Store
 
@@ -61,7 +61,7 @@ def command_line_here(cache: Path, *arguments: str) -> str:
     """Run the command line in this process, its worker as well, and return what it prints."""
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as printed:
         patch.setenv("POSKERNEL_CACHE", str(cache))
-        patch.setattr(worker_client, "subprocess", NearWorker.module())
+        patch.setattr(process, "subprocess", NearWorker.module())
         patch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as in use
         assert 0 == main([*arguments])
     return printed.getvalue()

@@ -7,11 +7,15 @@ machines split the same run into the same shards.
 from __future__ import annotations
 
 import re
+import threading
+import traceback
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from poskernel_core.common.errors import BadRequest, ComputeFailed
+from poskernel_core.common.errors import BadRequest, Cancelled, ComputeFailed, PosKernelError
 from poskernel_core.common.progress import Report
 from poskernel_core.common.shards import WHOLE, Shard, ShardTask
 from poskernel_core.common.specs import Execution, Gather, RunSpec
@@ -25,6 +29,8 @@ from poskernel_core.storage.store import Store
 
 if TYPE_CHECKING:
     from poskernel_core.passes.worker_context import WorkerContext
+
+ONE_AT_A_TIME = threading.Lock()
 
 
 def passes_of(asked: Iterable[Plan]) -> list[RunSpec]:
@@ -67,11 +73,8 @@ def carry_out(shared: WorkerContext, task: ShardTask, report: Report) -> dict[st
     """
     from poskernel_core.passes.runner import gather_shard  # torch
 
-    def wait() -> None:
-        report(0, 0, "Waiting for another process at the same shard")
-
     store, run, shard = shared.store, task.run, task.shard
-    with store.lock(_lock_of(run, shard), wait):
+    with _locked(store, run, shard, report, "shard"):
         if not _is_there(store, task) and not gather_shard(
             shared, run, shard, task.execution, software(), report
         ):
@@ -89,10 +92,38 @@ def carry_out(shared: WorkerContext, task: ShardTask, report: Report) -> dict[st
     return {"keys": keys, "file": None if file is None else str(file)}
 
 
-def _lock_of(run: RunSpec, shard: Shard) -> str:
-    """Return the name of a shard's lock; the only shard of an unsplit run uses the run's lock."""
+def _locked(
+    store: Store, run: RunSpec, shard: Shard, report: Report, what: str
+) -> AbstractContextManager[None]:
+    """Return the lock of a shard; the only shard of an unsplit run uses the run's lock."""
     of = {} if shard == WHOLE else {"shard": shard.model_dump()}
-    return windows_of(run).digest(kind="lock", **of)
+    note = f"Waiting for another process at the same {what}"
+    return store.lock(windows_of(run).digest(kind="lock", **of), lambda: report(0, 0, note))
+
+
+def final_event(text: str, report: Report, directory: Path | None = None) -> dict[str, Any]:
+    """Compute the shard that a JSON text describes and return the final event, for another process.
+
+    An invalid or cancelled request is not retried (``"again": False``); any other failure is, since
+    another attempt or machine may succeed.
+    """
+    try:
+        with ONE_AT_A_TIME:  # to save memory
+            made = carry_out(_context(directory), ShardTask.model_validate_json(text), report)
+    except Exception as error:
+        if not isinstance(error, PosKernelError):
+            traceback.print_exc()
+        name, again = type(error).__name__, not isinstance(error, BadRequest | Cancelled)
+        return {"state": "error", "error": name, "message": str(error) or name, "again": again}
+    return {"state": "done", **made}
+
+
+@cache
+def _context(directory: Path | None) -> WorkerContext:
+    """Return this process's worker context, which keeps the model loaded between shards."""
+    from poskernel_core.passes.worker_context import WorkerContext  # torch
+
+    return WorkerContext(Store(directory))
 
 
 def _is_there(store: Store, task: ShardTask) -> bool:
@@ -178,11 +209,8 @@ def merge(
     """
     from poskernel_core.passes.merging import merge_shards  # torch
 
-    def wait() -> None:
-        report(0, 0, "Waiting for another process at the same work")
-
     merged = False
     for run in passes:
-        with store.lock(_lock_of(run, WHOLE), wait):
+        with _locked(store, run, WHOLE, report, "work"):
             merged = merge_shards(store, sources, run, of, report) or merged
     return merged

@@ -1,0 +1,1 @@
+"""Runs split into shards, computed on several devices or machines."""

@@ -1,0 +1,141 @@
+"""A process that takes messages and tells events as JSON lines: its parent's end, and its own."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from io import TextIOBase
+from pathlib import Path
+from typing import Any, TextIO
+
+from poskernel_core.common.errors import Cancelled, ComputeFailed
+from poskernel_core.common.modules import command, environment
+from poskernel_core.common.progress import Report
+
+Event = Mapping[str, Any]
+Hear = Callable[[Event | None], None]
+MAX_LOG = 10_000_000
+REPORT_EVERY = 0.1
+SPEAKING = threading.Lock()
+HEAP = {"MALLOC_ARENA_MAX": "2"}
+"""Environment variable that limits the number of glibc heaps, to reduce fragmentation. The default
+is eight per core, more than needed: the threads of a child rarely allocate at the same time."""
+
+
+class Child:
+    """A running module of ``poskernel_core.engine``.
+
+    Args:
+        module: its name.
+        store: the directory of its store, given as its argument.
+        log: the file that receives its standard error.
+        hear: called by another thread with each event, and once with None when there are no more.
+
+    Raises:
+        ComputeFailed: the process could not be started.
+    """
+
+    def __init__(self, module: str, store: Path, log: Path, hear: Hear) -> None:
+        try:
+            with _open_log(log) as stream:
+                self._process = subprocess.Popen(
+                    command(f"poskernel_core.engine.{module}", str(store)),
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=stream,
+                    encoding="utf-8",
+                    start_new_session=True,
+                    env=HEAP | environment(),
+                )
+        except OSError as error:
+            raise ComputeFailed(
+                f"The compute process could not be started ({error.strerror}): ask again when the "
+                "machine is less busy."
+            ) from error
+        self._over = False
+        self._listener = threading.Thread(target=self._listen, args=(hear,), daemon=True)
+        self._listener.start()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs and its events are still being read."""
+        return self._process.poll() is None and not self._over
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    def tell(self, message: Event) -> bool:
+        """Send a message; return False if the process ended before or meanwhile."""
+        with contextlib.suppress(OSError, ValueError):
+            print(json.dumps(message), file=self._process.stdin, flush=True)
+            return not self._over
+        return False
+
+    def close(self) -> int:
+        """Stop the process and return its exit code, after its last event was heard."""
+        self._process.terminate()
+        code = self._process.wait()
+        self._listener.join()
+        for pipe in filter(None, (self._process.stdin, self._process.stdout)):
+            with contextlib.suppress(OSError):
+                pipe.close()
+        return code
+
+    def _listen(self, hear: Hear) -> None:
+        try:
+            for line in self._process.stdout or ():
+                if line.endswith("\n"):  # else it was cut off when the process was killed
+                    hear(json.loads(line))
+        finally:
+            self._over = True
+            hear(None)
+
+
+def _open_log(log: Path) -> TextIO:
+    """Open a log, truncating it if it is too long; the null device if that fails."""
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        too_long = log.is_file() and log.stat().st_size > MAX_LOG
+        return open(log, "w" if too_long else "a", encoding="utf-8")
+    except OSError:
+        return open(os.devnull, "w", encoding="utf-8")
+
+
+def events_only() -> TextIOBase:
+    """Return this process's standard output; anything else written there goes to standard error."""
+    events = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    return events
+
+
+def say(output: TextIOBase, event: Event) -> None:
+    """Write an event as a JSON line; any thread may call it."""
+    line = json.dumps(event)
+    # If the parent is gone, writing fails; the input then ends too, and so does this process.
+    with SPEAKING, contextlib.suppress(OSError, ValueError):
+        print(line, file=output, flush=True)
+
+
+def reporter(tell: Callable[[Event], object], cancelled: Callable[[], bool]) -> Report:
+    """Return a report that tells the first and last step, and at most ten others a second.
+
+    The report raises Cancelled once ``cancelled`` is true.
+    """
+    last = 0.0
+
+    def report(done: int, total: int, note: str) -> None:
+        nonlocal last
+        if cancelled():
+            raise Cancelled("The computation was cancelled.")
+        now = time.monotonic()
+        if now - last >= REPORT_EVERY or done in (0, total):
+            last = now
+            tell({"state": "running", "done": done, "total": total, "note": note})
+
+    return report
