@@ -314,7 +314,8 @@ def test_a_question_that_is_broken_off(
     with pytest.raises(KeyboardInterrupt):
         pk.show("etc", MODEL, context=CONTEXT)
 
-    assert {"cancel": workers[0].hear()["key"]} == workers[0].hear()
+    (task,) = workers[0].hear()["tasks"]
+    assert {"cancel": task["key"]} == workers[0].hear()
 
 
 def test_windows_that_were_dealt_stay_in_their_groups(hands):

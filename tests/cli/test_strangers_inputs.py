@@ -16,7 +16,7 @@ from poskernel_core.common.heads import parse_cell
 from poskernel_core.common.result import Result
 from poskernel_core.common.specs import CorpusSpec
 from poskernel_core.data.moves import parse_layers
-from poskernel_core.engine import preflight
+from poskernel_core.engine import admission
 from poskernel_core.engine.engine import Engine, describe_run
 from poskernel_core.engine.plan import make_plan
 from poskernel_core.engine.provenance import to_entry
@@ -169,7 +169,7 @@ def test_a_store_that_is_large_enough(model_dirs):
             for layer in range(geometry.n_layers)
             for array in gathered.layer(layer).values()
         )
-        assert 0.6 * held < preflight.least_bytes(geometry, run, 5) <= held, name
+        assert 0.6 * held < admission.least_bytes(geometry, run, 5) <= held, name
 
 
 def test_a_device_matters_for_what_is_computed(model_dirs, tmp_path, monkeypatch, capsys):

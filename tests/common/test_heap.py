@@ -13,9 +13,11 @@ from types import SimpleNamespace
 import pytest
 
 from poskernel_core.common import heap
+from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.specs import Request
 from poskernel_core.engine import worker as worker_module
 from poskernel_core.engine.engine import describe_run
+from poskernel_core.engine.plan import make_plan
 from poskernel_core.engine.process import Child
 from poskernel_core.engine.worker import Worker
 from poskernel_core.storage.store import Store
@@ -69,9 +71,12 @@ def test_the_worker_gives_back_after_a_burst(tmp_path, monkeypatch):
 
     def asked(seed):
         run = describe_run("demo-gpt2", windows=50).model_copy(update={"seed": seed})
-        request = Request(analysis="etc", run=run, params={"unknown": 1})
-        told = {"key": request.key, "request": request.model_dump(mode="json"), "execution": {}}
-        return json.dumps(told)
+        plan = make_plan(Request(analysis="etc", run=run))
+        task = {"key": plan.key, "plan": plan.as_json(), "execution": {}}
+        return json.dumps({"tasks": [task]})
+
+    def refuse(*_):
+        raise BadRequest("No.")
 
     def until_said(number):
         for _ in range(600):
@@ -100,6 +105,7 @@ def test_the_worker_gives_back_after_a_burst(tmp_path, monkeypatch):
     clock = SimpleNamespace(sleep=sleep, monotonic=time.monotonic)
     monkeypatch.setattr(worker_module, "time", clock)
     monkeypatch.setattr(worker_module.heap, "give_back", give_back)
+    monkeypatch.setattr(worker_module.execute, "compute", refuse)
     Worker(Store(tmp_path), events).serve(lines())
 
 

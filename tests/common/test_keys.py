@@ -16,7 +16,7 @@ from poskernel_core.common.specs import (
     Request,
     RunSpec,
 )
-from poskernel_core.engine.plan import make_plan, received
+from poskernel_core.engine.plan import Plan, make_plan
 from poskernel_core.storage.statistics import part_key, windows_of
 
 MODEL = ModelSpec(name="gpt2", fingerprint="abc")
@@ -184,7 +184,7 @@ def test_who_stands_on_attention(name, training_dir):
 def test_canonical_is_canonical(name, training_dir):
     once = make_plan(asked(name, training_dir))
     sent = Request.model_validate_json(once.request.model_dump_json())
-    for again in (make_plan(sent), received(sent)):
+    for again in (make_plan(sent), Plan.read(sent.model_dump(mode="json"))):
         assert (once.key, once.params, once.needs) == (again.key, again.params, again.needs)
 
 
