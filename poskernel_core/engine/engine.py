@@ -193,8 +193,8 @@ class Engine:
 
     def _start(self, plan: Plan, todo: Sequence[Plan], client: str, person: str) -> Job:
         """Start the job of a plan; that of a composition consists of the jobs of its parts."""
-        job = self._new_job(plan if plan.parts else todo[0], client, person)
-        if plan.parts:
+        job = self._new_job(plan if plan.composition else todo[0], client, person)
+        if plan.composition is not None:
             whole = client, job.key
             job.parts = [
                 self._joined(part.key, whole, person) or self._new_job(part, whole, person)
@@ -231,7 +231,7 @@ class Engine:
         elif left:
             note = {"done": total - len(left), "total": total, "note": "Parts done"}
             job.take({"state": "running", **note})
-        elif self.missing(job.plan):
+        elif self.missing(job.plan.again()):
             lost = {"error": ComputeFailed.__name__, "message": NOT_KEPT}
             job.take({"state": "error", **lost})
         else:
@@ -292,7 +292,7 @@ class Engine:
             raise
         if job.error is not None:
             raise job.error
-        found = self.cached(plan)
+        found = self.cached(plan.again())
         if found is None:
             raise ComputeFailed(NOT_KEPT)
         return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from poskernel_core import analyses
@@ -24,7 +25,6 @@ class Plan:
         run: only those fields of the run that affect the answer, with every fingerprint.
         params: the checked parameters.
         key: the store key of the result, a content address.
-        parts: the plans of a composition's parts by name; empty for other questions.
         missing: the passes that must run first, each with the statistics to gather; None: not
             looked up (:meth:`looked_up`).
     """
@@ -33,7 +33,6 @@ class Plan:
     run: RunSpec
     params: Params
     key: str
-    parts: Mapping[str, Plan]
     missing: tuple[RunSpec, ...] | None = None
 
     @property
@@ -46,6 +45,18 @@ class Plan:
         """The question if it is a composition of other results, else None."""
         return self.question if isinstance(self.question, Composition) else None
 
+    @cached_property
+    def parts(self) -> Mapping[str, Plan]:
+        """The plans of a composition's parts by name; empty for other questions.
+
+        Raises:
+            BadRequest: the parameters do not fit the run.
+        """
+        if self.composition is None:
+            return {}
+        parts = self.composition.parts(self.run, self.params).items()
+        return {name: plan_of(each.question, each.run, each.params) for name, each in parts}
+
     @property
     def keys(self) -> tuple[str, ...]:
         """The store keys of the results that the answer is read from."""
@@ -55,6 +66,10 @@ class Plan:
     def settled(self) -> bool:
         """Whether all weights are known; a hub revision's commit may be known only later."""
         return all(each.run.model.fingerprint for each in self.parts.values() or [self])
+
+    def again(self) -> Plan:
+        """Return the plan as resolved now; the same if all weights were known."""
+        return self if self.settled else plan_of(self.question, self.run, self.params)
 
     @property
     def request(self) -> Request:
@@ -97,7 +112,7 @@ class Plan:
         request = Request.model_validate(fields)
         question = analyses.find(request.analysis)
         params = check_params(question, request.params)
-        return cls(question, request.run, params, request.key, {}, missing)
+        return cls(question, request.run, params, request.key, missing)
 
 
 Asked = Request | Plan
@@ -126,11 +141,7 @@ def plan_of(question: Question[P], run: RunSpec, params: P) -> Plan:
     """
     fitting = _with_text(question.canonical(run, params))
     request = Request(analysis=question.name, run=fitting, params=params.model_dump())
-    parts: dict[str, Plan] = {}
-    if isinstance(question, Composition):
-        asked = question.parts(fitting, params).items()
-        parts = {name: plan_of(each.question, each.run, each.params) for name, each in asked}
-    return Plan(question, fitting, params, request.key, parts)
+    return Plan(question, fitting, params, request.key)
 
 
 def to_compute(store: Store, plan: Plan) -> list[Plan]:
