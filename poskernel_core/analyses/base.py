@@ -323,7 +323,7 @@ class Experiment(Question[P]):
     """
 
     gathers: ClassVar[tuple[Gather, ...] | None] = ()
-    ignores = OWN_PASS | {"dtype", "queries_per_position"}
+    ignores = OWN_PASS | {"dtype", "queries_per_position", "until"}
     long: ClassVar[bool] = False
     draws: ClassVar[bool] = False
 

@@ -45,6 +45,9 @@ BAND = 32
 """Raw scores are averaged along diagonals up to this many tokens from the main diagonal."""
 
 Dtype = Literal["float32", "tf32", "bfloat16"]
+Until = Literal["kinds", "etc"]
+"""Targets: every head's kind is certain, or every ETC is known to 5 %."""
+
 Gather = str
 """The name of a statistic: the attribute ``name`` of its class in ``statistics``."""
 
@@ -184,8 +187,10 @@ class RunSpec(Spec):
 
     ``destination`` replaces the last token of every window by one fixed token (the posts' fixed
     destination token). ``positions`` are the query positions whose queries and mean attention rows
-    are kept. ``pattern_windows`` limits the slowest part: if it is set, statistics of attention
-    patterns use only the first ``pattern_windows`` windows. All other statistics use all windows.
+    are kept. ``until`` may end a run early, at a target: the rule is part of the run, the number of
+    windows read part of the pass' header. ``pattern_windows`` limits the slowest part: if it is
+    set, statistics of attention patterns use only the first ``pattern_windows`` windows. All other
+    statistics use all windows.
     """
 
     called = "run"
@@ -207,6 +212,11 @@ class RunSpec(Spec):
         None, ge=2, description="spacing of the tokens that are replaced by their predecessor"
     )
 
+    until: Until | None = Field(
+        None,
+        description="what ends a run before its last window; None: nothing",
+        exclude_if=lambda until: until is None,  # so that keys of runs without a target stay
+    )
     pattern_windows: int | None = Field(
         None,
         ge=MIN_PATTERNS,

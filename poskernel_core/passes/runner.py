@@ -6,16 +6,17 @@ This module combines models, corpora, passes and the store. It runs in the worke
 import hashlib
 import math
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
-from functools import partial
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
+import torch
 
 from poskernel_core.common.axes import Tokens
-from poskernel_core.common.errors import BadRequest, ComputeFailed
+from poskernel_core.common.errors import BadRequest, Cancelled, ComputeFailed
 from poskernel_core.common.header import PassHeader
+from poskernel_core.common.memory import free_memory
 from poskernel_core.common.progress import Report
 from poskernel_core.common.settings import settings
 from poskernel_core.common.shards import WHOLE, Block, Shard
@@ -25,11 +26,13 @@ from poskernel_core.data import corpora
 from poskernel_core.forward import loading
 from poskernel_core.models.tokenizers import Tokenizer
 from poskernel_core.passes import streaming
+from poskernel_core.passes.forming import Stage
 from poskernel_core.passes.merging import merge_shards
 from poskernel_core.passes.plan import locate_again, plan_header, wants_table
 from poskernel_core.passes.streaming import Pass
 from poskernel_core.passes.worker_context import WorkerContext
 from poskernel_core.statistics import Plan, Sums
+from poskernel_core.storage.encoding import Entry
 from poskernel_core.storage.shards import Made, drop_partial, is_written, write_partial
 from poskernel_core.storage.statistics import (
     drop_checkpoint,
@@ -38,7 +41,14 @@ from poskernel_core.storage.statistics import (
 )
 from poskernel_core.storage.store import Store
 
-T = TypeVar("T")
+OnStage = Callable[[Stage], bool]
+"""Called with each stage of a pass; True ends the pass there."""
+
+FIRST_STAGES = (4, 8)
+"""The first stages, in windows; later ones follow the rounds."""
+
+COST_OF_SAVING = 25.0
+"""The pause between checkpoints is at least this many times what the last one took."""
 
 
 def per_number(groups: int) -> int:
@@ -57,16 +67,17 @@ def gather_run(
     execution: Execution,
     versions: Mapping[str, str],
     report: Report,
+    on_stage: OnStage | None = None,
 ) -> None:
     """Gather the statistics of a run and write them to the store.
 
     Raises:
         BadRequest: the run does not fit the model or the text.
-        Cancelled: raised by ``report``.
+        Cancelled: raised by ``report``; what was read is kept.
         ComputeFailed: not even one window fits into memory, or a sum is not finite.
         StoreFailed: the statistics cannot be written.
     """
-    gather_shard(shared, run, WHOLE, execution, versions, report)
+    gather_shard(shared, run, WHOLE, execution, versions, report, on_stage)
     merge_shards(shared.store, {}, run, WHOLE.of, report)
 
 
@@ -77,8 +88,13 @@ def gather_shard(
     execution: Execution,
     versions: Mapping[str, str],
     report: Report,
+    on_stage: OnStage | None = None,
 ) -> bool:
     """Gather the partial sums of one shard of a run and write them to the store, block by block.
+
+    With ``on_stage``, an unsplit run is read in rounds over its groups, and ``on_stage`` gets the
+    statistics of the first 4 and 8 windows, and those after each round; the pass ends when it
+    returns True, with the statistics of that stage as those of the run.
 
     Returns whether the shard has any windows; the last of many shards may have none.
 
@@ -91,32 +107,32 @@ def gather_shard(
     digest = hashlib.sha256(np.ascontiguousarray(ready.windows, dtype=np.int64).tobytes())
     made = Made(digest.hexdigest(), dict(versions))
     drop_partial(store, run, shard, but=made)
-    work = Pass(ready.model, ready.plan, run.gather, run.dtype)
-    store.make_room(work.numbers() * per_number(ready.plan.groups))
-    total, done, batch = sum(len(block.windows) for block in blocks), 0, execution.batch
-    begins = True
-    for block in blocks:
-
-        def told(read: int, before: int = done) -> None:
-            report(before + read, total, "Reading windows of text")
-
-        told(0)
-        if not is_written(store, run, shard, block, made):
-            keep = _Keep(store, shard, made)
-            read = partial(_read, work, ready, run, block, keep=keep, told=told)
-            (header, sums), batch = _attempts(read, ready, batch)
-            resumed = done + header.resumed_at_window if begins else 0
-            header = header.model_copy(update={**ready.known, "resumed_at_window": resumed})
-            begins = False
-            write_partial(store, run, shard, block, header, made, sums)
-            drop_checkpoint(store, run, shard)
-        done += len(block.windows)
+    work = _Gathering(ready, run, _Keep(store, shard, made), blocks, execution.batch, report)
+    store.make_room(work.numbers * per_number(ready.plan.groups))
+    ends = [len(block.windows) for block in blocks[:1]]
+    if on_stage is not None and shard == WHOLE and work.fits_together():
+        ends = streaming.round_ends(ends[0], work.step)
+    try:
+        for end in ends[:-1]:
+            for block in blocks:
+                work.read(block, end)
+                stage = work.stage()
+                if stage is not None and on_stage is not None and on_stage(stage):
+                    stage.write(store, run)
+                    work.drop()
+                    return True
+        for block in blocks:
+            work.read(block, len(block.windows))
+            work.write(block)
+    except Cancelled:
+        work.save()
+        raise
     if not all(is_written(store, run, shard, block, made) for block in blocks):
         raise ComputeFailed(
             "The sums were dropped as soon as they were written: the store is too small for this "
             "run (POSKERNEL_CACHE_GB)."
         )
-    report(total, total, "Writing the statistics")
+    report(work.total, work.total, "Writing the statistics")
     return bool(blocks)
 
 
@@ -147,27 +163,6 @@ def _prepare(
     return _PreparedPass(model, windows, plan, known)
 
 
-def _attempts(
-    work: Callable[[int | None], T], ready: _PreparedPass, batch: int | None
-) -> tuple[T, int | None]:
-    """Read a block; when memory runs out, retry from the last checkpoint with half the batch size.
-
-    Returns the result of ``work`` and the batch size that fitted.
-    """
-    context = ready.plan.context
-    while True:
-        try:
-            return work(batch), batch
-        except streaming.OutOfMemory as error:
-            tried = batch or streaming.default_batch(ready.model.device.type, context)
-            batch = tried // 2
-            if batch == 0:
-                raise ComputeFailed(
-                    f"Not even one window of {context} tokens fits into memory: choose a "
-                    "shorter context or bfloat16 as precision."
-                ) from error
-
-
 def gather(
     model: loading.LoadedModel,
     windows: Tokens,
@@ -181,11 +176,14 @@ def gather(
     Raises:
         ComputeFailed: a sum is not a finite number.
     """
-    ready, work = _PreparedPass(model, windows, plan, {}), Pass(model, plan, run.gather, run.dtype)
-    blocks, began = [], time.monotonic()
+    ready, began, blocks = _PreparedPass(model, windows, plan, {}), time.monotonic(), []
+    work = Pass(model, plan, run.gather, run.dtype)
     for block in WHOLE.blocks(plan.windows, plan.context):
-        header, sums = _read(work, ready, run, block, batch)
-        blocks.append({name: _single(each) for name, each in sums.items()})
+        work.clear()
+        work.run(windows, block.windows, batch)
+        work.check_finite()
+        blocks.append({name: _single(each) for name, each in work.block().items()})
+    header = _header(ready, run, work)
     header = header.model_copy(update={"seconds": round(time.monotonic() - began, 3)})
     layers = range(plan.geometry.n_layers)
     parts: dict[Gather, dict[str, np.ndarray]] = {}
@@ -216,47 +214,187 @@ class _Keep:
     made: Made
 
 
-def _read(
-    work: Pass,
-    ready: _PreparedPass,
-    run: RunSpec,
-    block: Block,
-    batch: int | None,
-    *,
-    keep: _Keep | None = None,
-    told: Callable[[int], None] = lambda read: None,
-) -> tuple[PassHeader, dict[Gather, Sums]]:
-    """Read a block; return its header and its sums by statistic.
+class _Gathering:
+    """The groups of a shard while they are read: their sums, and how many windows each has.
 
-    The sums are views of the pass' buffers, valid until the pass reads the next block. The first
-    checkpoint follows the first batch, so that even a pass that is interrupted often makes
-    progress; later ones follow at intervals.
-
-    Raises:
-        ComputeFailed: a sum is not a finite number.
-        NoSpace, ReadOnlyStore, StoreFailed: a checkpoint cannot be written.
+    Attributes:
+        total: windows of the shard.
+        step: windows per batch.
+        numbers: number of elements of a group's sums.
     """
-    began, pause = time.monotonic(), settings().checkpoint_seconds
-    resumed = read = _resume(work, run, block, keep)
-    saved, plan = -math.inf, ready.plan
-    step = batch or streaming.default_batch(ready.model.device.type, plan.context)
-    for rows in streaming.batches(block.windows[read:], step, plan.seen):
-        told(read)
-        work.run(ready.windows, rows, batch)
-        read += len(rows)
-        if keep and read < len(block.windows) and time.monotonic() - saved >= pause:
+
+    def __init__(
+        self,
+        ready: _PreparedPass,
+        run: RunSpec,
+        keep: _Keep,
+        blocks: Sequence[Block],
+        batch: int | None,
+        report: Report,
+    ) -> None:
+        self.total = sum(len(block.windows) for block in blocks)
+        self.step = batch or streaming.default_batch(ready.model.device.type, ready.plan.context)
+        self._ready, self._run, self._keep, self._report = ready, run, keep, report
+        self._blocks = {block.group: block for block in blocks}
+        self._works: dict[int, Pass] = {}
+        self._done = dict.fromkeys(self._blocks, 0)
+        self._seconds = dict.fromkeys(self._blocks, 0.0)
+        self._unsaved: set[int] = set()
+        self._saved = self._staged = -math.inf
+        self._pause = settings().checkpoint_seconds
+        for block in blocks:
+            if is_written(keep.store, run, keep.shard, block, keep.made):
+                self._done[block.group] = len(block.windows)
+        self._written = {group for group, done in self._done.items() if done}
+        for block in blocks:
+            if block.group not in self._written:
+                self._done[block.group] = self._kept(block.group)
+        self._resumed = sum(self._done.values())
+        self._spare = [self._new()]
+        self.numbers = self._spare[0].numbers()
+
+    def _new(self) -> Pass:
+        ready, run = self._ready, self._run
+        return Pass(ready.model, ready.plan, run.gather, run.dtype)
+
+    def fits_together(self) -> bool:
+        """Return whether the sums of all groups fit into half of the free memory."""
+        device = self._ready.model.device
+        free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else free_memory()
+        return 2 * 8 * self.numbers * len(self._blocks) <= free and not self._written
+
+    def read(self, block: Block, end: int) -> None:
+        """Read a group up to its window ``end``.
+
+        When memory runs out, the group is read from its last checkpoint with half the batch size.
+        A checkpoint follows the first batch, so that even a pass that is interrupted often makes
+        progress; later ones follow at intervals.
+
+        Raises:
+            ComputeFailed: a sum is not finite, or not even one window fits into memory.
+            NoSpace, ReadOnlyStore, StoreFailed: a checkpoint cannot be written.
+        """
+        group, seen = block.group, self._ready.plan.seen
+        while self._done[group] < end:
+            work = self._work(group)
+            try:
+                for rows in streaming.batches(
+                    block.windows[self._done[group] : end], self.step, seen
+                ):
+                    self._report(sum(self._done.values()), self.total, "Reading windows of text")
+                    began = time.monotonic()
+                    work.run(self._ready.windows, rows, self.step)
+                    self._seconds[group] += time.monotonic() - began
+                    self._done[group] += len(rows)
+                    self._unsaved.add(group)
+                    if time.monotonic() - self._saved >= self._pause:
+                        self.save()
+            except streaming.OutOfMemory as error:
+                self.step //= 2
+                if self.step == 0:
+                    raise ComputeFailed(
+                        f"Not even one window of {self._ready.plan.context} tokens fits into "
+                        "memory: choose a shorter context or bfloat16 as precision."
+                    ) from error
+                self._forget(group)
+                self._done[group] = self._kept(group)
+
+    def _work(self, group: int) -> Pass:
+        """Return the sums of a group, restored from its checkpoint if there is one."""
+        if group not in self._works:
+            work = self._works[group] = self._spare.pop() if self._spare else self._new()
+            work.clear()
+            found = self._checkpoint(group) if self._done[group] else None
+            self._done[group] = 0 if found is None else int(found[0]["done"])
+            if found is not None:
+                work.restore(found[1])
+        return self._works[group]
+
+    def _checkpoint(self, group: int) -> Entry | None:
+        """Return the checkpoint of a group if it was made from the same windows and versions."""
+        keep = self._keep
+        found = read_checkpoint(keep.store, self._run, keep.shard, group)
+        if found is None:
+            return None
+        header = found[0]
+        fits = header["group"] == group
+        fits &= 0 < header["done"] < len(self._blocks[group].windows)
+        same = header.get("made") == asdict(keep.made)
+        return found if fits and same and set(self._run.gather) <= set(header["gather"]) else None
+
+    def _kept(self, group: int) -> int:
+        found = self._checkpoint(group)
+        return 0 if found is None else int(found[0]["done"])
+
+    def save(self) -> None:
+        """Keep the sums of all groups that were read since they were last kept.
+
+        Raises:
+            NoSpace, ReadOnlyStore, StoreFailed: a checkpoint cannot be written.
+        """
+        began, keep = time.monotonic(), self._keep
+        for group in sorted(self._unsaved):
+            done, work = self._done[group], self._works[group]
+            if done < len(self._blocks[group].windows):
+                work.check_finite()
+                made = asdict(keep.made)
+                write_checkpoint(keep.store, self._run, group, done, made, work.sums(), keep.shard)
+        self._unsaved.clear()
+        self._saved = time.monotonic()
+        if self._pause:
+            self._pause = max(self._pause, COST_OF_SAVING * (self._saved - began))
+
+    def write(self, block: Block) -> None:
+        """Write the sums of a group that was read to its end, and forget them."""
+        group, keep = block.group, self._keep
+        if group in self._written:
+            return
+        work = self._work(group)
+        work.check_finite()
+        header = _header(self._ready, self._run, work).model_copy(
+            update={
+                "resumed_at_window": self._resumed,
+                "seconds": round(self._seconds[group], 3),
+            }
+        )
+        write_partial(keep.store, self._run, keep.shard, block, header, keep.made, work.block())
+        self._written.add(group)
+        self._forget(group)
+        drop_checkpoint(keep.store, self._run, keep.shard, group)
+
+    def _forget(self, group: int) -> None:
+        self._spare = [self._works.pop(group)]
+        self._unsaved.discard(group)
+
+    def drop(self) -> None:
+        """Remove all checkpoints."""
+        for group in self._blocks:
+            drop_checkpoint(self._keep.store, self._run, self._keep.shard, group)
+
+    def stage(self) -> Stage | None:
+        """Return the stage that has just been reached; None between two stages."""
+        counts = list(self._done.values())
+        windows = sum(counts)
+        first = windows in FIRST_STAGES and counts[:windows] == [1] * windows
+        if windows <= self._staged or not (first or len(set(counts)) == 1):
+            return None
+        self._staged = windows
+        ready, run = self._ready, self._run.model_copy(update={"windows": windows, "until": None})
+        plan = replace(ready.plan, windows=windows)
+        works = [self._work(group) for group in range(plan.groups)]
+        for work in works:
             work.check_finite()
-            made = asdict(keep.made)
-            write_checkpoint(keep.store, run, block.group, read, made, work.sums(), keep.shard)
-            saved = time.monotonic()
-    work.check_finite()
-    header = PassHeader(
-        **plan_header(plan, run, ready.model.where).model_dump(),
-        **work.facts.header(),
-        resumed_at_window=resumed,
-        seconds=round(time.monotonic() - began, 3),
+        header = _header(replace(ready, plan=plan), run, works[0]).model_copy(
+            update={"seconds": round(sum(self._seconds.values()), 3)}
+        )
+        return Stage(run, self.total, plan, header, works)
+
+
+def _header(ready: _PreparedPass, run: RunSpec, work: Pass) -> PassHeader:
+    header = plan_header(ready.plan, run, ready.model.where).model_dump()
+    return PassHeader(
+        **header | work.facts.header() | ready.known, seconds=0.0, resumed_at_window=0
     )
-    return header, work.block()
 
 
 def lower(
@@ -267,20 +405,6 @@ def lower(
         return 0.0
     report(0, plan.windows, f"Measuring the error of {dtype}")
     return streaming.dtype_error(model, plan, windows, dtype)
-
-
-def _resume(work: Pass, run: RunSpec, block: Block, keep: _Keep | None) -> int:
-    """Restore the block's checkpoint if it matches; return the number of windows already read."""
-    found = read_checkpoint(keep.store, run, keep.shard) if keep else None
-    if keep and found is not None:
-        header, sums = found
-        fits = header["group"] == block.group and 0 < header["done"] < len(block.windows)
-        same = header.get("made") == asdict(keep.made)
-        if fits and same and set(run.gather) <= set(header["gather"]):
-            work.restore(sums)
-            return int(header["done"])
-    work.clear()
-    return 0
 
 
 def _texts(run: RunSpec, windows: Tokens, tokenizer: Tokenizer | None) -> tuple[str, ...] | None:

@@ -26,6 +26,9 @@ from poskernel_core.forward.observers import Batch, Observer
 from poskernel_core.forward.precision import precision
 from poskernel_core.statistics import STATISTICS, Plan, Sums
 
+FINE = 8
+"""Windows of each group in a round, once the first pictures have been drawn."""
+
 TOKENS_PER_BATCH = {"cpu": TOKENS_PER_STEP, "mps": 8192, "cuda": 32768}
 
 
@@ -60,16 +63,45 @@ class Facts:
 def batches(windows: range, step: int, seen: int) -> Iterator[range]:
     """Yield batches of at most ``step`` windows of a group.
 
-    Batch boundaries are the same wherever reading starts. The windows of a batch are all below
-    ``seen``, or all at or above ``seen``.
+    Batch boundaries are the same wherever reading starts; the first batches are small
+    (:func:`next_edge`). The windows of a batch are all below ``seen``, or all at or above ``seen``.
     """
     first, cut = windows.start // windows.step, seen // windows.step
     at, last = first, first + len(windows)
     while at < last:
-        stop = min(last, (at // step + 1) * step)
+        stop = min(last, next_edge(at, step))
         stop = cut if at < cut < stop else stop
         yield windows[at - first : stop - first]
         at = stop
+
+
+def next_edge(at: int, step: int) -> int:
+    """Return the first batch boundary of a group after window ``at``, counted within the group.
+
+    The first batches have 1, 1, 2, 4, ... windows, so that numbers can be shown early (with large
+    batches 1, 3, 12, ...); then all have ``step``.
+    """
+    if at >= step:
+        return (at // step + 1) * step
+    doublings = at.bit_length()
+    return min(step, 1 << (doublings if step <= 2 * FINE else doublings + doublings % 2))
+
+
+def round_ends(each: int, step: int) -> list[int]:
+    """Return how many windows of every group are read after each round, up to ``each``.
+
+    A round reads some windows of one group after another: 1, 2, 4, 8 of each group in all, then
+    8 more at a time, or a batch if that is more.
+    """
+    ends: list[int] = []
+    wanted = 1
+    while wanted < each:
+        end = 0
+        while end < wanted:
+            end = next_edge(end, step)
+        ends.append(end)
+        wanted = 2 * end if end < FINE else end + FINE
+    return [*(end for end in ends if end < each), each]
 
 
 def add(left: Sums, right: Sums) -> Sums:
@@ -137,6 +169,10 @@ class Pass:
             name: {each: total.cpu().numpy() for each, total in statistic.sums.items()}
             for name, statistic in zip(self._names, self._statistics, strict=True)
         }
+
+    def totals(self, statistic: Gather) -> dict[str, Tensor]:
+        """Return the sums of one statistic, not copied."""
+        return self._statistics[self._names.index(statistic)].sums
 
     def clear(self) -> None:
         """Set all sums to zero, for the next group."""

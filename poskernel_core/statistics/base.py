@@ -87,6 +87,7 @@ class Statistic(Observer, ABC):
         name: name of the statistic in the options of a run.
         means: name of each sum -> name of its mean.
         alone: means stored without the groups' differences.
+        query_axes: for each sum with an axis of recorded positions, which axis it is.
         grain: added values are rounded to multiples of the grain. So sums are exact and do not
             depend on the order of additions, as long as they stay below ``2**53`` grains.
         wants_table: whether the statistic reads ``plan.table``.
@@ -95,6 +96,7 @@ class Statistic(Observer, ABC):
     name: ClassVar[str]
     means: ClassVar[Mapping[str, str]]
     alone: ClassVar[frozenset[str]] = frozenset()
+    query_axes: ClassVar[Mapping[str, int]] = {}
     grain: ClassVar[float] = 2.0**-28
     wants_table: ClassVar[bool] = False
 

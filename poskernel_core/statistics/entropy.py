@@ -22,6 +22,7 @@ class EntropySums(Statistic):
 
     name = "entropy"
     means: ClassVar = {"entropy_sum": "entropy"}
+    query_axes: ClassVar = {"entropy_sum": 2}
     grain = 2.0**-36
     wants_patterns = True
 

@@ -20,6 +20,7 @@ class MeanPatterns(Statistic):
 
     name = "patterns"
     means: ClassVar = {"row_sum": "mean_rows", "profile_sum": "profile"}
+    query_axes: ClassVar = {"row_sum": 2}
     grain = 2.0**-40
     wants_patterns = True
     _diagonals: Tensor

@@ -20,6 +20,7 @@ class SampledQueries(Statistic):
 
     name = "queries"
     means: ClassVar = {"queries": "queries"}
+    query_axes: ClassVar = {"queries": 1}
 
     def allocate(self) -> dict[str, Tensor]:
         """Return ``queries [layer, query, head, slot, d]`` of one group, all zero."""
@@ -41,6 +42,7 @@ class SampledQueries(Statistic):
     @classmethod
     def finish(cls, blocks: Sequence[Sums], plan: Plan, windows: int) -> dict[str, np.ndarray]:
         """Return the queries of all groups, in the order of their windows."""
-        slots = np.stack([block["queries"] for block in blocks], axis=-2)
+        first = plan.sampled // plan.groups
+        slots = np.stack([block["queries"][..., :first, :] for block in blocks], axis=-2)
         shape = (*slots.shape[:3], plan.sampled, slots.shape[-1])
         return {"queries": slots.reshape(shape).astype(np.float32)}

@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from cachetools import LRUCache
 
+from poskernel_core.common.groups import GROUPS
 from poskernel_core.common.header import PassHeader
 from poskernel_core.common.shards import WHOLE, Shard
 from poskernel_core.common.specs import OF_PATTERNS, Gather, RunSpec
@@ -190,8 +191,9 @@ def write_statistic(
     store.put(part_key(run, statistic, MANIFEST), manifest, {})
 
 
-def _checkpoint_key(run: RunSpec, shard: Shard) -> str:
-    return windows_of(run).key(kind="statistics", part=CHECKPOINT, shard=shard.model_dump())
+def _checkpoint_key(run: RunSpec, shard: Shard, group: int) -> str:
+    of = {"shard": shard.model_dump(), "group": group}
+    return windows_of(run).key(kind="statistics", part=CHECKPOINT, **of)
 
 
 def write_checkpoint(
@@ -208,17 +210,25 @@ def write_checkpoint(
     ``made`` identifies the windows and the software, in JSON values.
     """
     header = {"group": group, "done": done, "gather": list(run.gather), "made": dict(made)}
-    store.put(_checkpoint_key(run, shard), header, sums)
+    store.put(_checkpoint_key(run, shard, group), header, sums)
 
 
-def read_checkpoint(store: Store, run: RunSpec, shard: Shard = WHOLE) -> Entry | None:
-    """Return the checkpoint of an interrupted pass, or None."""
-    found = store.get(_checkpoint_key(run, shard))
+def read_checkpoint(
+    store: Store, run: RunSpec, shard: Shard = WHOLE, group: int | None = None
+) -> Entry | None:
+    """Return a group's checkpoint in an interrupted pass, or None.
+
+    By default it is that of the first group that has one.
+    """
+    if group is None:
+        every = (read_checkpoint(store, run, shard, number) for number in range(GROUPS))
+        return next(filter(None, every), None)
+    found = store.get(_checkpoint_key(run, shard, group))
     kinds = {"group": int, "done": int, "gather": list}
     whole = found and all(isinstance(found[0].get(name), kind) for name, kind in kinds.items())
     return found if whole else None
 
 
-def drop_checkpoint(store: Store, run: RunSpec, shard: Shard = WHOLE) -> None:
-    """Remove the checkpoint of a finished pass or shard."""
-    store.drop(_checkpoint_key(run, shard))
+def drop_checkpoint(store: Store, run: RunSpec, shard: Shard, group: int) -> None:
+    """Remove the checkpoint of a finished group."""
+    store.drop(_checkpoint_key(run, shard, group))

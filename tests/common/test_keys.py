@@ -34,7 +34,7 @@ RUNS = {
     "corpus": CorpusSpec(name="sample", fingerprint="deg"),
     "context": 43, "windows": 499, "start_token": False, "dtype": "bfloat16", "seed": 1,
     "positions": (3, 13), "queries_per_position": 63, "gather": ("keys", "queries"),
-    "destination": " the", "repeat_every": 8, "pattern_windows": 64,
+    "destination": " the", "repeat_every": 8, "pattern_windows": 64, "until": "kinds",
 }  # fmt: skip
 REQUESTS = {"analysis": "kernel", "run": RUN.model_copy(update={"seed": 1}), "params": {"skip": 5}}
 

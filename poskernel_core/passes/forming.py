@@ -1,0 +1,108 @@
+"""A pass that has read some of its windows: its statistics so far, as those of a shorter run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from poskernel_core.common.header import PassHeader
+from poskernel_core.common.specs import Gather, RunSpec
+from poskernel_core.passes.streaming import Pass, finish
+from poskernel_core.statistics import STATISTICS, Plan, Sums
+from poskernel_core.storage.statistics import write_statistic
+from poskernel_core.storage.store import Store
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The first windows of a run, equally many of every group.
+
+    Attributes:
+        run: the run of these windows alone: the first windows of a run are those of a shorter one.
+        of: how many windows the whole run has.
+        plan, header: sizes and header of a pass over these windows.
+        groups: the sums of each group.
+    """
+
+    run: RunSpec
+    of: int
+    plan: Plan
+    header: PassHeader
+    groups: Sequence[Pass]
+
+    def at(self, query: int) -> FormingStatistics:
+        """Return the statistics at one recorded position; they change when the pass goes on."""
+        return FormingStatistics(self, (query,))
+
+    def write(self, store: Store, run: RunSpec) -> None:
+        """Write the statistics to the store, under a run that ends here.
+
+        Raises:
+            StoreFailed: they cannot be written.
+        """
+        view = FormingStatistics(self, self.plan.positions)
+        for name in self.run.gather:
+            layers = (view.part(name, layer) for layer in range(self.header.n_layers))
+            write_statistic(store, run, name, self.header, layers)
+
+
+class FormingStatistics:
+    """The statistics of a stage at some recorded positions, made from the sums on access."""
+
+    def __init__(self, stage: Stage, positions: tuple[int, ...]) -> None:
+        self.header = stage.header.model_copy(update={"positions": positions})
+        self._plan = replace(stage.plan, positions=positions)
+        self._places = [stage.plan.positions.index(each) for each in positions]
+        self._names = stage.run.gather
+        self._groups = stage.groups
+
+    def layer(self, layer: int) -> _Layer:
+        """Return the arrays of one layer."""
+        return _Layer(self, self._names, layer)
+
+    def part(self, statistic: Gather, layer: int) -> dict[str, np.ndarray]:
+        """Return the arrays of one statistic and layer; empty if it does not cover the layer."""
+        blocks = [self._sums(work, statistic, layer) for work in self._groups]
+        if not blocks[0]:
+            return {}
+        found = finish(statistic, blocks, self._plan)
+        return {name: array[0] for name, array in found.items()}
+
+    def _sums(self, work: Pass, statistic: Gather, layer: int) -> Sums:
+        axes = STATISTICS[statistic].query_axes
+        sums = {}
+        for name, total in work.totals(statistic).items():
+            if layer < len(total):
+                of_layer = total[layer : layer + 1]
+                if name in axes and len(self._places) < of_layer.shape[axes[name]]:
+                    of_layer = of_layer[(slice(None),) * axes[name] + (self._places,)]
+                sums[name] = of_layer.cpu().numpy()
+        return sums
+
+
+class _Layer(Mapping[str, np.ndarray]):
+    """The arrays of one layer by name; a statistic is made when one of its arrays is read."""
+
+    def __init__(self, view: FormingStatistics, names: Sequence[Gather], layer: int) -> None:
+        self._view, self._names, self._layer = view, names, layer
+        self._made: dict[Gather, dict[str, np.ndarray]] = {}
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        mean = name.partition(".")[0]
+        for statistic in self._names:
+            if mean in STATISTICS[statistic].means.values():
+                return self._part(statistic)[name]
+        raise KeyError(name)
+
+    def _part(self, statistic: Gather) -> dict[str, np.ndarray]:
+        if statistic not in self._made:
+            self._made[statistic] = self._view.part(statistic, self._layer)
+        return self._made[statistic]
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for statistic in self._names for name in self._part(statistic))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
