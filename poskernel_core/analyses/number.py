@@ -62,11 +62,16 @@ def number_of(result: Result, name: str, *place: int) -> Number:
     return Number(float(result.values[name][place]), error, result.interval, bias)
 
 
-def passing(result: Result, name: str, limit: float | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return where a value passes a limit, and where it fails: :meth:`Number.surely` of arrays."""
+def passing(
+    result: Result, name: str, limit: float | np.ndarray, width: float | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return where a value passes a limit, and where it fails: :meth:`Number.surely` of arrays.
+
+    ``width`` is the half-width of the interval in errors (default: that of 95 %).
+    """
     value = result.values[name].astype(float)
     error = result.errors.get(name, np.zeros_like(value)).astype(float)
     middle = value - np.nan_to_num(result.biases.get(name, np.zeros_like(value)))
-    reach = result.interval * error
+    reach = (width or result.interval) * error
     with np.errstate(invalid="ignore"):
         return np.asarray(middle - reach >= limit), np.asarray(middle + reach < limit)

@@ -36,15 +36,15 @@ def bias(whole: np.ndarray, estimates: np.ndarray, axis: int = 0) -> np.ndarray:
 
 
 @lru_cache
-def interval(groups: int) -> float:
-    """Return the half width of a 95 % interval in standard errors, for this many groups.
+def interval(groups: int, share: float = 0.95) -> float:
+    """Return the half width of an interval (of 95 %) in standard errors, for this many groups.
 
     This is Student's t with ``groups - 1`` degrees of freedom; infinite for fewer than two groups.
     """
     if groups < 2:
         return math.inf
-    if groups < len(STUDENT) + 2:
+    if groups < len(STUDENT) + 2 and share == 0.95:
         return STUDENT[groups - 2]
     from scipy.special import stdtrit
 
-    return float(stdtrit(groups - 1, 0.975))
+    return float(stdtrit(groups - 1, (1 + share) / 2))

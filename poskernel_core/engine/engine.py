@@ -160,8 +160,12 @@ class Engine:
         parts = make_plan(request).parts
         return [name for name, part in parts.items() if not self.store.has(part.key)]
 
-    def submit(self, request: Asked, client: str = "") -> Job:
+    def submit(self, request: Asked, client: str = "", looks_at: int | None = None) -> Job:
         """Return the open job of a request, or start a new one.
+
+        ``looks_at`` is the query position at which the client looks at the result while it forms:
+        after the first windows, and again after more of them, a result of that run of fewer windows
+        is stored (``Job.formed``, :meth:`forming`).
 
         Raises:
             BadRequest: the parameters do not fit the analysis, the run or the model.
@@ -175,25 +179,59 @@ class Engine:
         person = self._person(client) if client else ""
         with self._lock:
             job = self._joined(plan.key, client, person)
-        if job is not None:
-            return job
+            if job is not None:
+                self._look_at(job, looks_at)
+                return job
         todo = to_compute(self.store, plan)
         check_plan(self.store, plan, todo, settings() if client else None)
         with self._lock:
             job = self._joined(plan.key, client, person)
             if job is not None:
+                self._look_at(job, looks_at)
                 return job
             if client:
                 check_open(map(_direct, self._open()), person, settings())
             self.store.make_room(0)
-            job = self._start(plan, todo, client, person)
+            job = self._start(plan, todo, client, person, looks_at)
             self._forget_old()
             self._look_after(client)
             return job
 
-    def _start(self, plan: Plan, todo: Sequence[Plan], client: str, person: str) -> Job:
+    def _look_at(self, job: Job, query: int | None) -> None:
+        """Tell the worker at which position a client looks, if it does not know."""
+        if query is not None and query not in job.looked_at and self._link is not None:
+            job.looked_at.add(query)
+            self._link.send({"look": job.key, "query": query}, job)
+
+    def keep(self, request: Asked) -> bool:
+        """Keep the statistics of a run's next stage (``Job.kept``); return whether a job runs."""
+        job = self.running(request)
+        if job is None or job.ended or self._link is None:
+            return False
+        self._link.send({"keep": job.key}, job)
+        return True
+
+    def forming(self, request: Asked, query: int) -> Result | None:
+        """Return the result of the most windows so far of a running job; None if there is none.
+
+        Raises:
+            BadRequest: the parameters do not fit the run.
+        """
+        plan = make_plan(request)
+        job = self._jobs.get(plan.key)
+        return self.cached(plan.of_stage(job.formed, query)) if job and job.formed else None
+
+    def _start(
+        self,
+        plan: Plan,
+        todo: Sequence[Plan],
+        client: str,
+        person: str,
+        looks_at: int | None,
+    ) -> Job:
         """Start the job of a plan; that of a composition consists of the jobs of its parts."""
         job = self._new_job(plan if plan.composition else todo[0], client, person)
+        job.looked_at |= {looks_at} - {None}
         if plan.composition is not None:
             whole = client, job.key
             job.parts = [
@@ -407,7 +445,10 @@ class Engine:
             self._link = WorkerLink(self.store.directory.resolve(), self.log)
             self.counts.started_worker()
         more = {"execution": self.execution.model_dump(), "client": person}
-        tasks = [{"key": job.key, "plan": job.plan.as_json(), **more} for job in jobs]
+        tasks = [
+            {"key": job.key, "plan": job.plan.as_json(), "looked_at": [*job.looked_at], **more}
+            for job in jobs
+        ]
         self._link.send({"tasks": tasks}, *jobs)
 
 

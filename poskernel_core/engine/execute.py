@@ -30,6 +30,8 @@ from poskernel_core.storage.statistics import (
 from poskernel_core.storage.store import Store
 
 if TYPE_CHECKING:
+    from poskernel_core.passes.forming import Stage
+    from poskernel_core.passes.runner import OnStage
     from poskernel_core.passes.worker_context import WorkerContext
 
 ATTEMPTS = 3
@@ -45,12 +47,14 @@ def gather_missing(
     execution: Execution,
     report: Report,
     others: Sequence[Plan] = (),
+    on_stage: OnStage | None = None,
 ) -> None:
     """Gather the missing statistics of a request.
 
     If another process is reading the same windows, wait for it instead of repeating its work. The
     pass also gathers the statistics that the queued requests ``others`` need from these windows. An
     interrupted pass is finished first; statistics that it did not include follow in another pass.
+    ``on_stage`` gets the statistics while they form.
 
     Raises:
         BadRequest, Cancelled, ComputeFailed, StoreFailed: as ``runner.gather_run``.
@@ -76,8 +80,33 @@ def gather_missing(
                     execution,
                     software(),
                     report,
+                    on_stage,
                 )
                 missing -= part or missing
+
+
+def form(store: Store, plan: Plan, stage: Stage, query: int) -> bool:
+    """Answer a question from a stage of a pass, at one position; return whether that is possible.
+
+    The answer is stored as that of the shorter run.
+
+    Raises:
+        BadRequest: the parameters do not fit the run.
+        StoreFailed: the result cannot be written.
+    """
+    analysis, began = plan.question, time.monotonic()
+    if not isinstance(analysis, Analysis) or query not in stage.plan.positions:
+        return False
+    if not all(map(stage.covers, plan.needs.values())):
+        return False
+    made = plan.of_stage(stage.run.windows, query)
+    if not store.has(made.key):
+        view = stage.at(query)
+        views = dict.fromkeys(made.needs, view)
+        result = analysis.answer(views, made.params, lambda done, total: None)
+        seconds = time.monotonic() - began
+        keep(store, made.key, made.run, result, view.header, None, seconds)
+    return True
 
 
 def open_views(store: Store, plan: Plan) -> dict[str, StatisticsView]:

@@ -26,10 +26,13 @@ class Job:
         state: ``queued``, ``running``, ``done``, ``error`` or ``cancelled``.
         done, total: progress in windows or steps; ``total`` is 0 while unknown.
         note: the current step, in words.
+        formed: of how many windows a result is stored already, 0 if of none.
+        kept: after how many windows the statistics were kept on request; 0 if they were not.
         error: the error if the job failed or was cancelled.
         clients: the clients that wait for it, each with its person (who takes turns in the queue);
             for a part of a composition ``(client, key of the composition's job)``.
         parts: the jobs of a composition's parts that were not stored.
+        looked_at: the query positions at which a client looks at the result while it forms.
         missed_since: when all clients were first found gone; None while one is present.
         cancelling: whether it is being stopped; new clients then get another job.
         abandoned: whether it was stopped because all clients had left.
@@ -43,10 +46,13 @@ class Job:
     done: int = 0
     total: int = 0
     note: str = "Waiting for its turn"
+    formed: int = 0
+    kept: int = 0
     error: Exception | None = None
     began: float = field(default_factory=time.monotonic)
     clients: dict[Client, str] = field(default_factory=dict)
     parts: list[Job] = field(default_factory=list)
+    looked_at: set[int | None] = field(default_factory=set)
     missed_since: float | None = None
     cancelling: bool = False
     abandoned: bool = False
@@ -81,7 +87,8 @@ class Job:
         self.done, self.total = event.get("done", self.done), event.get("total", self.total)
         if self._first is None and self.total:
             self._first = (time.monotonic(), self.done)
-        self.note, self.state = note, event["state"]
+        self.note, self.state = note, event.get("state", self.state)
+        self.formed, self.kept = event.get("formed", self.formed), event.get("kept", self.kept)
         if self.state == "error":
             self.error = by_name(event["error"])(event["message"])
         elif self.state == "cancelled":

@@ -67,6 +67,15 @@ class Plan:
         """Whether all weights are known; a hub revision's commit may be known only later."""
         return all(each.run.model.fingerprint for each in self.parts.values() or [self])
 
+    def of_stage(self, windows: int, query: int) -> Plan:
+        """Return the plan of the same question about the first windows, at one position.
+
+        Raises:
+            BadRequest: the parameters do not fit the run.
+        """
+        fewer = {"windows": windows, "positions": (query,), "until": None}
+        return plan_of(self.question, self.run.model_copy(update=fewer), self.params)
+
     def again(self) -> Plan:
         """Return the plan as resolved now; the same if all weights were known."""
         return self if self.settled else plan_of(self.question, self.run, self.params)

@@ -7,6 +7,8 @@ arithmetic on stored sums, so that a click on a head never waits for a pass. Cli
 task that fails reports its error and never stops its thread.
 """
 
+from __future__ import annotations
+
 import contextlib
 import json
 import sys
@@ -18,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from io import TextIOBase
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from poskernel_core.common import heap
 from poskernel_core.common.errors import Cancelled, ComputeFailed, PosKernelError
@@ -28,11 +30,21 @@ from poskernel_core.engine import execute
 from poskernel_core.engine.plan import Plan, missing_passes
 from poskernel_core.engine.process import Event, events_only, reporter, say
 from poskernel_core.engine.queue import FairQueue
+from poskernel_core.engine.targets import is_met
 from poskernel_core.storage.statistics import LayerMissing, windows_of
 from poskernel_core.storage.store import Store
 
+if TYPE_CHECKING:
+    from poskernel_core.passes.forming import Stage
+
 TIDY_AFTER = 5.0
 """Seconds after a step until its freed memory is returned to the system."""
+
+LOOKS = 3
+"""Most query positions at which a result forms."""
+
+SHARE = 0.025
+"""Most of a pass' time that results which form on the way may take, after the first ones."""
 
 ARITHMETIC = 2
 """Threads for the arithmetic on stored sums."""
@@ -40,7 +52,12 @@ ARITHMETIC = 2
 
 @dataclass(eq=False)
 class Task:
-    """A plan in progress, under its job's key."""
+    """A plan in progress, under its job's key.
+
+    Attributes:
+        looked_at: the query positions at which somebody looks at the result while it forms.
+        keep: whether somebody wants the statistics of the next stage.
+    """
 
     key: str
     plan: Plan
@@ -50,12 +67,32 @@ class Task:
     waiting: bool = True
     ended: bool = False
     attempts: int = 0
+    looked_at: list[int] = field(default_factory=list)
+    keep: bool = False
 
     @property
     def short(self) -> bool:
         """Whether it is an experiment of a few seconds, which may run within a pass."""
         experiment = self.plan.experiment
         return experiment is not None and not experiment.long and not self.plan.missing
+
+
+class _Budget:
+    """What the pictures of a pass may cost: a share of the time that the whole pass will take."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._spent = self._last = 0.0
+
+    def allows(self, stage: Stage) -> bool:
+        """Return whether one more picture fits in; the first always does."""
+        expected = (time.monotonic() - self._began) * stage.of / stage.windows
+        return not self._last or self._spent + self._last <= SHARE * expected
+
+    def spend(self, seconds: float) -> None:
+        """Count what a picture took."""
+        self._last = seconds
+        self._spent += seconds
 
 
 class Worker:
@@ -83,6 +120,10 @@ class Worker:
                 self._join(message["join"], message["client"])
             elif "leave" in message:
                 self._leave(message["leave"], message["client"])
+            elif "keep" in message:
+                self._keep(message["keep"])
+            elif "look" in message:
+                self._look(message["look"], message["query"])
             else:
                 self._take(message["tasks"])
 
@@ -94,6 +135,7 @@ class Worker:
                     plan = Plan.read(each["plan"])
                     execution = Execution.model_validate(each["execution"])
                     task = Task(each["key"], plan, execution, [each.get("client", "")])
+                    task.looked_at += each.get("looked_at", ())
                 except Exception as error:
                     self._say(each["key"], _failure(error))
                     continue
@@ -157,7 +199,8 @@ class Worker:
             if plan.missing:
                 waiting = self._models.waiting()
                 others = [each.plan for each in waiting if each.execution == task.execution]
-                execute.gather_missing(shared, plan, task.execution, report, others)
+                on_stage = partial(self._on_stage, task, _Budget())
+                execute.gather_missing(shared, plan, task.execution, report, others, on_stage)
                 self._release(plan)
             task.plan = replace(plan, missing=())
             if plan.experiment is not None:
@@ -185,6 +228,26 @@ class Worker:
                     task.plan = replace(plan, missing=())
                     with contextlib.suppress(Cancelled):
                         self._put(task)
+
+    def _on_stage(self, task: Task, budget: _Budget, stage: Stage) -> bool:
+        """Answer what is looked at from a stage of a pass; return whether the pass may end."""
+        began = time.monotonic()
+        tasks = [task, *(each for each in self._models.waiting() if each is not task)]
+        if budget.allows(stage):
+            for each in tasks:
+                with contextlib.suppress(PosKernelError):  # the pass itself may go on well
+                    looks = each.looked_at
+                    if any([execute.form(self._store, each.plan, stage, n) for n in looks]):
+                        self._say(each.key, {"formed": stage.windows})
+            budget.spend(time.monotonic() - began)
+        keeping = [each for each in tasks if each.keep]
+        if keeping:
+            stage.write(self._store, stage.run)
+        for each in keeping:
+            each.keep = False
+            self._say(each.key, {"kept": stage.windows})
+        until = task.plan.run.until
+        return until is not None and is_met(until, stage)
 
     def _yielding(self, report: Report) -> Report:
         """Return a report that, between two batches, first does the short experiments that wait."""
@@ -225,6 +288,17 @@ class Worker:
                 task.clients.remove(client)
             for queue in self._queues:
                 queue.leave(task, client)
+
+    def _keep(self, key: str) -> None:
+        """Keep the statistics of the next stage of the pass that a task waits for."""
+        if task := self._tasks.get(key):
+            task.keep = True
+
+    def _look(self, key: str, query: int) -> None:
+        """Answer a task at this position too while it forms."""
+        if task := self._tasks.get(key):
+            others = [n for n in task.looked_at if n != query]
+            task.looked_at = [query, *others][:LOOKS]
 
     def _cancel(self, key: str) -> None:
         """Stop a task: at once if it is queued, else at its next report."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from poskernel_core.common.header import PassHeader
-from poskernel_core.common.specs import Gather, RunSpec
+from poskernel_core.common.specs import OF_PATTERNS, Gather, RunSpec
 from poskernel_core.passes.streaming import Pass, finish
 from poskernel_core.statistics import STATISTICS, Plan, Sums
 from poskernel_core.storage.statistics import write_statistic
@@ -32,9 +32,21 @@ class Stage:
     header: PassHeader
     groups: Sequence[Pass]
 
+    @property
+    def windows(self) -> int:
+        """How many windows were read."""
+        return self.run.windows
+
     def at(self, query: int) -> FormingStatistics:
         """Return the statistics at one recorded position; they change when the pass goes on."""
         return FormingStatistics(self, (query,))
+
+    def covers(self, run: RunSpec) -> bool:
+        """Return whether the statistics of a run are among those that form here."""
+        same = {"windows": self.run.windows, "until": None, "gather": self.run.gather}
+        if OF_PATTERNS.isdisjoint(run.gather):
+            same["pattern_windows"] = self.run.pattern_windows
+        return set(run.gather) <= set(self.run.gather) and self.run == run.model_copy(update=same)
 
     def write(self, store: Store, run: RunSpec) -> None:
         """Write the statistics to the store, under a run that ends here.
@@ -57,10 +69,11 @@ class FormingStatistics:
         self._places = [stage.plan.positions.index(each) for each in positions]
         self._names = stage.run.gather
         self._groups = stage.groups
+        self._layers: dict[int, _Layer] = {}
 
     def layer(self, layer: int) -> _Layer:
         """Return the arrays of one layer."""
-        return _Layer(self, self._names, layer)
+        return self._layers.setdefault(layer, _Layer(self, self._names, layer))
 
     def part(self, statistic: Gather, layer: int) -> dict[str, np.ndarray]:
         """Return the arrays of one statistic and layer; empty if it does not cover the layer."""

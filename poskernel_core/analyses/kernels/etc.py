@@ -6,6 +6,7 @@ from pydantic import Field
 from poskernel_core.analyses.base import Analysis, Progress, SkipParams, Statistics
 from poskernel_core.analyses.head_measure import HeadMeasure
 from poskernel_core.analyses.kernels import formulas
+from poskernel_core.analyses.number import passing
 from poskernel_core.common.result import Result, estimates, outputs
 from poskernel_core.common.views import StatisticsView, queries_of
 
@@ -165,6 +166,18 @@ class EtcHeatMap(Analysis[EtcParams]):
         return self.result(
             params, values, labels={"kind": formulas.KINDS}, coordinates={"query": positions}
         )
+
+
+def stands(result: Result, width: float | None = None) -> np.ndarray:
+    """Return for which heads ``[layer, head, query]`` the kind is certain.
+
+    It is if the interval of no number holds a limit that the kind goes by. ``width`` is the
+    half-width of the interval in errors (default: that of 95 %).
+    """
+    local, not_local = passing(result, "local_mass", result.params["local_share"], width)
+    limit = result.params["uniform_share"] * result.values["visible_keys"]
+    uniform, narrow = passing(result, "etc", limit, width)
+    return np.asarray(local | (not_local & (uniform | narrow)))
 
 
 def _layer(
