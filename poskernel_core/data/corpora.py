@@ -6,19 +6,20 @@ token windows. Its fingerprint is part of the cache key of all results computed 
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain, islice
+from itertools import chain, islice, repeat
 from pathlib import Path
 
 import numpy as np
+from jaxtyping import Integer
 
 from poskernel_core.common.axes import Tokens
 from poskernel_core.common.errors import BadRequest, TooLittleText, UnknownCorpus
-from poskernel_core.common.groups import Dealt, groups_of, in_equal_groups
+from poskernel_core.common.groups import GROUPS, Dealt, groups_of, in_equal_groups
 from poskernel_core.common.rounding import counted
-from poskernel_core.common.specs import CorpusSpec
+from poskernel_core.common.specs import DEFAULT_TEXTS, CorpusSpec
 from poskernel_core.data.made import RANDOM, REPEATED
 from poskernel_core.data.texts import (
     BUNDLED,
@@ -115,19 +116,20 @@ def token_windows(
 
     There are ten groups with the same number of windows, so 64 requested windows give 60, and 23
     give 20. If fewer than ten windows are requested, each is a group. Window ``w`` belongs to group
-    ``w % groups_of(windows)``.
+    ``w % groups_of(windows)``. The windows are the first of those of any longer run.
 
     Each document goes to the group with the fewest tokens so far. The documents of a group are
     joined with a blank line in between and cut into consecutive windows. With ``start_token``, each
-    window begins with the start token. The windows per document are limited to 1.2 times the
-    document's even share, rounded up (more if its group needs more). If the number of documents is
-    unknown, as on the hub, the limit is one window. The rest of the document is dropped. If the
+    window begins with the start token. A document gives :func:`largest_share` windows at most. If
+    all documents together give too little, each adds as much again to its group, in further *laps*
+    in the same order; a corpus of the hub, whose documents are not counted, has one lap. If the
     text ends early, every group is cut to the length of the shortest.
 
     A corpus with fewer documents than groups, or with too little text per group, is cut as one
-    text. Each group is then a stretch of consecutive windows. The same holds for a file of ready
-    windows. A single text (typed, or a named item) gives one window, which may be shorter than
-    ``context``.
+    text. Each group is then a stretch of consecutive windows: of the first 500 windows of the text,
+    or of as many as are requested, if more. So the windows are the first of a longer run only if
+    that has 500 or fewer. Of a file of ready windows, the groups are stretches of the whole file. A
+    single text (typed, or a named item) gives one window, which may be shorter than ``context``.
 
     With ``cut``, ready windows may be longer than ``context``; they are truncated.
 
@@ -140,64 +142,82 @@ def token_windows(
     """
     if spec.name.endswith(".npy"):
         check_ready_windows(spec, context, cut)
-        ready = np.load(find_file(spec.name), allow_pickle=False)[:, :context].astype(np.int64)
+        ready = np.load(find_file(spec.name), mmap_mode="r", allow_pickle=False)[:, :context]
         _check_enough(spec, len(ready), windows, context, exactly)
-        return in_stretches(ready[:windows])
+        return in_stretches(ready, in_equal_groups(windows))
     if tokenizer is None:
         raise BadRequest(NONE_THERE)
     prefix = [tokenizer.start_id()] if start_token else []
     body = context - len(prefix)
     single = spec.name == TYPED or spec.item is not None
     asked = 1 if single else windows
-    groups, wanted = groups_of(asked), in_equal_groups(asked)
-    texts, count = counted_documents(spec, seed)
+    wanted = in_equal_groups(asked)
+    texts, number = counted_documents(spec, seed)
     rows: list[list[int]] = []
-    if not single and (count is None or count >= groups):
-        each = wanted // groups
-        rows = _deal(texts, tokenizer, body, groups, each, largest_share(count, groups, each))
+    if not single and (number is None or number >= GROUPS):
+        again = () if number is None else map(documents, repeat(spec), repeat(seed))
+        each = -(-wanted // GROUPS)
+        rows = _deal(chain([texts], again), tokenizer, body, each, largest_share(number))
     one = not rows
     if one:
         texts = documents(spec, seed)
-        rows = [*islice(_chunks(texts, tokenizer, body, keep_short=single), wanted)]
+        most = 1 if single else max(asked, DEFAULT_TEXTS)
+        rows = [*islice(_chunks(texts, tokenizer, body, keep_short=single), most)]
     _check_enough(spec, len(rows), asked, context, exactly)
     if spec.whole and single:
         _check_whole(spec, tokenizer, seed, context, len(prefix))
     tokens = np.array([prefix + row for row in rows], dtype=np.int64)
-    return in_stretches(tokens) if one else Cut(tokens, "documents")
+    return in_stretches(tokens, wanted) if one else Cut(tokens[:wanted], "documents")
 
 
-def in_stretches(rows: Tokens) -> Cut:
-    """Reorder consecutive windows so that each group is a stretch of the text."""
-    windows = in_equal_groups(len(rows))
-    order = np.arange(windows).reshape(groups_of(windows), -1).T.reshape(-1)
-    return Cut(rows[order], "stretches")
+def in_stretches(rows: Integer[np.ndarray, "text pos"], windows: int | None = None) -> Cut:
+    """Reorder consecutive windows so that each group is a stretch; keep the first ``windows``."""
+    equal = in_equal_groups(len(rows))
+    order = np.arange(equal).reshape(groups_of(equal), -1).T.reshape(-1)
+    return Cut(np.asarray(rows[order[:windows]], dtype=np.int64), "stretches")
 
 
-def largest_share(documents: int | None, groups: int, each: int) -> int:
-    """Return the largest number of windows per document: 1.2 times the even share, rounded up.
+def largest_share(documents: int | None) -> int:
+    """Return the largest number of windows per document and lap, whatever the number of windows.
 
-    It is larger if the group with the fewest documents needs more to reach ``each`` windows, and 1
-    if the number of documents is unknown.
+    It is 1.2 times the even share of a document in 500 windows, rounded up. It is larger if the
+    group with the fewest documents needs more to reach 50 windows, and 1 if the number of documents
+    is unknown.
     """
     if documents is None:
         return 1
-    return max(-(-6 * groups * each // (5 * documents)), -(-each // (documents // groups)))
+    each = DEFAULT_TEXTS // GROUPS
+    return max(-(-6 * DEFAULT_TEXTS // (5 * documents)), -(-each // (documents // GROUPS)))
 
 
 def _deal(
-    texts: Iterator[str], tokenizer: Tokenizer, size: int, groups: int, each: int, share: int
+    laps: Iterable[Iterator[str]], tokenizer: Tokenizer, size: int, each: int, share: int
 ) -> list[list[int]]:
-    """Return rows of tokens, groups interleaved; ``each`` per group, or fewer if the text ends."""
-    held: list[list[int]] = [[] for _ in range(groups)]
-    shortest = 0
-    for text in texts:
-        group = min(held, key=len)
-        between = "\n\n" if len(group) % size else ""
-        room = min(share * size, each * size - len(group))
-        group += islice(chain.from_iterable(tokenizer.encode_in_runs(between + text)), room)
-        shortest = min(map(len, held)) // size
-        if shortest == each:
+    """Return rows of tokens, groups interleaved; ``each`` per group, or fewer if the text ends.
+
+    Every lap reads the documents again: to keep them all begun would take much memory.
+    """
+    held: list[list[int]] = [[] for _ in range(GROUPS)]
+    begun: dict[int, tuple[list[int], str]] = {}
+    for lap, texts in enumerate(laps):
+        first = lap * share * size
+        for number, text in enumerate(texts):
+            if not lap:
+                group = min(held, key=len)
+                begun[number] = group, "\n\n" if len(group) % size else ""
+            if number in begun and len(begun[number][0]) < each * size:
+                group, between = begun[number]
+                until = min(len(group) + share * size, each * size)
+                tokens = chain.from_iterable(tokenizer.encode_in_runs(between + text))
+                group += islice(tokens, first, first + until - len(group))
+                if len(group) < until:
+                    del begun[number]
+            if min(map(len, held)) == each * size:
+                break
+        begun = {j: place for j, place in begun.items() if len(place[0]) < each * size}
+        if not begun:
             break
+    shortest = min(map(len, held)) // size
     return [
         group[start : start + size] for start in range(0, shortest * size, size) for group in held
     ]

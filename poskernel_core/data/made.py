@@ -4,6 +4,7 @@ import numpy as np
 
 from poskernel_core.common.axes import Tokens
 from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.specs import DEFAULT_TEXTS
 
 REPEATED = "repeated"
 """Name of the corpus in which each window is a single repeated token."""
@@ -17,6 +18,8 @@ def repeated_windows(
 ) -> Tokens:
     """Return windows ``[windows, context]``, each a single repeated token, all different.
 
+    They are the first of those of any larger number of windows.
+
     ``avoid`` is a token that is never chosen: the start token, which a model has seen only at the
     first position.
 
@@ -29,8 +32,11 @@ def repeated_windows(
             f"Expected at most {len(choice)} different tokens to repeat, got {windows}: ask for "
             "fewer."
         )
-    tokens = np.random.default_rng(seed).choice(choice, size=windows, replace=False)
-    return np.repeat(tokens[:, None].astype(np.int64), context, axis=1)
+    generator = np.random.default_rng(seed)
+    first = generator.choice(choice, size=min(DEFAULT_TEXTS, len(choice)), replace=False)
+    rest = generator.permutation(np.setdiff1d(choice, first))
+    tokens = np.concatenate([first, rest])[:windows].astype(np.int64)
+    return np.repeat(tokens[:, None], context, axis=1)
 
 
 def doubled(windows: Tokens, every: int, *, first: int) -> Tokens:

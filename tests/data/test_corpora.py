@@ -2,11 +2,12 @@
 
 import itertools
 import json
+import tracemalloc
 from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer as Backend
 from tokenizers.models import BPE
@@ -70,35 +71,41 @@ def loop(texts, tokenizer, start, context=CONTEXT):
     return [start + tokens[i : i + size] for i in range(0, len(tokens) - size + 1, size)]
 
 
-def share_of(windows, documents):
-    """The least whole number of windows that is 1.2 times the even share of a document.
+def share_of(documents):
+    """The least whole number of windows that is 1.2 times the even share of 500 windows.
 
-    More where a group would not have its windows: in turn, one group after another gets a document.
+    More where a group would not have 50 windows: in turn, one group after another gets a document.
     """
-    share, many = 1, min(10, windows)
-    while 10 * share * documents < 12 * windows:
+    share, fewest = 1, [0] * 10
+    while 10 * share * documents < 12 * 500:
         share += 1
-    fewest = [0] * many
     for document in range(documents):
-        fewest[document % many] += 1
-    while documents >= many and min(fewest) * share < windows // many:
+        fewest[document % 10] += 1
+    while min(fewest) * share < 50:
         share += 1
     return share
 
 
-def dealing_loop(texts, tokenizer, start, windows, share, context=CONTEXT):
-    """Deal all documents, look for the shortest group, take as many rows of each in turn."""
+def dealing_loop(texts, tokenizer, start, windows, share, context=CONTEXT, laps=True):
+    """Deal all documents, lap after lap, and take as many rows of each group in turn."""
     size = context - len(start)
-    groups = [[] for _ in range(min(10, windows))]
+    groups = [[] for _ in range(10)]
+    left = []
     for text in texts:
         fewest = 0
-        for number in range(len(groups)):
+        for number in range(10):
             if len(groups[number]) < len(groups[fewest]):
                 fewest = number
         tokens = tokenizer.encode(text if len(groups[fewest]) % size == 0 else "\n\n" + text)
         groups[fewest] += tokens[: share * size]
-    each = min([windows // len(groups)] + [len(tokens) // size for tokens in groups])
-    return [start + tokens[j * size : (j + 1) * size] for j in range(each) for tokens in groups]
+        left.append((fewest, tokens[share * size :]))
+    while laps and any(tokens for _, tokens in left):
+        for group, tokens in left:
+            groups[group] += tokens[: share * size]
+            del tokens[: share * size]
+    each = min([max(1, windows // 10)] + [len(tokens) // size for tokens in groups])
+    rows = [start + tokens[j * size : (j + 1) * size] for j in range(each) for tokens in groups]
+    return rows[:windows]
 
 
 @dataclass(frozen=True)
@@ -160,80 +167,87 @@ def test_windows_of_documents(files, tokenizer, kind, seed):
         (["a", "bcd", "", "efgh", "ijk", "lm"], ["a\n\n", "bcd", "efg"]),
     ],
 )
-def test_three_windows_by_hand(place, documents, expected):
+def test_three_windows_by_hand(place, three_groups, documents, expected):
     found = made(corpus(place, documents), Letters(), context=4, windows=3)
     assert ["\0" + word for word in expected] == words(found)
     assert "documents" == found.dealt
 
 
-def test_three_groups_by_hand(place, monkeypatch):
+@pytest.fixture
+def three_groups(monkeypatch):
+    """Three groups, and one window of a document in each lap."""
     monkeypatch.setattr(groups, "GROUPS", 3)
+    monkeypatch.setattr(corpora, "GROUPS", 3)
+    monkeypatch.setattr(corpora, "largest_share", lambda documents: 1)
+
+
+def test_three_groups_by_hand(place, three_groups):
     documents = ["abcdefgh", "ij", "klm", "nopq", "rs", "tuv", "wxyz", "1234"]
     found = made(corpus(place, documents), Letters(), context=3, windows=8, start_token=False)
     # The groups: abc rs (blank line), ij (blank line) n (blank line), klm tuv.
     assert ["abc", "ij\n", "klm", "rs\n", "\nn\n", "tuv"] == words(found)
 
 
+@pytest.mark.parametrize(("windows", "has"), [(2, 2), (3, 3), (8, 6), (9, 9), (100, 9)])
+def test_laps_by_hand(place, three_groups, windows, has):
+    documents = ["abcdefgh", "ijklmnop", "qrstuvwxyz", "12", "3456"]
+    found = made(corpus(place, documents), Letters(), context=3, windows=windows, start_token=False)
+    # The groups: abc 12 def gh, ijk 345 lmn 6 op, qrs tuv wxy z.
+    expected = ["abc", "ijk", "qrs", "12d", "345", "tuv", "efg", "lmn", "wxy"]
+    assert expected[:has] == words(found)
+
+
 @pytest.mark.parametrize("seed", [0, 3])
 @pytest.mark.parametrize("windows", [7, 47, 1000])
-def test_documents_in_groups(tokenizer, place, seed, windows):
+@pytest.mark.parametrize("share", [27, 1])
+def test_documents_in_groups(tokenizer, place, monkeypatch, seed, windows, share):
     documents = [builders.random_words(11 + 31 * j % 89, j) for j in range(23)]
     place.write_text("".join(json.dumps({"text": text}) + "\n" for text in documents))
     order = np.random.default_rng(seed).permutation(23)
+    assert 27 == corpora.largest_share(23)
+    monkeypatch.setattr(corpora, "largest_share", lambda documents: share)
 
     found = made(place, tokenizer, windows=windows, seed=seed)
 
     wanted = {7: 7, 47: 40, 1000: 1000}[windows]
-    share, dealt = share_of(wanted, 23), [documents[j] for j in order]
-    expected = dealing_loop(dealt, tokenizer, [0], wanted, share)
+    expected = dealing_loop([documents[j] for j in order], tokenizer, [0], wanted, share)
     assert expected == found.tokens.tolist()
     assert wanted == len(expected) or 1000 == windows
     assert "documents" == found.dealt
 
 
 @pytest.mark.parametrize(
-    ("documents", "windows", "share"),
-    [(10, 50, 6), (11, 50, 6), (13, 50, 5), (19, 50, 5), (20, 50, 3), (100, 50, 1), (47, 100, 3)],
+    ("documents", "share"),
+    [(10, 60), (11, 55), (13, 50), (19, 50), (20, 30), (47, 13), (225, 3), (599, 2), (600, 1)],
 )
-def test_how_much_a_document_may_give(documents, windows, share):
-    """By hand: 1.2 times 50 / 13 windows are 4.6; three of ten groups have two documents."""
-    assert (
-        share == share_of(windows, documents) == corpora.largest_share(documents, 10, windows // 10)
-    )
-    assert 1 == corpora.largest_share(None, 10, windows // 10)
+def test_how_much_a_document_may_give(documents, share):
+    """By hand: 1.2 times 500 / 13 windows are 46.2; seven of ten groups have one document."""
+    assert share == share_of(documents) == corpora.largest_share(documents)
+    assert 1 == corpora.largest_share(None)
 
 
-@given(st.integers(1, 10), st.integers(1, 23), st.integers(0, 97))
-def test_every_group_may_have_its_windows(many, each, more):
-    documents = many + more
-    share = corpora.largest_share(documents, many, each)
-    assert share == share_of_groups(documents, many, each)
-    assert share * (documents // many) >= each
-    assert 5 * share * documents >= 6 * many * each
-
-
-def share_of_groups(documents, many, each):
-    """The least share that gives both."""
-    share = 1
-    while 5 * share * documents < 6 * many * each or share * (documents // many) < each:
-        share += 1
-    return share
+@given(st.integers(10, 999))
+def test_every_group_may_have_its_windows(documents):
+    share = corpora.largest_share(documents)
+    assert share_of(documents) == share
+    assert share * (documents // 10) >= 50
+    assert 5 * share * documents >= 6 * 500
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_documents_that_are_too_short_to_be_dealt(place, monkeypatch, known):
+@pytest.mark.parametrize(("windows", "has"), [(3, 3), (13, 5)])
+def test_documents_that_are_too_short_to_be_dealt(place, monkeypatch, known, windows, has):
     """Where a group would not fill one window, all documents are one text in stretches."""
     documents = [chr(99 + j) * 5 for j in range(13)]
     monkeypatch.setattr(texts, "stream_hub", lambda *_: iter(documents))
     name = corpus(place, documents) if known else "openwebtext"
 
-    found = made(name, Letters(), context=17, windows=3, start_token=False)
-    short = made(name, Letters(), context=17, windows=13, start_token=False)
+    found = made(name, Letters(), context=17, windows=windows, start_token=False)
 
-    assert ("documents", "stretches") == (found.dealt, short.dealt)
     rows = loop(documents, Letters(), [], 17)
     assert 5 == len(rows)
-    assert rows == short.tokens.tolist()
+    assert rows[:has] == found.tokens.tolist()
+    assert "stretches" == found.dealt
 
 
 LINES = [
@@ -307,28 +321,34 @@ def test_rows_that_are_documents(hub):
     assert [{"seed": 5, "buffer_size": 10_000}] == rows.shuffled
 
 
+SIZES = st.lists(st.integers(0, 61), max_size=41) | st.lists(st.integers(0, 211), min_size=10)
+
+
 @given(
-    sizes=st.lists(st.integers(0, 61), max_size=41),
+    sizes=SIZES,
     windows=st.integers(1, 47),
     context=st.integers(2, 13),
     start=st.booleans(),
     known=st.booleans(),
+    share=st.integers(1, 5),
 )
-def test_a_document_stays_in_its_group(place, sizes, windows, context, start, known):
+@example(sizes=[61] * 13, windows=47, context=5, start=False, known=True, share=1)
+@example(sizes=[61] * 13, windows=47, context=5, start=False, known=False, share=1)
+def test_a_document_stays_in_its_group(place, sizes, windows, context, start, known, share):
     documents = [chr(99 + j) * size for j, size in enumerate(sizes)]
     wanted = windows - windows % min(10, windows)
-    share = share_of(wanted, len(sizes)) if known and sizes else 1
     first, many = [0][:start], min(10, windows)
     asked = {"context": context, "windows": windows, "start_token": start}
     expected = []
-    if not known or len(sizes) >= many:
-        expected = dealing_loop(documents, Letters(), first, wanted, share, context)
+    if not known or len(sizes) >= 10:
+        expected = dealing_loop(documents, Letters(), first, wanted, share, context, laps=known)
     apart = bool(expected)
     if not apart:
-        expected = stretched(loop(documents, Letters(), first, context)[:wanted])
+        expected = stretched(loop(documents, Letters(), first, context)[:500])[:wanted]
 
-    with pytest.MonkeyPatch.context() as hub:
-        hub.setattr(texts, "stream_hub", lambda *_: iter(documents))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(texts, "stream_hub", lambda *_: iter(documents))
+        patched.setattr(corpora, "largest_share", lambda documents: share)
         name = corpus(place, documents) if known else "openwebtext"
         if not expected:
             with pytest.raises(TooLittleText, match="gives 0 windows"):
@@ -342,41 +362,100 @@ def test_a_document_stays_in_its_group(place, sizes, windows, context, start, kn
     for letter in range(99, 99 + len(sizes) * apart):
         rows, _ = np.nonzero(found.tokens == letter)
         assert len({*(rows % many)}) <= 1
-        assert len(rows) <= share * (context - start)
+        assert known or len(rows) <= share * (context - start)
+
+
+@given(
+    sizes=SIZES,
+    windows=st.integers(1, 97),
+    more=st.integers(1, 403),
+    context=st.integers(2, 13),
+    start=st.booleans(),
+    known=st.booleans(),
+    share=st.none() | st.integers(1, 5),
+    seed=st.integers(0, 3),
+)
+def test_windows_are_the_first_of_a_longer_run(
+    place, sizes, windows, more, context, start, known, share, seed
+):
+    documents = [chr(99 + j) * size for j, size in enumerate(sizes)]
+    asked = {"context": context, "start_token": start, "seed": seed}
+    name = corpus(place, documents) if known else "openwebtext"
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(texts, "stream_hub", lambda *_: iter(documents))
+        if share is not None:
+            patched.setattr(corpora, "largest_share", lambda documents: share)
+        try:
+            longer = made(name, Letters(), windows=windows + more, **asked)
+        except TooLittleText:
+            with pytest.raises(TooLittleText, match="gives 0 windows"):
+                made(name, Letters(), windows=windows, **asked)
+            return
+        found = made(name, Letters(), windows=windows, **asked)
+
+    wanted = min(windows - windows % min(10, windows), len(longer.tokens))
+    assert longer.dealt == found.dealt
+    assert longer.tokens[:wanted].tolist() == found.tokens.tolist()
+
+
+@pytest.mark.parametrize("windows", [7, 47, 500, 600, 900])
+def test_stretches_of_a_long_text(tmp_path, windows):
+    """Those of the first 500 windows, or of all that are asked for."""
+    text = "".join(map(chr, np.random.default_rng(0).integers(99, 999, 1301)))
+    (tmp_path / "long.txt").write_text(text)
+
+    found = made(tmp_path / "long.txt", Letters(), context=3, windows=windows)
+
+    rows = loop([text], Letters(), [0], 3)
+    assert 650 == len(rows)
+    expected = stretched(rows[: max(windows, 500)])[: windows - windows % min(10, windows)]
+    assert expected == found.tokens.tolist()
 
 
 @pytest.mark.parametrize(("documents", "dealt"), [(9, "stretches"), (10, "documents")])
-def test_as_many_documents_as_groups(place, documents, dealt):
+@pytest.mark.parametrize(("windows", "has"), [(9, 9), (13, 10)])
+def test_as_many_documents_as_groups(place, documents, dealt, windows, has):
     texts = [chr(99 + j) * 17 for j in range(documents)]
 
-    found = made(corpus(place, texts), Letters(), context=7, windows=13, start_token=False)
+    found = made(corpus(place, texts), Letters(), context=7, windows=windows, start_token=False)
 
     expected = {
-        "stretches": loop(texts, Letters(), [], 7)[:10],
+        "stretches": stretched(loop(texts, Letters(), [], 7)),
         "documents": [[99 + j] * 7 for j in range(10)],
     }
-    assert expected[dealt] == found.tokens.tolist()
+    assert expected[dealt][:has] == found.tokens.tolist()
     assert dealt == found.dealt
-    assert "documents" == made(place, Letters(), windows=9, context=7).dealt
 
 
 def test_the_rest_of_a_long_document(place):
     """Beyond its share, a document is neither taken nor cut into tokens."""
     tokenizer = Letters()
-    documents = ["a" * 100_003, *(chr(99 + j) * 13 for j in range(23))]
+    documents = ["a" * 100_003, *(chr(99 + j) * 13 for j in range(600))]
     found = made(corpus(place, documents), tokenizer, context=7, windows=20, start_token=False)
     assert (20, 7) == found.tokens.shape
     assert 7 == (found.tokens == ord("a")).sum()
     assert 20 * 4 == len(tokenizer.runs)
 
 
-def test_a_stream_is_read_until_all_groups_have_their_windows(monkeypatch):
-    tokenizer, read = Letters(), itertools.count(99)
-    monkeypatch.setattr(texts, "stream_hub", lambda *_: (chr(j) * 23 for j in read))
-    found = made("openwebtext", tokenizer, context=7, windows=64, start_token=False)
-    assert [[99 + j] * 7 for j in range(60)] == found.tokens.tolist()
-    assert 99 + 60 == next(read)
-    assert 60 * 4 == len(tokenizer.runs)
+def test_a_full_group_in_further_laps(place, monkeypatch):
+    """Its documents are not cut into tokens again."""
+    monkeypatch.setattr(corpora, "largest_share", lambda documents: 1)
+    tokenizer = Letters()
+    documents = [chr(99 + j) * 31 for j in range(21)]
+    found = made(corpus(place, documents), tokenizer, context=7, windows=40, start_token=False)
+    order = [*range(21), *range(1, 10), 0, *range(11, 20)]
+    assert [[99 + j] * 7 for j in order] == found.tokens.tolist()
+    assert 21 * 4 + 19 * 7 == len(tokenizer.runs)
+
+
+@pytest.mark.parametrize(("windows", "read"), [(64, 60), (7, 10)])
+def test_a_stream_is_read_until_all_groups_have_their_windows(monkeypatch, windows, read):
+    tokenizer, letters = Letters(), itertools.count(99)
+    monkeypatch.setattr(texts, "stream_hub", lambda *_: (chr(j) * 23 for j in letters))
+    found = made("openwebtext", tokenizer, context=7, windows=windows, start_token=False)
+    assert [[99 + j] * 7 for j in range(min(windows, read))] == found.tokens.tolist()
+    assert 99 + read == next(letters)
+    assert read * 4 == len(tokenizer.runs)
 
 
 @pytest.mark.parametrize(("windows", "has"), [(64, 60), (7, 7), (23, 20)])
@@ -384,16 +463,22 @@ def test_equal_groups(tokenizer, windows, has):
     texts = [*itertools.islice(corpora.documents(CorpusSpec(), 5), 150)]
     found = made("sample", tokenizer, windows=windows, seed=5)
     assert (has, CONTEXT) == found.tokens.shape
-    assert dealing_loop(texts, tokenizer, [0], has, 1) == found.tokens.tolist()
+    assert dealing_loop(texts, tokenizer, [0], has, 3) == found.tokens.tolist()
 
 
 @pytest.mark.parametrize("drawn", [repeated_run, lambda run, count: random_run(run, 13, count)])
 def test_drawn_windows(model_dirs, drawn):
     located = catalog.locate(str(model_dirs["gpt2"]))
-    run = drawn(describe_run(str(model_dirs["gpt2"]), context=13), 23)
-    windows, plan = prepare(run, Execution(), located, load_tokenizer(located))
+    described, tokenizer = (
+        describe_run(str(model_dirs["gpt2"]), context=13),
+        load_tokenizer(located),
+    )
+    (windows, plan), (more, _) = (
+        prepare(drawn(described, count), Execution(), located, tokenizer) for count in (23, 47)
+    )
     assert (20, 13) == windows.shape
     assert 20 == plan.windows
+    np.testing.assert_array_equal(more[:20], windows)
 
 
 def test_texts_in_a_dictionary(files, tokenizer, tmp_path):
@@ -447,16 +532,28 @@ def test_typed_text_gives_one_window(tokenizer, text, windows, start):
     assert "stretches" == found.dealt
 
 
-def test_ready_windows(tmp_path):
+@pytest.mark.parametrize(("windows", "has"), [(5, 5), (23, 20), (40, 30)])
+def test_ready_windows(tmp_path, windows, has):
+    """Stretches of the whole file, however many of its windows are asked for."""
     ids = builders.random_ids(31, CONTEXT).numpy().astype(np.uint16)
     np.save(tmp_path / "ids.npy", ids)
 
-    few, found = (made(tmp_path / "ids.npy", None, windows=each) for each in (5, 23))
+    found = made(tmp_path / "ids.npy", None, windows=windows)
 
     assert np.int64 == found.tokens.dtype
-    assert "stretches" == few.dealt == found.dealt
-    np.testing.assert_array_equal(ids[:5], few.tokens)
-    np.testing.assert_array_equal(ids[[*range(0, 20, 2), *range(1, 20, 2)]], found.tokens)
+    assert "stretches" == found.dealt
+    assert stretched(ids.tolist())[:has] == found.tokens.tolist()
+
+
+def test_few_windows_of_a_large_file(tmp_path):
+    """Only those that are asked for are read."""
+    np.save(tmp_path / "ids.npy", np.zeros((2**15, CONTEXT), np.int64))
+    tracemalloc.start()
+    found = made(tmp_path / "ids.npy", None, windows=20)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (20, CONTEXT) == found.tokens.shape
+    assert peak < 2**15 * CONTEXT * 8 / 5
 
 
 def test_bundled_sample(tokenizer):

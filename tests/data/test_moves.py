@@ -168,6 +168,16 @@ def test_repeated_windows(vocabulary, context, seed, avoid):
         repeated_windows(vocabulary, context=context, windows=choice + 1, avoid=avoid)
 
 
+@pytest.mark.parametrize("vocabulary", [501, 811])
+def test_fewer_repeated_windows_are_the_first(vocabulary):
+    given = {"context": 3, "avoid": 7, "seed": 5}
+    every = repeated_windows(vocabulary, windows=vocabulary - 1, **given)
+    assert {*range(vocabulary)} - {7} == {*every[:, 0].tolist()}
+    for windows in (1, 64, 500, vocabulary - 2):
+        found = repeated_windows(vocabulary, windows=windows, **given)
+        np.testing.assert_array_equal(every[:windows], found)
+
+
 def test_seeds_of_repeated_windows():
     one, other = (
         repeated_windows(293, context=3, windows=7, avoid=0, seed=seed) for seed in (0, 1)
