@@ -25,7 +25,7 @@ from pydantic import (
 from poskernel_core.common.errors import BadRequest, InvalidField
 from poskernel_core.common.renamed import CHOICES, PARAMETERS, told
 
-SCHEMA = 5
+SCHEMA = 6
 """Version of the stored layout; raising it invalidates all older store entries."""
 
 WORDING = 4

@@ -4,13 +4,16 @@ import numpy as np
 
 from poskernel_core.common.axes import Tokens
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.specs import DEFAULT_TEXTS
 
 REPEATED = "repeated"
 """Name of the corpus in which each window is a single repeated token."""
 
 RANDOM = "random"
 """Name of the corpus in which each window is a sequence of different random tokens."""
+
+
+DRAWN_TOGETHER = 100
+"""Repeated tokens that are drawn at a time; more are drawn from the rest."""
 
 
 def repeated_windows(
@@ -33,7 +36,7 @@ def repeated_windows(
             "fewer."
         )
     generator = np.random.default_rng(seed)
-    first = generator.choice(choice, size=min(DEFAULT_TEXTS, len(choice)), replace=False)
+    first = generator.choice(choice, size=min(DRAWN_TOGETHER, len(choice)), replace=False)
     rest = generator.permutation(np.setdiff1d(choice, first))
     tokens = np.concatenate([first, rest])[:windows].astype(np.int64)
     return np.repeat(tokens[:, None], context, axis=1)

@@ -236,9 +236,9 @@ class Worker:
         if budget.allows(stage):
             for each in tasks:
                 with contextlib.suppress(PosKernelError):  # the pass itself may go on well
-                    looks = each.looked_at
-                    if any([execute.form(self._store, each.plan, stage, n) for n in looks]):
-                        self._say(each.key, {"formed": stage.windows})
+                    for query in each.looked_at:
+                        if execute.form(self._store, each.plan, stage, query):
+                            self._say(each.key, {"formed": stage.windows})
             budget.spend(time.monotonic() - began)
         keeping = [each for each in tasks if each.keep]
         if keeping:
