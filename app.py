@@ -14,7 +14,8 @@ from pages.instrument.model import draw_note
 from pages.instrument.sidebar import choose, draw_heads, end_run
 from pages.shared.cards.contents import fill_contents, title_here
 from pages.shared.cards.plain import nothing_said, say_error
-from pages.shared.jobs.results import PageStopped, say_notice
+from pages.shared.jobs.forming import draw_forming, nothing_forms
+from pages.shared.jobs.results import PageStopped, engine, say_notice
 from pages.shared.selection.echo import note_drawn
 from pages.shared.selection.links import read_link, tell
 from pages.shared.selection.pins import keep_pins
@@ -58,6 +59,7 @@ st.set_page_config(page_title="PosKernel", page_icon=str(LOOK / "icon.png"), lay
 page, name = navigation()
 place = module_of(name).PLACE
 nothing_said()
+nothing_forms()
 read_link(page.title)
 keep_pins(compared=name == "compare")
 told, notice = st.container(key="told"), st.container()
@@ -77,6 +79,7 @@ try:
             page.run()
     except InvalidField as error:  # the reader's choices are not valid parameters
         say_error(str(error))
+    draw_forming(engine(), chosen.run.windows)
     fill_contents()
     say_notice()
     note_drawn()

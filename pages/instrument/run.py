@@ -19,6 +19,7 @@ from poskernel_core.common.specs import (
     CorpusSpec,
     Dtype,
     RunSpec,
+    Until,
 )
 from poskernel_core.data import texts
 from poskernel_core.engine.engine import describe_run
@@ -34,6 +35,11 @@ RESULTS_ALONE: Final = "This server has results of the model, not its weights"
 CONTEXT_LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096)
 WINDOW_COUNTS = (50, 100, 200, 500, 1000, 2000)
 MAX_RUN = max(WINDOW_COUNTS)
+ENDS: Final[dict[str, Until | None]] = {
+    "all windows are read": None,
+    "every kind is certain": "kinds",
+    "every ETC is known to 5 %": "etc",
+}
 
 
 def choose_run(located: Located) -> tuple[RunSpec, int]:
@@ -41,7 +47,7 @@ def choose_run(located: Located) -> tuple[RunSpec, int]:
     longest, shown, alone = located.geometry.n_ctx, located.shown, bool(located.away)
     contexts = sorted({length for length in CONTEXT_LENGTHS if length < longest} | {longest})
     default = max(length for length in contexts if length <= max(DEFAULT_CONTEXT, contexts[0]))
-    counts = list(WINDOW_COUNTS)
+    counts = sorted({*WINDOW_COUNTS, *_stopped_at()})
     offered, many, starts, dtypes = offered_corpora(), DEFAULT_TEXTS, True, typing.get_args(Dtype)
     if shown:
         default, many = shown.context, shown.windows
@@ -59,6 +65,7 @@ def choose_run(located: Located) -> tuple[RunSpec, int]:
         windows = one_of("Windows of text, at most", counts, key="windows", usual=many, **off)
         start = st.toggle("Start token first", starts, **off, **linked("start"))
         dtype = st.selectbox("Precision", dtypes, **off, **linked("dtype"))
+        ends = st.selectbox("Read until", [*ENDS], **off, **linked("until"))
         about = "kernels leave out these keys, because attention often rests on the first keys"
         label = "Skip first keys (tokens)"
         skips = list(shown.skips) if shown and shown.skips else []
@@ -76,11 +83,18 @@ def choose_run(located: Located) -> tuple[RunSpec, int]:
             windows=windows,
             start_token=start,
             dtype=dtype,
+            until=ENDS[ends],
         )
     except BadRequest as error:
         results.stop(str(error))
     line.caption(plain(_line(run, skip)))
     return run, skip
+
+
+def _stopped_at() -> set[int]:
+    """Return the number of windows that the reader or the address asks for, if it is a number."""
+    asked = str(st.session_state.get("windows", st.query_params.get("windows", "")))
+    return {int(asked)} if asked.isdecimal() and 0 < int(asked) <= MAX_RUN else set()
 
 
 def _line(run: RunSpec, skip: int) -> str:
@@ -92,6 +106,8 @@ def _line(run: RunSpec, skip: int) -> str:
         run.dtype,
         f"first {counted(skip, 'key')} skipped" if skip else "no key skipped",
     ]
+    if run.until is not None:
+        parts.append("until " + next(words for words, end in ENDS.items() if end == run.until))
     return ", ".join(parts)
 
 

@@ -146,8 +146,12 @@ def _follow() -> None:
 
 def _blocks(run: RunSpec, skip: int, queries: list[int]) -> dict[str, Any]:
     """Return under which keys the numbers of all heads are stored, as far as they are."""
-    keys, store = _keys(run, skip, tuple(queries)), results.engine().store
-    there = {name: key for name, key in keys.items() if store.has(key)}
+    keys, engine = _keys(run, skip, tuple(queries)), results.engine()
+    there = {name: key for name, key in keys.items() if engine.store.has(key)}
+    for query in [n for n in queries if str(n) not in there]:
+        asked = results.plan(PositionalKernel, run, KernelParams(skip=skip, query=query))
+        if (job := engine.running(asked)) is not None and job.formed:
+            there[str(query)] = asked.of_stage(job.formed, query).key
     return {"profile": there.pop("profile", None), "blocks": there}
 
 

@@ -130,7 +130,7 @@ def _stored(selection: Selection, measure: Measure) -> Result | None:
     """Return the numbers of all heads by a measure, if they are stored."""
     try:
         request = results.plan(measure.question, selection.run, measure.params(selection))
-        found = results.stored(request)
+        found = results.newest(request, selection.query)
         return None if found is None else one_a_head(measure.declared, found, query=selection.query)
     except PosKernelError:
         return None

@@ -47,20 +47,21 @@ def forget_cancel(asked: Plan) -> None:
 
 def wants_again(job: Job) -> bool:
     """Tell, once, whether this reader has asked for a job again."""
-    if st.session_state.get("again") != job.key:
-        return False
-    st.session_state["again"] = None
-    return True
+    wanted = st.session_state.get("again", set())
+    st.session_state["again"] = wanted - {job.key}
+    return job.key in wanted
+
+
+def ask_again(*jobs: Job) -> None:
+    """Note that this reader asks for jobs again. A callback."""
+    st.session_state["left"] = None
+    st.session_state["again"] = {job.key for job in jobs}
 
 
 def _draw_again(label: str, name: str, job: Job) -> None:
     """Draw the button that asks for a job again."""
-
-    def again() -> None:
-        st.session_state["left"] = None
-        st.session_state["again"] = job.key
-
-    st.button(label, key=f"{name}-{job.key}", icon=":material/refresh:", on_click=again)
+    key, icon = f"{name}-{job.key}", ":material/refresh:"
+    st.button(label, key=key, icon=icon, on_click=ask_again, args=(job,))
 
 
 def _draw_going_on(job: Job) -> None:
@@ -91,7 +92,7 @@ def _watch(engine: Engine, job: Job) -> None:
     moved, for instance because a result appeared above it. So the button is not in a fragment.
     """
     with st.container(border=True):
-        st.fragment(_draw_progress, run_every=TICK_SECONDS)(job)
+        st.fragment(_draw_progress, run_every=TICK_SECONDS)(job, job.formed)
         st.button(
             "Cancel",
             key=f"cancel-{job.key}",
@@ -101,8 +102,8 @@ def _watch(engine: Engine, job: Job) -> None:
         )
 
 
-def _draw_progress(job: Job) -> None:
-    if (job.ended or has_left(job)) and not is_behind():
+def _draw_progress(job: Job, formed: int) -> None:
+    if (job.ended or has_left(job) or job.formed != formed) and not is_behind():
         st.rerun(scope="app")  # takes the browser's values; if these are old, half a second later
     share = min(job.done / job.total, 1.0) if job.total else 0.0
     subject, model = job.plan.question.noun_phrase, job.plan.run.model.name
@@ -116,11 +117,12 @@ def _draw_progress(job: Job) -> None:
 
 def _progress_text(job: Job) -> str:
     if not job.total:
-        return f"{job.note} ({_duration(time.monotonic() - job.began)})"
+        return f"{job.note} ({duration(time.monotonic() - job.began)})"
     left = job.seconds_left()
-    pace = "" if left is None else f", {_duration(left)} left"
+    pace = "" if left is None else f", {duration(left)} left"
     return f"{job.note}: {job.done} of {job.total}{pace}"
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Return a number of seconds in words."""
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"

@@ -9,11 +9,18 @@ import streamlit as st
 from cachetools import LRUCache, TTLCache
 
 from pages.shared.cards.plain import say, say_once
+from pages.shared.jobs.forming import forms
 from pages.shared.jobs.jobs import follow, forget_cancel, has_left, wants_again
 from pages.shared.selection.session import person, present, session_id
 from poskernel_core.analyses import find
 from poskernel_core.analyses.base import P, Question
-from poskernel_core.common.errors import BadRequest, ComputeDisabled, NotInModel, PosKernelError
+from poskernel_core.common.errors import (
+    BadRequest,
+    Cancelled,
+    ComputeDisabled,
+    NotInModel,
+    PosKernelError,
+)
 from poskernel_core.common.result import Result
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.engine.engine import Engine
@@ -29,6 +36,9 @@ PATIENCE = 0.8
 RESULTS_KEPT = 32
 KNOWN: Final = "known-results"
 """The results that this session has read lately, so that a rerun asks nothing for them."""
+
+WAITED: Final = "waited-for"
+"""The jobs that this session has waited for once."""
 
 FRESH = 300
 """Seconds for which files of models and texts are taken to be unchanged."""
@@ -111,13 +121,41 @@ def stored(asked: Plan) -> Result | None:
 
 
 def fetch(question: type[Question[P]], run: RunSpec, params: P) -> Result | None:
-    """Return a result; until it is there, draw its progress or an error and return None."""
+    """Return a result, or what there is of it while it forms.
+
+    Until there is something, draw the progress or an error and return None.
+    """
+    result = None
     with refusals_shown(question):
-        found = ask(plan(question, run, params))
-        if isinstance(found, Result):
-            return found
-        follow(engine(), found)
-    return None
+        query = _looked_at(params)
+        found = ask(plan(question, run, params), query)
+        result = found if isinstance(found, Result) else _formed(found, query)
+        if isinstance(found, Job):
+            failed = found.error is not None and not isinstance(found.error, Cancelled)
+            if result is None or failed:
+                follow(engine(), found)
+            else:
+                forms(found)
+    return result
+
+
+def newest(asked: Plan, query: int) -> Result | None:
+    """Return a result if it is stored, else what a running job has of it at a query position."""
+    found, job = stored(asked), engine().running(asked)
+    return found if found is not None or job is None else _formed(job, query)
+
+
+def _looked_at(params: Any) -> int | None:
+    """Return the query position that the reader looks at, once it has been chosen."""
+    query: int | None = getattr(params, "query", st.session_state.get("query"))
+    return query
+
+
+def _formed(job: Job, query: int | None) -> Result | None:
+    """Return what a job has so far at a query position."""
+    if not job.formed or query is None:
+        return None
+    return stored(job.plan.of_stage(job.formed, query))
 
 
 @contextmanager
@@ -133,8 +171,10 @@ def refusals_shown(question: type[Question[Any]]) -> Iterator[None]:
         say_once(str(error))
 
 
-def ask(request: Asked) -> Result | Job:
+def ask(request: Asked, looks_at: int | None = None) -> Result | Job:
     """Return a result, or its job, which is running or has failed.
+
+    ``looks_at`` is the query position at which the reader looks at the result while it forms.
 
     Raises:
         PosKernelError: the request does not fit.
@@ -148,8 +188,11 @@ def ask(request: Asked) -> Result | Job:
         forget_cancel(asked)
     under_way = job is not None and not (job.ended or has_left(job))
     if job is None or job.state == "done" or wants_again(job) or under_way:
-        job = engine().submit(asked, session_id())
-    if not has_left(job) and job.wait(PATIENCE) and job.error is None:
+        job = engine().submit(asked, session_id(), looks_at)
+    waited = st.session_state.setdefault(WAITED, set())
+    patience = 0 if job.key in waited else PATIENCE
+    waited.add(job.key)
+    if not has_left(job) and job.wait(patience) and job.error is None:
         return stored(asked) or job
     return job
 
