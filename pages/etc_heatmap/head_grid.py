@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import streamlit as st
@@ -11,6 +11,7 @@ from pages.shared.grid.measure_grid import KNOWN, Extras, draw_heads, head_texts
 from pages.shared.grid.measures import Measure
 from pages.shared.selection.fit import linked
 from pages.shared.selection.selection import Selection
+from poskernel_core.analyses.kernels.etc import stands
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, texts_of
@@ -18,6 +19,7 @@ from poskernel_core.models.known import known_heads
 from poskernel_core.plotting.palette import KIND_LOOKS
 from poskernel_core.plotting.sparklines import compact_curves
 
+ORDER: Final = "order-of-heads"
 CURVES = "kernel by offset (log spacing), scaled to its largest value; larger on hover"
 
 
@@ -65,19 +67,27 @@ def draw_grid(
     values = found.values[measure.declared.value].astype(float)
     glyphs: list[tuple[str, str]] = [("∿", CURVES)]
     curves = None
+    forming = etc.provenance.get("windows_asked", 0) < selection.run.windows
+    certain = stands(etc) if forming else np.ones(values.shape, dtype=bool)
+    columns = _kept_order(values, order, measure, selection, forming=forming)
     if kernels is None:
         glyphs = [(kind.glyph, name) for name, kind in KIND_LOOKS.items()]
         glyphs.append((KNOWN, "known function, named on hover"))
     else:
         glyphs += [("◥", "known function, named on hover")] if known else []
         curves = partial(_compact, kernels, selection)
+    if not certain.all():
+        glyphs.append(("faded", "kind not certain yet"))
     extras = Extras(
         marks=[
             [_mark(kind, known.get(head_name(i, j))) for j, kind in enumerate(row)]
             for i, row in enumerate(kinds)
         ],
-        dimmed=[[kind not in shown for kind in row] for row in kinds],
-        columns=_columns(values, order),
+        dimmed=[
+            [kind not in shown or not certain[i][j] for j, kind in enumerate(row)]
+            for i, row in enumerate(kinds)
+        ],
+        columns=columns,
         glyphs=glyphs,
         curves=curves,
     )
@@ -112,6 +122,20 @@ def _compact(kernels: Result, selection: Selection) -> dict[str, Any]:
 
 def _mark(kind: str | None, function: str | None) -> str:
     return (KIND_LOOKS[kind].glyph if kind else "") + (KNOWN if function else "")
+
+
+def _kept_order(
+    values: np.ndarray, order: Order, measure: Measure, selection: Selection, *, forming: bool
+) -> list[list[int]] | None:
+    """Return the order of heads; while numbers form it stays that of the first picture."""
+    key = (order, measure.declared.title, selection.run.key(), selection.query, selection.skip)
+    kept = st.session_state.get(ORDER)
+    if kept is not None and kept[0] == key:
+        columns: list[list[int]] | None = kept[1]
+        return columns
+    columns = _columns(values, order)
+    st.session_state[ORDER] = (key, columns) if forming else None
+    return columns
 
 
 def _columns(values: np.ndarray, order: Order) -> list[list[int]] | None:

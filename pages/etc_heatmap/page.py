@@ -86,11 +86,12 @@ def page(selection: Selection) -> None:
         chosen = st.selectbox("Order of heads", list(Order), **linked("order"))
         order = Order(chosen or Order.NUMBER)
         thresholds = kind_thresholds()
+    asked = KernelParams(skip=selection.skip, query=selection.query)
+    results.begin(PositionalKernel, selection.run, asked)
     etc = results.fetch(EtcHeatMap, selection.run, EtcParams(skip=selection.skip, **thresholds))
     if etc is not None:
         here = etc.select(query=selection.query)
         with right:  # first, because a click on a head waits for it
-            asked = KernelParams(skip=selection.skip, query=selection.query)
             kernel = results.fetch(PositionalKernel, selection.run, asked)
             if kernel is not None:
                 draw_kernel(kernel, selection)

@@ -1,7 +1,7 @@
 """What pages ask of the engine; the only module that uses Streamlit's caches."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Lock
 from typing import Any, Final, NoReturn
 
@@ -137,6 +137,14 @@ def fetch(question: type[Question[P]], run: RunSpec, params: P) -> Result | None
             else:
                 forms(found)
     return result
+
+
+def begin(question: type[Question[P]], run: RunSpec, params: P) -> None:
+    """Ask for a result that the page will show, so that it is computed with what comes first."""
+    with suppress(PosKernelError):  # said where the result is drawn
+        asked = plan(question, run, params)
+        if stored(asked) is None and engine().running(asked) is None:
+            engine().submit(asked, session_id(), _looked_at(params))
 
 
 def newest(asked: Plan, query: int) -> Result | None:

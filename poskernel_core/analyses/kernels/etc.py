@@ -115,6 +115,7 @@ class EtcHeatMap(Analysis[EtcParams]):
             "Dark: half of the kernel's mass lies within a few tokens.",
             "log",
             0.5,
+            most="visible_keys",
         ),
         HeadMeasure(
             "query variation",
