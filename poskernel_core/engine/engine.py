@@ -252,8 +252,10 @@ class Engine:
         return job
 
     def _new_job(self, plan: Plan, client: Client, person: str) -> Job:
-        key = f"{plan.key}-{next(self._numbers)}"
-        return Job(key, plan, clients={client: person}, on_end=self.counts.ended)
+        before, key = self._jobs.get(plan.key), f"{plan.key}-{next(self._numbers)}"
+        formed = before.formed if before is not None else 0
+        clients, on_end = {client: person}, self.counts.ended
+        return Job(key, plan, formed=formed, clients=clients, on_end=on_end)
 
     def _of_part(self, job: Job, part: Job) -> None:
         """Tell a composition's job what has become of a part."""

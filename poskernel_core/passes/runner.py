@@ -29,7 +29,7 @@ from poskernel_core.passes import streaming
 from poskernel_core.passes.forming import Stage
 from poskernel_core.passes.merging import merge_shards
 from poskernel_core.passes.plan import locate_again, plan_header, wants_table
-from poskernel_core.passes.streaming import Pass
+from poskernel_core.passes.streaming import Facts, Pass
 from poskernel_core.passes.worker_context import WorkerContext
 from poskernel_core.statistics import Plan, Sums
 from poskernel_core.storage.encoding import Entry
@@ -183,7 +183,7 @@ def gather(
         work.run(windows, block.windows, batch)
         work.check_finite()
         blocks.append({name: _single(each) for name, each in work.block().items()})
-    header = _header(ready, run, work)
+    header = _header(ready, run, work.facts)
     header = header.model_copy(update={"seconds": round(time.monotonic() - began, 3)})
     layers = range(plan.geometry.n_layers)
     parts: dict[Gather, dict[str, np.ndarray]] = {}
@@ -240,7 +240,7 @@ class _Gathering:
         self._done = dict.fromkeys(self._blocks, 0)
         self._seconds = dict.fromkeys(self._blocks, 0.0)
         self._unsaved: set[int] = set()
-        self._saved = self._staged = -math.inf
+        self._saved = -math.inf
         self._pause = settings().checkpoint_seconds
         for block in blocks:
             if is_written(keep.store, run, keep.shard, block, keep.made):
@@ -249,7 +249,7 @@ class _Gathering:
         for block in blocks:
             if block.group not in self._written:
                 self._done[block.group] = self._kept(block.group)
-        self._resumed = sum(self._done.values())
+        self._resumed = self._staged = sum(self._done.values())
         self._spare = [self._new()]
         self.numbers = self._spare[0].numbers()
 
@@ -284,6 +284,7 @@ class _Gathering:
                     self._report(sum(self._done.values()), self.total, "Reading windows of text")
                     began = time.monotonic()
                     work.run(self._ready.windows, rows, self.step)
+                    self._facts = work.facts
                     self._seconds[group] += time.monotonic() - began
                     self._done[group] += len(rows)
                     self._unsaved.add(group)
@@ -351,7 +352,7 @@ class _Gathering:
             return
         work = self._work(group)
         work.check_finite()
-        header = _header(self._ready, self._run, work).model_copy(
+        header = _header(self._ready, self._run, work.facts).model_copy(
             update={
                 "resumed_at_window": self._resumed,
                 "seconds": round(self._seconds[group], 3),
@@ -384,17 +385,15 @@ class _Gathering:
         works = [self._work(group) for group in range(plan.groups)]
         for work in works:
             work.check_finite()
-        header = _header(replace(ready, plan=plan), run, works[0]).model_copy(
+        header = _header(replace(ready, plan=plan), run, self._facts).model_copy(
             update={"seconds": round(sum(self._seconds.values()), 3)}
         )
         return Stage(run, self.total, plan, header, works)
 
 
-def _header(ready: _PreparedPass, run: RunSpec, work: Pass) -> PassHeader:
+def _header(ready: _PreparedPass, run: RunSpec, facts: Facts) -> PassHeader:
     header = plan_header(ready.plan, run, ready.model.where).model_dump()
-    return PassHeader(
-        **header | work.facts.header() | ready.known, seconds=0.0, resumed_at_window=0
-    )
+    return PassHeader(**header | facts.header() | ready.known, seconds=0.0, resumed_at_window=0)
 
 
 def lower(

@@ -38,13 +38,14 @@ def draw_forming(engine: Engine, windows: int) -> None:
     Call it when the page has been drawn; ``windows`` is how many windows the page asks for.
     """
     jobs = list((_SHOWN.get() or {}).values())
-    before = st.session_state.get(STOPPED, 0)
+    stopped = st.session_state.get(STOPPED) or []
+    before = stopped[0].plan.run.windows if stopped else 0
     with st.container(key="forming", horizontal=True, vertical_alignment="center"):
         if not jobs:
             st.session_state[STOPPING] = False
             if windows < before:
                 st.markdown(f"Stopped after {windows:,} of {counted(f'{before:,}', 'window')}.")
-                _button("Go on", "play_arrow", _to_all, before)
+                _button("Go on", "play_arrow", _go_on, stopped)
             return
         if all(job.ended for job in jobs):
             st.markdown(_so_far(jobs))
@@ -73,7 +74,7 @@ def _draw_progress(engine: Engine, jobs: list[Job], drawn: list[tuple[int, bool]
     """Draw how far the pass is; draw the page again when there is more to see."""
     kept = max(job.kept for job in jobs)
     if kept and st.session_state.get(STOPPING):
-        st.session_state[STOPPED] = jobs[0].plan.run.windows
+        st.session_state[STOPPED] = jobs
         _cancel(engine, jobs)
         write("windows", kept)
         st.rerun(scope="app")
@@ -100,6 +101,7 @@ def _cancel(engine: Engine, jobs: list[Job]) -> None:
         engine.cancel(job.plan, session_id())
 
 
-def _to_all(windows: int) -> None:
-    st.session_state[STOPPED] = 0
-    write("windows", windows)
+def _go_on(jobs: list[Job]) -> None:
+    st.session_state[STOPPED] = None
+    write("windows", jobs[0].plan.run.windows)
+    ask_again(*jobs)
