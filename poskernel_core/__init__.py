@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from poskernel_core.api import analyse, load, run_pass, show, view
+    from poskernel_core.api import analyse, load, run_pass, show, view, watch
     from poskernel_core.common.errors import PosKernelError
     from poskernel_core.common.result import Result
     from poskernel_core.common.specs import CorpusSpec, Execution, ModelSpec, Request, RunSpec
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "api": ("analyse", "load", "run_pass", "show", "view"),
+    "api": ("analyse", "load", "run_pass", "show", "view", "watch"),
     "common.errors": ("PosKernelError",),
     "common.result": ("Result",),
     "common.specs": ("CorpusSpec", "Execution", "ModelSpec", "Request", "RunSpec"),
@@ -61,6 +61,7 @@ __all__ = [
     "serve",
     "show",
     "view",
+    "watch",
 ]
 
 

@@ -11,7 +11,7 @@ take token windows directly, so that anyone can check the numbers on their own t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -185,6 +185,38 @@ def show(
     result = engine_or_shared(engine).result(request)
     assert result is not None  # no time limit was set
     return result.select(**chosen)
+
+
+def watch(
+    analysis: str,
+    model: AnyModel,
+    *,
+    head: str | None = None,
+    query: int | None = None,
+    engine: Engine | None = None,
+    params: Mapping[str, Any] | None = None,
+    **run: Any,
+) -> Iterator[Result]:
+    """Yield a result while it forms: of the first 4 windows, of more and more, and of all.
+
+    The arguments are those of :func:`show`. Results on the way are at one query position (default:
+    the analysis' own); ``result.provenance["windows"]`` says how many windows they are of. They
+    come as far as the analysis is a function of one pass. Whoever breaks off cancels the
+    computation; what was read is kept.
+
+    Raises:
+        PosKernelError: with a message of one sentence.
+    """
+    request, chosen = build_request(analysis, model, head=head, query=query, params=params, **run)
+    at = looked_at(request, chosen)
+    for result in engine_or_shared(engine).watch(request, at):
+        yield result.select(**chosen)
+
+
+def looked_at(request: Request, chosen: Mapping[str, int]) -> int:
+    """Return the query position of a request, as :func:`build_request` returned it."""
+    usual = analyses.find(request.analysis).default_query(request.run.context)
+    return int(chosen.get("query", request.params.get("query", usual)))
 
 
 def view(

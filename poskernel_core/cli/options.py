@@ -23,6 +23,7 @@ from poskernel_core.common.specs import (
     CorpusSpec,
     Dtype,
     Execution,
+    Until,
 )
 from poskernel_core.engine.engine import Engine
 from poskernel_core.storage.store import Store
@@ -49,6 +50,7 @@ class Run:
     corpus_item: str | None
     corpus_revision: str | None
     windows: int | None
+    until: Until | None
     pattern_windows: int | None
     context: int | None
     no_start_token: bool
@@ -59,7 +61,7 @@ class Run:
 
     def fields(self) -> dict[str, Any]:
         """Return the fields of a run, as ``build_request`` takes them."""
-        names = ("revision", "context", "windows", "pattern_windows", "seed", "dtype")
+        names = ("revision", "context", "windows", "until", "pattern_windows", "seed", "dtype")
         return {name: getattr(self, name) for name in names} | {
             "corpus": CorpusSpec(
                 name=self.corpus, item=self.corpus_item, revision=self.corpus_revision
@@ -117,6 +119,10 @@ def _run_options() -> list[Option]:
         option("--corpus-item", "one named text of the corpus"),
         option("--corpus-revision", "revision of a hub corpus"),
         number("--windows", f"windows of text; up to {DEFAULT_TEXTS:,} if not given"),
+        option(
+            "--until", "end earlier: when every kind is certain, or every ETC known to 5 %",
+            type=click.Choice(typing.get_args(Until)),
+        ),
         number(
             "--pattern-windows", "first windows whose attention is formed; all if not given, fewer "
             "are faster", MIN_PATTERNS,

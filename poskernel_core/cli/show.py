@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -11,7 +12,8 @@ import click
 
 from poskernel_core import analyses
 from poskernel_core.analyses.definitions import method_of
-from poskernel_core.api import build_request
+from poskernel_core.analyses.findings import finding_of
+from poskernel_core.api import build_request, looked_at
 from poskernel_core.cli.grammar import RESULT, Command, Commands, Option, option
 from poskernel_core.cli.options import FILE, PREFIX, Run, RunCommand, question_options
 from poskernel_core.cli.reports import ledger_text, summary
@@ -45,6 +47,7 @@ class Show(Commands):
         question, method = analyses.find(cmd_name), method_of(cmd_name)
         outputs = [
             Option(["--json", "as_json"], RESULT, is_flag=True, help="print JSON"),
+            Option(["--live"], RESULT, is_flag=True, help="print results while they form"),
             Option(["--npz"], RESULT, type=FILE, metavar="FILE", help="write arrays"),
             Option(
                 ["--html"], RESULT, type=FILE, metavar="FILE", help="write a stand-alone figure"
@@ -82,6 +85,7 @@ def show(
     npz: Path | None,
     html: Path | None,
     as_json: bool,
+    live: bool,
     **own: Any,
 ) -> None:
     """Print or write the result of an analysis; names of its own parameters start with ``PREFIX``.
@@ -96,7 +100,9 @@ def show(
         request, chosen = build_request(
             analysis, run.model, head=head, query=query, params=params, **run.fields()
         )
-        result = answer(engine, request)
+        for result in watched(engine, request, looked_at(request, chosen)):
+            if live:
+                _say_stage(result.select(**chosen), request.run.windows, as_json=as_json)
     check_windows(result, run)
     result = result.select(**chosen)
     if npz is not None:
@@ -106,31 +112,42 @@ def show(
 
         page = to_html([figure_of(result)], result, result.analysis)
         atomic_write(html, lambda path: path.write_text(page, encoding="utf-8"))
-    if as_json:
+    if as_json and not live:
         print(to_json(result))
+    elif as_json:
+        pass  # the last stage was the result
     elif npz is None and html is None:
         say(summary(result), lines=True)
 
 
 def answer(engine: Engine, request: Request) -> Result:
     """Return a result, showing progress on a terminal."""
-    found = engine.cached(request)
-    if found is not None:
-        return found
-    job = engine.submit(request)
-    try:
-        while not job.wait(0.2):
-            show_progress(f"{job.note} {_progress(job)}")
-    except KeyboardInterrupt:
-        engine.cancel(request)
-        job.wait(5)
-        raise
-    show_progress("")
-    if job.error is not None:
-        raise job.error
-    found = engine.result(request)
-    assert found is not None  # no time limit was set
+    *_, found = watched(engine, request, None)
     return found
+
+
+def watched(engine: Engine, request: Request, query: int | None) -> Iterator[Result]:
+    """Yield a result while it forms, showing progress on a terminal."""
+
+    def tell(job: Job) -> None:
+        show_progress(f"{job.note} {_progress(job)}")
+
+    try:
+        yield from engine.watch(request, query, tell=tell)
+    finally:
+        show_progress("")
+
+
+def _say_stage(result: Result, of: int, *, as_json: bool) -> None:
+    """Print what a result is after some windows: a JSON line, or its finding beside the output."""
+    windows = result.provenance["windows"]
+    if as_json:
+        found = result.as_json()
+        kept = {name: found[name] for name in ("values", "errors")}
+        print(json.dumps({"windows": windows, "of": of} | kept), flush=True)
+    else:
+        show_progress("")
+        status(f"{windows:,} of {counted(f'{of:,}', 'window')}: {finding_of(result)}")
 
 
 def _progress(job: Job) -> str:
@@ -150,7 +167,7 @@ def check_windows(result: Result, run: Run) -> None:
         int(str(result.provenance[name]).split(", ")[0]) for name in ("windows", "context")
     )
     asked = result.provenance["windows_asked"]  # may be fewer if the analysis sets its own number
-    if run.windows is not None and got < run.windows == asked:
+    if run.until is None and run.windows is not None and got < run.windows == asked:
         raise TooLittleText(
             f"Corpus {run.corpus!r} gives {counted(got, 'window')} of {counted(context, 'token')}, "
             f"{run.windows} were asked for: ask for fewer (--windows {got})."

@@ -9,7 +9,7 @@ import atexit
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -56,6 +56,7 @@ ABANDONED_SECONDS = 60.0
 pass keeps its progress."""
 
 LOOK_EVERY = 2.0
+WATCH_EVERY = 0.2
 
 
 class Engine:
@@ -336,6 +337,40 @@ class Engine:
         if found is None:
             raise ComputeFailed(NOT_KEPT)
         return found
+
+    def watch(
+        self,
+        request: Asked,
+        query: int | None,
+        client: str = "",
+        tell: Callable[[Job], None] = lambda job: None,
+    ) -> Iterator[Result]:
+        """Yield what a result is at a query position after more and more windows, then the result.
+
+        ``tell`` is called a few times a second with the job. Whoever stops listening cancels it.
+
+        Raises:
+            PosKernelError: the request or its computation failed.
+        """
+        plan, seen = make_plan(request), 0
+        if self.cached(plan) is None:
+            job = self.submit(plan, client, query)
+            try:
+                while not job.wait(WATCH_EVERY):
+                    tell(job)
+                    if query is not None and job.formed > seen:
+                        seen = job.formed
+                        if (so_far := self.forming(plan, query)) is not None:
+                            yield so_far
+            except (KeyboardInterrupt, GeneratorExit):
+                self.cancel(plan, client)
+                job.wait(5)
+                raise
+            if job.error is not None:
+                raise job.error
+        found = self.result(plan, client=client)
+        assert found is not None  # no time limit was set
+        yield found
 
     def cancel(self, request: Asked, client: str = "") -> bool:
         """Withdraw a client's request; stop the job unless another present client waits for it.
