@@ -385,7 +385,7 @@ class Engine:
 
     def _leave(self, job: Job, client: Client) -> bool:
         """Remove a client from a job; stop the job if no other present client waits for it."""
-        if job.ended or self._link is None or client not in job.clients:
+        if job.state in ENDS or self._link is None or client not in job.clients:
             return False
         person = job.clients.pop(client)
         if not any(map(self._is_present, job.clients)):

@@ -1,0 +1,241 @@
+"""Results while they form: those of the first windows, stored as the results of shorter runs."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from poskernel_core.common.errors import Cancelled
+from poskernel_core.common.specs import CorpusSpec, Execution, Request
+from poskernel_core.engine import worker as worker_module
+from poskernel_core.engine.engine import Engine, describe_run
+from poskernel_core.engine.plan import make_plan
+from poskernel_core.engine.worker import _Budget
+from poskernel_core.storage.statistics import missing_statistics
+from poskernel_core.storage.store import Store
+from tests.support import builders
+
+WINDOWS, CONTEXT, QUERY = 53, 41, 37
+STAGES = [4, 8, 10, 20, 40]
+
+
+@pytest.fixture
+def run(model_dirs, tmp_path):
+    """Ten groups of five windows of a tiny GPT-2, in a file of more windows."""
+    np.save(tmp_path / "ids.npy", builders.random_ids(97, CONTEXT, seed=3).numpy())
+    corpus = CorpusSpec(name=str(tmp_path / "ids.npy"))
+    return describe_run(
+        str(model_dirs["gpt2"]), corpus=corpus, context=CONTEXT, windows=WINDOWS, query=QUERY,
+        start_token=False,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def engine(tmp_path, near_worker, monkeypatch, unchecked):
+    """An engine whose pictures may cost what they like."""
+    monkeypatch.setattr(worker_module, "SHARE", 1e9)
+    made = Engine(Store(tmp_path / "store"), Execution(device="cpu", batch=4))
+    yield made
+    made.close()
+    made.store.close()
+
+
+def asked(run, analysis="etc", **params):
+    return Request(analysis=analysis, run=run, params=params)
+
+
+def watched(engine, request, query=QUERY):
+    """How many windows each result is of, and the results."""
+    found = list(engine.watch(request, query))
+    return [each.provenance["windows"] for each in found], found
+
+
+def held_between_stages(monkeypatch):
+    """A list of events: the worker waits after each stage until the test lets it go on."""
+    go_on, reached = threading.Semaphore(0), threading.Semaphore(0)
+    on_stage = worker_module.Worker._on_stage
+
+    def held(self, task, budget, stage):
+        ends = on_stage(self, task, budget, stage)
+        reached.release()
+        assert go_on.acquire(timeout=60)
+        return ends
+
+    monkeypatch.setattr(worker_module.Worker, "_on_stage", held)
+    return reached, go_on
+
+
+def test_every_stage_is_the_result_of_a_shorter_run(engine, run, tmp_path, monkeypatch):
+    """Number by number, with errors and biases, those of a run of that many windows alone."""
+    reached, go_on = held_between_stages(monkeypatch)
+    job = engine.submit(asked(run), looks_at=QUERY)
+    found = []
+    for _ in STAGES:
+        assert reached.acquire(timeout=60)
+        while not job.formed or (found and job.formed == found[-1].provenance["windows"]):
+            time.sleep(0.01)
+        found.append(engine.forming(asked(run), QUERY))
+        go_on.release()
+    assert job.wait(60)
+    assert STAGES == [each.provenance["windows"] for each in found]
+
+    monkeypatch.undo()
+    fresh = Engine(Store(tmp_path / "fresh"), engine.execution)
+    for result in found:
+        windows = result.provenance["windows"]
+        shorter = run.model_copy(update={"windows": windows, "positions": (QUERY,)})
+        alone = fresh.result(asked(shorter), seconds=120)
+        assert alone is not None
+        assert min(10, windows) == result.groups
+        for part in ("values", "errors", "biases"):
+            for name, array in getattr(alone, part).items():
+                np.testing.assert_array_equal(array, getattr(result, part)[name], err_msg=name)
+    fresh.close()
+    fresh.store.close()
+
+
+def test_the_last_is_the_whole_result(engine, run):
+    """Whoever watches gets it at the end, at all positions; whoever comes later gets it alone."""
+    windows, found = watched(engine, asked(run))
+
+    assert 50 == windows[-1]
+    assert len(run.positions) == found[-1].values["etc"].shape[2]
+    assert [50] == watched(engine, asked(run))[0]
+
+
+def test_what_nobody_looks_at_is_not_computed(engine, run):
+    """A program that only waits pays for nothing on the way."""
+    assert engine.result(asked(run), seconds=120) is not None
+
+    plan = make_plan(asked(run))
+    assert not any(engine.store.has(plan.of_stage(n, QUERY).key) for n in STAGES)
+
+
+def test_whoever_looks_elsewhere_is_served_at_the_next_stage(engine, run, monkeypatch):
+    """The position that was looked at before forms as well."""
+    reached, go_on = held_between_stages(monkeypatch)
+    job = engine.submit(asked(run), looks_at=QUERY)
+    assert reached.acquire(timeout=60)
+    assert job is engine.submit(asked(run), looks_at=11)
+    time.sleep(0.1)
+    for _ in range(2):
+        go_on.release()
+        assert reached.acquire(timeout=60)
+    for _ in STAGES:
+        go_on.release()
+    assert job.wait(60)
+
+    plan = make_plan(asked(run))
+    there = {
+        n: [query for query in (QUERY, 11) if engine.store.has(plan.of_stage(n, query).key)]
+        for n in (4, 10)
+    }
+    assert {4: [QUERY], 10: [QUERY, 11]} == there
+
+
+def test_two_questions_form_from_one_pass(engine, run, monkeypatch):
+    """The second waits for the pass of the first, and is told as well."""
+    reached, go_on = held_between_stages(monkeypatch)
+    etc = engine.submit(asked(run), looks_at=QUERY)
+    kernel = engine.submit(asked(run, "kernel", query=QUERY), looks_at=QUERY)
+    profile = engine.submit(asked(run, "previous-token"), looks_at=QUERY)  # needs another pass too
+    time.sleep(0.1)
+    for _ in STAGES:
+        assert reached.acquire(timeout=60)
+        go_on.release()
+    for _ in range(20):  # the other pass of the third has stages too
+        go_on.release()
+    assert all(job.wait(60) and job.error is None for job in (etc, kernel, profile))
+
+    assert [40, 40, 0] == [job.formed for job in (etc, kernel, profile)]
+    found = engine.forming(asked(run, "kernel", query=QUERY), QUERY)
+    assert (40, QUERY) == (found.provenance["windows"], found.params["query"])
+
+
+def test_what_was_formed_remains_after_a_cancel(engine, run, monkeypatch):
+    """And is still there when the computation goes on from where it stopped."""
+    reached, go_on = held_between_stages(monkeypatch)
+    job = engine.submit(asked(run), "anna", looks_at=QUERY)
+    for _ in range(3):
+        assert reached.acquire(timeout=60)
+        go_on.release()
+    assert reached.acquire(timeout=60)
+    assert engine.cancel(asked(run), "anna")
+    time.sleep(0.1)
+    go_on.release()
+    assert job.wait(60)
+    assert isinstance(job.error, Cancelled)
+    assert 20 == engine.forming(asked(run), QUERY).provenance["windows"]
+
+    again = engine.submit(asked(run), "anna", looks_at=QUERY)
+    assert 20 == again.formed
+    for _ in STAGES:
+        go_on.release()
+    assert again.wait(60)
+    assert 0 < engine.cached(asked(run)).provenance["windows"]
+    assert again.error is None
+
+
+def test_stop_here(engine, run, monkeypatch):
+    """The statistics of the next stage are kept: any question about that run needs no pass."""
+    reached, go_on = held_between_stages(monkeypatch)
+    job = engine.submit(asked(run), looks_at=QUERY)
+    assert reached.acquire(timeout=60)
+    assert engine.keep(asked(run))
+    time.sleep(0.1)
+    go_on.release()
+    assert reached.acquire(timeout=60)
+    while not job.kept:
+        time.sleep(0.01)
+    assert 8 == job.kept
+    shorter = run.model_copy(update={"windows": 8})
+    assert () == missing_statistics(engine.store, shorter)
+    for _ in STAGES:
+        go_on.release()
+    assert job.wait(60)
+
+    assert engine.ready(asked(shorter, "kernel-map", head="L1H2"))
+    assert not engine.keep(asked(run))
+
+
+def test_a_target_ends_a_run(engine, run, monkeypatch):
+    """The rule is part of the key; the header says how many windows were read."""
+    seen = []
+
+    def is_met(until, stage):
+        seen.append((until, stage.windows))
+        return stage.windows == 20
+
+    monkeypatch.setattr(worker_module, "is_met", is_met)
+    until = run.model_copy(update={"until": "kinds"})
+    result = engine.result(asked(until), seconds=120)
+
+    assert [("kinds", n) for n in (4, 8, 10, 20)] == seen
+    assert (20, WINDOWS) == (result.provenance["windows"], result.provenance["windows_asked"])
+    assert make_plan(asked(until)).key != make_plan(asked(run)).key
+    alone = engine.result(asked(run.model_copy(update={"windows": 20})), seconds=120)
+    np.testing.assert_array_equal(alone.values["etc"], result.values["etc"])
+    assert engine.result(asked(run), seconds=120).provenance["windows"] == 50
+
+
+def test_the_budget_of_pictures(monkeypatch):
+    """The first is free; another is drawn while all stay within their share of the whole pass."""
+    now = [0.0]
+    monkeypatch.setattr(worker_module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(worker_module, "SHARE", 0.1)
+
+    class Stage:
+        def __init__(self, windows):
+            self.windows, self.of = windows, 100
+
+    budget = _Budget()
+    now[0] = 4.0
+    assert budget.allows(Stage(4))
+    budget.spend(3.0)
+    now[0] = 10.0  # the whole is expected to take 100 seconds, 10 of them for pictures
+    assert budget.allows(Stage(10))
+    budget.spend(4.0)
+    assert not budget.allows(Stage(10))
+    now[0] = 33.0  # 110 seconds
+    assert budget.allows(Stage(30))
