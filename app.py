@@ -14,7 +14,7 @@ from pages.instrument.model import draw_note
 from pages.instrument.sidebar import choose, draw_heads, end_run
 from pages.shared.cards.contents import fill_contents, title_here
 from pages.shared.cards.plain import nothing_said, say_error
-from pages.shared.jobs.forming import draw_forming, nothing_forms
+from pages.shared.jobs.jobs import draw_forming, nothing_forms
 from pages.shared.jobs.results import PageStopped, engine, say_notice
 from pages.shared.selection.echo import note_drawn
 from pages.shared.selection.links import read_link, tell

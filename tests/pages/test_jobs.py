@@ -63,10 +63,9 @@ def test_cancel_by_one_then_by_both(fresh, two):
     expect(two[0].get_by_text("goes on for other readers")).to_be_visible()
     two[1].get_by_role("button", name="Cancel").click()
     for page in two:  # the first one, who had left, sees that it goes on no longer
-        cancelled = page.get_by_test_id("stAlert").filter(has_text="was cancelled")
-        expect(cancelled).to_be_visible()
+        expect(page.get_by_text("was cancelled").first).to_be_visible()
         expect(page.get_by_text("goes on for other readers")).to_have_count(0)
-    two[1].get_by_role("button", name="Try again").click()
+    two[1].get_by_role("button", name="Go on").first.click()
     expect(cells(two[1])).to_have_count(32)
     no_trouble(two[1])
 
@@ -124,4 +123,48 @@ def test_a_click_while_a_computation_ends(fresh, two):
     settle(page)
     expect(title_of(page, "candidates")).to_contain_text("L1H2")
     assert "L1H2" == parameter(page, "head") == values(page)["Head"]
+    no_trouble(page)
+
+
+def bar(page):
+    """The bar of the results that form."""
+    return page.locator(".st-key-forming")
+
+
+def stage(page):
+    """Of how many windows the page shows results."""
+    found = re.search(r"([\d,]+) of 2,000 windows", bar(page).inner_text())
+    return int(found[1].replace(",", ""))
+
+
+def test_results_form_and_stop_and_go_on(fresh, two):
+    """Pictures of the first windows for everybody; stop keeps them as a run, and it goes on."""
+    page, other = two
+    for each in two:
+        ask(each, fresh, texts=2000, context=128)
+    expect(cells(page)).to_have_count(32)
+    expect(bar(page)).to_contain_text("of 2,000 windows shown")
+    assert 4 <= stage(page) < 2000
+    expect(page.locator(".curve .point.kernel").first).to_be_visible()
+    expect(bar(other)).to_contain_text("of 2,000 windows shown")
+    other.get_by_role("button", name="Cancel").click()
+    expect(bar(other)).to_contain_text("goes on for other readers")
+    expect(cells(other)).to_have_count(32)
+
+    bar(page).get_by_role("button", name="Stop here").click()
+    expect(bar(page)).to_contain_text("Stopped after")
+    windows = int(parameter(page, "windows"))
+    assert windows == stage(page)
+    settle(page)
+    with tool(page, "etc", "Provenance") as body:
+        expect(body.get_by_text(f"{windows:,} windows of 128 tokens")).to_be_visible()
+    no_trouble(page)
+
+    bar(page).get_by_role("button", name="Go on").click()
+    expect(bar(page).get_by_role("button")).to_have_count(0)
+    settle(page)
+    assert parameter(page, "windows") == "2000"
+    with tool(page, "etc", "Provenance") as body:
+        text = body.get_by_text("windows of 128 tokens").inner_text()
+    assert windows < int(re.search(r"([\d,]+) windows", text)[1].replace(",", "")) <= 2000
     no_trouble(page)

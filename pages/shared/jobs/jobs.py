@@ -1,128 +1,192 @@
-"""A computation in progress on a page: its progress, time left, cancel, try again."""
+"""Computations in progress on a page: their progress, time left, and how to stop or go on.
+
+A computation of which nothing can be shown yet is followed at its place on the page. Those whose
+results form share one bar at the bottom of the page, so that nothing moves.
+"""
 
 import time
+from contextvars import ContextVar
+from typing import Any, Final
 
 import streamlit as st
 
 from pages.shared.cards.plain import plain, say_error
 from pages.shared.selection.echo import is_behind
-from pages.shared.selection.links import waits
+from pages.shared.selection.links import waits, write
 from pages.shared.selection.session import session_id
 from poskernel_core.common.errors import Cancelled
+from poskernel_core.common.rounding import counted
 from poskernel_core.engine.engine import Engine
 from poskernel_core.engine.job import Job
-from poskernel_core.engine.plan import Plan
 
 TICK_SECONDS = 0.5
+LEFT: Final = "left"
+"""The keys of the results that this reader has cancelled, though others may wait for them."""
+AGAIN: Final = "again"
+STOPPING: Final = "stopping-here"
+STOPPED: Final = "stopped-before"
+
+_FORMING: ContextVar[dict[str, Job] | None] = ContextVar("forming", default=None)
+"""The jobs whose results the page shows while they form, by key."""
+
+
+def nothing_forms() -> None:
+    """Begin a page."""
+    _FORMING.set({})
+
+
+def forms(job: Job) -> None:
+    """Note that the page shows what a job has so far."""
+    shown = _FORMING.get()
+    if shown is not None:
+        shown[job.key] = job
 
 
 def follow(engine: Engine, job: Job) -> None:
-    """Draw a job: its progress while it runs, or how it ended and a button to try again."""
+    """Draw a job of which nothing is shown yet: its progress, or how it ended."""
     waits()
-    if job.ended and job.error is not None:
-        _draw_end(job)
-    elif has_left(job):
-        st.fragment(_draw_going_on, run_every=TICK_SECONDS)(job)
-        _draw_again("Wait for it again", "return", job)
+    if job.ended and not isinstance(job.error, Cancelled):
+        say_error(str(job.error))
+        _again("Try again", [job])
     else:
-        _watch(engine, job)
+        with st.container(border=True):
+            _draw(engine, [job], shown=False)
+
+
+def draw_forming(engine: Engine, windows: int) -> None:
+    """Draw the bar of the results that form; call it when the page has been drawn.
+
+    ``windows`` is how many windows the page asks for: after "Stop here" they are fewer than before.
+    """
+    jobs, stopped = list((_FORMING.get() or {}).values()), st.session_state.get(STOPPED) or []
+    with st.container(key="forming", horizontal=True, vertical_alignment="center"):
+        if jobs:
+            _draw(engine, jobs, shown=True)
+            return
+        st.session_state[STOPPING] = False
+        if stopped and windows < (before := stopped[0].plan.run.windows):
+            st.markdown(f"Stopped after {windows:,} of {counted(f'{before:,}', 'window')}.")
+            _button("Go on", "play_arrow", _to_all, stopped)
+
+
+def _draw(engine: Engine, jobs: list[Job], *, shown: bool) -> None:
+    """Draw the progress of jobs, again every half second, and their buttons, once.
+
+    Streamlit identifies a fragment by its place on the page and drops clicks in a fragment that has
+    moved, for instance because a result appeared above it. So the buttons are not in the fragment.
+    """
+    st.fragment(_draw_state, run_every=TICK_SECONDS)(engine, jobs, _state(jobs), shown)
+    if all(job.ended for job in jobs):
+        _again("Go on", jobs)
+    elif all(map(has_left, jobs)):
+        _again("Wait for it again", jobs)
+    else:
+        if shown:
+            _button("Stop here", "stop", _stop_here, engine, jobs)
+        _button("Cancel", "close", _leave, engine, jobs)
+
+
+def _state(jobs: list[Job]) -> list[tuple[int, bool, bool]]:
+    """Return what a page draws differently once it changes."""
+    return [(job.formed, job.ended, has_left(job)) for job in jobs]
+
+
+def _draw_state(
+    engine: Engine, jobs: list[Job], drawn: list[tuple[int, bool, bool]], shown: bool
+) -> None:
+    kept = max(job.kept for job in jobs)
+    if kept and st.session_state.get(STOPPING):
+        st.session_state[STOPPED] = jobs
+        _leave(engine, jobs)
+        write("windows", kept)
+        st.rerun(scope="app")
+    if _state(jobs) != drawn and not is_behind():
+        st.rerun(scope="app")  # takes the browser's values; if these are old, half a second later
+    so_far = f"{_so_far(jobs)} shown. " if shown else ""
+    if all(job.ended for job in jobs):
+        told = "The computation was cancelled; it goes on from its last checkpoint."
+        st.markdown(so_far + told)
+    elif all(map(has_left, jobs)):
+        told = "You have cancelled this computation. It goes on for other readers."
+        st.markdown(so_far + told)
+    else:
+        _draw_progress(max(jobs, key=lambda job: job.done), so_far, shown)
+
+
+def _draw_progress(job: Job, so_far: str, shown: bool) -> None:
+    left, share = job.seconds_left(), min(job.done / job.total, 1.0) if job.total else 0.0
+    pace = "" if left is None else f", {_duration(left)} left"
+    if not job.total:
+        text = f"{job.note} ({_duration(time.monotonic() - job.began)})"
+    elif st.session_state.get(STOPPING) and shown:
+        text = "Stopping after the windows of this round"
+    else:
+        text = f"{job.note}: {job.done} of {job.total}{pace}"
+    if not shown:
+        subject, model = job.plan.question.noun_phrase, job.plan.run.model.name
+        st.markdown(f"**Computing {subject} for {plain(model)}**")
+    st.progress(share, text=so_far + text)
+    if not shown:
+        st.caption(
+            "You can change the selection: the computation goes on. Readers who ask for the same "
+            "result share it; it stops when all of them have cancelled."
+        )
+
+
+def _so_far(jobs: list[Job]) -> str:
+    job = max(jobs, key=lambda each: each.formed)
+    return f"**{job.formed:,} of {counted(f'{job.plan.run.windows:,}', 'window')}**"
 
 
 def has_left(job: Job) -> bool:
     """Tell whether this reader has cancelled a computation that goes on for others."""
     goes_on = not (job.ended or job.cancelling)
-    return goes_on and st.session_state.get("left") == job.plan.key
+    return goes_on and job.plan.key in st.session_state.get(LEFT, ())
 
 
-def _leave(engine: Engine, job: Job) -> None:
-    engine.cancel(job.plan, session_id())
-    st.session_state["left"] = job.plan.key  # others may wait for the job, or restart it
-
-
-def forget_cancel(asked: Plan) -> None:
+def forget_cancel(key: str) -> None:
     """Forget that this reader has cancelled a computation: a new one is asked for."""
-    if st.session_state.get("left") == asked.key:
-        st.session_state["left"] = None
+    st.session_state[LEFT] = st.session_state.get(LEFT, set()) - {key}
 
 
 def wants_again(job: Job) -> bool:
     """Tell, once, whether this reader has asked for a job again."""
-    wanted = st.session_state.get("again", set())
-    st.session_state["again"] = wanted - {job.key}
+    wanted = st.session_state.get(AGAIN, set())
+    st.session_state[AGAIN] = wanted - {job.key}
     return job.key in wanted
 
 
-def ask_again(*jobs: Job) -> None:
-    """Note that this reader asks for jobs again. A callback."""
-    st.session_state["left"] = None
-    st.session_state["again"] = {job.key for job in jobs}
+def _button(label: str, icon: str, act: Any, *given: Any) -> None:
+    key = f"{label.replace(' ', '-').lower()}-{given[-1][0].key}"
+    st.button(label, key=key, icon=f":material/{icon}:", on_click=act, args=given)
 
 
-def _draw_again(label: str, name: str, job: Job) -> None:
-    """Draw the button that asks for a job again."""
-    key, icon = f"{name}-{job.key}", ":material/refresh:"
-    st.button(label, key=key, icon=icon, on_click=ask_again, args=(job,))
+def _again(label: str, jobs: list[Job]) -> None:
+    """Draw the button that asks for jobs again."""
+    _button(label, "refresh", _ask_again, jobs)
 
 
-def _draw_going_on(job: Job) -> None:
-    if job.ended and not is_behind():
-        st.rerun(scope="app")
-    st.info(
-        "You have cancelled this computation. It goes on for other readers.",
-        icon=":material/cancel:",
-    )
+def _ask_again(jobs: list[Job]) -> None:
+    st.session_state[LEFT] = set()
+    st.session_state[AGAIN] = {job.key for job in jobs}
 
 
-def _draw_end(job: Job) -> None:
-    if isinstance(job.error, Cancelled):
-        st.info(
-            "The computation was cancelled. If you start it again, it goes on from its last "
-            "checkpoint.",
-            icon=":material/cancel:",
-        )
-    else:
-        say_error(str(job.error))
-    _draw_again("Try again", "again", job)
+def _leave(engine: Engine, jobs: list[Job]) -> None:
+    for job in jobs:
+        engine.cancel(job.plan, session_id())
+    # Others may wait for the jobs, or restart them.
+    st.session_state[LEFT] = st.session_state.get(LEFT, set()) | {job.plan.key for job in jobs}
 
 
-def _watch(engine: Engine, job: Job) -> None:
-    """Draw the progress, again every half second, and the button, once.
-
-    Streamlit identifies a fragment by its place on the page and drops clicks in a fragment that has
-    moved, for instance because a result appeared above it. So the button is not in a fragment.
-    """
-    with st.container(border=True):
-        st.fragment(_draw_progress, run_every=TICK_SECONDS)(job, job.formed)
-        st.button(
-            "Cancel",
-            key=f"cancel-{job.key}",
-            icon=":material/close:",
-            on_click=_leave,
-            args=(engine, job),
-        )
+def _stop_here(engine: Engine, jobs: list[Job]) -> None:
+    st.session_state[STOPPING] = any(engine.keep(job.plan) for job in jobs)
 
 
-def _draw_progress(job: Job, formed: int) -> None:
-    if (job.ended or has_left(job) or job.formed != formed) and not is_behind():
-        st.rerun(scope="app")  # takes the browser's values; if these are old, half a second later
-    share = min(job.done / job.total, 1.0) if job.total else 0.0
-    subject, model = job.plan.question.noun_phrase, job.plan.run.model.name
-    st.markdown(f"**Computing {subject} for {plain(model)}**")
-    st.progress(share, text=_progress_text(job))
-    st.caption(
-        "You can change the selection: the computation goes on. Readers who ask for the same "
-        "result share it; it stops when all of them have cancelled."
-    )
+def _to_all(jobs: list[Job]) -> None:
+    st.session_state[STOPPED] = None
+    write("windows", jobs[0].plan.run.windows)
+    _ask_again(jobs)
 
 
-def _progress_text(job: Job) -> str:
-    if not job.total:
-        return f"{job.note} ({duration(time.monotonic() - job.began)})"
-    left = job.seconds_left()
-    pace = "" if left is None else f", {duration(left)} left"
-    return f"{job.note}: {job.done} of {job.total}{pace}"
-
-
-def duration(seconds: float) -> str:
-    """Return a number of seconds in words."""
+def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"

@@ -9,8 +9,7 @@ import streamlit as st
 from cachetools import LRUCache, TTLCache
 
 from pages.shared.cards.plain import say, say_once
-from pages.shared.jobs.forming import forms
-from pages.shared.jobs.jobs import follow, forget_cancel, has_left, wants_again
+from pages.shared.jobs.jobs import follow, forget_cancel, forms, has_left, wants_again
 from pages.shared.selection.session import person, present, session_id
 from poskernel_core.analyses import find
 from poskernel_core.analyses.base import P, Question
@@ -193,7 +192,7 @@ def ask(request: Asked, looks_at: int | None = None) -> Result | Job:
         return found
     job = engine().running(asked)
     if job is None or job.state == "done":
-        forget_cancel(asked)
+        forget_cancel(asked.key)
     under_way = job is not None and not (job.ended or has_left(job))
     if job is None or job.state == "done" or wants_again(job) or under_way:
         job = engine().submit(asked, session_id(), looks_at)
