@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 from playwright.sync_api import ConsoleMessage, Locator, Page, expect
 from playwright.sync_api import TimeoutError as TooSlow
 
-PATIENCE = 60_000  # milliseconds; the machine may be busy with other work
+PATIENCE = 180_000  # milliseconds; the machine may be busy with other work
 QUIET = """() => {
   const all = name => [...document.querySelectorAll(`[data-testid=${name}]`)];
   if (all("stApp")[0]?.dataset.testScriptState !== "notRunning") return false;
