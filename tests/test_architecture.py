@@ -1,5 +1,8 @@
-"""The program in ARCHITECTURE.md runs."""
+"""The programs in ARCHITECTURE.md run."""
 
+import ast
+import inspect
+import json
 import re
 
 import plotly.graph_objects as go
@@ -7,12 +10,18 @@ import plotly.graph_objects as go
 from poskernel_core.analyses import find
 from poskernel_core.analyses.drawing import figure_of
 from poskernel_core.api import run_pass
-from poskernel_core.common.specs import CorpusSpec
+from poskernel_core.common.specs import CorpusSpec, Execution, Request
 from poskernel_core.data.corpora import token_windows
-from poskernel_core.engine.provenance import to_entry
+from poskernel_core.engine.admission import check_plan
+from poskernel_core.engine.engine import describe_run
+from poskernel_core.engine.execute import compute, gather_missing
+from poskernel_core.engine.plan import Plan, make_plan, to_compute
+from poskernel_core.engine.provenance import stored, to_entry
+from poskernel_core.engine.queue import FairQueue
 from poskernel_core.forward.loading import load
 from poskernel_core.models.catalog import locate
 from poskernel_core.models.tokenizers import load_tokenizer
+from poskernel_core.passes.worker_context import WorkerContext
 from poskernel_core.storage.store import Store
 from tests.support import ROOT
 
@@ -20,8 +29,11 @@ TEXT = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
+PROGRAMS = [body for language, body in BLOCK.findall(TEXT) if language == "python"]
+
+
 def test_the_program_in_one_piece_runs(tmp_path) -> None:
-    program = next(body for language, body in BLOCK.findall(TEXT) if language == "python")
+    program = PROGRAMS[0]
     store = Store(tmp_path)
     names = {
         "CorpusSpec": CorpusSpec, "figure_of": figure_of, "find": find, "load": load,
@@ -33,4 +45,44 @@ def test_the_program_in_one_piece_runs(tmp_path) -> None:
     assert isinstance(names["figure"], go.Figure)
     assert (4, 8) == names["result"].select(query=63).values["etc"].shape
     assert store.get("a key") is not None
+    store.close()
+
+
+def called(line, names):
+    """The functions that a line calls."""
+    for node in ast.walk(ast.parse(line)):
+        match node:
+            case ast.Call(func=ast.Name(id=name)):
+                yield names[name]
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method)):
+                yield getattr(names[name], method)
+
+
+def test_the_walk_of_a_request_runs(tmp_path) -> None:
+    """Line by line, each in the file that it names; stages are reached on the way."""
+    program, store, reached = PROGRAMS[1], Store(tmp_path), []
+
+    def on_stage(stage):
+        reached.append(stage.windows)
+        return False
+
+    names = {
+        "Plan": Plan, "Request": Request, "check_plan": check_plan, "compute": compute,
+        "context": WorkerContext(store), "describe_run": describe_run,
+        "execution": Execution(device="cpu"), "gather_missing": gather_missing, "json": json,
+        "make_plan": make_plan, "on_stage": on_stage, "queue": FairQueue(), "store": store,
+        "report": lambda done, total, note: None, "stored": stored, "to_compute": to_compute,
+    }  # fmt: skip
+    exec(program, names)
+
+    assert "etc" == names["result"].analysis
+    assert [4, 8, 10] == reached
+    lines = program.splitlines()
+    assert 10 == len(lines)
+    files = []
+    for line in lines:
+        files.append(line.partition("#")[2].split()[0].strip(":"))
+        sources = map(inspect.getsourcefile, map(inspect.unwrap, called(line, names)))
+        assert any(source.endswith(f"poskernel_core/{files[-1]}") for source in sources), line
+    assert 6 == len(set(files))
     store.close()
