@@ -108,6 +108,7 @@ format: venv-dev  ## Format the code and apply the linter's automatic fixes
 bench: venv-dev  ## Measure speed and memory
 	$(BIN)/python -m bench $(BENCH_ARGS)
 	$(BIN)/python -m bench.vocabulary $(BENCH_ARGS)
+	$(BIN)/python -m bench.live
 
 measure: venv-dev browser  ## Measure waiting times: one user in a browser, then many at once
 	$(BIN)/python -m bench.pages

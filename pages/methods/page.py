@@ -23,7 +23,9 @@ def page(selection: Selection) -> None:
     if part == TABS[0]:
         st.markdown(
             "What every number means, from the docstrings of the code that computes it. Shapes are "
-            "in brackets; `n` is the query position, `i` the key position."
+            "in brackets; `n` is the query position, `i` the key position. Intervals are for a "
+            "number of windows that was chosen beforehand: looking again and again while results "
+            "form makes them a little too narrow."
         )
         draw_definitions()
     else:
