@@ -74,7 +74,8 @@ def report(times: Times, windows: int) -> None:
     end, last = times.results[-1]
     share = [(at, float(stands(each).mean())) for at, each in times.results]
     nine = next((at for at, part in share if part >= 0.9), None)
-    moved = np.abs(picture.values["etc"] - last.values["etc"]) / picture.errors["etc"]
+    middle = picture.values["etc"] - picture.biases["etc"]
+    moved = np.abs(middle - last.values["etc"]) / picture.errors["etc"]
     stages = ", ".join(f"{r.provenance['windows']} at {at:.0f} s" for at, r in times.results)
     print(f"loading (torch, model, text)         {loaded:7.1f} s")
     print(f"first picture, of {picture.provenance['windows']} windows         {first:7.1f} s")

@@ -204,3 +204,10 @@ def test_a_shard_whose_sums_cannot_be_read(tmp_path, tasks):
     assert [] == list((tmp_path / "files").iterdir())
     assert made == carry_out(shared, task, silent)
     assert abs(len(whole) - Path(made["file"]).stat().st_size) < 1000  # seconds have more digits
+
+
+def test_a_run_with_a_target_is_not_split(run):
+    """Whether it is met is known only to whoever has all sums."""
+    until = run.model_copy(update={"until": "kinds"})
+    with pytest.raises(BadRequest, match="cannot be split: leave the target out"):
+        tasks_of([until], [Shard(number=0, of=2)], Execution())

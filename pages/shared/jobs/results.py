@@ -32,9 +32,9 @@ from poskernel_core.models.training import TrainingRun, training_run
 PATIENCE = 0.8
 """Seconds for which a page waits for a quick result before it draws the progress."""
 
-RESULTS_KEPT = 32
+BYTES_KEPT = 8e6
 KNOWN: Final = "known-results"
-"""The results that this session has read lately, so that a rerun asks nothing for them."""
+"""The results that a session has read lately, so that a rerun asks nothing for them."""
 
 WAITED: Final = "waited-for"
 """The jobs that this session has waited for once."""
@@ -111,11 +111,12 @@ def missing(question: type[Question[P]], run: RunSpec, params: P) -> list[str]:
 
 def stored(asked: Plan) -> Result | None:
     """Return a result if it is stored, or was in this session."""
-    kept = st.session_state.setdefault(KNOWN, LRUCache(RESULTS_KEPT))
+    kept = st.session_state.setdefault(KNOWN, LRUCache(BYTES_KEPT, lambda each: each.nbytes))
     key = asked.key, *asked.keys
     found: Result | None = kept.get(key) or engine().cached(asked)
     if found is not None:
-        kept[key] = found
+        with suppress(ValueError):  # a single result may be too large
+            kept[key] = found
     return found
 
 

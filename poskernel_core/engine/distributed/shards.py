@@ -53,7 +53,14 @@ def tasks_of(
     execution: Execution,
     folder: Path | None = None,
 ) -> list[ShardTask]:
-    """Return the tasks for the given shards of every pass."""
+    """Return the tasks for the given shards of every pass.
+
+    Raises:
+        BadRequest: a run that ends at a target.
+    """
+    passes = list(passes)
+    if any(run.until is not None for run in passes):
+        raise BadRequest("A run that ends at a target cannot be split: leave the target out.")
     where = None if folder is None else str(folder.resolve())
     return [
         ShardTask(run=run, shard=shard, execution=execution, folder=where)
