@@ -328,3 +328,23 @@ def test_windows_that_were_dealt_stay_in_their_groups(hands):
     np.testing.assert_allclose(
         plain.arrays["queries"], dealt.arrays["queries"][:, :, :, order], atol=1e-6
     )
+
+
+@pytest.mark.slow
+def test_watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results of more and more windows, at the chosen head and position; then the whole."""
+    monkeypatch.setenv("POSKERNEL_SHIPPED", "0")
+    engine = pk.Engine(pk.Store(tmp_path))
+    asked = {"query": 61, "head": "L1H3", "engine": engine, "context": 64, "windows": 200}
+    found = list(pk.watch("etc", "demo-gpt2", **asked))
+    windows = [each.provenance["windows"] for each in found]
+
+    assert 4 == windows[0]
+    assert sorted(set(windows)) == windows
+    assert 200 == windows[-1]
+    assert len(windows) > 2
+    assert {()} == {each.values["etc"].shape for each in found}
+    assert pk.show("etc", "demo-gpt2", **asked).fingerprint == found[-1].fingerprint
+    assert [200] == [each.provenance["windows"] for each in pk.watch("etc", "demo-gpt2", **asked)]
+    engine.close()
+    engine.store.close()

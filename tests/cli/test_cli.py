@@ -139,6 +139,27 @@ def test_relative_paths(run, small, place, model_dirs, monkeypatch):
 
 
 @pytest.mark.slow
+def test_show_live(run, small, monkeypatch, tmp_path):
+    """A line of JSON for each stage, the last of all windows; else the findings, aside."""
+    monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path))
+    asked = ("show", "etc", *small, "--query", 11)
+    code, out, err = run(*asked, "--live", "--json")
+    lines = [json.loads(line) for line in out.splitlines()]
+
+    assert (0, "") == (code, err)
+    assert all({"windows", "of", "values", "errors"} == set(line) for line in lines)
+    assert {TEXTS} == {line["of"] for line in lines}
+    assert 4 == lines[0]["windows"] < lines[-1]["windows"]
+    whole = json.loads(run(*asked, "--json")[1])
+    assert whole["values"] == lines[-1]["values"]
+    assert whole["run"]["windows"] == lines[-1]["windows"]
+
+    _, out, err = run(*asked, "--live")
+    assert f"of {TEXTS} windows: " in err
+    assert out.startswith("etc of ")
+
+
+@pytest.mark.slow
 def test_precompute_export_import(run, small, place, tmp_path, monkeypatch):
     assert 0 == run("precompute", *small)[0]
     code, _, err = run("export", small[0], tmp_path / "results.zip")
