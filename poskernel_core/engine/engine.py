@@ -166,7 +166,7 @@ class Engine:
 
         ``looks_at`` is the query position at which the client looks at the result while it forms:
         after the first windows, and again after more of them, a result of that run of fewer windows
-        is stored (``Job.formed``, :meth:`forming`).
+        is stored (``Job.formed``, ``Plan.of_stage``).
 
         Raises:
             BadRequest: the parameters do not fit the analysis, the run or the model.
@@ -211,16 +211,6 @@ class Engine:
             return False
         self._link.send({"keep": job.key}, job)
         return True
-
-    def forming(self, request: Asked, query: int) -> Result | None:
-        """Return the result of the most windows so far of a running job; None if there is none.
-
-        Raises:
-            BadRequest: the parameters do not fit the run.
-        """
-        plan = make_plan(request)
-        job = self._jobs.get(plan.key)
-        return self.cached(plan.of_stage(job.formed, query)) if job and job.formed else None
 
     def _start(
         self,
@@ -352,15 +342,19 @@ class Engine:
         Raises:
             PosKernelError: the request or its computation failed.
         """
-        plan, seen = make_plan(request), 0
+        plan, ended = make_plan(request), False
         if self.cached(plan) is None:
             job = self.submit(plan, client, query)
+            stages, seen = [job.formed], {0}
+            job.on_event.append(lambda job: stages.append(job.formed))
             try:
-                while not job.wait(WATCH_EVERY):
+                while not ended:
+                    ended = job.wait(WATCH_EVERY)
                     tell(job)
-                    if query is not None and job.formed > seen:
-                        seen = job.formed
-                        if (so_far := self.forming(plan, query)) is not None:
+                    for windows in sorted({*stages} - seen):
+                        seen.add(windows)
+                        assert query is not None  # else nothing forms
+                        if (so_far := self.cached(plan.of_stage(windows, query))) is not None:
                             yield so_far
             except (KeyboardInterrupt, GeneratorExit):
                 self.cancel(plan, client)

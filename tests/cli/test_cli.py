@@ -139,23 +139,24 @@ def test_relative_paths(run, small, place, model_dirs, monkeypatch):
 
 
 @pytest.mark.slow
-def test_show_live(run, small, monkeypatch, tmp_path):
+def test_show_live(run, monkeypatch, tmp_path):
     """A line of JSON for each stage, the last of all windows; else the findings, aside."""
     monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path))
-    asked = ("show", "etc", *small, "--query", 11)
+    monkeypatch.setenv("POSKERNEL_SHIPPED", "0")
+    asked = ("show", "etc", "demo-attn-2l", "--windows", 40, "--context", 32, "--query", 11)
     code, out, err = run(*asked, "--live", "--json")
     lines = [json.loads(line) for line in out.splitlines()]
 
     assert (0, "") == (code, err)
     assert all({"windows", "of", "values", "errors"} == set(line) for line in lines)
-    assert {TEXTS} == {line["of"] for line in lines}
+    assert {40} == {line["of"] for line in lines}
     assert 4 == lines[0]["windows"] < lines[-1]["windows"]
     whole = json.loads(run(*asked, "--json")[1])
     assert whole["values"] == lines[-1]["values"]
     assert whole["run"]["windows"] == lines[-1]["windows"]
 
     _, out, err = run(*asked, "--live")
-    assert f"of {TEXTS} windows: " in err
+    assert "40 of 40 windows: " in err
     assert out.startswith("etc of ")
 
 

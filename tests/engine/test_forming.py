@@ -45,6 +45,12 @@ def asked(run, analysis="etc", **params):
     return Request(analysis=analysis, run=run, params=params)
 
 
+def formed(engine, request):
+    """What a job has so far."""
+    plan = make_plan(request)
+    return engine.cached(plan.of_stage(engine.running(plan).formed, QUERY))
+
+
 def watched(engine, request, query=QUERY):
     """How many windows each result is of, and the results."""
     found = list(engine.watch(request, query))
@@ -75,7 +81,7 @@ def test_every_stage_is_the_result_of_a_shorter_run(engine, run, tmp_path, monke
         assert reached.acquire(timeout=60)
         while not job.formed or (found and job.formed == found[-1].provenance["windows"]):
             time.sleep(0.01)
-        found.append(engine.forming(asked(run), QUERY))
+        found.append(formed(engine, asked(run)))
         go_on.release()
     assert job.wait(60)
     assert STAGES == [each.provenance["windows"] for each in found]
@@ -149,7 +155,7 @@ def test_two_questions_form_from_one_pass(engine, run, monkeypatch):
     assert all(job.wait(60) and job.error is None for job in (etc, kernel, profile))
 
     assert [40, 40, 0] == [job.formed for job in (etc, kernel, profile)]
-    found = engine.forming(asked(run, "kernel", query=QUERY), QUERY)
+    found = formed(engine, asked(run, "kernel", query=QUERY))
     assert (40, QUERY) == (found.provenance["windows"], found.params["query"])
 
 
@@ -166,7 +172,7 @@ def test_what_was_formed_remains_after_a_cancel(engine, run, monkeypatch):
     go_on.release()
     assert job.wait(60)
     assert isinstance(job.error, Cancelled)
-    assert 20 == engine.forming(asked(run), QUERY).provenance["windows"]
+    assert 20 == formed(engine, asked(run)).provenance["windows"]
 
     again = engine.submit(asked(run), "anna", looks_at=QUERY)
     assert 20 == again.formed
