@@ -73,7 +73,7 @@ def visit(model: str, name: str, answer: Answer) -> dict[str, Request]:
 
     asked: dict[str, Request] = {}
 
-    def ask(request: Asked) -> Result | Job:
+    def ask(request: Asked, looks_at: int | None = None) -> Result | Job:
         asking = make_plan(request)
         found = answer(asking)
         for part in asking.parts.values() or [asking]:

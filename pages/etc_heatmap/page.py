@@ -87,8 +87,8 @@ def page(selection: Selection) -> None:
         order = Order(chosen or Order.NUMBER)
         thresholds = kind_thresholds()
     asked = KernelParams(skip=selection.skip, query=selection.query)
-    results.begin(PositionalKernel, selection.run, asked)
-    etc = results.fetch(EtcHeatMap, selection.run, EtcParams(skip=selection.skip, **thresholds))
+    limits = EtcParams(skip=selection.skip, **thresholds)
+    etc = results.fetch(EtcHeatMap, selection.run, limits, (PositionalKernel, asked))
     if etc is not None:
         here = etc.select(query=selection.query)
         with right:  # first, because a click on a head waits for it

@@ -77,7 +77,7 @@ class Task:
         return experiment is not None and not experiment.long and not self.plan.missing
 
 
-class _Budget:
+class Budget:
     """What the pictures of a pass may cost: a share of the time that the whole pass will take."""
 
     def __init__(self) -> None:
@@ -199,7 +199,7 @@ class Worker:
             if plan.missing:
                 waiting = self._models.waiting()
                 others = [each.plan for each in waiting if each.execution == task.execution]
-                on_stage = partial(self._on_stage, task, _Budget())
+                on_stage = partial(self._on_stage, task, Budget())
                 execute.gather_missing(shared, plan, task.execution, report, others, on_stage)
                 self._release(plan)
             task.plan = replace(plan, missing=())
@@ -229,7 +229,7 @@ class Worker:
                     with contextlib.suppress(Cancelled):
                         self._put(task)
 
-    def _on_stage(self, task: Task, budget: _Budget, stage: Stage) -> bool:
+    def _on_stage(self, task: Task, budget: Budget, stage: Stage) -> bool:
         """Answer what is looked at from a stage of a pass; return whether the pass may end."""
         began = time.monotonic()
         tasks = [task, *(each for each in self._models.waiting() if each is not task)]

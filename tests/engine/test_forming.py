@@ -11,7 +11,7 @@ from poskernel_core.common.specs import CorpusSpec, Execution, Request
 from poskernel_core.engine import worker as worker_module
 from poskernel_core.engine.engine import Engine, describe_run
 from poskernel_core.engine.plan import make_plan
-from poskernel_core.engine.worker import _Budget
+from poskernel_core.engine.worker import Budget
 from poskernel_core.storage.statistics import missing_statistics
 from poskernel_core.storage.store import Store
 from tests.support import builders
@@ -235,7 +235,7 @@ def test_the_budget_of_pictures(monkeypatch):
         def __init__(self, windows):
             self.windows, self.of = windows, 100
 
-    budget = _Budget()
+    budget = Budget()
     now[0] = 4.0
     assert budget.allows(Stage(4))
     budget.spend(3.0)

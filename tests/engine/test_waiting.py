@@ -266,7 +266,7 @@ def test_a_pass_yields_to_short_experiments_between_its_batches(tmp_path, events
     came, begun, together, done = [], threading.Event(), threading.Event(), threading.Event()
     threads = set()
 
-    def gather_missing(shared, plan, execution, report, others):
+    def gather_missing(shared, plan, execution, report, others, on_stage):
         for number in range(3):
             report(number, 3, "Reading")
             came.append(("batch", number))
@@ -311,7 +311,7 @@ def test_what_one_pass_gathered_is_handed_on_at_once(tmp_path, events, monkeypat
     """Analyses that waited for the same pass do not wait for another one first."""
     came, begun, go_on, done = [], threading.Event(), threading.Event(), threading.Event()
 
-    def gather_missing(shared, plan, execution, report, others):
+    def gather_missing(shared, plan, execution, report, others, on_stage):
         came.append(("pass", plan.run.seed))
         begun.set()
         assert go_on.wait(30)

@@ -58,7 +58,7 @@ def follow(monkeypatch):
         (METHODS, {"skip": "999"}, "asks for skip 999; shown is 4 instead: offered are 0 to 32."),
         (METHODS, {"corpus": "nope"}, "asks for corpus nope; shown is sample instead: offered"),
         (METHODS, {"context": "100"}, "asks for context 100; shown is 512 instead"),
-        (METHODS, {"windows": "7"}, "asks for windows 7; shown is 500 instead"),
+        (METHODS, {"windows": "7000"}, "asks for windows 7000; shown is 500 instead"),
         (METHODS, {"dtype": "int8"}, "asks for dtype int8; shown is float32 instead"),
         (METHODS, {"start": "maybe"}, "asks for start maybe; shown is True instead"),
         (METHODS, {"part": "foo"}, "asks for part foo; shown is Definitions instead"),

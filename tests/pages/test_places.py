@@ -35,9 +35,9 @@ def test_a_widget_keeps_its_place(name, shipped_only, monkeypatch):
     """Every second result is not there yet, then the others: as where all are."""
     ask, asked = results.ask, []
 
-    def note(request):
+    def note(request, *query):
         asked.append(request.question.name)
-        return ask(request)
+        return ask(request, *query)
 
     monkeypatch.setattr(results, "ask", note)
     whole = places(opened_as_linked(name))
@@ -45,10 +45,10 @@ def test_a_widget_keeps_its_place(name, shipped_only, monkeypatch):
     assert order or name in ("own_text", "compare", "methods")
     for away in filter(None, (order[::2], order[1::2])):
 
-        def some(request, away=away):
+        def some(request, *query, away=away):
             if request.question.name in away:
                 raise ComputeDisabled("not yet")
-            return ask(request)
+            return ask(request, *query)
 
         monkeypatch.setattr(results, "ask", some)
         part = places(opened_as_linked(name))

@@ -120,10 +120,16 @@ def stored(asked: Plan) -> Result | None:
     return found
 
 
-def fetch(question: type[Question[P]], run: RunSpec, params: P) -> Result | None:
+def fetch(
+    question: type[Question[P]],
+    run: RunSpec,
+    params: P,
+    *then: tuple[type[Question[Any]], Any],
+) -> Result | None:
     """Return a result, or what there is of it while it forms.
 
-    Until there is something, draw the progress or an error and return None.
+    Until there is something, draw the progress or an error and return None. ``then`` are questions,
+    with parameters, that the page asks next: they are computed together with this one.
     """
     result = None
     with refusals_shown(question):
@@ -131,6 +137,8 @@ def fetch(question: type[Question[P]], run: RunSpec, params: P) -> Result | None
         found = ask(plan(question, run, params), query)
         result = found if isinstance(found, Result) else _formed(found, query)
         if isinstance(found, Job):
+            for other, asked in then:
+                _begin(plan(other, run, asked), _looked_at(asked))
             failed = found.error is not None and not isinstance(found.error, Cancelled)
             if result is None or failed:
                 follow(engine(), found)
@@ -139,12 +147,11 @@ def fetch(question: type[Question[P]], run: RunSpec, params: P) -> Result | None
     return result
 
 
-def begin(question: type[Question[P]], run: RunSpec, params: P) -> None:
-    """Ask for a result that the page will show, so that it is computed with what comes first."""
+def _begin(asked: Plan, query: int | None) -> None:
+    """Ask for a result without waiting for it."""
     with suppress(PosKernelError):  # said where the result is drawn
-        asked = plan(question, run, params)
         if stored(asked) is None and engine().running(asked) is None:
-            engine().submit(asked, session_id(), _looked_at(params))
+            engine().submit(asked, session_id(), query)
 
 
 def newest(asked: Plan, query: int) -> Result | None:
