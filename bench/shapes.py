@@ -32,7 +32,7 @@ from poskernel_core.forward import loading
 from poskernel_core.models.catalog import Located
 from poskernel_core.models.geometry import Geometry, read_geometry
 from poskernel_core.passes import streaming
-from poskernel_core.statistics import Plan
+from poskernel_core.statistics import Sizes
 
 SHAPES = ((32, 256), (16, 512), (8, 1024), (32, 1024))
 """Number of windows, and tokens per window."""
@@ -95,7 +95,7 @@ def our_pass(make: Callable[[], Any]) -> Callable[[int, int, int | None], stream
     model = loading.hooked(located, module, torch.device("cpu"))
 
     def begin(windows: int, context: int, seen: int | None) -> streaming.Pass:
-        plan = Plan(located.geometry, context, windows, default_positions(context), 64, True)
+        plan = Sizes(located.geometry, context, windows, default_positions(context), 64, True)
         return streaming.Pass(model, replace(plan, pattern_windows=seen), ALL_GATHERED)
 
     return begin

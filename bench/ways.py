@@ -54,15 +54,15 @@ def our_pass(tokens: torch.Tensor) -> dict[str, float]:
     from poskernel_core.models.catalog import Located
     from poskernel_core.models.geometry import read_geometry
     from poskernel_core.passes import streaming
-    from poskernel_core.statistics import Plan
+    from poskernel_core.statistics import Sizes
 
     module = _model()
     config = {**module.config.to_dict(), "model_type": "gpt2"}
     located = Located(ModelSpec(name="random"), None, config, read_geometry("random", config))
     model = loading.hooked(located, _fused_gelu(module), torch.device("cpu"))
     windows, context = tokens.shape
-    plan = Plan(located.geometry, context, windows, default_positions(context), 64, True)
-    warm = Plan(located.geometry, 16, 1, (3,), 1, True)
+    plan = Sizes(located.geometry, context, windows, default_positions(context), 64, True)
+    warm = Sizes(located.geometry, 16, 1, (3,), 1, True)
     streaming.Pass(model, warm, ALL_GATHERED).run(tokens[:1, :16].numpy(), range(1))
     assert module.config._attn_implementation == hooks.IMPLEMENTATION
 

@@ -95,7 +95,7 @@ def form(store: Store, plan: Plan, stage: Stage, query: int) -> bool:
         StoreFailed: the result cannot be written.
     """
     analysis, began = plan.question, time.monotonic()
-    if not isinstance(analysis, Analysis) or query not in stage.plan.positions:
+    if not isinstance(analysis, Analysis) or query not in stage.sizes.positions:
         return False
     if not all(map(stage.covers, plan.needs.values())):
         return False
@@ -168,7 +168,7 @@ def perform(shared: WorkerContext, plan: Plan, execution: Execution, report: Rep
         LayerMissing: the statistics are no longer in the store.
         StoreFailed: the result cannot be written.
     """
-    from poskernel_core.passes.plan import locate_again, plan_header, random_source  # torch
+    from poskernel_core.passes.prepare import header_of, locate_again, random_source  # torch
 
     began, run, experiment = time.monotonic(), plan.run, plan.experiment
     assert experiment is not None
@@ -198,7 +198,7 @@ def perform(shared: WorkerContext, plan: Plan, execution: Execution, report: Rep
     result = experiment.perform(
         subject, views, plan.params, lambda done, total: report(done, total, experiment.title)
     )
-    header = plan_header(sizes, run, model.where)
+    header = header_of(sizes, run, model.where)
     if experiment.draws:
         header = header.model_copy(update={"windows": run.windows})
     tokens = words if len(windows) == 1 and not experiment.draws else None

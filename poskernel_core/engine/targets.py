@@ -25,8 +25,8 @@ KNOWN_TO = 0.05
 
 def is_met(until: Until, stage: Stage) -> bool:
     """Return whether all heads of a stage meet a target, at the default position and skip."""
-    at = [n for n in stage.plan.positions if n <= DEFAULT_QUERY]
-    question, query = EtcHeatMap(), at[-1] if at else stage.plan.positions[0]
+    at = [n for n in stage.sizes.positions if n <= DEFAULT_QUERY]
+    question, query = EtcHeatMap(), at[-1] if at else stage.sizes.positions[0]
     if not all(map(stage.covers, question.needs(stage.run, EtcParams()).values())):
         return False
     result = question.answer({"main": stage.at(query)}, EtcParams(), lambda done, total: None)

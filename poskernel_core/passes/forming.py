@@ -10,7 +10,7 @@ import numpy as np
 from poskernel_core.common.header import PassHeader
 from poskernel_core.common.specs import OF_PATTERNS, Gather, RunSpec
 from poskernel_core.passes.streaming import Pass, finish
-from poskernel_core.statistics import STATISTICS, Plan, Sums
+from poskernel_core.statistics import STATISTICS, Sizes, Sums
 from poskernel_core.storage.statistics import write_statistic
 from poskernel_core.storage.store import Store
 
@@ -22,13 +22,13 @@ class Stage:
     Attributes:
         run: the run of these windows alone: the first windows of a run are those of a shorter one.
         of: how many windows the whole run has.
-        plan, header: sizes and header of a pass over these windows.
+        sizes, header: sizes and header of a pass over these windows.
         groups: the sums of each group.
     """
 
     run: RunSpec
     of: int
-    plan: Plan
+    sizes: Sizes
     header: PassHeader
     groups: Sequence[Pass]
 
@@ -54,7 +54,7 @@ class Stage:
         Raises:
             StoreFailed: they cannot be written.
         """
-        view = FormingStatistics(self, self.plan.positions)
+        view = FormingStatistics(self, self.sizes.positions)
         for name in self.run.gather:
             layers = (view.part(name, layer) for layer in range(self.header.n_layers))
             write_statistic(store, run, name, self.header, layers)
@@ -65,8 +65,8 @@ class FormingStatistics:
 
     def __init__(self, stage: Stage, positions: tuple[int, ...]) -> None:
         self.header = stage.header.model_copy(update={"positions": positions})
-        self._plan = replace(stage.plan, positions=positions)
-        self._places = [stage.plan.positions.index(each) for each in positions]
+        self._plan = replace(stage.sizes, positions=positions)
+        self._places = [stage.sizes.positions.index(each) for each in positions]
         self._names = stage.run.gather
         self._groups = stage.groups
         self._layers: dict[int, _Layer] = {}

@@ -19,8 +19,8 @@ from poskernel_core.common.rounding import counted
 from poskernel_core.common.shards import Shard
 from poskernel_core.common.specs import Gather, RunSpec
 from poskernel_core.passes import streaming
-from poskernel_core.passes.plan import locate_again
-from poskernel_core.statistics import Plan, Sums
+from poskernel_core.passes.prepare import locate_again
+from poskernel_core.statistics import Sizes, Sums
 from poskernel_core.storage.shards import (
     Partial,
     Source,
@@ -200,8 +200,8 @@ def _together(blocks: Sequence[_Found], of: int) -> PassHeader:
     )
 
 
-def _plan(run: RunSpec, header: PassHeader) -> Plan:
-    return Plan(
+def _plan(run: RunSpec, header: PassHeader) -> Sizes:
+    return Sizes(
         locate_again(run).geometry,
         header.context,
         header.windows,
@@ -214,7 +214,7 @@ def _plan(run: RunSpec, header: PassHeader) -> Plan:
 
 
 def _added(
-    blocks: Sequence[_Found], statistic: Gather, n_layers: int, plan: Plan
+    blocks: Sequence[_Found], statistic: Gather, n_layers: int, sizes: Sizes
 ) -> Iterator[dict[str, np.ndarray]]:
     """Yield the means of each layer, computed from the added sums of its blocks."""
     for layer in range(n_layers):
@@ -230,4 +230,4 @@ def _added(
             {name: np.asarray(array)[None] for name, array in groups[group].items()}
             for group in sorted(groups)
         ]
-        yield {name: array[0] for name, array in streaming.finish(statistic, one, plan).items()}
+        yield {name: array[0] for name, array in streaming.finish(statistic, one, sizes).items()}

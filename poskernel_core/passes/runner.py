@@ -28,10 +28,10 @@ from poskernel_core.models.tokenizers import Tokenizer
 from poskernel_core.passes import streaming
 from poskernel_core.passes.forming import Stage
 from poskernel_core.passes.merging import merge_shards
-from poskernel_core.passes.plan import locate_again, plan_header, wants_table
+from poskernel_core.passes.prepare import header_of, locate_again, wants_table
 from poskernel_core.passes.streaming import Facts, Pass
 from poskernel_core.passes.worker_context import WorkerContext
-from poskernel_core.statistics import Plan, Sums
+from poskernel_core.statistics import Sizes, Sums
 from poskernel_core.storage.encoding import Entry
 from poskernel_core.storage.shards import Made, drop_partial, is_written, write_partial
 from poskernel_core.storage.statistics import (
@@ -103,12 +103,12 @@ def gather_shard(
     """
     store = shared.store
     ready = _prepare(shared, run, execution, report)
-    blocks = shard.blocks(ready.plan.windows, ready.plan.context)
+    blocks = shard.blocks(ready.sizes.windows, ready.sizes.context)
     digest = hashlib.sha256(np.ascontiguousarray(ready.windows, dtype=np.int64).tobytes())
     made = Made(digest.hexdigest(), dict(versions))
     drop_partial(store, run, shard, but=made)
     work = _Gathering(ready, run, _Keep(store, shard, made), blocks, execution.batch, report)
-    store.make_room(work.numbers * per_number(ready.plan.groups))
+    store.make_room(work.numbers * per_number(ready.sizes.groups))
     ends = [len(block.windows) for block in blocks[:1]]
     if on_stage is not None and shard == WHOLE and work.fits_together():
         ends = streaming.round_ends(ends[0], work.step)
@@ -142,7 +142,7 @@ class _PreparedPass:
 
     model: loading.LoadedModel
     windows: Tokens
-    plan: Plan
+    sizes: Sizes
     known: dict[str, Any]
 
 
@@ -154,19 +154,19 @@ def _prepare(
     ready = run.corpus.name.endswith(".npy") and run.destination is None
     tokenizer = None if ready and not wants_table(run) else shared.tokenizer(located)
     report(0, 0, "Cutting the text into windows")
-    windows, plan = shared.prepare(run, execution, located, tokenizer)
+    windows, sizes = shared.prepare(run, execution, located, tokenizer)
     if corpora.resolve(run.corpus).fingerprint != run.corpus.fingerprint:
         raise BadRequest(f"Corpus {run.corpus.name!r} changed meanwhile: ask again.")
     model = shared.models.take(located, execution.device, run.dtype)
-    error = lower(model, plan, windows, run.dtype, report)
+    error = lower(model, sizes, windows, run.dtype, report)
     known = {"dtype_error": error, "tokens": _texts(run, windows, tokenizer)}
-    return _PreparedPass(model, windows, plan, known)
+    return _PreparedPass(model, windows, sizes, known)
 
 
 def gather(
     model: loading.LoadedModel,
     windows: Tokens,
-    plan: Plan,
+    sizes: Sizes,
     run: RunSpec,
     *,
     batch: int | None = None,
@@ -176,20 +176,20 @@ def gather(
     Raises:
         ComputeFailed: a sum is not a finite number.
     """
-    ready, began, blocks = _PreparedPass(model, windows, plan, {}), time.monotonic(), []
-    work = Pass(model, plan, run.gather, run.dtype)
-    for block in WHOLE.blocks(plan.windows, plan.context):
+    ready, began, blocks = _PreparedPass(model, windows, sizes, {}), time.monotonic(), []
+    work = Pass(model, sizes, run.gather, run.dtype)
+    for block in WHOLE.blocks(sizes.windows, sizes.context):
         work.clear()
         work.run(windows, block.windows, batch)
         work.check_finite()
         blocks.append({name: _single(each) for name, each in work.block().items()})
     header = _header(ready, run, work.facts)
     header = header.model_copy(update={"seconds": round(time.monotonic() - began, 3)})
-    layers = range(plan.geometry.n_layers)
+    layers = range(sizes.geometry.n_layers)
     parts: dict[Gather, dict[str, np.ndarray]] = {}
     for name in run.gather:
         found = [
-            streaming.finish(name, [_layer(block[name], layer) for block in blocks], plan)
+            streaming.finish(name, [_layer(block[name], layer) for block in blocks], sizes)
             for layer in layers
             if all(layer < len(each) for each in blocks[0][name].values())
         ]
@@ -233,7 +233,7 @@ class _Gathering:
         report: Report,
     ) -> None:
         self.total = sum(len(block.windows) for block in blocks)
-        self.step = batch or streaming.default_batch(ready.model.device.type, ready.plan.context)
+        self.step = batch or streaming.default_batch(ready.model.device.type, ready.sizes.context)
         self._ready, self._run, self._keep, self._report = ready, run, keep, report
         self._blocks = {block.group: block for block in blocks}
         self._works: dict[int, Pass] = {}
@@ -255,7 +255,7 @@ class _Gathering:
 
     def _new(self) -> Pass:
         ready, run = self._ready, self._run
-        return Pass(ready.model, ready.plan, run.gather, run.dtype)
+        return Pass(ready.model, ready.sizes, run.gather, run.dtype)
 
     def fits_together(self) -> bool:
         """Return whether the sums of all groups fit into half of the free memory."""
@@ -274,7 +274,7 @@ class _Gathering:
             ComputeFailed: a sum is not finite, or not even one window fits into memory.
             NoSpace, ReadOnlyStore, StoreFailed: a checkpoint cannot be written.
         """
-        group, seen = block.group, self._ready.plan.seen
+        group, seen = block.group, self._ready.sizes.seen
         while self._done[group] < end:
             work = self._work(group)
             try:
@@ -294,7 +294,7 @@ class _Gathering:
                 self.step //= 2
                 if self.step == 0:
                     raise ComputeFailed(
-                        f"Not even one window of {self._ready.plan.context} tokens fits into "
+                        f"Not even one window of {self._ready.sizes.context} tokens fits into "
                         "memory: choose a shorter context or bfloat16 as precision."
                     ) from error
                 self._forget(group)
@@ -381,29 +381,29 @@ class _Gathering:
             return None
         self._staged = windows
         ready, run = self._ready, self._run.model_copy(update={"windows": windows, "until": None})
-        plan = replace(ready.plan, windows=windows)
-        works = [self._work(group) for group in range(plan.groups)]
+        sizes = replace(ready.sizes, windows=windows)
+        works = [self._work(group) for group in range(sizes.groups)]
         for work in works:
             work.check_finite()
-        header = _header(replace(ready, plan=plan), run, self._facts).model_copy(
+        header = _header(replace(ready, sizes=sizes), run, self._facts).model_copy(
             update={"seconds": round(sum(self._seconds.values()), 3)}
         )
-        return Stage(run, self.total, plan, header, works)
+        return Stage(run, self.total, sizes, header, works)
 
 
 def _header(ready: _PreparedPass, run: RunSpec, facts: Facts) -> PassHeader:
-    header = plan_header(ready.plan, run, ready.model.where).model_dump()
+    header = header_of(ready.sizes, run, ready.model.where).model_dump()
     return PassHeader(**header | facts.header() | ready.known, seconds=0.0, resumed_at_window=0)
 
 
 def lower(
-    model: loading.LoadedModel, plan: Plan, windows: Tokens, dtype: str, report: Report
+    model: loading.LoadedModel, sizes: Sizes, windows: Tokens, dtype: str, report: Report
 ) -> float:
     """Convert a float32 model to ``dtype``; return the measured relative error of mean keys."""
     if dtype == "float32":
         return 0.0
-    report(0, plan.windows, f"Measuring the error of {dtype}")
-    return streaming.dtype_error(model, plan, windows, dtype)
+    report(0, sizes.windows, f"Measuring the error of {dtype}")
+    return streaming.dtype_error(model, sizes, windows, dtype)
 
 
 def _texts(run: RunSpec, windows: Tokens, tokenizer: Tokenizer | None) -> tuple[str, ...] | None:

@@ -24,7 +24,7 @@ from poskernel_core.forward.loading import LoadedModel
 from poskernel_core.forward.memory import in_float32
 from poskernel_core.forward.observers import Batch, Observer
 from poskernel_core.forward.precision import precision
-from poskernel_core.statistics import STATISTICS, Plan, Sums
+from poskernel_core.statistics import STATISTICS, Sizes, Sums
 
 FINE = 8
 """Windows of each group in a round, once the first pictures have been drawn."""
@@ -109,23 +109,23 @@ def add(left: Sums, right: Sums) -> Sums:
     return {name: np.asarray(left[name] + right[name]) for name in left}
 
 
-def finish(statistic: Gather, blocks: Sequence[Sums], plan: Plan) -> dict[str, np.ndarray]:
+def finish(statistic: Gather, blocks: Sequence[Sums], sizes: Sizes) -> dict[str, np.ndarray]:
     """Compute the means of a statistic, ``[layer, ...]`` each, from the sums of every group."""
-    seen = plan.seen if statistic in OF_PATTERNS else plan.windows
-    return STATISTICS[statistic].finish(blocks, plan, seen)
+    seen = sizes.seen if statistic in OF_PATTERNS else sizes.windows
+    return STATISTICS[statistic].finish(blocks, sizes, seen)
 
 
 class Pass:
     """Runs a model over the windows, one group after another; holds the sums of one group."""
 
     def __init__(
-        self, model: LoadedModel, plan: Plan, gather: Sequence[Gather], dtype: str = "float32"
+        self, model: LoadedModel, sizes: Sizes, gather: Sequence[Gather], dtype: str = "float32"
     ) -> None:
         self.model = model
-        self.plan = plan
+        self.sizes = sizes
         self.dtype = dtype
         self._names = tuple(gather)
-        self._statistics = [STATISTICS[g](plan, model.device) for g in gather]
+        self._statistics = [STATISTICS[g](sizes, model.device) for g in gather]
         self._of_all = [each for each in self._statistics if each.name not in OF_PATTERNS]
         self._calls = _Calls()
 
@@ -135,14 +135,14 @@ class Pass:
         Raises:
             OutOfMemory: a batch did not fit; restore older sums and retry with a smaller batch.
         """
-        step = batch or default_batch(self.model.device.type, self.plan.context)
+        step = batch or default_batch(self.model.device.type, self.sizes.context)
         with precision(self.dtype):
-            for part in batches(rows, step, self.plan.seen):
+            for part in batches(rows, step, self.sizes.seen):
                 tokens = np.ascontiguousarray(windows[part.start : part.stop : part.step])
                 self._read(torch.from_numpy(tokens.astype(np.int64, copy=False)), part)
 
     def _read(self, tokens: Tensor, samples: range) -> None:
-        told = self._statistics if samples.start < self.plan.seen else self._of_all
+        told = self._statistics if samples.start < self.sizes.seen else self._of_all
         observers = [self._calls, *told]
         try:
             self.model.run(tokens, observers=observers, samples=samples, until=-1)
@@ -156,7 +156,7 @@ class Pass:
     @property
     def facts(self) -> Facts:
         """The score rule of every layer; available after the first batch."""
-        layers = range(self.plan.geometry.n_layers)
+        layers = range(self.sizes.geometry.n_layers)
         return Facts(tuple(self._calls.seen[layer] for layer in layers))
 
     def sums(self) -> Sums:
@@ -222,7 +222,7 @@ class _Calls(Observer):
         )
 
 
-def dtype_error(model: LoadedModel, plan: Plan, windows: Tokens, dtype: str) -> float:
+def dtype_error(model: LoadedModel, sizes: Sizes, windows: Tokens, dtype: str) -> float:
     """Return the relative error of mean keys in ``dtype``, compared with float32, on two windows.
 
     The error is ``|m - m32| / |m32|`` (Euclidean norms over all layers, heads and positions).
@@ -235,7 +235,7 @@ def dtype_error(model: LoadedModel, plan: Plan, windows: Tokens, dtype: str) -> 
     for name in ("float32", dtype):
         if whole:
             model.cast(name)
-        one = Pass(model, plan, ("keys",), name)
+        one = Pass(model, sizes, ("keys",), name)
         with in_float32(model.module) if name == "float32" else nullcontext():
             one.run(few, range(len(few)), 1)
         means.append(one.sums()["key_sum"])

@@ -12,8 +12,8 @@ from poskernel_core.common.specs import Execution, RunSpec, digest
 from poskernel_core.models.catalog import Located
 from poskernel_core.models.tokenizers import Tokenizer, load_tokenizer
 from poskernel_core.passes.model_cache import ModelCache
-from poskernel_core.passes.plan import plan_of, prepare
-from poskernel_core.statistics import Plan
+from poskernel_core.passes.prepare import prepare, sizes_of
+from poskernel_core.statistics import Sizes
 from poskernel_core.storage.store import Store
 
 BYTES_OF_WINDOWS = 64 * 2**20
@@ -62,11 +62,11 @@ class WorkerContext:
 
     def prepare(
         self, run: RunSpec, execution: Execution, located: Located, tokenizer: Tokenizer | None
-    ) -> tuple[Tokens, Plan]:
-        """Return the token windows of a run (cached) and the plan of its pass.
+    ) -> tuple[Tokens, Sizes]:
+        """Return the token windows of a run (cached) and the sizes of its pass.
 
         Raises:
-            BadRequest: as :func:`poskernel_core.passes.plan.prepare`.
+            BadRequest: as :func:`poskernel_core.passes.prepare.prepare`.
         """
         cut = run.model_dump(mode="json", include=CUT_BY)
         key = digest([run.model.fingerprint, execution.all_windows, cut])
@@ -74,9 +74,9 @@ class WorkerContext:
             kept = self._windows.get(key)
         if kept is not None:
             windows = kept[0].copy()
-            return windows, plan_of(run, located.geometry, windows, kept[1], tokenizer)
-        windows, plan = prepare(run, execution, located, tokenizer)
+            return windows, sizes_of(run, located.geometry, windows, kept[1], tokenizer)
+        windows, sizes = prepare(run, execution, located, tokenizer)
         if windows.nbytes <= BYTES_OF_WINDOWS:
             with self._reading:
-                self._windows[key] = np.array(windows), plan.dealt
-        return windows, plan
+                self._windows[key] = np.array(windows), sizes.dealt
+        return windows, sizes

@@ -3,9 +3,9 @@
 from importlib import import_module
 from pkgutil import iter_modules
 
-from poskernel_core.statistics.base import STATISTICS, Plan, Statistic, Sums
+from poskernel_core.statistics.base import STATISTICS, Sizes, Statistic, Sums
 
 for _module in iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")
 
-__all__ = ["STATISTICS", "Plan", "Statistic", "Sums"]
+__all__ = ["STATISTICS", "Sizes", "Statistic", "Sums"]

@@ -1,4 +1,4 @@
-"""Base class of statistics: a plan of sizes, sums that can be added, and means made from them.
+"""Base class of statistics: sizes, sums that can be added, and means made from them.
 
 A statistic accumulates *sums* over the windows of one group of texts: a block. Blocks of disjoint
 windows are merged by addition, and the result does not depend on the order. So a pass can be split
@@ -36,7 +36,7 @@ STATISTICS: dict[str, type[Statistic]] = {}
 
 
 @dataclass(frozen=True)
-class Plan:
+class Sizes:
     """Sizes of one pass.
 
     Attributes:
@@ -90,7 +90,7 @@ class Statistic(Observer, ABC):
         query_axes: for each sum with an axis of recorded positions, which axis it is.
         grain: added values are rounded to multiples of the grain. So sums are exact and do not
             depend on the order of additions, as long as they stay below ``2**53`` grains.
-        wants_table: whether the statistic reads ``plan.table``.
+        wants_table: whether the statistic reads ``sizes.table``.
     """
 
     name: ClassVar[str]
@@ -105,8 +105,8 @@ class Statistic(Observer, ABC):
         if "name" in vars(cls):
             STATISTICS[cls.name] = cls
 
-    def __init__(self, plan: Plan, device: torch.device) -> None:
-        self.plan = plan
+    def __init__(self, sizes: Sizes, device: torch.device) -> None:
+        self.sizes = sizes
         self.device = torch.device("cpu") if device.type == "mps" else device
         self.sums: dict[str, Tensor] = self.allocate()
 
@@ -121,7 +121,7 @@ class Statistic(Observer, ABC):
         total.add_(grains, alpha=self.grain)
 
     @classmethod
-    def finish(cls, blocks: Sequence[Sums], plan: Plan, windows: int) -> dict[str, np.ndarray]:
+    def finish(cls, blocks: Sequence[Sums], sizes: Sizes, windows: int) -> dict[str, np.ndarray]:
         """Compute means ``[layer, ...]`` and the groups' differences from the sums of all groups.
 
         ``windows`` is the number of windows that the statistic has seen.
@@ -129,24 +129,24 @@ class Statistic(Observer, ABC):
         found: dict[str, np.ndarray] = {}
         for name, mean in cls.means.items():
             sums = np.stack([block[name].astype(np.float32) for block in blocks], axis=1)
-            averaged = cls.average(mean, sums / (windows // plan.groups), plan)
+            averaged = cls.average(mean, sums / (windows // sizes.groups), sizes)
             found |= {mean: averaged[mean]} if mean in cls.alone else averaged
         return found
 
     @classmethod
-    def average(cls, name: str, means: np.ndarray, plan: Plan) -> dict[str, np.ndarray]:
+    def average(cls, name: str, means: np.ndarray, sizes: Sizes) -> dict[str, np.ndarray]:
         """Average the groups' means ``[layer, group, ...]``; return mean and differences."""
         return average(name, means, axis=1)
 
     def recorded(self, block: PatternBlock) -> slice:
         """Return which of the recorded positions are rows of a block."""
-        positions, stop = self.plan.positions, block.first_row + block.pattern.shape[2]
+        positions, stop = self.sizes.positions, block.first_row + block.pattern.shape[2]
         return slice(bisect_left(positions, block.first_row), bisect_left(positions, stop))
 
     def zeros(self, *shape: int, wide: bool = True) -> Tensor:
         """Return zeros ``[layer, *shape]`` in float64 (``wide``) or float32."""
         dtype = torch.float64 if wide else torch.float32
-        return torch.zeros(self.plan.geometry.n_layers, *shape, dtype=dtype, device=self.device)
+        return torch.zeros(self.sizes.geometry.n_layers, *shape, dtype=dtype, device=self.device)
 
 
 def fitted(x: Tensor, width: int, heads: int | None = None, axis: int = 0) -> Tensor:

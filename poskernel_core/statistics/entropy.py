@@ -9,7 +9,7 @@ from torch import Tensor
 from poskernel_core.common.specs import MAX_SKIP
 from poskernel_core.forward.attention import PatternBlock
 from poskernel_core.forward.observers import Batch
-from poskernel_core.statistics.base import Plan, Statistic, widened
+from poskernel_core.statistics.base import Sizes, Statistic, widened
 
 
 class EntropySums(Statistic):
@@ -28,22 +28,22 @@ class EntropySums(Statistic):
 
     def allocate(self) -> dict[str, Tensor]:
         """Return ``entropy_sum [layer, head, query, skip]``."""
-        shape = self.plan.geometry.n_heads, len(self.plan.positions), MAX_SKIP + 1
+        shape = self.sizes.geometry.n_heads, len(self.sizes.positions), MAX_SKIP + 1
         return {"entropy_sum": self.zeros(*shape)}
 
     def pattern(self, block: PatternBlock, batch: Batch) -> None:
         """Add the entropies of the recorded rows of a block."""
         recorded = self.recorded(block)
-        if rows := [position - block.first_row for position in self.plan.positions[recorded]]:
+        if rows := [position - block.first_row for position in self.sizes.positions[recorded]]:
             wide = widened(block.pattern[:, :, rows], self.sums["entropy_sum"])
             found = entropies(wide, block.first_key).sum(dim=0)
             self.add("entropy_sum", block.layer, found, slice(None), recorded)
 
     @classmethod
-    def average(cls, name: str, means: np.ndarray, plan: Plan) -> dict[str, np.ndarray]:
+    def average(cls, name: str, means: np.ndarray, sizes: Sizes) -> dict[str, np.ndarray]:
         """Return the means; NaN if no key is left."""
-        nothing = np.arange(MAX_SKIP + 1)[None, :] > np.array(plan.positions)[:, None]
-        return super().average(name, np.where(nothing, np.nan, means), plan)
+        nothing = np.arange(MAX_SKIP + 1)[None, :] > np.array(sizes.positions)[:, None]
+        return super().average(name, np.where(nothing, np.nan, means), sizes)
 
 
 def entropies(rows: Tensor, first_key: int) -> Tensor:

@@ -36,14 +36,14 @@ class HeadVisSums(Statistic):
     def allocate(self) -> dict[str, Tensor]:
         """Return ``headvis_sum [layer, head, quantity]`` and ``headvis_count [layer]``."""
         return {
-            "headvis_sum": self.zeros(self.plan.geometry.n_heads, QUANTITIES),
+            "headvis_sum": self.zeros(self.sizes.geometry.n_heads, QUANTITIES),
             "headvis_count": self.zeros(),
         }
 
     def pattern(self, block: PatternBlock, batch: Batch) -> None:
         """Add a block's rows to the totals of its texts; the last block adds these to the sums."""
         rows, tokens = block.pattern, batch.tokens.to(block.pattern.device)
-        diagonals = diagonal_sums(block, self.plan.context)
+        diagonals = diagonal_sums(block, self.sizes.context)
         logs = rows.clamp_min(torch.finfo(rows.dtype).tiny).log_()
         entropy = -logs.mul_(rows).sum(dim=(2, 3))
         induction = _induction(block, tokens)
@@ -51,13 +51,13 @@ class HeadVisSums(Statistic):
         if block.first_row > 0:
             here = [before + each for before, each in zip(self._texts, here, strict=True)]
         self._texts = here
-        if block.first_row + rows.shape[2] == self.plan.context:
+        if block.first_row + rows.shape[2] == self.sizes.context:
             self._close_texts(block.layer, tokens)
 
     def _close_texts(self, layer: int, tokens: Tensor) -> None:
         total = self.sums["headvis_sum"]
         diagonals, entropy, induction = (widened(each, total) for each in self._texts)
-        offsets = torch.arange(self.plan.context, dtype=total.dtype, device=total.device)
+        offsets = torch.arange(self.sizes.context, dtype=total.dtype, device=total.device)
         near = torch.nn.functional.pad(diagonals, (0, 1))
         distances = diagonals @ offsets, diagonals @ offsets.square()
         values = torch.stack([near[..., 0], near[..., 1], entropy, *distances, induction], dim=-1)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from poskernel_core.forward.attention import PatternBlock, diagonal_sums
 from poskernel_core.forward.observers import Batch
-from poskernel_core.statistics.base import Plan, Statistic, widened
+from poskernel_core.statistics.base import Sizes, Statistic, widened
 
 
 class MeanPatterns(Statistic):
@@ -27,23 +27,23 @@ class MeanPatterns(Statistic):
 
     def allocate(self) -> dict[str, Tensor]:
         """Return ``row_sum [layer, head, query, key]``, ``profile_sum [layer, head, offset]``."""
-        plan, heads = self.plan, self.plan.geometry.n_heads
+        sizes, heads = self.sizes, self.sizes.geometry.n_heads
         return {
-            "row_sum": self.zeros(heads, len(plan.positions), plan.context),
-            "profile_sum": self.zeros(heads, plan.context),
+            "row_sum": self.zeros(heads, len(sizes.positions), sizes.context),
+            "profile_sum": self.zeros(heads, sizes.context),
         }
 
     def pattern(self, block: PatternBlock, batch: Batch) -> None:
         """Add a block's recorded rows and diagonals; the last block completes the profile."""
         self._add_rows(block)
-        sums = diagonal_sums(block, self.plan.context, without_key_0=self.plan.start_token)
+        sums = diagonal_sums(block, self.sizes.context, without_key_0=self.sizes.start_token)
         self._diagonals = sums if block.first_row == 0 else self._diagonals + sums
-        if block.first_row + block.pattern.shape[2] == self.plan.context:
+        if block.first_row + block.pattern.shape[2] == self.sizes.context:
             self._close_texts(block.layer)
 
     def _add_rows(self, block: PatternBlock) -> None:
         recorded = self.recorded(block)
-        if positions := self.plan.positions[recorded]:
+        if positions := self.sizes.positions[recorded]:
             rows = torch.tensor(positions, device=block.pattern.device) - block.first_row
             stop = block.first_key + block.pattern.shape[3]
             at = slice(None), recorded, slice(block.first_key, stop)
@@ -52,12 +52,12 @@ class MeanPatterns(Statistic):
 
     def _close_texts(self, layer: int) -> None:
         total = self.sums["profile_sum"]
-        means = widened(self._diagonals, total) / _counts(self.plan).to(total)
+        means = widened(self._diagonals, total) / _counts(self.sizes).to(total)
         self.add("profile_sum", layer, means.sum(dim=0))
 
 
-def _counts(plan: Plan) -> Tensor:
+def _counts(sizes: Sizes) -> Tensor:
     """Return the number of query positions averaged for each offset (at least 1), ``[offset]``."""
-    start = 1 if plan.start_token else 0
-    counts = plan.context - start - torch.arange(plan.context, dtype=torch.float64, device="cpu")
+    start = 1 if sizes.start_token else 0
+    counts = sizes.context - start - torch.arange(sizes.context, dtype=torch.float64, device="cpu")
     return counts.clamp(min=1)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from poskernel_core.forward.attention import AttentionCall
 from poskernel_core.forward.observers import Batch
-from poskernel_core.statistics.base import Plan, Statistic, Sums, fitted
+from poskernel_core.statistics.base import Sizes, Statistic, Sums, fitted
 
 
 class SampledQueries(Statistic):
@@ -24,25 +24,25 @@ class SampledQueries(Statistic):
 
     def allocate(self) -> dict[str, Tensor]:
         """Return ``queries [layer, query, head, slot, d]`` of one group, all zero."""
-        plan, geometry = self.plan, self.plan.geometry
-        slots = plan.sampled // plan.groups
-        shape = (len(plan.positions), geometry.n_heads, slots, geometry.d_head)
+        sizes, geometry = self.sizes, self.sizes.geometry
+        slots = sizes.sampled // sizes.groups
+        shape = (len(sizes.positions), geometry.n_heads, slots, geometry.d_head)
         return {"queries": self.zeros(*shape, wide=False)}
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
         """Keep the queries of the first windows of the group."""
         slots = self.sums["queries"][call.layer]
-        first = batch.samples.start // self.plan.groups
+        first = batch.samples.start // self.sizes.groups
         count = min(slots.shape[2] - first, call.q.shape[0])
         if count > 0:
-            taken = call.q[:count, :, list(self.plan.positions)].float()
+            taken = call.q[:count, :, list(self.sizes.positions)].float()
             taken = fitted(taken, slots.shape[-1])
             slots[:, :, first : first + count] += taken.permute(2, 1, 0, 3).to(self.device)
 
     @classmethod
-    def finish(cls, blocks: Sequence[Sums], plan: Plan, windows: int) -> dict[str, np.ndarray]:
+    def finish(cls, blocks: Sequence[Sums], sizes: Sizes, windows: int) -> dict[str, np.ndarray]:
         """Return the queries of all groups, in the order of their windows."""
-        first = plan.sampled // plan.groups
+        first = sizes.sampled // sizes.groups
         slots = np.stack([block["queries"][..., :first, :] for block in blocks], axis=-2)
-        shape = (*slots.shape[:3], plan.sampled, slots.shape[-1])
+        shape = (*slots.shape[:3], sizes.sampled, slots.shape[-1])
         return {"queries": slots.reshape(shape).astype(np.float32)}

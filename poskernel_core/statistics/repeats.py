@@ -31,7 +31,7 @@ class RepeatedTokens(Statistic):
     def allocate(self) -> dict[str, Tensor]:
         """Return ``repeat_sum [layer, head, 2]`` and ``repeat_count [layer, 2]``."""
         return {
-            "repeat_sum": self.zeros(self.plan.geometry.n_heads, 2),
+            "repeat_sum": self.zeros(self.sizes.geometry.n_heads, 2),
             "repeat_count": self.zeros(2),
         }
 
@@ -40,14 +40,14 @@ class RepeatedTokens(Statistic):
         pattern = block.pattern
         diagonal = pattern.diagonal(block.first_row - 1 - block.first_key, dim1=-2, dim2=-1)
         if block.first_row == 0:
-            self._previous = pattern.new_zeros(*pattern.shape[:2], self.plan.context)
+            self._previous = pattern.new_zeros(*pattern.shape[:2], self.sizes.context)
         last = block.first_row + pattern.shape[2]
         self._previous[..., last - diagonal.shape[-1] : last] = diagonal
-        if last == self.plan.context:
+        if last == self.sizes.context:
             self._close_texts(block.layer, batch.tokens)
 
     def _close_texts(self, layer: int, tokens: Tensor) -> None:
-        masks = _masks(tokens, 2 if self.plan.start_token else 1).to(self.sums["repeat_sum"])
+        masks = _masks(tokens, 2 if self.sizes.start_token else 1).to(self.sums["repeat_sum"])
         count = masks.sum(dim=1)
         sums = torch.einsum("thn,tnc->thc", widened(self._previous, masks), masks)
         means = sums / count.clamp(min=1)[:, None]

@@ -25,7 +25,7 @@ class MeanResiduals(Statistic):
     def allocate(self) -> dict[str, Tensor]:
         """Return ``residual_sum [layer, pos, model]`` and ``centred_square_sum [layer]``."""
         return {
-            "residual_sum": self.zeros(self.plan.context, self.plan.geometry.d_model),
+            "residual_sum": self.zeros(self.sizes.context, self.sizes.geometry.d_model),
             "centred_square_sum": self.zeros(),
         }
 
@@ -33,7 +33,7 @@ class MeanResiduals(Statistic):
         """Add the residual stream of a batch."""
         x, total = x.float(), self.sums["centred_square_sum"]
         self.add("residual_sum", layer, x.sum(dim=0))
-        after = x[:, int(self.plan.start_token) :]
+        after = x[:, int(self.sizes.start_token) :]
         centred = after - after.mean(dim=1, keepdim=True)
         lengths = torch.linalg.vector_norm(centred, dim=-1)
         self.add("centred_square_sum", layer, widened(lengths, total).square().sum())
@@ -48,7 +48,7 @@ class MeanNormed(Statistic):
 
     def allocate(self) -> dict[str, Tensor]:
         """Return ``normed_sum [layer, pos, model]``."""
-        return {"normed_sum": self.zeros(self.plan.context, self.plan.geometry.d_model)}
+        return {"normed_sum": self.zeros(self.sizes.context, self.sizes.geometry.d_model)}
 
     def attention_input(self, layer: int, x: Tensor, batch: Batch) -> None:
         """Add the normed stream of a batch."""
@@ -67,7 +67,7 @@ class PositionRows(Statistic):
 
     def allocate(self) -> dict[str, Tensor]:
         """Return ``position_sum [1, pos, model]``."""
-        return {"position_sum": self.zeros(self.plan.context, self.plan.geometry.d_model)[:1]}
+        return {"position_sum": self.zeros(self.sizes.context, self.sizes.geometry.d_model)[:1]}
 
     def positions(self, x: Tensor, batch: Batch) -> None:
         """Add the rows, once for every text of the batch."""

@@ -12,7 +12,7 @@ from poskernel_core.common.specs import MAX_SKIP
 from poskernel_core.forward.attention import AttentionCall
 from poskernel_core.forward.observers import Batch
 from poskernel_core.forward.rotation import Rotation
-from poskernel_core.statistics.base import Plan, Statistic, Sums
+from poskernel_core.statistics.base import Sizes, Statistic, Sums
 
 PARTS = 4
 """Parts per pair: its two numbers, its squared length, its length."""
@@ -42,13 +42,13 @@ class RotaryPairs(Statistic):
     grain = 2.0**-20
     wants_rotations = True
 
-    def __init__(self, plan: Plan, device: torch.device) -> None:
-        super().__init__(plan, device)
+    def __init__(self, sizes: Sizes, device: torch.device) -> None:
+        super().__init__(sizes, device)
         self._rotations: dict[int, Rotation] = {}
 
     def allocate(self) -> dict[str, Tensor]:
         """Return sums over texts for positions 0 to 31, and for all later positions together."""
-        geometry = self.plan.geometry
+        geometry = self.sizes.geometry
         queries, keys = (
             (heads, geometry.d_head // 2, PARTS)
             for heads in (geometry.n_heads, geometry.n_kv_heads)
@@ -81,9 +81,9 @@ class RotaryPairs(Statistic):
             self.add(name, call.layer, later[None], slice(MAX_SKIP, None), *at)
 
     @classmethod
-    def finish(cls, blocks: Sequence[Sums], plan: Plan, windows: int) -> dict[str, np.ndarray]:
+    def finish(cls, blocks: Sequence[Sums], sizes: Sizes, windows: int) -> dict[str, np.ndarray]:
         """Return the means; NaN for speeds and factors of pairs that are not rotated."""
-        found = super().finish(blocks, plan, windows)
+        found = super().finish(blocks, sizes, windows)
         facts = found.pop("pair_facts")
         turned = facts[..., 2] > 0
         for place, name in enumerate(("pair_speed", "pair_factor")):
@@ -91,13 +91,13 @@ class RotaryPairs(Statistic):
         return found
 
     @classmethod
-    def average(cls, name: str, means: np.ndarray, plan: Plan) -> dict[str, np.ndarray]:
+    def average(cls, name: str, means: np.ndarray, sizes: Sizes) -> dict[str, np.ndarray]:
         """Average over the positions from each skip on."""
         if name != "pair_facts":  # [layer, group, skip, head, pair, part]
             means = np.flip(np.flip(means, axis=2).cumsum(axis=2), axis=2)
-            left = plan.context - np.arange(MAX_SKIP + 1)
+            left = sizes.context - np.arange(MAX_SKIP + 1)
             means = means / np.where(left > 0, left, np.nan)[:, None, None, None]
-        return super().average(name, means, plan)
+        return super().average(name, means, sizes)
 
 
 def _parts(

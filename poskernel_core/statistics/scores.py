@@ -9,7 +9,7 @@ from torch import Tensor
 from poskernel_core.common.specs import BAND
 from poskernel_core.forward.attention import AttentionCall, band_sums
 from poskernel_core.forward.observers import Batch
-from poskernel_core.statistics.base import Plan, Statistic, fitted, over_texts, widened
+from poskernel_core.statistics.base import Sizes, Statistic, fitted, over_texts, widened
 
 
 class RawScores(Statistic):
@@ -28,31 +28,31 @@ class RawScores(Statistic):
 
     def allocate(self) -> dict[str, Tensor]:
         """Return ``score_sum [layer, head, band]`` and ``query_sum [layer, head, pos, d]``."""
-        geometry = self.plan.geometry
+        geometry = self.sizes.geometry
         return {
             "score_sum": self.zeros(geometry.n_heads, 2 * BAND + 1),
-            "query_sum": self.zeros(geometry.n_heads, self.plan.context, geometry.d_head),
+            "query_sum": self.zeros(geometry.n_heads, self.sizes.context, geometry.d_head),
         }
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
         """Add the profile of every text of a batch, and the queries."""
-        queries = fitted(over_texts(call.q), self.plan.geometry.d_head)
+        queries = fitted(over_texts(call.q), self.sizes.geometry.d_head)
         self.add("query_sum", call.layer, queries)
         total = self.sums["score_sum"]
-        band = band_sums(call, BAND, int(self.plan.start_token))
-        pairs = _lengths(self.plan).clamp(min=1)
+        band = band_sums(call, BAND, int(self.sizes.start_token))
+        pairs = _lengths(self.sizes).clamp(min=1)
         means = widened(band, total) / pairs.to(total)
         self.add("score_sum", call.layer, means.sum(dim=0))
 
     @classmethod
-    def average(cls, name: str, means: np.ndarray, plan: Plan) -> dict[str, np.ndarray]:
+    def average(cls, name: str, means: np.ndarray, sizes: Sizes) -> dict[str, np.ndarray]:
         """Return the means; NaN for offsets without pairs of positions."""
         if name == "score_profile":
-            means = np.where((_lengths(plan) <= 0).numpy(), np.nan, means)
-        return super().average(name, means, plan)
+            means = np.where((_lengths(sizes) <= 0).numpy(), np.nan, means)
+        return super().average(name, means, sizes)
 
 
-def _lengths(plan: Plan) -> Tensor:
+def _lengths(sizes: Sizes) -> Tensor:
     """Return the number of pairs ``(n, n-k)`` for each offset (none below 1), ``[band]``."""
-    start = 1 if plan.start_token else 0
-    return plan.context - start - torch.arange(-BAND, BAND + 1, device="cpu").abs()
+    start = 1 if sizes.start_token else 0
+    return sizes.context - start - torch.arange(-BAND, BAND + 1, device="cpu").abs()

@@ -26,7 +26,7 @@ class SinkSums(Statistic):
 
     def allocate(self) -> dict[str, Tensor]:
         """Return ``alpha_sum [layer, head, key]`` and ``learned_sum [layer, head]``."""
-        heads, keys = self.plan.geometry.n_heads, min(FIRST_KEYS, self.plan.context)
+        heads, keys = self.sizes.geometry.n_heads, min(FIRST_KEYS, self.sizes.context)
         return {"alpha_sum": self.zeros(heads, keys), "learned_sum": self.zeros(heads)}
 
     def pattern(self, block: PatternBlock, batch: Batch) -> None:
@@ -40,9 +40,9 @@ class SinkSums(Statistic):
         seen, held = seen.to(self.device), rows.sum(dim=(2, 3)).to(self.device)
         self._alpha[..., block.first_key : block.first_key + seen.shape[-1]] += seen
         self._held += held
-        if block.first_row + rows.shape[2] == self.plan.context:
-            queries = self.plan.context - torch.arange(self._alpha.shape[-1], device=seen.device)
+        if block.first_row + rows.shape[2] == self.sizes.context:
+            queries = self.sizes.context - torch.arange(self._alpha.shape[-1], device=seen.device)
             self.add("alpha_sum", block.layer, (self._alpha / queries).sum(dim=0))
-            learned = 1 - self._held / self.plan.context
+            learned = 1 - self._held / self.sizes.context
             self.add("learned_sum", block.layer, learned.sum(dim=0))
             del self._alpha, self._held

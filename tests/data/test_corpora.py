@@ -21,7 +21,7 @@ from poskernel_core.common.specs import CorpusSpec
 from poskernel_core.data import corpora, texts
 from poskernel_core.models import catalog
 from poskernel_core.models.tokenizers import Tokenizer, load_tokenizer
-from poskernel_core.passes.plan import prepare
+from poskernel_core.passes.prepare import prepare
 from tests.support import builders
 
 CONTEXT = 29

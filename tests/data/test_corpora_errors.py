@@ -12,7 +12,7 @@ from poskernel_core.common.specs import CorpusSpec
 from poskernel_core.data import corpora, texts
 from poskernel_core.models.catalog import locate
 from poskernel_core.models.tokenizers import load_tokenizer
-from poskernel_core.passes.plan import prepare
+from poskernel_core.passes.prepare import prepare
 from tests.data.test_corpora import CONTEXT, Letters, corpus, cut, files, loop, place, tokenizer
 
 __all__ = ["files", "place", "tokenizer"]

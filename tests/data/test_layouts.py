@@ -22,7 +22,7 @@ from poskernel_core.data.layouts import (
 from poskernel_core.engine.engine import describe_run
 from poskernel_core.models import catalog
 from poskernel_core.models.tokenizers import load_tokenizer
-from poskernel_core.passes.plan import random_source
+from poskernel_core.passes.prepare import random_source
 from tests.support import builders
 
 # position of the second [A]: roles, as the post's table of 13 tokens has them

@@ -25,9 +25,9 @@ from poskernel_core.models.catalog import locate
 from poskernel_core.models.geometry import Geometry
 from poskernel_core.passes import runner, streaming
 from poskernel_core.passes.merging import merge_shards
-from poskernel_core.passes.plan import prepare
+from poskernel_core.passes.prepare import prepare
 from poskernel_core.passes.worker_context import WorkerContext
-from poskernel_core.statistics import STATISTICS, Plan
+from poskernel_core.statistics import STATISTICS, Sizes
 from poskernel_core.statistics.keys import MeanKeys
 from poskernel_core.storage.encoding import encode
 from poskernel_core.storage.shards import Partial, checksum
@@ -42,7 +42,7 @@ CONTEXT, TEXTS, OF = 13, 71, 4
 READ, SEEN = 70, 64
 
 
-PLAN = Plan(Geometry(1, 2, 2, 11, 5, 17, 19, "gpt2", "learned"), 3, 13, (2,), 5, False)
+PLAN = Sizes(Geometry(1, 2, 2, 11, 5, 17, 19, "gpt2", "learned"), 3, 13, (2,), 5, False)
 COUNTS = st.integers(1, 997), st.integers(1, 31), st.integers(1, 41)
 
 

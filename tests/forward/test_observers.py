@@ -13,7 +13,7 @@ from poskernel_core.forward import attention, hooks
 from poskernel_core.forward.edits import Edit
 from poskernel_core.forward.interventions import AblatedHeads, RemovedEmbeddings
 from poskernel_core.forward.observers import Batch, Observer
-from poskernel_core.passes.plan import plan_for
+from poskernel_core.passes.prepare import sizes_for
 from poskernel_core.passes.streaming import Pass
 from poskernel_core.statistics import STATISTICS
 from tests.support import builders
@@ -109,7 +109,7 @@ def test_a_pass_ends_where_it_is_told_to(loaded, ids, until, layers, edit):
 @pytest.mark.parametrize("name", ["gpt2", "gpt_neo", "mistral"])
 def test_statistics_of_an_edited_pass(loaded, ids, name):
     model, windows = loaded[name], np.repeat(ids.numpy(), 10, axis=0)
-    plan = plan_for(model.geometry, windows, (0, 5, 22), 30, True)
+    plan = sizes_for(model.geometry, windows, (0, 5, 22), 30, True)
     work = Pass(model, plan, tuple(STATISTICS))
     work.run(windows, range(0, 30, 10), 2)
     statistics = [each(plan, model.device) for each in STATISTICS.values()]
@@ -127,22 +127,22 @@ def test_statistics_of_an_edited_pass(loaded, ids, name):
 
 @pytest.mark.parametrize("name", STATISTICS)
 def test_a_statistic_knows_its_batch_by_argument_alone(loaded, ids, name):
-    model, windows = loaded["gpt2"], ids.clone()
+    model, windows = loaded["gpt2"], torch.cat([ids, ids[:1]])
     windows[1:, 7] = windows[1:, 6]  # a repeated token
     many = np.repeat(windows.numpy(), 10, axis=0)
-    plan = plan_for(model.geometry, many, (0, 5, 22), 30, True)
+    plan = sizes_for(model.geometry, many, (0, 5, 22), 30, True)
     work = Pass(model, plan, (name,))
-    work.run(many, range(0, 30, 10), 2)
+    work.run(many, range(0, 40, 10), 2)
 
     statistic = STATISTICS[name](plan, model.device)
-    for some in (range(2, 3), range(2)):
+    for some in (range(2, 4), range(1), range(1, 2)):
         tokens = windows[some.start : some.stop]
-        rows = range(0, 30, 10)[some.start : some.stop]
+        rows = range(0, 40, 10)[some.start : some.stop]
         model.run(tokens, observers=[statistic], samples=rows, until=-1)
     for sums, expected in work.sums().items():
         np.testing.assert_allclose(statistic.sums[sums], expected, rtol=1e-6, atol=1e-6)
     passing = {"_diagonals", "_previous", "_rotations", "_texts"}
-    assert vars(statistic).keys() <= {"plan", "device", "sums", *passing}
+    assert vars(statistic).keys() <= {"sizes", "device", "sums", *passing}
 
 
 def test_the_base_class_looks_at_nothing(loaded, ids):

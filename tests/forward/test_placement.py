@@ -15,7 +15,7 @@ from poskernel_core.forward.interventions import AblatedHeads
 from poskernel_core.forward.placement import place
 from poskernel_core.models import catalog
 from poskernel_core.passes import streaming
-from poskernel_core.passes.plan import plan_for
+from poskernel_core.passes.prepare import sizes_for
 from tests.support import builders
 from tests.support.builders.families import FAMILY_MODELS
 
@@ -116,7 +116,7 @@ def test_from_the_disk_the_numbers_are_the_same(deep, on_disk, name):
 def test_the_error_of_16_bits_from_the_disk(deep, on_disk):
     """Read as float32 one part at a time, it is the error that a copy in memory has."""
     located = catalog.locate(str(deep["olmo2"]))
-    plan = plan_for(located.geometry, IDS.numpy(), (3,), 2, True)
+    plan = sizes_for(located.geometry, IDS.numpy(), (3,), 2, True)
     expected = streaming.dtype_error(
         loading.load(located, "cpu", "bfloat16"), plan, IDS.numpy(), "bfloat16"
     )

@@ -13,7 +13,7 @@ from poskernel_core.common.errors import ComputeFailed, UnsupportedModel
 from poskernel_core.forward import hooks, loading, memory, proof
 from poskernel_core.models import catalog
 from poskernel_core.passes import streaming
-from poskernel_core.passes.plan import plan_for
+from poskernel_core.passes.prepare import sizes_for
 from tests.support import builders
 from tests.support.builders.families import FAMILY_MODELS
 
@@ -92,7 +92,7 @@ def test_one_part_at_a_time_is_wide(halves):
 def test_the_error_is_that_against_a_copy(halves, name):
     """Measured without one, it is what a float32 copy gives."""
     located = halves[name]
-    plan = plan_for(located.geometry, IDS.numpy(), (3,), 2, True)
+    plan = sizes_for(located.geometry, IDS.numpy(), (3,), 2, True)
     expected = streaming.dtype_error(loading.load(located, "cpu"), plan, IDS.numpy(), "bfloat16")
     model = loading.load(located, "cpu", "bfloat16")
 

@@ -6,7 +6,7 @@ import torch
 
 import poskernel_core as pk
 from poskernel_core.models.catalog import locate
-from poskernel_core.statistics import STATISTICS, Plan
+from poskernel_core.statistics import STATISTICS, Sizes
 from poskernel_core.statistics.sinks import SinkSums
 from tests.support import builders
 from tests.support.builders.families import FAMILY_MODELS
@@ -56,7 +56,7 @@ def test_sums_are_exact(model_dirs):
     random = torch.Generator("cpu").manual_seed(1)
     noise = torch.randn(texts, geometry.n_heads, generator=random, device="cpu")
     values = 100 + 0.01 * noise
-    statistic = SinkSums(Plan(geometry, CONTEXT, texts, (20,), 1, False), MPS)
+    statistic = SinkSums(Sizes(geometry, CONTEXT, texts, (20,), 1, False), MPS)
 
     with mps():
         for each in values:

@@ -14,7 +14,7 @@ from poskernel_core.common.specs import ALL_GATHERED, CorpusSpec, Execution
 from poskernel_core.engine.engine import describe_run
 from poskernel_core.passes import runner, streaming
 from poskernel_core.passes.merging import merge_shards
-from poskernel_core.passes.plan import plan_for
+from poskernel_core.passes.prepare import sizes_for
 from poskernel_core.passes.streaming import Pass
 from poskernel_core.passes.worker_context import WorkerContext
 from poskernel_core.storage.shards import Partial, partials_of
@@ -321,7 +321,7 @@ def test_what_a_checkpoint_keeps(tmp_path, run):
 def test_sums_that_are_no_numbers(model_dirs, bad):
     """The layer and the sum are named."""
     model = pk.load(str(model_dirs["gpt2"]), device="cpu")
-    work = Pass(model, plan_for(model.geometry, IDS, POSITIONS, 7, True), ALL_GATHERED)
+    work = Pass(model, sizes_for(model.geometry, IDS, POSITIONS, 7, True), ALL_GATHERED)
     sums = work.sums()
     sums["key_sum"][1, 0, 3, 2] = bad
     work.restore(sums)

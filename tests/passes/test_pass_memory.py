@@ -13,7 +13,7 @@ from poskernel_core.common.shards import WHOLE
 from poskernel_core.common.specs import ALL_GATHERED, CorpusSpec, Execution
 from poskernel_core.engine.engine import describe_run
 from poskernel_core.passes import runner, streaming
-from poskernel_core.passes.plan import locate_again, plan_for
+from poskernel_core.passes.prepare import locate_again, sizes_for
 from poskernel_core.passes.worker_context import WorkerContext
 from poskernel_core.statistics import Statistic
 from poskernel_core.storage.shards import Partial, partials_of
@@ -43,7 +43,7 @@ def test_sums_do_not_grow(model_dirs):
     shapes = []
     for count in (50, 500):
         ids = builders.random_ids(count, 23).numpy()
-        work = streaming.Pass(model, plan_for(model.geometry, ids, (3, 11), 13, True), GATHER)
+        work = streaming.Pass(model, sizes_for(model.geometry, ids, (3, 11), 13, True), GATHER)
         work.run(ids, range(0, 50, 10))
         shapes.append({name: array.shape for name, array in work.sums().items()})
 

@@ -13,7 +13,7 @@ from poskernel_core.common.views import queries_of, without
 from poskernel_core.engine.engine import describe_run
 from poskernel_core.forward import attention
 from poskernel_core.passes import streaming
-from poskernel_core.passes.plan import plan_for
+from poskernel_core.passes.prepare import sizes_for
 from tests.support import builders, oracles
 from tests.support.truth import truth_of
 
@@ -228,7 +228,7 @@ def test_sums_of_two_halves_add_up(loaded, name):
     """Sums over disjoint windows of a group merge by addition, or one goes on from the other's."""
     model = loaded[name]
     ids = builders.random_ids(30, CONTEXT, seed=41).numpy()
-    plan = plan_for(model.geometry, ids, POSITIONS, 30, True)
+    plan = sizes_for(model.geometry, ids, POSITIONS, 30, True)
     whole, left, right, resumed = (streaming.Pass(model, plan, GATHER) for _ in range(4))
     for work, rows in (
         (whole, range(4, 34, 10)),
@@ -247,7 +247,7 @@ def test_sums_of_two_halves_add_up(loaded, name):
 
 def test_sums_are_a_copy(loaded):
     """Sums taken from a pass do not change while it goes on."""
-    plan = plan_for(loaded["gpt2"].geometry, IDS, POSITIONS, SAMPLES, True)
+    plan = sizes_for(loaded["gpt2"].geometry, IDS, POSITIONS, SAMPLES, True)
     work = streaming.Pass(loaded["gpt2"], plan, ("keys",))
     work.run(IDS, range(0, 7, 7))
     before = work.sums()["key_sum"]
@@ -261,7 +261,7 @@ def test_sums_are_a_copy(loaded):
 
 def test_the_sums_of_a_block(loaded):
     """They stand under their statistics' names, and are the pass' own until it is cleared."""
-    plan = plan_for(loaded["gpt2"].geometry, IDS, POSITIONS, SAMPLES, True)
+    plan = sizes_for(loaded["gpt2"].geometry, IDS, POSITIONS, SAMPLES, True)
     work = streaming.Pass(loaded["gpt2"], plan, GATHER)
     work.run(IDS, range(3, 10, 7))
     expected = work.sums()
@@ -301,7 +301,7 @@ def test_each_statistic_alone(loaded, gather, arrays):
 def test_bfloat16_error_is_measured(model_dirs):
     """The relative error of bfloat16 is neither 0 nor large, and that of float32 is 0."""
     model = pk.load(str(model_dirs["gpt2"]), device="cpu")
-    plan = plan_for(model.geometry, IDS, POSITIONS, SAMPLES, True)
+    plan = sizes_for(model.geometry, IDS, POSITIONS, SAMPLES, True)
 
     assert 0.0 == streaming.dtype_error(model, plan, IDS, "float32")
     assert 1e-4 < streaming.dtype_error(model, plan, IDS, "bfloat16") < 0.1

@@ -9,7 +9,7 @@ from poskernel_core.engine.engine import Engine, describe_run
 from poskernel_core.forward.loading import load
 from poskernel_core.models.catalog import locate
 from poskernel_core.passes import runner
-from poskernel_core.passes.plan import plan_of
+from poskernel_core.passes.prepare import sizes_of
 from poskernel_core.passes.worker_context import WorkerContext
 from poskernel_core.statistics import STATISTICS
 from poskernel_core.storage.statistics import MANIFEST, in_passes, part_key, windows_of
@@ -40,7 +40,7 @@ def gathered(model, ids, seen, batch=None):
         model=model.located.spec, corpus=corpus, context=CONTEXT, windows=len(ids),
         positions=POSITIONS, gather=GATHER, queries_per_position=13, pattern_windows=seen,
     )  # fmt: skip
-    plan = plan_of(run, model.geometry, ids, "windows")
+    plan = sizes_of(run, model.geometry, ids, "windows")
     return runner.gather(model, ids, plan, run, batch=batch).parts
 
 

@@ -16,7 +16,7 @@ from poskernel_core.models.token_table import token_table
 from poskernel_core.models.tokenizers import load_tokenizer
 from poskernel_core.passes import runner
 from poskernel_core.passes.merging import merge_shards
-from poskernel_core.passes.plan import prepare
+from poskernel_core.passes.prepare import prepare
 from poskernel_core.passes.worker_context import WorkerContext
 from poskernel_core.statistics import STATISTICS, Statistic
 from poskernel_core.storage.statistics import StoredStatistics

@@ -13,7 +13,7 @@ from poskernel_core.analyses.headvis.spec import metrics
 from poskernel_core.forward.attention import PatternBlock
 from poskernel_core.forward.observers import Batch
 from poskernel_core.models.geometry import Geometry
-from poskernel_core.statistics import STATISTICS, Plan
+from poskernel_core.statistics import STATISTICS, Sizes
 from tests.support import builders, oracles, oracles_headvis
 from tests.support.passes import loaded
 from tests.support.truth import truth_of
@@ -37,7 +37,7 @@ def seen(pattern, tokens, block=None):
     texts, length, _ = pattern.shape
     geometry = Geometry(architecture="gpt2", scheme="learned", n_layers=1, n_heads=1, n_kv_heads=1,
                         d_head=2, d_model=2, n_ctx=length, n_vocab=9)  # fmt: skip
-    sizes = Plan(geometry, length, texts, (length - 1,), 1, False)
+    sizes = Sizes(geometry, length, texts, (length - 1,), 1, False)
     sums = []
     for text in range(texts):
         statistic = STATISTICS["headvis"](sizes, torch.device("cpu"))

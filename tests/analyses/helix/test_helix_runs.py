@@ -11,7 +11,7 @@ from poskernel_core.common.specs import CorpusSpec, Execution, ModelSpec, RunSpe
 from poskernel_core.engine.engine import describe_run
 from poskernel_core.models import catalog
 from poskernel_core.models.tokenizers import load_tokenizer
-from poskernel_core.passes.plan import prepare
+from poskernel_core.passes.prepare import prepare
 from tests.analyses.helix.test_helix import extended, gather
 from tests.support import builders
 from tests.support import oracles_positions as op

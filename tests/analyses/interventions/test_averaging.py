@@ -15,7 +15,7 @@ from poskernel_core.engine.engine import describe_run
 from poskernel_core.engine.plan import make_plan
 from poskernel_core.models import catalog
 from poskernel_core.models.tokenizers import load_tokenizer
-from poskernel_core.passes.plan import prepare
+from poskernel_core.passes.prepare import prepare
 from tests.analyses.interventions.test_intervention import quiet, subject_of
 from tests.support import builders, oracles, plain_gpt2
 from tests.support import oracles_positions as op

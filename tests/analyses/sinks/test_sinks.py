@@ -9,7 +9,7 @@ import torch
 import poskernel_core as pk
 from poskernel_core.forward.attention import PatternBlock
 from poskernel_core.forward.observers import Batch
-from poskernel_core.statistics import STATISTICS, Plan
+from poskernel_core.statistics import STATISTICS, Sizes
 from tests.support import builders, oracles
 from tests.support.passes import loaded
 from tests.support.truth import truth_of
@@ -26,7 +26,7 @@ def test_by_hand(model_dirs):
 
     Key 0: (1 + 1/2 + 1/4) / 3; key 1: (1/2 + 1/4) / 2; key 2: 1/4; no key: (0 + 0 + 1/4) / 3.
     """
-    sizes = Plan(loaded(model_dirs["attn_only"]).geometry, 3, 1, (2,), 1, False)
+    sizes = Sizes(loaded(model_dirs["attn_only"]).geometry, 3, 1, (2,), 1, False)
     seen = STATISTICS["sinks"](sizes, torch.device("cpu"))
     batch = Batch(torch.zeros(1, 3, dtype=torch.long), range(1))
     heads = sizes.geometry.n_heads

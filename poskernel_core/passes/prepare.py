@@ -1,4 +1,4 @@
-"""Prepare a pass: find the model, cut the token windows, compute the plan."""
+"""Prepare a pass: find the model, cut the token windows, compute the sizes."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ from poskernel_core.models import catalog
 from poskernel_core.models.geometry import Geometry
 from poskernel_core.models.token_table import token_table
 from poskernel_core.models.tokenizers import NONE_THERE, Tokenizer
-from poskernel_core.statistics import STATISTICS, Plan
+from poskernel_core.statistics import STATISTICS, Sizes
 
 SIZES = (
     "n_layers", "n_heads", "n_kv_heads", "n_ctx", "n_vocab", "architecture", "scheme", "d_head",
@@ -41,8 +41,8 @@ def prepare(
     execution: Execution,
     located: catalog.Located,
     tokenizer: Tokenizer | None,
-) -> tuple[Tokens, Plan]:
-    """Return the token windows of a run and the plan of its pass.
+) -> tuple[Tokens, Sizes]:
+    """Return the token windows of a run and the sizes of its pass.
 
     Raises:
         BadRequest: the context is too long, a token is outside the vocabulary, or there is too
@@ -75,7 +75,7 @@ def prepare(
         else f"the tokenizer of {name!r} is another model's, put its own in its place"
     )
     check_ids(geometry, windows, remedy)
-    return windows, plan_of(run, geometry, windows, cut.dealt, tokenizer)
+    return windows, sizes_of(run, geometry, windows, cut.dealt, tokenizer)
 
 
 def wants_table(run: RunSpec) -> bool:
@@ -90,25 +90,25 @@ def wants_table(run: RunSpec) -> bool:
     return any(STATISTICS[name].wants_table for name in run.gather)
 
 
-def plan_of(
+def sizes_of(
     run: RunSpec,
     geometry: Geometry,
     windows: Tokens,
     dealt: Dealt,
     tokenizer: Tokenizer | None = None,
-) -> Plan:
-    """Return the plan of a run's pass, with the token table if a statistic needs it.
+) -> Sizes:
+    """Return the sizes of a run's pass, with the token table if a statistic needs it.
 
     Raises:
-        BadRequest: as :func:`plan_for`; also an unknown statistic, or a missing tokenizer.
+        BadRequest: as :func:`sizes_for`; also an unknown statistic, or a missing tokenizer.
     """
-    plan = plan_for(geometry, windows, run.positions, run.queries_per_position, run.start_token)
-    plan = replace(plan, pattern_windows=run.pattern_windows, dealt=dealt)
+    sizes = sizes_for(geometry, windows, run.positions, run.queries_per_position, run.start_token)
+    sizes = replace(sizes, pattern_windows=run.pattern_windows, dealt=dealt)
     if not wants_table(run):
-        return plan
+        return sizes
     if tokenizer is None:
         raise BadRequest(NONE_THERE)
-    return replace(plan, table=token_table(tokenizer, geometry.n_vocab))
+    return replace(sizes, table=token_table(tokenizer, geometry.n_vocab))
 
 
 def _windows(
@@ -171,14 +171,14 @@ def check_ids(geometry: Geometry, windows: Tokens, remedy: str) -> None:
         )
 
 
-def plan_for(
+def sizes_for(
     geometry: Geometry,
     windows: Tokens,
     positions: tuple[int, ...],
     samples: int,
     start_token: bool,
-) -> Plan:
-    """Return the plan of a pass over windows; positions outside the windows are left out.
+) -> Sizes:
+    """Return the sizes of a pass over windows; positions outside the windows are left out.
 
     Raises:
         BadRequest: the windows are too long for the model, or no position is left.
@@ -191,23 +191,23 @@ def plan_for(
     kept = tuple(n for n in positions if n < context)
     if not kept:
         raise BadRequest(f"No query position below {context}: choose one in the window.")
-    return Plan(geometry, context, count, kept, samples, start_token)
+    return Sizes(geometry, context, count, kept, samples, start_token)
 
 
-def plan_header(plan: Plan, run: RunSpec, device: str) -> PlanHeader:
+def header_of(sizes: Sizes, run: RunSpec, device: str) -> PlanHeader:
     """Return the header of a pass that has not run yet: sizes, windows, precision, device."""
-    geometry = plan.geometry
+    geometry = sizes.geometry
     reasons = tuple(geometry.reason(layer) for layer in range(geometry.n_layers))
     return PlanHeader(
         **{name: getattr(geometry, name) for name in SIZES},
         headless=reasons if any(reasons) else (),
-        context=plan.context,
-        windows=plan.windows,
-        positions=plan.positions,
-        samples=plan.sampled,
-        groups=plan.groups,
-        dealt=plan.dealt,
-        start_token=plan.start_token,
+        context=sizes.context,
+        windows=sizes.windows,
+        positions=sizes.positions,
+        samples=sizes.sampled,
+        groups=sizes.groups,
+        dealt=sizes.dealt,
+        start_token=sizes.start_token,
         device=device,
         dtype=run.dtype,
     )
