@@ -294,7 +294,8 @@ def test_a_stage_after_a_break(shared, model_dirs, tmp_path):
     gather(shared, run, BATCH, look, until=9)
     gather(shared, run, BATCH, look)
     assert {4: 0, 8: 0, 10: 9, 20: 9} == seen
-    assert (20, 9) == attributes(held(shared.store, run)[0], "windows", "resumed_at_window")
+    header = held(shared.store, run)[0]
+    assert (20, 9) == (header.windows, header.resumed_at_window)
 
 
 COVERED = {
@@ -356,14 +357,9 @@ def test_stages_of_texts(shared, models, model_dirs, tmp_path, case):
     gather(shared, run, BATCH, look)
     assert stages == [*found]
     header = held(shared.store, run)[0]
-    assert (20 if stages else windows, dealt) == attributes(header, "windows", "dealt")
+    assert (20 if stages else windows, dealt) == (header.windows, header.dealt)
     other = WorkerContext(Store(tmp_path / "shorter"), models)
     for count, layers in found.items():
         shorter = run.model_copy(update={"windows": count})
         gather(other, shorter, BATCH)
         same_bits(held(other.store, shorter)[1], layers)
-
-
-def attributes(of, *names):
-    """Some attributes of an object."""
-    return tuple(getattr(of, name) for name in names)
