@@ -18,6 +18,9 @@ from poskernel_core.common.specs import DEFAULT_QUERY, Until
 if TYPE_CHECKING:
     from poskernel_core.passes.forming import Stage
 
+READS = frozenset({"keys", "queries", "patterns"})
+"""The statistics that targets are looked at in; a pass without them reads all its windows."""
+
 SHARE = 0.995
 KNOWN_TO = 0.05
 """Relative half-width of the interval of an ETC that counts as known."""
@@ -25,11 +28,11 @@ KNOWN_TO = 0.05
 
 def is_met(until: Until, stage: Stage) -> bool:
     """Return whether all heads of a stage meet a target, at the default position and skip."""
-    at = [n for n in stage.sizes.positions if n <= DEFAULT_QUERY]
-    question, query = EtcHeatMap(), at[-1] if at else stage.sizes.positions[0]
-    if not all(map(stage.covers, question.needs(stage.run, EtcParams()).values())):
+    if not set(stage.run.gather) >= READS:
         return False
-    result = question.answer({"main": stage.at(query)}, EtcParams(), lambda done, total: None)
+    at = [n for n in stage.sizes.positions if n <= DEFAULT_QUERY]
+    view = stage.at(at[-1] if at else stage.sizes.positions[0])
+    result = EtcHeatMap().answer({"main": view}, EtcParams(), lambda done, total: None)
     return bool(meets(until, result).all())
 
 

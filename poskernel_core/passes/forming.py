@@ -42,11 +42,12 @@ class Stage:
         return FormingStatistics(self, (query,))
 
     def covers(self, run: RunSpec) -> bool:
-        """Return whether the statistics of a run are among those that form here."""
+        """Return whether the statistics of a run, which may be longer, form here."""
         same = {"windows": self.run.windows, "until": None, "gather": self.run.gather}
         if OF_PATTERNS.isdisjoint(run.gather):
             same["pattern_windows"] = self.run.pattern_windows
-        return set(run.gather) <= set(self.run.gather) and self.run == run.model_copy(update=same)
+        fits = set(run.gather) <= set(self.run.gather) and self.windows <= run.windows
+        return fits and self.run == run.model_copy(update=same)
 
     def write(self, store: Store, run: RunSpec) -> None:
         """Write the statistics to the store, under a run that ends here.
@@ -81,7 +82,7 @@ class FormingStatistics:
         if not blocks[0]:
             return {}
         found = finish(statistic, blocks, self._plan)
-        return {name: array[0] for name, array in found.items()}
+        return {name: np.asarray(array[0]) for name, array in found.items()}
 
     def _sums(self, work: Pass, statistic: Gather, layer: int) -> Sums:
         axes = STATISTICS[statistic].query_axes
@@ -104,9 +105,10 @@ class _Layer(Mapping[str, np.ndarray]):
 
     def __getitem__(self, name: str) -> np.ndarray:
         mean = name.partition(".")[0]
-        for statistic in self._names:
-            if mean in STATISTICS[statistic].means.values():
-                return self._part(statistic)[name]
+        own = [each for each in self._names if mean in STATISTICS[each].means.values()]
+        for statistic in own or self._names:  # some name their arrays only when they are made
+            if name in (part := self._part(statistic)):
+                return part[name]
         raise KeyError(name)
 
     def _part(self, statistic: Gather) -> dict[str, np.ndarray]:

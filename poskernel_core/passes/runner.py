@@ -20,7 +20,7 @@ from poskernel_core.common.memory import free_memory
 from poskernel_core.common.progress import Report
 from poskernel_core.common.settings import settings
 from poskernel_core.common.shards import WHOLE, Block, Shard
-from poskernel_core.common.specs import Execution, Gather, RunSpec
+from poskernel_core.common.specs import DEFAULT_TEXTS, Execution, Gather, RunSpec
 from poskernel_core.common.views import Gathered
 from poskernel_core.data import corpora
 from poskernel_core.forward import loading
@@ -93,8 +93,10 @@ def gather_shard(
     """Gather the partial sums of one shard of a run and write them to the store, block by block.
 
     With ``on_stage``, an unsplit run is read in rounds over its groups, and ``on_stage`` gets the
-    statistics of the first 4 and 8 windows, and those after each round; the pass ends when it
-    returns True, with the statistics of that stage as those of the run.
+    statistics of the first 4 and 8 windows, and those after each round but the last; the pass ends
+    when it returns True, with the statistics of that stage as those of the run. A run of one window
+    per group has a single round, and no stages; nor has a run whose first windows are not those of
+    a shorter one.
 
     Returns whether the shard has any windows; the last of many shards may have none.
 
@@ -110,7 +112,8 @@ def gather_shard(
     work = _Gathering(ready, run, _Keep(store, shard, made), blocks, execution.batch, report)
     store.make_room(work.numbers * per_number(ready.sizes.groups))
     ends = [len(block.windows) for block in blocks[:1]]
-    if on_stage is not None and shard == WHOLE and work.fits_together():
+    staged = on_stage is not None and shard == WHOLE and _begins_alike(run, ready.sizes)
+    if staged and work.fits_together():
         ends = streaming.round_ends(ends[0], work.step)
     try:
         for end in ends[:-1]:
@@ -134,6 +137,12 @@ def gather_shard(
         )
     report(work.total, work.total, "Writing the statistics")
     return bool(blocks)
+
+
+def _begins_alike(run: RunSpec, sizes: Sizes) -> bool:
+    """Return whether the first windows of a run are those of a shorter one."""
+    ready = run.corpus.name.endswith(".npy")
+    return ready or sizes.dealt != "stretches" or sizes.windows <= DEFAULT_TEXTS
 
 
 @dataclass(frozen=True)
@@ -383,10 +392,15 @@ class _Gathering:
         ready, run = self._ready, self._run.model_copy(update={"windows": windows, "until": None})
         sizes = replace(ready.sizes, windows=windows)
         works = [self._work(group) for group in range(sizes.groups)]
+        if sum(self._done.values()) < windows:  # a checkpoint is gone
+            return None
         for work in works:
             work.check_finite()
         header = _header(replace(ready, sizes=sizes), run, self._facts).model_copy(
-            update={"seconds": round(sum(self._seconds.values()), 3)}
+            update={
+                "resumed_at_window": self._resumed,
+                "seconds": round(sum(self._seconds.values()), 3),
+            }
         )
         return Stage(run, self.total, sizes, header, works)
 

@@ -1,0 +1,223 @@
+"""Targets that end a run early: which heads meet them, on which side of their limits."""
+
+import math
+
+import numpy as np
+import pytest
+
+from poskernel_core.analyses.kernels.etc import EtcHeatMap, EtcParams, stands
+from poskernel_core.common.jackknife import interval, jackknife
+from poskernel_core.common.result import Result
+from poskernel_core.engine import targets
+from poskernel_core.engine.targets import is_met, meets
+from poskernel_core.passes.forming import Stage
+from poskernel_core.passes.worker_context import WorkerContext
+from poskernel_core.storage.statistics import StoredStatistics
+from poskernel_core.storage.store import Store
+from tests.support import builders
+from tests.support.stages import gather, held, run_over
+
+NAN = math.nan
+CONTEXT, POSITIONS = 37, (5, 11, 23, 36)
+IDS = builders.random_ids(70, CONTEXT, seed=3).numpy()
+LOOKS = (10, 20, 40, 80, 160, 240, 320, 400, 480, 500)
+BOUND = 0.08
+
+
+def result_of(local, etc, log_etc=(3.4, 0.01), biases=(0.0, 0.0), groups=10):
+    """A result whose heads see 40 keys, so that 20 effective tokens are the limit of a uniform one.
+
+    `local`, `etc`, `log_etc`: values and errors, of one head or an array of heads; `biases`: those
+    of the first two.
+    """
+    every = np.broadcast_arrays(*local, *etc, *log_etc, *biases, 40.0)
+    arrays = [np.atleast_1d(each)[None, :, None] for each in every]
+    names = ("local_mass", "etc", "log_etc", "visible_keys")
+    return Result(
+        analysis="etc",
+        params=EtcParams().model_dump(),
+        values=dict(zip(names, (*arrays[0:6:2], arrays[8]), strict=True)),
+        errors=dict(zip(names[:3], arrays[1:6:2], strict=True)),
+        biases=dict(zip(names[:2], arrays[6:8], strict=True)),
+        axes=dict.fromkeys(names, ("layer", "head", "query")),
+        units=dict.fromkeys(names, "unit"),
+        provenance={"errors": "documents", "groups": groups},
+    )
+
+
+NARROW, UNIFORM, UNKNOWN = (8.0, 1.0), (32.0, 1.0), (20.0, 1.0)
+HEADS = {
+    "local to the limit": ((0.75, 0.125), UNKNOWN, True),
+    "local not quite": ((0.75, 0.126), NARROW, False),
+    "not local, to the limit": ((0.25, 0.125), NARROW, False),
+    "not local and narrow": ((0.25, 0.124), NARROW, True),
+    "not local and uniform": ((0.25, 0.124), UNIFORM, True),
+    "not local, neither for certain": ((0.25, 0.124), UNKNOWN, False),
+    "uniform to the limit": ((0.1, 0.0), (30.0, 5.0), True),
+    "uniform not quite": ((0.1, 0.0), (30.0, 5.1), False),
+    "narrow to the limit": ((0.1, 0.0), (10.0, 5.0), False),
+    "narrow": ((0.1, 0.0), (10.0, 4.9), True),
+    "no visible keys": ((NAN, NAN), (NAN, NAN), False),
+    "no error": ((0.9, NAN), NARROW, False),
+    "exact": ((0.5, 0.0), UNKNOWN, True),
+}
+
+
+@pytest.mark.parametrize("case", HEADS)
+def test_a_kind_stands(case):
+    """No interval, here of two errors, holds a limit that the kind goes by."""
+    local, etc, expected = HEADS[case]
+
+    assert [[[expected]]] == stands(result_of(local, etc), 2.0).tolist()
+
+
+@pytest.mark.parametrize(
+    ("local", "etc", "biases", "expected"),
+    [
+        ((0.75, 0.125), UNKNOWN, (0.01, 0.0), False),
+        ((0.75, 0.126), UNKNOWN, (-0.01, 0.0), True),
+        ((0.1, 0.0), (30.0, 5.0), (0.0, 1.0), False),
+        ((0.1, 0.0), (30.0, 5.1), (0.0, -1.0), True),
+        ((0.1, 0.0), (10.0, 4.9), (0.0, -1.0), False),
+        ((0.1, 0.0), (10.0, 5.0), (0.0, 1.0), True),
+        ((0.75, 0.125), UNKNOWN, (NAN, NAN), True),
+    ],
+)
+def test_the_bias_moves_the_interval(local, etc, biases, expected):
+    """Its middle is the value without the bias; one that is unknown moves nothing."""
+    assert [[[expected]]] == stands(result_of(local, etc, biases=biases), 2.0).tolist()
+
+
+@pytest.mark.parametrize(
+    ("groups", "usual", "sure"), [(10, 2.262157, 3.689662), (8, 2.364624, 4.029337),
+                                  (4, 3.182446, 7.453319), (2, 12.706205, 127.321336)]
+)  # fmt: skip
+def test_intervals(groups, usual, sure):
+    """Student's t by table: kinds stand by intervals of 95 %, targets are met by 99.5 %."""
+    assert (usual, sure) == (
+        pytest.approx(interval(groups), rel=1e-6),
+        pytest.approx(interval(groups, 0.995), rel=1e-6),
+    )
+    for width, verdict in ((usual, stands), (sure, lambda result: meets("kinds", result))):
+        local = 0.5 + width * np.array([0.999, 1.001]), np.ones(2)
+        found = verdict(result_of(local, NARROW, groups=groups))
+        assert [[[False], [True]]] == found.tolist()
+
+
+@pytest.mark.parametrize("groups", [10, 4])
+def test_an_effective_token_count_is_known(groups):
+    """Half of its interval is at most 5 %, as a factor; a head that sees nothing is no obstacle."""
+    error = math.log(1.05) / interval(groups, 0.995)
+    etc = np.array([30.0, 30.0, 30.0, NAN]), 1.0
+    log_etc = np.log(etc[0]), np.array([0.999 * error, 1.001 * error, NAN, NAN])
+
+    found = meets("etc", result_of((0.5, 0.1), etc, log_etc, groups=groups))
+
+    assert [[[True], [False], [False], [True]]] == found.tolist()
+
+
+def test_heads_that_see_nothing():
+    """Their kind is no obstacle either."""
+    local, etc = (np.array([NAN, 0.5]), 0.01), (np.array([NAN, 8.0]), 0.1)
+
+    assert [[[True], [False]]] == meets("kinds", result_of(local, etc)).tolist()
+
+
+@pytest.mark.parametrize("until", ["kinds", "etc"])
+@pytest.mark.parametrize("groups", [0, 1])
+def test_one_group(until, groups):
+    """Nothing is known of its errors, so no head meets a target."""
+    local = np.array([0.99, NAN]), 0.0
+    found = meets(until, result_of(local, (local[0], 0.0), (0.0, 0.0), groups=groups))
+
+    assert [[[False], [False]]] == found.tolist()
+
+
+def ever_met(looks, share, monkeypatch):
+    """How many heads, of truths exactly on their limits, meet the target at one look or another.
+
+    The mean attention to the last tokens is a mean over windows, each with normal noise.
+    """
+    heads, most = 10_000, max(looks)
+    noise = np.random.default_rng(7).normal(0.5, 0.2, (heads, most))
+    monkeypatch.setattr(targets, "SHARE", share)
+    met = np.zeros(heads, dtype=bool)
+    for windows in looks:
+        groups = min(10, windows)
+        mean = noise[:, :windows].reshape(heads, -1, groups).mean(axis=1)
+        without = (mean.sum(axis=1, keepdims=True) - mean) / (groups - 1)
+        local = mean.mean(axis=1), jackknife(without, axis=1)
+        met |= meets("kinds", result_of(local, NARROW, groups=groups))[0, :, 0]
+    return met.mean()
+
+
+@pytest.mark.parametrize("looks", [LOOKS, (4, 8, *LOOKS)])
+def test_looking_again_and_again(looks, monkeypatch):
+    """Few heads on their limits are taken for certain; with intervals of 95 %, many would be."""
+    assert 0.005 < ever_met(looks, targets.SHARE, monkeypatch) <= BOUND
+    assert ever_met(looks[:1], targets.SHARE, monkeypatch) == pytest.approx(0.005, abs=0.003)
+    assert ever_met(looks, 0.95, monkeypatch) > 2 * BOUND
+
+
+@pytest.fixture
+def shared(tmp_path):
+    """A worker's context with an empty store."""
+    return WorkerContext(Store(tmp_path / "store"))
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory):
+    """A model whose kernels do not depend on its texts."""
+    return builders.look_back(tmp_path_factory.mktemp("known") / "model", k=3)
+
+
+@pytest.mark.parametrize("until", ["kinds", "etc"])
+def test_a_model_that_is_known_at_once(shared, known, tmp_path, until):
+    """Four windows are enough, and the run has no more."""
+    run = run_over(tmp_path, known, IDS, 70, positions=POSITIONS, until=until)
+    gather(shared, run, 8, lambda stage: is_met(until, stage))
+
+    header = held(shared.store, run)[0]
+    assert (4, 4) == (header.windows, header.groups)
+
+
+@pytest.mark.parametrize(("most", "query"), [(36, 36), (35, 23), (4, 5)])
+def test_where_it_is_looked_at(shared, model_dirs, tmp_path, monkeypatch, most, query):
+    """At the last recorded position up to the default one, as in the answer of the shorter run.
+
+    A bound of 570 % is met from the second stage on, or from the third.
+    """
+    monkeypatch.setattr(targets, "DEFAULT_QUERY", most)
+    monkeypatch.setattr(targets, "KNOWN_TO", 5.7)
+    run = run_over(tmp_path, model_dirs["gpt2"], IDS, 40, positions=POSITIONS)
+    found, looked, at, place = {}, [], Stage.at, POSITIONS.index(query)
+    monkeypatch.setattr(Stage, "at", lambda stage, n: looked.append(n) or at(stage, n))
+
+    def look(stage):
+        stage.write(shared.store, stage.run)
+        found[stage.windows] = [is_met(until, stage) for until in ("kinds", "etc")]
+        return False
+
+    gather(shared, run, 8, look)
+    assert [query] * 8 == looked
+    assert {False, True} == {met[1] for met in found.values()}
+    for windows, met in found.items():
+        view = StoredStatistics.open(shared.store, run.model_copy(update={"windows": windows}))
+        answer = EtcHeatMap().answer({"main": view}, EtcParams(), lambda done, total: None)
+        heads = [meets(until, answer)[:, :, place] for until in ("kinds", "etc")]
+        assert [each.all() for each in heads] == met
+
+
+@pytest.mark.parametrize("gather_only", [("entropy",), ("keys", "queries"), ("patterns", "scores")])
+def test_a_pass_without_what_a_target_needs(shared, known, tmp_path, gather_only):
+    """It reads all its windows."""
+    run = run_over(tmp_path, known, IDS, 20, positions=POSITIONS, gather=gather_only)
+    seen = []
+
+    def look(stage):
+        seen.append(stage.windows)
+        return is_met("kinds", stage)
+
+    gather(shared, run, 8, look)
+    assert [4, 8, 10] == seen
+    assert 20 == held(shared.store, run)[0].windows

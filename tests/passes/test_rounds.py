@@ -1,0 +1,476 @@
+"""A pass reads windows round the groups: in what order, and what if it is broken off."""
+
+from itertools import pairwise
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from poskernel_core.common import shards
+from poskernel_core.common.errors import Cancelled, ComputeFailed
+from poskernel_core.common.shards import WHOLE, Shard
+from poskernel_core.common.specs import Execution
+from poskernel_core.passes import runner, streaming
+from poskernel_core.passes.model_cache import ModelCache
+from poskernel_core.passes.streaming import Pass, batches, next_edge, round_ends
+from poskernel_core.passes.worker_context import WorkerContext
+from poskernel_core.storage.shards import partials_of
+from poskernel_core.storage.statistics import StoredStatistics, read_checkpoint
+from poskernel_core.storage.store import Store
+from tests.support import builders
+from tests.support.stages import (
+    VERSIONS,
+    Looked,
+    gather,
+    held,
+    nothing_left,
+    run_over,
+    same_bits,
+)
+
+CONTEXT = 11
+IDS = builders.random_ids(130, CONTEXT, seed=5).numpy()
+GATHER, POSITIONS = ("keys", "patterns", "queries"), (3, 10)
+STEPS = st.integers(1, 200)
+PLACES = st.integers(0, 700)
+
+
+@pytest.mark.parametrize(
+    ("step", "edges"),
+    [
+        (1, [1, 2, 3, 4, 5]),
+        (2, [1, 2, 4, 6, 8]),
+        (3, [1, 2, 3, 6, 9]),
+        (5, [1, 2, 4, 5, 10]),
+        (7, [1, 2, 4, 7, 14]),
+        (16, [1, 2, 4, 8, 16, 32]),
+        (17, [1, 4, 16, 17, 34]),
+        (32, [1, 4, 16, 32, 64]),
+        (100, [1, 4, 16, 64, 100, 200]),
+    ],
+)
+def test_edges(step, edges):
+    """One window, then about twice as many, or four times as many of large batches."""
+    found = [0]
+    for _ in edges:
+        found.append(next_edge(found[-1], step))
+
+    assert [0, *edges] == found
+
+
+@pytest.mark.parametrize(
+    ("each", "step", "ends"),
+    [
+        (1, 3, [1]),
+        (2, 3, [1, 2]),
+        (7, 1, [1, 2, 4, 7]),
+        (7, 3, [1, 2, 6, 7]),
+        (7, 32, [1, 4, 7]),
+        (8, 8, [1, 2, 4, 8]),
+        (13, 1, [1, 2, 4, 8, 13]),
+        (13, 3, [1, 2, 6, 12, 13]),
+        (13, 32, [1, 4, 13]),
+        (50, 1, [1, 2, 4, 8, 16, 24, 32, 40, 48, 50]),
+        (50, 3, [1, 2, 6, 12, 21, 30, 39, 48, 50]),
+        (50, 13, [1, 2, 4, 8, 26, 39, 50]),
+        (50, 32, [1, 4, 16, 32, 50]),
+    ],
+)
+def test_ends_of_rounds(each, step, ends):
+    """They double up to eight windows of every group; later eight follow, or a batch."""
+    assert ends == round_ends(each, step)
+
+
+@pytest.mark.parametrize(
+    ("windows", "step", "seen", "expected"),
+    [
+        (range(3, 73, 10), 2, 70, [(3,), (13,), (23, 33), (43, 53), (63,)]),
+        (range(3, 73, 10), 4, 30, [(3,), (13,), (23,), (33,), (43, 53, 63)]),
+        (range(43, 73, 10), 2, 70, [(43, 53), (63,)]),
+        (range(53, 73, 10), 2, 70, [(53,), (63,)]),
+        (range(2, 9, 7), 32, 7, [(2,)]),
+        (range(6, 6, 10), 2, 70, []),
+    ],
+)
+def test_batches_by_hand(windows, step, seen, expected):
+    """Of a group, from some place on; none holds windows on either side of the first ``seen``."""
+    assert expected == [tuple(batch) for batch in batches(windows, step, seen)]
+
+
+@given(PLACES, STEPS)
+def test_an_edge_follows(at, step):
+    """It is at most a batch away, and there is one at every multiple of the batch."""
+    edge = next_edge(at, step)
+
+    assert at < edge <= at + step
+    assert edge <= (at // step + 1) * step
+
+
+@given(PLACES, PLACES, STEPS)
+def test_edges_are_the_same_from_everywhere(first, later, step):
+    """Whoever starts at any place comes to an edge of those who came from the beginning."""
+    first, later = sorted((first, later))
+    edges = {0}
+    while max(edges) <= later:
+        edges.add(next_edge(max(edges), step))
+
+    assert next_edge(first, step) in edges or next_edge(first, step) > max(edges)
+    assert next_edge(later, step) == max(edges)
+
+
+@given(st.integers(1, 90), STEPS, st.integers(0, 90), st.integers(0, 9), st.integers(0, 90))
+def test_batches_of_a_restart_are_the_same(each, step, seen, group, start):
+    """Those that begin later are those that followed anyway, and together they are all windows."""
+    windows = range(group, group + 10 * each, 10)
+    whole = [*batches(windows, step, 10 * seen)]
+    assert [*windows] == [window for batch in whole for window in batch]
+    for batch in whole:
+        assert len(batch) <= step
+        assert (batch[0] < 10 * seen) == (batch[-1] < 10 * seen)
+    number = start % len(whole)
+    left = windows[(whole[number].start - group) // 10 :]
+    assert whole[number:] == [*batches(left, step, 10 * seen)]
+
+
+@given(st.integers(1, 300), STEPS)
+def test_a_round_ends_where_a_batch_does(each, step):
+    """Rounds follow each other, the first is of one window, and the last ends the group."""
+    ends = round_ends(each, step)
+    edges = {0}
+    while max(edges) < each:
+        edges.add(next_edge(max(edges), step))
+
+    assert (1, each) == (ends[0], ends[-1])
+    assert ends == sorted(set(ends))
+    assert edges >= set(ends[:-1])
+    for done, end in pairwise(ends):
+        assert end - done <= max(streaming.FINE, done) + step
+
+
+@given(st.integers(1, 400), st.integers(1, 40), st.integers(1, 30))
+def test_a_shard_ends_where_a_batch_does(windows, size, of):
+    """So a shard reads batches of the whole run."""
+    context = 8
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shards, "TOKENS_PER_STEP", size * context)
+        windows = windows - windows % min(10, windows)
+        whole = {
+            (batch.start, batch.stop)
+            for block in WHOLE.blocks(windows, context)
+            for batch in batches(block.windows, size, windows)
+        }
+        cut = [
+            (batch.start, batch.stop)
+            for number in range(of)
+            for block in Shard(number=number, of=of).blocks(windows, context)
+            for batch in batches(block.windows, size, windows)
+        ]
+
+    assert len(whole) == len(cut)
+    assert whole == set(cut)
+
+
+@pytest.fixture(scope="module")
+def models():
+    """The models of this module, loaded once."""
+    return ModelCache()
+
+
+@pytest.fixture(scope="module")
+def run(model_dirs, tmp_path_factory):
+    """Ten groups of seven windows."""
+    fields = {"gather": GATHER, "positions": POSITIONS, "queries_per_position": 30}
+    return run_over(tmp_path_factory.mktemp("ids"), model_dirs["gpt2"], IDS, 70, **fields)
+
+
+@pytest.fixture
+def shared(tmp_path, models):
+    """A worker's context with an empty store."""
+    return WorkerContext(Store(tmp_path / "store"), models)
+
+
+@pytest.fixture(scope="module")
+def unbroken(run, models, tmp_path_factory):
+    """The layers of the run, and of its stages, by numbers of windows: in batches of eight."""
+    shared, looked = WorkerContext(Store(tmp_path_factory.mktemp("unbroken")), models), Looked()
+    gather(shared, run, 8, looked)
+    return looked.found | {70: held(shared.store, run)[1]}
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """The windows that the model has read, batch by batch."""
+    found, read = [], Pass._read
+
+    def listen(work, tokens, rows):
+        read(work, tokens, rows)
+        found.append(rows)
+
+    monkeypatch.setattr(Pass, "_read", listen)
+    return found
+
+
+def windows_of(reads):
+    """The numbers of all windows that were read."""
+    return [window for rows in reads for window in rows]
+
+
+@pytest.mark.parametrize(
+    ("windows", "batch", "stages"),
+    [
+        (7, 1, []),
+        (10, 8, []),
+        (23, 1, [4, 8, 10]),
+        (23, 3, [4, 8, 10]),
+        (70, 1, [4, 8, 10, 20, 40]),
+        (70, 3, [4, 8, 10, 20, 60]),
+        (70, 32, [4, 8, 10, 40]),
+        (130, 1, [4, 8, 10, 20, 40, 80]),
+        (130, 3, [4, 8, 10, 20, 60, 120]),
+        (130, 8, [4, 8, 10, 20, 40, 80]),
+        (130, 32, [4, 8, 10, 40]),
+    ],
+)
+def test_stages_of_a_run(shared, run, windows, batch, stages):
+    """Four windows, eight, and those of every round but the last, which ends the run."""
+    looked = Looked()
+    asked = run.model_copy(update={"windows": windows, "gather": ("keys",)})
+    gather(shared, asked, batch, looked)
+
+    assert stages == [*looked.found]
+    assert windows - windows % min(10, windows) == held(shared.store, asked)[0].windows
+
+
+def test_windows_are_read_round_the_groups(shared, run, reads):
+    """The first of every group, the second, two more, and what is left."""
+    gather(shared, run, 8, lambda stage: False)
+
+    rounds = [(0, 1), (1, 2), (2, 4), (4, 7)]
+    expected = [range(g + 10 * a, g + 10 * b, 10) for a, b in rounds for g in range(10)]
+    assert expected == reads
+
+
+def test_nobody_looks(shared, run, reads, unbroken):
+    """Then one group is read after another, and the statistics are the same to the last bit."""
+    gather(shared, run, 8)
+
+    assert [w for group in range(10) for w in range(group, 70, 10)] == windows_of(reads)
+    same_bits(unbroken[70], held(shared.store, run)[1])
+
+
+@pytest.mark.parametrize("short", [0, 1])
+def test_room_for_the_sums_of_all_groups(shared, run, reads, unbroken, monkeypatch, short):
+    """They may take half of the free memory; if a byte is missing, there are no rounds."""
+    located = runner.locate_again(run)
+    plan = shared.prepare(run, Execution(), located, None)[1]
+    numbers = Pass(shared.models.take(located, "cpu"), plan, GATHER).numbers()
+    monkeypatch.setattr(runner, "free_memory", lambda: 2 * 8 * 10 * numbers - short)
+    looked = Looked()
+    gather(shared, run, 8, looked)
+
+    assert ([] if short else [4, 8, 10, 20, 40]) == [*looked.found]
+    second = 10 if short else 1
+    assert [0, second] == windows_of(reads)[:2]
+    same_bits(unbroken[70], held(shared.store, run)[1])
+
+
+def test_a_shard_has_no_rounds(shared, run, monkeypatch):
+    """It does not have all groups alike."""
+    monkeypatch.setattr(shards, "TOKENS_PER_STEP", 7 * CONTEXT)
+    looked = Looked()
+    for number in range(5):
+        shard = Shard(number=number, of=5)
+        given = (Execution(batch=7), VERSIONS, lambda *_: None, looked)
+        assert runner.gather_shard(shared, run, shard, *given)
+        assert 2 == len(partials_of(shared.store, run, "keys", shard))
+
+    assert {} == looked.found
+
+
+def broken_off_everywhere(shared, run, batch, looked):
+    """Gather a run batch by batch, broken off after each; return how often it was."""
+    broken = []
+    while StoredStatistics.open(shared.store, run) is None:
+        reported = []
+
+        def once(done, total, note, reported=reported):
+            if note.startswith("Reading"):
+                reported.append(done)
+                if len(reported) > 1:
+                    raise Cancelled("Enough.")
+
+        try:
+            runner.gather_run(shared, run, Execution(batch=batch), VERSIONS, once, looked)
+        except Cancelled:
+            broken.append(reported[-1])
+    return broken
+
+
+@pytest.mark.parametrize("seconds", ["0", "3600"])
+def test_broken_off_after_every_batch(shared, run, reads, unbroken, monkeypatch, seconds):
+    """Whatever the pause between checkpoints: a pass that is told to end keeps what it has."""
+    monkeypatch.setenv("POSKERNEL_CHECKPOINT_SECONDS", seconds)
+    looked = Looked()
+    broken = broken_off_everywhere(shared, run, 8, looked)
+
+    assert [*range(1, 21), *range(22, 41, 2), *range(43, 68, 3)] == broken
+    assert [*range(70)] == sorted(windows_of(reads))
+    assert [4, 8, 10, 20, 40] == [*looked.found]
+    for windows, layers in (looked.found | {70: held(shared.store, run)[1]}).items():
+        same_bits(unbroken[windows], layers)
+    nothing_left(shared.store, run)
+
+
+@pytest.mark.parametrize("until", [(1,), (3, 9), (10, 20), (17, 26, 33), (40,), (41, 52)])
+def test_broken_off_now_and_then(shared, run, reads, unbroken, until):
+    """Every window is read once; a stage that was seen is not told again."""
+    looked = Looked()
+    for each in until:
+        gather(shared, run, 8, looked, each)
+    assert StoredStatistics.open(shared.store, run) is None
+    gather(shared, run, 8, looked)
+
+    assert [*range(70)] == sorted(windows_of(reads))
+    header, layers = held(shared.store, run)
+    same_bits(unbroken[70], layers)
+    assert until[-1] <= header.resumed_at_window < until[-1] + 3
+    assert [4, 8, 10, 20, 40] == [*looked.found]
+
+
+class Killed(Exception):
+    """The process is gone: nothing can be kept any more."""
+
+
+@pytest.mark.parametrize("batch", [2, 3, 5, 17, 24, 33, 40])
+def test_killed(shared, run, reads, unbroken, monkeypatch, batch):
+    """What was read since the last checkpoint is read again, and nothing else.
+
+    Every batch takes a second; a checkpoint follows the first and then every third one, and the
+    groups that are finished, from the 31st batch on, are written.
+    """
+    seconds, keeps, listen = [0.0], [], Pass._read
+    monkeypatch.setenv("POSKERNEL_CHECKPOINT_SECONDS", "3")
+    monkeypatch.setattr(runner, "time", SimpleNamespace(monotonic=lambda: seconds[0]))
+
+    def timed(work, tokens, rows):
+        if len(reads) + 1 == batch and not keeps:
+            keeps.extend(reads)
+            raise Killed
+        listen(work, tokens, rows)
+        seconds[0] += 1
+
+    monkeypatch.setattr(Pass, "_read", timed)
+    with pytest.raises(Killed):
+        gather(shared, run, 8, lambda stage: False)
+    saved = 1 + 3 * ((batch - 2) // 3)
+    lost = [rows for rows in keeps[saved:] if rows[-1] < 60]
+    assert (batch - 1, len(keeps[saved:])) == (len(keeps), (batch - 2) % 3)
+    gather(shared, run, 8, lambda stage: False)
+
+    read = windows_of(reads)
+    assert sorted(windows_of(lost)) == sorted(w for w in set(read) if read.count(w) == 2)
+    assert 70 + len(windows_of(lost)) == len(read)
+    same_bits(unbroken[70], held(shared.store, run)[1])
+
+
+@pytest.mark.parametrize("group", [0, 3, 9])
+@pytest.mark.parametrize("seconds", ["0", "3600"])
+def test_no_memory_for_a_batch(shared, run, reads, unbroken, monkeypatch, group, seconds):
+    """A group whose sums were spoilt goes on from its checkpoint; the others are as they were."""
+    failed, read = [], Pass._read
+    monkeypatch.setenv("POSKERNEL_CHECKPOINT_SECONDS", seconds)
+
+    def small(work, tokens, rows):
+        if rows.start == group + 20 and not failed:
+            failed.append(rows)
+            next(work._totals())[1].add_(3.0)
+            raise streaming.OutOfMemory
+        read(work, tokens, rows)
+
+    monkeypatch.setattr(Pass, "_read", small)
+    looked = Looked()
+    gather(shared, run, 8, looked)
+
+    again = {"0": [], "3600": [group, group + 10] if group else [10]}[seconds]
+    assert sorted([*range(70), *again]) == sorted(windows_of(reads))
+    assert [4, 8, 10, 20, 40] == [*looked.found]
+    for windows, layers in (looked.found | {70: held(shared.store, run)[1]}).items():
+        same_bits(unbroken[windows], layers)
+
+
+def test_no_memory_for_one_window(shared, run, monkeypatch):
+    """It is said what to choose instead."""
+
+    def never(work, tokens, rows):
+        raise streaming.OutOfMemory
+
+    monkeypatch.setattr(Pass, "_read", never)
+    with pytest.raises(ComputeFailed, match="Not even one window of 11 tokens fits"):
+        gather(shared, run, 8, lambda stage: False)
+
+
+def key_of_checkpoint(store, group):
+    """The key of a group's checkpoint."""
+    headers = {key: store.get(key)[0] for key in store.keys("")}
+    (key,) = [key for key, header in headers.items() if header.get("group") == group]
+    return key
+
+
+@pytest.mark.parametrize("how", ["evicted", "damaged"])
+@pytest.mark.parametrize(("group", "done"), [(2, [2, 12, 22, 32]), (8, [8, 18])])
+def test_a_checkpoint_is_lost(shared, run, reads, unbroken, how, group, done):
+    """That group alone is read again."""
+    store, looked = shared.store, Looked()
+    gather(shared, run, 8, looked, 33)
+    key = key_of_checkpoint(store, group)
+    if how == "evicted":
+        store.drop(key)
+    else:
+        store.put_bytes(key, store.get_bytes(key)[:-1] + b"?")
+    gather(shared, run, 8, looked)
+
+    assert sorted([*range(70), *done]) == sorted(windows_of(reads))
+    for windows, layers in (looked.found | {70: held(store, run)[1]}).items():
+        same_bits(unbroken[windows], layers)
+
+
+@pytest.mark.parametrize(("until", "group", "stages"), [(2, 1, [20, 40]), (12, 0, [4, 8, 10, 40])])
+def test_a_checkpoint_is_lost_meanwhile(
+    shared, run, reads, unbroken, monkeypatch, until, group, stages
+):
+    """Where a group that nobody read yet is found to be gone, no stage is told without it."""
+    store, looked = shared.store, Looked()
+    gather(shared, run, 8, looked, until)
+    key, read = key_of_checkpoint(store, group), Pass._read
+
+    def dropping(work, tokens, rows):
+        read(work, tokens, rows)
+        store.drop(key)
+
+    monkeypatch.setattr(Pass, "_read", dropping)
+    gather(shared, run, 8, looked)
+
+    assert stages == [*looked.found]
+    for windows, layers in (looked.found | {70: held(store, run)[1]}).items():
+        same_bits(unbroken[windows], layers)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_sums_that_are_no_numbers(shared, run, monkeypatch, bad):
+    """They are no stage's."""
+    read, looked = Pass._read, Looked()
+    monkeypatch.setenv("POSKERNEL_CHECKPOINT_SECONDS", "3600")
+
+    def spoilt(work, tokens, rows):
+        read(work, tokens, rows)
+        if rows.start == 6:
+            work.totals("patterns")["row_sum"][2, 1, 0, 3] = bad
+
+    monkeypatch.setattr(Pass, "_read", spoilt)
+    with pytest.raises(ComputeFailed, match=r"layer 2 are not finite \(row_sum\)"):
+        gather(shared, run, 8, looked)
+
+    assert [4] == [*looked.found]
+    assert 0 == read_checkpoint(shared.store, run)[0]["group"]

@@ -1,0 +1,365 @@
+"""The stages of a pass: their statistics are those of runs of so many windows."""
+
+import numpy as np
+import pytest
+
+from poskernel_core.analyses import ANALYSES, Analysis
+from poskernel_core.common.specs import CorpusSpec
+from poskernel_core.engine import execute
+from poskernel_core.engine.engine import describe_run
+from poskernel_core.engine.plan import plan_of
+from poskernel_core.engine.provenance import stored
+from poskernel_core.passes import forming
+from poskernel_core.passes.model_cache import ModelCache
+from poskernel_core.passes.streaming import Pass
+from poskernel_core.passes.worker_context import WorkerContext
+from poskernel_core.statistics import STATISTICS
+from poskernel_core.storage.statistics import StoredStatistics, missing_statistics
+from poskernel_core.storage.store import Store
+from tests.support import builders
+from tests.support.stages import (
+    gather,
+    held,
+    in_order,
+    layers_of,
+    nothing_left,
+    run_over,
+    same_bits,
+)
+from tests.support.truth import truth_of
+
+CONTEXT, POSITIONS, BATCH = 19, (3, 11, 18), 3
+IDS = builders.random_ids(130, CONTEXT, seed=5).numpy()
+FEW = ("keys", "patterns", "queries")
+CASES = {
+    "gpt2": (40, None, [4, 8, 10, 20]),
+    "llama": (130, 64, [4, 8, 10, 20, 60, 120]),
+    "mistral": (40, None, [4, 8, 10, 20]),
+}
+"""Of each model, which have learned positions, shared keys, and a sliding window beside these: the
+windows, how many of the first form attention, and the stages."""
+OF_QUERIES = {"queries": 0, "mean_rows": 1, "entropy": 1}
+"""The arrays with an axis of recorded positions, and which of a layer's axes it is."""
+
+
+def silent(done, total, note):
+    """Nobody hears it."""
+
+
+@pytest.fixture(scope="module")
+def models():
+    """The models of this module, loaded once."""
+    return ModelCache(most=len(CASES))
+
+
+@pytest.fixture
+def shared(tmp_path, models):
+    """A worker's context with an empty store."""
+    return WorkerContext(Store(tmp_path / "store"), models)
+
+
+@pytest.fixture(scope="module", params=CASES)
+def formed(request, model_dirs, models, tmp_path_factory):
+    """A run with all statistics that a model has, and what was seen of every stage."""
+    return Formed(request.param, model_dirs, models, tmp_path_factory.mktemp(request.param))
+
+
+class Formed:
+    """A finished pass.
+
+    `kept` holds the stages as they were written, `views` what they had at each recorded position.
+    """
+
+    def __init__(self, name, model_dirs, models, folder):
+        windows, bound, self.stages = CASES[name]
+        every = {*STATISTICS} - ({"rotary"} if name == "gpt2" else {"positions"})
+        self.model, self.windows, self.bound = model_dirs[name], windows, bound
+        self.run = run_over(
+            folder, self.model, IDS, windows, gather=tuple(sorted(every)), positions=POSITIONS,
+            queries_per_position=30, pattern_windows=bound,
+        )  # fmt: skip
+        self.kept, self.views = Store(folder / "stages"), {}
+        self.context = WorkerContext(Store(folder / "whole"), models)
+        gather(self.context, self.run, BATCH, self.look)
+
+    def look(self, stage):
+        """Keep all of a stage."""
+        assert (self.windows, stage.run.windows) == (stage.of, stage.windows)
+        stage.write(self.kept, stage.run)
+        at = {query: stage.at(query) for query in POSITIONS}
+        self.views[stage.windows] = {
+            query: (view.header, layers_of(view)) for query, view in at.items()
+        }
+        return False
+
+    def first(self, windows):
+        """The run of the first windows."""
+        return self.run.model_copy(update={"windows": windows})
+
+
+def test_a_stage_is_a_run_of_its_windows(formed, shared):
+    """All statistics have the same bits, and the headers say the same."""
+    assert formed.stages == [*formed.views]
+    for windows in formed.stages:
+        run = formed.first(windows)
+        header, layers = held(formed.kept, run)
+        gather(shared, run, BATCH)
+        expected = held(shared.store, run)
+
+        same_bits(expected[1], layers)
+        own = {"seconds"}
+        assert expected[0].model_dump(exclude=own) == header.model_dump(exclude=own)
+        groups, sampled = min(10, windows), max(10, 30 - 30 % 10)
+        assert (windows, groups) == (header.windows, header.groups)
+        assert min(windows, sampled) == header.samples
+
+
+def test_a_pass_that_was_looked_at(formed, shared):
+    """Its statistics in the end are those of one that nobody looked at."""
+    gather(shared, formed.run, BATCH)
+
+    header, layers = held(formed.context.store, formed.run)
+    expected = held(shared.store, formed.run)
+    same_bits(expected[1], layers)
+    assert (formed.windows, expected[0].windows) == (expected[0].windows, header.windows)
+    nothing_left(formed.context.store, formed.run)
+
+
+def test_means_by_plain_loops(formed):
+    """Mean keys and mean attention, of all windows and of every group, of plain transformers."""
+    truth = truth_of(formed.model, in_order(IDS, formed.windows))
+    for windows in formed.stages:
+        groups, seen = min(10, windows), min(windows, 60 if formed.bound else windows)
+        for layer, arrays in enumerate(held(formed.kept, formed.first(windows))[1]):
+            keys, rows = truth.keys[layer], truth.attentions[layer][:, :, list(POSITIONS)]
+            for name, each, count in (("mean_keys", keys, windows), ("mean_rows", rows, seen)):
+                of_group = [
+                    sum(each[w].astype(float) for w in range(group, count, groups))
+                    / len(range(group, count, groups))
+                    for group in range(groups)
+                ]
+                mean = sum(of_group) / groups
+                np.testing.assert_allclose(arrays[name], mean, rtol=1e-5, atol=1e-5)
+                steps = arrays[f"{name}.step"]
+                for group, own in enumerate(of_group):
+                    found = arrays[name] + arrays[f"{name}.groups"][group] * steps[0]
+                    bound = steps[0] + 1e-5 * (1 + np.abs(own))
+                    assert (np.abs(found - own) <= bound).all(), (name, layer, group)
+
+
+def test_a_stage_at_one_position(formed):
+    """What has an axis of positions is cut there, all else is whole; the header says so."""
+    for windows, views in formed.views.items():
+        whole = held(formed.kept, formed.first(windows))
+        for place, query in enumerate(POSITIONS):
+            header, layers = views[query]
+            assert whole[0].model_copy(update={"positions": (query,)}) == header
+            for expected, found in zip(whole[1], layers, strict=True):
+                cut = {name: at_place(name, array, place) for name, array in expected.items()}
+                same_bits([cut], [found])
+
+
+def at_place(name, array, place):
+    """An array at one recorded position; those of the groups have their axis first."""
+    mean, _, part = name.partition(".")
+    if mean not in OF_QUERIES:
+        return array
+    return array.take([place], axis=OF_QUERIES[mean] + bool(part))
+
+
+def test_arrays_are_found_by_name(shared, model_dirs, tmp_path, monkeypatch):
+    """Each by itself as all together; no statistic is made that is not asked for."""
+    asked = ("keys", "positions", "queries", "rotary")
+    run, made, seen = run_over(tmp_path, model_dirs["llama"], IDS, 20, gather=asked), [], []
+
+    def counted(name, blocks, plan):
+        made.append(name)
+        return finish(name, blocks, plan)
+
+    finish = forming.finish
+    monkeypatch.setattr(forming, "finish", counted)
+
+    def look(stage):
+        for layer, whole in enumerate(layers_of(stage.at(11))):
+            assert (layer == 0) == ("position_rows" in whole)
+            for name, array in whole.items():
+                same_bits([{name: array}], [{name: stage.at(11).layer(layer)[name]}])
+            assert len(whole) == len(stage.at(11).layer(layer))
+            for name in ("mean_keys.no", "no such array", "mean_rows"):
+                assert stage.at(11).layer(layer).get(name) is None
+        assert "position_rows" not in stage.at(11).layer(1)
+        made.clear()
+        view = stage.at(11)
+        for name in ("mean_keys", "mean_keys.groups", "mean_keys.no"):
+            assert (name != "mean_keys.no") == (name in view.layer(2))
+        assert ["keys"] == made
+        seen.append(stage.windows)
+        return True
+
+    gather(shared, run, BATCH, look)
+    assert [4] == seen
+
+
+def told(result):
+    """What provenance tells, but for how the answer was come by."""
+    of_the_moment = {"date", "pass_seconds", "analysis_seconds", "positions"}
+    return {name: each for name, each in result.provenance.items() if name not in of_the_moment}
+
+
+def test_answers_from_a_stage(shared, models, model_dirs, tmp_path):
+    """Every analysis that a stage has the sums for: as from the statistics of the shorter run."""
+    every = tuple(sorted({*STATISTICS} - {"positions"}))
+    run = run_over(tmp_path, model_dirs["llama"], IDS, 40)
+    store, query, plans = Store(tmp_path / "answers"), 17, {}
+    for name, question in ANALYSES.items():
+        if isinstance(question, Analysis):
+            given = {"query": query, "head": "L1H2", "text": "She sells."}
+            given = {each: given[each] for each in question.params.model_fields if each in given}
+            plans[name] = plan_of(question, run, question.params(**given))
+
+    def look(stage):
+        if stage.windows == 20:
+            for name in [*plans]:
+                if not execute.form(store, plans[name], stage, query):
+                    del plans[name]
+        return stage.windows == 20
+
+    run = run.model_copy(update={"gather": every})
+    gather(shared, run, BATCH, look)
+    assert {"etc", "kernel", "entropy", "sinks", "rotary-spectrum"} < plans.keys()
+
+    other = WorkerContext(Store(tmp_path / "other"), models)
+    for positions in ((query,), run.positions):
+        shorter = {"windows": 20, "positions": positions}
+        gather(other, run.model_copy(update=shorter), BATCH)
+    for name, plan in plans.items():
+        shorter = plan.of_stage(20, query)
+        if "positions" not in plan.question.ignores:
+            assert (query,) == shorter.run.positions
+        assert () == shorter.looked_up(other.store).missing
+        execute.compute(other.store, shorter, silent)
+        expected, found = (stored(each, shorter.key) for each in (other.store, store))
+        assert told(expected) == told(found)
+        assert 20 == found.provenance["windows"]
+        for part in ("values", "errors", "biases"):
+            left, right = getattr(expected, part), getattr(found, part)
+            assert left.keys() == right.keys()
+            for value, array in left.items():
+                np.testing.assert_allclose(
+                    right[value], array, rtol=1e-12, atol=1e-15, err_msg=f"{name}: {value}"
+                )
+
+
+@pytest.mark.parametrize("end", [4, 8, 10, 20, 60])
+def test_a_pass_ends_at_a_stage(shared, models, model_dirs, tmp_path, monkeypatch, end):
+    """What it has read then is the run, under the rule that ended it; nothing else is left."""
+    fields = {"gather": FEW, "positions": POSITIONS, "until": "kinds"}
+    run, reads, seen = run_over(tmp_path, model_dirs["gpt2"], IDS, 70, **fields), [], []
+    read = Pass._read
+
+    def listen(work, tokens, rows):
+        reads.extend(rows)
+        read(work, tokens, rows)
+
+    monkeypatch.setenv("POSKERNEL_CHECKPOINT_SECONDS", "0")
+    monkeypatch.setattr(Pass, "_read", listen)
+
+    def look(stage):
+        seen.append(stage.windows)
+        return stage.windows == end
+
+    gather(shared, run, BATCH, look)
+    assert [*range(end)] == sorted(reads)
+    assert [each for each in (4, 8, 10, 20, 60) if each <= end] == seen
+    assert () == missing_statistics(shared.store, run)
+    nothing_left(shared.store, run)
+
+    shorter = run.model_copy(update={"windows": end, "until": None})
+    assert StoredStatistics.open(shared.store, shorter) is None
+    other = WorkerContext(Store(tmp_path / "shorter"), models)
+    gather(other, shorter, BATCH)
+    expected, found = held(other.store, shorter), held(shared.store, run)
+    same_bits(expected[1], found[1])
+    assert expected[0] == found[0].model_copy(update={"seconds": expected[0].seconds})
+
+
+def test_a_stage_after_a_break(shared, model_dirs, tmp_path):
+    """Its header says where the pass was broken off."""
+    run, seen = run_over(tmp_path, model_dirs["gpt2"], IDS, 70, gather=("keys",)), {}
+
+    def look(stage):
+        seen[stage.windows] = stage.header.resumed_at_window
+        return stage.windows == 20
+
+    gather(shared, run, BATCH, look, until=9)
+    gather(shared, run, BATCH, look)
+    assert {4: 0, 8: 0, 10: 9, 20: 9} == seen
+    header = held(shared.store, run)[0]
+    assert (20, 9) == (header.windows, header.resumed_at_window)
+
+
+COVERED = {
+    "the same": ({}, True),
+    "of a longer run": ({"windows": 500}, True),
+    "of as many windows": ({"windows": 20}, True),
+    "of fewer windows": ({"windows": 19}, False),
+    "under a rule": ({"until": "etc"}, True),
+    "fewer statistics": ({"gather": ("keys",)}, True),
+    "other statistics": ({"gather": ("keys", "sinks")}, False),
+    "attention on fewer windows": ({"pattern_windows": 64}, False),
+    "no attention on fewer windows": ({"pattern_windows": 64, "gather": ("keys",)}, True),
+    "other positions": ({"positions": (3, 11)}, False),
+    "other texts": ({"seed": 1}, False),
+    "other precision": ({"dtype": "bfloat16"}, False),
+}
+
+
+def test_what_a_stage_covers(shared, model_dirs, tmp_path):
+    """The statistics of a run that is not shorter, if they are gathered there."""
+    fields = {"gather": FEW, "positions": POSITIONS}
+    run, covered = run_over(tmp_path, model_dirs["gpt2"], IDS, 40, **fields), {}
+
+    def look(stage):
+        if stage.windows == 20:
+            for case, (change, _) in COVERED.items():
+                covered[case] = stage.covers(run.model_copy(update=change))
+        return stage.windows == 20
+
+    gather(shared, run, BATCH, look)
+    assert {case: expected for case, (_, expected) in COVERED.items()} == covered
+
+
+TEXTS = {
+    "documents": ({"documents": 13, "words": 101}, 60, "documents", [4, 8, 10, 20]),
+    "a text": ({"documents": 3, "words": 301}, 60, "stretches", [4, 8, 10, 20]),
+    "a long text": ({"documents": 3, "words": 1501}, 520, "stretches", []),
+}
+
+
+@pytest.mark.parametrize("case", TEXTS)
+def test_stages_of_texts(shared, models, model_dirs, tmp_path, case):
+    """The windows of a stage are those of the shorter run; where they are not, there is none.
+
+    A long text is cut into stretches of all windows that are asked for, so those of a run of 520
+    are not those of a shorter one.
+    """
+    made, windows, dealt, stages = TEXTS[case]
+    _, text = builders.mini_corpus(tmp_path / "texts", **made)
+    corpus, gpt2 = CorpusSpec(name=str(text)), str(model_dirs["gpt2"])
+    run = describe_run(gpt2, corpus=corpus, context=7, windows=windows)
+    run, found = run.model_copy(update={"gather": ("keys",)}), {}
+
+    def look(stage):
+        found[stage.windows] = layers_of(stage.at(stage.sizes.positions[0]))
+        assert stage.sizes.dealt == dealt
+        return stage.windows == 20
+
+    gather(shared, run, BATCH, look)
+    assert stages == [*found]
+    header = held(shared.store, run)[0]
+    assert (20 if stages else windows, dealt) == (header.windows, header.dealt)
+    other = WorkerContext(Store(tmp_path / "shorter"), models)
+    for count, layers in found.items():
+        shorter = run.model_copy(update={"windows": count})
+        gather(other, shorter, BATCH)
+        same_bits(held(other.store, shorter)[1], layers)
