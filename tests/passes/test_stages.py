@@ -265,6 +265,7 @@ def test_a_pass_ends_at_a_stage(shared, models, model_dirs, tmp_path, monkeypatc
     monkeypatch.setattr(Pass, "_read", listen)
 
     def look(stage):
+        assert run.model_copy(update={"windows": stage.windows, "until": None}) == stage.run
         seen.append(stage.windows)
         return stage.windows == end
 

@@ -79,33 +79,38 @@ def _draw(engine: Engine, jobs: list[Job], *, shown: bool) -> None:
     if all(job.ended for job in jobs):
         _again("Go on", jobs)
     elif all(map(has_left, jobs)):
-        _again("Wait for it again", jobs)
+        if not all(job.cancelling for job in jobs):
+            _again("Wait for it again", jobs)
     else:
         if shown:
             _button("Stop here", "stop", _stop_here, engine, jobs)
         _button("Cancel", "close", _leave, engine, jobs)
 
 
-def _state(jobs: list[Job]) -> list[tuple[int, bool, bool]]:
+State = list[tuple[int, bool, bool, bool]]
+
+
+def _state(jobs: list[Job]) -> State:
     """Return what a page draws differently once it changes."""
-    return [(job.formed, job.ended, has_left(job)) for job in jobs]
+    return [(job.formed, job.ended, job.cancelling, has_left(job)) for job in jobs]
 
 
-def _draw_state(
-    engine: Engine, jobs: list[Job], drawn: list[tuple[int, bool, bool]], shown: bool
-) -> None:
+def _draw_state(engine: Engine, jobs: list[Job], drawn: State, shown: bool) -> None:
     kept = max(job.kept for job in jobs)
     if kept and st.session_state.get(STOPPING):
         st.session_state[STOPPED] = jobs
         _leave(engine, jobs)
         write("windows", kept)
         st.rerun(scope="app")
-    if _state(jobs) != drawn and not is_behind():
+    over = any(job.ended and not isinstance(job.error, Cancelled) for job in jobs)
+    if (over or _state(jobs) != drawn) and not is_behind():
         st.rerun(scope="app")  # takes the browser's values; if these are old, half a second later
     so_far = f"{_so_far(jobs)} shown. " if shown else ""
     if all(job.ended for job in jobs):
         told = "The computation was cancelled; it goes on from its last checkpoint."
         st.markdown(so_far + told)
+    elif all(job.cancelling for job in jobs):
+        st.markdown(f"{so_far}Cancelling.")
     elif all(map(has_left, jobs)):
         told = "You have cancelled this computation. It goes on for other readers."
         st.markdown(so_far + told)
@@ -139,9 +144,8 @@ def _so_far(jobs: list[Job]) -> str:
 
 
 def has_left(job: Job) -> bool:
-    """Tell whether this reader has cancelled a computation that goes on for others."""
-    goes_on = not (job.ended or job.cancelling)
-    return goes_on and job.plan.key in st.session_state.get(LEFT, ())
+    """Tell whether this reader has cancelled a computation that has not ended."""
+    return not job.ended and job.plan.key in st.session_state.get(LEFT, ())
 
 
 def forget_cancel(key: str) -> None:

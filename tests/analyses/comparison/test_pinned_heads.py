@@ -224,7 +224,7 @@ def test_too_few_windows_of_the_first_run(engine):
     fewer = replace(found, provenance=found.provenance | {"windows": "5, 9"})
     run = Run(
         model="demo-attn-2l", revision=None, corpus="sample", corpus_item=None,
-        corpus_revision=None, windows=WINDOWS, pattern_windows=None, context=CONTEXT,
+        corpus_revision=None, windows=WINDOWS, until=None, pattern_windows=None, context=CONTEXT,
         no_start_token=False, seed=0, dtype="float32", device=None, batch=None,
     )  # fmt: skip
 
