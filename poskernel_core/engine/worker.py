@@ -235,10 +235,12 @@ class Worker:
         tasks = [task, *(each for each in self._models.waiting() if each is not task)]
         if budget.allows(stage):
             for each in tasks:
-                with contextlib.suppress(PosKernelError):  # the pass itself may go on well
+                try:
                     for query in each.looked_at:
                         if execute.form(self._store, each.plan, stage, query):
                             self._say(each.key, {"formed": stage.windows})
+                except Exception as error:  # the pass itself may go on well
+                    _failure(error)  # into the log
             budget.spend(time.monotonic() - began)
         keeping = [each for each in tasks if each.keep]
         if keeping:

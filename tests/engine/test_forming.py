@@ -118,6 +118,16 @@ def test_what_nobody_looks_at_is_not_computed(engine, run):
     assert not any(engine.store.has(plan.of_stage(n, QUERY).key) for n in STAGES)
 
 
+def test_a_picture_that_fails_does_not_end_the_pass(engine, run, monkeypatch):
+    """Whatever goes wrong with it, the result at the end is there."""
+
+    def form(store, plan, stage, query):
+        raise KeyError(stage.windows)
+
+    monkeypatch.setattr(worker_module.execute, "form", form)
+    assert [50] == watched(engine, asked(run))[0]
+
+
 def test_whoever_looks_elsewhere_is_served_at_the_next_stage(engine, run, monkeypatch):
     """The position that was looked at before forms as well."""
     reached, go_on = held_between_stages(monkeypatch)

@@ -1,4 +1,4 @@
-"""The stages of a pass: their statistics are those of runs of so many windows."""
+"""The stages of a pass: the statistics of a stage are those of a shorter run."""
 
 import numpy as np
 import pytest
