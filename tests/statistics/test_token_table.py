@@ -34,10 +34,10 @@ def punctuation():
         wants_patterns = wants_table = True
 
         def allocate(self):
-            return {"mass_sum": self.zeros(self.plan.geometry.n_heads)}
+            return {"mass_sum": self.zeros(self.sizes.geometry.n_heads)}
 
         def pattern(self, block, batch):
-            known = torch.from_numpy(self.plan.table.punctuation)
+            known = torch.from_numpy(self.sizes.table.punctuation)
             keys = batch.tokens[:, block.first_key : block.first_key + block.pattern.shape[-1]]
             found = torch.einsum("thnk,tk->h", block.pattern.double(), known[keys].double())
             self.add("mass_sum", block.layer, found)
