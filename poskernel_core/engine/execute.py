@@ -19,7 +19,7 @@ from poskernel_core.common.views import StatisticsView
 from poskernel_core.engine.plan import Plan, gathering, plan_of
 from poskernel_core.engine.provenance import keep, software
 from poskernel_core.models import catalog
-from poskernel_core.storage.shards import is_begun
+from poskernel_core.storage.shards import drop_left_over, is_begun
 from poskernel_core.storage.statistics import (
     LayerMissing,
     StoredStatistics,
@@ -136,6 +136,8 @@ def compute(store: Store, plan: Plan, report: Report) -> None:
     began, analysis = time.monotonic(), plan.question
     assert isinstance(analysis, Analysis)
     views = open_views(store, plan)
+    for run in plan.needs.values():
+        drop_left_over(store, run)
     _check_cell(plan.params, views["main"].header.reasons)
     result = analysis.answer(
         views, plan.params, lambda done, total: report(done, total, f"Computing {analysis.title}")

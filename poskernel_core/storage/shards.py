@@ -200,12 +200,19 @@ def partial_keys(source: Source, run: RunSpec, shard: Shard) -> list[str]:
 
 
 def drop_partial(store: Store, run: RunSpec, shard: Shard, but: Made | None = None) -> None:
-    """Delete the blocks of a shard, except those with the origin ``but``."""
+    """Delete the blocks of a shard, except those with the origin ``but``; the first group last."""
     for statistic in run.gather:
-        for found in partials_of(store, run, statistic, shard):
+        for found in reversed(partials_of(store, run, statistic, shard)):
             if found.made != but:
                 for key in found.entry_keys():
                     store.drop(key)
+
+
+def drop_left_over(store: Store, run: RunSpec) -> None:
+    """Delete the blocks of whole statistics, if a process was killed before it had deleted them."""
+    for statistic in run.gather:
+        if store.has(_key(run, statistic, WHOLE, 0, MANIFEST)):
+            drop_partial(store, alone(run, statistic), WHOLE)
 
 
 def other_partials(source: Source) -> Iterator[Partial]:

@@ -10,14 +10,16 @@ import poskernel_core as pk
 from poskernel_core.common import shards
 from poskernel_core.common.errors import Cancelled, ComputeFailed
 from poskernel_core.common.shards import WHOLE, Shard
-from poskernel_core.common.specs import ALL_GATHERED, CorpusSpec, Execution
+from poskernel_core.common.specs import ALL_GATHERED, CorpusSpec, Execution, Request
 from poskernel_core.engine.engine import describe_run
-from poskernel_core.passes import runner, streaming
+from poskernel_core.engine.execute import compute
+from poskernel_core.engine.plan import make_plan
+from poskernel_core.passes import merging, runner, streaming
 from poskernel_core.passes.merging import merge_shards
 from poskernel_core.passes.prepare import sizes_for
 from poskernel_core.passes.streaming import Pass
 from poskernel_core.passes.worker_context import WorkerContext
-from poskernel_core.storage.shards import Partial, partials_of
+from poskernel_core.storage.shards import Partial, drop_partial, partial_keys, partials_of
 from poskernel_core.storage.statistics import (
     StoredStatistics,
     missing_statistics,
@@ -235,6 +237,27 @@ def test_fewer_groups_than_before(tmp_path, run, reads):
         gather(store, run)
 
     assert (7, 7) == (arrays(store, run)[0].windows, arrays(store, run)[0].groups)
+
+
+@pytest.mark.parametrize("drops", [0, 1, 17, 61])
+def test_killed_while_sums_are_deleted(tmp_path, run, monkeypatch, drops):
+    """The first answer from the statistics deletes the sums of groups that are still there."""
+    store, found, drop = Store(tmp_path), [], Store.drop
+    plan = make_plan(Request(analysis="etc", run=run, params={"skip": 1}))
+
+    def killed(store, run, shard):
+        found.extend(partial_keys(store, run, shard))
+        left = iter(range(drops))
+        with monkeypatch.context() as patch:
+            patch.setattr(Store, "drop", lambda self, key: next(left) + 1 and drop(self, key))
+            drop_partial(store, run, shard)
+
+    monkeypatch.setattr(merging, "drop_partial", killed)
+    with pytest.raises(StopIteration):
+        gather(store, plan.needs["main"])
+    assert len(found) - drops == sum(map(store.has, found)) > 0
+    compute(store, plan, nobody)
+    assert not any(map(store.has, found))
 
 
 @pytest.mark.parametrize(
