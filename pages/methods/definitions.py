@@ -3,10 +3,21 @@
 import streamlit as st
 
 from pages.shared.cards.explained import sections
+from pages.shared.cards.plain import plain, say
 from pages.shared.selection.fit import linked
 from poskernel_core.analyses.definitions import Method, methods
+from poskernel_core.common.plugins import PLUGINS
 
 ALL = "all"
+
+
+def draw_plugins() -> None:
+    """Say what other installed packages add, and what of it could not be loaded."""
+    for each in PLUGINS:
+        if each.problem:
+            say(f"{each.package} is left out ({each.name}): {each.problem}")
+        else:
+            st.markdown(f":small[{plain(each.package)} adds {plain(', '.join(each.gives))}.]")
 
 
 def draw_definitions() -> None:

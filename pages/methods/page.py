@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from pages.methods.definitions import draw_definitions
+from pages.methods.definitions import draw_definitions, draw_plugins
 from pages.methods.ledger import draw_ledger
 from pages.shared.selection.fit import choose_one
 from pages.shared.selection.place import Place, Screenshot
@@ -27,6 +27,7 @@ def page(selection: Selection) -> None:
             "number of windows that was chosen beforehand: looking again and again while results "
             "form makes them a little too narrow."
         )
+        draw_plugins()
         draw_definitions()
     else:
         st.markdown(

@@ -3,9 +3,12 @@
 from collections.abc import Iterator
 from difflib import get_close_matches
 from importlib import import_module
+from importlib.metadata import EntryPoint
+from types import ModuleType
 from typing import Any
 
 from poskernel_core.analyses.base import Analysis, Composition, Experiment, Params, Question
+from poskernel_core.common import plugins
 from poskernel_core.common.errors import UnknownAnalysis
 from poskernel_core.common.renamed import QUESTIONS, told
 from poskernel_core.common.result import Result
@@ -56,17 +59,38 @@ NAMED = 12
 """Names that an error gives, those like the unknown one first."""
 
 
-def _questions() -> Iterator[Question[Any]]:
-    for topic in TOPICS:
-        module = import_module(f"{__name__}.{topic}")
-        for found in vars(module).values():
-            own = isinstance(found, type) and found.__module__ == module.__name__
-            if own and issubclass(found, Question) and "name" in vars(found):
-                yield found()
+def _questions(module: ModuleType) -> Iterator[Question[Any]]:
+    """Yield the questions that a module defines."""
+    for found in vars(module).values():
+        own = isinstance(found, type) and found.__module__ == module.__name__
+        if own and issubclass(found, Question) and "name" in vars(found):
+            yield found()
 
 
-ANALYSES: dict[str, Question[Any]] = {question.name: question for question in _questions()}
+ANALYSES: dict[str, Question[Any]] = {
+    question.name: question
+    for topic in TOPICS
+    for question in _questions(import_module(f"{__name__}.{topic}"))
+}
 Question.questions = ANALYSES
+
+
+def add_questions(entry: EntryPoint, module: Any) -> tuple[str, ...]:
+    """Add the questions of another package's module.
+
+    Raises:
+        ValueError: it defines none, or one of a name that is taken.
+    """
+    found = {question.name: question for question in _questions(module)}
+    if not found:
+        raise ValueError(f"{entry.value} defines no question")
+    if taken := sorted(found.keys() & ANALYSES):
+        raise ValueError(f"the name {', '.join(taken)} is taken: choose another")
+    ANALYSES.update(found)
+    return tuple(found)
+
+
+plugins.load(plugins.QUESTIONS, add_questions)
 
 __all__ = [
     "ANALYSES",

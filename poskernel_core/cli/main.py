@@ -15,6 +15,7 @@ from poskernel_core.cli.precompute import merge_shards, precompute
 from poskernel_core.cli.serving import serve
 from poskernel_core.cli.show import Show, reproduce
 from poskernel_core.cli.terminal import mute, open_streams, say, status
+from poskernel_core.common import plugins
 from poskernel_core.common.errors import BadRequest, ComputeFailed, PosKernelError, StoreFailed
 from poskernel_core.common.folders import default_directory
 from poskernel_core.common.specs import model_prefix
@@ -56,6 +57,16 @@ def list_models() -> None:
         say(f"{entry.name:40} {entry.size:>8}  {entry.positions:22} {state:12} {good_for}")
 
 
+@click.command("plugins", cls=Command)
+def list_plugins() -> None:
+    """List the questions that other installed packages add, and what could not be loaded."""
+    found = [each for each in plugins.PLUGINS if each.group == plugins.QUESTIONS]
+    for each in found:
+        say(f"{each.package:30} {', '.join(each.gives) or f'left out: {each.problem}'}")
+    if not found:
+        say("No installed package adds questions.")
+
+
 def _state(store: Store, name: str) -> str:
     """Return the local state of a model: on the hub, results only, cached entries, or ready."""
     if not (hub.on_this_machine(name) or catalog.is_local(name)):
@@ -79,6 +90,7 @@ PROGRAM = Program(
     commands=[
         serve,
         list_models,
+        list_plugins,
         precompute,
         merge_shards,
         Show(

@@ -22,6 +22,7 @@ from pydantic import (
     model_validator,
 )
 
+from poskernel_core.common import plugins
 from poskernel_core.common.errors import BadRequest, InvalidField
 from poskernel_core.common.renamed import CHOICES, PARAMETERS, told
 
@@ -267,8 +268,10 @@ class Request(Spec):
 
     @property
     def key(self) -> str:
-        """The store key of the result, with the model's prefix."""
-        return f"{model_prefix(self.run.model.fingerprint)}{self.digest(kind='result')}"
+        """The store key of the result, with the model's prefix; a plugin has its own keys."""
+        package = plugins.package_of(self.analysis)
+        more = {"kind": "result"} | ({"package": package} if package else {})
+        return f"{model_prefix(self.run.model.fingerprint)}{self.digest(**more)}"
 
 
 def model_prefix(fingerprint: str) -> str:

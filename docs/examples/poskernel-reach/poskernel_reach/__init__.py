@@ -1,0 +1,1 @@
+"""A plugin for PosKernel: a question, a measure for the grid of all heads, and a page."""

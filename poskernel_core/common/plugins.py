@@ -1,0 +1,64 @@
+"""Questions and pages of other installed packages, found by their entry points.
+
+A package offers modules with questions under ``poskernel.analyses``, and modules that draw a page
+under ``poskernel.pages``. What cannot be loaded, or has a name that is taken, is left out; the
+reason is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+QUESTIONS, PAGES = "poskernel.analyses", "poskernel.pages"
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """What another package offers.
+
+    Attributes:
+        group: ``QUESTIONS`` or ``PAGES``.
+        name: its name in the package.
+        package: name and version of the package.
+        gives: the names of the questions, or the address of the page.
+        problem: why it was left out; empty if it was not.
+    """
+
+    group: str
+    name: str
+    package: str
+    gives: tuple[str, ...] = ()
+    problem: str = ""
+
+
+PLUGINS: list[Plugin] = []
+"""All that was found so far, in the order in which it was loaded."""
+
+
+def load(group: str, take: Callable[[EntryPoint, Any], Iterable[str]]) -> None:
+    """Load all entry points of a group, and hand each to ``take``.
+
+    ``take`` returns the names under which it is known from now on; it raises ValueError if it does
+    not take it. Whatever another package raises leaves out that package alone.
+    """
+    for entry in sorted(entry_points(group=group), key=lambda each: (_package(each), each.name)):
+        try:
+            gives, problem = tuple(take(entry, entry.load())), ""
+        except (Exception, SystemExit) as error:
+            gives, problem = (), f"{type(error).__name__}: {error}"
+        PLUGINS.append(Plugin(group, entry.name, _package(entry), gives, problem))
+
+
+def package_of(question: str) -> str:
+    """Return name and version of the package that a question comes from; empty if it is ours."""
+    packages = (
+        each.package for each in PLUGINS if each.group == QUESTIONS and question in each.gives
+    )
+    return next(packages, "")
+
+
+def _package(entry: EntryPoint) -> str:
+    return f"{entry.dist.name} {entry.dist.version}" if entry.dist else "unknown"
