@@ -34,7 +34,9 @@ def gather(tmp_path, model_dirs, monkeypatch):
 
 def test_refused_before_a_window_is_read(gather):
     act, reads = gather
-    told = r"The sums of this run take 0.0\d+ MB, the store holds 0.0107 MB: raise POSKERNEL_CACHE_GB"
+    told = (
+        r"The sums of this run take 0.0\d+ MB, the store holds 0.0107 MB: raise POSKERNEL_CACHE_GB"
+    )
 
     with pytest.raises(BadRequest, match=told):
         act()
