@@ -37,7 +37,7 @@ def draw_ledger(selection: Selection) -> None:
     figures = figures_of(chosen)
     if not figures:
         st.info(
-            f"No figures were published for {plain(chosen)}: the posts measured "
+            f"No figures were published for {plain(chosen)}; there are some of "
             f"{', '.join(map(plain, known))}. If this model is a copy of one of them, choose its "
             "name above; otherwise select one of them as the model (this needs the hub)."
         )

@@ -31,8 +31,8 @@ def page(selection: Selection) -> None:
         draw_definitions()
     else:
         st.markdown(
-            "Figures published in the posts, next to the same figures computed on this machine. A "
-            "figure agrees if each of its numbers differs from the published one by no more than "
-            "the tolerance plus half the width of our 95 % interval."
+            "Figures published in the posts and in the literature, next to the same figures "
+            "computed on this machine. A figure agrees if each of its numbers differs from the "
+            "published one by no more than the tolerance plus half the width of our 95 % interval."
         )
         draw_ledger(selection)

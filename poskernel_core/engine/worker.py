@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sys
 import threading
 import time
@@ -346,3 +347,4 @@ def _failure(error: BaseException) -> dict[str, Any]:
 
 if __name__ == "__main__":
     Worker(Store(Path(sys.argv[1])), events_only()).serve(sys.stdin)
+    os._exit(0)  # nobody waits any longer for what the threads are doing

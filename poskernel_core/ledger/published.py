@@ -1,4 +1,4 @@
-"""Figures published in the posts, for comparison only; never shown as our own.
+"""Figures published in posts and in the literature, for comparison only; never shown as our own.
 
 They are stored in ``published.json`` next to this file; a file of the same format with other
 figures can be used instead.

@@ -3,6 +3,7 @@
 import json
 import math
 
+import numpy as np
 import pytest
 
 from pages.methods.ledger import offered_names
@@ -39,11 +40,15 @@ def test_every_figure_can_be_asked_for(figure):
 @pytest.mark.parametrize(
     ("model", "own", "offered"),
     [
-        ("gpt2", "gpt2", ["gpt2", "attn-only-2l"]),
-        ("demo-gpt2", "demo-gpt2", ["demo-gpt2", "attn-only-2l", "gpt2"]),
-        ("part", "gpt2", ["part", "gpt2", "attn-only-2l"]),
-        ("part", "openai-community/gpt2", ["part", "openai-community/gpt2", "attn-only-2l"]),
-        ("part", "some/other", ["part", "some/other", "attn-only-2l", "gpt2"]),
+        ("gpt2", "gpt2", ["gpt2", "attn-only-2l", "distilgpt2"]),
+        ("demo-gpt2", "demo-gpt2", ["demo-gpt2", "attn-only-2l", "distilgpt2", "gpt2"]),
+        ("part", "gpt2", ["part", "gpt2", "attn-only-2l", "distilgpt2"]),
+        (
+            "part",
+            "openai-community/gpt2",
+            ["part", "openai-community/gpt2", "attn-only-2l", "distilgpt2"],
+        ),
+        ("part", "some/other", ["part", "some/other", "attn-only-2l", "distilgpt2", "gpt2"]),
     ],
 )
 def test_names_that_the_ledger_offers(model, own, offered):
@@ -51,7 +56,7 @@ def test_names_that_the_ledger_offers(model, own, offered):
 
 
 def test_models():
-    assert ["attn-only-2l", "gpt2"] == published.known_models()
+    assert ["attn-only-2l", "distilgpt2", "gpt2"] == published.known_models()
     assert published.figures_of(TOY) == published.figures_of("attn-only-2l")
     assert () == published.figures_of("demo-gpt2")
 
@@ -92,6 +97,23 @@ def test_rows_by_position(shared_figures):
 
     for position, row in zip(range(4, 11), by_id("recency-rows").published, strict=True):
         assert theirs[str(position)] == pytest.approx(row, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "corner", "largest"),
+    [
+        ("previous", [[0.039, 0, 0.031], [0.189, 0.172, 0.068], [0.157, 0.021, 0.482]], (4, 11)),
+        ("duplicate", [[0.003, 0.132, 0.005], [0, 0, 0.002], [0.002, 0.009, 0]], (0, 5)),
+        ("induction", [[0.004, 0, 0.004], [0.001, 0, 0.002], [0.002, 0.009, 0.002]], (5, 1)),
+    ],
+)
+def test_heat_maps_are_layer_by_head(name, corner, largest):
+    """The notebook also prints the corner of each map, to three decimals."""
+    table = np.array(by_id(f"heatmap-{name}").published)
+
+    assert (12, 12) == table.shape
+    assert largest == np.unravel_index(table.argmax(), table.shape)
+    np.testing.assert_allclose(table[:3, :3], corner, atol=6e-4)
 
 
 GOOD = {

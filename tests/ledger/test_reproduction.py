@@ -64,7 +64,10 @@ def test_figures_of_another_name(tmp_path, capsys):
     assert 2 == cli.main(["reproduce", "demo-gpt2", "--as", "gpt3"])
 
     said = capsys.readouterr()
-    assert "No figures were published for 'gpt3'; there are some of attn-only-2l, gpt2" in said.err
+    assert (
+        "No figures were published for 'gpt3'; there are some of attn-only-2l, distilgpt2, gpt2"
+        in said.err
+    )
     assert "" == said.out
 
 

@@ -25,7 +25,9 @@ class AttentionSinks(Analysis[SinkParams]):
 
     Choices: ``skip`` does not apply, because these numbers describe the first keys. A key that a
     sliding window hides receives nothing. The mass of a learned sink is a mean over all
-    queries; in models without one it is zero up to rounding.
+    queries; in models without one it is zero up to rounding. The sink rate counts heads by their
+    mean over texts. The paper's code counts the heads of each text, of 64 tokens, and takes the
+    mean of these rates, so a head near the threshold counts in part.
 
     Limits: attention to the first key does not show what is read there. A sink may be a way of
     attending to nothing.
