@@ -100,7 +100,7 @@ def show(
         request, chosen = build_request(
             analysis, run.model, head=head, query=query, params=params, **run.fields()
         )
-        for result in watched(engine, request, looked_at(request, chosen)):
+        for result in watched(engine, request, looked_at(request, chosen) if live else None):
             if live:
                 _say_stage(result.select(**chosen), request.run.windows, as_json=as_json)
     check_windows(result, run)

@@ -353,7 +353,8 @@ class Engine:
                     tell(job)
                     for windows in sorted({*stages} - seen):
                         seen.add(windows)
-                        assert query is not None  # else nothing forms
+                        if query is None:  # another client looks at it while it forms
+                            continue
                         if (so_far := self.cached(plan.of_stage(windows, query))) is not None:
                             yield so_far
             except (KeyboardInterrupt, GeneratorExit):

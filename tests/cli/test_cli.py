@@ -10,6 +10,7 @@ import poskernel_core as pk
 from poskernel_core import Engine
 from poskernel_core.cli import main as cli
 from poskernel_core.common.specs import CorpusSpec
+from poskernel_core.storage.store import Store
 from tests.support import builders
 
 pytestmark = pytest.mark.usefixtures("near_worker")
@@ -158,6 +159,16 @@ def test_show_live(run, monkeypatch, tmp_path):
     _, out, err = run(*asked, "--live")
     assert "40 of 40 windows: " in err
     assert out.startswith("etc of ")
+
+
+@pytest.mark.slow
+def test_show_alone(run, monkeypatch, tmp_path):
+    """Without `--live` nothing but the result is computed and kept."""
+    monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path))
+    assert 0 == run("show", "etc", "demo-attn-2l", "--windows", 40, "--context", 32)[0]
+
+    results = [header for _, header in Store(tmp_path).headers() if "analysis" in header]
+    assert [40] == [header["provenance"]["windows"] for header in results]
 
 
 @pytest.mark.slow
