@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from pathlib import Path
 
 from pages.shared.grid.measures import MEASURES
@@ -38,9 +39,10 @@ def tracebacks(*logs: Path) -> None:
 
 def _last_of(log: str) -> str:
     """Return the last traceback of a log in a line: where, and then what it was."""
-    lines = log[max(0, log.rfind("Traceback")) :].splitlines()
+    plain = re.sub(r"\x1b\[[\d;]*m", "", log)  # streamlit's are coloured
+    lines = plain[max(0, plain.rfind("Traceback")) :].splitlines()
     ends = next((at for at, line in enumerate(lines[1:], 1) if not line.startswith(" ")), -1)
-    places = [line.strip() for line in lines[1:ends] if line.lstrip().startswith("File ")]
+    places = [line.strip() for line in lines[1:ends] if re.search(r"\.py\b", line)]
     return f"{'; '.join(places)}: {lines[ends]}" if lines else ""
 
 
