@@ -6,14 +6,14 @@ from pages.shared.cards.explained import sections
 from pages.shared.cards.plain import plain, say
 from pages.shared.selection.fit import linked
 from poskernel_core.analyses.definitions import Method, methods
-from poskernel_core.common.plugins import PLUGINS
+from poskernel_core.common import plugins
 
 ALL = "all"
 
 
 def draw_plugins() -> None:
     """Say what other installed packages add, and what of it could not be loaded."""
-    for each in PLUGINS:
+    for each in plugins.PLUGINS:
         if each.problem:
             say(f"{each.package} is left out ({each.name}): {each.problem}")
         else:
