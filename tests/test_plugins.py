@@ -185,9 +185,8 @@ def test_the_example_has_a_page(installed, tmp_path, page):
     """In the navigation, drawn like our own; its measure colours the grid."""
     settings = {"PYTHONPATH": str(installed)}
     with serve(tmp_path / "cache", tmp_path / "log", shipped=True, settings=settings) as server:
-        visit(page, server.link("/", model="demo-attn-2l", context=64))
-        page.get_by_role("button", name="Plugins").click()
-        page.get_by_role("link", name="Reach").click()
+        visit(page, server.link("/reach", model="demo-attn-2l", context=64, head="L1H0"))
         expect(page.get_by_role("heading", name="Reach of L1H0")).to_be_visible()
+        expect(page.get_by_text("Plugins").first).to_be_visible()
         visit(page, server.link("/methods"))
         expect(page.get_by_text("poskernel-reach 0.1.0 adds reach.").first).to_be_visible()
