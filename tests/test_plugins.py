@@ -15,7 +15,7 @@ from poskernel_core.common.plugins import PAGES, QUESTIONS, load, package_of
 from poskernel_core.common.specs import CorpusSpec, ModelSpec, Request, RunSpec
 from tests.support import ROOT
 from tests.support.server import environment, serve
-from tests.support.visit import visit
+from tests.support.visit import go, visit
 
 EXAMPLE = ROOT / "docs" / "examples" / "poskernel-reach"
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
@@ -185,8 +185,11 @@ def test_the_example_has_a_page(installed, tmp_path, page):
     """In the navigation, drawn like our own; its measure colours the grid."""
     settings = {"PYTHONPATH": str(installed)}
     with serve(tmp_path / "cache", tmp_path / "log", shipped=True, settings=settings) as server:
-        visit(page, server.link("/reach", model="demo-attn-2l", context=64, head="L1H0"))
+        visit(page, server.link("/", model="demo-attn-2l", context=64, head="L1H0"))
+        go(page, "Reach")
         expect(page.get_by_role("heading", name="Reach of L1H0")).to_be_visible()
-        expect(page.get_by_text("Plugins").first).to_be_visible()
+        expect(page.locator(".st-key-figure-reach .main-svg").first).to_be_visible()
         visit(page, server.link("/methods"))
-        expect(page.get_by_text("poskernel-reach 0.1.0 adds reach.").first).to_be_visible()
+        for kind in ("question", "page"):
+            told = page.get_by_text(f"poskernel-reach 0.1.0 adds the {kind} reach.")
+            expect(told).to_be_visible()

@@ -17,7 +17,9 @@ def draw_plugins() -> None:
         if each.problem:
             say(f"{each.package} is left out ({each.name}): {each.problem}")
         else:
-            st.markdown(f":small[{plain(each.package)} adds {plain(', '.join(each.gives))}.]")
+            kind = "page" if each.group == plugins.PAGES else "question"
+            gives = " and ".join(f"the {kind} {name}" for name in each.gives)
+            st.markdown(f":small[{plain(f'{each.package} adds {gives}.')}]")
 
 
 def draw_definitions() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from pages import FIRST, NAMES, module_of, page_showing
 from pages.instrument.lending import NEEDS
-from pages.shared.jobs import results
+from pages.shared.jobs import jobs, pressed, results
 from poskernel_core.analyses import ANALYSES
 from poskernel_core.engine.engine import Engine
 from poskernel_core.models import curated
@@ -187,3 +187,13 @@ def test_a_parameter_of_the_address_means_one_thing():
             users.setdefault(key, set()).add(folder)
     assert {"head", "query", "measure", "zoom"} <= users.keys()
     assert {} == {key: pages for key, pages in users.items() if len(pages) > 1}
+
+
+def test_the_session_and_the_address_share_no_name():
+    """A widget that the address sets is stored under its name, where nothing else may be."""
+    linked = {key for file in FILES for key in KEY.findall(file.read_text("utf-8"))}
+    kept = {jobs.LEFT, jobs.AGAIN, jobs.STOPPING, jobs.STOPPED}
+    kept |= {results.KNOWN, results.WAITED, pressed.WANTED}
+
+    assert "again" in linked
+    assert set() == linked & kept
