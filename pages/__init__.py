@@ -4,8 +4,8 @@ A page is a folder, named as its address; its ``page.py`` has ``PLACE`` and ``pa
 """
 
 from importlib import import_module
-from importlib.metadata import EntryPoint
 from types import ModuleType
+from typing import Any
 
 from poskernel_core.common import plugins
 
@@ -33,7 +33,7 @@ def module_of(name: str) -> ModuleType:
     return _ADDED.get(name) or import_module(f"pages.{name}.page")
 
 
-def add_page(entry: EntryPoint, module: ModuleType) -> tuple[str]:
+def add_page(entry: Any, module: ModuleType) -> tuple[str]:
     """Add a page of another package, under the name of its entry point.
 
     Raises:

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 
+import importlib_metadata  # noqa: F401  from here on it answers for all packages, as where dask is used
 import numpy as np
 import pytest
 from playwright.sync_api import expect

@@ -110,7 +110,7 @@ def _draw_table(figures: tuple[PublishedFigure, ...], lines: dict[str, Checked])
         hide_index=True,
         key="ledger-table",
         column_config=numbers,
-        height=38 + 35 * min(len(rows), 15),
+        height="content",
     )
     if lines:
         text = json.dumps([line.as_json() for line in lines.values()], indent=1)

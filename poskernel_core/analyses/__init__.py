@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from difflib import get_close_matches
 from importlib import import_module
-from importlib.metadata import EntryPoint
 from types import ModuleType
 from typing import Any
 
@@ -75,7 +74,7 @@ ANALYSES: dict[str, Question[Any]] = {
 Question.questions = ANALYSES
 
 
-def add_questions(entry: EntryPoint, module: Any) -> tuple[str, ...]:
+def add_questions(entry: Any, module: Any) -> tuple[str, ...]:
     """Add the questions of another package's module.
 
     Raises:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from typing import Any
 
 QUESTIONS, PAGES = "poskernel.analyses", "poskernel.pages"
@@ -38,11 +38,13 @@ PLUGINS: list[Plugin] = []
 """All that was found so far, in the order in which it was loaded."""
 
 
-def load(group: str, take: Callable[[EntryPoint, Any], Iterable[str]]) -> None:
+def load(group: str, take: Callable[[Any, Any], Iterable[str]]) -> None:
     """Load all entry points of a group, and hand each to ``take``.
 
-    ``take`` returns the names under which it is known from now on; it raises ValueError if it does
-    not take it. Whatever another package raises leaves out that package alone.
+    ``take`` is given the entry point and what it names; it returns the names under which that is
+    known from now on, and raises ValueError if it does not take it. The entry point is one of the
+    backport ``importlib_metadata`` as soon as anything imports that. Whatever another package
+    raises leaves out that package alone.
     """
     for entry in sorted(entry_points(group=group), key=lambda each: (_package(each), each.name)):
         try:
@@ -60,5 +62,5 @@ def package_of(question: str) -> str:
     return next(packages, "")
 
 
-def _package(entry: EntryPoint) -> str:
+def _package(entry: Any) -> str:
     return f"{entry.dist.name} {entry.dist.version}" if entry.dist else "unknown"
