@@ -99,7 +99,9 @@ def form(store: Store, plan: Plan, stage: Stage, query: int) -> bool:
         return False
     if not all(map(stage.covers, plan.needs.values())):
         return False
-    made = plan.of_stage(stage.run.windows, query)
+    made = plan.of_stage(stage.windows, query)
+    if any(run.windows != stage.windows for run in made.needs.values()):
+        return False  # a pass of the question's own, as long as its parameters say
     if not store.has(made.key):
         view = stage.at(query)
         views = dict.fromkeys(made.needs, view)

@@ -118,6 +118,22 @@ def test_what_nobody_looks_at_is_not_computed(engine, run):
     assert not any(engine.store.has(plan.of_stage(n, QUERY).key) for n in STAGES)
 
 
+@pytest.mark.parametrize("windows", [WINDOWS, 20])
+def test_a_pass_whose_length_is_a_parameter_does_not_form(engine, run, tmp_path, windows):
+    """A part of its texts is no answer to a question that says how many there are."""
+    run = run.model_copy(update={"windows": windows})
+    request = asked(run, "helix", tokens=23, prompts="repeated")
+    found = list(engine.watch(request, QUERY))
+
+    fresh = Engine(Store(tmp_path / "fresh"), engine.execution)
+    alone = fresh.result(request, seconds=120)
+    fresh.close()
+    fresh.store.close()
+    assert 1 == len(found)
+    for name, array in alone.values.items():
+        np.testing.assert_array_equal(array, found[0].values[name], err_msg=name)
+
+
 def test_a_picture_that_fails_does_not_end_the_pass(engine, run, monkeypatch):
     """Whatever goes wrong with it, the result at the end is there."""
 
