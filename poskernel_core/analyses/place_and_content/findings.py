@@ -7,11 +7,11 @@ from poskernel_core.analyses.rules import who
 from poskernel_core.analyses.sentences import at_last, at_query, has, heads_at
 from poskernel_core.common.result import Result
 
-PARTS = dict(zip(SHARES, ("place", "content", "both together"), strict=False))
+PARTS = dict(zip(SHARES, ("place", "content", "only place and content together"), strict=False))
 
 
 def finding(result: Result) -> str:
-    """Say which part certainly decides more than half of the scores' variance, if one does."""
+    """Say which part certainly explains more than half of the score variance, if one does."""
     result = at_last(result)
     parts = [name for name in PARTS if name in result.values]
     if not parts:
@@ -20,8 +20,8 @@ def finding(result: Result) -> str:
         for name in parts:
             if (share := number_of(result, name)).surely(HALF) == "yes":
                 return (
-                    f"With every key of {who(result)} at every place{at_query(result)}, "
-                    f"{EXPLAINS[name]} {share} of the score variance, more than half."
+                    f"If every key stood at every place, {PARTS[name]} would explain {share} of "
+                    f"the score variance of {who(result)}{at_query(result)}, more than half."
                 )
         return ""
     most = max(parts, key=lambda name: int(passing(result, name, HALF)[0].sum()))
