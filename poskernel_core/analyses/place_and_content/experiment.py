@@ -1,4 +1,4 @@
-"""Run texts, undo the rotation of their keys, and turn every key to every place."""
+"""Run texts, undo the rotation of their keys, and sum the variances of the scores."""
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from poskernel_core.forward.rotation import Rotation
 from poskernel_core.models.geometry import Geometry
 
 NUMBERS = 2**22
-"""Most numbers of turned queries in a batch."""
+"""Most numbers of one layer's queries and keys in a batch."""
 
 CPU = torch.device("cpu")
 
@@ -31,43 +31,51 @@ class _Tables(Observer):
     ) -> None:
         self.sums = np.zeros((5, groups, geometry.n_layers, geometry.n_heads, len(positions)))
         self._positions, self._skip = positions, skip
-        self._rotation: Rotation | None = None
+        self._rotations: dict[int, Rotation] = {}
 
     def rotation(self, layer: int, rotation: Rotation, batch: Batch) -> None:
-        self._rotation = rotation.to(CPU) if len(rotation.first) else None
+        self._rotations[layer] = rotation.to(CPU)
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
-        rotation, self._rotation = self._rotation, None  # the next layer may have none
-        queries, keys = (each.to(CPU).double() for each in (call.q, call.k))
-        if rotation is not None:
-            keys = rotation.turned(*rotation.turned_back(keys), keys)
-        groups = self.sums.shape[1]
+        rotation = self._rotations.pop(call.layer, None)
+        if rotation is None:  # a layer without heads
+            return
+        last, groups = max(self._positions) + 1, self.sums.shape[1]
+        queries = both_turns(rotation, call.q[:, :, list(self._positions)].to(CPU).double())
+        queries = queries.unflatten(1, (call.k.shape[1], -1))  # [text, kv, head, query, 2, d]
+        keys = call.k[:, :, :last].to(CPU).double()
+        turns = turns_of(rotation, keys)
+        keys = rotation.turned(*rotation.turned_back(keys), keys)
         own = np.eye(groups)[[sample % groups for sample in batch.samples]]  # [text, group]
         for place, n in enumerate(self._positions):
             seen = slice(call.rule.first_visible(n, self._skip), n + 1)
             if seen.start > n:
                 continue
-            turned = call.scale * turned_to(rotation, queries[:, :, n], seen)
-            turned = turned.unflatten(1, (keys.shape[1], -1))  # [text, kv, head of kv, place, d]
-            parts = variances(turned.numpy(), keys[:, :, None, seen].numpy())
+            parts = variances(
+                *(
+                    x.numpy()
+                    for x in (queries[:, :, :, place], turns[..., seen, :, :], keys[:, :, seen])
+                )
+            )
             summed = np.einsum("tg,ptkh->pgkh", own, parts)
             self.sums[:, :, call.layer, :, place] += summed.reshape(*summed.shape[:2], -1)
 
 
-def turned_to(
-    rotation: Rotation | None, query: Float[Tensor, "text head d"], places: slice
-) -> Float[Tensor, "text head place d"]:
-    """Return what a query, already rotated, compares with a key before rotation at each place.
+def both_turns(
+    rotation: Rotation, queries: Float[Tensor, "text head query d"]
+) -> Float[Tensor, "text head query 2 d"]:
+    """Return queries, and queries a quarter turn back: zeros where nothing is turned."""
+    one, two = queries[..., rotation.first], queries[..., rotation.second]
+    return torch.stack([queries, rotation.turned(two, -one, torch.zeros_like(queries))], dim=-2)
 
-    The transposed rotation of each place is applied; without rotation there is a single place.
-    """
-    here = query[:, :, None]
-    if rotation is None:
-        return here
-    cos, sin = (each[:, None, places].double() for each in (rotation.cos, rotation.sin))
-    one, two = here[..., rotation.first], here[..., rotation.second]
-    wide = here.expand(-1, -1, cos.shape[2], -1)
-    return rotation.turned(one * cos + two * sin, two * cos - one * sin, wide)
+
+def turns_of(
+    rotation: Rotation, keys: Float[Tensor, "text kv pos d"]
+) -> Float[Tensor, "#text 1 pos 2 d"]:
+    """Return cosines and sines of every dimension of the keys; 1 and 0 where nothing is turned."""
+    cos, sin = (each[:, None, : keys.shape[2]].double() for each in (rotation.cos, rotation.sin))
+    plain = torch.zeros_like(keys[: len(cos), :1])
+    return torch.stack([rotation.turned(cos, cos, plain + 1), rotation.turned(sin, sin, plain)], -2)
 
 
 def place_and_content(
@@ -82,7 +90,7 @@ def place_and_content(
         subject.model.geometry,
     )
     seen = _Tables(geometry, subject.positions, groups_of(len(texts)), params.skip)
-    wide = texts.shape[1] * geometry.n_heads * geometry.d_head
+    wide = texts.shape[1] * (geometry.n_heads + geometry.n_kv_heads) * geometry.d_head
     size = subject.batch or max(1, NUMBERS // wide)
     for first in range(0, len(texts), size):
         progress(first, len(texts))

@@ -38,41 +38,46 @@ def perform(path, ids, positions, start=True, batch=3, **params):
 @pytest.fixture(scope="module")
 def dirs(model_dirs, tmp_path_factory):
     root = tmp_path_factory.mktemp("families")
-    names = ("gemma2", "smollm3")
+    names = ("gemma2", "smollm3", "lfm2")
     return model_dirs | {name: FAMILY_MODELS[name].build(root / name) for name in names}
 
 
 def test_by_hand():
     """The table [[2, 4], [6, 12]] has rows of mean 3 and 9, columns of mean 4 and 8, and rest 1."""
-    found = variances(np.array([[[1.0], [3.0]]]), np.array([[[2.0], [4.0]]]))
-    assert found[:, 0].tolist() == [9, 4, 1, 12, 5 * 10]
+    query, turns = np.array([[[2.0], [3.0]]]), np.array([[[0.5], [0.0]], [[0.0], [1.0]]])
+    found = variances(query, turns, np.array([[2.0], [4.0]]))
+    assert found[:, 0].tolist() == [9, 4, 1, 12, (4 + 9) * 10]
     assert [float(each[0]) for each in shares(found).values()] == [9 / 14, 4 / 14, 1 / 14, 12 / 14]
+
+
+def some_table(seed, places=17, batch=3, d=5):
+    """Queries with their quarter turns, turns and keys; no mean is 0."""
+    source = np.random.default_rng(seed)
+    sizes = (batch, 2, 2, d), (1, places, 2, d), (batch, places, d)
+    return [source.normal(size=size) + source.normal(size=d) for size in sizes]
 
 
 @given(SIZES, st.integers(0, 2**32 - 1))
 def test_equals_the_whole_table(sizes, seed):
     """Rows, columns and the rest of all scores of all keys at all places, none negative."""
-    (places, batch, d), source = sizes, np.random.default_rng(seed)
-    turned = source.normal(size=(batch, places, d)) + source.normal(size=d)
-    keys = source.normal(size=(batch, places, d)) + source.normal(size=d)
-    found = variances(turned, keys)
-    assert found.shape == (5, batch)
-    for one in range(batch):
-        table = turned[one] @ keys[one].T
+    queries, turns, keys = some_table(seed, *sizes)
+    found = variances(queries, turns, keys)
+    assert found.shape == (5, *queries.shape[:2])
+    for one, head in np.ndindex(queries.shape[:2]):
+        turned = [sum(queries[one, head, part] * row[part] for part in (0, 1)) for row in turns[0]]
+        table = np.array(turned) @ keys[one].T
         expected = oracles_place.parts(table.tolist())
-        scale = float((table**2).mean())
-        np.testing.assert_allclose(found[:4, one], expected, rtol=1e-12, atol=1e-12 * scale)
-        assert found[:3, one].sum() == pytest.approx(table.var(), rel=1e-12, abs=1e-12 * scale)
+        near = {"rel": 1e-12, "abs": 1e-12 * float((table**2).mean())}
+        assert found[:4, one, head].tolist() == pytest.approx(expected, **near)
+        assert found[:3, one, head].sum() == pytest.approx(table.var(), **near)
     assert (found[:3] >= -1e-15 * found[4]).all()
 
 
 @given(st.integers(0, 2**32 - 1), st.floats(0.1, 10))
 def test_shares_add_up(seed, factor):
     """Shares sum to 1 whatever the scale of the scores, and the covariance lies within -1 and 1."""
-    source = np.random.default_rng(seed)
-    turned, keys = source.normal(size=(2, 3, 17, 5)) + source.normal(size=5)
-    sums = variances(turned, keys)
-    found, scaled = (shares(each) for each in (sums, variances(factor * turned, keys)))
+    queries, turns, keys = some_table(seed)
+    found, scaled = (shares(variances(each, turns, keys)) for each in (queries, factor * queries))
     assert tuple(found) == SHARES
     np.testing.assert_allclose(sum(found[name] for name in SHARES[:3]), 1, rtol=1e-12)
     assert (np.abs(found["covariance_share"]) <= 1).all()
@@ -120,6 +125,13 @@ def test_a_layer_without_rotation(dirs):
         assert (np.abs(result.values[name][[0, 2]]) > 1e-4).all()
 
 
+def test_layers_without_heads(dirs):
+    result = perform(dirs["lfm2"], some_windows(TEXTS, 19, True), (13, 18), skip=2)
+    for name in SHARES:
+        assert np.isnan(result.values[name][[0, 2]]).all()
+        assert np.isfinite(result.values[name][1]).all()
+
+
 def test_heads_with_known_scores(tmp_path):
     """Keys all alike: place; a pair that does not turn: content; a product: mostly both."""
     T, skip, texts, positions = 31, 3, 20, (12, 30)
@@ -165,6 +177,7 @@ def test_through_the_store(dirs, tmp_path):
     found = ask(tmp_path, "place-and-content", dirs["llama"], asked, context=37, windows=50)
     again = ask(tmp_path, "place-and-content", dirs["llama"], asked, context=37, windows=20)
     assert found.provenance["first_windows"] == 10
+    assert found.provenance["windows"] == again.provenance["windows"] == 10
     assert found.provenance["groups"] == 10
     assert found.coordinates["query"].tolist() == list(range(37))
     for name in SHARES:
