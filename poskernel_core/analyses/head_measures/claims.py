@@ -136,10 +136,10 @@ def _share(head: Head) -> Iterator[Said]:
 
 
 def _both(head: Head) -> Iterator[Said]:
-    """Whether neither place nor content alone decides the scores of a rotary head."""
+    """Whether the scores of a rotary head depend most on place and content together."""
     both = head.number("place-and-content", "both_share")
     if both.passes(HALF) == "yes":
-        yield Said(f"place and content decide its scores only together (share {both})")
+        yield Said(f"which content scores high depends on where it stands (share {both})")
 
 
 def _explained(head: Head) -> Iterator[Said]:

@@ -39,8 +39,8 @@ class PlaceAndContent(Experiment[PlaceAndContentParams]):
     of its place before rotation counts as content, so a key that stands for its place (as the first
     key of a text may) makes content. Errors come from leaving out one group of texts at a time.
 
-    Source: ours; the question is that of 2511.11579, which permutes the contents of a text instead
-    and compares by correlation.
+    Source: ours; the question is that of "Decoupling Positional and Symbolic Attention Behavior in
+    Transformers" (2511.11579), which permutes the keys of a text instead.
     """
 
     name = "place-and-content"

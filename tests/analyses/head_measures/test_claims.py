@@ -114,7 +114,7 @@ CASES = {
     ),
     "positional": (shares(0.9, 0.1), "Position decides its scores (share 0.90)."),
     "shared": (shares(0.4, 0.51), "Position (0.40) and content (0.51) share"),
-    "both": (both(0.6), "Place and content decide its scores only together (share 0.60)."),
+    "both": (both(0.6), "Which content scores high depends on where it stands (share 0.60)."),
     "about both": (both(0.51), ""),
     "hardly both": (both(0.1), ""),
 }

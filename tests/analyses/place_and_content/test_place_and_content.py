@@ -1,6 +1,7 @@
 """Place and content: by hand, by plain loops over the whole table, and heads with known scores."""
 
 from dataclasses import replace
+from shutil import copytree
 
 import numpy as np
 import pytest
@@ -194,3 +195,20 @@ def test_wrong_parameters_are_said(dirs, tmp_path, name, value):
 def test_a_model_without_rotation_is_said(fresh_engine):
     with pytest.raises(PosKernelError, match="choose a model with rotary positions"):
         pk.show("place-and-content", "demo-gpt2", engine=fresh_engine)
+
+
+@pytest.mark.usefixtures("near_workers")
+def test_over_training(dirs, tmp_path, engine):
+    """Checkpoints of a rotary model: at each step the share that the model of that step has."""
+    for step, name in ((0, "llama"), (8, "llama"), (16, "smollm3")):
+        copytree(dirs[name], tmp_path / f"run/step-{step}")
+    run = {"context": 23, "windows": 10, "engine": engine}
+    params = {"measure": "place share", "query": 22, "skip": 2}
+    found = pk.show("over-training", str(tmp_path / "run"), params=params, **run)
+    last = pk.show("place-and-content", str(dirs["smollm3"]), params={"skip": 2}, **run)
+    assert found.values["measure"].shape == (3, 3, 6)
+    np.testing.assert_array_equal(found.values["measure"][0], found.values["measure"][1])
+    np.testing.assert_allclose(
+        found.values["measure"][2], last.select(query=22).values["place_share"], rtol=1e-6
+    )
+    assert (found.errors["measure"][0] > 0).all()
