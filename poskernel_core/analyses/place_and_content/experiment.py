@@ -40,23 +40,18 @@ class _Tables(Observer):
         rotation = self._rotations.pop(call.layer, None)
         if rotation is None:  # a layer without heads
             return
-        last, groups = max(self._positions) + 1, self.sums.shape[1]
-        queries = both_turns(rotation, call.q[:, :, list(self._positions)].to(CPU).double())
-        queries = queries.unflatten(1, (call.k.shape[1], -1))  # [text, kv, head, query, 2, d]
-        keys = call.k[:, :, :last].to(CPU).double()
-        turns = turns_of(rotation, keys)
-        keys = rotation.turned(*rotation.turned_back(keys), keys)
+        at, keys = list(self._positions), call.k.to(CPU).double()
+        queries = both_turns(rotation, call.q[:, :, at].to(CPU).double())
+        grouped = queries.unflatten(1, (keys.shape[1], -1)).numpy()  # [text, kv, head, query, 2, d]
+        turns = turns_of(rotation, keys).numpy()
+        before = rotation.turned(*rotation.turned_back(keys), keys).numpy()
+        groups = self.sums.shape[1]
         own = np.eye(groups)[[sample % groups for sample in batch.samples]]  # [text, group]
-        for place, n in enumerate(self._positions):
+        for place, n in enumerate(at):
             seen = slice(call.rule.first_visible(n, self._skip), n + 1)
             if seen.start > n:
                 continue
-            parts = variances(
-                *(
-                    x.numpy()
-                    for x in (queries[:, :, :, place], turns[..., seen, :, :], keys[:, :, seen])
-                )
-            )
+            parts = variances(grouped[:, :, :, place], turns[:, :, seen], before[:, :, seen])
             summed = np.einsum("tg,ptkh->pgkh", own, parts)
             self.sums[:, :, call.layer, :, place] += summed.reshape(*summed.shape[:2], -1)
 
@@ -73,7 +68,7 @@ def turns_of(
     rotation: Rotation, keys: Float[Tensor, "text kv pos d"]
 ) -> Float[Tensor, "#text 1 pos 2 d"]:
     """Return cosines and sines of every dimension of the keys; 1 and 0 where nothing is turned."""
-    cos, sin = (each[:, None, : keys.shape[2]].double() for each in (rotation.cos, rotation.sin))
+    cos, sin = (each[:, None].double() for each in (rotation.cos, rotation.sin))
     plain = torch.zeros_like(keys[: len(cos), :1])
     return torch.stack([rotation.turned(cos, cos, plain + 1), rotation.turned(sin, sin, plain)], -2)
 
@@ -85,10 +80,8 @@ def place_and_content(
     progress: Progress,
 ) -> Result:
     """Run the texts; see :class:`PlaceAndContent`."""
-    texts, geometry = (
-        first_in_equal_groups(subject.windows, params.first_windows),
-        subject.model.geometry,
-    )
+    texts = first_in_equal_groups(subject.windows, params.first_windows)
+    geometry = subject.model.geometry
     seen = _Tables(geometry, subject.positions, groups_of(len(texts)), params.skip)
     wide = texts.shape[1] * (geometry.n_heads + geometry.n_kv_heads) * geometry.d_head
     size = subject.batch or max(1, NUMBERS // wide)

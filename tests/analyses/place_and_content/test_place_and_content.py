@@ -90,7 +90,7 @@ def test_shares_add_up(seed, factor):
 def test_plain_loops(dirs, name):
     """Every key rotated to every place by transformers itself, in models of five kinds."""
     skip, start, context, windows = CASES[name]
-    ids, positions = some_windows(TEXTS, context, start), (0, skip + 1, 11, context - 1)
+    ids, positions = some_windows(TEXTS, context, start), (0, skip + 1, 11, context - 2)
     result = perform(dirs[name], ids, positions, start, skip=skip, first_windows=TEXTS)
     layers, largest = oracles_place.layers_of(dirs[name], ids), 0.0
     assert len(layers) == 3
