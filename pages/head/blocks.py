@@ -28,6 +28,8 @@ from poskernel_core.analyses.headvis.spec import HeadExamples, HeadExamplesParam
 from poskernel_core.analyses.induction.figures import head_scores_figure
 from poskernel_core.analyses.induction.spec import InductionScores, InductionScoresParams
 from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
+from poskernel_core.analyses.place_and_content.figures import place_and_content_figure
+from poskernel_core.analyses.place_and_content.spec import PlaceAndContent, PlaceAndContentParams
 from poskernel_core.analyses.previous_token.spec import PreviousToken, PreviousTokenParams
 from poskernel_core.analyses.score_shares.figures import score_shares_figure
 from poskernel_core.analyses.score_shares.spec import ScoreShares, ShareParams
@@ -51,7 +53,8 @@ def draw_curve(selection: Selection) -> None:
 
 def draw_experiments(selection: Selection) -> None:
     """Draw the results of experiments, two blocks in a row, or buttons that compute them."""
-    blocks = (_shares, _induction, _duplicates, _denominators, _additivity, _examples)
+    places = (_places,) if selection.located.geometry.scheme == PlaceAndContent.scheme else ()
+    blocks = (_shares, *places, _induction, _duplicates, _denominators, _additivity, _examples)
     for first in range(0, len(blocks), 2):
         for column, draw in zip(st.columns(2), blocks[first : first + 2], strict=False):
             with column:
@@ -93,6 +96,16 @@ def _shares(selection: Selection) -> None:
         head = selection.of(found)
         figure = partial(score_shares_figure, head)
         card("shares", figure, head, words.SHARES, "Score variance explained, by query position")
+
+
+def _places(selection: Selection) -> None:
+    _heading(selection, PlaceAndContent.title, "explore", arrange="place and content")
+    asked = PlaceAndContentParams(skip=selection.skip)
+    found = fetch_when_asked(PlaceAndContent, selection.run, asked, "compute-places")
+    if found is not None:
+        head = selection.of(found)
+        figure = partial(place_and_content_figure, head)
+        card("places", figure, head, words.PLACES, "What decides the scores, by query position")
 
 
 def _induction(selection: Selection) -> None:

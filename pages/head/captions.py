@@ -29,6 +29,19 @@ SHARES = explained(
     "covariance_share",
 )
 
+PLACES = explained(
+    "place-and-content",
+    "What would decide the scores if every key stood at every place: the place, whatever the key; "
+    "the key (content), wherever it stands; or only both together, as where a key counts only at "
+    "its own distance. These three add up to 1. The covariance, besides them, says how far place "
+    "and content go together in the real text. «Place share» is not how far attention is decided "
+    "by position: scores of keys that no head attends to count as much as any others.",
+    "place_share",
+    "content_share",
+    "both_share",
+    "covariance_share",
+)
+
 EXAMPLES = explained(
     "head-examples",
     "The windows with the head's largest attention to a single key: the query token and the key "

@@ -23,6 +23,7 @@ TOPICS = (
     "entropy.spec",
     "sinks.spec",
     "score_shares.spec",
+    "place_and_content.spec",
     "headvis.spec",
     "helix.spec",
     "helix.tangent",

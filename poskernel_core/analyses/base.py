@@ -296,6 +296,7 @@ class ExperimentContext:
         single_id: gives the id of a text that is one token.
         encode: gives the ids of a text. Both are None without a tokenizer.
         dealt: what the groups of windows consist of.
+        positions: the recorded query positions.
     """
 
     model: Any
@@ -308,6 +309,7 @@ class ExperimentContext:
     single_id: Callable[[str], int] | None = None
     encode: Callable[[str], list[int]] | None = None
     dealt: Dealt = "windows"
+    positions: tuple[int, ...] = ()
 
 
 class Experiment(Question[P]):

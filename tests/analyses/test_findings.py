@@ -102,6 +102,15 @@ def shares(v, e):
     return made("score-variance", shares, errors, chosen=L3H4, coordinates=places)
 
 
+def places(v, e):
+    """One head's shares at three query positions; the last counts."""
+    shares = {"place_share": [0.9, 0.2, 0.1], "content_share": [0.0, 0.1, 0.1]}
+    shares["both_share"] = [0.1, 0.7, v]
+    at = {"query": np.array([15, 31, 63])}
+    errors = dict.fromkeys(shares, e)
+    return made("place-and-content", shares, errors, chosen=L3H4, coordinates=at)
+
+
 def contextual(v, e):
     """One head of the contextual group; the number is its denominator's CV."""
     numbers = {"etc": 120.0, "near_duplicates": 0.0, "far_duplicates": 0.01, "group": 2}
@@ -261,6 +270,15 @@ HELD = [
     (heads("score-variance", "content_share", chosen={"query": 400}), 0.5, 0.82,
      "At n = 400, in 6 of 6 heads the share of score variance explained by content is certainly "
      "0.5 or more; it is largest in L0H0 (0.82)."),
+    (one_head("place-and-content", "place_share", AT, content_share=0.1, both_share=0.1), 0.5, 0.82,
+     "If every key stood at every place, place would explain 0.82 of the score variance of L3H4 at "
+     "n = 400, more than half."),
+    (places, 0.5, 0.82,
+     "If every key stood at every place, only place and content together would explain 0.82 of "
+     "the score variance of L3H4 at n = 63, more than half."),
+    (one_of("place-and-content", "content_share", 0.5, chosen={"query": 400}), 0.5, 0.82,
+     "At n = 400, in 1 of 6 heads the share of score variance explained by content is "
+     "certainly 0.5 or more; it is largest in L1H0 (0.82)."),
     (one_head("headvis", "prev_token_score"), 0.3, 0.82,
      "The attention to the previous token is 0.82 in L3H4; a head looks somewhere from 0.3 on."),
     (one_of("headvis", "qk_distance", 7.0), 7, 19.0,

@@ -135,6 +135,13 @@ def _share(head: Head) -> Iterator[Said]:
         yield Said(f"position ({position}) and content ({content}) share its scores")
 
 
+def _both(head: Head) -> Iterator[Said]:
+    """Whether the scores of a rotary head depend most on place and content together."""
+    both = head.number("place-and-content", "both_share")
+    if both.passes(HALF) == "yes":
+        yield Said(f"which content scores high depends on where it stands (share {both})")
+
+
 def _explained(head: Head) -> Iterator[Said]:
     """Whether the kernel fails to predict the observed attention."""
     distance = head.number("etc", "attention_distance")
@@ -230,6 +237,7 @@ CLAIMS: tuple[tuple[str, Callable[[Head], Iterator[Said]]], ...] = (
     ("contextual-heads", _contextual),
     ("sinks", _sink),
     ("score-variance", _share),
+    ("place-and-content", _both),
     ("etc", _explained),
     ("rotary-spectrum", _wavelength),
 )

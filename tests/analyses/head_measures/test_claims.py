@@ -81,6 +81,10 @@ def shares(position, content):
     return answer("score-variance", position_share=(position, 0.01), content_share=(content, 0.01))
 
 
+def both(share):
+    return answer("place-and-content", both_share=(share, 0.01))
+
+
 CASES = {
     "local": (kernel(mass=(0.9, 0.01)), "Local: by position 0.90 of"),
     "about local": (kernel(mass=(0.51, 0.01)), "About local: by position 0.51 of"),
@@ -110,6 +114,9 @@ CASES = {
     ),
     "positional": (shares(0.9, 0.1), "Position decides its scores (share 0.90)."),
     "shared": (shares(0.4, 0.51), "Position (0.40) and content (0.51) share"),
+    "both": (both(0.6), "Which content scores high depends on where it stands (share 0.60)."),
+    "about both": (both(0.51), ""),
+    "hardly both": (both(0.1), ""),
 }
 
 
