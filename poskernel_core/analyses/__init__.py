@@ -19,6 +19,7 @@ TOPICS = (
     "kernels.profile",
     "entropy.spec",
     "sinks.spec",
+    "sink_anatomy.spec",
     "score_shares.spec",
     "headvis.spec",
     "helix.spec",

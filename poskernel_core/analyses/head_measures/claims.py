@@ -19,6 +19,9 @@ HALF = 0.5
 """Smallest share with which position or content decides the scores, and smallest distance at which
 a kernel does not predict a head's attention."""
 
+EFFECT = 0.1
+"""Smallest effect on a share of attention that counts."""
+
 
 @dataclass(frozen=True)
 class Head:
@@ -192,6 +195,19 @@ def _sink(head: Head) -> Iterator[Said]:
         yield Said(f"a learned sink ({learned})")
 
 
+def _sink_cause(head: Head) -> Iterator[Said]:
+    """What the sink certainly follows."""
+    causes = {
+        "standing_first": "whatever stands first",
+        "position_zero": "position 0",
+        "start_token": "the start token",
+    }
+    effects = {name: head.number("sink-anatomy", name) for name in causes}
+    sure = [f"{causes[n]} ({each})" for n, each in effects.items() if each.passes(EFFECT) == "yes"]
+    if sure:
+        yield Said(f"its sink follows {_listed(sure)}")
+
+
 def _wavelength(head: Head) -> Iterator[Said]:
     """The wavelength that moves the positional logit most; "about" if not certainly."""
     result, at = head.found["rotary-spectrum"], (head.layer, head.head)
@@ -229,6 +245,7 @@ CLAIMS: tuple[tuple[str, Callable[[Head], Iterator[Said]]], ...] = (
     ("contextual-heads", _duplicates),
     ("contextual-heads", _contextual),
     ("sinks", _sink),
+    ("sink-anatomy", _sink_cause),
     ("score-variance", _share),
     ("etc", _explained),
     ("rotary-spectrum", _wavelength),

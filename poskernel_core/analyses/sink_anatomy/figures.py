@@ -1,0 +1,71 @@
+"""What makes a head's sink, as a figure and as a table."""
+
+import numpy as np
+import plotly.graph_objects as go
+
+from poskernel_core.analyses.sentences import has
+from poskernel_core.analyses.sink_anatomy.formulas import MAIN
+from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import rounded
+from poskernel_core.plotting.by_axes import by_axes
+from poskernel_core.plotting.conditions import measured
+from poskernel_core.plotting.layout import LINE, MUTED, legend_under_title, set_title, style
+from poskernel_core.plotting.palette import BLUE, VERMILLION, hatched
+from poskernel_core.plotting.parts import part, title_of
+
+PROPERTIES = dict(zip(MAIN, ("standing first", "position 0", "start token"), strict=True))
+WAYS = {"key_effect": "through its key", "query_effect": "through the queries"}
+
+
+def sink_anatomy_figure(head: Result) -> go.Figure:
+    """Draw one head's effects as bars, or the sinks of all heads."""
+    if not has(head, (), *PROPERTIES, *WAYS, "interaction"):
+        return by_axes(head)
+    effects, figure = {n: part(head, n) for n in (*PROPERTIES, *WAYS)}, go.Figure()
+    together = zip(head.words("factors"), *part(head, "interaction"), strict=True)
+    groups = (
+        ("effect of a property", BLUE, "", [(PROPERTIES[n], *effects[n]) for n in PROPERTIES]),
+        ("together only", MUTED, "x", [*together]),
+        (
+            "start token for an ordinary one",
+            VERMILLION,
+            "/",
+            [(WAYS[n], *effects[n]) for n in WAYS],
+        ),
+    )
+    count = 0
+    for name, colour, pattern, rows in groups:
+        shown = [row for row in rows if np.isfinite(row[1])]
+        count += len(shown)
+        figure.add_bar(
+            x=[row[1] for row in shown],
+            y=[row[0] for row in shown],
+            name=name,
+            orientation="h",
+            marker=hatched(colour, pattern, size=8, solidity=0.2),
+            error_x={
+                "array": [row[2] for row in shown],
+                "thickness": 2,
+                "width": 5,
+                "color": MUTED,
+            },
+            customdata=[measured(*row[1:]) for row in shown],
+            hovertemplate="<b>%{y}</b><br>%{customdata}<extra></extra>",
+        )
+    style(
+        figure, x_title="effect ± 1 s.e. (share of attention)", y_title="", height=150 + 34 * count
+    )
+    figure.update_layout(bargap=0.35, barmode="overlay")
+    figure.update_yaxes(autorange="reversed", showgrid=False)
+    figure.update_xaxes(zeroline=True, zerolinecolor=LINE, zerolinewidth=1.5)
+    at = head.chosen.get("layer"), head.chosen.get("head")
+    return set_title(legend_under_title(figure), title_of(*at, "what makes the first key a sink"))
+
+
+def arrangement_rows(head: Result) -> list[list[str]]:
+    """Return a row for each arrangement: in words, and the attention to its two front keys."""
+    numbers = zip(*part(head, "attention"), strict=True)
+    return [
+        [words, *(rounded(*pair) for pair in zip(*both, strict=True))]
+        for words, both in zip(head.words("arrangements"), numbers, strict=True)
+    ]
