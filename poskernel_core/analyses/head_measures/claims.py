@@ -73,7 +73,7 @@ def verdict(head: Head) -> str:
     if detail:
         clauses.insert(0, detail)
     if nots:
-        clauses.append(_listed(nots))
+        clauses.append(listed(nots))
     if not clauses:
         return f"{lead}." if lead else ""
     text = "; ".join(clauses)
@@ -205,7 +205,7 @@ def _sink_cause(head: Head) -> Iterator[Said]:
     effects = {name: head.number("sink-anatomy", name) for name in causes}
     sure = [f"{causes[n]} ({each})" for n, each in effects.items() if each.passes(EFFECT) == "yes"]
     if sure:
-        yield Said(f"its sink follows {_listed(sure)}")
+        yield Said(f"its sink follows {listed(sure)}")
 
 
 def _wavelength(head: Head) -> Iterator[Said]:
@@ -234,7 +234,7 @@ def _at_limit(number: Number, limit: float, yes: str, no: str) -> Iterator[Said]
             yield Said(no, negative=True)
 
 
-def _listed(parts: list[str]) -> str:
+def listed(parts: list[str]) -> str:
     """Join clauses with commas and "and"."""
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 

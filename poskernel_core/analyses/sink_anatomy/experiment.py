@@ -8,12 +8,11 @@ from torch import Tensor
 
 from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
 from poskernel_core.analyses.sink_anatomy.formulas import (
-    WORDS,
     Arrangement,
     arrangements_of,
     factors_of,
     numbers,
-    subsets,
+    together,
 )
 from poskernel_core.analyses.sink_anatomy.spec import (
     DISTANCES,
@@ -95,10 +94,7 @@ def sink_anatomy(
         coordinates={"distance": np.array([0, *far])},
         texts={
             "arrangements": [str(each) for each in arrangements],
-            "factors": [
-                " × ".join(WORDS[name] for name in several)
-                for several in subsets(factors)[len(factors) :]
-            ],
+            "factors": together(factors),
             "reason": _reasons(whole["sink"], params.threshold),
         },
         provenance={"texts": len(texts)},

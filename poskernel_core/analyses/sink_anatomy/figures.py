@@ -6,7 +6,6 @@ import plotly.graph_objects as go
 from poskernel_core.analyses.sentences import has
 from poskernel_core.analyses.sink_anatomy.formulas import MAIN
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import rounded
 from poskernel_core.plotting.by_axes import by_axes
 from poskernel_core.plotting.conditions import measured
 from poskernel_core.plotting.layout import LINE, MUTED, legend_under_title, set_title, style
@@ -27,7 +26,7 @@ def sink_anatomy_figure(head: Result) -> go.Figure:
         ("effect of a property", BLUE, "", [(PROPERTIES[n], *effects[n]) for n in PROPERTIES]),
         ("together only", MUTED, "x", [*together]),
         (
-            "start token for an ordinary one",
+            "how the start token acts",
             VERMILLION,
             "/",
             [(WAYS[n], *effects[n]) for n in WAYS],
@@ -52,9 +51,7 @@ def sink_anatomy_figure(head: Result) -> go.Figure:
             customdata=[measured(*row[1:]) for row in shown],
             hovertemplate="<b>%{y}</b><br>%{customdata}<extra></extra>",
         )
-    style(
-        figure, x_title="effect ± 1 s.e. (share of attention)", y_title="", height=150 + 34 * count
-    )
+    style(figure, x_title="effect ± 1 s.e. (share)", y_title="", height=150 + 34 * count)
     figure.update_layout(bargap=0.35, barmode="overlay")
     figure.update_yaxes(autorange="reversed", showgrid=False)
     figure.update_xaxes(zeroline=True, zerolinecolor=LINE, zerolinewidth=1.5)
@@ -64,8 +61,5 @@ def sink_anatomy_figure(head: Result) -> go.Figure:
 
 def arrangement_rows(head: Result) -> list[list[str]]:
     """Return a row for each arrangement: in words, and the attention to its two front keys."""
-    numbers = zip(*part(head, "attention"), strict=True)
-    return [
-        [words, *(rounded(*pair) for pair in zip(*both, strict=True))]
-        for words, both in zip(head.words("arrangements"), numbers, strict=True)
-    ]
+    words, attention = head.words("arrangements"), head.values["attention"]
+    return [[word, *(f"{n:.2f}" for n in row)] for word, row in zip(words, attention, strict=True)]

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from poskernel_core.analyses.head_measures.claims import EFFECT
+from poskernel_core.analyses.head_measures.claims import EFFECT, listed
 from poskernel_core.analyses.number import Number, number_of, passing
 from poskernel_core.analyses.rules import param, sign, who
 from poskernel_core.analyses.sentences import ALL_HEADS, has, heads_at
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import brief, counted
+from poskernel_core.common.rounding import counted
 
 FOLLOWS = {
     "standing_first": "what stands first",
@@ -35,13 +35,13 @@ def _head(result: Result) -> str:
     )
     if not up.keys() & FOLLOWS.keys():
         return ""
-    text = f"The sink of {head} follows {' and '.join(_told(up, FOLLOWS))}"
+    text = f"The sink of {head} follows {listed(_told(up, FOLLOWS))}"
     if rest := _told(flat, FOLLOWS):
         text += f", not {' nor '.join(rest)}"
     if less := _told(down, FOLLOWS):
-        text += f", and less {' and '.join(less)}"
+        text += f", and less {listed(less)}"
     if "start_token" in up and (through := _told(up, THROUGH)):
-        text += f"; the start token acts through {' and '.join(through)}"
+        text += f"; the start token acts through {listed(through)}"
     return f"{text}."
 
 
@@ -63,18 +63,15 @@ def _told(effects: dict[str, Number], words: dict[str, str]) -> list[str]:
 
 
 def _heads(result: Result) -> str:
-    sink = result.values["sink"]
     count = int(np.isfinite(result.values["standing_first"]).sum())
     if not count:
         return heads_at(result, "sink", "attention to the first key", param(result, "threshold"))
-    sure = {name: int(passing(result, name, EFFECT)[0].sum()) for name in FOLLOWS}
+    known = [name for name in FOLLOWS if np.isfinite(result.values[name]).any()]
+    sure = {name: int(passing(result, name, EFFECT)[0].sum()) for name in known}
     if not any(sure.values()):
         return ""
-    known = [name for name in FOLLOWS if np.isfinite(result.values[name]).any()]
-    parts = [f"{sure[name]} {FOLLOWS[name]}" for name in known]
-    most = np.unravel_index(np.nanargmax(sink), sink.shape)
+    parts = [f"{FOLLOWS[name]} in {sure[name] or 'none'}" for name in known]
     return (
-        f"Of {counted(count, 'head')} with a sink, certainly follow: {', '.join(parts)} (effect "
-        f"{EFFECT:g} or more); the largest sink is that of L{most[0]}H{most[1]} "
-        f"({brief(sink[most])})."
+        f"Among {counted(count, 'head')} with a sink, it certainly follows {', '.join(parts)} "
+        f"(effect {EFFECT:g} or more)."
     )

@@ -10,7 +10,7 @@ from jaxtyping import Float
 MAIN = ("standing_first", "position_zero", "start_token")
 """The main effects, by the names of the values."""
 
-WORDS = {"standing_first": "first", "position_zero": "position 0", "start_token": "start token"}
+_WORDS = {"standing_first": "first", "position_zero": "position 0", "start_token": "start token"}
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,15 @@ def subsets(factors: Sequence[str]) -> list[tuple[str, ...]]:
     """Return all sets of factors, single ones first."""
     sizes = range(1, len(factors) + 1)
     return [each for size in sizes for each in combinations(factors, size)]
+
+
+def together(factors: Sequence[str]) -> list[str]:
+    """Return the interactions in words, such as ``first × start token``."""
+    several = [each for each in subsets(factors) if len(each) > 1]
+    return [
+        "all three" if each == MAIN else " × ".join(_WORDS[name] for name in each)
+        for each in several
+    ]
 
 
 def contrasts(

@@ -178,7 +178,6 @@ def test_every_head(paths, case):
     assert told == found.provenance
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES)
 def test_attention_of_families(tmp_path, name):
     """ALiBi, no positions, soft caps, windows and learned sinks: the attention in every row."""
