@@ -94,7 +94,7 @@ def draw_anatomy(selection: Selection) -> None:
         return
     head = selection.of(found)
     if reason := str(head.texts["reason"]):
-        st.caption(f"{selection.cell} has {reason} (limit of the Sink figure).")
+        st.caption(f"{selection.cell} has {reason} of its attention.")
         return
     figure = partial(sink_anatomy_figure, head)
 

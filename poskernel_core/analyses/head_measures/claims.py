@@ -22,6 +22,13 @@ a kernel does not predict a head's attention."""
 EFFECT = 0.1
 """Smallest effect on a share of attention that counts."""
 
+FOLLOWS = {
+    "standing_first": "what stands first",
+    "position_zero": "position 0",
+    "start_token": "the start token",
+}
+"""What a sink may follow, by the names of the effects."""
+
 
 @dataclass(frozen=True)
 class Head:
@@ -197,13 +204,8 @@ def _sink(head: Head) -> Iterator[Said]:
 
 def _sink_cause(head: Head) -> Iterator[Said]:
     """What the sink certainly follows."""
-    causes = {
-        "standing_first": "whatever stands first",
-        "position_zero": "position 0",
-        "start_token": "the start token",
-    }
-    effects = {name: head.number("sink-anatomy", name) for name in causes}
-    sure = [f"{causes[n]} ({each})" for n, each in effects.items() if each.passes(EFFECT) == "yes"]
+    effects = {name: head.number("sink-anatomy", name) for name in FOLLOWS}
+    sure = [f"{FOLLOWS[n]} ({each})" for n, each in effects.items() if each.passes(EFFECT) == "yes"]
     if sure:
         yield Said(f"its sink follows {listed(sure)}")
 

@@ -1,5 +1,6 @@
 """Run texts behind two front tokens in every arrangement, and read the attention to the two."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,9 +11,8 @@ from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
 from poskernel_core.analyses.sink_anatomy.formulas import (
     Arrangement,
     arrangements_of,
-    factors_of,
+    interactions,
     numbers,
-    together,
 )
 from poskernel_core.analyses.sink_anatomy.spec import (
     DISTANCES,
@@ -23,17 +23,16 @@ from poskernel_core.analyses.sink_anatomy.spec import (
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.groups import groups_of
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import brief
 from poskernel_core.forward.attention import AttentionCall, masked_scores, softmax_with_sinks
 from poskernel_core.forward.observers import Batch, Observer
-from poskernel_core.statistics.moments import Numbers
+
+NO_SINK = "no sink: the first key gets less than {:g}"
 
 
 class _Front(Observer):
-    """Keeps the mean attention of a text's queries to the two front keys, by layer.
+    """Keeps the mean attention of a text's queries to the front keys, ``[row, head, front]``.
 
-    ``seen`` holds ``[row, head, front]``. After the rows of the batch come the first two once more,
-    each with the first key of the other.
+    After the rows of the batch come the first two once more, each with the first key of the other.
     """
 
     def __init__(self) -> None:
@@ -42,8 +41,8 @@ class _Front(Observer):
     def attention(self, call: AttentionCall, batch: Batch) -> None:
         crossed = call.k[:2].clone()
         crossed[:, :, 0] = call.k[[1, 0], :, 0]
-        q, k = torch.cat([call.q, call.q[:2]]), torch.cat([call.k, crossed])
-        pattern = softmax_with_sinks(masked_scores(replace(call, q=q, k=k)), call.sinks)
+        call = replace(call, q=torch.cat([call.q, call.q[:2]]), k=torch.cat([call.k, crossed]))
+        pattern = softmax_with_sinks(masked_scores(call), call.sinks)
         self.seen[call.layer] = pattern[:, :, FRONT:, :FRONT].double().mean(dim=2).cpu()
 
 
@@ -63,46 +62,42 @@ def sink_anatomy(
     texts = subject.windows[:, first : first + length]
     if texts.shape[1] < length or len(texts) < 2:
         raise BadRequest(f"Expected two texts of {length} tokens or more: choose more text.")
-    arrangements, factors = arrangements_of(geometry.scheme), factors_of(geometry.scheme)
+    arrangements = arrangements_of(geometry.scheme)
     far = [d for d in DISTANCES if geometry.scheme == "rotary" and length + d <= geometry.n_ctx]
-    positions = _positions(arrangements, far, length)
-    seen = np.zeros((len(texts), geometry.n_layers, geometry.n_heads, len(positions) + 2, FRONT))
+    ids = None
+    if geometry.scheme in ("learned", "rotary"):
+        ids = torch.from_numpy(_position_ids(arrangements, far, length))
+    every = []
     for number, text in enumerate(texts):
         progress(number, len(texts))
-        front = _Front()
-        subject.model.run(
-            torch.from_numpy(_tokens(text, start, arrangements, len(far))),
-            observers=[front],
-            samples=range(number, number + 1),
-            # ids that stand still or go back, without a mask, would hide the target
-            positions=torch.from_numpy(positions) if geometry.scheme in PLACED else None,
-            until=-1,
-        )
-        for layer, rows in front.seen.items():
-            seen[number, layer] = rows.movedim(0, 1).numpy()
-    group = np.arange(len(texts)) % groups_of(len(texts))
-    whole = numbers(seen.mean(axis=0), arrangements, factors)
-    none = ~(whole["sink"] >= params.threshold)
+        front, tokens = _Front(), torch.from_numpy(_tokens(text, start, arrangements, len(far)))
+        some = range(number, number + 1)
+        # given ids come with a mask of ones, without which transformers would hide the target
+        subject.model.run(tokens, observers=[front], samples=some, positions=ids, until=-1)
+        layers = [front.seen[layer] for layer in range(geometry.n_layers)]
+        every.append(torch.stack(layers).transpose(1, 2).numpy())
+    seen, group = np.stack(every), np.arange(len(texts)) % groups_of(len(texts))
+    whole = numbers(seen.mean(axis=0), arrangements)
+    none = whole["sink"] < params.threshold
+    for name in whole.keys() - {"sink"}:
+        whole[name] = whole[name].copy()
+        whole[name][none] = np.nan
     return SinkAnatomy.estimated(
         subject,
         params,
-        _only_sinks(whole, none),
+        whole,
         [
-            numbers(seen[group != left].mean(axis=0), arrangements, factors)
+            numbers(seen[group != left].mean(axis=0), arrangements)
             for left in range(group.max() + 1)
         ],
         coordinates={"distance": np.array([0, *far])},
         texts={
             "arrangements": [str(each) for each in arrangements],
-            "factors": together(factors),
-            "reason": _reasons(whole["sink"], params.threshold),
+            "factors": interactions(arrangements),
+            "reason": np.where(none, NO_SINK.format(params.threshold), "").tolist(),
         },
         provenance={"texts": len(texts)},
     )
-
-
-PLACED = ("learned", "rotary")
-"""The schemes of positions whose models take position ids."""
 
 
 def _start_of(subject: ExperimentContext) -> int:
@@ -121,40 +116,22 @@ def _start_of(subject: ExperimentContext) -> int:
     return subject.source.start
 
 
-def _positions(arrangements: list[Arrangement], far: list[int], length: int) -> np.ndarray:
-    """Return the position ids ``[row, pos]``: the first alone is moved back, by making room."""
+def _position_ids(
+    arrangements: Sequence[Arrangement], far: Sequence[int], length: int
+) -> np.ndarray:
+    """Return position ids ``[row, pos]``; the first key is moved back by moving all others on."""
     ids = np.tile(np.arange(length), (len(arrangements) + len(far), 1))
     ids[: len(arrangements), :FRONT] = [each.ids for each in arrangements]
     ids[len(arrangements) :, 1:] += np.array(far, int)[:, None]
     return ids
 
 
-def _tokens(text: np.ndarray, start: int, arrangements: list[Arrangement], far: int) -> np.ndarray:
-    """Return the token ids ``[row, pos]``; a text's first two are ordinary target and filler."""
+def _tokens(
+    text: np.ndarray, start: int, arrangements: Sequence[Arrangement], far: int
+) -> np.ndarray:
+    """Return token ids ``[row, pos]``; a text's first two are ordinary target and filler."""
     rows = np.tile(text, (len(arrangements) + far, 1))
     for row, each in zip(rows, arrangements, strict=False):
-        target = start if each.start_token else text[0]
-        row[each.place], row[1 - each.place] = target, text[1]
+        row[each.place], row[1 - each.place] = start if each.start_token else text[0], text[1]
     rows[len(arrangements) :, 0] = start
     return rows
-
-
-def _only_sinks(found: Numbers, none: np.ndarray) -> Numbers:
-    """Blank out the heads without a sink, in all values but the sink itself."""
-    kept = {name: value.copy() for name, value in found.items()}
-    for name in kept.keys() - {"sink"}:
-        kept[name][none] = np.nan
-    return kept
-
-
-def _reasons(sink: np.ndarray, threshold: float) -> list[list[str]]:
-    """Return why each head has no numbers; empty for those with a sink."""
-    return [
-        [
-            ""
-            if value >= threshold
-            else f"no sink: the first key gets {brief(value)}, less than {threshold:g}"
-            for value in row
-        ]
-        for row in sink
-    ]

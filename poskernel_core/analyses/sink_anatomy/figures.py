@@ -4,7 +4,6 @@ import numpy as np
 import plotly.graph_objects as go
 
 from poskernel_core.analyses.sentences import has
-from poskernel_core.analyses.sink_anatomy.formulas import MAIN
 from poskernel_core.common.result import Result
 from poskernel_core.plotting.by_axes import by_axes
 from poskernel_core.plotting.conditions import measured
@@ -12,7 +11,11 @@ from poskernel_core.plotting.layout import LINE, MUTED, legend_under_title, set_
 from poskernel_core.plotting.palette import BLUE, VERMILLION, hatched
 from poskernel_core.plotting.parts import part, title_of
 
-PROPERTIES = dict(zip(MAIN, ("standing first", "position 0", "start token"), strict=True))
+PROPERTIES = {
+    "standing_first": "standing first",
+    "position_zero": "position 0",
+    "start_token": "start token",
+}
 WAYS = {"key_effect": "through its key", "query_effect": "through the queries"}
 
 
@@ -20,38 +23,30 @@ def sink_anatomy_figure(head: Result) -> go.Figure:
     """Draw one head's effects as bars, or the sinks of all heads."""
     if not has(head, (), *PROPERTIES, *WAYS, "interaction"):
         return by_axes(head)
-    effects, figure = {n: part(head, n) for n in (*PROPERTIES, *WAYS)}, go.Figure()
     together = zip(head.words("factors"), *part(head, "interaction"), strict=True)
-    groups = (
-        ("effect of a property", BLUE, "", [(PROPERTIES[n], *effects[n]) for n in PROPERTIES]),
-        ("together only", MUTED, "x", [*together]),
-        (
-            "how the start token acts",
-            VERMILLION,
-            "/",
-            [(WAYS[n], *effects[n]) for n in WAYS],
-        ),
+    single, ways = (
+        [(label, *part(head, name)) for name, label in names.items()]
+        for names in (PROPERTIES, WAYS)
     )
-    count = 0
-    for name, colour, pattern, rows in groups:
-        shown = [row for row in rows if np.isfinite(row[1])]
-        count += len(shown)
+    figure, labels = go.Figure(), []
+    for name, (colour, pattern), bars in (
+        ("effect of a property", (BLUE, ""), single),
+        ("together only", (MUTED, "x"), together),
+        ("how the start token acts", (VERMILLION, "/"), ways),
+    ):
+        shown = [(label, float(x), float(error)) for label, x, error in bars if np.isfinite(x)]
+        labels += [label for label, _, _ in shown]
         figure.add_bar(
-            x=[row[1] for row in shown],
-            y=[row[0] for row in shown],
+            x=[x for _, x, _ in shown],
+            y=[label for label, _, _ in shown],
+            error_x={"array": [e for *_, e in shown], "thickness": 2, "width": 5, "color": MUTED},
             name=name,
             orientation="h",
             marker=hatched(colour, pattern, size=8, solidity=0.2),
-            error_x={
-                "array": [row[2] for row in shown],
-                "thickness": 2,
-                "width": 5,
-                "color": MUTED,
-            },
-            customdata=[measured(*row[1:]) for row in shown],
+            customdata=[measured(x, error) for _, x, error in shown],
             hovertemplate="<b>%{y}</b><br>%{customdata}<extra></extra>",
         )
-    style(figure, x_title="effect ± 1 s.e. (share)", y_title="", height=150 + 34 * count)
+    style(figure, x_title="effect ± 1 s.e. (share)", y_title="", height=150 + 34 * len(labels))
     figure.update_layout(bargap=0.35, barmode="overlay")
     figure.update_yaxes(autorange="reversed", showgrid=False)
     figure.update_xaxes(zeroline=True, zerolinecolor=LINE, zerolinewidth=1.5)

@@ -2,18 +2,13 @@
 
 import numpy as np
 
-from poskernel_core.analyses.head_measures.claims import EFFECT, listed
+from poskernel_core.analyses.head_measures.claims import EFFECT, FOLLOWS, listed
 from poskernel_core.analyses.number import Number, number_of, passing
 from poskernel_core.analyses.rules import param, sign, who
 from poskernel_core.analyses.sentences import ALL_HEADS, has, heads_at
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
 
-FOLLOWS = {
-    "standing_first": "what stands first",
-    "position_zero": "position 0",
-    "start_token": "the start token",
-}
 THROUGH = {"key_effect": "its key", "query_effect": "the queries after it"}
 
 
@@ -47,10 +42,8 @@ def _head(result: Result) -> str:
 
 def _side(effect: Number) -> int | None:
     """Return 1 or -1 for an effect that is certainly large, 0 for a small one, else None."""
-    above, below = sign(effect, EFFECT), sign(effect, -EFFECT)
-    if above > 0 or below < 0:
-        return 1 if above > 0 else -1
-    return 0 if above < 0 < below else None
+    sides = sign(effect, -EFFECT), sign(effect, EFFECT)
+    return {(1, 1): 1, (1, -1): 0, (-1, -1): -1}.get(sides)
 
 
 def _told(effects: dict[str, Number], words: dict[str, str]) -> list[str]:

@@ -116,31 +116,18 @@ class SinkAnatomy(Experiment[SinkAnatomyParams]):
         *outputs("factors [factors]", "name", "the factors of each interaction"),
         *outputs("reason [layer head]", "sentence", "why a head has no numbers; empty if it has"),
     )
-    measures = (
-        HeadMeasure(
-            "sink by standing first",
-            "standing_first",
-            SHARE,
-            "Bright: the sink is whatever stands first. Only heads with a sink have a number.",
-            "diverging",
-        ),
-        HeadMeasure(
-            "sink by position 0",
-            "position_zero",
-            SHARE,
-            "Bright: the sink is whatever has position 0. Only heads with a sink have a number.",
-            "diverging",
-            only=LEARNED,
-        ),
-        HeadMeasure(
-            "sink by the start token",
-            "start_token",
-            SHARE,
-            "Bright: the sink is the start token, wherever it stands. Only heads with a sink have "
-            "a number.",
-            "diverging",
-        ),
-    )
+    measures = tuple(
+        HeadMeasure(title, value, SHARE, f"{reading} Heads without a sink have no number.",
+                    "diverging", only=only)
+        for title, value, reading, only in (
+            ("sink by standing first", "standing_first", "Bright: what stands first is the sink.",
+             ()),
+            ("sink by position 0", "position_zero", "Bright: what has position 0 is the sink.",
+             LEARNED),
+            ("sink by the start token", "start_token", "Bright: the start token is the sink, "
+             "wherever it stands.", ()),
+        )
+    )  # fmt: skip
     figure = "sink_anatomy_figure"
     ignores = Experiment.ignores | OWN_WINDOWS
     long = True

@@ -107,11 +107,11 @@ CASES = {
     "learned sink": (sinks(0.1, 0.5), "A learned sink (0.50); no sink."),
     "sink of the first": (
         anatomy((0.6, 0.01), (0.02, 0.01), (0.11, 0.01)),
-        "Its sink follows whatever stands first (0.60).",
+        "Its sink follows what stands first (0.60).",
     ),
     "sink of two": (
         anatomy((0.3, 0.01), (NAN, NAN), (0.4, 0.01)),
-        "Its sink follows whatever stands first (0.30) and the start token (0.40).",
+        "Its sink follows what stands first (0.30) and the start token (0.40).",
     ),
     "sink of position": (anatomy((0.0, 0.01), (0.2, 0.01), (-0.4, 0.01)), "position 0 (0.20)."),
     "no sink to explain": (anatomy((NAN, NAN), (NAN, NAN), (NAN, NAN)), ""),

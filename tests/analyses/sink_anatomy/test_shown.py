@@ -5,7 +5,7 @@ import pytest
 
 from poskernel_core.analyses.drawing import figure_of
 from poskernel_core.analyses.sink_anatomy.figures import arrangement_rows
-from poskernel_core.analyses.sink_anatomy.formulas import arrangements_of, factors_of, together
+from poskernel_core.analyses.sink_anatomy.formulas import arrangements_of, interactions
 from tests.support.made_findings import found
 from tests.support.made_results import result
 
@@ -57,7 +57,8 @@ def test_no_head_has_a_sink():
 
 
 def made(scheme):
-    arrangements, factors = arrangements_of(scheme), together(factors_of(scheme))
+    arrangements = arrangements_of(scheme)
+    factors = interactions(arrangements)
     shapes = dict.fromkeys(("sink", *NAMES), (2, 3))
     shapes |= {"attention": (2, 3, len(arrangements), 2), "interaction": (2, 3, len(factors))}
     texts = {
