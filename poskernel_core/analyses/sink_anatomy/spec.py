@@ -40,9 +40,9 @@ class SinkAnatomy(Experiment[SinkAnatomyParams]):
     there are eight arrangements.
 
     Formula: $a$ is the attention to the target, a mean over the text's queries and over texts. A
-    main effect is the mean of $a$ over the four arrangements with a property, less that over the
-    four without. An interaction is half the difference between one factor's effect with the other
-    and without; in general the mean of $a$ where the product of the factors' signs is 1, less the
+    main effect is the mean of $a$ over the arrangements with a property, less that over those
+    without. An interaction is half the difference between one property's effect with another and
+    without; in general the mean of $a$ where the product of the properties' signs is 1, less the
     mean where it is -1. *Key or query*: $b_{ij}$ is the attention to the first key of run $i$ under
     the queries, and beside the other keys, of run $j$; runs have the start token ($s$) or an
     ordinary one ($o$) first, with ids in order. The effect through the key is
@@ -51,11 +51,11 @@ class SinkAnatomy(Experiment[SinkAnatomyParams]):
 
     Choices: a head has a sink where the start token, first and at position 0, gets ``threshold`` or
     more. The other heads have no numbers, and ``reason`` says so. The start token is the
-    tokenizer's beginning-of-text token, or its end-of-text token if there is no other; a model
-    without either is refused. The ordinary target and the filler are a text's own first two tokens.
-    In models with rotary positions, ALiBi or none, ids mean nothing by themselves, because a common
-    shift changes no pattern. So they have four arrangements and no effect of position 0. With
-    rotary positions the first key's id alone is also moved back, by ``distance``.
+    tokenizer's beginning-of-text token, else its end-of-text token; a model without either is
+    refused. The ordinary target and the filler are a text's own first two tokens. With rotary
+    positions, ALiBi or none, ids mean nothing by themselves, because a common shift changes no
+    pattern. So there are four arrangements and no effect of position 0. With rotary positions the
+    first key's id alone is also moved back, by ``distance``.
 
     Limits: in models with ALiBi or no positions no key can be moved back by an id, so ``distance``
     has 0 only. With learned positions the distance is part of the effect of position 0. In layer 0
@@ -65,9 +65,9 @@ class SinkAnatomy(Experiment[SinkAnatomyParams]):
     interactions. Some ordinary first tokens, such as punctuation, may be sinks by themselves; the
     effects are means over them.
 
-    Source: ours. "When attention sink emerges in language models" (2410.10781) replaces the first
-    token and moves its position; "Efficient streaming language models with attention sinks"
-    (2309.17453) replaces the first tokens by line breaks.
+    Source: ours. "Efficient streaming language models with attention sinks" (2309.17453) replaces
+    the first tokens by line breaks; "When attention sink emerges in language models" (2410.10781)
+    finds sinks on the first token of random sequences.
     """
 
     name = "sink-anatomy"
