@@ -6,6 +6,7 @@ import streamlit as st
 
 from pages.head import captions as words
 from pages.shared.cards.card import card
+from pages.shared.cards.figure import chart
 from pages.shared.cards.one_head import (
     draw_duplicates,
     draw_kernel,
@@ -19,6 +20,7 @@ from pages.shared.jobs import results
 from pages.shared.jobs.pressed import fetch_when_asked
 from pages.shared.selection.head_link import page_address
 from pages.shared.selection.selection import Selection
+from pages.shared.tables.tables import markdown_table
 from poskernel_core.analyses import find
 from poskernel_core.analyses.additivity.spec import Additivity, AdditivityParams
 from poskernel_core.analyses.contextual_heads.denominators import Denominators, DenominatorsParams
@@ -33,6 +35,8 @@ from poskernel_core.analyses.place_and_content.spec import PlaceAndContent, Plac
 from poskernel_core.analyses.previous_token.spec import PreviousToken, PreviousTokenParams
 from poskernel_core.analyses.score_shares.figures import score_shares_figure
 from poskernel_core.analyses.score_shares.spec import ScoreShares, ShareParams
+from poskernel_core.analyses.sink_anatomy.figures import arrangement_rows, sink_anatomy_figure
+from poskernel_core.analyses.sink_anatomy.spec import SinkAnatomy, SinkAnatomyParams
 from poskernel_core.analyses.sinks.figures import sinks_figure
 from poskernel_core.analyses.sinks.spec import AttentionSinks, SinkParams
 from poskernel_core.common.rounding import counted
@@ -81,6 +85,31 @@ def draw_sinks(selection: Selection) -> None:
     if found is not None:
         head = selection.of(found).only("alpha")
         card("sinks", partial(sinks_figure, head), head, words.SINKS, "Attention to the first keys")
+
+
+def draw_anatomy(selection: Selection) -> None:
+    """Draw what makes the head's sink, with the arrangements in words."""
+    _heading(selection, "What makes the sink", "etc_heatmap", measure="sink by standing first")
+    defaults = find("sink-anatomy").default_params(selection.run, selection.located.geometry)
+    asked = SinkAnatomyParams(**defaults)
+    found = fetch_when_asked(SinkAnatomy, selection.run, asked, "compute-anatomy")
+    if found is None:
+        return
+    head = selection.of(found)
+    if reason := str(head.texts["reason"]):
+        st.caption(f"{selection.cell} has {reason} of its attention.")
+        return
+    figure = partial(sink_anatomy_figure, head)
+
+    def draw() -> None:
+        chart("anatomy", figure)
+        markdown_table(
+            ("Two front tokens (position ids)", "Attention to the first", "To the second"),
+            arrangement_rows(head),
+        )
+
+    title = f"What makes the first key a sink of {selection.cell}"
+    card("anatomy", figure, head, words.ANATOMY, title, draw)
 
 
 def _shares(selection: Selection) -> None:

@@ -19,6 +19,23 @@ SINKS = explained(
     "alpha",
 )
 
+ANATOMY = explained(
+    "sink-anatomy",
+    "The first key of a text stands first, has position 0, and is the start token, all at once. "
+    "Here the three are taken apart: two front tokens, a target and a filler, stand before the "
+    "same text in every arrangement. A blue bar says how much more attention the target gets with "
+    "that property than without it. Grey bars are what properties do only together. The lower "
+    "bars say how the start token acts in place of an ordinary first token: through its own key, "
+    "or through the queries of the text, which earlier layers have changed. The table gives the "
+    "attention to both front keys in every arrangement; a token's id is its position. The effects "
+    "do not say what the head reads from its sink, and most arrangements are unlike anything in "
+    "training.",
+    "standing_first",
+    "interaction",
+    "key_effect",
+    "attention",
+)
+
 SHARES = explained(
     "score-variance",
     "What makes one key score higher than another, for each query position: its position, its "

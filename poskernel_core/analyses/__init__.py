@@ -22,6 +22,7 @@ TOPICS = (
     "kernels.profile",
     "entropy.spec",
     "sinks.spec",
+    "sink_anatomy.spec",
     "score_shares.spec",
     "place_and_content.spec",
     "headvis.spec",

@@ -19,6 +19,16 @@ HALF = 0.5
 """Smallest share with which position or content decides the scores, and smallest distance at which
 a kernel does not predict a head's attention."""
 
+EFFECT = 0.1
+"""Smallest effect on a share of attention that counts."""
+
+FOLLOWS = {
+    "standing_first": "what stands first",
+    "position_zero": "position 0",
+    "start_token": "the start token",
+}
+"""What a sink may follow, by the names of the effects."""
+
 
 @dataclass(frozen=True)
 class Head:
@@ -70,7 +80,7 @@ def verdict(head: Head) -> str:
     if detail:
         clauses.insert(0, detail)
     if nots:
-        clauses.append(_listed(nots))
+        clauses.append(listed(nots))
     if not clauses:
         return f"{lead}." if lead else ""
     text = "; ".join(clauses)
@@ -199,6 +209,14 @@ def _sink(head: Head) -> Iterator[Said]:
         yield Said(f"a learned sink ({learned})")
 
 
+def _sink_cause(head: Head) -> Iterator[Said]:
+    """What the sink certainly follows."""
+    effects = {name: head.number("sink-anatomy", name) for name in FOLLOWS}
+    sure = [f"{FOLLOWS[n]} ({each})" for n, each in effects.items() if each.passes(EFFECT) == "yes"]
+    if sure:
+        yield Said(f"its sink follows {listed(sure)}")
+
+
 def _wavelength(head: Head) -> Iterator[Said]:
     """The wavelength that moves the positional logit most; "about" if not certainly."""
     result, at = head.found["rotary-spectrum"], (head.layer, head.head)
@@ -225,7 +243,7 @@ def _at_limit(number: Number, limit: float, yes: str, no: str) -> Iterator[Said]
             yield Said(no, negative=True)
 
 
-def _listed(parts: list[str]) -> str:
+def listed(parts: list[str]) -> str:
     """Join clauses with commas and "and"."""
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
@@ -236,6 +254,7 @@ CLAIMS: tuple[tuple[str, Callable[[Head], Iterator[Said]]], ...] = (
     ("contextual-heads", _duplicates),
     ("contextual-heads", _contextual),
     ("sinks", _sink),
+    ("sink-anatomy", _sink_cause),
     ("score-variance", _share),
     ("place-and-content", _both),
     ("etc", _explained),

@@ -77,6 +77,11 @@ def sinks(first, learned):
     return answer("sinks", sink=(first, 0.01), learned_sink=(learned, 0.01))
 
 
+def anatomy(first, zero, start):
+    names = ("standing_first", "position_zero", "start_token")
+    return answer("sink-anatomy", **dict(zip(names, (first, zero, start), strict=True)))
+
+
 def shares(position, content):
     return answer("score-variance", position_share=(position, 0.01), content_share=(content, 0.01))
 
@@ -104,6 +109,16 @@ CASES = {
     "about induction": (induction(0.31), "About an induction head (0.31)."),
     "sink": (sinks(0.6, 0.0), "A sink on the first key (0.60)."),
     "learned sink": (sinks(0.1, 0.5), "A learned sink (0.50); no sink."),
+    "sink of the first": (
+        anatomy((0.6, 0.01), (0.02, 0.01), (0.11, 0.01)),
+        "Its sink follows what stands first (0.60).",
+    ),
+    "sink of two": (
+        anatomy((0.3, 0.01), (NAN, NAN), (0.4, 0.01)),
+        "Its sink follows what stands first (0.30) and the start token (0.40).",
+    ),
+    "sink of position": (anatomy((0.0, 0.01), (0.2, 0.01), (-0.4, 0.01)), "position 0 (0.20)."),
+    "no sink to explain": (anatomy((NAN, NAN), (NAN, NAN), (NAN, NAN)), ""),
     "contextual": (contextual(), "0.10 of its mean"),
     "about contextual": (contextual(spread=(0.24, 0.01)), "About contextual"),
     "unsteady": (contextual(spread=(0.4, 0.01)), "Not drawn to duplicates and not contextual."),
