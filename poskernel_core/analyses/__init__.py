@@ -17,6 +17,8 @@ TOPICS = (
     "kernels.distances",
     "kernels.near",
     "kernels.profile",
+    "dilution.spec",
+    "dilution.longer",
     "entropy.spec",
     "sinks.spec",
     "score_shares.spec",

@@ -43,7 +43,7 @@ ASKED = [
     (name, model)
     for name, question in ANALYSES.items()
     for model, scheme in SCHEMES.items()
-    if question.scheme in ("", scheme) and not isinstance(question, Composition)
+    if question.fits_scheme(scheme) and not isinstance(question, Composition)
 ]
 
 
