@@ -46,7 +46,7 @@ def scaled_speeds(
         head_dim=width,
         hidden_size=width,
         num_attention_heads=1,
-        max_position_embeddings=length,
+        max_position_embeddings=round(factor * length),
         rope_parameters={
             "rope_type": "yarn",
             "rope_theta": float(every[-1] ** (-len(every) / (len(every) - 1))),

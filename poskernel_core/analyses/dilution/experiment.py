@@ -36,6 +36,10 @@ SHOWN = 64
 """Offsets at which kernels are kept, more of them near."""
 
 
+TABLED = ("gptj",)
+"""Architectures whose angles come from a table that ends at the trained length."""
+
+
 class _Seen(Observer):
     """Keeps queries and sums keys at the end of every text.
 
@@ -87,16 +91,22 @@ def longer_contexts(
     start = int(subject.start_token)
     texts = long_texts(subject.windows, start, FACTORS[-1])
     length = subject.windows.shape[1]
-    longest = (texts.shape[1] - start) // (length - start)
-    if longest < FACTORS[1] or len(texts) < GROUPS or length < params.length:
+    longest, left_out = (texts.shape[1] - start) // (length - start), list[str]()
+    if longest < FACTORS[1] or length < params.length:
         raise BadRequest(
             f"Expected {GROUPS} texts of {FACTORS[1] * params.length} tokens or more: choose more "
             "text, or a smaller length."
         )
-    scalings, left_out = _scalings(subject, texts[:1, :length], params.length)
-    factors = [factor for factor in FACTORS if factor <= longest]
     if longest < FACTORS[-1]:
         left_out.append(f"{FACTORS[-1]} times the length: too little text")
+    geometry = subject.model.geometry
+    if geometry.architecture in TABLED and longest * length > geometry.n_ctx:
+        raise BadRequest(
+            f"The model reads its angles from a table of {geometry.n_ctx} positions: choose a "
+            f"length of {geometry.n_ctx // longest} or less."
+        )
+    scalings = _scalings(subject, texts[:1, :length], params.length, left_out)
+    factors = [factor for factor in FACTORS if factor <= longest]
     ends = ends_of(length, params.skip)
     done, total = 0, (1 + len(scalings) * (len(factors) - 1)) * len(texts)
     kernels: dict[tuple[str, int], list[np.ndarray]] = {}
@@ -118,11 +128,10 @@ def longer_contexts(
 
 
 def _scalings(
-    subject: ExperimentContext, text: Tokens, length: int
-) -> tuple[list[Scaling], list[str]]:
-    """Return the scalings that the model's positions allow, and what is left out and why."""
+    subject: ExperimentContext, text: Tokens, length: int, left_out: list[str]
+) -> list[Scaling]:
+    """Return the scalings that the model's positions allow; add to ``left_out`` why others not."""
     found: list[Scaling] = ["own"]
-    left_out = []
     scaled: tuple[Scaling, ...] = ("linear", "YaRN")
     for scaling in scaled if subject.model.geometry.scheme == "rotary" else ():
         try:
@@ -131,7 +140,7 @@ def _scalings(
             found.append(scaling)
         except (NotInModel, UnsupportedModel) as error:
             left_out.append(f"{scaling}: {error}")
-    return found, left_out
+    return found
 
 
 def _result(
@@ -150,7 +159,7 @@ def _result(
     def numbers(out: int) -> Numbers:
         each = [np.stack([kernels[one, f][out] for f in factors], axis=2) for one in scalings]
         kernel = np.stack(each, axis=2)  # [layer, head, scaling, factor, offset]
-        distance = total_variation(kernel, kernel[:, :, :1, :1])
+        distance = total_variation(kernel, np.broadcast_to(kernel[:, :, :1, :1], kernel.shape))
         longest = distance[:, :, 0, -1]
         return {"distance": distance, "longest_distance": longest, "kernel": kernel[..., shown]}
 

@@ -78,13 +78,11 @@ def ends_of(length: int, skip: int) -> Ends:
     return Ends(back, length - quarter - skip + 1, length - skip)
 
 
-def long_texts(
-    windows: Int[np.ndarray, "window pos"], first: int, most: int
-) -> Int[np.ndarray, "text pos"]:
+def long_texts(windows: Int[np.ndarray, "text pos"], first: int, most: int) -> np.ndarray:
     """Join up to ``most`` consecutive windows of each group to texts; a power of two of them.
 
-    The ``first`` tokens of a window, its start token, are kept once. Text ``t`` belongs to group
-    ``t % groups``.
+    The ``first`` tokens of a window, its start token, are kept once. Text ``t`` of the texts
+    ``[text, pos]`` belongs to group ``t % groups``.
     """
     groups = groups_of(len(windows))
     rows = windows.reshape(-1, groups, windows.shape[1])
@@ -94,9 +92,7 @@ def long_texts(
     return np.hstack([texts[:, 0, :, :first].reshape(len(body), first), body])
 
 
-def in_parts(
-    loss: Float[np.ndarray, "text pos"], lengths: int, parts: int = 8
-) -> Float[np.ndarray, "text part"]:
-    """Return the means of the losses over ``parts`` parts of each of ``lengths`` equal lengths."""
+def in_parts(loss: Float[np.ndarray, "text pos"], lengths: int, parts: int) -> np.ndarray:
+    """Return the means ``[text, part]`` over ``parts`` parts of each of ``lengths`` lengths."""
     each = np.array_split(loss.reshape(len(loss), lengths, -1), parts, axis=2)
     return np.stack([np.nanmean(part, axis=2) for part in each], axis=2).reshape(len(loss), -1)
