@@ -25,7 +25,7 @@ class LongerContextsParams(SkipParams):
     """Parameters of the longer contexts."""
 
     length: int = Field(
-        AFFORDABLE, ge=16, le=16_384, description="tokens that count as the trained length"
+        AFFORDABLE, ge=12, le=16_384, description="tokens that count as the trained length"
     )
     texts: int = Field(GROUPS, ge=GROUPS, le=1000, description="long texts")
 
@@ -109,7 +109,7 @@ class LongerContexts(Experiment[LongerContextsParams]):
 
     def default_params(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
         """Return the longest context of the model as the trained length, if it is affordable."""
-        return {"length": max(16, min(AFFORDABLE, geometry.n_ctx))}
+        return {"length": max(12, min(AFFORDABLE, geometry.n_ctx))}
 
     def with_params(self, run: RunSpec, params: LongerContextsParams) -> RunSpec:
         """Return the run over the windows that the texts are joined from.
