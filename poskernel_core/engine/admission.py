@@ -82,7 +82,7 @@ def _check_parts(plan: Plan) -> None:
     if question.scheme:
         located = catalog.locate(model.name, None if local else model.fingerprint)
         if not question.fits_scheme(located.geometry.scheme):
-            schemes = " or ".join(question.scheme.split())
+            schemes = " or ".join(question.scheme.replace(" ", ", ").rsplit(", ", 1))
             raise NotInModel(
                 f"{model.name!r} has {located.geometry.scheme} positions, and this is about "
                 f"{schemes} ones: choose a model with {schemes} positions."

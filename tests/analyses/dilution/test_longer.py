@@ -345,7 +345,7 @@ def test_parameters(paths):
 def test_learned_positions_are_refused(tmp_path, paths):
     import poskernel_core as pk
 
-    with refused("learned positions, and this is about rotary or ALiBi or no ones"):
+    with refused("learned positions, and this is about rotary, ALiBi or no ones"):
         pk.show("longer-contexts", str(paths["gpt2"]), windows=20)
 
 
