@@ -54,10 +54,10 @@ DILUTION = explained(
 LONGER = explained(
     "longer-contexts",
     "The selected head's kernel over the same offsets, at the end of contexts of different "
-    "lengths. All contexts end with the same tokens, so curves differ only by position and by what "
-    "stands before. Own angles: the model as it is. Linear: all angles divided by the factor. YaRN: "
-    "only slow pairs are slowed down, and scores are sharpened. A kernel that moves does not show "
-    "that the head's task fails. Bands are one standard error.",
+    "lengths. All contexts end with the same tokens, so curves differ only by position and by "
+    "what stands before. Own angles: the model as it is. Linear: all angles divided by the "
+    "factor. YaRN: only slow pairs are slowed down, and scores are sharpened. A kernel that moves "
+    "does not show that the head's task fails. Bands are one standard error.",
     "kernel",
     "distance",
 )

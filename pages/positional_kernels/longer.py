@@ -11,7 +11,6 @@ from pages.shared.jobs.pressed import fetch_when_asked
 from pages.shared.selection.head_link import head_link
 from pages.shared.selection.selection import Selection
 from pages.shared.tables.tables import markdown_table
-from poskernel_core.analyses import find
 from poskernel_core.analyses.dilution.figures import (
     dilution_figure,
     kernels_figure,
@@ -46,8 +45,7 @@ def draw_longer(selection: Selection) -> None:
             "it reads no longer context."
         )
         return
-    defaults = find("longer-contexts").default_params(selection.run, geometry)
-    asked = LongerContextsParams(skip=selection.skip, **defaults)
+    asked = LongerContextsParams(skip=selection.skip)
     found = fetch_when_asked(LongerContexts, selection.run, asked, "compute-longer")
     if found is None:
         return
@@ -71,13 +69,13 @@ def _read(found: Result) -> str:
     """Say how long the contexts are, held against the trained length, and what is left out."""
     length, factors = found.params["length"], found.coordinates["factor"].tolist()
     longest, trained = factors[-1] * length, found.provenance["trained_length"]
+    beyond = "the longest context is not beyond" if longest <= trained else "more is new to it"
     told = [
         f"{counted(found.provenance['texts'], 'text')}, read in contexts of {length:,} tokens and "
         f"of {' and '.join(map(str, factors[1:]))} times as many.",
-        f"The model was made for {counted(trained, 'token')}: "
-        + ("even the longest context is not beyond." if longest <= trained else "longer ones are new to it."),
+        f"The model was made for {counted(trained, 'token')}: {beyond}.",
         *(f"Left out: {reason}." for reason in found.provenance["left_out"]),
-    ]  # fmt: skip
+    ]
     return " ".join(told).replace("..", ".")
 
 

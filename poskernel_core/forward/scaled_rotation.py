@@ -54,7 +54,8 @@ def scaled_speeds(
             "original_max_position_embeddings": length,
         },
     )
-    found, attention = ROPE_INIT_FUNCTIONS["yarn"](config, torch.device("cpu"))
+    with torch.device("cpu"):  # transformers makes some tensors without a device
+        found, attention = ROPE_INIT_FUNCTIONS["yarn"](config, torch.device("cpu"))
     return found.double().numpy()[place], float(attention)
 
 

@@ -31,6 +31,7 @@ FEW = {
     "period": 7, "second": 5, "components": 3, "random_length": 9,
 }  # fmt: skip
 OWN = {
+    "longer-contexts": {"length": 16},
     "stages": {"text": "the word"},
     "own-text": {"text": "the word and the word"},
     "own-text-head": {"text": "the word and the word"},

@@ -92,9 +92,9 @@ def longer_contexts(
     texts = long_texts(subject.windows, start, FACTORS[-1])
     length = subject.windows.shape[1]
     longest, left_out = (texts.shape[1] - start) // (length - start), list[str]()
-    if longest < FACTORS[1] or length < params.length:
+    if longest < FACTORS[1]:
         raise BadRequest(
-            f"Expected {GROUPS} texts of {FACTORS[1] * params.length} tokens or more: choose more "
+            f"Expected {GROUPS} texts of {FACTORS[1] * length} tokens or more: choose more "
             "text, or a smaller length."
         )
     if longest < FACTORS[-1]:
@@ -105,7 +105,7 @@ def longer_contexts(
             f"The model reads its angles from a table of {geometry.n_ctx} positions: choose a "
             f"length of {geometry.n_ctx // longest} or less."
         )
-    scalings = _scalings(subject, texts[:1, :length], params.length, left_out)
+    scalings = _scalings(subject, texts[:1, :length], left_out)
     factors = [factor for factor in FACTORS if factor <= longest]
     ends = ends_of(length, params.skip)
     done, total = 0, (1 + len(scalings) * (len(factors) - 1)) * len(texts)
@@ -124,18 +124,17 @@ def longer_contexts(
             done += 1
         loss[scaling, factor] = np.array(rows)
         kernels[scaling, factor] = [seen.kernels(out) for out in (None, *range(GROUPS))]
-    return _result(subject, params, (scalings, factors), left_out, kernels, loss)
+    params = params.model_copy(update={"length": length})
+    return _result(subject, params, ends, (scalings, factors), left_out, kernels, loss)
 
 
-def _scalings(
-    subject: ExperimentContext, text: Tokens, length: int, left_out: list[str]
-) -> list[Scaling]:
+def _scalings(subject: ExperimentContext, text: Tokens, left_out: list[str]) -> list[Scaling]:
     """Return the scalings that the model's positions allow; add to ``left_out`` why others not."""
     found: list[Scaling] = ["own"]
     scaled: tuple[Scaling, ...] = ("linear", "YaRN")
     for scaling in scaled if subject.model.geometry.scheme == "rotary" else ():
         try:
-            edit = ScaledRotation(scaling, FACTORS[1], length)
+            edit = ScaledRotation(scaling, FACTORS[1], text.shape[1])
             subject.model.run(torch.from_numpy(text), edit, until=0)
             found.append(scaling)
         except (NotInModel, UnsupportedModel) as error:
@@ -146,6 +145,7 @@ def _scalings(
 def _result(
     subject: ExperimentContext,
     params: LongerContextsParams,
+    ends: Ends,
     runs: tuple[list[Scaling], list[int]],
     left_out: list[str],
     kernels: dict[tuple[str, int], list[np.ndarray]],
@@ -153,8 +153,8 @@ def _result(
 ) -> Result:
     """Return the values with errors over groups of texts."""
     scalings, factors = runs
-    start, offsets = int(subject.start_token), kernels["own", 1][0].shape[-1]
-    shown = np.unique(np.geomspace(1, offsets, SHOWN).round().astype(np.int64)) - 1
+    start, tail = int(subject.start_token), int(ends.back[0]) + 1
+    shown = np.unique(np.geomspace(1, ends.offsets, SHOWN).round().astype(np.int64)) - 1
 
     def numbers(out: int) -> Numbers:
         each = [np.stack([kernels[one, f][out] for f in factors], axis=2) for one in scalings]
@@ -166,10 +166,10 @@ def _result(
     texts, body = loss["own", 1].shape
     parts = np.full((texts, len(scalings), len(factors), PARTS * factors[-1]), np.nan)
     change = np.empty((texts, len(scalings), len(factors)))
-    plain = loss["own", 1][:, -(params.length // 4) :].mean(axis=1)
+    plain = loss["own", 1][:, -tail:].mean(axis=1)
     for (i, scaling), (j, factor) in product(enumerate(scalings), enumerate(factors)):
         parts[:, i, j, : PARTS * factor] = in_parts(loss[scaling, factor], factor, PARTS)
-        change[:, i, j] = loss[scaling, factor][:, -(params.length // 4) :].mean(axis=1) - plain
+        change[:, i, j] = loss[scaling, factor][:, -tail:].mean(axis=1) - plain
     whole, without = means_of({"loss": parts, "loss_change": change})
     sizes = [len(part) for part in np.array_split(np.arange(body), PARTS)] * factors[-1]
     trained = subject.model.geometry.n_ctx

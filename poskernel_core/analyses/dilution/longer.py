@@ -1,7 +1,5 @@
 """Longer contexts: what changes in kernels and loss beyond the trained length."""
 
-from typing import Any
-
 from pydantic import Field
 
 from poskernel_core.analyses.base import OWN_WINDOWS, Experiment, SkipParams
@@ -11,21 +9,24 @@ from poskernel_core.common.groups import GROUPS
 from poskernel_core.common.result import estimates, outputs
 from poskernel_core.common.rounding import counted
 from poskernel_core.common.specs import RunSpec
-from poskernel_core.models.geometry import Geometry
 
 FACTORS = (1, 2, 4)
 PARTS = 8
 """Parts of each length over which the loss is averaged."""
 
 AFFORDABLE = 512
-"""Longest default length, in tokens: a processor reads four times as many in minutes."""
+"""Largest default length, in tokens: a processor reads four times as many in minutes."""
 
 
 class LongerContextsParams(SkipParams):
     """Parameters of the longer contexts."""
 
-    length: int = Field(
-        AFFORDABLE, ge=12, le=16_384, description="tokens that count as the trained length"
+    length: int | None = Field(
+        None,
+        ge=12,
+        le=16_384,
+        description=f"tokens of the shortest context; default: the run's context, up to "
+        f"{AFFORDABLE}",
     )
     texts: int = Field(GROUPS, ge=GROUPS, le=1000, description="long texts")
 
@@ -44,17 +45,19 @@ class LongerContexts(Experiment[LongerContextsParams]):
     position and from the longer context. Kernels are means over queries in the last quarter of
     ``length``, 8 of each text, with the mean keys of the context. Only offsets up to three quarters
     of ``length`` count, without the first ``skip`` keys of the shortest context, renormalised.
-    ``loss_change`` is over the last quarter of ``length``. By default ``length`` is the longest
-    context of the model, or 512 if that is longer; then all contexts up to the longest one are ones
-    that the model was made for. Angles are changed for one pass only; the model stays as it is.
+    ``loss_change`` is over the last quarter of ``length``. By default ``length`` is the context of
+    the run, up to 512. Where it is less than the length that the model was trained for, even the
+    longest context may be one that the model was made for. Angles are changed for one pass only;
+    the model stays as it is.
 
     Limits: few texts make mean keys noisy; their noise is nearly the same in all contexts, because
     near keys are the same tokens. Models are often trained on after scaling; here they are not.
     Learned positions end at the trained length, so these models are refused. YaRN is left out where
     a model's own angles are scaled already.
 
-    Source: linear scaling as in 2306.15595, YaRN 2309.00071, as computed by transformers; the
-    comparison of kernels is ours.
+    Source: linear scaling as in "Extending context window of large language models via positional
+    interpolation" (2306.15595), YaRN as in "YaRN: efficient context window extension of large
+    language models" (2309.00071) and computed by transformers; the comparison of kernels is ours.
     """
 
     name = "longer-contexts"
@@ -103,13 +106,9 @@ class LongerContexts(Experiment[LongerContextsParams]):
         ),
     )
     figure = "longer_contexts_figure"
-    ignores = Experiment.ignores | OWN_WINDOWS | {"context"}
+    ignores = Experiment.ignores | OWN_WINDOWS
     long = True
     runs = "longer_contexts"
-
-    def default_params(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
-        """Return the longest context of the model as the trained length, if it is affordable."""
-        return {"length": max(12, min(AFFORDABLE, geometry.n_ctx))}
 
     def with_params(self, run: RunSpec, params: LongerContextsParams) -> RunSpec:
         """Return the run over the windows that the texts are joined from.
@@ -117,16 +116,17 @@ class LongerContexts(Experiment[LongerContextsParams]):
         Raises:
             BadRequest: ``skip`` leaves out too much of the context.
         """
-        if params.skip > params.length // 4:
+        length = params.length or min(run.context, AFFORDABLE)
+        if params.skip > length // 4:
             raise BadRequest(
-                f"Expected to skip at most a quarter of {counted(params.length, 'token')}, got "
+                f"Expected to skip at most a quarter of {counted(length, 'token')}, got "
                 f"{params.skip}: skip fewer, or choose a larger length."
             )
         windows = FACTORS[-1] * params.texts
-        changed = {"context": params.length, "windows": windows, "positions": (0,)}
+        changed = {"context": length, "windows": windows, "positions": (0,)}
         return run.model_copy(update=changed)
 
     def tokens(self, run: RunSpec, params: LongerContextsParams) -> int:
         """Return about how many tokens the model reads: every text in every context."""
         scaled = 3 * sum(FACTORS[1:])
-        return params.texts * params.length * (FACTORS[0] + scaled)
+        return params.texts * run.context * (FACTORS[0] + scaled)

@@ -327,13 +327,11 @@ def test_a_table_of_angles(tmp_path):
 
 
 def test_parameters(paths):
-    """The longest context of the model by default, if it is affordable; ends that see keys."""
+    """The context of the run by default, if it is affordable; ends that see keys."""
     run, question = describe_run(str(paths["llama"])), find("longer-contexts")
-    geometry = loaded(paths["llama"]).geometry
-    assert {"length": 53} == question.default_params(run, geometry)
-    assert {"length": 512} == question.default_params(
-        run, loaded(paths["llama"]).geometry.__class__(**vars(geometry) | {"n_ctx": 8192})
-    )
+    assert 53 == question.canonical(run, question.params()).context
+    long = run.model_copy(update={"context": 8192})
+    assert 512 == question.canonical(long, question.params()).context
     params = question.params(length=53, texts=11)
     read = question.canonical(run, params)
     assert (53, 44, (0,)) == (read.context, read.windows, read.positions)

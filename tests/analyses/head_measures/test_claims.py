@@ -81,6 +81,10 @@ def shares(position, content):
     return answer("score-variance", position_share=(position, 0.01), content_share=(content, 0.01))
 
 
+def dilution(slope, upper):
+    return answer("dilution", alpha=(slope, 0.01), alpha_upper=(upper, 0.01))
+
+
 CASES = {
     "local": (kernel(mass=(0.9, 0.01)), "Local: by position 0.90 of"),
     "about local": (kernel(mass=(0.51, 0.01)), "About local: by position 0.51 of"),
@@ -109,6 +113,10 @@ CASES = {
         "duplicates of the current token (near ones 0.60); not contextual.",
     ),
     "positional": (shares(0.9, 0.1), "Position decides its scores (share 0.90)."),
+    "reach": (dilution(0.1, 0.0), "Keeps its reach as the context grows (slope 0.10)."),
+    "spread": (dilution(0.9, 1.0), "Spreads over all there is as the context grows (slope 0.90)."),
+    "bent": (dilution(0.9, 0.1), ""),
+    "open": (dilution(0.1, 0.249), ""),
     "shared": (shares(0.4, 0.51), "Position (0.40) and content (0.51) share"),
 }
 
