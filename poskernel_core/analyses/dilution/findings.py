@@ -1,5 +1,7 @@
 """What results about dilution and longer contexts show."""
 
+import numpy as np
+
 from poskernel_core.analyses.head_measures.claims import HALF, KEEPS, SPREADS, reach_of
 from poskernel_core.analyses.number import number_of, passing
 from poskernel_core.analyses.rules import of_all, param, who
@@ -27,18 +29,20 @@ def _dilution(result: Result) -> str:
             )
         reason = str(result.texts["no_slope"]) if "no_slope" in result.texts else ""
         return f"{who(result)} has no slope: {reason}." if reason else ""
-    if not has(result, ALL_HEADS, "alpha"):
+    if not has(result, ALL_HEADS, "alpha", "alpha_upper"):
         return ""
-    slope = result.values["alpha"]
-    known = int((slope == slope).sum())
-    keep = int(passing(result, "alpha", KEEPS)[1].sum())
-    spread = int(passing(result, "alpha", SPREADS)[0].sum())
+    (over, under), (upper_over, upper_under) = (
+        (passing(result, name, SPREADS)[0], passing(result, name, KEEPS)[1])
+        for name in ("alpha", "alpha_upper")
+    )
+    keep, spread = int((under & upper_under).sum()), int((over & upper_over).sum())
+    known = int(np.isfinite(result.values["alpha"]).sum())
     if not keep and not spread:
         return ""
     return (
-        f"{start}, the slope is certainly below {KEEPS:g} in {of_all(keep, known).lower()}, which "
-        f"keep their reach, and {SPREADS:g} or more in {spread or 'none'}, which spread over all "
-        "there is."
+        f"{start}, both slopes are certainly below {KEEPS:g} in "
+        f"{of_all(keep, known).lower()}, which keep their reach, and {SPREADS:g} or more in "
+        f"{spread or 'none'}, which spread over all there is."
     )
 
 

@@ -41,12 +41,15 @@ def test_no_slope():
 
 
 def test_all_heads():
-    said = found("dilution", {"alpha": (HEADS, 0.01)})
+    upper = ([[0.1, 0.5, 0.1], [0.8, 0.9, 0.9]], 0.01)
+    said = found("dilution", {"alpha": (HEADS, 0.01), "alpha_upper": upper})
     assert said == (
-        "As more keys become visible, the slope is certainly below 0.25 in 2 of 6 heads, which "
+        "As more keys become visible, both slopes are certainly below 0.25 in 1 of 6 heads, which "
         "keep their reach, and 0.75 or more in 2, which spread over all there is."
     )
-    assert "" == found("dilution", {"alpha": ([[0.5, 0.3]], 0.01)})
+    assert "" == found(
+        "dilution", {"alpha": ([[0.5, 0.1]], 0.01), "alpha_upper": ([[0.1, 0.5]], 0.01)}
+    )
 
 
 @pytest.mark.parametrize(
