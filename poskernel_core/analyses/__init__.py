@@ -20,6 +20,8 @@ TOPICS = (
     "kernels.distances",
     "kernels.near",
     "kernels.profile",
+    "dilution.spec",
+    "dilution.longer",
     "entropy.spec",
     "sinks.spec",
     "sink_anatomy.spec",

@@ -29,6 +29,10 @@ FOLLOWS = {
 }
 """What a sink may follow, by the names of the effects."""
 
+KEEPS, SPREADS = 0.25, 0.75
+"""Slopes of log ETC on log keys: below the first a head keeps its reach, from the second on it
+spreads over all visible keys."""
+
 
 @dataclass(frozen=True)
 class Head:
@@ -217,6 +221,21 @@ def _sink_cause(head: Head) -> Iterator[Said]:
         yield Said(f"its sink follows {listed(sure)}")
 
 
+def reach_of(slope: Number, upper: Number) -> str:
+    """Say what both slopes of a head's dilution certainly show; empty if nothing."""
+    if {slope.surely(KEEPS), upper.surely(KEEPS)} == {"no"}:
+        return "keeps its reach"
+    spreads = {slope.surely(SPREADS), upper.surely(SPREADS)} == {"yes"}
+    return "spreads over all there is" if spreads else ""
+
+
+def _reach(head: Head) -> Iterator[Said]:
+    """Whether its kernel keeps its reach, or spreads over all visible keys."""
+    slope, upper = (head.number("dilution", name) for name in ("alpha", "alpha_upper"))
+    if said := reach_of(slope, upper):
+        yield Said(f"{said} as the context grows (slope {slope})")
+
+
 def _wavelength(head: Head) -> Iterator[Said]:
     """The wavelength that moves the positional logit most; "about" if not certainly."""
     result, at = head.found["rotary-spectrum"], (head.layer, head.head)
@@ -258,6 +277,7 @@ CLAIMS: tuple[tuple[str, Callable[[Head], Iterator[Said]]], ...] = (
     ("score-variance", _share),
     ("place-and-content", _both),
     ("etc", _explained),
+    ("dilution", _reach),
     ("rotary-spectrum", _wavelength),
 )
 """Questions and the claims that their answers support, in the order of the verdict's clauses."""

@@ -42,8 +42,9 @@ class HeadVerdicts(Composition[HeadVerdictsParams]):
     where its denominator's coefficient of variation fails 0.25, its ETC is 30 tokens or more, and
     it is neither local nor drawn to duplicates. Position or content decides its scores where the
     share that it explains passes 0.5. A kernel does not predict a head's attention where the
-    distance of the two passes 0.5. A wavelength dominates if its swing is larger than the next
-    largest swing.
+    distance of the two passes 0.5. A head keeps its reach where both slopes of its dilution fail
+    0.25, and spreads over all there is where both pass 0.75. A wavelength dominates if its swing is
+    larger than the next largest swing.
 
     Choices: limits are those of the questions themselves, where these have any. A share of
     attention without a standard error passes no limit for certain. The sentence says what a head

@@ -90,6 +90,10 @@ def both(share):
     return answer("place-and-content", both_share=(share, 0.01))
 
 
+def dilution(slope, upper):
+    return answer("dilution", alpha=(slope, 0.01), alpha_upper=(upper, 0.01))
+
+
 CASES = {
     "local": (kernel(mass=(0.9, 0.01)), "Local: by position 0.90 of"),
     "about local": (kernel(mass=(0.51, 0.01)), "About local: by position 0.51 of"),
@@ -128,6 +132,10 @@ CASES = {
         "duplicates of the current token (near ones 0.60); not contextual.",
     ),
     "positional": (shares(0.9, 0.1), "Position decides its scores (share 0.90)."),
+    "reach": (dilution(0.1, 0.0), "Keeps its reach as the context grows (slope 0.10)."),
+    "spread": (dilution(0.9, 1.0), "Spreads over all there is as the context grows (slope 0.90)."),
+    "bent": (dilution(0.9, 0.1), ""),
+    "open": (dilution(0.1, 0.249), ""),
     "shared": (shares(0.4, 0.51), "Position (0.40) and content (0.51) share"),
     "both": (both(0.6), "Which content scores high depends on where it stands (share 0.60)."),
     "about both": (both(0.51), ""),
