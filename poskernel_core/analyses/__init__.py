@@ -19,6 +19,7 @@ TOPICS = (
     "kernels.profile",
     "entropy.spec",
     "sinks.spec",
+    "foreseen.spec",
     "score_shares.spec",
     "headvis.spec",
     "helix.spec",
