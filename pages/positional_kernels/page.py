@@ -7,6 +7,7 @@ import streamlit as st
 
 from pages.positional_kernels import captions as words
 from pages.positional_kernels.additivity import draw_additivity
+from pages.positional_kernels.foreseen import draw_foreseen
 from pages.positional_kernels.side_by_side import draw_three
 from pages.shared.cards.card import card
 from pages.shared.cards.one_head import draw_kernel
@@ -25,7 +26,7 @@ PLACE = Place(
     "Kernel",
     "How much a head would attend to each earlier token if all tokens had the same content.",
     picture=Screenshot("log=offset", "map"),
-    questions=("kernel", "kernel-map", "additivity"),
+    questions=("kernel", "kernel-map", "foreseen-attention", "additivity"),
 )
 
 
@@ -87,4 +88,5 @@ def page(selection: Selection) -> None:
                 draw_maps(selection, source)
             draw_squares(selection, kernel)
             draw_layer(selection, kernel)
+            draw_foreseen(selection)
             draw_additivity(selection)

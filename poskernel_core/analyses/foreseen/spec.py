@@ -154,6 +154,8 @@ class ForeseenAttention(Analysis[ForeseenParams]):
         if all(half.kept for half in halves(view)):
             one = partial(_layer, view, params, budgets)
             values = self.of_layers(statistics, progress, one)
+            for each in values.values():
+                each[list(view.header.reasons)] = np.nan  # layers without heads
         else:
             header = view.header
             sizes = {"layer": header.n_layers, "head": header.n_heads}
@@ -180,7 +182,7 @@ def _layer(
     return {
         "captured": curve[..., np.minimum(budgets, visible) - 1],
         **{f"share_{b}": share[:, KERNEL] for b, share in shares.items()},
-        "gain_32": shares[32][:, KERNEL] - shares[32][:, FIXED],
+        "gain_32": np.round(shares[32][:, KERNEL] - shares[32][:, FIXED], 9),  # same keys: 0
         "keys_for_95": formulas.first_reaching(curve, counts),
         "kept_keys": kept_keys,
         "kept_captured": kept_captured,
@@ -215,10 +217,8 @@ def _across(
         held[..., since : query + 1], since = True, query + 1
         held[..., seen] = formulas.kept(held[..., seen], order[KERNEL], budgets)
     attention = measured.layer(layer)["mean_rows"][:, place, seen].astype(np.float64)
-    with np.errstate(invalid="ignore"):
-        attention /= attention.sum(axis=-1, keepdims=True)
+    attention /= attention.sum(axis=-1, keepdims=True)
     cache = held[..., seen]
     of_kv = attention.reshape(cache.shape[1], -1, cache.shape[2])
     got = np.einsum("bgk,ghk->bgh", cache, of_kv).mean(axis=(1, 2))
-    share = np.where(np.isnan(got), np.nan, cache.mean(axis=(1, 2)))
-    return formulas.captured(order, attention).swapaxes(0, 1), share, got
+    return formulas.captured(order, attention).swapaxes(0, 1), cache.mean(axis=(1, 2)), got

@@ -41,8 +41,9 @@ class HeadVerdicts(Composition[HeadVerdictsParams]):
     is contextual where its denominator's coefficient of variation fails 0.25, its ETC is 30 tokens
     or more, and it is neither local nor drawn to duplicates. Position or content decides its scores
     where the share that it explains passes 0.5. A kernel does not predict a head's attention where
-    the distance of the two passes 0.5. A wavelength dominates if its swing is larger than the next
-    largest swing.
+    the distance of the two passes 0.5. It *foresees* attention where the share that falls on 32
+    keys chosen by it passes 0.5, if these are at most half of the visible keys. A wavelength
+    dominates if its swing is larger than the next largest swing.
 
     Choices: limits are those of the questions themselves, where these have any. A share of
     attention without a standard error passes no limit for certain. The sentence says what a head

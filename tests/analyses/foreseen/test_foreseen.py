@@ -7,11 +7,14 @@ from hypothesis import strategies as st
 
 import poskernel_core as pk
 from poskernel_core.analyses import find
+from poskernel_core.analyses.drawing import figure_of
 from poskernel_core.analyses.foreseen import formulas
+from poskernel_core.analyses.foreseen.figures import cache_figure
 from poskernel_core.analyses.foreseen.formulas import WAYS
 from poskernel_core.common.specs import ALL_GATHERED, RunSpec
 from tests.support import builders
 from tests.support import oracles_foreseen as oracle
+from tests.support.builders.families import FAMILY_MODELS
 from tests.support.builders.foreseen import sink_and_content
 from tests.support.oracles_groups import choices, groups_of
 from tests.support.passes import loaded
@@ -319,3 +322,43 @@ def test_too_few_texts(model_dirs, texts, value, error):
         assert value == np.isfinite(found.values[name]).all(), name
         assert error == np.isfinite(found.errors[name]).all(), name
         assert error or np.isnan(found.errors[name]).all(), name
+
+
+def test_how_many_texts(made):
+    """Two groups alone have no error, since a half is missing once one is left out."""
+    gathered, _ = made("llama")
+    found = pk.analyse(
+        "how-many-texts", gathered, measure="gain over first and last keys", query=N, skip=SKIP
+    )
+    assert np.isnan(found.values["error"][0]).all()
+    assert np.isfinite(found.values["error"][1:]).all()
+    assert np.isfinite(found.values["enough"]).all()
+
+
+def test_figures(made):
+    gathered, _ = made("llama")
+    found = ask(gathered)
+    head = figure_of(found.select(layer=1, head=2))
+    named = {trace.name: trace for trace in head.data if trace.showlegend is not False}
+    assert set(WAYS) <= set(named)
+    np.testing.assert_array_equal(found.values["captured"][1, 2, 3], named["best fixed choice"].y)
+    assert "log" == head.layout.xaxis.type
+    caches = cache_figure(found)
+    shown = {trace.name: trace.y for trace in caches.data}
+    np.testing.assert_array_equal(found.values["cache_for_95"], shown["by kernel"])
+    np.testing.assert_array_equal(
+        found.values["fixed_cache_for_95"], shown["first 4 and last keys"]
+    )
+    assert figure_of(found).data
+
+
+def test_layers_without_heads(tmp_path):
+    """They are empty in all values, also in those of a layer."""
+    family = FAMILY_MODELS["lfm2"]
+    windows = builders.random_ids(20, CONTEXT, seed=17).numpy() % 31 + 1
+    gathered = pk.run_pass(loaded(family.build(tmp_path / "m")), windows, positions=POSITIONS)
+    found, bare = ask(gathered), list(family.bare)
+    assert bare
+    for name, value in found.values.items():
+        assert np.isnan(value[bare]).all(), name
+        assert np.isfinite(np.delete(value, bare, axis=0)).all(), name
