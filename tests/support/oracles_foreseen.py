@@ -117,15 +117,13 @@ class Layer:
         return [oracles.mean(each) for each in kept], [oracles.mean(each) for each in got]
 
 
-def error_and_bias(numbers):
-    """Error and bias of `[x, x_0, x_1, ...]`, with the groups of each half by themselves."""
-    whole, *without = numbers
-    variance, bias = 0.0, 0.0
-    for half in (without[0::2], without[1::2]):
-        count, middle = len(half), oracles.mean(half)
-        variance += (count - 1) / count * sum((x - middle) ** 2 for x in half)
-        bias += (count - 1) * (middle - whole)
-    return math.sqrt(variance), bias
+def error(numbers):
+    """Error of `[x, x_0, x_1, ...]`, with the groups of each half by themselves."""
+    variance = 0.0
+    for half in (numbers[1::2], numbers[2::2]):
+        middle = oracles.mean(half)
+        variance += (len(half) - 1) / len(half) * sum((x - middle) ** 2 for x in half)
+    return math.sqrt(variance)
 
 
 def keys_for(curve, share=0.95):
