@@ -268,13 +268,13 @@ HELD = [
      "first 4 and the last 28 keys get (0.80)."),
     (one_of("foreseen-attention", "gain_32", 0.0), 0, 0.12,
      "32 keys chosen by the kernel certainly get more of the mean attention than the first 4 and "
-     "the last 28 keys in 1 of 6 heads, and less in 0 (0.30 differ by chance)."),
+     "the last 28 keys in 1 of 6 heads, and less in none (0.30 differ by chance)."),
     (caches, 0.3, 0.82,
      "For 0.95 of the attention, caches by kernel certainly need fewer keys than the first 4 and "
      "the last ones in none of 2 layers, and more in 1."),
     (caches, 0.3, 0.12,
      "For 0.95 of the attention, caches by kernel certainly need fewer keys than the first 4 and "
-     "the last ones in 1 of 2 layers, and more in 0."),
+     "the last ones in 1 of 2 layers, and more in none."),
     (one_head("score-variance", "position_share", AT, content_share=0.1), 0.5, 0.82,
      "Position explains 0.82 of the score variance of L3H4 at n = 400, more than half."),
     (shares, 0.5, 0.82,

@@ -38,7 +38,7 @@ def _heads(result: Result) -> str:
         return ""
     return (
         f"32 keys chosen by the kernel certainly get more of the mean attention than {RIVAL} in "
-        f"{of_all(better, known).lower()}, and less in {worse} ({brief(CHANCE * known)} "
+        f"{of_all(better, known).lower()}, and less in {worse or 'none'} ({brief(CHANCE * known)} "
         "differ by chance)."
     )
 
@@ -53,7 +53,7 @@ def _layers(result: Result) -> str:
     return (
         f"For {ENOUGH:g} of the attention, caches by kernel certainly need fewer keys than the "
         f"first 4 and the last ones in {of_all(signs.count(-1), layers, 'layer').lower()}, and "
-        f"more in {signs.count(1)}."
+        f"more in {signs.count(1) or 'none'}."
     )
 
 
