@@ -80,3 +80,28 @@ LONGER_LOSS = explained(
     "loss",
     "loss_change",
 )
+
+FORESEEN = explained(
+    "foreseen-attention",
+    "Choose some keys before the text is known, and see how much of the head's mean attention "
+    "falls on them in other texts. Each curve is a way of choosing: by the kernel; the last keys; "
+    "the first 4 and the last keys; the best fixed choice, which no other beats except by chance. "
+    "Dotted: 0.95. Where the kernel's curve is above that of the first 4 and the last keys, it "
+    "says more about the head than these simple choices. A low curve does not mean that the head "
+    "attends to many keys: in each text it may attend to one, but to another one.",
+    "captured",
+    "keys_for_95",
+    "gain_32",
+)
+
+CACHE = explained(
+    "foreseen-attention",
+    "How large a layer's cache must be, as a share of the visible keys, so that 0.95 of the mean "
+    "attention of its heads falls on what it holds. By kernel: every head picks the same number of "
+    "keys; heads that share a key head share their picks; a key that was dropped does not come "
+    "back. For comparison: the first 4 and the last keys, the same for all heads. What the "
+    "dropped keys would have done to the model's output is not measured.",
+    "kept_keys",
+    "kept_captured",
+    "cache_for_95",
+)

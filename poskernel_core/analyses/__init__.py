@@ -25,6 +25,7 @@ TOPICS = (
     "entropy.spec",
     "sinks.spec",
     "sink_anatomy.spec",
+    "foreseen.spec",
     "score_shares.spec",
     "place_and_content.spec",
     "headvis.spec",

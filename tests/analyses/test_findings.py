@@ -126,6 +126,13 @@ def anatomy_of_heads(v, e):
     return made("sink-anatomy", numbers, {"standing_first": e})
 
 
+def caches(v, e):
+    """Two layers; in the first, both caches need 0.3."""
+    numbers = {"cache_for_95": [0.3, v], "fixed_cache_for_95": [0.3, 0.3]}
+    errors = {"cache_for_95": [0.0, e], "fixed_cache_for_95": [0.0, 0.0]}
+    return made("foreseen-attention", numbers, errors)
+
+
 def contextual(v, e):
     """One head of the contextual group; the number is its denominator's CV."""
     numbers = {"etc": 120.0, "near_duplicates": 0.0, "far_duplicates": 0.01, "group": 2}
@@ -283,6 +290,21 @@ HELD = [
     (anatomy_of_heads, 0.1, 0.61,
      "Among 2 heads with a sink, it certainly follows what stands first in 2, position 0 in none, "
      "the start token in none (effect 0.1 or more)."),
+    (one_head("foreseen-attention", "gain_32", share_32=0.68, visible_keys=401), 0, 0.12,
+     "32 of 401 keys chosen by the kernel get 0.68 of the mean attention of L3H4, more than the "
+     "first 4 and the last 28 keys get (0.56)."),
+    (one_head("foreseen-attention", "gain_32", share_32=0.68, visible_keys=401), 0, -0.12,
+     "32 of 401 keys chosen by the kernel get 0.68 of the mean attention of L3H4, less than the "
+     "first 4 and the last 28 keys get (0.80)."),
+    (one_of("foreseen-attention", "gain_32", 0.0), 0, 0.12,
+     "32 keys chosen by the kernel certainly get more of the mean attention than the first 4 and "
+     "the last 28 keys in 1 of 6 heads, and less in none (0.30 differ by chance)."),
+    (caches, 0.3, 0.82,
+     "For 0.95 of the attention, caches by kernel certainly need fewer keys than the first 4 and "
+     "the last ones in none of 2 layers, and more in 1."),
+    (caches, 0.3, 0.12,
+     "For 0.95 of the attention, caches by kernel certainly need fewer keys than the first 4 and "
+     "the last ones in 1 of 2 layers, and more in none."),
     (one_head("score-variance", "position_share", AT, content_share=0.1), 0.5, 0.82,
      "Position explains 0.82 of the score variance of L3H4 at n = 400, more than half."),
     (shares, 0.5, 0.82,

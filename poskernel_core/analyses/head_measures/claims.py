@@ -163,6 +163,18 @@ def _explained(head: Head) -> Iterator[Said]:
         yield Said(f"its attention differs from its positional kernel (distance {distance})")
 
 
+def _foreseen(head: Head) -> Iterator[Said]:
+    """What few keys chosen by the kernel capture, and whether the first and last keys do better."""
+    share, gain = (head.number("foreseen-attention", name) for name in ("share_32", "gain_32"))
+    visible = head.number("foreseen-attention", "visible_keys").value
+    if share.passes(HALF) != "yes" or visible < 2 * 32:
+        return
+    than = {"yes": "more", "no": "less"}.get(gain.passes(0.0) or "", "") if gain.value else ""
+    rival = Number(share.value - gain.value, 0.0, 0.0)
+    fixed = f", {than} than the first 4 and the last 28 do ({rival})" if than else ""
+    yield Said(f"its kernel foresees {share} of its attention with 32 of {visible:.0f} keys{fixed}")
+
+
 def _induction(head: Head) -> Iterator[Said]:
     score = head.number("induction-scores", "induction")
     yield from _at_limit(score, ATTENTION, "an induction head ({})", "no induction")
@@ -278,6 +290,7 @@ CLAIMS: tuple[tuple[str, Callable[[Head], Iterator[Said]]], ...] = (
     ("place-and-content", _both),
     ("etc", _explained),
     ("dilution", _reach),
+    ("foreseen-attention", _foreseen),
     ("rotary-spectrum", _wavelength),
 )
 """Questions and the claims that their answers support, in the order of the verdict's clauses."""

@@ -82,6 +82,12 @@ def anatomy(first, zero, start):
     return answer("sink-anatomy", **dict(zip(names, (first, zero, start), strict=True)))
 
 
+def foreseen(share, gain, visible=401.0):
+    return answer(
+        "foreseen-attention", share_32=(share, 0.01), gain_32=(gain, 0.01), visible_keys=visible
+    )
+
+
 def shares(position, content):
     return answer("score-variance", position_share=(position, 0.01), content_share=(content, 0.01))
 
@@ -131,6 +137,17 @@ CASES = {
         contextual("duplicate token", near=(0.6, 0.01)),
         "duplicates of the current token (near ones 0.60); not contextual.",
     ),
+    "foreseen, better": (
+        foreseen(0.68, 0.12),
+        "Its kernel foresees 0.68 of its attention with 32 of 401 keys, more than the first 4 and "
+        "the last 28 do (0.56).",
+    ),
+    "foreseen, worse": (foreseen(0.68, -0.12), "keys, less than the first 4 and the last 28 do (0"),
+    "foreseen as well": (foreseen(0.68, 0.01), "of its attention with 32 of 401 keys."),
+    "foreseen with the same keys": (foreseen(0.68, 0.0), "of its attention with 32 of 401 keys."),
+    "hardly foreseen": (foreseen(0.51, 0.12), ""),
+    "foreseen with half of the keys": (foreseen(0.68, 0.12, 63.0), ""),
+    "not known whether foreseen": (foreseen(NAN, NAN), ""),
     "positional": (shares(0.9, 0.1), "Position decides its scores (share 0.90)."),
     "reach": (dilution(0.1, 0.0), "Keeps its reach as the context grows (slope 0.10)."),
     "spread": (dilution(0.9, 1.0), "Spreads over all there is as the context grows (slope 0.90)."),
