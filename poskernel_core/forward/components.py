@@ -150,12 +150,18 @@ class Reading:
 
         They add up to the head's ``call.q`` or ``call.k``.
         """
+        return torch.cat([*self.each(side, head, rows)])
+
+    def each(
+        self, side: Literal["query", "key"], head: int, rows: slice = slice(None)
+    ) -> Iterator[Float[Tensor, "component text pos d"]]:
+        """Yield the same part by part, which takes less memory."""
         own: Side = getattr(self, side)
         weight = self.weight(side, head)[:, rows, None]
-        found = [own.through(part, part.rows[:, :, rows] * weight, head) for part in self.parts]
+        for part in self.parts:
+            yield self.turned(own.through(part, part.rows[:, :, rows] * weight, head), rows)
         if self.has_constant:
-            found.append(own.constant(head)[None, :, rows])
-        return self.turned(torch.cat(found), rows)
+            yield self.turned(own.constant(head)[None, :, rows], rows)
 
     def turned(
         self, x: Float[Tensor, "component text pos d"], rows: slice = slice(None)
