@@ -329,13 +329,11 @@ class _Structure(Observer):
             self.blocks.append(_Block())
             return
         inside = set(attention.modules())
-        linear = [
+        module, put_out = [
             (part, out)
             for part, _, out in self._seen
             if part in inside and getattr(getattr(part, "weight", None), "ndim", 0) == 2
-            if not any(True for _ in part.children())
-        ]
-        module, put_out = linear[-1]
+        ][-1]
         behind = [
             (part, out)
             for part, given, out in self._seen
@@ -359,27 +357,24 @@ class _Components(Observer):
         self._model, self._blocks, self._layer = model, blocks, layer
         self._positions: Tensor | None = None
         self._streams: list[Tensor] = []
-        self._written: dict[int, tuple[Tensor, Tensor]] = {}
-        self._after: dict[int, Tensor] = {}
+        self._kept: dict[tuple[int, str], tuple[Tensor, Tensor]] = {}
         self._given: tuple[tuple[Any, ...], dict[str, Any]] = (), {}
 
     def hooked(self) -> ExitStack:
         """Hook the output projections below the layer, and the layer's attention, as a context."""
         stack = ExitStack()
         for at, block in enumerate(self._blocks[: self._layer]):
-            for part, keep in ((block.out, self._out), (block.behind, self._behind)):
+            for name in ("out", "behind"):
+                part: nn.Module | None = getattr(block, name)
                 if part is not None:
-                    stack.enter_context(part.register_forward_hook(partial(keep, at)))
+                    stack.enter_context(part.register_forward_hook(partial(self._keep, (at, name))))
         attention = self._model.hooks.attentions[self._layer]
         stack.enter_context(attention.register_forward_pre_hook(self._entered, with_kwargs=True))
         return stack
 
-    def _out(self, layer: int, _module: nn.Module, args: Any, out: Tensor) -> None:
+    def _keep(self, place: tuple[int, str], _module: nn.Module, args: Any, out: Tensor) -> None:
         home = self._model.hooks.home
-        self._written[layer] = args[0].to(home), out.to(home)
-
-    def _behind(self, layer: int, _module: nn.Module, _args: Any, out: Tensor) -> None:
-        self._after[layer] = out.to(self._model.hooks.home)
+        self._kept[place] = args[0].to(home).float(), out.to(home).float()
 
     def _entered(self, _module: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
         self._given = args[1:], kwargs
@@ -403,13 +398,12 @@ class _Components(Observer):
 
     def reading(self) -> Reading:
         """Return the components that were seen."""
-        stream, norm = self._streams[-1], self._norm(self._layer)
+        stream, block = self._streams[-1], self._blocks[self._layer]
+        norm = _Norm.of(block.norm, stream.new_zeros(1, 1, stream.shape[-1]))
         linear = norm.linear(stream)
         scale = _own_scale(self._input - norm.bias, linear)
         if not _equal(linear * scale[..., None] + norm.bias, self._input):
-            raise _refused(
-                self._model, self._layer, "the norm before attention is of no known kind"
-            )
+            raise _refused(self._model, self._layer, "the norm before attention is unknown")
         attention = self._model.hooks.attentions[self._layer]
         rotation = _rotation(attention, self._layer, self._input.to(self._there), self._given[1])
         rotation = None if rotation is None else rotation.to(stream.device)
@@ -428,13 +422,6 @@ class _Components(Observer):
             _probe(attention, self._layer, unit, self._given, norms).to(self._model.hooks.home)
             for norms in ("linear", "bias", "zero")
         ]
-
-    def _norm(self, layer: int) -> _Norm:
-        return _Norm.of(self._blocks[layer].norm, self._streams[-1].new_zeros(1, 1, self._width))
-
-    @property
-    def _width(self) -> int:
-        return self._streams[0].shape[-1]
 
     def _side(
         self, name: str, norm: _Norm, probed: list[Tensor], rotation: Rotation | None
@@ -485,15 +472,15 @@ class _Components(Observer):
 
     def _heads(self, layer: int, block: _Block) -> tuple[Part, Tensor, Tensor]:
         """Return a layer's heads, the bias of its attention output, and both together."""
-        z, out = (each.float() for each in self._written[layer])
+        z, out = self._kept[layer, "out"]
         weight, bias = _affine(block.out)
         factor, shape = _multiplier(self._model), self._streams[layer].shape
         out, scale, behind = out.reshape(shape), z.new_ones(shape[:2]), weight.new_zeros(1)
         if block.behind is not None:
-            norm, after = _Norm.of(block.behind, out.new_zeros(1, 1, shape[-1])), self._after[layer]
-            scale = _own_scale(after.float() - norm.bias, norm.linear(out))
+            norm, plain = _Norm.of(block.behind, out.new_zeros(1, 1, shape[-1])), out
+            out = self._kept[layer, "behind"][1]
+            scale = _own_scale(out - norm.bias, norm.linear(plain))
             weight, bias, behind = norm.linear(weight)[0], norm.linear(bias), norm.bias
-            out = after.float()
         heads = self._model.geometry.n_heads
         scale = factor * scale[..., None]
         rows = z.reshape(*shape[:2], heads, -1).permute(2, 0, 1, 3) * scale
