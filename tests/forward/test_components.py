@@ -10,6 +10,7 @@ from transformers import AutoModelForCausalLM
 from poskernel_core.common.errors import UnsupportedModel
 from poskernel_core.forward import components, loading
 from poskernel_core.forward.components import read_components
+from poskernel_core.forward.observers import Observer
 from poskernel_core.models import catalog
 from tests.support import Made, builders
 from tests.support.builders.families import EVERY_MODEL, rotary, tried
@@ -232,6 +233,31 @@ def test_something_else_in_the_stream(dirs, ids, monkeypatch):
     monkeypatch.setattr(components, "_multiplier", lambda _: 0.9)
     with pytest.raises(UnsupportedModel, match="not all that is added"):
         read_components(model, ids, 0)
+
+
+def test_a_layer_norm_behind(dirs, ids):
+    """A norm behind attention may centre and have a bias, which is among the biases."""
+    model = loading.load(catalog.locate(str(dirs["olmo2"])), "cpu")
+    for layer in range(2):
+        norm = torch.nn.LayerNorm(60)
+        torch.nn.init.normal_(norm.weight)
+        torch.nn.init.normal_(norm.bias)
+        model.block(layer).post_attention_layernorm = norm
+    stream = Streams()
+    model.run(ids, observers=[stream], until=2)
+    reading = read_components(model, ids, 2)
+    assert "biases" in reading.names
+    close(sum(part.written().sum(dim=0) for part in reading.parts), stream.before[2])
+
+
+class Streams(Observer):
+    """The stream before every layer."""
+
+    def __init__(self):
+        self.before = {}
+
+    def residual(self, layer, x, batch):
+        self.before[layer] = x.clone()
 
 
 def test_half_precision(dirs, ids):

@@ -105,6 +105,11 @@ def table_with(**entries: float) -> np.ndarray:
             "−2.0 of −0.5 nats less the row's mean: the token embedding at key 5, asked for by the "
             "constant part at query 6.",
         ),
+        (
+            {"at1_1": 2.0, "at0_0": 1.5, "at2_2": -2.5},
+            "+2.0 of 1.0 nats less the row's mean: what L0H0 wrote at key 5, asked for by what "
+            "L0H0 wrote at query 6.",
+        ),
         ({"at0_0": 1.0, "at1_1": -1.05}, ""),
     ],
 )
