@@ -37,6 +37,7 @@ TOPICS = (
     "interventions.averaging",
     "additivity.spec",
     "own_text.spec",
+    "score_components.spec",
     "contextual_heads.spec",
     "contextual_heads.denominators",
     "bag.contextual_neurons",
