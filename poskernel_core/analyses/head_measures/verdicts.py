@@ -43,9 +43,9 @@ class HeadVerdicts(Composition[HeadVerdictsParams]):
     it is neither local nor drawn to duplicates. Position or content decides its scores where the
     share that it explains passes 0.5. A kernel does not predict a head's attention where the
     distance of the two passes 0.5. A head keeps its reach where both slopes of its dilution fail
-    0.25, and spreads over all there is where both pass 0.75. A kernel *foresees* attention where the
-    share that falls on 32 keys chosen by it passes 0.5, if these are at most half of the visible
-    keys. A wavelength dominates if its swing is larger than the next largest swing.
+    0.25, and spreads over all there is where both pass 0.75. A kernel *foresees* attention where
+    the share that falls on 32 keys chosen by it passes 0.5, if these are at most half of the
+    visible keys. A wavelength dominates if its swing is larger than the next largest swing.
 
     Choices: limits are those of the questions themselves, where these have any. A share of
     attention without a standard error passes no limit for certain. The sentence says what a head
