@@ -46,7 +46,7 @@ def check_plan(store: Store, plan: Plan, todo: Sequence[Plan], quotas: Settings 
     if quotas is not None:
         _check_size(plan, [each for each in todo if not store.has(each.key)], quotas)
     for first in todo[:1]:
-        check_prerequisites(first)
+        check_prerequisites(store, first)
 
 
 def computes() -> bool:
@@ -158,13 +158,14 @@ def _check_texts(plan: Plan, most: int) -> None:
         )
 
 
-def check_prerequisites(plan: Plan) -> None:
-    """Check the prerequisites of a plan that was looked up: weights, text, tokenizer.
+def check_prerequisites(store: Store, plan: Plan) -> None:
+    """Check the prerequisites of a plan that was looked up: weights, text, tokenizer, room.
 
     Raises:
         ComputeDisabled: only the model's results are available here, not its weights.
         NoNetwork: the corpus is on the hub, which cannot be reached.
         UnsupportedModel: the tokenizer cannot be read.
+        BadRequest: the mean keys alone are larger than the store.
     """
     missing, experiment = plan.missing or (), plan.experiment
     reads = [*missing, experiment.reads(plan.run, plan.params)] if experiment else missing
@@ -175,6 +176,10 @@ def check_prerequisites(plan: Plan) -> None:
         check_reachable(run.corpus)
         if local:
             _check_tokenizer(run.model, _reads_text(run))
+    for run in missing:
+        sizes = catalog.find_again(run.model).geometry
+        keys = sizes.n_layers * sizes.n_kv_heads * sizes.d_head * run.context
+        store.check_holds(4 * keys * ("keys" in run.gather))
 
 
 def _reads_text(run: RunSpec) -> bool:

@@ -222,7 +222,7 @@ class Store:
         """
         if size > self.limit:
             raise BadRequest(
-                f"The sums of this run take {_megabytes(size)}, the store holds "
+                f"The statistics of this run take {_megabytes(size)} or more, the store holds "
                 f"{_megabytes(self.limit)}: raise POSKERNEL_CACHE_GB, or ask for a shorter context."
             )
 

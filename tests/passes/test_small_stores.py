@@ -35,7 +35,8 @@ def gather(tmp_path, model_dirs, monkeypatch):
 def test_refused_before_a_window_is_read(gather):
     act, reads = gather
     told = (
-        r"The sums of this run take 0.0\d+ MB, the store holds 0.0107 MB: raise POSKERNEL_CACHE_GB"
+        r"The statistics of this run take 0.0\d+ MB or more, the store holds 0.0107 MB: "
+        "raise POSKERNEL_CACHE_GB"
     )
 
     with pytest.raises(BadRequest, match=told):
