@@ -20,6 +20,7 @@ TOPICS = (
     "entropy.spec",
     "sinks.spec",
     "score_shares.spec",
+    "position_sources.spec",
     "headvis.spec",
     "helix.spec",
     "helix.tangent",
