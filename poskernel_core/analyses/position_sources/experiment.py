@@ -291,7 +291,7 @@ def all_heads(
     for layer, one in found.items():
         shares[:, :, layer][..., [names.index(name) for name in one.names]] = one.share
         certainty[:, :, layer] = one.certainty
-    known = known_where(*certainty[:, 0])
+    known = known_where(certainty[:, 0])
     kinds = np.array([kind_of(name) for name in names])
     numbers = []
     for place, _ in enumerate(texts.kept):
@@ -317,8 +317,9 @@ def all_heads(
     )
 
 
-def known_where(noise: np.ndarray, position_share: np.ndarray) -> np.ndarray:
-    """Return where there is a positional score to explain."""
+def known_where(certainty: np.ndarray) -> np.ndarray:
+    """Return where there is a positional score to explain, from noise and share of position."""
+    noise, position_share = certainty
     with np.errstate(invalid="ignore"):
         return np.asarray((noise <= NOISY) & (position_share >= POSITIONAL))
 
@@ -369,7 +370,7 @@ def one_head(
         bias = [*(each.bias_share for each in gradients), np.zeros(len(texts.kept))]
         shares = np.concatenate([shares, np.array(bias)[..., None]], axis=-1)
     certainty = texts.certainty(layer, head, *gradients)
-    if not known_where(*certainty[:, 0]):
+    if not known_where(certainty[:, 0]):
         shares[:] = np.nan
     keys = np.stack(keys)
     effects = formulas.effects(
@@ -389,8 +390,8 @@ def one_head(
             "place_share": (share - constant)[order],
             "effect": effects[place, order],
             "score": scores[place][:, order],
-            "noise": noise,
-            "position_share": position,
+            "noise": np.asarray(noise),
+            "position_share": np.asarray(position),
         }
         for place, ((share, equal, constant), (noise, position)) in enumerate(
             zip(shares.swapaxes(0, 1), certainty.T, strict=True)
