@@ -1,7 +1,7 @@
 """Run texts up to each layer, and split its mean keys into what earlier parts wrote."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -215,10 +215,7 @@ def component_keys(found: Components, head: int) -> Tensor:
 
 def turned(found: Components, keys: Tensor) -> np.ndarray:
     """Return keys ``[component, key, d]`` after the layer's rotation."""
-    if found.rotation is None:
-        return keys.cpu().numpy()
-    rotation = replace(found.rotation, cos=found.rotation.cos[:1], sin=found.rotation.sin[:1])
-    return rotation.applied(keys[None])[0].cpu().numpy()
+    return found.turned(keys[:, None])[:, 0].cpu().numpy()
 
 
 def _layer_shares(texts: _Texts, layer: int, progress: Callable[[], None]) -> _Shares:
