@@ -100,17 +100,22 @@ class Gradient:
         """Return what one group's mean keys add to the shares of components."""
         slopes = self.by_keys[:, group].reshape(len(self.total), -1)
         flat = keys.reshape(len(keys), -1).astype(slopes.dtype)
-        return np.asarray(slopes @ flat.T / self.total[:, None], dtype=np.float64)
+        return _ratio((slopes @ flat.T).astype(np.float64), self.total[:, None])
 
     @property
     def bias_share(self) -> Float[np.ndarray, " kept"]:
         """The share of ALiBi's bias; 0 without."""
-        return self.by_bias / self.total
+        return _ratio(self.by_bias, self.total)
 
     @property
     def noise(self) -> Float[np.ndarray, " kept"]:
         """The share of ``Var(a)`` that is noise."""
-        return 1 - self.total / self.plain
+        return 1 - _ratio(self.total, self.plain)
+
+
+def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """Return the ratio; NaN where there is no variance at all."""
+    return np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole != 0)
 
 
 def gradient(

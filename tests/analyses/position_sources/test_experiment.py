@@ -13,6 +13,7 @@ from poskernel_core.common.errors import BadRequest, UnsupportedModel
 from poskernel_core.forward.components import read_components
 from tests.support.builders.contextual import perform, some_windows, study
 from tests.support.builders.families import EVERY_MODEL, tried
+from tests.support.builders.position_sources import passed_on
 from tests.support.oracles import jackknife_se
 from tests.support.oracles_position_sources import Expected, Split
 from tests.support.passes import loaded
@@ -174,3 +175,44 @@ def test_unknown_head_is_refused(paths):
     subject, main, _ = setting(paths["gpt2"])
     with pytest.raises(BadRequest, match="L<layer>H<head>"):
         perform(HeadSources, subject, main, head="L9H9")
+
+
+@pytest.mark.parametrize(("by", "source"), [("head", "L0H0"), ("mlp", "MLP 0")])
+def test_position_that_one_component_passes_on(tmp_path, by, source):
+    """A head that reads copies of positions gets all from who copied, nothing from W_pos.
+
+    Without the copies the kernel is uniform: at 1/n from `e^7 / (e^7 + n - 1)` at the token before.
+    """
+    height, n, T = 7.0, 20, 29
+    windows = some_windows(20, T)
+    path = passed_on(tmp_path / by, by, T, height)
+    subject, main = study(path, windows)
+    main = pk.run_pass(subject.model, windows, positions=(n,), gather=("keys",))
+
+    every = perform(PositionSources, subject, main, skip=1, first_windows=20)
+    one = perform(HeadSources, subject, main, skip=1, first_windows=20, head="L1H0")
+
+    names = every.words("source")
+    known = np.where(np.array(names) == source, 1.0, 0.0)
+    for found in (every.values["share"][1, 0], one.values["share"], one.values["place_share"]):
+        np.testing.assert_allclose(found[: len(known)], known, atol=1e-4)
+    kind = "heads_share" if by == "head" else "mlps_share"
+    assert every.values[kind][1, 0] == pytest.approx(1, abs=1e-4)
+    assert every.values["wpos_share"][1, 0] == pytest.approx(0, abs=1e-4)
+    assert every.values["noise"][1, 0] == pytest.approx(0, abs=1e-4)
+    assert every.values["position_share"][1, 0] == pytest.approx(1, abs=1e-4)
+    assert every.errors["share"][1, 0].max() < 1e-4
+    peak = np.exp(height) / (np.exp(height) + n - 1)
+    effect = dict(zip(names, one.values["effect"], strict=True))
+    assert effect[source] == pytest.approx(peak - 1 / n, abs=1e-4)
+    score = one.values["score"][0, names.index(source)]
+    np.testing.assert_allclose(score[:4], height * (np.arange(4) == 1) - height / n, atol=1e-3)
+    assert np.isnan(every.values["share"][:, 1]).all()  # uniform: no positional score to explain
+    assert np.isnan(every.values["noise"][1, 1])
+
+
+def test_shares_without_a_positional_score_are_not_given():
+    """Noise above a half, a share of position below a twentieth, or neither known."""
+    noise, position = [0.5, 0.51, 0.1, 0.1, np.nan, -0.1], [0.05, 0.9, 0.049, np.nan, 0.5, 1.0]
+    known = experiment.known_where(np.array([noise, position]))
+    assert known.tolist() == [True, False, False, False, False, True]
