@@ -8,8 +8,8 @@ BARS = explained(
     "stream before it. Bars on the left: the share of each part, lowest layer first; parts below 0 "
     "work against the others, and all shares add up to 1. Ticks: the same with all visible keys "
     "weighted alike, not by the kernel. On the right: how far the kernel moves when the part is "
-    "taken out of the keys; these distances do not add up. Parts are direct writers, not origins: "
-    "an MLP may only pass on what it read of the positional embedding. Bars are one standard error.",
+    "taken out of the keys; these distances do not add up. Parts are direct writers, no origins: "
+    "an MLP may only pass on what it read of the positional embedding. Error bars: one s.e.",
     "share",
     "equal_share",
 )
@@ -25,10 +25,10 @@ MAP = explained(
 
 TURNING = explained(
     "head-position-sources",
-    "In a rotary model keys are turned by their position, so even a key that is the same everywhere "
-    "gives a positional score. Each share is split in two: the part's mean key over all positions, "
-    "turned (*supplies the constant key*), and how the part's key changes from position to position "
-    "before it is turned (*knows its place*).",
+    "In a rotary model keys are turned by their position. So even a key that is the same "
+    "everywhere gives a positional score. Each share is split in two: the part's mean key over all "
+    "positions, turned (*supplies the constant key*), and how its key changes from position to "
+    "position before it is turned (*knows its place*).",
     "turned_share",
     "place_share",
 )

@@ -40,9 +40,10 @@ class HeadVerdicts(Composition[HeadVerdictsParams]):
     token, or has a sink on the first key, where the share of attention in question passes 0.3. It
     is contextual where its denominator's coefficient of variation fails 0.25, its ETC is 30 tokens
     or more, and it is neither local nor drawn to duplicates. Position or content decides its scores
-    where the share that it explains passes 0.5. A kernel does not predict a head's attention where
-    the distance of the two passes 0.5. A wavelength dominates if its swing is larger than the next
-    largest swing.
+    where the share that it explains passes 0.5. Most of its positional score comes from one
+    component where that one's share passes 0.5 and all others fail it. A kernel does not predict a
+    head's attention where the distance of the two passes 0.5. A wavelength dominates if its swing
+    is larger than the next largest swing.
 
     Choices: limits are those of the questions themselves, where these have any. A share of
     attention without a standard error passes no limit for certain. The sentence says what a head

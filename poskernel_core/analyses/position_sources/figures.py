@@ -43,12 +43,12 @@ def largest(result: Result, most: int = MOST) -> list[int]:
     )
 
 
-def bars_figure(head: Result) -> go.Figure:
+def bars_figure(head: Result, most: int = MOST) -> go.Figure:
     """Draw the shares of one head's largest components, lowest layer first, and their effects.
 
     The last bar is the sum of all others.
     """
-    shown, sources = largest(head), head.words("source")
+    shown, sources = largest(head, most), head.words("source")
     effects = "effect" in head.values
     figure = make_subplots(rows=1, cols=1 + effects, shared_yaxes=True, horizontal_spacing=0.04)
     share, error = head.values["share"], head.errors["share"]

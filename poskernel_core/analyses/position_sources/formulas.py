@@ -128,22 +128,45 @@ def gradient(
     A single array of ``weights`` serves all choices.
     """
     groups, rows, width = reading.queries.shape
-    queries = reading.rule.scale * reading.queries.astype(np.float64)
-    scores, bias, keys = reading.products(reading.keys) + reading.bias, reading.bias, reading.keys
-    found, pull, pulled = [], np.empty(0), np.empty(0)
+    queries = (reading.rule.scale * reading.queries / rows).astype(np.float32)
+    scores, bias = _centred(reading)
+    every = scores.sum(axis=0)
+    found, pull, pulled, biased = [], np.empty_like(scores), np.empty(0), np.zeros((groups, groups))
     for place, choice in enumerate(kept):
         if place < len(weights):
-            weight = weights[place]
-            pull = weight * (scores - (weight * scores).sum(axis=-1, keepdims=True)) / rows
+            weight = weights[place].astype(np.float32)
+            np.subtract(scores, (weight * scores).sum(axis=-1, keepdims=True), out=pull)
+            pull *= weight
             pulled = (pull.swapaxes(-1, -2) @ queries).reshape(groups**2, -1)
+            if bias is not None:
+                biased = np.einsum("hork,rk->ho", pull, bias, dtype=np.float64) / rows
         apart = triples(choice)
         slopes = (apart.reshape(groups, -1) @ pulled).reshape(groups, -1, width)
-        biased = float((apart.sum(axis=0) * (pull * bias).sum(axis=(-2, -1))).sum())
-        total = float((slopes * keys).sum()) + biased
-        mean = scores[choice].mean(axis=0)[choice]
-        plain = variance(mean, weight[choice]).mean()
-        found.append((slopes.astype(np.float32), biased, total, plain))
+        of_bias = float((apart.sum(axis=0) * biased).sum())
+        total = float((slopes * reading.keys).sum()) + of_bias
+        mean = ((every - scores[~choice].sum(axis=0)) / choice.sum())[choice]
+        plain = variance(mean.astype(np.float64), weight[choice]).mean()
+        found.append((slopes.astype(np.float32), of_bias, total, plain))
     return Gradient(*(np.array(each) for each in zip(*found, strict=True)))
+
+
+def _centred(
+    reading: Reading,
+) -> tuple[Float[np.ndarray, "group own row key"], Float[np.ndarray, "row key"] | None]:
+    """Return the positional scores by each group's mean keys, and ALiBi's part, if any.
+
+    Each row is less its mean over the visible keys, which changes no covariance.
+    """
+    even = equal_weights(reading.rule, reading.positions, reading.keys.shape[1], reading.skip)
+    groups = len(reading.keys)
+    scores = np.empty((groups, groups, *even.shape), np.float32)
+    for group, keys in enumerate(reading.keys):
+        own = reading.products(keys) + reading.bias
+        scores[group] = own - (even * own).sum(axis=-1, keepdims=True)
+    if reading.rule.slopes is None:
+        return scores, None
+    bias = reading.bias
+    return scores, bias - (even * bias).sum(axis=-1, keepdims=True)
 
 
 def variance(scores: np.ndarray, weights: np.ndarray) -> np.ndarray:
