@@ -202,7 +202,7 @@ class Expected:
         total = dict.fromkeys(("share", "equal_share"), 0.0)
         plain, spread, rows = 0.0, 0.0, 0
         effects = dict.fromkeys(self.names, 0.0)
-        scores = {}
+        scores, kernels = {}, {}
         for own, n in itertools.product(kept, positions):
             seen = np.arange(skip, n + 1)
             bias = -fall * (n - seen)
@@ -219,6 +219,7 @@ class Expected:
                 whole = {g: sum(part[g].values()) for g in kept}
                 average = sum(whole.values()) / len(kept)
                 kernel = softmax(average)
+                kernels.setdefault(n, []).append(kernel)
                 equal = np.full(len(seen), 1 / len(seen))
                 for g, h in itertools.permutations(kept, 2):
                     if own in (g, h):
@@ -239,8 +240,7 @@ class Expected:
                     effects[name] += np.abs(kernel - softmax(rest)).sum() / 2
                     for g in kept:
                         if g != own or name == BIAS:
-                            row = part[g][name] - part[g][name].mean()
-                            scores.setdefault((n, name), []).append(row)
+                            scores.setdefault((n, name), []).append(part[g][name])
         triples = rows * (len(kept) - 1) * (len(kept) - 2)
         self.values = {
             "share": {name: sums["share"][name] / total["share"] for name in self.names},
@@ -254,7 +254,10 @@ class Expected:
         }
         self.noise = 1 - total["share"] / triples / (plain / rows)
         self.position_share = total["equal_share"] / triples / (spread / rows)
-        self.scores = {place: sum(each) / len(each) for place, each in scores.items()}
+        self.scores = {}
+        for (n, name), each in scores.items():
+            mean, kernel = sum(each) / len(each), sum(kernels[n]) / len(kernels[n])
+            self.scores[n, name] = mean - kernel @ mean
 
 
 def softmax(scores):

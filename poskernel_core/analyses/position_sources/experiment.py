@@ -377,7 +377,9 @@ def one_head(
         texts.kept,
         lambda done, total: progress(total + done, 2 * total),
     )
-    scores = formulas.by_offset(reading, keys, texts.kept, min(OFFSETS, texts.windows.shape[1]))
+    weights = reading.kernel(reading.products(next(texts.run_keys(layer, head))))
+    offsets = min(OFFSETS, texts.windows.shape[1])
+    scores = formulas.by_offset(reading, weights, keys, texts.kept, offsets)
     order = [names.index(name) for name in ordered(names)]
     numbers = [
         {

@@ -90,9 +90,9 @@ def bars_figure(head: Result, most: int = MOST) -> go.Figure:
             row=1, col=2,
         )  # fmt: skip
     style(figure, x_title="", y_title="", height=150 + ROW * (len(names) + 1))
-    figure.update_xaxes(title_text="share of Var(a)", zeroline=True, zerolinecolor=LINE, col=1)
+    figure.update_xaxes(title_text="share", zeroline=True, zerolinecolor=LINE, col=1)
     if effects:
-        figure.update_xaxes(title_text="TV(K, K without it)", rangemode="tozero", row=1, col=2)
+        figure.update_xaxes(title_text="effect (TV)", rangemode="tozero", row=1, col=2)
     figure.update_yaxes(autorange="reversed", showgrid=False, type="category")
     figure.update_layout(bargap=0.3)
     return set_title(legend_under_title(figure), f"{_who(head)}: what writes its position")
@@ -181,11 +181,15 @@ def graph_figure(every: Result, least: float = LEAST) -> go.Figure:
     used = {names[source] for *_, source in edges} | {head_name(*edge[:2]) for edge in edges}
     for kind, colour in COLOURS.items():
         own = [name for name in places if _kind(name) == kind]
+        own.sort(key=lambda name: name not in used)  # the legend shows the first one's colour
         if own:
             figure.add_scatter(
                 x=[places[name][0] for name in own],
                 y=[places[name][1] for name in own],
-                mode="markers",
+                mode="markers" if kind in ("head", "MLP") else "markers+text",
+                text=[name.replace(" ", "<br>") for name in own],
+                textposition="bottom center",
+                textfont={"size": 10, "color": MUTED},
                 name={"head": "head", "MLP": "MLP", "embedding": "embedding"}.get(kind, "constant"),
                 marker={
                     "color": [colour if name in used else MUTED for name in own],
@@ -199,7 +203,7 @@ def graph_figure(every: Result, least: float = LEAST) -> go.Figure:
     style(figure, x_title="", y_title="layer", height=140 + LEVEL * (min(layers, 12) + 1))
     figure.update_xaxes(visible=False)
     ticks = [*range(layers)]
-    figure.update_yaxes(tickvals=ticks, ticktext=[str(layer) for layer in ticks], gridcolor=GRID)
+    figure.update_yaxes(tickvals=ticks, gridcolor=GRID, range=[-1.8, layers - 0.5])
     figure.update_layout(hovermode="closest")
     return set_title(legend_under_title(figure), f"Who feeds whom: shares of {least:g} or more")
 

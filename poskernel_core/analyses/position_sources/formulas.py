@@ -232,13 +232,15 @@ def _apart(one: np.ndarray, other: np.ndarray, choice: np.ndarray) -> float:
 
 def by_offset(
     reading: Reading,
+    kernel: Float[np.ndarray, "group row key"],
     keys: Float[np.ndarray, "group component key d"],
     kept: Sequence[Bool[np.ndarray, " group"]],
     offsets: int,
 ) -> Float[np.ndarray, "kept query part offset"]:
-    """Return the mean scores of components at the first offsets, less their means over a row.
+    """Return the mean scores of components at the first offsets, less their means over the kernel.
 
-    Queries and mean keys are of different groups. NaN where a key is not visible. With ALiBi, the
+    These are weighted by the mean kernel of the query position. Queries and mean keys are of
+    different groups. NaN where a key is not visible. With ALiBi, the
     last component is its bias.
     """
     groups, count = keys.shape[:2]
@@ -250,8 +252,10 @@ def by_offset(
         low = reading.rule.first_visible(int(n), reading.skip)
         near = slice(max(low, n - offsets + 1), n + 1)
         size = near.stop - near.start
-        mean = keys[:, :, low : n + 1].mean(axis=2, keepdims=True)
-        query = queries[:, reading.positions == n].mean(axis=1)
+        rows = reading.positions == n
+        weights = kernel[:, rows, low : n + 1].mean(axis=(0, 1))
+        mean = np.einsum("gckd,k->gcd", keys[:, :, low : n + 1], weights, optimize=True)[:, :, None]
+        query = queries[:, rows].mean(axis=1)
         part = (keys[:, :, near] - mean)[:, :, ::-1].astype(np.float64)
         table = np.einsum("od,gckd->ogck", query, part, optimize=True).reshape(groups**2, -1)
         for choice, one in enumerate(kept):
@@ -259,6 +263,6 @@ def by_offset(
             scores = pairs.ravel() @ table / pairs.sum()
             found[choice, place, :count, :size] = scores.reshape(count, size)
         if bias:
-            row = reading.bias[np.flatnonzero(reading.positions == n)[0]]
-            found[:, place, count, :size] = (row - row[low : n + 1].mean())[near][::-1]
+            row = reading.bias[np.flatnonzero(rows)[0]]
+            found[:, place, count, :size] = (row - row[low : n + 1] @ weights)[near][::-1]
     return found

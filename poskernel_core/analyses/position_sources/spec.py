@@ -137,8 +137,8 @@ class HeadSources(_Sources):
     r"""Which earlier parts of the model write the positional score of one head, and where.
 
     Formula: components, $a_c$ and shares are those of all heads' sources of position. The score
-    of a component at offset $k$ is $\mathbb{E}[a_c(n, n-k)]$, less its mean over the visible keys
-    $i \ge \text{skip}$ (the softmax ignores that mean). The effect of a component is
+    of a component at offset $k$ is $\mathbb{E}[a_c(n, n-k)]$, less its mean over the keys, weighted
+    by the mean kernel (the softmax ignores a constant). The effect of a component is
     $\mathrm{TV}(K, K')$ with $K'$ the kernel without its part of the keys. In rotary models
     position comes from turning: each component's key before rotation splits into its mean over $i
     \ge \text{skip}$, which is then turned, and the rest. ``turned_share`` is the share of the
@@ -178,7 +178,8 @@ class HeadSources(_Sources):
         *estimates(
             "score [query component offset]",
             "nats",
-            "what the component adds to the score of the key at the offset, less its mean",
+            "what the component adds to the score of the key at the offset, less its mean over the "
+            "kernel",
         ),
         *estimates("noise []", OF_A, CERTAINTY[0]),
         *estimates("position_share []", "share of variance", CERTAINTY[1]),

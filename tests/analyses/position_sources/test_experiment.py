@@ -206,7 +206,7 @@ def test_position_that_one_component_passes_on(tmp_path, by, source):
     effect = dict(zip(names, one.values["effect"], strict=True))
     assert effect[source] == pytest.approx(peak - 1 / n, abs=1e-4)
     score = one.values["score"][0, names.index(source)]
-    np.testing.assert_allclose(score[:4], height * (np.arange(4) == 1) - height / n, atol=1e-3)
+    np.testing.assert_allclose(score[:4], height * ((np.arange(4) == 1) - peak), atol=1e-3)
     assert np.isnan(every.values["share"][:, 1]).all()  # uniform: no positional score to explain
     assert np.isnan(every.values["noise"][1, 1])
 

@@ -91,7 +91,7 @@ def test_edges_are_shares_from_the_limit_on():
     places = {
         each[0]: (x, y)
         for trace in figure.data
-        if trace.mode == "markers"
+        if trace.customdata is not None
         for each, x, y in zip(trace.customdata, trace.x, trace.y, strict=True)
     }
     assert set(places) == {*NAMES, "L1H0", "L1H1"}

@@ -209,7 +209,8 @@ def test_scores_by_offset_by_loops(rule):
     reading, parts = made(6, RULES[rule])
     choices = [np.ones(GROUPS, bool), np.arange(GROUPS) != 3]
 
-    found = by_offset(reading, parts, choices, 4)
+    kernel = reading.kernel(reading.products(parts.sum(axis=1).mean(axis=0)))
+    found = by_offset(reading, kernel, parts, choices, 4)
 
     bias = reading.rule.slopes is not None
     assert found.shape == (2, 3, COMPONENTS + bias, 4)  # positions 2, 5 and 6
@@ -220,10 +221,11 @@ def test_scores_by_offset_by_loops(rule):
         if n - offset not in seen:
             assert np.isnan(found[choice, place, c, offset])
             continue
-        rows = []
+        rows, at = [], np.flatnonzero(reading.positions == n)
+        weight = [math.fsum(kernel[:, at, i].ravel()) / GROUPS / len(at) for i in range(KEYS)]
         groups = [g for g in range(GROUPS) if choices[choice][g]]
         for own in groups:
-            for row in np.flatnonzero(reading.positions == n):
+            for row in at:
                 for g in groups:
                     if c == COMPONENTS:
                         score = {i: -0.4 * (n - i) for i in seen}
@@ -231,7 +233,8 @@ def test_scores_by_offset_by_loops(rule):
                         score = {i: 0.7 * math.fsum(reading.queries[own, row] * parts[g, c, i])
                                  for i in seen}  # fmt: skip
                     if g != own:
-                        rows.append(score[n - offset] - sum(score.values()) / len(seen))
+                        mean = sum(weight[i] * score[i] for i in seen)
+                        rows.append(score[n - offset] - mean)
         expected = sum(rows) / len(rows)
         assert found[choice, place, c, offset] == pytest.approx(expected, abs=1e-9)
 
