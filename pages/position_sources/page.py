@@ -84,12 +84,12 @@ def draw_graph(every: Result) -> None:
 
     def draw() -> None:
         clicked = graph_figure(shown, least).update_layout(clickmode="event+select", dragmode="pan")
-        chart("graph", lambda: clicked, pick=_select)
+        chart("graph", lambda: clicked, pick=pick_head)
 
     card("graph", figure, shown, words.GRAPH, f"Who feeds whom: shares of {least:g} or more", draw)
 
 
-def _select(names: list[str], many: bool) -> None:
+def pick_head(names: list[str], many: bool) -> None:
     """Select the head that was clicked; other components are no heads. A callback."""
     if layer_of(names[0]) >= 0:
         select_head(names[0])

@@ -3,7 +3,7 @@
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from pages.position_sources.page import _select
+from pages.position_sources.page import pick_head
 from pages.shared.jobs import results
 from tests.support.bound import opened_as_linked
 from tools.recorded import figures_on
@@ -63,5 +63,5 @@ def test_only_heads_are_selected(monkeypatch):
     written = []
     monkeypatch.setattr("pages.position_sources.page.select_head", written.append)
     for name in ("L1H2", "MLP 0", "token embedding"):
-        _select([name], False)
+        pick_head([name], False)
     assert written == ["L1H2"]
