@@ -32,6 +32,8 @@ from poskernel_core.analyses.induction.spec import InductionScores, InductionSco
 from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
 from poskernel_core.analyses.place_and_content.figures import place_and_content_figure
 from poskernel_core.analyses.place_and_content.spec import PlaceAndContent, PlaceAndContentParams
+from poskernel_core.analyses.position_sources.figures import bars_figure
+from poskernel_core.analyses.position_sources.spec import PositionSources, PositionSourcesParams
 from poskernel_core.analyses.previous_token.spec import PreviousToken, PreviousTokenParams
 from poskernel_core.analyses.score_shares.figures import score_shares_figure
 from poskernel_core.analyses.score_shares.spec import ScoreShares, ShareParams
@@ -43,6 +45,9 @@ from poskernel_core.common.rounding import counted
 
 OFFSETS = 24
 """Largest offset of the profile, tokens."""
+
+FEW_SOURCES = 7
+"""Sources of position with a bar of their own."""
 
 
 def draw_curve(selection: Selection) -> None:
@@ -58,7 +63,16 @@ def draw_curve(selection: Selection) -> None:
 def draw_experiments(selection: Selection) -> None:
     """Draw the results of experiments, two blocks in a row, or buttons that compute them."""
     places = (_places,) if selection.located.geometry.scheme == PlaceAndContent.scheme else ()
-    blocks = (_shares, *places, _induction, _duplicates, _denominators, _additivity, _examples)
+    blocks = (
+        _shares,
+        *places,
+        _sources,
+        _induction,
+        _duplicates,
+        _denominators,
+        _additivity,
+        _examples,
+    )
     for first in range(0, len(blocks), 2):
         for column, draw in zip(st.columns(2), blocks[first : first + 2], strict=False):
             with column:
@@ -135,6 +149,16 @@ def _places(selection: Selection) -> None:
         head = selection.of(found)
         figure = partial(place_and_content_figure, head)
         card("places", figure, head, words.PLACES, "What decides the scores, by query position")
+
+
+def _sources(selection: Selection) -> None:
+    _heading(selection, "Sources of position", "position_sources")
+    asked = PositionSourcesParams(skip=selection.skip)
+    found = fetch_when_asked(PositionSources, selection.run, asked, "compute-sources")
+    if found is not None:
+        head = selection.of(found).only("share", "equal_share", "noise", "position_share")
+        figure = partial(bars_figure, head, FEW_SOURCES)
+        card("sources", figure, head, words.SOURCES, "What writes its position")
 
 
 def _induction(selection: Selection) -> None:

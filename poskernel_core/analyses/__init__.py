@@ -28,6 +28,7 @@ TOPICS = (
     "foreseen.spec",
     "score_shares.spec",
     "place_and_content.spec",
+    "position_sources.spec",
     "headvis.spec",
     "helix.spec",
     "helix.tangent",

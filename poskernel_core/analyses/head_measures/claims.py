@@ -4,7 +4,7 @@ Where the interval of a number holds the limit, the sentence says *about*.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -175,6 +175,28 @@ def _foreseen(head: Head) -> Iterator[Said]:
     yield Said(f"its kernel foresees {share} of its attention with 32 of {visible:.0f} keys{fixed}")
 
 
+def main_source(names: Sequence[str], shares: Sequence[Number]) -> tuple[str, Number] | None:
+    """Return the one component that certainly writes half of a score or more, if no other may."""
+    passes = [share.passes(HALF) for share in shares]
+    if passes.count("yes") != 1 or "about" in passes:
+        return None
+    place = passes.index("yes")
+    return named_source(names[place]), shares[place]
+
+
+def named_source(name: str) -> str:
+    """Return a component's name as sentences give it: ``the positional embedding``, ``L0H3``."""
+    return f"the {name}" if name.endswith(("embedding", "constant", "biases")) else name
+
+
+def _sources(head: Head) -> Iterator[Said]:
+    """The component that writes most of the positional score."""
+    names = head.found["position-sources"].words("source")
+    shares = [head.number("position-sources", "share", place) for place, _ in enumerate(names)]
+    if found := main_source(names, shares):
+        yield Said("most of its positional score comes from {} (share {})".format(*found))
+
+
 def _induction(head: Head) -> Iterator[Said]:
     score = head.number("induction-scores", "induction")
     yield from _at_limit(score, ATTENTION, "an induction head ({})", "no induction")
@@ -288,6 +310,7 @@ CLAIMS: tuple[tuple[str, Callable[[Head], Iterator[Said]]], ...] = (
     ("sink-anatomy", _sink_cause),
     ("score-variance", _share),
     ("place-and-content", _both),
+    ("position-sources", _sources),
     ("etc", _explained),
     ("dilution", _reach),
     ("foreseen-attention", _foreseen),

@@ -12,7 +12,7 @@ import poskernel_core as pk
 from poskernel_core.analyses import ANALYSES
 from poskernel_core.analyses.head_measures.claims import Head, Number, verdict
 from poskernel_core.analyses.head_measures.figures import measure_texts, measures_table, rank_texts
-from poskernel_core.common.result import Result
+from poskernel_core.common.result import Result, texts_array
 from tests.support import builders
 from tests.support.refusals import refused
 
@@ -100,6 +100,19 @@ def dilution(slope, upper):
     return answer("dilution", alpha=(slope, 0.01), alpha_upper=(upper, 0.01))
 
 
+def sources(*shares):
+    """An answer in which the positional embedding, L0H3 and MLP 0 have shares with errors."""
+    share, error = (np.array(each, dtype=float)[None, None] for each in zip(*shares, strict=True))
+    return replace(
+        answer("position-sources"),
+        values={"share": share},
+        errors={"share": error},
+        axes={"share": ("layer", "head", "component"), "source": ("component",)},
+        units={"share": "", "source": ""},
+        texts={"source": texts_array(["positional embedding", "L0H3", "MLP 0"])},
+    )
+
+
 CASES = {
     "local": (kernel(mass=(0.9, 0.01)), "Local: by position 0.90 of"),
     "about local": (kernel(mass=(0.51, 0.01)), "About local: by position 0.51 of"),
@@ -153,6 +166,14 @@ CASES = {
     "spread": (dilution(0.9, 1.0), "Spreads over all there is as the context grows (slope 0.90)."),
     "bent": (dilution(0.9, 0.1), ""),
     "open": (dilution(0.1, 0.249), ""),
+    "from an MLP": (
+        sources((0.01, 0.01), (0.2, 0.01), (0.79, 0.02)),
+        "Most of its positional score comes from MLP 0 (share 0.79).",
+    ),
+    "from W_pos": (sources((0.9, 0.01), (0.1, 0.01), (NAN, NAN)), "the positional embedding (sh"),
+    "from two": (sources((0.9, 0.01), (0.8, 0.01), (-0.7, 0.01)), ""),
+    "perhaps from two": (sources((0.9, 0.01), (0.48, 0.02), (-0.38, 0.01)), ""),
+    "perhaps from one": (sources((0.51, 0.01), (0.48, 0.001), (0.01, 0.01)), ""),
     "shared": (shares(0.4, 0.51), "Position (0.40) and content (0.51) share"),
     "both": (both(0.6), "Which content scores high depends on where it stands (share 0.60)."),
     "about both": (both(0.51), ""),
