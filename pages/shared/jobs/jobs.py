@@ -20,9 +20,9 @@ from poskernel_core.engine.engine import Engine
 from poskernel_core.engine.job import Job
 
 TICK_SECONDS = 0.5
-LEFT: Final = "left"
+LEFT: Final = "cancelled-here"
 """The keys of the results that this reader has cancelled, though others may wait for them."""
-AGAIN: Final = "again"
+AGAIN: Final = "asked-again"
 STOPPING: Final = "stopping-here"
 STOPPED: Final = "stopped-before"
 
