@@ -69,11 +69,15 @@ def _read(found: Result) -> str:
     """Say how long the contexts are, held against the trained length, and what is left out."""
     length, factors = found.params["length"], found.coordinates["factor"].tolist()
     longest, trained = factors[-1] * length, found.provenance["trained_length"]
-    beyond = "the longest context is not beyond" if longest <= trained else "more is new to it"
+    within = (
+        "even the longest context is no longer"
+        if longest <= trained
+        else "longer contexts are new to it"
+    )
     told = [
         f"{counted(found.provenance['texts'], 'text')}, read in contexts of {length:,} tokens and "
         f"of {' and '.join(map(str, factors[1:]))} times as many.",
-        f"The model was made for {counted(trained, 'token')}: {beyond}.",
+        f"The model was made for {counted(trained, 'token')}: {within}.",
         *(f"Left out: {reason}." for reason in found.provenance["left_out"]),
     ]
     return " ".join(told).replace("..", ".")
