@@ -67,6 +67,7 @@ def draw_experiments(selection: Selection) -> None:
         _shares,
         *places,
         _sources,
+        _anatomy,
         _induction,
         _duplicates,
         _denominators,
@@ -101,8 +102,7 @@ def draw_sinks(selection: Selection) -> None:
         card("sinks", partial(sinks_figure, head), head, words.SINKS, "Attention to the first keys")
 
 
-def draw_anatomy(selection: Selection) -> None:
-    """Draw what makes the head's sink, with the arrangements in words."""
+def _anatomy(selection: Selection) -> None:
     _heading(selection, "What makes the sink", "etc_heatmap", measure="sink by standing first")
     defaults = find("sink-anatomy").default_params(selection.run, selection.located.geometry)
     asked = SinkAnatomyParams(**defaults)

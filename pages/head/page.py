@@ -2,13 +2,7 @@
 
 import streamlit as st
 
-from pages.head.blocks import (
-    draw_anatomy,
-    draw_curve,
-    draw_diagonals,
-    draw_experiments,
-    draw_sinks,
-)
+from pages.head.blocks import draw_curve, draw_diagonals, draw_experiments, draw_sinks
 from pages.head.measures import draw_measures
 from pages.head.note import draw_note
 from pages.shared.cards.plain import plain, say_error
@@ -85,7 +79,6 @@ def page(selection: Selection) -> None:
         draw_curve(selection)
         draw_diagonals(selection)
         draw_sinks(selection)
-        draw_anatomy(selection)
     with right:
         if found is not None:
             draw_measures(selection, found)
