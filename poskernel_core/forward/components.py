@@ -17,7 +17,7 @@ every model is checked, once for its blocks and at each reading for its queries 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -172,9 +172,18 @@ class Reading:
         return self.rotation.applied(x.transpose(0, 1), rows).transpose(0, 1)
 
 
-@torch.inference_mode()
 def read_components(model: LoadedModel, tokens: Tensor, layer: int) -> Reading:
     """Run texts up to one layer's attention; return the components that it reads.
+
+    Raises:
+        UnsupportedModel: as :func:`read_layers`.
+    """
+    return read_layers(model, tokens, (layer,))[0]
+
+
+@torch.inference_mode()
+def read_layers(model: LoadedModel, tokens: Tensor, layers: Sequence[int]) -> list[Reading]:
+    """Run texts once, up to the last of some layers; return the components that each of them reads.
 
     Raises:
         UnsupportedModel: the model has compressed keys, or is built in a way in which the
@@ -186,11 +195,11 @@ def read_components(model: LoadedModel, tokens: Tensor, layer: int) -> Reading:
             "split into components: choose a smaller model, or another machine."
         )
     blocks = model.remember("components", None, lambda: _blocks_of(model))
-    seen = _Components(model, blocks, layer)
+    seen = _Components(model, blocks, layers)
     with EXACT, seen.hooked():
-        model.run(tokens, observers=[seen], until=layer)
+        model.run(tokens, observers=[seen], until=max(layers))
         with in_float32(model.module):
-            return seen.reading()
+            return [seen.reading(layer) for layer in layers]
 
 
 @dataclass(frozen=True, eq=False)
@@ -351,33 +360,37 @@ class _Structure(Observer):
 
 
 class _Components(Observer):
-    """Gather the components that one layer reads on some texts."""
+    """Gather the components that some layers read on some texts."""
 
-    def __init__(self, model: LoadedModel, blocks: list[_Block], layer: int) -> None:
-        self._model, self._blocks, self._layer = model, blocks, layer
+    def __init__(self, model: LoadedModel, blocks: list[_Block], layers: Sequence[int]) -> None:
+        self._model, self._blocks, self._layers = model, blocks, layers
         self._positions: Tensor | None = None
         self._streams: list[Tensor] = []
         self._kept: dict[tuple[int, str], tuple[Tensor, Tensor]] = {}
-        self._given: tuple[tuple[Any, ...], dict[str, Any]] = (), {}
+        self._given: dict[int, tuple[tuple[Any, ...], dict[str, Any]]] = {}
+        self._inputs: dict[int, Tensor] = {}
+        self._calls: dict[int, AttentionCall] = {}
+        self._written: dict[int, tuple[list[Part], Tensor]] = {}
 
     def hooked(self) -> ExitStack:
-        """Hook the output projections below the layer, and the layer's attention, as a context."""
+        """Hook the output projections below the last layer, and the attentions, as a context."""
         stack = ExitStack()
-        for at, block in enumerate(self._blocks[: self._layer]):
+        for at, block in enumerate(self._blocks[: max(self._layers)]):
             for name in ("out", "behind"):
                 part: nn.Module | None = getattr(block, name)
                 if part is not None:
                     stack.enter_context(part.register_forward_hook(partial(self._keep, (at, name))))
-        attention = self._model.hooks.attentions[self._layer]
-        stack.enter_context(attention.register_forward_pre_hook(self._entered, with_kwargs=True))
+        for layer in self._layers:
+            entered, attention = partial(self._entered, layer), self._model.hooks.attentions[layer]
+            stack.enter_context(attention.register_forward_pre_hook(entered, with_kwargs=True))
         return stack
 
     def _keep(self, place: tuple[int, str], _module: nn.Module, args: Any, out: Tensor) -> None:
         home = self._model.hooks.home
         self._kept[place] = args[0].to(home).float(), out.to(home).float()
 
-    def _entered(self, _module: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
-        self._given = args[1:], kwargs
+    def _entered(self, layer: int, _module: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
+        self._given[layer] = args[1:], kwargs
         self._there = (args[0] if args else kwargs["hidden_states"]).device
 
     def positions(self, x: Tensor, batch: Batch) -> None:
@@ -389,52 +402,55 @@ class _Components(Observer):
         self._streams.append(x.float())
 
     def attention_input(self, layer: int, x: Tensor, batch: Batch) -> None:
-        """Keep what the reading layer's attention reads."""
-        self._input = x.float()
+        """Keep what a reading layer's attention reads."""
+        if layer in self._layers:
+            self._inputs[layer] = x.float()
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
-        """Keep the reading layer's queries and keys."""
-        self._call = call
+        """Keep a reading layer's queries and keys."""
+        if call.layer in self._layers:
+            self._calls[call.layer] = call
 
-    def reading(self) -> Reading:
-        """Return the components that were seen."""
-        stream, block = self._streams[-1], self._blocks[self._layer]
+    def reading(self, layer: int) -> Reading:
+        """Return the components that a layer reads."""
+        stream, block, x = self._streams[layer], self._blocks[layer], self._inputs[layer]
         norm = _Norm.of(block.norm, stream.new_zeros(1, 1, stream.shape[-1]))
         linear = norm.linear(stream)
-        scale = _own_scale(self._input - norm.bias, linear)
-        if not _equal(linear * scale[..., None] + norm.bias, self._input):
-            raise _refused(self._model, self._layer, "the norm before attention is unknown")
-        attention = self._model.hooks.attentions[self._layer]
-        rotation = _rotation(attention, self._layer, self._input.to(self._there), self._given[1])
+        scale = _own_scale(x - norm.bias, linear)
+        if not _equal(linear * scale[..., None] + norm.bias, x):
+            raise _refused(self._model, layer, "the norm before attention is unknown")
+        attention, given = self._model.hooks.attentions[layer], self._given[layer][1]
+        rotation = _rotation(attention, layer, x.to(self._there), given)
         rotation = None if rotation is None else rotation.to(stream.device)
-        calls = self._model.remember("projections", self._layer, self._probed)
+        probed = self._model.remember(f"projections {layer}", layer, partial(self._probed, layer))
         query, key = (
-            self._side(name, norm, [getattr(each, name)[0] for each in calls], rotation)
+            self._side(layer, name, norm, [getattr(each, name)[0] for each in probed], rotation)
             for name in ("q", "k")
         )
-        return Reading(self._layer, tuple(self._parts()), scale, query, key, rotation, self._call)
+        parts = tuple(self._parts(layer))
+        return Reading(layer, parts, scale, query, key, rotation, self._calls[layer])
 
-    def _probed(self) -> list[AttentionCall]:
+    def _probed(self, layer: int) -> list[AttentionCall]:
         """Return the queries and keys of the unit vectors: with norms linear, their bias, zero."""
-        attention = self._model.hooks.attentions[self._layer]
+        attention = self._model.hooks.attentions[layer]
         unit = torch.eye(self._streams[0].shape[-1], device=self._there)
         return [
-            _probe(attention, self._layer, unit, self._given, norms).to(self._model.hooks.home)
+            _probe(attention, layer, unit, self._given[layer], norms).to(self._model.hooks.home)
             for norms in ("linear", "bias", "zero")
         ]
 
     def _side(
-        self, name: str, norm: _Norm, probed: list[Tensor], rotation: Rotation | None
+        self, layer: int, name: str, norm: _Norm, probed: list[Tensor], rotation: Rotation | None
     ) -> Side:
         """Return how queries or keys are made, from those of the zero and the unit vectors."""
-        real = getattr(self._call, name).float()
+        real = getattr(self._calls[layer], name).float()
         inner, bias, zero = probed
         weights, behind = inner[:, 1:] - inner[:, :1], (bias - zero)[:, 0]
         matrix = norm.gain.view(-1, 1) * weights
         matrix = matrix - matrix.mean(dim=-2, keepdim=True) if norm.centred else matrix
         ones = real.new_ones(1).expand(real.shape[:3])
         side = Side(weights, inner[:, 0], behind, ones, False, 1)
-        plain = side.linear(self._input)
+        plain = side.linear(self._inputs[layer])
         moved = behind[None, :, None].expand_as(plain)
         if rotation is not None:
             plain, moved = rotation.applied(plain), rotation.applied(moved)
@@ -443,13 +459,13 @@ class _Components(Observer):
         scale = scale if normed else ones
         if not _equal(plain * scale[..., None] + moved, real):
             why = "queries or keys are no linear map of the normed stream (they may be clipped)"
-            raise _refused(self._model, self._layer, why)
-        shared = self._call.q.shape[1] // real.shape[1]
+            raise _refused(self._model, layer, why)
+        shared = self._calls[layer].q.shape[1] // real.shape[1]
         constant = norm.bias.view(-1) @ weights + inner[:, 0]
         return Side(matrix, constant, behind, scale, normed, shared)
 
-    def _parts(self) -> Iterator[Part]:
-        """Yield the components of the stream in the order in which they are written."""
+    def _parts(self, layer: int) -> Iterator[Part]:
+        """Yield the components of a layer's stream in the order in which they are written."""
         first, biases = self._streams[0], torch.zeros_like(self._streams[0])
         if self._positions is not None:
             positions = self._positions.float().expand_as(first)
@@ -457,18 +473,23 @@ class _Components(Observer):
             yield Part(("position",), positions[None])
         else:
             yield Part(("embedding",), first[None])
-        for layer, block in enumerate(self._blocks[: self._layer]):
-            grown = self._streams[layer + 1] - self._streams[layer]
-            if block.out is None:
-                yield Part((f"layer {layer}",), grown[None])
-                continue
-            part, bias, whole = self._heads(layer, block)
-            yield part
+        for before in range(layer):
+            if before not in self._written:
+                self._written[before] = self._written_by(before)
+            parts, bias = self._written[before]
+            yield from parts
             biases = biases + bias
-            if block.has_mlp:
-                yield Part((f"MLP {layer}",), (grown - whole)[None])
         if biases.any():
             yield Part(("biases",), biases[None])
+
+    def _written_by(self, layer: int) -> tuple[list[Part], Tensor]:
+        """Return what a layer adds to the stream, and the bias of its attention output apart."""
+        block, grown = self._blocks[layer], self._streams[layer + 1] - self._streams[layer]
+        if block.out is None:
+            return [Part((f"layer {layer}",), grown[None])], torch.zeros_like(grown)
+        part, bias, whole = self._heads(layer, block)
+        mlp = [Part((f"MLP {layer}",), (grown - whole)[None])] if block.has_mlp else []
+        return [part, *mlp], bias
 
     def _heads(self, layer: int, block: _Block) -> tuple[Part, Tensor, Tensor]:
         """Return a layer's heads, the bias of its attention output, and both together."""

@@ -1,9 +1,9 @@
 """Run texts up to each layer, and split its mean keys into what earlier parts wrote."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
+from itertools import groupby, product
 from typing import Any
 
 import numpy as np
@@ -35,11 +35,14 @@ from poskernel_core.common.result import Result
 from poskernel_core.common.views import StatisticsView, without
 from poskernel_core.forward.attention import AttentionCall
 from poskernel_core.forward.components import Reading as Components
-from poskernel_core.forward.components import read_components
+from poskernel_core.forward.components import read_components, read_layers
 from poskernel_core.forward.observers import Batch, Observer
 
 ROOM = 2**28
-"""Most bytes of the components of a batch, and of the gradients of the heads of a batch."""
+"""Most bytes of the components of a batch."""
+
+GRADIENTS = 2**30
+"""Most bytes of the gradients of the heads that are computed together, from one pass."""
 
 BIAS = "ALiBi's bias"
 NAMES = {
@@ -188,19 +191,6 @@ class _Texts(Observer):
             return np.stack([kernel.noise, equal.total / spread])
 
 
-@dataclass(frozen=True)
-class _Shares:
-    """Shares of one layer's components: ``share [weights, kept, head, component]``.
-
-    The weights of keys are the kernel, and equal ones. ``certainty [2, kept, head]`` is the share
-    of noise, and the score variance explained by position.
-    """
-
-    names: tuple[str, ...]
-    share: np.ndarray
-    certainty: np.ndarray
-
-
 def component_keys(found: Components, head: int) -> Tensor:
     """Return a head's unrotated keys of the components, summed over texts, ``[component, key, d]``.
 
@@ -218,42 +208,34 @@ def turned(found: Components, keys: Tensor) -> np.ndarray:
     return found.turned(keys[:, None])[:, 0].cpu().numpy()
 
 
-def _layer_shares(texts: _Texts, layer: int, progress: Callable[[], None]) -> _Shares:
-    """Return the shares of the components in the positional scores of a layer's heads."""
-    queries, kv = texts.layers[layer].queries[0][0], texts.layers[layer].keys.shape[1]
-    heads, width = len(queries), queries.shape[-1]
-    one = 8 * len(texts.kept) * texts.groups * texts.windows.shape[1] * width
-    size, shares, certainty = max(1, ROOM // one), [], []
-    names: tuple[str, ...] = ()
-    for first in range(0, heads, size):
-        chunk = range(first, min(first + size, heads))
-        gradients = [texts.gradients(layer, head) for head in chunk]
-        sums: Any = 0
-        for group, tokens in texts.batches(layer):
-            progress()
-            found = read_components(texts.model, tokens, layer)
-            names = found.names
-            parts = []
-            for own, some in groupby(chunk, lambda head: head * kv // heads):
-                keys = turned(found, component_keys(found, own * heads // kv)) / texts.each
-                parts += [
-                    [gradient.of(group, keys) for gradient in gradients[head - first]]
-                    for head in some
-                ]
-            sums = sums + np.array(parts)
-        certainty += [
-            texts.certainty(layer, head, *pair) for head, pair in zip(chunk, gradients, strict=True)
-        ]
-        if texts.layers[layer].rule.slopes is not None:
-            bias = [[gradient.bias_share for gradient in pair] for pair in gradients]
-            sums = np.concatenate([sums, np.array(bias)[..., None]], axis=-1)
-        shares.append(sums)
-    slopes = texts.layers[layer].rule.slopes is not None
-    return _Shares(
-        tuple(NAMES.get(name, name) for name in (*names, *[BIAS] * slopes)),
-        np.concatenate(shares).transpose(1, 2, 0, 3),
-        np.array(certainty).transpose(1, 2, 0),
-    )
+def _shares(
+    texts: _Texts, cells: Sequence[tuple[int, int]], progress: Callable[[], None]
+) -> Iterator[tuple[tuple[int, int], list[str], np.ndarray, np.ndarray]]:
+    """Yield for each head the names of its components, their shares, and how certain they are.
+
+    Shares are ``[weights, kept, component]``; keys are weighted by the kernel, and equally.
+    """
+    gradients = {cell: texts.gradients(*cell) for cell in cells}
+    sums: dict[tuple[int, int], Any] = dict.fromkeys(cells, 0)
+    names: dict[int, list[str]] = {}
+    layers = sorted({layer for layer, _ in cells})
+    for group, tokens in texts.batches(layers[-1]):
+        progress()
+        for found in read_layers(texts.model, tokens, layers):
+            names[found.layer] = [NAMES.get(name, name) for name in found.names]
+            heads = [head for layer, head in cells if layer == found.layer]
+            for _, some in groupby(heads, found.key.shared.__rfloordiv__):
+                sharing = [*some]
+                keys = turned(found, component_keys(found, sharing[0])) / texts.each
+                for cell in product([found.layer], sharing):
+                    own = np.array([each.of(group, keys) for each in gradients[cell]])
+                    sums[cell] = sums[cell] + own
+    for cell, pair in gradients.items():
+        told, share = names[cell[0]], sums[cell]
+        if texts.layers[cell[0]].rule.slopes is not None:
+            bias = np.array([each.bias_share for each in pair])
+            told, share = [*told, BIAS], np.concatenate([share, bias[..., None]], axis=-1)
+        yield cell, told, share, texts.certainty(*cell, *pair)
 
 
 def kind_of(name: str) -> str:
@@ -276,18 +258,25 @@ def all_heads(
     geometry = subject.model.geometry
     layers = geometry.with_heads
     texts = _Texts(subject, statistics["main"], params)
-    progress(0, len(layers) + 1)
+    progress(0, 1)
     texts.see(range(layers[-1] + 1))
-    found = {
-        layer: _layer_shares(texts, layer, partial(progress, place + 1, len(layers) + 1))
-        for place, layer in enumerate(layers)
-    }
-    names = ordered(name for one in found.values() for name in one.names)
+    heads = {layer: len(texts.layers[layer].spread[0]) for layer in layers}
+    cells = [(layer, head) for layer in layers for head in range(heads[layer])]
+    one = 2 * 4 * len(texts.kept) * texts.groups * texts.windows.shape[1] * geometry.d_head
+    size = max(1, GRADIENTS // one)
+    found = [
+        each
+        for first in range(0, len(cells), size)
+        for each in _shares(
+            texts, cells[first : first + size], partial(progress, first, len(cells))
+        )
+    ]
+    names = ordered(name for _, own, _, _ in found for name in own)
     shape = (2, len(texts.kept), geometry.n_layers, geometry.n_heads, len(names))
     shares, certainty = np.full(shape, np.nan), np.full(shape[:-1], np.nan)
-    for layer, one in found.items():
-        shares[:, :, layer][..., [names.index(name) for name in one.names]] = one.share
-        certainty[:, :, layer] = one.certainty
+    for cell, own, share, certain in found:
+        shares[:, :, *cell][..., [names.index(name) for name in own]] = share
+        certainty[:, :, *cell] = certain
     known = known_where(certainty[:, 0])
     kinds = np.array([kind_of(name) for name in names])
     numbers = []
