@@ -106,6 +106,11 @@ class Chain(Edit):
     output = _in_order("output")
 
     @property
+    def keeps_attention(self) -> bool:
+        """Whether all edits keep the attention."""
+        return all(edit.keeps_attention for edit in self.edits)
+
+    @property
     def wants_rotations(self) -> bool:
         """Whether any of the edits wants rotations."""
         return any(edit.wants_rotations for edit in self.edits)

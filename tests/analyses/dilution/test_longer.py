@@ -17,7 +17,7 @@ from poskernel_core.analyses.dilution.longer import LongerContexts
 from poskernel_core.common.attention import ScoreRule
 from poskernel_core.common.errors import NotInModel
 from poskernel_core.engine.engine import describe_run
-from poskernel_core.forward.edits import Edit
+from poskernel_core.forward.edits import Chain, Edit
 from poskernel_core.forward.scaled_rotation import ScaledRotation, scaled_speeds
 from tests.support import oracles_dilution as oracle
 from tests.support.builders import families
@@ -295,6 +295,10 @@ def test_the_model_stays_as_it_is(paths):
 
 def test_attention_that_is_kept(paths):
     """The scaled pass forms no whole pattern, and factor 1 gives what an edited pass gives."""
+    half = ScaledRotation("linear", 2, 53)
+    assert half.keeps_attention
+    assert Chain([half, half]).keeps_attention
+    assert not Chain([half, Edit()]).keeps_attention
     model, tokens = loaded(paths["llama"]), torch.from_numpy(some_windows(3, 53))
     plain = model.run(tokens, Edit())
     for scaling in SCALINGS:
