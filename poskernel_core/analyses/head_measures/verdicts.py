@@ -127,6 +127,5 @@ def _all_of(params: HeadVerdictsParams) -> HeadMeasuresParams:
 
 
 def _at(result: Result, query: int) -> Result:
-    """Return a result at one query position, if it has several."""
-    along = any("query" in axes for axes in result.axes.values())
-    return result.select(query=query) if along else result
+    """Return a result at one query position, if that is one of several that it has."""
+    return result.select(query=query) if query in result.coordinates.get("query", ()) else result

@@ -284,6 +284,20 @@ def test_a_head_made_to_look_back(tmp_path, engine):
     assert {""} == set(measures_table(replace(head, biases={})).data[0].cells["values"][2])
 
 
+def test_a_position_that_one_question_leaves_out(engine):
+    """Dilution takes some of the recorded positions; the verdict is still there at any of them."""
+    asked = {"engine": engine, "context": 64, "windows": 5}
+    every = pk.show("etc", "demo-attn-2l", **asked).coordinates["query"]
+    some = pk.show("dilution", "demo-attn-2l", **asked).coordinates["query"]
+    query = int(max({*every} - {*some}))
+    only = {"etc", "dilution"}
+    out = ",".join(name for name, each in ANALYSES.items() if each.measures and name not in only)
+
+    found = verdicts(engine, "demo-attn-2l", 64, 5, query=query, leave_out=out)
+
+    assert "spreads over all there is" in " ".join(found.texts["verdict"].ravel())
+
+
 def test_nothing_left(engine):
     with refused("No question is left"):
         verdicts(engine, "demo-attn-2l", 32, 3, leave_out=",".join(ANALYSES))
