@@ -27,7 +27,7 @@ def draw_reasons(selection: Selection, text: str, query: int) -> None:
         return
     seen = np.flatnonzero(np.isfinite(usual.values["score"])).tolist()
     best = int(usual.values["chosen_key"])
-    left, middle, right = st.columns(3, vertical_alignment="bottom")
+    left, middle, right = st.columns([2, 4, 2], vertical_alignment="bottom")
     key = _choose("Key token (position)", "key", seen, best, left)
     with middle:
         against = choose_one("Score of the key", AGAINST, "against")

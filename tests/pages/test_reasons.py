@@ -84,7 +84,7 @@ def test_in_a_browser(page, server):
     page.get_by_text("Split a score by what wrote").click()
     expect(title_of(page, "reasons")).to_have_text("L3H5: why token 23 looks at token 4")
     expect(page.locator(".st-key-finding-reasons")).to_have_text(
-        re.compile("what L2H6 wrote at key 4, asked for by what MLP 0 wrote at query 23")
+        re.compile("what L2H6 wrote there, asked for by what MLP 0 wrote at query 23")
     )
     expect(title_of(page, "stacks")).to_be_visible()
     with redraws(page, "reasons"):

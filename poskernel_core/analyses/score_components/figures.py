@@ -14,6 +14,7 @@ from poskernel_core.plotting.palette import BLUE, CATEGORICAL, VERMILLION, hatch
 MOST, STACKED = 8, 5
 LOOKS = [*zip(CATEGORICAL, ("", "/", "", "x", "", "", "."), strict=False)]
 """Bars of each panel, and components that all keys are stacked of; the rest is one more."""
+DIAMOND = {"color": "#ffffff", "symbol": "diamond", "line": {"color": "#222222", "width": 1.5}}
 
 AGAINST = {
     "less the row's mean": "mean_component_score",
@@ -62,16 +63,18 @@ def score_figure(result: Result, against: str) -> go.Figure:
         tokens[int(result.values["chosen_key"])],
     )
     panels = {
-        f"by what the query {query} is made of": (names, table.sum(axis=1)),
-        f"by what the key {key} is made of": (names, table.sum(axis=0)),
-        "by pairs: query · key": (pairs, table.ravel()),
+        f"the query, {query}": (names, table.sum(axis=1)),
+        f"the key, {key}": (names, table.sum(axis=0)),
+        "pairs: query · key": (pairs, table.ravel()),
     }
     figure = make_subplots(
         rows=3, cols=1, shared_xaxes=True, vertical_spacing=0.09, subplot_titles=[*panels]
     )
     style(figure, x_title="", y_title="", height=800)
+    ends = [0.0]
     for row, (labels, numbers) in enumerate(panels.values(), 1):
         shown = largest(labels, numbers) + ([(ALIBI, bias)] if bias else [])
+        ends += [number for _, number in shown]
         figure.add_bar(
             y=[label for label, _ in shown],
             x=[number for _, number in shown],
@@ -85,10 +88,12 @@ def score_figure(result: Result, against: str) -> go.Figure:
             col=1,
         )
     figure.update_yaxes(autorange="reversed", showgrid=False, type="category")
-    figure.update_xaxes(zeroline=True, zerolinecolor=MUTED)
-    figure.update_xaxes(title_text=f"part of the score, {against} (nats)", row=3, col=1)
+    room = 0.25 * (max(ends) - min(ends))  # for the numbers beside the bars
+    span = [min(ends) - room * (min(ends) < 0), max(ends) + room]
+    figure.update_xaxes(zeroline=True, zerolinecolor=MUTED, range=span)
+    figure.update_xaxes(title_text=f"score, {against} (nats)", row=3, col=1)
     figure.update_annotations(x=0, xanchor="left", font_size=13)
-    figure.update_layout(showlegend=False, bargap=0.25, margin_r=48)
+    figure.update_layout(showlegend=False, bargap=0.25)
     total = as_printed(f"{table.sum() + bias:+.2f}")
     return set_title(figure, f"{result.params['head']}: {total} nats, {against}")
 
@@ -116,7 +121,7 @@ def keys_figure(result: Result, against: str) -> go.Figure:
         )  # fmt: skip
     figure.add_scatter(
         x=keys, y=less(result, values["score"], against)[keys], name="score", customdata=told,
-        mode="markers", marker={"color": "#808080", "size": 7 if few else 3, "symbol": "diamond"},
+        mode="markers", marker=DIAMOND | {"size": 8 if few else 3},
         hovertemplate="%{customdata}<br>score %{y:+.2f} nats<extra></extra>",
     )  # fmt: skip
     style(figure, x_title="key: position and token", y_title=f"score, {against} (nats)", height=480)

@@ -4,7 +4,6 @@ import numpy as np
 
 from poskernel_core.analyses.rules import Rules, said
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import as_printed
 
 SMALLEST = 0.1
 """Nats; a score nearer to its row's mean needs no reason."""
@@ -32,10 +31,11 @@ def _pair(result: Result) -> str:
     if abs(total) < SMALLEST:
         return ""
     asks, has = np.unravel_index(int(np.argmax(np.sign(total) * table)), table.shape)
-    most = as_printed(f"{table[asks, has]:+.1f}")
+    most, whole = (f"{abs(each):.1f}" for each in (table[asks, has], total))
     return (
-        f"{most} of {as_printed(f'{total:.1f}')} nats less the row's mean: {_wrote(names[has])} at "
-        f"key {key}, asked for by {_wrote(names[asks])} at query {query}."
+        f"Key {key} lies {whole} nats {'above' if total > 0 else 'below'} its row's mean; the "
+        f"largest pair makes {most}: {_wrote(names[has])} there, asked for by "
+        f"{_wrote(names[asks])} at query {query}."
     )
 
 

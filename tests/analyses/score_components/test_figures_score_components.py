@@ -97,18 +97,18 @@ def table_with(**entries: float) -> np.ndarray:
     [
         (
             {"at3_1": 5.83, "at0_0": 0.4, "at2_2": -0.1},
-            "+5.8 of 6.1 nats less the row's mean: what L0H0 wrote at key 5, asked for by what "
-            "MLP 0 wrote at query 6.",
+            "Key 5 lies 6.1 nats above its row's mean; the largest pair makes 5.8: what L0H0 "
+            "wrote there, asked for by what MLP 0 wrote at query 6.",
         ),
         (
             {"at4_0": -2.0, "at0_3": 1.5},
-            "−2.0 of −0.5 nats less the row's mean: the token embedding at key 5, asked for by the "
-            "constant part at query 6.",
+            "Key 5 lies 0.5 nats below its row's mean; the largest pair makes 2.0: the token "
+            "embedding there, asked for by the constant part at query 6.",
         ),
         (
             {"at1_1": 2.0, "at0_0": 1.5, "at2_2": -2.5},
-            "+2.0 of 1.0 nats less the row's mean: what L0H0 wrote at key 5, asked for by what "
-            "L0H0 wrote at query 6.",
+            "Key 5 lies 1.0 nats above its row's mean; the largest pair makes 2.0: what L0H0 wrote "
+            "there, asked for by what L0H0 wrote at query 6.",
         ),
         ({"at0_0": 1.0, "at1_1": -1.05}, ""),
     ],
@@ -125,7 +125,9 @@ def test_sentence_with_alibi():
     one = np.zeros((5, 5))
     found = made(True, mean_component_score=one, component_score=table_with(at1_2=1.0))
     # bias at key 5: −0.5; mean of keys 3 to 6: −0.75
-    assert finding_of(found).startswith("+1.0 of 1.2 nats less the row's mean: what L0H1 wrote")
+    assert finding_of(found).startswith(
+        "Key 5 lies 1.2 nats above its row's mean; the largest pair makes 1.0: what L0H1"
+    )
 
 
 def test_nothing_is_said_of_a_part():
