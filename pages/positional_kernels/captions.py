@@ -64,9 +64,8 @@ LONGER = explained(
 
 RANKING = explained(
     "longer-contexts",
-    "The heads whose kernel changes most in the longest context with the model's own angles, and "
-    "what scaled angles do to the same kernels: the distance to the kernel at the shortest length, "
-    "from 0 (the same) to 1 (no overlap).",
+    "The heads whose kernel changes most in the longest context, with any of the angles: the "
+    "distance to the kernel at the shortest length, from 0 (the same) to 1 (no overlap).",
     "longest_distance",
     "distance",
 )
@@ -76,7 +75,8 @@ LONGER_LOSS = explained(
     "Mean loss along the longest context, in steps of an eighth of the length; the dotted line is "
     "the length itself. Own angles left of it are the model as trained. A rise to the right of it "
     "that scaled angles do not have comes from positions that the model has not seen. Texts "
-    "differ in difficulty along the way, so compare curves rather than places.",
+    "differ in difficulty along the way, and a new document makes a step in all curves, so "
+    "compare curves rather than places.",
     "loss",
     "loss_change",
 )

@@ -6,7 +6,6 @@ import plotly.graph_objects as go
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.plotting.by_axes import by_axes
-from poskernel_core.plotting.conditions import mean_bars
 from poskernel_core.plotting.curves import Look, add_curve, curves
 from poskernel_core.plotting.layout import (
     MUTED,
@@ -16,7 +15,10 @@ from poskernel_core.plotting.layout import (
     set_title,
     style,
 )
-from poskernel_core.plotting.palette import BLUE, PURPLE, VERMILLION
+from poskernel_core.plotting.palette import BLUE, GREEN, PURPLE, VERMILLION
+
+OWN, SCALED = Look(BLUE), (Look(VERMILLION, "dash", "square"), Look(GREEN, "dashdot", "diamond"))
+"""The model's own angles, and linear and YaRN scaling."""
 
 FIRST = 12
 """Heads in the ranking of those that change most."""
@@ -54,7 +56,7 @@ def longer_contexts_figure(found: Result) -> go.Figure:
     """Draw one head's kernels in all contexts, or the heads that change most."""
     if found.axes.get("kernel") == ("scaling", "factor", "offset"):
         return kernels_figure(found)
-    if found.axes.get("longest_distance") == ("layer", "head"):
+    if found.axes.get("distance") == ("layer", "head", "scaling", "factor"):
         return ranking_figure(found)
     return by_axes(found)
 
@@ -68,12 +70,14 @@ def kernels_figure(head: Result) -> go.Figure:
     kernel, error = (part["kernel"] for part in (head.values, head.errors))
     rows = {f"{names[i]} angles, {factors[j]} ×": (kernel[i, j], error[i, j]) for i, j in shown}
     offset = head.coordinates["offset"]
+    looks = [Look(BLUE, dash) for dash in ("solid", "dash", "dot")[: last + 1]]
     figure = curves(
         offset + 1,
         rows,
         x_title="offset n − i (tokens, log scale)",
         y_title="probability per token",
         where="offset %{text}",
+        looks=[*looks, *SCALED[: len(rows) - len(looks)]],
     )
     figure.update_traces(text=offset)
     figure.update_xaxes(**log_offsets(int(offset[-1])))
@@ -81,25 +85,33 @@ def kernels_figure(head: Result) -> go.Figure:
 
 
 def ranking(found: Result) -> list[tuple[int, int]]:
-    """Return the heads whose kernels change most in the longest context, own angles."""
-    distance = np.nan_to_num(found.values["longest_distance"], nan=-1.0)
+    """Return the heads whose kernels change most in the longest context, whatever the angles."""
+    distance = np.nan_to_num(found.values["distance"][..., -1].max(axis=2), nan=-1.0)
     order = np.argsort(-distance, axis=None, kind="stable")[:FIRST]
     every = [divmod(place, distance.shape[1]) for place in order.tolist()]
     return [cell for cell in every if distance[cell] >= 0]
 
 
 def ranking_figure(found: Result) -> go.Figure:
-    """Draw the heads whose kernels change most in the longest context, own angles."""
-    cells = ranking(found)
-    mean, error = (
-        np.array([part["longest_distance"][cell] for cell in cells])
-        for part in (found.values, found.errors)
-    )
-    names = [head_name(*cell) for cell in cells]
-    figure = mean_bars(
-        names, mean, error, title="Heads whose kernels change most", x_title="TV distance"
-    )
-    return figure.update_layout(height=120 + 24 * len(names))
+    """Draw the heads whose kernels change most in the longest context, with each scaling."""
+    cells, figure = ranking(found), go.Figure()
+    for place, (name, look) in enumerate(zip(found.words("scaling"), (OWN, *SCALED), strict=False)):
+        mean, error = (
+            [float(part["distance"][(*cell, place, -1)]) for cell in cells]
+            for part in (found.values, found.errors)
+        )
+        figure.add_bar(
+            x=mean,
+            y=[head_name(*cell) for cell in cells],
+            orientation="h",
+            name=f"{name} angles",
+            marker_color=look.colour,
+            error_x={"array": error, "thickness": 1.5},
+            hovertemplate="<b>%{y}</b><br>%{x:.3g} ± %{error_x.array:.2g}<extra></extra>",
+        )
+    style(figure, x_title="TV distance", y_title="", height=140 + 40 * len(cells))
+    figure.update_yaxes(autorange="reversed", showgrid=False)
+    return set_title(legend_under_title(figure), "Heads whose kernels change most")
 
 
 def loss_figure(found: Result) -> go.Figure:
@@ -116,6 +128,7 @@ def loss_figure(found: Result) -> go.Figure:
         x_title="position (tokens)",
         y_title="loss (nats)",
         where="up to position %{x}",
+        looks=[OWN, *SCALED],
     )
     length = float(found.params["length"])
     figure.add_vline(length, line={"color": MUTED, "width": 1, "dash": "dot"})

@@ -59,7 +59,7 @@ def _longer(result: Result) -> str:
             f"that at {length} ({SCALE})."
         )
     if has(result, ALL_HEADS, "longest_distance"):
-        noun = f"distance of the kernel to that at {length}"
+        noun = f"distance of the kernel in the longest context (own angles) to that at {length}"
         return heads_at(result, "longest_distance", noun, ALIKE)
     return _loss(result, length)
 

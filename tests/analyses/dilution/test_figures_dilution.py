@@ -76,12 +76,15 @@ def test_kernels(longer):
 
 
 def test_ranking(longer):
-    """Those that change most come first; layers without heads are left out."""
-    longer.values["longest_distance"][:] = [[0.1, 0.7, np.nan], [0.3, 0.9, 0.2]]
+    """Those that change most with any angles come first; layers without heads are left out."""
+    distance = longer.values["distance"][..., -1]
+    distance[..., 0] = [[0.1, 0.7, np.nan], [0.3, 0.0, 0.2]]
+    distance[..., 1] = [[0.0, 0.6, np.nan], [0.1, 0.9, 0.1]]
     assert [(1, 1), (0, 1), (1, 0), (1, 2), (0, 0)] == ranking(longer)
-    (bars,) = longer_contexts_figure(longer).data
-    assert ("L1H1", "L0H1", "L1H0", "L1H2", "L0H0") == bars.y
-    assert [0.9, 0.7, 0.3, 0.2, 0.1] == list(bars.x)
+    own, linear = longer_contexts_figure(longer).data
+    assert ("L1H1", "L0H1", "L1H0", "L1H2", "L0H0") == own.y
+    assert [0.0, 0.7, 0.3, 0.2, 0.1] == list(own.x)
+    assert [0.9, 0.6, 0.1, 0.1, 0.0] == list(linear.x)
 
 
 def test_loss(longer):
