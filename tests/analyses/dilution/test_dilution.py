@@ -88,7 +88,7 @@ def test_every_head(model_dirs, name, skip):
             error = math.sqrt(9 * np.var(out))
             assert error == pytest.approx(found.errors[value][layer, head], abs=1e-5)
         assert found.texts["no_slope"][layer] == ""
-    assert worst < 2e-4
+    assert worst < 1e-5
 
 
 def test_known_heads(tmp_path):
