@@ -1,4 +1,4 @@
-"""What is refused before anything starts: missing parts, and more than this server allows.
+"""What is refused before anything starts: missing parts, limits of the server, lack of room.
 
 Stored results and joined jobs cost nothing; only new computations are checked.
 """
@@ -9,21 +9,26 @@ from importlib.util import find_spec
 from typing import Any
 
 from poskernel_core.analyses.base import Experiment
-from poskernel_core.common.errors import Busy, ComputeDisabled, NotInModel, TooLarge
+from poskernel_core.common.errors import BadRequest, Busy, ComputeDisabled, NotInModel, TooLarge
+from poskernel_core.common.groups import first_of_all, groups_of, in_equal_groups
 from poskernel_core.common.rounding import counted
 from poskernel_core.common.settings import Settings, settings
-from poskernel_core.common.specs import MAX_TEXT_CHARACTERS, ModelSpec, RunSpec
+from poskernel_core.common.specs import MAX_TEXT_CHARACTERS, Gather, ModelSpec, RunSpec
 from poskernel_core.data.made import RANDOM, REPEATED
-from poskernel_core.data.texts import check_reachable
+from poskernel_core.data.texts import BUNDLED, HUB, check_reachable, find_file
 from poskernel_core.engine.job import Client
 from poskernel_core.engine.plan import Plan
 from poskernel_core.models import catalog
 from poskernel_core.models.fragments import refuse
+from poskernel_core.models.geometry import Geometry
 from poskernel_core.models.tokenizers import check_tokenizer
 from poskernel_core.storage.statistics import windows_of
 from poskernel_core.storage.store import Store
 
 WAY_OUT = "choose fewer, or compute them on your own machine."
+
+MAX_TOKEN = 16
+"""Upper bound of a corpus's mean bytes of text per token."""
 
 
 def check_plan(store: Store, plan: Plan, todo: Sequence[Plan], quotas: Settings | None) -> None:
@@ -159,13 +164,13 @@ def _check_texts(plan: Plan, most: int) -> None:
 
 
 def check_prerequisites(store: Store, plan: Plan) -> None:
-    """Check the prerequisites of a plan that was looked up: weights, text, tokenizer, room.
+    """Check the prerequisites of a plan that was looked up: weights, text, tokenizer, disk space.
 
     Raises:
         ComputeDisabled: only the model's results are available here, not its weights.
         NoNetwork: the corpus is on the hub, which cannot be reached.
         UnsupportedModel: the tokenizer cannot be read.
-        BadRequest: the mean keys alone are larger than the store.
+        BadRequest: the statistics are larger than the store.
     """
     missing, experiment = plan.missing or (), plan.experiment
     reads = [*missing, experiment.reads(plan.run, plan.params)] if experiment else missing
@@ -177,9 +182,7 @@ def check_prerequisites(store: Store, plan: Plan) -> None:
         if local:
             _check_tokenizer(run.model, _reads_text(run))
     for run in missing:
-        sizes = catalog.find_again(run.model).geometry
-        keys = sizes.n_layers * sizes.n_kv_heads * sizes.d_head * run.context
-        store.check_holds(4 * keys * ("keys" in run.gather))
+        _check_room(store.limit, run)
 
 
 def _reads_text(run: RunSpec) -> bool:
@@ -191,3 +194,61 @@ def _reads_text(run: RunSpec) -> bool:
 def _check_tokenizer(model: ModelSpec, needed: bool) -> None:
     """Check a local model's tokenizer (cached: the fingerprint covers the tokenizer's files)."""
     check_tokenizer(catalog.find_again(model), needed)
+
+
+def _check_room(limit: int, run: RunSpec) -> None:
+    geometry = catalog.find_again(run.model).geometry
+    windows = _least_windows(run)
+    sums = 4 * groups_of(windows) * sum(_numbers(geometry, run, windows).values())
+    needed = sums + least_bytes(geometry, run, windows)
+    if needed > limit:
+        raise BadRequest(
+            f"The statistics of this run take {_megabytes(needed)} or more while they are "
+            f"gathered, the store holds {_megabytes(limit)}: raise POSKERNEL_CACHE_GB, or ask for "
+            "a shorter context."
+        )
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 2**20:,.3g} MB"
+
+
+def _least_windows(run: RunSpec) -> int:
+    """Return a lower bound of a run's number of windows, without reading its text."""
+    if run.corpus.name in (REPEATED, RANDOM, *HUB):
+        return in_equal_groups(run.windows)
+    if run.corpus.item is None and run.corpus.name in BUNDLED:
+        size = find_file(run.corpus.name).stat().st_size
+        least = min(run.windows, size // (MAX_TOKEN * run.context))
+        return in_equal_groups(max(1, least))
+    return 1
+
+
+def least_bytes(geometry: Geometry, run: RunSpec, windows: int) -> int:
+    """Return the size of a run's statistics without their headers and smallest arrays.
+
+    A mean takes 32 bits, plus 16 bits per group of texts if there are several groups; means of the
+    residual stream have no groups.
+    """
+    groups = groups_of(windows)
+    bytes_of = {"queries": 4 * groups, "residuals": 4, "normed": 4}
+    mean = 4 + 2 * groups * (groups > 1)
+    found = _numbers(geometry, run, windows)
+    return sum(bytes_of.get(name, mean) * count for name, count in found.items())
+
+
+def _numbers(geometry: Geometry, run: RunSpec, windows: int) -> dict[Gather, int]:
+    """Return how many values the largest sums of one group of texts contain, over all layers."""
+    tokens, heads = run.context, geometry.n_heads
+    queries = len([n for n in run.positions if n < tokens])
+    stream, all_queries = tokens * geometry.d_model, heads * tokens * geometry.d_head
+    samples = first_of_all(run.queries_per_position, windows) // groups_of(windows)
+    numbers: dict[Gather, int] = {
+        "keys": geometry.n_kv_heads * tokens * geometry.d_head,
+        "queries": queries * heads * samples * geometry.d_head,
+        "patterns": heads * queries * tokens,
+        "residuals": stream,
+        "normed": stream,
+        "scores": all_queries,
+    }
+    return {name: geometry.n_layers * numbers.get(name, 0) for name in run.gather}

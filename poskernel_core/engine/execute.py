@@ -120,6 +120,7 @@ def open_views(store: Store, plan: Plan) -> dict[str, StatisticsView]:
         view = StoredStatistics.open(store, run)
         if view is None:
             raise LayerMissing(role)
+        drop_left_over(store, run)
         views[role] = view
     return views
 
@@ -136,8 +137,6 @@ def compute(store: Store, plan: Plan, report: Report) -> None:
     began, analysis = time.monotonic(), plan.question
     assert isinstance(analysis, Analysis)
     views = open_views(store, plan)
-    for run in plan.needs.values():
-        drop_left_over(store, run)
     _check_cell(plan.params, views["main"].header.reasons)
     result = analysis.answer(
         views, plan.params, lambda done, total: report(done, total, f"Computing {analysis.title}")

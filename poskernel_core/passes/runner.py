@@ -110,7 +110,6 @@ def gather_shard(
     made = Made(digest.hexdigest(), dict(versions))
     drop_partial(store, run, shard, but=made)
     work = _Gathering(ready, run, _Keep(store, shard, made), blocks, execution.batch, report)
-    store.check_holds(4 * work.numbers * len(blocks))
     store.make_room(work.numbers * per_number(ready.sizes.groups))
     ends = [len(block.windows) for block in blocks[:1]]
     staged = on_stage is not None and shard == WHOLE and _begins_alike(run, ready.sizes)

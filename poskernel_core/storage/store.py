@@ -214,18 +214,6 @@ class Store:
         """Return the number of entries, without shipped ones."""
         return int(self._select("SELECT count(*) FROM Cache")[0][0])
 
-    def check_holds(self, size: int) -> None:
-        """Check that the store may hold entries of this many bytes together.
-
-        Raises:
-            BadRequest: it may not.
-        """
-        if size > self.limit:
-            raise BadRequest(
-                f"The statistics of this run take {_megabytes(size)} or more, the store holds "
-                f"{_megabytes(self.limit)}: raise POSKERNEL_CACHE_GB, or ask for a shorter context."
-            )
-
     def make_room(self, size: int) -> None:
         """Check that ``size`` bytes can be written, before computing them.
 

@@ -7,6 +7,7 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
+import poskernel_core as pk
 from poskernel_core.api import build_request
 from poskernel_core.cli import main as cli
 from poskernel_core.cli.terminal import printable
@@ -15,10 +16,13 @@ from poskernel_core.common.heads import parse_cell
 from poskernel_core.common.result import Result
 from poskernel_core.common.specs import CorpusSpec
 from poskernel_core.data.moves import parse_layers
+from poskernel_core.engine import admission
 from poskernel_core.engine.engine import Engine, describe_run
 from poskernel_core.engine.plan import make_plan
 from poskernel_core.engine.provenance import to_entry
+from poskernel_core.models import catalog
 from poskernel_core.storage.store import Store
+from tests.support import builders
 from tests.support.bound import opened_as_linked
 from tests.support.strangers import refused
 
@@ -150,6 +154,22 @@ def test_a_character_on_the_edge(tmp_path):
     file.write_text("é" * 2**20 + "x")
 
     assert describe_run("demo-gpt2", corpus=CorpusSpec(name=str(file))).corpus.fingerprint
+
+
+def test_a_store_that_is_large_enough(model_dirs):
+    """What is taken for the least size of statistics is less than what is stored."""
+    for name in ("gpt2", "llama"):
+        path = model_dirs[name]
+        geometry = catalog.locate(str(path)).geometry
+        ids = builders.random_ids(5, CONTEXT).numpy()
+        gathered = pk.run_pass(pk.load(str(path), device="cpu"), ids, start_token=False)
+        run = describe_run(str(path), context=CONTEXT, windows=5)
+        held = sum(
+            array.nbytes
+            for layer in range(geometry.n_layers)
+            for array in gathered.layer(layer).values()
+        )
+        assert 0.6 * held < admission.least_bytes(geometry, run, 5) <= held, name
 
 
 def test_a_device_matters_for_what_is_computed(model_dirs, tmp_path, monkeypatch, capsys):

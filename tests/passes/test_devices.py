@@ -32,6 +32,9 @@ FEW = {
 }  # fmt: skip
 OWN = {
     "longer-contexts": {"length": 16},
+    "position-sources": {"first_windows": 10},
+    "head-position-sources": {"first_windows": 10},
+    "score-components": {"text": "the word and the word, the word"},
     "stages": {"text": "the word"},
     "own-text": {"text": "the word and the word"},
     "own-text-head": {"text": "the word and the word"},
