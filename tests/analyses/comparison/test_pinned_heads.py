@@ -242,13 +242,14 @@ def test_equal_heads_of_two_runs(engine):
     assert 0 < found.values["distance"][0, 2] < 0.2
 
 
+ON_REQUEST = (
+    "additivity", "score-variance", "position-sources", "contextual-heads", "induction-scores",
+)  # fmt: skip
+
+
 def test_measures_beside(engine):
     other = "L1H2@demo-gpt2;context=64;windows=7"
-    out = ",".join(
-        f"{place}:{name}"
-        for place in range(2)
-        for name in ("additivity", "score-variance", "contextual-heads", "induction-scores")
-    )
+    out = ",".join(f"{place}:{name}" for place in range(2) for name in ON_REQUEST)
     found = ask(engine, "compare-heads", heads=f"L0H1,{other}", query=47, leave_out=out)
     table = ask(engine, "head-measures", query=47)
     for title, row in zip(found.words("measure"), found.values["value"], strict=True):
