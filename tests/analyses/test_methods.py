@@ -18,7 +18,7 @@ MODEL = "demo-gpt2"
 SMALL = {
     "text": "And the king said to the people of the land.",
     "own_texts": "A text of the reader's own.",
-    "word": " the", "words": "king", "samples": 11, "first_windows": 5, "passage_length": 16,
+    "word": " the", "words": "king", "samples": 11, "first_windows": 10, "passage_length": 16,
     "shifts": 3, "tokens": 7, "passages": 10, "loss_windows": 3, "equalise_norms": True,
     "change": "remove",
 }  # fmt: skip

@@ -5,6 +5,7 @@ from pydantic import Field
 from poskernel_core.analyses.base import Experiment, SkipParams
 from poskernel_core.analyses.head_measure import HeadMeasure
 from poskernel_core.common.result import estimates, outputs
+from poskernel_core.models.families import FAMILIES
 
 KINDS = {
     "token_share": "token embedding",
@@ -15,6 +16,9 @@ KINDS = {
     "bias_share": "ALiBi's bias",
 }
 """The kinds of components, by the value that is the sum of their shares."""
+
+LEARNED = tuple(name for name, family in FAMILIES.items() if family.scheme == "learned")
+"""The architectures that have a positional embedding."""
 
 OFFSETS = 48
 """Offsets of the map of one head's components."""
@@ -111,21 +115,22 @@ class PositionSources(_Sources):
             "wpos_share",
             OF_A,
             "Bright: the head reads position from the positional embedding itself.",
-            "cosine",
+            "unit",
+            only=LEARNED,
         ),
         HeadMeasure(
             "position from earlier heads",
             "heads_share",
             OF_A,
             "Bright: the head reads position from what earlier heads wrote.",
-            "cosine",
+            "unit",
         ),
         HeadMeasure(
             "position from earlier MLPs",
             "mlps_share",
             OF_A,
             "Bright: the head reads position from what earlier MLPs wrote.",
-            "cosine",
+            "unit",
         ),
     )
     precomputed = "experiments"
