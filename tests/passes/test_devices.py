@@ -34,7 +34,7 @@ OWN = {
     "longer-contexts": {"length": 16},
     "position-sources": {"first_windows": 10},
     "head-position-sources": {"first_windows": 10},
-    "score-components": {"text": "the word and the word, the word"},
+    "score-components": {"text": "the word and the word and the word and the word"},
     "stages": {"text": "the word"},
     "own-text": {"text": "the word and the word"},
     "own-text-head": {"text": "the word and the word"},
