@@ -12,7 +12,7 @@ from poskernel_core.common import plugins
 SECTIONS = {
     "Heads": ("etc_heatmap", "explore", "compare", "over_training"),
     "One head": ("head", "positional_kernels", "previous_token", "contextual", "own_text"),
-    "Positions": ("helix", "rotary_spectrum"),
+    "Positions": ("helix", "rotary_spectrum", "position_sources"),
     "Experiments": (
         "interventions",
         "induction_recency",

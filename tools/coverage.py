@@ -39,6 +39,8 @@ MEASURES = {
     "half-mass distance": ("etc", "half_mass_distance"),
     "distance to observed attention": ("etc", "attention_distance"),
     "attention to the previous token": ("profile", "profile"),
+    "attention foreseen with 16 keys": ("foreseen-attention", "share_16"),
+    "gain over first and last keys": ("foreseen-attention", "gain_32"),
 }
 
 
@@ -108,6 +110,7 @@ def coverage(
         return {
             "etc": pk.analyse("etc", gathered).select(query=query),
             "profile": pk.analyse("profile", gathered).select(offset=1),
+            "foreseen-attention": pk.analyse("foreseen-attention", gathered, query=query),
         }
 
     every = list(cuts(samples, name, context, windows))
@@ -121,7 +124,7 @@ def _held(
 ) -> Coverage:
     right = truth[question].values[value]
     numbers, errors, biases = (
-        np.stack([getattr(one[question], part)[value] for one in found])
+        np.stack([getattr(one[question], part).get(value, 0 * right) for one in found])
         for part in ("values", "errors", "biases")
     )
     widths = np.array([one[question].interval for one in found])[:, None, None]

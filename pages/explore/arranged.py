@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
@@ -10,15 +9,23 @@ from pages.explore.columns import choose_columns, words
 from pages.shared.cards.card import Explanation
 from pages.shared.cards.explained import explained
 from pages.shared.jobs import results
+from pages.shared.jobs.pressed import fetch_when_asked
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
 from poskernel_core.analyses.kernels.near import NearKernels, NearKernelsParams
+from poskernel_core.analyses.place_and_content.spec import PlaceAndContent, PlaceAndContentParams
 from poskernel_core.common.result import Result
+from poskernel_core.models.geometry import Geometry
 from poskernel_core.plotting.head_scatter import Column
 from poskernel_core.plotting.sparklines import as_blocks, compact_curves, heights_of
 
-MEASURES, KERNELS = "two measures", "near kernels"
-ARRANGEMENTS: Final = (MEASURES, KERNELS)
+MEASURES, KERNELS, PLACES = "two measures", "near kernels", "place and content"
+
+
+def arrangements(geometry: Geometry) -> list[str]:
+    """Return the arrangements that a model has; place and content need a rotation."""
+    rotary = geometry.scheme == PlaceAndContent.scheme
+    return [MEASURES, KERNELS, *([PLACES] if rotary else [])]
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +95,43 @@ def by_kernels(selection: Selection, columns: dict[str, Column]) -> Arranged | N
         [_curves(kernels, selection), colour],
         found,
         "Heads with near kernels",
+        words(reading, [colour], method),
+        one_scale=True,
+    )
+
+
+def by_places(selection: Selection, columns: dict[str, Column]) -> Arranged | None:
+    """Draw the choice of the colour; return the heads by their shares of place and content."""
+    (colour,) = choose_columns(columns, "colour")
+    asked = PlaceAndContentParams(skip=selection.skip)
+    found = fetch_when_asked(PlaceAndContent, selection.run, asked, "compute-places")
+    if found is None:
+        return None
+    one = found.select(query=selection.query)
+    x, y, both = (
+        Column(
+            each.title,
+            each.unit,
+            one.values[each.value],
+            one.errors.get(each.value),
+            one.biases.get(each.value),
+            each.scale,
+        )
+        for each in PlaceAndContent.measures
+    )
+    reading = (
+        "its shares with their standard errors. At the right place decides the scores "
+        "(positional), at the top content does (symbolic). On the line from top left to bottom "
+        "right the two simply add up; the farther below it, the more depends on both together."
+    )
+    method = explained(found.analysis, "", *one.values).formula
+    return Arranged(
+        x,
+        y,
+        colour,
+        [x, y, both, colour],
+        one,
+        f"Place and content at n = {selection.query}",
         words(reading, [colour], method),
         one_scale=True,
     )

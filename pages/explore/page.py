@@ -5,7 +5,15 @@ from typing import Final
 import plotly.graph_objects as go
 import streamlit as st
 
-from pages.explore.arranged import ARRANGEMENTS, KERNELS, Arranged, by_kernels, by_measures
+from pages.explore.arranged import (
+    KERNELS,
+    MEASURES,
+    Arranged,
+    arrangements,
+    by_kernels,
+    by_measures,
+    by_places,
+)
 from pages.explore.chosen import choose_by_hand, draw_names, draw_table
 from pages.explore.columns import our_columns
 from pages.explore.tables import their_columns
@@ -25,7 +33,7 @@ PLACE = Place(
     "Explore",
     "Each point is a head. Draw a loop or a box around some of them to list them below.",
     picture=Screenshot("", "heads"),
-    questions=("headvis", "head-examples", "near-kernels"),
+    questions=("headvis", "head-examples", "near-kernels", "place-and-content"),
 )
 
 TOOLS: Final = {"loop": "lasso", "box": "select", "click": "pan"}
@@ -75,9 +83,13 @@ def page(selection: Selection) -> None:
         return
     columns = our_columns(found) | theirs
     with axes:
-        how = choose_one("Arrange heads by", ARRANGEMENTS, "arrange")
-        near = how == KERNELS
-        arranged = by_kernels(selection, columns) if near else by_measures(found, columns)
+        offered = arrangements(selection.located.geometry)
+        how = choose_one("Arrange heads by", offered, "arrange")
+        arranged: Arranged | None
+        if how == MEASURES:
+            arranged = by_measures(found, columns)
+        else:
+            arranged = (by_kernels if how == KERNELS else by_places)(selection, columns)
     if arranged is None:
         return
     points = st.container()

@@ -6,6 +6,7 @@ import streamlit as st
 
 from pages.head import captions as words
 from pages.shared.cards.card import card
+from pages.shared.cards.figure import chart
 from pages.shared.cards.one_head import (
     draw_duplicates,
     draw_kernel,
@@ -19,6 +20,7 @@ from pages.shared.jobs import results
 from pages.shared.jobs.pressed import fetch_when_asked
 from pages.shared.selection.head_link import page_address
 from pages.shared.selection.selection import Selection
+from pages.shared.tables.tables import markdown_table
 from poskernel_core.analyses import find
 from poskernel_core.analyses.additivity.spec import Additivity, AdditivityParams
 from poskernel_core.analyses.contextual_heads.denominators import Denominators, DenominatorsParams
@@ -28,15 +30,24 @@ from poskernel_core.analyses.headvis.spec import HeadExamples, HeadExamplesParam
 from poskernel_core.analyses.induction.figures import head_scores_figure
 from poskernel_core.analyses.induction.spec import InductionScores, InductionScoresParams
 from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
+from poskernel_core.analyses.place_and_content.figures import place_and_content_figure
+from poskernel_core.analyses.place_and_content.spec import PlaceAndContent, PlaceAndContentParams
+from poskernel_core.analyses.position_sources.figures import bars_figure
+from poskernel_core.analyses.position_sources.spec import PositionSources, PositionSourcesParams
 from poskernel_core.analyses.previous_token.spec import PreviousToken, PreviousTokenParams
 from poskernel_core.analyses.score_shares.figures import score_shares_figure
 from poskernel_core.analyses.score_shares.spec import ScoreShares, ShareParams
+from poskernel_core.analyses.sink_anatomy.figures import arrangement_rows, sink_anatomy_figure
+from poskernel_core.analyses.sink_anatomy.spec import SinkAnatomy, SinkAnatomyParams
 from poskernel_core.analyses.sinks.figures import sinks_figure
 from poskernel_core.analyses.sinks.spec import AttentionSinks, SinkParams
 from poskernel_core.common.rounding import counted
 
 OFFSETS = 24
 """Largest offset of the profile, tokens."""
+
+FEW_SOURCES = 7
+"""Sources of position with a bar of their own."""
 
 
 def draw_curve(selection: Selection) -> None:
@@ -51,7 +62,18 @@ def draw_curve(selection: Selection) -> None:
 
 def draw_experiments(selection: Selection) -> None:
     """Draw the results of experiments, two blocks in a row, or buttons that compute them."""
-    blocks = (_shares, _induction, _duplicates, _denominators, _additivity, _examples)
+    places = (_places,) if selection.located.geometry.scheme == PlaceAndContent.scheme else ()
+    blocks = (
+        _shares,
+        *places,
+        _sources,
+        _anatomy,
+        _induction,
+        _duplicates,
+        _denominators,
+        _additivity,
+        _examples,
+    )
     for first in range(0, len(blocks), 2):
         for column, draw in zip(st.columns(2), blocks[first : first + 2], strict=False):
             with column:
@@ -80,6 +102,30 @@ def draw_sinks(selection: Selection) -> None:
         card("sinks", partial(sinks_figure, head), head, words.SINKS, "Attention to the first keys")
 
 
+def _anatomy(selection: Selection) -> None:
+    _heading(selection, "What makes the sink", "etc_heatmap", measure="sink by standing first")
+    defaults = find("sink-anatomy").default_params(selection.run, selection.located.geometry)
+    asked = SinkAnatomyParams(**defaults)
+    found = fetch_when_asked(SinkAnatomy, selection.run, asked, "compute-anatomy")
+    if found is None:
+        return
+    head = selection.of(found)
+    if reason := str(head.texts["reason"]):
+        st.caption(f"{selection.cell} has {reason} of its attention.")
+        return
+    figure = partial(sink_anatomy_figure, head)
+
+    def draw() -> None:
+        chart("anatomy", figure)
+        markdown_table(
+            ("Two front tokens (position ids)", "Attention to the first", "To the second"),
+            arrangement_rows(head),
+        )
+
+    title = f"What makes the first key a sink of {selection.cell}"
+    card("anatomy", figure, head, words.ANATOMY, title, draw)
+
+
 def _shares(selection: Selection) -> None:
     _heading(
         selection,
@@ -93,6 +139,26 @@ def _shares(selection: Selection) -> None:
         head = selection.of(found)
         figure = partial(score_shares_figure, head)
         card("shares", figure, head, words.SHARES, "Score variance explained, by query position")
+
+
+def _places(selection: Selection) -> None:
+    _heading(selection, PlaceAndContent.title, "explore", arrange="place and content")
+    asked = PlaceAndContentParams(skip=selection.skip)
+    found = fetch_when_asked(PlaceAndContent, selection.run, asked, "compute-places")
+    if found is not None:
+        head = selection.of(found)
+        figure = partial(place_and_content_figure, head)
+        card("places", figure, head, words.PLACES, "What decides the scores, by query position")
+
+
+def _sources(selection: Selection) -> None:
+    _heading(selection, "Sources of position", "position_sources")
+    asked = PositionSourcesParams(skip=selection.skip)
+    found = fetch_when_asked(PositionSources, selection.run, asked, "compute-sources")
+    if found is not None:
+        head = selection.of(found).only("share", "equal_share", "noise", "position_share")
+        figure = partial(bars_figure, head, FEW_SOURCES)
+        card("sources", figure, head, words.SOURCES, "What writes its position")
 
 
 def _induction(selection: Selection) -> None:

@@ -19,6 +19,23 @@ SINKS = explained(
     "alpha",
 )
 
+ANATOMY = explained(
+    "sink-anatomy",
+    "The first key of a text stands first, has position 0, and is the start token, all at once. "
+    "Here the three are taken apart: two front tokens, a target and a filler, stand before the "
+    "same text in every arrangement. A blue bar says how much more attention the target gets with "
+    "that property than without it. Grey bars are what properties do only together. The lower "
+    "bars say how the start token acts in place of an ordinary first token: through its own key, "
+    "or through the queries of the text, which earlier layers have changed. The table gives the "
+    "attention to both front keys in every arrangement; a token's id is its position. The effects "
+    "do not say what the head reads from its sink, and most arrangements are unlike anything in "
+    "training.",
+    "standing_first",
+    "interaction",
+    "key_effect",
+    "attention",
+)
+
 SHARES = explained(
     "score-variance",
     "What makes one key score higher than another, for each query position: its position, its "
@@ -27,6 +44,29 @@ SHARES = explained(
     "position_share",
     "content_share",
     "covariance_share",
+)
+
+PLACES = explained(
+    "place-and-content",
+    "What would decide the scores if every key stood at every place: the place, whatever the key; "
+    "the key (content), wherever it stands; or only both together, as where a key counts only at "
+    "its own distance. These three add up to 1. The covariance, besides them, says how far place "
+    "and content go together in the real text. «Place share» is not how far attention is decided "
+    "by position: scores of keys that no head attends to count as much as any others.",
+    "place_share",
+    "content_share",
+    "both_share",
+    "covariance_share",
+)
+
+SOURCES = explained(
+    "position-sources",
+    "The parts of the model that write the positional score of the head's keys, and their shares, "
+    "which add up to 1. A part below 0 works against the others. Ticks: the same with all visible "
+    "keys weighted alike. Parts are direct writers: an MLP may only pass on what it read of the "
+    "positional embedding.",
+    "share",
+    "equal_share",
 )
 
 EXAMPLES = explained(

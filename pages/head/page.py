@@ -20,7 +20,7 @@ PLACE = Place(
     OVERVIEW,
     "Everything about one head: what it does in a sentence, its measures, its figures.",
     picture=Screenshot("", "measures"),
-    questions=("verdicts",),
+    questions=("verdicts", "sink-anatomy"),
 )
 
 

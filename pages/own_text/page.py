@@ -6,6 +6,7 @@ import streamlit as st
 
 from pages.own_text import captions as words
 from pages.own_text.components import draw_patterns, draw_tokens
+from pages.own_text.reasons import draw_reasons
 from pages.own_text.row import draw_row
 from pages.own_text.typed import choose_text
 from pages.shared.cards.card import card
@@ -31,7 +32,7 @@ PLACE = Place(
         "+blue+fire+water+house+king+garden%3B+blue+fire"
     ),
     needs="weights",
-    questions=("own-text", "own-text-head"),
+    questions=("own-text", "own-text-head", "score-components"),
 )
 
 
@@ -66,6 +67,7 @@ def draw_head(selection: Selection, text: str, length: int) -> None:
     draw = partial(draw_tokens, found, at, direction, partial(write, "at"))
     card("tokens", figure, pattern, words.HEAD, f"{selection.cell} on the text", draw)
     draw_row(selection, found.select(query=at))
+    draw_reasons(selection, text, at)
 
 
 def page(selection: Selection) -> None:

@@ -7,6 +7,8 @@ import streamlit as st
 
 from pages.positional_kernels import captions as words
 from pages.positional_kernels.additivity import draw_additivity
+from pages.positional_kernels.foreseen import draw_foreseen
+from pages.positional_kernels.longer import draw_dilution, draw_longer
 from pages.positional_kernels.side_by_side import draw_three
 from pages.shared.cards.card import card
 from pages.shared.cards.one_head import draw_kernel
@@ -25,7 +27,14 @@ PLACE = Place(
     "Kernel",
     "How much a head would attend to each earlier token if all tokens had the same content.",
     picture=Screenshot("log=offset", "map"),
-    questions=("kernel", "kernel-map", "additivity"),
+    questions=(
+        "kernel",
+        "kernel-map",
+        "dilution",
+        "longer-contexts",
+        "foreseen-attention",
+        "additivity",
+    ),
 )
 
 
@@ -87,4 +96,7 @@ def page(selection: Selection) -> None:
                 draw_maps(selection, source)
             draw_squares(selection, kernel)
             draw_layer(selection, kernel)
+            draw_dilution(selection)
+            draw_longer(selection)
+            draw_foreseen(selection)
             draw_additivity(selection)

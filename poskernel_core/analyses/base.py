@@ -75,7 +75,7 @@ class Question(ABC, Generic[P]):
             needs no pass.
         ignores: the run fields that its answer does not depend on.
         uses: the model parts that it requires.
-        scheme: the position scheme that it requires, such as ``rotary``; empty: any.
+        scheme: the position schemes that it works for, such as ``rotary ALiBi``; empty: any.
         measures: its measures that can colour the grid of all heads.
         figure: the function in the topic's ``figures.py`` that draws an answer; empty: generic
             curves, chosen by the answer's axes.
@@ -99,6 +99,11 @@ class Question(ABC, Generic[P]):
     figure: ClassVar[str] = ""
     precomputed: ClassVar[Literal["always", "experiments", "never"]] = "never"
     error_counts: ClassVar[str] = ""
+
+    @classmethod
+    def fits_scheme(cls, scheme: str) -> bool:
+        """Return whether it works for models with this position scheme."""
+        return not cls.scheme or scheme in cls.scheme.split()
 
     @property
     def on_request(self) -> bool:
@@ -296,6 +301,7 @@ class ExperimentContext:
         single_id: gives the id of a text that is one token.
         encode: gives the ids of a text. Both are None without a tokenizer.
         dealt: what the groups of windows consist of.
+        positions: the recorded query positions.
     """
 
     model: Any
@@ -308,6 +314,7 @@ class ExperimentContext:
     single_id: Callable[[str], int] | None = None
     encode: Callable[[str], list[int]] | None = None
     dealt: Dealt = "windows"
+    positions: tuple[int, ...] = ()
 
 
 class Experiment(Question[P]):

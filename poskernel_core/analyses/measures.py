@@ -17,7 +17,7 @@ def fits(question: Question[Any], declared: HeadMeasure, geometry: Geometry) -> 
     only = declared.only or (geometry.architecture,)
     windows = any(layer.window is not None for layer in geometry.layers)
     return (
-        question.scheme in ("", geometry.scheme)
+        question.fits_scheme(geometry.scheme)
         and geometry.architecture in only
         and (windows or not declared.of_windows)
     )

@@ -23,6 +23,8 @@ measure  measures of heads, as the grid of all heads offers them
 left_out leave-one-group-out replicates, by the group that is left out
 pin      pinned heads, of any models and runs
 missing  questions without a stored result
+way      ways to choose keys beforehand
+budget   numbers of keys that may be kept
 subset   sets of groups of texts, by their number of windows
 ======== =====================================================================
 

@@ -74,6 +74,17 @@ def without(view: StatisticsView, group: int) -> Some:
     return Some(view, tuple(each for each in range(view.header.groups) if each != group))
 
 
+def halves(view: StatisticsView) -> tuple[Some, Some]:
+    """Return the statistics of the groups of even and of odd number.
+
+    A group keeps its half if others are left out.
+    """
+    base = view.view if isinstance(view, Some) else view
+    kept = view.kept if isinstance(view, Some) else tuple(range(view.header.groups))
+    even, odd = (tuple(each for each in kept if each % 2 == half) for half in (0, 1))
+    return Some(base, even), Some(base, odd)
+
+
 class _OfGroups(Mapping[str, np.ndarray]):
     def __init__(self, arrays: Mapping[str, np.ndarray], kept: tuple[int, ...]) -> None:
         self._arrays, self._kept = arrays, kept

@@ -75,16 +75,17 @@ def check_worker() -> None:
 
 def _check_parts(plan: Plan) -> None:
     """Check that the model has the position scheme and the parts that a question needs."""
-    model, uses, scheme = plan.run.model, plan.question.uses, plan.question.scheme
+    model, uses, question = plan.run.model, plan.question.uses, plan.question
     local = catalog.is_local(model.name)
     if uses and local:
         refuse(model.name, catalog.locate(model.name).config, uses)
-    if scheme:
+    if question.scheme:
         located = catalog.locate(model.name, None if local else model.fingerprint)
-        if located.geometry.scheme != scheme:
+        if not question.fits_scheme(located.geometry.scheme):
+            schemes = " or ".join(question.scheme.replace(" ", ", ").rsplit(", ", 1))
             raise NotInModel(
                 f"{model.name!r} has {located.geometry.scheme} positions, and this is about "
-                f"{scheme} ones: choose a model with {scheme} positions."
+                f"{schemes} ones: choose a model with {schemes} positions."
             )
 
 

@@ -196,6 +196,7 @@ def perform(shared: WorkerContext, plan: Plan, execution: Execution, report: Rep
         tokenizer.single_id if tokenizer else None,
         tokenizer.encode if tokenizer else None,
         sizes.dealt,
+        run.positions,
     )
     views = open_views(shared.store, plan)
     result = experiment.perform(

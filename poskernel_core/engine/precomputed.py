@@ -23,5 +23,5 @@ def first_questions(
             | ({"head": cell} if "head" in question.params.model_fields else {}),
         )
         for name, question in ANALYSES.items()
-        if question.precomputed in wanted and question.scheme in ("", geometry.scheme)
+        if question.precomputed in wanted and question.fits_scheme(geometry.scheme)
     ]

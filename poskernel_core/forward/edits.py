@@ -4,7 +4,8 @@ An :class:`Edit` has a hook at ten points of the forward pass; each hook returns
 continue with. To only look at values, use an
 :class:`~poskernel_core.forward.observers.Observer`. The attention of every architecture runs
 through our own function (:mod:`poskernel_core.forward.hooks`), so edits work the same in all of
-them, including local layers and grouped queries. An edited pass computes the whole pattern at once.
+them, including local layers and grouped queries. An edited pass computes the whole pattern at once,
+unless the edit keeps the attention itself.
 So compare it with a clean pass under a plain ``Edit()``, which is computed in exactly the same way.
 """
 
@@ -32,6 +33,11 @@ class Edit:
     @property
     def wants_rotations(self) -> bool:
         """Whether :meth:`call` is used; if so, each layer's rotation is read."""
+        return False
+
+    @property
+    def keeps_attention(self) -> bool:
+        """Whether slopes, scores, patterns and heads stay; then no whole pattern is formed."""
         return False
 
     def tokens(self, x: Tensor) -> Tensor:
@@ -98,6 +104,11 @@ class Chain(Edit):
     pattern = _in_order("pattern")
     heads = _in_order("heads")
     output = _in_order("output")
+
+    @property
+    def keeps_attention(self) -> bool:
+        """Whether all edits keep the attention."""
+        return all(edit.keeps_attention for edit in self.edits)
 
     @property
     def wants_rotations(self) -> bool:

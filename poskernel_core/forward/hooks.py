@@ -239,7 +239,7 @@ class Hooks:
         if running.edit is not None and running.edit.wants_rotations:
             call = running.edit.call(call, self._turn)
         observer.attention(call, batch)
-        if running.edit is None:
+        if running.edit is None or running.edit.keeps_attention:
             see = partial(observer.pattern, batch=batch) if observer.wants_patterns else None
             out = attend(call, see)
         else:

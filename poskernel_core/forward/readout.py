@@ -48,12 +48,18 @@ def measure(
     seen = _PatternReadout(int(start_token), cell)
     tokens = torch.from_numpy(np.ascontiguousarray(window, dtype=np.int64))
     logits = model.run(tokens, edit, [seen])[0].cpu()
+    loss = losses(logits, tokens[0])
+    return Measured(logits, loss, np.stack(seen.previous_mass), seen.of_cell)
+
+
+def losses(logits: Tensor, tokens: Tensor) -> np.ndarray:
+    """Return ``-log p`` of each token ``[pos]`` given those before it, in nats; NaN at 0."""
     loss = np.full(len(logits), np.nan)
     for rows in _chunks(len(logits) - 1):
-        right = tokens[0, rows.start + 1 : rows.stop + 1, None]
+        right = tokens[rows.start + 1 : rows.stop + 1, None]
         told = log_probabilities(logits, rows).gather(1, right)[:, 0]
         loss[rows.start + 1 : rows.stop + 1] = -told.numpy()
-    return Measured(logits, loss, np.stack(seen.previous_mass), seen.of_cell)
+    return loss
 
 
 class _PatternReadout(Observer):

@@ -65,6 +65,14 @@ class Rotation:
         x[..., self.first], x[..., self.second] = one.to(x), two.to(x)
         return x
 
+    def applied(
+        self, x: Float[Tensor, "text head pos d"], rows: slice = slice(None)
+    ) -> Float[Tensor, "text head pos d"]:
+        """Rotate queries or keys at the positions ``rows``."""
+        cos, sin = self.cos[:, None, rows].to(x), self.sin[:, None, rows].to(x)
+        one, two = x[..., self.first], x[..., self.second]
+        return self.turned(one * cos - two * sin, two * cos + one * sin, x)
+
     def speeds(self) -> tuple[Float[np.ndarray, " pair"], Float[np.ndarray, " pair"]]:
         """Return the speed (radians per token) and the scaling factor of every pair.
 
@@ -103,6 +111,9 @@ class _Probe:
 
     def attend(self, call: AttentionCall) -> Tensor:
         raise _Seen(call)
+
+    def rotated(self, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+        return cos, sin
 
 
 def read_rotation(
@@ -144,12 +155,44 @@ def _shown(
     handed = given["position_embeddings"]
     one = isinstance(handed, Tensor)  # complex numbers, as in Llama 4
     turns = handed[:1, rows] if one else tuple(part[:1, rows] for part in handed)
-    probed = given | {"position_embeddings": turns, "attention_mask": None}
+    return _called(module, layer, vector, (), given | {"position_embeddings": turns})
+
+
+def unrotated_call(
+    module: Any,
+    layer: int,
+    vectors: Float[Tensor, "1 row model"],
+    rest: tuple[Any, ...],
+    given: dict[str, Any],
+) -> AttentionCall:
+    """Return the attention call of a module that reads vectors and rotates nothing.
+
+    ``rest`` and ``given`` are the module's other arguments in a pass over one text or several.
+    """
+    handed, rows, probed = given.get("position_embeddings"), vectors.shape[1], dict(given)
+    if isinstance(handed, Tensor):
+        probed["position_embeddings"] = torch.ones_like(handed[:1, :1]).expand(1, rows, -1)
+    elif handed is not None:
+        cos, sin = (part[:1, :1].expand(1, rows, -1) for part in handed)
+        probed["position_embeddings"] = torch.ones_like(cos), torch.zeros_like(sin)
+    if given.get("alibi") is not None:
+        alibi = given["alibi"]
+        probed["alibi"] = alibi.reshape(-1, *alibi.shape[-2:])[: module.num_heads]  # of one text
+    if isinstance(given.get("position_ids"), Tensor):
+        probed["position_ids"] = torch.zeros(1, rows, dtype=torch.long, device=vectors.device)
+    return _called(module, layer, vectors, rest, probed)
+
+
+def _called(
+    module: nn.Module, layer: int, x: Tensor, rest: tuple[Any, ...], given: dict[str, Any]
+) -> AttentionCall:
+    """Return the attention call of a module that reads ``x``; the attention is not computed."""
+    probed = given | {"attention_mask": None}
     probed.pop("hidden_states", None)
     kept = vars(module)["poskernel"]
     vars(module)["poskernel"] = (_Probe(), layer)
     try:
-        module.forward(vector, **probed)
+        module.forward(x, *rest, **probed)
     except _Seen as seen:
         return seen.call
     finally:

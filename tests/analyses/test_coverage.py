@@ -15,7 +15,13 @@ def found():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "measure", ["ETC", "half-mass distance", "attention to the previous token"]
+    "measure",
+    [
+        "ETC",
+        "half-mass distance",
+        "attention to the previous token",
+        "attention foreseen with 16 keys",
+    ],
 )
 def test_intervals_hold_the_truth(found, measure):
     assert 0.90 < found[measure].held.mean() < 0.99

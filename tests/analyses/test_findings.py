@@ -102,6 +102,37 @@ def shares(v, e):
     return made("score-variance", shares, errors, chosen=L3H4, coordinates=places)
 
 
+def places(v, e):
+    """One head's shares at three query positions; the last counts."""
+    shares = {"place_share": [0.9, 0.2, 0.1], "content_share": [0.0, 0.1, 0.1]}
+    shares["both_share"] = [0.1, 0.7, v]
+    at = {"query": np.array([15, 31, 63])}
+    errors = dict.fromkeys(shares, e)
+    return made("place-and-content", shares, errors, chosen=L3H4, coordinates=at)
+
+
+def anatomy(v, e):
+    """One head with a sink; it is open what it follows but for the number."""
+    numbers = {"sink": 0.8, "standing_first": v, "position_zero": 0.02, "start_token": 0.0}
+    numbers |= {"key_effect": 0.0, "query_effect": 0.0}
+    return made("sink-anatomy", numbers, {"standing_first": e}, chosen=L3H4)
+
+
+def anatomy_of_heads(v, e):
+    """Two heads of six have a sink."""
+    every = np.array([[v, np.nan, np.nan], [np.nan, v, np.nan]])
+    numbers = {"standing_first": every, "position_zero": 0 * every, "start_token": 0 * every}
+    numbers["sink"] = np.where(np.isnan(every), 0.1, 0.8)
+    return made("sink-anatomy", numbers, {"standing_first": e})
+
+
+def caches(v, e):
+    """Two layers; in the first, both caches need 0.3."""
+    numbers = {"cache_for_95": [0.3, v], "fixed_cache_for_95": [0.3, 0.3]}
+    errors = {"cache_for_95": [0.0, e], "fixed_cache_for_95": [0.0, 0.0]}
+    return made("foreseen-attention", numbers, errors)
+
+
 def contextual(v, e):
     """One head of the contextual group; the number is its denominator's CV."""
     numbers = {"etc": 120.0, "near_duplicates": 0.0, "far_duplicates": 0.01, "group": 2}
@@ -253,6 +284,27 @@ HELD = [
     (one_of("sinks", "sink", 0.3), 0.3, 0.62,
      "In 1 of 6 heads the attention to the first key is certainly 0.3 or more; it is largest in "
      "L1H0 (0.62)."),
+    (anatomy, 0.1, 0.61,
+     "The sink of L3H4 follows what stands first (+0.61), not position 0 (+0.02) nor the start "
+     "token (0)."),
+    (anatomy_of_heads, 0.1, 0.61,
+     "Among 2 heads with a sink, it certainly follows what stands first in 2, position 0 in none, "
+     "the start token in none (effect 0.1 or more)."),
+    (one_head("foreseen-attention", "gain_32", share_32=0.68, visible_keys=401), 0, 0.12,
+     "32 of 401 keys chosen by the kernel get 0.68 of the mean attention of L3H4, more than the "
+     "first 4 and the last 28 keys get (0.56)."),
+    (one_head("foreseen-attention", "gain_32", share_32=0.68, visible_keys=401), 0, -0.12,
+     "32 of 401 keys chosen by the kernel get 0.68 of the mean attention of L3H4, less than the "
+     "first 4 and the last 28 keys get (0.80)."),
+    (one_of("foreseen-attention", "gain_32", 0.0), 0, 0.12,
+     "32 keys chosen by the kernel certainly get more of the mean attention than the first 4 and "
+     "the last 28 keys in 1 of 6 heads, and less in none (0.30 differ by chance)."),
+    (caches, 0.3, 0.82,
+     "For 0.95 of the attention, caches by kernel certainly need fewer keys than the first 4 and "
+     "the last ones in none of 2 layers, and more in 1."),
+    (caches, 0.3, 0.12,
+     "For 0.95 of the attention, caches by kernel certainly need fewer keys than the first 4 and "
+     "the last ones in 1 of 2 layers, and more in none."),
     (one_head("score-variance", "position_share", AT, content_share=0.1), 0.5, 0.82,
      "Position explains 0.82 of the score variance of L3H4 at n = 400, more than half."),
     (shares, 0.5, 0.82,
@@ -261,6 +313,15 @@ HELD = [
     (heads("score-variance", "content_share", chosen={"query": 400}), 0.5, 0.82,
      "At n = 400, in 6 of 6 heads the share of score variance explained by content is certainly "
      "0.5 or more; it is largest in L0H0 (0.82)."),
+    (one_head("place-and-content", "place_share", AT, content_share=0.1, both_share=0.1), 0.5, 0.82,
+     "If every key stood at every place, place would explain 0.82 of the score variance of L3H4 at "
+     "n = 400, more than half."),
+    (places, 0.5, 0.82,
+     "If every key stood at every place, only place and content together would explain 0.82 of "
+     "the score variance of L3H4 at n = 63, more than half."),
+    (one_of("place-and-content", "content_share", 0.5, chosen={"query": 400}), 0.5, 0.82,
+     "At n = 400, in 1 of 6 heads the share of score variance explained by content is "
+     "certainly 0.5 or more; it is largest in L1H0 (0.82)."),
     (one_head("headvis", "prev_token_score"), 0.3, 0.82,
      "The attention to the previous token is 0.82 in L3H4; a head looks somewhere from 0.3 on."),
     (one_of("headvis", "qk_distance", 7.0), 7, 19.0,

@@ -18,7 +18,7 @@ MODEL = "demo-gpt2"
 SMALL = {
     "text": "And the king said to the people of the land.",
     "own_texts": "A text of the reader's own.",
-    "word": " the", "words": "king", "samples": 11, "first_windows": 5, "passage_length": 16,
+    "word": " the", "words": "king", "samples": 11, "first_windows": 10, "passage_length": 16,
     "shifts": 3, "tokens": 7, "passages": 10, "loss_windows": 3, "equalise_norms": True,
     "change": "remove",
 }  # fmt: skip
@@ -36,7 +36,7 @@ def test_values_are_those_of_a_result(engine, name, rotary, training_dir):
     params = {field: value for field, value in SMALL.items() if field in fields}
     cell = {"head": "L0H1"} if "head" in fields and fields["head"].is_required() else {}
 
-    model, context = (rotary, 53) if ANALYSES[name].scheme == "rotary" else (MODEL, 64)
+    model, context = (rotary, 53) if ANALYSES[name].scheme.startswith("rotary") else (MODEL, 64)
     training = isinstance(ANALYSES[name], OfCheckpoints)
     model, context = (str(training_dir), 37) if training else (model, context)
 

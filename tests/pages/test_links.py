@@ -63,7 +63,7 @@ def follow(monkeypatch):
         (METHODS, {"start": "maybe"}, "asks for start maybe; shown is True instead"),
         (METHODS, {"part": "foo"}, "asks for part foo; shown is Definitions instead"),
         (HEATMAP, {"measure": "foo"}, "asks for measure foo; shown is effective token count"),
-        (HEATMAP, {"measure": "foo"}, "instead: offered are 2"),
+        (HEATMAP, {"measure": "foo"}, "instead: offered are 3"),
         (HEATMAP, {"kinds": ["local", "foo"]}, "asks for kinds local, foo; shown is local instead"),
         (INTERVENTIONS, {"change": "foo"}, "asks for change foo; shown is move attention instead"),
         (INTERVENTIONS, {"preset": "foo"}, "asks for preset foo; shown is"),

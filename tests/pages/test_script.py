@@ -27,6 +27,7 @@ PAGES = [file for file in FILES if file.name == "page.py"]
 KEY = re.compile(r'(?:key=|(?:linked|fitted\w*)\(\s*)"([a-z0-9]+)"')
 """A parameter of the address, as widgets name it."""
 MODEL = "demo-attn-2l"
+WAITING = ("compare", "methods", "own_text", "position_sources")
 WITH_BOX = ("own_text", "position_vs_token", "previous_token")
 """Pages that tell something at first: what to type, and what rotary positions mean there."""
 COMPUTE = ("forward", "passes", "statistics", "engine.worker")
@@ -104,7 +105,7 @@ def test_every_page_runs(shipped, script):
     assert lends + (name in WITH_BOX) == len(app.info)
     assert 1 == len(app.title)
     assert 0 == len(app.get("progress"))
-    assert figures_on(app) or name in ("compare", "methods", "own_text", FIRST)
+    assert figures_on(app) or name in (*WAITING, FIRST)
     assert shipped.worker_pid is None
 
 

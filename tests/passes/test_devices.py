@@ -31,6 +31,10 @@ FEW = {
     "period": 7, "second": 5, "components": 3, "random_length": 9,
 }  # fmt: skip
 OWN = {
+    "longer-contexts": {"length": 16},
+    "position-sources": {"first_windows": 10},
+    "head-position-sources": {"first_windows": 10},
+    "score-components": {"text": "the word and the word and the word and the word"},
     "stages": {"text": "the word"},
     "own-text": {"text": "the word and the word"},
     "own-text-head": {"text": "the word and the word"},
@@ -43,7 +47,7 @@ ASKED = [
     (name, model)
     for name, question in ANALYSES.items()
     for model, scheme in SCHEMES.items()
-    if question.scheme in ("", scheme) and not isinstance(question, Composition)
+    if question.fits_scheme(scheme) and not isinstance(question, Composition)
 ]
 
 

@@ -57,9 +57,12 @@ def mean_of(reading, choice, kept_of=None):
     if farthest.ndim and farthest.shape[-1] >= SHORT:
         farthest = np.broadcast_to(farthest.max(axis=-1, keepdims=True), farthest.shape)
     step = np.where(farthest > 0, farthest / LARGEST, 1)
-    left = [np.rint(one / step) * step for one, group in zip(off, kept_of, strict=True)
-            if group not in choice]  # fmt: skip
-    return mean.astype(np.float32) - sum(left) / (len(kept_of) - 1)
+    steps = [np.rint(one / step) * step for one in off]
+    inside = [one for one, group in zip(steps, kept_of, strict=True) if group in choice]
+    left = [one for one, group in zip(steps, kept_of, strict=True) if group not in choice]
+    # the fewer are summed up, since together all are 0, to within a step
+    shift = sum(inside) if len(inside) <= len(left) else -sum(left)
+    return mean.astype(np.float32) + shift / len(choice)
 
 
 def query_variation(kernels):

@@ -4,7 +4,7 @@ Where the interval of a number holds the limit, the sentence says *about*.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,20 @@ ATTENTION = 0.3
 HALF = 0.5
 """Smallest share with which position or content decides the scores, and smallest distance at which
 a kernel does not predict a head's attention."""
+
+EFFECT = 0.1
+"""Smallest effect on a share of attention that counts."""
+
+FOLLOWS = {
+    "standing_first": "what stands first",
+    "position_zero": "position 0",
+    "start_token": "the start token",
+}
+"""What a sink may follow, by the names of the effects."""
+
+KEEPS, SPREADS = 0.25, 0.75
+"""Slopes of log ETC on log keys: below the first a head keeps its reach, from the second on it
+spreads over all visible keys."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +84,7 @@ def verdict(head: Head) -> str:
     if detail:
         clauses.insert(0, detail)
     if nots:
-        clauses.append(_listed(nots))
+        clauses.append(listed(nots))
     if not clauses:
         return f"{lead}." if lead else ""
     text = "; ".join(clauses)
@@ -135,11 +149,52 @@ def _share(head: Head) -> Iterator[Said]:
         yield Said(f"position ({position}) and content ({content}) share its scores")
 
 
+def _both(head: Head) -> Iterator[Said]:
+    """Whether the scores of a rotary head depend most on place and content together."""
+    both = head.number("place-and-content", "both_share")
+    if both.passes(HALF) == "yes":
+        yield Said(f"which content scores high depends on where it stands (share {both})")
+
+
 def _explained(head: Head) -> Iterator[Said]:
     """Whether the kernel fails to predict the observed attention."""
     distance = head.number("etc", "attention_distance")
     if distance.passes(HALF) == "yes":
         yield Said(f"its attention differs from its positional kernel (distance {distance})")
+
+
+def _foreseen(head: Head) -> Iterator[Said]:
+    """What few keys chosen by the kernel capture, and whether the first and last keys do better."""
+    share, gain = (head.number("foreseen-attention", name) for name in ("share_32", "gain_32"))
+    visible = head.number("foreseen-attention", "visible_keys").value
+    if share.passes(HALF) != "yes" or visible < 2 * 32:
+        return
+    than = {"yes": "more", "no": "less"}.get(gain.passes(0.0) or "", "") if gain.value else ""
+    rival = Number(share.value - gain.value, 0.0, 0.0)
+    fixed = f", {than} than the first 4 and the last 28 do ({rival})" if than else ""
+    yield Said(f"its kernel foresees {share} of its attention with 32 of {visible:.0f} keys{fixed}")
+
+
+def main_source(names: Sequence[str], shares: Sequence[Number]) -> tuple[str, Number] | None:
+    """Return the one component that certainly writes half of a score or more, if no other may."""
+    passes = [share.passes(HALF) for share in shares]
+    if passes.count("yes") != 1 or "about" in passes:
+        return None
+    place = passes.index("yes")
+    return named_source(names[place]), shares[place]
+
+
+def named_source(name: str) -> str:
+    """Return a component's name as sentences give it: ``the positional embedding``, ``L0H3``."""
+    return f"the {name}" if name.endswith(("embedding", "constant", "biases")) else name
+
+
+def _sources(head: Head) -> Iterator[Said]:
+    """The component that writes most of the positional score."""
+    names = head.found["position-sources"].words("source")
+    shares = [head.number("position-sources", "share", place) for place, _ in enumerate(names)]
+    if found := main_source(names, shares):
+        yield Said("most of its positional score comes from {} (share {})".format(*found))
 
 
 def _induction(head: Head) -> Iterator[Said]:
@@ -192,6 +247,29 @@ def _sink(head: Head) -> Iterator[Said]:
         yield Said(f"a learned sink ({learned})")
 
 
+def _sink_cause(head: Head) -> Iterator[Said]:
+    """What the sink certainly follows."""
+    effects = {name: head.number("sink-anatomy", name) for name in FOLLOWS}
+    sure = [f"{FOLLOWS[n]} ({each})" for n, each in effects.items() if each.passes(EFFECT) == "yes"]
+    if sure:
+        yield Said(f"its sink follows {listed(sure)}")
+
+
+def reach_of(slope: Number, upper: Number) -> str:
+    """Say what both slopes of a head's dilution certainly show; empty if nothing."""
+    if {slope.surely(KEEPS), upper.surely(KEEPS)} == {"no"}:
+        return "keeps its reach"
+    spreads = {slope.surely(SPREADS), upper.surely(SPREADS)} == {"yes"}
+    return "spreads over all there is" if spreads else ""
+
+
+def _reach(head: Head) -> Iterator[Said]:
+    """Whether its kernel keeps its reach, or spreads over all visible keys."""
+    slope, upper = (head.number("dilution", name) for name in ("alpha", "alpha_upper"))
+    if said := reach_of(slope, upper):
+        yield Said(f"{said} as the context grows (slope {slope})")
+
+
 def _wavelength(head: Head) -> Iterator[Said]:
     """The wavelength that moves the positional logit most; "about" if not certainly."""
     result, at = head.found["rotary-spectrum"], (head.layer, head.head)
@@ -218,7 +296,7 @@ def _at_limit(number: Number, limit: float, yes: str, no: str) -> Iterator[Said]
             yield Said(no, negative=True)
 
 
-def _listed(parts: list[str]) -> str:
+def listed(parts: list[str]) -> str:
     """Join clauses with commas and "and"."""
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
@@ -229,8 +307,13 @@ CLAIMS: tuple[tuple[str, Callable[[Head], Iterator[Said]]], ...] = (
     ("contextual-heads", _duplicates),
     ("contextual-heads", _contextual),
     ("sinks", _sink),
+    ("sink-anatomy", _sink_cause),
     ("score-variance", _share),
+    ("place-and-content", _both),
+    ("position-sources", _sources),
     ("etc", _explained),
+    ("dilution", _reach),
+    ("foreseen-attention", _foreseen),
     ("rotary-spectrum", _wavelength),
 )
 """Questions and the claims that their answers support, in the order of the verdict's clauses."""

@@ -140,8 +140,10 @@ class HowManyTexts(Analysis[HowManyTextsParams]):
         error = np.sqrt(np.stack(squares))
         windows = np.array(sizes) * (header.windows // groups)
         freedom = np.array([(size - 1) * len(sets[size]) for size in sizes])
-        weight = (freedom * windows / freedom.sum())[:, None, None]
-        law = np.sqrt((weight * error**2).sum(axis=0))
+        weight = freedom[:, None, None] * np.isfinite(error)  # halves need more than two groups
+        one_window = np.nan_to_num(error**2) * windows[:, None, None]
+        with np.errstate(invalid="ignore"):
+            law = np.sqrt((weight * one_window).sum(axis=0) / weight.sum(axis=0))
         value = number(tuple(range(groups))).astype(float)
         progress(total, total)
         usual = OF_VALUE * np.abs(value) if declared.scale == "log" else np.full_like(law, OF_SHARE)

@@ -140,7 +140,7 @@ def row_figure(result: Result) -> go.Figure:
     """
     n, kernel = result.chosen["query"], result.values["kernel"]
     keys = np.flatnonzero(np.isfinite(kernel))
-    names = _names(result, len(kernel))
+    names = token_names(result, len(kernel))
     figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.1)
     style(figure, x_title="", y_title="", height=ROW_HEIGHT)
     where = [names[key] for key in keys]
@@ -173,10 +173,7 @@ def row_figure(result: Result) -> go.Figure:
             line={"color": colour, "dash": dash, "width": wide}, marker={"size": 5},
             hovertemplate=f"%{{customdata}}<br>{label} %{{y:.3g}}<extra></extra>", row=2, col=1,
         )  # fmt: skip
-    step = max(1, math.ceil(len(keys) / TICKS))
-    ticks = keys[::-1][::step][::-1]
-    text = [names[key] if len(keys) <= BARS else f"{key}" for key in ticks]
-    figure.update_xaxes(tickvals=ticks, ticktext=text, tickangle=-90, tickfont_size=10)
+    key_ticks(figure, keys, names)
     figure.update_xaxes(title_text="key: position and token", row=2, col=1)
     figure.update_yaxes(title_text="score less its mean (nats)", row=1, col=1)
     figure.update_yaxes(title_text="share of attention", rangemode="tozero", row=2, col=1)
@@ -184,11 +181,18 @@ def row_figure(result: Result) -> go.Figure:
     return legend_under_title(set_title(figure, f"{result.params['head']} at {names[n]}"))
 
 
+def key_ticks(figure: go.Figure, keys: np.ndarray, names: list[str]) -> None:
+    """Label some keys on the x axes, in place: by position and token, or if many by position."""
+    ticks = keys[::-1][:: max(1, math.ceil(len(keys) / TICKS))][::-1]
+    text = [names[key] if len(keys) <= BARS else f"{key}" for key in ticks]
+    figure.update_xaxes(tickvals=ticks, ticktext=text, tickangle=-90, tickfont_size=10)
+
+
 def _centred(numbers: np.ndarray) -> np.ndarray:
     return numbers - numbers.mean() if len(numbers) else numbers
 
 
-def _names(result: Result, count: int) -> list[str]:
+def token_names(result: Result, count: int) -> list[str]:
     """Return the position and token of every key."""
     tokens = [token_text(token) for token in result.words("tokens")]
     return [f"{at} {quoted(tokens[at])}" if at < len(tokens) else f"{at}" for at in range(count)]

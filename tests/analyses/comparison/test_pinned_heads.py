@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 
 import poskernel_core as pk
 from pages.compare.pinned import measure_cell
-from poskernel_core.analyses import find
+from poskernel_core.analyses import ANALYSES, find
 from poskernel_core.analyses.comparison import figures as draw
 from poskernel_core.analyses.comparison import formulas
 from poskernel_core.analyses.comparison.pins import (
@@ -244,11 +244,8 @@ def test_equal_heads_of_two_runs(engine):
 
 def test_measures_beside(engine):
     other = "L1H2@demo-gpt2;context=64;windows=7"
-    out = ",".join(
-        f"{place}:{name}"
-        for place in range(2)
-        for name in ("additivity", "score-variance", "contextual-heads", "induction-scores")
-    )
+    again = [name for name, each in ANALYSES.items() if each.measures and each.on_request]
+    out = ",".join(f"{place}:{name}" for place in range(2) for name in again)
     found = ask(engine, "compare-heads", heads=f"L0H1,{other}", query=47, leave_out=out)
     table = ask(engine, "head-measures", query=47)
     for title, row in zip(found.words("measure"), found.values["value"], strict=True):

@@ -12,7 +12,7 @@ import poskernel_core as pk
 from poskernel_core.analyses import ANALYSES
 from poskernel_core.analyses.head_measures.claims import Head, Number, verdict
 from poskernel_core.analyses.head_measures.figures import measure_texts, measures_table, rank_texts
-from poskernel_core.common.result import Result
+from poskernel_core.common.result import Result, texts_array
 from tests.support import builders
 from tests.support.refusals import refused
 
@@ -77,8 +77,40 @@ def sinks(first, learned):
     return answer("sinks", sink=(first, 0.01), learned_sink=(learned, 0.01))
 
 
+def anatomy(first, zero, start):
+    names = ("standing_first", "position_zero", "start_token")
+    return answer("sink-anatomy", **dict(zip(names, (first, zero, start), strict=True)))
+
+
+def foreseen(share, gain, visible=401.0):
+    return answer(
+        "foreseen-attention", share_32=(share, 0.01), gain_32=(gain, 0.01), visible_keys=visible
+    )
+
+
 def shares(position, content):
     return answer("score-variance", position_share=(position, 0.01), content_share=(content, 0.01))
+
+
+def both(share):
+    return answer("place-and-content", both_share=(share, 0.01))
+
+
+def dilution(slope, upper):
+    return answer("dilution", alpha=(slope, 0.01), alpha_upper=(upper, 0.01))
+
+
+def sources(*shares):
+    """An answer in which the positional embedding, L0H3 and MLP 0 have shares with errors."""
+    share, error = (np.array(each, dtype=float)[None, None] for each in zip(*shares, strict=True))
+    return replace(
+        answer("position-sources"),
+        values={"share": share},
+        errors={"share": error},
+        axes={"share": ("layer", "head", "component"), "source": ("component",)},
+        units={"share": "", "source": ""},
+        texts={"source": texts_array(["positional embedding", "L0H3", "MLP 0"])},
+    )
 
 
 CASES = {
@@ -100,6 +132,16 @@ CASES = {
     "about induction": (induction(0.31), "About an induction head (0.31)."),
     "sink": (sinks(0.6, 0.0), "A sink on the first key (0.60)."),
     "learned sink": (sinks(0.1, 0.5), "A learned sink (0.50); no sink."),
+    "sink of the first": (
+        anatomy((0.6, 0.01), (0.02, 0.01), (0.11, 0.01)),
+        "Its sink follows what stands first (0.60).",
+    ),
+    "sink of two": (
+        anatomy((0.3, 0.01), (NAN, NAN), (0.4, 0.01)),
+        "Its sink follows what stands first (0.30) and the start token (0.40).",
+    ),
+    "sink of position": (anatomy((0.0, 0.01), (0.2, 0.01), (-0.4, 0.01)), "position 0 (0.20)."),
+    "no sink to explain": (anatomy((NAN, NAN), (NAN, NAN), (NAN, NAN)), ""),
     "contextual": (contextual(), "0.10 of its mean"),
     "about contextual": (contextual(spread=(0.24, 0.01)), "About contextual"),
     "unsteady": (contextual(spread=(0.4, 0.01)), "Not drawn to duplicates and not contextual."),
@@ -108,8 +150,34 @@ CASES = {
         contextual("duplicate token", near=(0.6, 0.01)),
         "duplicates of the current token (near ones 0.60); not contextual.",
     ),
+    "foreseen, better": (
+        foreseen(0.68, 0.12),
+        "Its kernel foresees 0.68 of its attention with 32 of 401 keys, more than the first 4 and "
+        "the last 28 do (0.56).",
+    ),
+    "foreseen, worse": (foreseen(0.68, -0.12), "keys, less than the first 4 and the last 28 do (0"),
+    "foreseen as well": (foreseen(0.68, 0.01), "of its attention with 32 of 401 keys."),
+    "foreseen with the same keys": (foreseen(0.68, 0.0), "of its attention with 32 of 401 keys."),
+    "hardly foreseen": (foreseen(0.51, 0.12), ""),
+    "foreseen with half of the keys": (foreseen(0.68, 0.12, 63.0), ""),
+    "not known whether foreseen": (foreseen(NAN, NAN), ""),
     "positional": (shares(0.9, 0.1), "Position decides its scores (share 0.90)."),
+    "reach": (dilution(0.1, 0.0), "Keeps its reach as the context grows (slope 0.10)."),
+    "spread": (dilution(0.9, 1.0), "Spreads over all there is as the context grows (slope 0.90)."),
+    "bent": (dilution(0.9, 0.1), ""),
+    "open": (dilution(0.1, 0.249), ""),
+    "from an MLP": (
+        sources((0.01, 0.01), (0.2, 0.01), (0.79, 0.02)),
+        "Most of its positional score comes from MLP 0 (share 0.79).",
+    ),
+    "from W_pos": (sources((0.9, 0.01), (0.1, 0.01), (NAN, NAN)), "the positional embedding (sh"),
+    "from two": (sources((0.9, 0.01), (0.8, 0.01), (-0.7, 0.01)), ""),
+    "perhaps from two": (sources((0.9, 0.01), (0.48, 0.02), (-0.38, 0.01)), ""),
+    "perhaps from one": (sources((0.51, 0.01), (0.48, 0.001), (0.01, 0.01)), ""),
     "shared": (shares(0.4, 0.51), "Position (0.40) and content (0.51) share"),
+    "both": (both(0.6), "Which content scores high depends on where it stands (share 0.60)."),
+    "about both": (both(0.51), ""),
+    "hardly both": (both(0.1), ""),
 }
 
 
@@ -214,6 +282,20 @@ def test_a_head_made_to_look_back(tmp_path, engine):
     assert texts == list(cells[1])
     assert ["0.012" if value < 1 else "" for value in head.values["value"]] == list(cells[2])
     assert {""} == set(measures_table(replace(head, biases={})).data[0].cells["values"][2])
+
+
+def test_a_position_that_one_question_leaves_out(engine):
+    """Dilution takes some of the recorded positions; the verdict is still there at any of them."""
+    asked = {"engine": engine, "context": 64, "windows": 5}
+    every = pk.show("etc", "demo-attn-2l", **asked).coordinates["query"]
+    some = pk.show("dilution", "demo-attn-2l", **asked).coordinates["query"]
+    query = int(max({*every} - {*some}))
+    only = {"etc", "dilution"}
+    out = ",".join(name for name, each in ANALYSES.items() if each.measures and name not in only)
+
+    found = verdicts(engine, "demo-attn-2l", 64, 5, query=query, leave_out=out)
+
+    assert "spreads over all there is" in " ".join(found.texts["verdict"].ravel())
 
 
 def test_nothing_left(engine):

@@ -29,6 +29,8 @@ GEOMETRY = catalog.locate("demo-gpt2").geometry
 FITTING = {title: each for title, each in MEASURES.items() if each.fits(GEOMETRY)}
 EACH = pytest.mark.parametrize("measure", FITTING.values(), ids=list(FITTING))
 QUERY, SKIP, LAYERS, HEADS = 63, 4, 4, 8
+OF_SOME = ("sink-anatomy", "position-sources")
+"""Questions that say nothing of a head without a sink, or without a positional score."""
 
 
 @pytest.fixture(scope="module")
@@ -86,10 +88,11 @@ def test_every_head_has_a_number_and_its_colour(measure, found) -> None:
     result = found(measure)
     values = result.values[measure.declared.value].astype(float)
     assert (LAYERS, HEADS) == values.shape
-    assert np.isfinite(values).all()
+    assert np.isfinite(values).any()
+    assert np.isfinite(values).all() or measure.question.name in OF_SOME
     assert result.units[measure.declared.value] or measure.declared.value in result.labels
     colours = grid_colours(measure, result)
-    assert NO_VALUE not in colours
+    assert colours.count(NO_VALUE) == np.isnan(values).sum()
     assert len(set(colours)) > 1
     assert len([text for _, text in measure.shade(result, values).legend if text]) > 1
 
@@ -104,7 +107,7 @@ def test_equal_numbers_have_equal_colours_in_order(measure, found) -> None:
     own = np.array([[int(each[at : at + 2], 16) for at in (1, 3, 5)]
                     for each in grid_colours(measure, result)])  # fmt: skip
     step = np.abs(own[:, None] - rgb).sum(axis=-1).argmin(axis=1)
-    order = np.argsort(values.ravel(), kind="stable")
+    order = np.argsort(values.ravel(), kind="stable")[: np.isfinite(values).sum()]
     assert (np.diff(step[order]) >= -1).all()
 
 

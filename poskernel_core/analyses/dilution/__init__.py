@@ -1,0 +1,1 @@
+"""Dilution over many keys, and contexts longer than the trained length."""

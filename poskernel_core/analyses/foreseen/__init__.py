@@ -1,0 +1,1 @@
+"""How much attention can be foreseen: the share that falls on keys chosen beforehand."""

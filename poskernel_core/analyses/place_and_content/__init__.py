@@ -1,0 +1,1 @@
+"""What decides the scores of rotary heads: place, content, or both together."""

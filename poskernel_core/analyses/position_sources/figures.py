@@ -1,0 +1,261 @@
+"""Figures of the sources of position: one head's components, and who feeds whom."""
+
+import numpy as np
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from poskernel_core.common.heads import head_name, layer_of
+from poskernel_core.common.result import Result
+from poskernel_core.plotting.by_axes import by_axes
+from poskernel_core.plotting.conditions import measured
+from poskernel_core.plotting.layout import (
+    GRID,
+    LINE,
+    MUTED,
+    legend_under_title,
+    set_title,
+    style,
+)
+from poskernel_core.plotting.palette import BLUE, DIVERGING, GREEN, PURPLE, VERMILLION, fade
+
+MOST = 14
+"""Components with a bar of their own."""
+
+LEAST = 0.1
+"""Smallest share of an edge in the graph of all heads."""
+
+ROW = 24
+"""Pixels of a component."""
+
+LEVEL = 64
+"""Pixels of a layer in the graph of all heads."""
+
+COLOURS = {"head": BLUE, "MLP": VERMILLION, "embedding": GREEN, "other": PURPLE}
+"""Colours of the components in the graph of all heads."""
+
+
+def largest(result: Result, most: int = MOST) -> list[int]:
+    """Return the components with the largest shares (or effects), in the order of the result."""
+    name = "share" if np.isfinite(result.values["share"]).any() else "effect"
+    size = np.abs(np.nan_to_num(result.values.get(name, result.values["share"])))
+    return sorted(
+        int(place) for place in np.argsort(-size, kind="stable")[:most] if size[place] > 0
+    )
+
+
+def bars_figure(head: Result, most: int = MOST) -> go.Figure:
+    """Draw the shares of one head's largest components, lowest layer first, and their effects.
+
+    The last bar is the sum of all others.
+    """
+    shown, sources = largest(head, most), head.words("source")
+    effects = "effect" in head.values
+    figure = make_subplots(rows=1, cols=1 + effects, shared_yaxes=True, horizontal_spacing=0.04)
+    share, error = head.values["share"], head.errors["share"]
+    names = [sources[place] for place in shown]
+    rest = float(np.nansum(np.delete(share, shown)))
+    colours = [COLOURS[_kind(name)] for name in names]
+    figure.add_bar(
+        y=[*names, "all others"],
+        x=[*share[shown], rest],
+        orientation="h",
+        name="share, keys weighted by the kernel",
+        marker_color=[*(fade(colour, 0.7) for colour in colours), fade(MUTED, 0.5)],
+        error_x={"array": [*error[shown], 0], "thickness": 1.5, "width": 3, "color": MUTED},
+        text=[*(measured(*pair) for pair in zip(share[shown], error[shown], strict=True)),
+              measured(rest, np.nan)],
+        textposition="none",
+        hovertemplate="<b>%{y}</b><br>share %{text}<extra></extra>",
+        row=1, col=1,
+    )  # fmt: skip
+    figure.add_scatter(
+        y=names,
+        x=head.values["equal_share"][shown],
+        mode="markers",
+        name="all keys weighted alike",
+        marker={"symbol": "line-ns-open", "size": 11, "color": MUTED, "line": {"width": 2}},
+        hovertemplate="<b>%{y}</b><br>share with equal weights %{x:.3g}<extra></extra>",
+        row=1, col=1,
+    )  # fmt: skip
+    if effects:
+        effect, wrong = head.values["effect"][shown], head.errors["effect"][shown]
+        figure.add_bar(
+            y=names,
+            x=effect,
+            orientation="h",
+            name="effect of removing it",
+            marker={"color": "rgba(0,0,0,0)", "line": {"width": 1.5, "color": colours}},
+            error_x={"array": wrong, "thickness": 1.5, "width": 3, "color": MUTED},
+            hovertemplate="<b>%{y}</b><br>TV distance %{x:.3g}<extra></extra>",
+            row=1, col=2,
+        )  # fmt: skip
+    style(figure, x_title="", y_title="", height=150 + ROW * (len(names) + 1))
+    figure.update_xaxes(title_text="share", zeroline=True, zerolinecolor=LINE, col=1)
+    if effects:
+        figure.update_xaxes(title_text="effect (TV)", rangemode="tozero", row=1, col=2)
+    figure.update_yaxes(autorange="reversed", showgrid=False, type="category")
+    figure.update_layout(bargap=0.3)
+    return set_title(legend_under_title(figure), f"{_who(head)}: what writes its position")
+
+
+def map_figure(head: Result) -> go.Figure:
+    """Draw what one head's largest components add to the score at each offset of one query."""
+    shown, sources, query = largest(head), head.words("source"), head.chosen["query"]
+    score, error = head.values["score"][shown], head.errors["score"][shown]
+    names, offsets = [sources[place] for place in shown], head.coordinates["offset"]
+    reach = max(1e-6, float(np.nanmax(np.abs(score), initial=0)))
+    steps = np.linspace(0, 1, len(DIVERGING))
+    figure = go.Figure()
+    figure.add_heatmap(
+        x=offsets,
+        y=names,
+        z=score,
+        customdata=[[measured(*pair) for pair in zip(*rows, strict=True)]
+                    for rows in zip(score, error, strict=True)],
+        zmin=-reach,
+        zmax=reach,
+        colorscale=[[step, colour] for step, colour in zip(steps, DIVERGING, strict=True)],
+        colorbar={"title": {"text": "nats"}, "thickness": 12, "outlinewidth": 0},
+        hovertemplate="<b>%{y}</b>, offset %{x}<br>%{customdata} nats<extra></extra>",
+    )  # fmt: skip
+    style(figure, x_title="offset n − i (tokens)", y_title="", height=130 + ROW * len(names))
+    figure.update_yaxes(autorange="reversed", showgrid=False, type="category")
+    figure.update_xaxes(showgrid=False)
+    return set_title(figure, f"{_who(head)}: score by component and offset, n = {query}")
+
+
+def turning_figure(head: Result) -> go.Figure:
+    """Draw the two parts of each share of a rotary head: mean keys, turned, and the rest."""
+    shown, sources = largest(head), head.words("source")
+    names, figure = [sources[place] for place in shown], go.Figure()
+    for value, label, colour in (
+        ("turned_share", "supplies the constant key", BLUE),
+        ("place_share", "knows its place", VERMILLION),
+    ):
+        figure.add_bar(
+            y=names,
+            x=head.values[value][shown],
+            orientation="h",
+            name=label,
+            marker_color=fade(colour, 0.7),
+            error_x={"array": head.errors[value][shown], "thickness": 1.5, "width": 3,
+                     "color": MUTED},
+            hovertemplate=f"<b>%{{y}}</b>, {label}<br>%{{x:.3g}}<extra></extra>",
+        )  # fmt: skip
+    style(figure, x_title="share of Var(a)", y_title="", height=150 + 34 * len(names))
+    figure.update_yaxes(autorange="reversed", showgrid=False, type="category")
+    figure.update_layout(bargap=0.25)
+    return set_title(legend_under_title(figure), f"{_who(head)}: constant keys, and the rest")
+
+
+def graph_figure(every: Result, least: float = LEAST) -> go.Figure:
+    """Draw which components feed which heads: an edge for each share from ``least`` on.
+
+    Layers go upwards. The heads of a layer stand side by side, its MLP right of them; embeddings
+    and constants stand below.
+    """
+    share = every.values["share"]
+    layers, heads, _ = share.shape
+    names = every.words("source")
+    with np.errstate(invalid="ignore"):
+        edges = [tuple(map(int, place)) for place in np.argwhere(share >= least)]
+    places = _places(names, layers, heads)
+    figure = go.Figure()
+    for low, high, width in ((least, 0.25, 1.0), (0.25, 0.5, 2.5), (0.5, np.inf, 4.5)):
+        for kind, colour in COLOURS.items():
+            some = [
+                edge for edge in edges
+                if low <= share[edge] < max(high, low) and _kind(names[edge[2]]) == kind
+            ]  # fmt: skip
+            points = [
+                point
+                for layer, head, source in some
+                for point in (places[names[source]], places[head_name(layer, head)], (None, None))
+            ]
+            if points:
+                x, y = zip(*points, strict=True)
+                figure.add_scatter(
+                    x=x, y=y, mode="lines", hoverinfo="skip", showlegend=False,
+                    line={"width": width, "color": fade(colour, 0.45)},
+                )  # fmt: skip
+    used = {names[source] for *_, source in edges} | {head_name(*edge[:2]) for edge in edges}
+    for kind, colour in COLOURS.items():
+        own = [name for name in places if _kind(name) == kind]
+        own.sort(key=lambda name: name not in used)  # the legend shows the first one's colour
+        if own:
+            figure.add_scatter(
+                x=[places[name][0] for name in own],
+                y=[places[name][1] for name in own],
+                mode="markers" if kind in ("head", "MLP") else "markers+text",
+                text=[name.replace(" ", "<br>") for name in own],
+                textposition="bottom center",
+                textfont={"size": 10, "color": MUTED},
+                name={"head": "head", "MLP": "MLP", "embedding": "embedding"}.get(kind, "constant"),
+                marker={
+                    "color": [colour if name in used else MUTED for name in own],
+                    "opacity": [1.0 if name in used else 0.35 for name in own],
+                    "symbol": "square" if kind == "MLP" else "circle",
+                    "size": 9,
+                },
+                customdata=[[name, _sources_of(every, name, least)] for name in own],
+                hovertemplate="<b>%{customdata[0]}</b>%{customdata[1]}<extra></extra>",
+            )
+    style(figure, x_title="", y_title="layer", height=140 + LEVEL * (min(layers, 12) + 1))
+    figure.update_xaxes(visible=False)
+    ticks = [*range(layers)]
+    figure.update_yaxes(tickvals=ticks, gridcolor=GRID, range=[-1.8, layers - 0.5])
+    figure.update_layout(hovermode="closest")
+    return set_title(legend_under_title(figure), f"Who feeds whom: shares of {least:g} or more")
+
+
+def sources_figure(result: Result) -> go.Figure:
+    """Draw the graph of all heads, or one head's bars."""
+    match result.axes.get("share"):
+        case ("layer", "head", "component"):
+            return graph_figure(result)
+        case ("component",):
+            return bars_figure(result)
+    return by_axes(result)
+
+
+head_figure = sources_figure
+
+
+def _places(names: list[str], layers: int, heads: int) -> dict[str, tuple[float, float]]:
+    """Return the place of every head, and of every component that is no head."""
+    found = {
+        head_name(layer, head): (float(head), float(layer))
+        for layer in range(layers)
+        for head in range(heads)
+    }
+    low = [name for name in names if _kind(name) in ("embedding", "other")]
+    step = heads / max(1, len(low))
+    found |= {name: ((place + 0.5) * step - 0.5, -1.0) for place, name in enumerate(low)}
+    late = [name for name in names if _kind(name) == "MLP"]
+    return found | {name: (heads + 0.6, int(name.split()[-1]) + 0.5) for name in late}
+
+
+def _kind(name: str) -> str:
+    if layer_of(name) >= 0:
+        return "head"
+    if name.startswith(("MLP", "layer")):
+        return "MLP"
+    return "embedding" if name.endswith("embedding") else "other"
+
+
+def _sources_of(every: Result, name: str, least: float) -> str:
+    """Return what a head reads from, a line for each source."""
+    if _kind(name) != "head":
+        return ""
+    layer, head = (int(each) for each in name[1:].split("H"))
+    share, error = every.values["share"][layer, head], every.errors["share"][layer, head]
+    names = every.words("source")
+    known = [place for place in np.argsort(-np.nan_to_num(share)) if share[place] >= least]
+    lines = [f"{names[place]} {measured(share[place], error[place])}" for place in known]
+    return "".join(f"<br>{line}" for line in lines) or "<br>no share is known"
+
+
+def _who(head: Result) -> str:
+    if "head" in head.chosen:
+        return head_name(head.chosen["layer"], head.chosen["head"])
+    return str(head.params["head"]).strip().upper()

@@ -1,0 +1,137 @@
+"""Run texts behind two front tokens in every arrangement, and read the attention to the two."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
+from poskernel_core.analyses.sink_anatomy.formulas import (
+    Arrangement,
+    arrangements_of,
+    interactions,
+    numbers,
+)
+from poskernel_core.analyses.sink_anatomy.spec import (
+    DISTANCES,
+    FRONT,
+    SinkAnatomy,
+    SinkAnatomyParams,
+)
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.groups import groups_of
+from poskernel_core.common.result import Result
+from poskernel_core.forward.attention import AttentionCall, masked_scores, softmax_with_sinks
+from poskernel_core.forward.observers import Batch, Observer
+
+NO_SINK = "no sink: the first key gets less than {:g}"
+
+
+class _Front(Observer):
+    """Keeps the mean attention of a text's queries to the front keys, ``[row, head, front]``.
+
+    After the rows of the batch come the first two once more, each with the first key of the other.
+    """
+
+    def __init__(self) -> None:
+        self.seen: dict[int, Tensor] = {}
+
+    def attention(self, call: AttentionCall, batch: Batch) -> None:
+        crossed = call.k[:2].clone()
+        crossed[:, :, 0] = call.k[[1, 0], :, 0]
+        call = replace(call, q=torch.cat([call.q, call.q[:2]]), k=torch.cat([call.k, crossed]))
+        pattern = softmax_with_sinks(masked_scores(call), call.sinks)
+        self.seen[call.layer] = pattern[:, :, FRONT:, :FRONT].double().mean(dim=2).cpu()
+
+
+def sink_anatomy(
+    subject: ExperimentContext,
+    statistics: Statistics,
+    params: SinkAnatomyParams,
+    progress: Progress,
+) -> Result:
+    """Run the texts; see :class:`~poskernel_core.analyses.sink_anatomy.spec.SinkAnatomy`.
+
+    Raises:
+        BadRequest: there is no start token, or too little text.
+    """
+    geometry, start = subject.model.geometry, _start_of(subject)
+    first, length = int(subject.start_token), FRONT + params.length
+    texts = subject.windows[:, first : first + length]
+    if texts.shape[1] < length or len(texts) < 2:
+        raise BadRequest(f"Expected two texts of {length} tokens or more: choose more text.")
+    arrangements = arrangements_of(geometry.scheme)
+    far = [d for d in DISTANCES if geometry.scheme == "rotary" and length + d <= geometry.n_ctx]
+    ids = None
+    if geometry.scheme in ("learned", "rotary"):
+        ids = torch.from_numpy(_position_ids(arrangements, far, length))
+    every = []
+    for number, text in enumerate(texts):
+        progress(number, len(texts))
+        front, tokens = _Front(), torch.from_numpy(_tokens(text, start, arrangements, len(far)))
+        some = range(number, number + 1)
+        # given ids come with a mask of ones, without which transformers would hide the target
+        subject.model.run(tokens, observers=[front], samples=some, positions=ids, until=-1)
+        layers = [front.seen[layer] for layer in range(geometry.n_layers)]
+        every.append(torch.stack(layers).transpose(1, 2).numpy())
+    seen, group = np.stack(every), np.arange(len(texts)) % groups_of(len(texts))
+    whole = numbers(seen.mean(axis=0), arrangements)
+    none = whole["sink"] < params.threshold
+    for name in whole.keys() - {"sink"}:
+        whole[name] = whole[name].copy()
+        whole[name][none] = np.nan
+    return SinkAnatomy.estimated(
+        subject,
+        params,
+        whole,
+        [
+            numbers(seen[group != left].mean(axis=0), arrangements)
+            for left in range(group.max() + 1)
+        ],
+        coordinates={"distance": np.array([0, *far])},
+        texts={
+            "arrangements": [str(each) for each in arrangements],
+            "factors": interactions(arrangements),
+            "reason": np.where(none, NO_SINK.format(params.threshold), "").tolist(),
+        },
+        provenance={"texts": len(texts)},
+    )
+
+
+def _start_of(subject: ExperimentContext) -> int:
+    """Return the id of the start token: that of the windows, or else the tokenizer's.
+
+    Raises:
+        BadRequest: there is neither.
+    """
+    if subject.start_token:
+        return int(subject.windows[0, 0])
+    if subject.source is None or subject.source.start is None:
+        raise BadRequest(
+            "The model has no start token, so it cannot be held against other first tokens: "
+            "choose a model whose tokenizer has one."
+        )
+    return subject.source.start
+
+
+def _position_ids(
+    arrangements: Sequence[Arrangement], far: Sequence[int], length: int
+) -> np.ndarray:
+    """Return position ids ``[row, pos]``; the first key is moved back by moving all others on."""
+    ids = np.tile(np.arange(length), (len(arrangements) + len(far), 1))
+    ids[: len(arrangements), :FRONT] = [each.ids for each in arrangements]
+    ids[len(arrangements) :, 1:] += np.array(far, int)[:, None]
+    return ids
+
+
+def _tokens(
+    text: np.ndarray, start: int, arrangements: Sequence[Arrangement], far: int
+) -> np.ndarray:
+    """Return token ids ``[row, pos]``; a text's first two are ordinary target and filler."""
+    rows = np.tile(text, (len(arrangements) + far, 1))
+    for row, each in zip(rows, arrangements, strict=False):
+        row[each.place], row[1 - each.place] = start if each.start_token else text[0], text[1]
+    rows[len(arrangements) :, 0] = start
+    return rows

@@ -1,0 +1,98 @@
+"""Rotary angles scaled for a longer context, as an edit of one forward pass."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from transformers import PreTrainedConfig
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+from poskernel_core.common.errors import NotInModel
+from poskernel_core.forward.edits import Edit
+from poskernel_core.forward.rotation import Rotation
+
+Scaling = Literal["own", "linear", "YaRN"]
+GEOMETRIC = 1e-3
+"""Largest relative deviation of the speeds from those of one base."""
+
+
+def scaled_speeds(
+    speed: Float[np.ndarray, " pair"], scaling: Scaling, factor: float, length: int
+) -> tuple[Float[np.ndarray, " pair"], float]:
+    """Return the speeds (radians per token) scaled from ``length``, and the factor of cos and sin.
+
+    YaRN is computed by transformers, from the base that the speeds follow.
+
+    Raises:
+        NotInModel: YaRN, and the speeds do not follow one base, such as those scaled already.
+    """
+    if scaling == "own" or factor == 1:
+        return speed, 1.0
+    if scaling == "linear":
+        return speed / factor, 1.0
+    every, place = _distinct(speed)
+    pairs = np.arange(len(every)) / max(1, len(every) - 1)
+    if (
+        len(every) < 2
+        or every[-1] <= 0
+        or np.abs(every[-1] ** -pairs * every - 1).max() > GEOMETRIC
+    ):
+        raise NotInModel("YaRN scales angles of one base, and those of this model follow none.")
+    width = 2 * len(every)
+    config = PreTrainedConfig(
+        head_dim=width,
+        hidden_size=width,
+        num_attention_heads=1,
+        max_position_embeddings=round(factor * length),
+        rope_parameters={
+            "rope_type": "yarn",
+            "rope_theta": float(every[-1] ** (-len(every) / (len(every) - 1))),
+            "factor": float(factor),
+            "original_max_position_embeddings": length,
+        },
+    )
+    with torch.device("cpu"):  # transformers makes some tensors without a device
+        found, attention = ROPE_INIT_FUNCTIONS["yarn"](config, torch.device("cpu"))
+    return found.double().numpy()[place], float(attention)
+
+
+def _distinct(speed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distinct speeds, fastest first, and the place of each speed among them."""
+    order = np.argsort(-speed, kind="stable")
+    steps = np.diff(speed[order]) < -GEOMETRIC * speed[order][1:]
+    place = np.empty(len(speed), dtype=np.int64)
+    place[order] = np.concatenate([[0], np.cumsum(steps)])
+    return speed[order][np.concatenate([[True], steps])], place
+
+
+@dataclass(frozen=True)
+class ScaledRotation(Edit):
+    """The model's rotation with its angles scaled by ``factor``, for contexts beyond ``length``.
+
+    The cosines and sines of the pass are replaced; the model's own are not touched.
+    """
+
+    scaling: Scaling
+    factor: float
+    length: int
+
+    @property
+    def keeps_attention(self) -> bool:
+        """True: queries and keys change before the attention."""
+        return True
+
+    def rotation(self, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the cosines and sines of the scaled angles at positions 0, 1, ..."""
+        if self.scaling == "own" or self.factor == 1:
+            return cos, sin
+        none = torch.empty(0, dtype=torch.long, device=cos.device)
+        speed, size = Rotation(none, none, cos, sin).speeds()
+        speed, attention = scaled_speeds(speed, self.scaling, self.factor, self.length)
+        angle = np.arange(cos.shape[1])[:, None] * speed
+        return tuple(
+            torch.from_numpy(attention * size * part(angle)).to(cos).expand_as(cos)
+            for part in (np.cos, np.sin)
+        )  # type: ignore[return-value]

@@ -1,0 +1,142 @@
+"""Figures and the sentence of one score's components, on made-up numbers."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from poskernel_core.analyses.findings import finding_of
+from poskernel_core.analyses.score_components import figures
+from poskernel_core.analyses.score_components.spec import ScoreComponents
+
+NAMES = ["embedding", "L0H0", "L0H1", "MLP 0", "constant"]
+KEYS, KEY, OTHER = 7, 5, 2
+
+
+def made(alibi: bool = False, **more: Any):
+    """Five components, seven keys of which the first is hidden, and any numbers."""
+    generator = np.random.default_rng(3)
+    tables = generator.standard_normal((KEYS, 5, 5))
+    counted = np.array([0, 0, 0, 1, 1, 1, 1.0])
+    bias = -0.5 * np.arange(KEYS)[::-1]
+    margins = {
+        "query_margin": tables.sum(axis=2).T.copy(),
+        "key_margin": tables.sum(axis=1).T.copy(),
+        "score": tables.sum(axis=(1, 2)) + alibi * bias,
+    }
+    for each in margins.values():
+        each[..., 0] = np.nan
+    values = {
+        "component_score": tables[KEY],
+        "other_component_score": tables[OTHER],
+        "mean_component_score": tables[3:].mean(axis=0),
+        "counted": counted,
+        "chosen_query": np.array(6.0),
+        "chosen_key": np.array(float(KEY)),
+        **margins,
+        **({"alibi_bias": np.where(np.arange(KEYS) > 0, bias, np.nan)} if alibi else {}),
+        **more,
+    }
+    params = ScoreComponents.params(head="L1H2", text="x", key=KEY, other=OTHER)
+    return ScoreComponents.result(params, values, texts={"query_names": NAMES, "key_names": NAMES})
+
+
+@pytest.mark.parametrize("alibi", [False, True])
+@pytest.mark.parametrize("against", figures.AGAINST)
+def test_panels_add_up(against, alibi):
+    """The bars of each panel, the rest and ALiBi's among them, add up to the score compared."""
+    result = made(alibi)
+    score = result.values["score"]
+    base = {"as it is": 0.0, "against another key": score[OTHER]}.get(against, score[3:].mean())
+    figure = figures.score_figure(result, against)
+    assert len(figure.data) == 3
+    for panel in figure.data:
+        assert np.isclose(sum(panel.x), score[KEY] - base)
+        assert (figures.ALIBI in panel.y) == alibi
+    assert "the rest (17)" in figure.data[2].y
+    largest = max(figure.data[2].x[:8], key=abs)
+    assert largest == figure.data[2].x[0]
+    assert against in figure.layout.title.text
+
+
+@pytest.mark.parametrize("alibi", [False, True])
+@pytest.mark.parametrize("against", figures.AGAINST)
+def test_stacks_add_up(monkeypatch, against, alibi):
+    """The stacks of each visible key add up to its score, drawn as a diamond."""
+    monkeypatch.setattr(figures, "STACKED", 2)
+    figure = figures.keys_figure(made(alibi), against)
+    *stacks, score = figure.data
+    assert [*score.x] == [*range(1, KEYS)]
+    np.testing.assert_allclose(np.sum([each.y for each in stacks], axis=0), score.y)
+    names = [each.name for each in stacks]
+    assert "the rest (3)" in names
+    assert len(names) == 3 + alibi
+    assert len({(each.marker.color, each.marker.pattern.shape) for each in stacks}) == len(names)
+
+
+def test_those_that_vary_most_are_stacked(monkeypatch):
+    """A component with a large score that is the same for all keys is in the rest."""
+    monkeypatch.setattr(figures, "STACKED", 1)
+    result = made()
+    margins = result.values["key_margin"]
+    margins[1], margins[3] = 50.0, 9 * np.arange(KEYS)
+    figure = figures.keys_figure(result, "as it is")
+    assert figure.data[0].name == "MLP 0"
+
+
+def table_with(**entries: float) -> np.ndarray:
+    table = np.zeros((5, 5))
+    for place, value in entries.items():
+        query, key = place.removeprefix("at").split("_")
+        table[int(query), int(key)] = value
+    return table
+
+
+@pytest.mark.parametrize(
+    ("entries", "sentence"),
+    [
+        (
+            {"at3_1": 5.83, "at0_0": 0.4, "at2_2": -0.1},
+            "Key 5 lies 6.1 nats above its row's mean; the largest pair makes 5.8: what L0H0 "
+            "wrote there, asked for by what MLP 0 wrote at query 6.",
+        ),
+        (
+            {"at4_0": -2.0, "at0_3": 1.5},
+            "Key 5 lies 0.5 nats below its row's mean; the largest pair makes 2.0: the token "
+            "embedding there, asked for by the constant part at query 6.",
+        ),
+        (
+            {"at1_1": 2.0, "at0_0": 1.5, "at2_2": -2.5},
+            "Key 5 lies 1.0 nats above its row's mean; the largest pair makes 2.0: what L0H0 wrote "
+            "there, asked for by what L0H0 wrote at query 6.",
+        ),
+        ({"at0_0": 1.0, "at1_1": -1.05}, ""),
+    ],
+)
+def test_sentence(entries, sentence):
+    """The largest pair in the direction of the whole; nothing for a score near its row's mean."""
+    one = np.random.default_rng(1).standard_normal((5, 5))
+    found = made(mean_component_score=one, component_score=one + table_with(**entries))
+    assert finding_of(found) == sentence
+
+
+def test_sentence_with_alibi():
+    """ALiBi's bias counts in the whole, and makes no pair."""
+    one = np.zeros((5, 5))
+    found = made(True, mean_component_score=one, component_score=table_with(at1_2=1.0))
+    # bias at key 5: −0.5; mean of keys 3 to 6: −0.75
+    assert finding_of(found).startswith(
+        "Key 5 lies 1.2 nats above its row's mean; the largest pair makes 1.0: what L0H1"
+    )
+
+
+def test_nothing_is_said_of_a_part():
+    assert finding_of(made().only("key_margin")) == ""
+
+
+def test_the_figure_of_a_part():
+    assert figures.score_components_figure(made()).layout.title.text.startswith("L1H2")
+
+
+def test_few_components_have_no_rest():
+    assert [("a", -2.0), ("b", 1.0)] == figures.largest(["b", "a"], np.array([1.0, -2.0]))

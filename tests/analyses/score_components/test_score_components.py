@@ -1,0 +1,220 @@
+"""One score by what query and key are made of: plain loops, every family, a known head."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from poskernel_core.analyses.base import ExperimentContext
+from poskernel_core.analyses.score_components import experiment, formulas
+from poskernel_core.analyses.score_components.spec import ScoreComponents
+from poskernel_core.forward import loading
+from poskernel_core.models import catalog
+from tests.support import Made, builders
+from tests.support.builders.contextual import ask
+from tests.support.builders.families import EVERY_MODEL
+from tests.support.oracles_score_components import score_table
+from tests.support.refusals import refused
+
+LENGTH, QUERY, KEY = 23, 19, 13
+FAMILIES = (
+    "gpt2", "attn_only", "llama", "mistral", "qwen3", "gpt_neox", "gemma2", "bloom", "falcon-alibi",
+    "gptj", "smollm3", "olmo2", "gpt-oss", "jamba", "phi",
+)  # fmt: skip
+"""Learned, rotary and partly rotary positions, none, ALiBi; windows, norms, a soft cap, a sink."""
+
+
+@cache
+def loaded(path):
+    return loading.load(catalog.locate(str(path)), "cpu")
+
+
+def components(path, ids, **params):
+    asked = ScoreComponents.params(text="x", **params)
+    context = ExperimentContext(loaded(path), np.asarray(ids), [], lambda each: [], False)
+    return ScoreComponents().perform(context, {}, asked, lambda done, total: None)
+
+
+@pytest.fixture(scope="module")
+def dirs(tmp_path_factory):
+    root = tmp_path_factory.mktemp("families")
+    return Made(lambda name: EVERY_MODEL[name].build(root / name))
+
+
+@cache
+def tokens():
+    return builders.random_ids(1, LENGTH, seed=11)
+
+
+@pytest.mark.parametrize(("name", "layer", "head"), [("gpt2", 2, 3), ("llama", 2, 4)])
+def test_in_plain_loops(dirs, name, layer, head):
+    ids = tokens()
+    found = components(dirs[name], ids, head=f"L{layer}H{head}", query=QUERY, key=KEY, other=2)
+    for key, value in ((KEY, "component_score"), (2, "other_component_score")):
+        names, table = score_table(dirs[name], ids[0].tolist(), layer, head, QUERY, key)
+        assert names == found.texts["query_names"].tolist() == found.texts["key_names"].tolist()
+        largest = np.abs(table).sum()
+        np.testing.assert_allclose(found.values[value], table, atol=1e-6 * largest, rtol=0)
+        for margin, axis in (("query_margin", 1), ("key_margin", 0)):
+            np.testing.assert_allclose(
+                found.values[margin][:, key], np.sum(table, axis=axis), atol=1e-6 * largest, rtol=0
+            )
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_add_up_to_the_real_score(dirs, name):
+    """And the softmax of the sums, after cap and bias, is the attention of plain transformers."""
+    ids, layer = tokens(), loaded(dirs[name]).geometry.with_heads[-1]
+    how = "sdpa" if name == "falcon-alibi" else "eager"
+    plain = builders.hf_eager_model(dirs[name])
+    with torch.inference_mode():
+        patterns = plain(ids, output_attentions=True, use_cache=False).attentions
+    found = components(dirs[name], ids, head=f"L{layer}H2", query=QUERY).values
+    bias = found.get("alibi_bias", 0.0)
+    seen = np.isfinite(found["score"])
+    for margin in ("query_margin", "key_margin"):
+        largest = np.abs(found[margin]).sum(axis=0)[seen]
+        sums = (found[margin].sum(axis=0) + bias)[seen]
+        assert (np.abs(sums - found["score"][seen]) <= 1e-5 * largest).all()
+    key = int(found["chosen_key"])
+    table, whole = found["component_score"], np.abs(found["component_score"]).sum()
+    for margin, axis in (("query_margin", 1), ("key_margin", 0)):
+        np.testing.assert_allclose(found[margin][:, key], table.sum(axis=axis), atol=1e-9 * whole)
+    if how == "eager":
+        real = patterns[loaded(dirs[name]).geometry.with_heads.index(layer)][0, 2, QUERY]
+        cap = {"gemma2": 1.7}.get(name)
+        sums = found["key_margin"].sum(axis=0)
+        capped = cap * np.tanh(sums / cap) if cap else sums
+        scores = np.where(seen, capped + bias, -np.inf)
+        weights = np.exp(scores - np.nanmax(scores))
+        if name == "gpt-oss":
+            sink = plain.model.layers[layer].self_attn.sinks[2].item()
+            weights = weights / (weights.sum() + np.exp(sink - np.nanmax(scores)))
+        else:
+            weights = weights / weights.sum()
+        np.testing.assert_allclose(weights, real[: QUERY + 1], atol=1e-5)
+        np.testing.assert_allclose(found["attention"], real[: QUERY + 1], atol=1e-5)
+        assert key == 1 + int(real[1 : QUERY + 1].argmax())
+
+
+def test_mean_of_the_row(dirs):
+    """The mean is over the visible keys from the skip on, never key 0; windows cut it."""
+    ids = tokens()
+    for name, head, skip, keys in (
+        ("gpt2", "L1H2", 0, range(1, QUERY + 1)),
+        ("gpt2", "L1H2", 5, range(5, QUERY + 1)),
+        ("mistral", "L1H2", 2, range(QUERY - 6, QUERY + 1)),
+    ):
+        found = components(dirs[name], ids, head=head, query=QUERY, skip=skip, key=QUERY).values
+        mean = found["mean_component_score"]
+        for margin, axis in (("query_margin", 1), ("key_margin", 0)):
+            row = found[margin][:, list(keys)].mean(axis=1)
+            np.testing.assert_allclose(mean.sum(axis=axis), row, atol=1e-9)
+        assert [*keys] == np.flatnonzero(found["counted"]).tolist()
+
+
+def test_difference_of_two_keys(dirs):
+    """Against another key, the table is the difference of the tables of either."""
+    one, two = (
+        components(dirs["llama"], tokens(), head="L1H5", query=QUERY, key=key).values
+        for key in (3, 17)
+    )
+    both = components(dirs["llama"], tokens(), head="L1H5", query=QUERY, key=3, other=17).values
+    np.testing.assert_array_equal(one["component_score"], both["component_score"])
+    np.testing.assert_array_equal(two["component_score"], both["other_component_score"])
+
+
+def test_last_token_and_later_tokens(dirs):
+    """By default the query is the last token; what comes after a query does not matter."""
+    ids = tokens()
+    cut = components(dirs["llama"], ids[:, : QUERY + 1], head="L2H0")
+    whole = components(dirs["llama"], ids, head="L2H0", query=QUERY)
+    assert cut.values["chosen_query"] == QUERY
+    for name, value in whole.values.items():
+        np.testing.assert_allclose(cut.values[name], value, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("params", "told"),
+    [
+        ({"head": "L9H0"}, "A head is written"),
+        ({"head": "L1H0", "query": LENGTH}, f"expected a query from 0 to {LENGTH - 1}, got 23"),
+        ({"head": "L1H0", "query": 19, "key": 20}, "does not see a key at 20"),
+        ({"head": "L1H0", "query": 19, "key": 12}, "expected one from 13 to 19"),
+        ({"head": "L1H0", "query": 19, "other": 12}, "does not see a key at 12"),
+    ],
+)
+def test_refused(dirs, params, told):
+    with refused(told):
+        components(dirs["mistral"], tokens(), **params)
+
+
+def test_refused_models_and_layers(dirs, monkeypatch):
+    with refused("compressed keys"):
+        components(dirs["deepseek2"], tokens(), head="L1H0")
+    with refused("no heads"):
+        components(dirs["jamba"], tokens(), head="L0H0")
+    monkeypatch.setattr(experiment, "MAX_NUMBERS", 2 * 70 * 22)
+    with refused("up to 22 tokens, got 23"):
+        components(dirs["gpt2"], tokens(), head="L1H0")
+
+
+def test_by_way_of_the_store(tmp_path, dirs):
+    """The text alone decides, not the corpus or its windows."""
+    asked = {"text": "She sells sea shells on the sea shore.", "head": "L1H2"}
+    found = ask(tmp_path, "score-components", dirs["gpt2"], asked, windows=3)
+    assert found.words("tokens")[-1] == "."
+    assert len(found.words("tokens")) == len(found.values["score"])
+
+
+def test_by_hand():
+    """Two components of a query and three of a key, two keys, in two portions."""
+    queries = np.array([[1.0, 0.0], [2.0, -1.0]])
+    keys = np.array([[[1.0, 1.0], [0.0, 3.0]], [[2.0, 0.0], [1.0, 1.0]], [[0.0, 5.0], [0.0, 0.0]]])
+    columns = {"last": np.array([0.0, 1.0]), "mean": np.array([0.5, 0.5])}
+    found = formulas.split(queries, iter([keys[:1], keys[1:]]), columns)
+    np.testing.assert_array_equal(found["last"], [[0, 1, 0], [-3, 1, 0]])
+    np.testing.assert_array_equal(found["mean"], [[0.5, 1.5, 0], [-1, 2.5, -2.5]])
+    np.testing.assert_array_equal(found["query_margin"], [[3, 1], [0, -2]])
+    np.testing.assert_array_equal(found["key_margin"], [[2, -3], [6, 2], [-5, 0]])
+
+
+def test_counted_and_most_attended():
+    visible = np.array([False, True, True, True])
+    assert formulas.counted_keys(visible, 2).tolist() == [False, False, True, True]
+    assert formulas.counted_keys(visible, 7).tolist() == visible.tolist()
+    assert formulas.counted_keys(np.array([True]), 0).tolist() == [True]
+    assert formulas.counted_keys(np.array([True, True]), 0).tolist() == [False, True]
+    assert formulas.most_attended(np.array([0.9, 0.0, 0.04, 0.03])) == 2
+    assert formulas.most_attended(np.array([1.0])) == 0
+    assert formulas.most_attended(np.array([0.9, 0.0])) == 0
+
+
+@given(st.integers(1, 4), st.lists(st.integers(1, 3), min_size=1, max_size=3), st.integers(0, 9))
+def test_margins_and_tables_add_up(own, sizes, seed):
+    """Whatever the portions, margins of a key and its table have one sum, the score."""
+    generator = np.random.default_rng(seed)
+    queries = generator.standard_normal((own, 5))
+    keys = generator.standard_normal((sum(sizes), 7, 5))
+    parts = np.split(keys, np.cumsum(sizes)[:-1])
+    found = formulas.split(queries, parts, {str(key): np.eye(7)[key] for key in range(7)})
+    scores = keys.sum(axis=0) @ queries.sum(axis=0)
+    for key in range(7):
+        np.testing.assert_allclose(found[str(key)].sum(axis=1), found["query_margin"][:, key])
+        np.testing.assert_allclose(found[str(key)].sum(axis=0), found["key_margin"][:, key])
+        np.testing.assert_allclose(found[str(key)].sum(), scores[key], atol=1e-9)
+
+
+def test_a_head_that_looks_back(tmp_path):
+    """A constructed head's score of the third token back comes from the positions of both alone."""
+    path = builders.look_back(tmp_path / "back", 3)
+    ids = builders.random_ids(1, LENGTH, seed=3)
+    found = components(path, ids, head="L0H0", query=QUERY)
+    names = found.texts["key_names"].tolist()
+    table = found.values["component_score"] - found.values["mean_component_score"]
+    at = names.index("position")
+    assert found.values["chosen_key"] == QUERY - 3
+    assert table[at, at] >= 0.99 * table.sum()

@@ -1,0 +1,354 @@
+"""What makes the first key a sink: by transformers and plain loops, and where it is known."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from poskernel_core.analyses.sink_anatomy.formulas import (
+    FACTORS,
+    arrangements_of,
+    contrasts,
+    numbers,
+    subsets,
+)
+from poskernel_core.analyses.sink_anatomy.spec import SinkAnatomy
+from poskernel_core.engine.engine import describe_run
+from tests.support import oracles_sink_anatomy as oracle
+from tests.support.builders import START, sinks
+from tests.support.builders.contextual import ask, some_windows, study
+from tests.support.builders.families import FAMILY_MODELS
+from tests.support.passes import loaded
+from tests.support.refusals import refused
+from tests.support.truth import Recorder
+
+LENGTH = 11
+MAIN = tuple(FACTORS)
+# model, start token, texts, scale of scores by layer
+CASES = {
+    "learned": ("gpt2", True, 13, [7**-0.5] * 3),
+    "by layer, no start": ("gpt2_inverse_layer", False, 3, [7**-0.5 / n for n in (1, 2, 3)]),
+    "local layer": ("gpt_neo", True, 3, [1.0] * 3),
+    "rows from 2": ("opt", False, 3, [7**-0.5] * 3),
+    "rotary, grouped": ("llama", True, 11, [10**-0.5] * 3),
+    "window": ("mistral", True, 3, [14**-0.5] * 3),
+}
+FAMILIES = ("gpt-bigcode", "bloom", "mpt", "jamba", "gemma2", "gpt-oss")
+
+
+def perform(path, windows, start=True, **params):
+    subject, _ = study(path, windows, start)
+    checked = SinkAnatomy.params(**{"length": LENGTH, "threshold": 1e-9, **params})
+    return SinkAnatomy().perform(subject, {}, checked, lambda done, total: None)
+
+
+def texts_of(windows, start):
+    """What a window gives, in groups of equal size: ordinary target, filler, and text."""
+    first, kept = int(start), len(windows) // 10 * 10 or len(windows)
+    return windows[:kept, first : first + 2 + LENGTH].tolist()
+
+
+def test_effects_by_hand():
+    """Attention is 0.8 with both properties, 0.2 with either, 0 with neither.
+
+    Standing first: (0.8 + 0.2) / 2 - (0.2 + 0) / 2 = 0.4, and so the start token; together
+    (0.8 + 0) / 2 - (0.2 + 0.2) / 2 = 0.2. Exchanged: own keys 0.8 and 0.2, others' 0.3 and 0.5:
+    key ((0.8 - 0.3) + (0.5 - 0.2)) / 2 = 0.4, query ((0.8 - 0.5) + (0.3 - 0.2)) / 2 = 0.2.
+    """
+    arrangements = arrangements_of("rotary")
+    rows = [[0.8, 0.0], [0.2, 0.0], [0.7, 0.2], [0.6, 0.0], [0.4, 0.1], [0.3, 0.0], [0.5, 0.0]]
+    found = numbers(np.array(rows)[None, None], arrangements)
+    one = {name: value[0, 0] for name, value in found.items()}
+    assert (0.8, 0.4, 0.4) == pytest.approx([one[n] for n in ("sink", MAIN[0], MAIN[2])])
+    assert math.isnan(one["position_zero"])
+    assert [0.2] == pytest.approx(one["interaction"].tolist())
+    np.testing.assert_allclose(one["exchanged"], [[0.8, 0.5], [0.3, 0.2]])
+    assert (0.4, 0.2) == pytest.approx((one["key_effect"], one["query_effect"]))
+    assert [0.8, 0.4] == pytest.approx(one["moved_back"].tolist())
+
+
+def test_arrangements_by_hand():
+    """Learned positions have each order with each order of ids; others have ids in order."""
+    assert [
+        "start token (id 0), filler (id 1)",
+        "ordinary token (id 0), filler (id 1)",
+        "start token (id 1), filler (id 0)",
+        "ordinary token (id 1), filler (id 0)",
+        "filler (id 1), start token (id 0)",
+        "filler (id 1), ordinary token (id 0)",
+        "filler (id 0), start token (id 1)",
+        "filler (id 0), ordinary token (id 1)",
+    ] == [str(each) for each in arrangements_of("learned")]
+    for scheme in ("rotary", "ALiBi", "no"):
+        shown = [str(each) for each in arrangements_of(scheme)]
+        assert all(each.index("id 0") < each.index("id 1") for each in shown)
+        assert len(set(shown)) == 4
+
+
+@given(arrays.arrays(float, (3, 2, 13, 2), elements=st.floats(0, 1)), st.sampled_from((8, 4)))
+def test_effects_add_up(seen, count):
+    """Mean and effects give back the attention in every arrangement; key and queries the gap."""
+    scheme = "learned" if count == 8 else "rotary"
+    arrangements = arrangements_of(scheme)
+    found = numbers(seen, arrangements)
+    single = [each[0] for each in subsets(arrangements) if len(each) == 1]
+    effects = [found[name][..., None] for name in single] + [found["interaction"]]
+    target = np.stack([seen[:, :, row, each.place] for row, each in enumerate(arrangements)], -1)
+    signs = np.sign(contrasts(arrangements))
+    again = target.mean(-1, keepdims=True) + np.concatenate(effects, -1) @ signs / 2
+    np.testing.assert_allclose(again, target, atol=1e-12)
+    gap = found["exchanged"][..., 0, 0] - found["exchanged"][..., 1, 1]
+    np.testing.assert_allclose(found["key_effect"] + found["query_effect"], gap, atol=1e-12)
+    assert found["moved_back"].shape[-1] == 13 - 2 - count + 1
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_head(paths, case):
+    """All values and errors, against transformers' eager attention and loops."""
+    name, start, count, scale = CASES[case]
+    windows = some_windows(count, LENGTH + 5, start)
+    found, path = perform(paths[name], windows, start), paths[name]
+    learned = "standing_first" in found.values and found.values["interaction"].shape[-1] == 4
+    settings = oracle.LEARNED if learned else oracle.OTHERS
+    texts, seen, moved, crossed = texts_of(windows, start), [], [], []
+    for ordinary, filler, *text in texts:
+        rows = []
+        for setting in settings:
+            tokens, ids = oracle.front(setting, START, ordinary, filler)
+            rows.append(oracle.run(path, tokens + text, [*ids, *range(2, 2 + LENGTH)]))
+        seen.append(rows)
+        tokens = [START, filler, *text]
+        moved.append([
+            oracle.run(path, tokens, [0, *range(1 + far, len(tokens) + far)])
+            for far in found.coordinates["distance"].tolist()
+        ])  # fmt: skip
+        crossed.append([
+            oracle.queries_and_keys(path, [token, filler, *text], scale)
+            for token in (START, ordinary)
+        ])  # fmt: skip
+    worst = 0.0
+    for layer, head in np.ndindex(found.values["sink"].shape):
+        each = {"attention": [], "moved_back": [], "exchanged": []}
+        for text in range(len(texts)):
+            fronts = [oracle.to_front(row[layer], head) for row in seen[text]]
+            each["attention"].append(fronts)
+            each["moved_back"].append([oracle.to_front(r[layer], head)[0] for r in moved[text]])
+            table = [[0.0, 0.0], [0.0, 0.0]]
+            for i, j in np.ndindex(2, 2):
+                queries, keys = (crossed[text][j][part][layer] for part in (0, 1))
+                kv = head * len(keys) // len(queries)
+                key = crossed[text][i][1][layer][kv, 0]
+                table[i][j] = oracle.exchanged(
+                    queries[head], keys[kv], key, seen[text][0][layer][head] > 0
+                )
+            each["exchanged"].append(table)
+        each["sink"] = [fronts[0][0] for fronts in each["attention"]]
+        targets = [[fronts[row][0 if s[0] else 1] for row, s in enumerate(settings)]
+                   for fronts in each["attention"]]  # fmt: skip
+        for place, value in enumerate(MAIN):
+            if learned or place != 1:
+                each[value] = [oracle.effect(settings, row, [place]) for row in targets]
+        sets = [(0, 1), (0, 2), (1, 2), (0, 1, 2)] if learned else [(0, 2)]
+        each["interaction"] = [
+            [oracle.effect(settings, row, several) for several in sets] for row in targets
+        ]
+        each["key_effect"] = [
+            (t[0][0] - t[1][0] + t[0][1] - t[1][1]) / 2 for t in each["exchanged"]
+        ]
+        each["query_effect"] = [
+            (t[0][0] - t[0][1] + t[1][0] - t[1][1]) / 2 for t in each["exchanged"]
+        ]
+        for value, by_text in each.items():
+            every = np.array(by_text)
+            flat = every.reshape(len(texts), -1)
+            mean, error = (
+                np.array([of(column.tolist()) for column in flat.T]).reshape(every.shape[1:])
+                for of in (np.mean, oracle.jackknife)
+            )
+            for known, mine in ((mean, found.values), (error, found.errors)):
+                gap = np.abs(known - mine[value][layer, head]).max()
+                assert gap < 5e-6, (value, layer, head)
+                worst = max(worst, gap)
+    assert np.isnan(found.values["position_zero"]).all() != learned
+    told = {"errors": "windows", "groups": min(10, count), "texts": len(texts)}
+    assert told == found.provenance
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_attention_of_families(tmp_path, name):
+    """ALiBi, no positions, soft caps, windows and learned sinks: the attention in every row."""
+    path, start = FAMILY_MODELS[name].build(tmp_path / name), True
+    windows = some_windows(2, LENGTH + 5, start)
+    found = perform(path, windows, start)
+    learned = name == "gpt-bigcode"
+    settings = oracle.LEARNED if learned else oracle.OTHERS
+    bare, total = FAMILY_MODELS[name].bare, 0.0
+    for ordinary, filler, *text in texts_of(windows, start):
+        rows = []
+        for setting in settings:
+            tokens, ids = oracle.front(setting, START, ordinary, filler)
+            ids = [*ids, *range(2, 2 + LENGTH)] if learned else None
+            layers = iter(oracle.run(path, tokens + text, ids, mask=learned))
+            found_layers = [
+                None if layer in bare else next(layers)
+                for layer in range(found.values["sink"].shape[0])
+            ]
+            rows.append(found_layers)
+        total = total + np.array([
+            [[oracle.to_front(row[layer], head) if layer not in bare else [math.nan] * 2
+              for row in rows] for head in range(found.values["sink"].shape[1])]
+            for layer in range(found.values["sink"].shape[0])
+        ])  # fmt: skip
+    mine = found.values["attention"].copy()
+    mine[list(bare)] = np.nan
+    np.testing.assert_allclose(total / 2, mine, atol=5e-6)
+    assert (len(found.coordinates["distance"]) > 1) == (name in ("gemma2", "gpt-oss"))
+
+
+def test_ids_out_of_order_hide_the_target_without_a_mask(paths):
+    """transformers takes ids that do not step by one for packed texts, unless there is a mask.
+
+    In a row of its own and without a mask of ones, no query of the text sees the front tokens, in
+    silence. A model of ours gives the mask with the ids, so that a single row is safe as well.
+    """
+    windows, ids = some_windows(2, LENGTH + 5, False), [1, 0, *range(2, 2 + LENGTH)]
+    found = perform(paths["gpt2"], windows, False)
+    tokens = [[START, *row[1:]] for row in texts_of(windows, False)]
+    hidden = [oracle.run(paths["gpt2"], row, ids, mask=False) for row in tokens]
+    shown = [oracle.run(paths["gpt2"], row, ids) for row in tokens]
+    ours = []
+    for row in tokens:
+        recorder = Recorder(patterns=True)
+        places = torch.tensor([ids])
+        loaded(paths["gpt2"]).run(torch.tensor([row]), observers=[recorder], positions=places)
+        ours.append([pattern[0].numpy() for pattern in recorder.patterns()])
+    swapped = [str(each) for each in arrangements_of("learned")].index(
+        "start token (id 1), filler (id 0)"
+    )
+    for layer, head in np.ndindex(found.values["sink"].shape):
+        assert [0.0, 0.0] == oracle.to_front(hidden[0][layer], head)
+        fronts, alone = (
+            np.mean([oracle.to_front(each[layer], head) for each in runs], axis=0)
+            for runs in (shown, ours)
+        )
+        mine = found.values["attention"][layer, head, swapped]
+        np.testing.assert_allclose(mine, fronts, atol=5e-6)
+        np.testing.assert_allclose(alone, fronts, atol=5e-6)
+        assert mine.min() > 1e-6
+
+
+def test_a_common_shift_changes_nothing_with_rotary_positions(paths):
+    """Ids mean nothing by themselves: all patterns stay, up to rounding."""
+    model, seen = loaded(paths["llama"]), []
+    tokens = torch.from_numpy(some_windows(2, 23, True))
+    for shift in (0, 13):
+        recorder = Recorder(patterns=True)
+        places = (torch.arange(23) + shift).expand(2, -1)
+        model.run(tokens, observers=[recorder], positions=places, until=-1)
+        seen.append(recorder.patterns())
+    for one, other in zip(*seen, strict=True):
+        np.testing.assert_allclose(one, other, atol=5e-6)
+
+
+def test_one_cause(tmp_path):
+    """Sinks by position 0, by the start token, and by the queries, as they were made."""
+    found = perform(sinks.one_cause(tmp_path / "model"), some_windows(7, 19, True), threshold=0.3)
+    visible, high = range(3, 3 + LENGTH), math.exp(sinks.HEIGHT)
+    up = np.mean([high / (high + n - 1) for n in visible])
+    level, down = np.mean([1 / n for n in visible]), np.mean([1 / (high + n - 1) for n in visible])
+    low = np.mean([1 / (1 + (n - 1) * high) for n in visible])
+
+    def at(*names, layer, head):
+        return [float(found.values[name][layer, head]) for name in names]
+
+    zero = at(*MAIN, "key_effect", "query_effect", layer=0, head=0)
+    assert zero == pytest.approx([0, up - down, 0, 0, 0], abs=1e-6)
+    start = at(*MAIN, "key_effect", "query_effect", layer=0, head=1)
+    assert start == pytest.approx([0, 0, up - level, up - level, 0], abs=1e-6)
+    queries = at("key_effect", "query_effect", layer=1, head=0)
+    assert queries == pytest.approx([0, up - low], abs=1e-4)
+    # an id that is not 0 gets what the filler leaves: nothing, or as much as all others
+    others = np.mean([1 / (n - 1) for n in visible])
+    assert at(*MAIN, layer=1, head=0) == pytest.approx(
+        [0, (up - others) / 2, (up - others) / 2], abs=1e-3
+    )
+    names = found.words("factors")
+    together = found.values["interaction"][1, 0, names.index("position 0 × start token")]
+    assert together == pytest.approx((up + others) / 2, abs=1e-3)
+
+    none = [(0, 2), (1, 1), (1, 2)]
+    for layer, head in np.ndindex(2, 3):
+        without = (layer, head) in none
+        assert without == bool(found.texts["reason"][layer, head])
+        for name in found.values.keys() - {"sink"}:
+            assert np.isnan(found.values[name][layer, head]).all() == without
+            assert np.isnan(found.errors[name][layer, head]).all() == without
+    assert level == pytest.approx(found.values["sink"][0, 2], abs=1e-6)
+    assert "no sink: the first key gets less than 0.3" == found.texts["reason"][0, 2]
+
+
+def test_first_visible_key(tmp_path):
+    """A sink on whatever stands first, by what the causal mask lets an earlier head see."""
+    windows = np.stack([np.random.default_rng(seed).permutation(292)[:19] + 1 for seed in range(7)])
+    path = sinks.first_visible(tmp_path / "model")
+    found = perform(path, windows, False, threshold=0.3)
+    scores = sinks.first_visible_scores(2 + LENGTH)
+    ahead = [np.mean([math.exp(scores[key] - scores[0]) /
+                      math.fsum(math.exp(s - scores[0]) for s in scores[: n + 1])
+                      for n in range(2, 2 + LENGTH)]) for key in (0, 1)]  # fmt: skip
+    assert ahead[0] > 0.999
+    one = {name: float(found.values[name][1, 0]) for name in (*MAIN, "key_effect", "query_effect")}
+    expected = [ahead[0] - ahead[1], 0, 0, 0, 0]
+    assert expected == pytest.approx(list(one.values()), abs=1e-4)
+    assert np.isfinite(found.values["standing_first"]).sum() == 1
+
+
+def test_queries_of_layer_0_know_nothing_of_the_front(paths):
+    """In layer 0 a text's queries are the same behind any front tokens."""
+    found = perform(paths["gpt2"], some_windows(3, 19, True))
+    assert np.abs(found.values["query_effect"][0]).max() < 1e-7
+    assert np.abs(found.values["query_effect"][1:]).min() > 1e-5
+
+
+def test_through_the_laboratory(paths, tmp_path):
+    """By way of the store: what is read, and which fields of a run do not matter."""
+    params = {"texts": 12, "length": 7, "threshold": 1e-9}
+    found = ask(tmp_path, "sink-anatomy", paths["llama"], params, context=31, windows=99)
+    assert (10, 10) == tuple(found.provenance[name] for name in ("windows", "texts"))
+    assert [0, 8] == found.coordinates["distance"].tolist()
+    run = describe_run(str(paths["gpt2"]), repeat_every=3, destination=" the")
+    canonical = SinkAnatomy().canonical(run, SinkAnatomy.params(texts=7, length=5))
+    assert (7, None, None) == (canonical.windows, canonical.repeat_every, canonical.destination)
+    assert {} == SinkAnatomy().needs(canonical, SinkAnatomy.params())
+
+
+@pytest.mark.parametrize(("start", "need"), [(True, 14), (False, 13)])
+def test_too_long(paths, start, need):
+    """Eleven tokens behind two need 13 tokens, and one for the start token: one sentence."""
+    params = SinkAnatomy.params(length=LENGTH)
+    run = describe_run(str(paths["gpt2"]), context=need - 1, start_token=start)
+    with refused(f"{need} tokens or more, got {need - 1}: ask"):
+        SinkAnatomy().canonical(run, params)
+    SinkAnatomy().canonical(run.model_copy(update={"context": need}), params)
+    geometry = loaded(paths["gpt2"]).geometry
+    assert {"length": LENGTH - 1} == SinkAnatomy().default_params(run, geometry)
+
+
+@pytest.mark.parametrize("windows", [(1, 19), (5, 13)])
+def test_too_little_text(paths, windows):
+    with refused("two texts of 13 tokens or more"):
+        perform(paths["gpt2"], some_windows(*windows, True))
+
+
+def test_no_start_token(paths):
+    """A model without a start token is refused in a sentence."""
+    subject, _ = study(paths["gpt2"], some_windows(3, 19, False), False)
+    params = SinkAnatomy.params(length=LENGTH)
+    for source in (None, replace(subject.source, start=None)):
+        with refused("no start token, so it cannot"):
+            SinkAnatomy().perform(replace(subject, source=source), {}, params, lambda *_: None)

@@ -1,0 +1,67 @@
+"""The page on sources of position, as a script: a button for each question, then figures."""
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from pages.position_sources.page import pick_head
+from pages.shared.jobs import results
+from tests.support.bound import opened_as_linked
+from tools.recorded import figures_on
+
+PAGE = "position_sources"
+SMALL = {"context": "41", "windows": "40"}
+
+
+@pytest.fixture
+def show(engine, monkeypatch):
+    """Open the page; what it asks for is computed before it goes on."""
+    monkeypatch.setattr(results, "engine", lambda: engine)
+    monkeypatch.setattr(results, "PATIENCE", 300)
+
+    def go(**parameters: str) -> AppTest:
+        app = opened_as_linked(PAGE, **SMALL, **parameters)
+        assert ([], []) == ([*app.exception], [*app.error])
+        return app
+
+    return go
+
+
+def press(app: AppTest, key: str) -> AppTest:
+    app.button(key=key).click().run()
+    assert ([], []) == ([*app.exception], [*app.error])
+    return app
+
+
+@pytest.mark.slow
+def test_one_head_and_all_heads(show):
+    """Nothing runs before a press; all heads bring the bars, one head brings the map."""
+    app = show(model="demo-attn-2l", head="L1H1", query="31")
+    assert [] == figures_on(app)
+
+    press(app, "compute-sources")
+    assert ["graph", "sources"] == sorted(figures_on(app))
+    told = next(each.value for each in app.markdown if each.value.startswith("Largest shares: "))
+    assert "[L0H6](position_sources?" in told
+    assert "positional embedding 0." in told
+    assert "[positional" not in told
+
+    press(app, "compute-head-sources")
+    assert ["graph", "sources", "sources-map"] == sorted(figures_on(app))
+
+
+@pytest.mark.slow
+def test_a_rotary_model_has_the_parts_of_its_shares(show, monkeypatch, rotary):
+    monkeypatch.setenv("POSKERNEL_MODELS", rotary)
+    app = press(show(model=rotary, head="L1H2", query="31", skip="0"), "compute-head-sources")
+    told = [each.value for each in app.markdown]
+    known = any(each.startswith("Largest shares: ") for each in told)
+    assert known != any(each.startswith(":small[No shares are given") for each in told)
+    assert known == ("turning" in figures_on(app))
+
+
+def test_only_heads_are_selected(monkeypatch):
+    written = []
+    monkeypatch.setattr("pages.position_sources.page.select_head", written.append)
+    for name in ("L1H2", "MLP 0", "token embedding"):
+        pick_head([name], False)
+    assert written == ["L1H2"]

@@ -1,0 +1,104 @@
+"""What makes the first key a sink, once more: plain transformers, and plain loops.
+
+Written from the definition. A *setting* is three booleans: whether the target stands first, whether
+it has position id 0, and whether it is the start token.
+"""
+
+import json
+import math
+
+import numpy as np
+import torch
+
+from tests.support.builders import hf_eager_model
+from tests.support.truth import projections_in, projections_of
+
+LEARNED = [(f, z, s) for f in (1, 0) for z in (1, 0) for s in (1, 0)]
+OTHERS = [(f, f, s) for f in (1, 0) for s in (1, 0)]
+
+
+def front(setting, start, ordinary, filler):
+    """Tokens and position ids of the two front places."""
+    stands_first, zero, is_start = setting
+    target = (start if is_start else ordinary, 0 if zero else 1)
+    other = (filler, 1 if zero else 0)
+    pair = [target, other] if stands_first else [other, target]
+    return [token for token, _ in pair], [number for _, number in pair]
+
+
+def run(path, tokens, ids=None, mask=True):
+    """Attention of each layer `[layer][head, query, key]` on one sequence, with eager attention."""
+    more = {}
+    if ids is not None:
+        more["position_ids"] = torch.tensor([ids])
+    if mask:
+        more["attention_mask"] = torch.ones(1, len(tokens), dtype=torch.long)
+    with torch.inference_mode():
+        out = _model(path)(torch.tensor([tokens]), output_attentions=True, use_cache=False, **more)
+    return [each[0].numpy().astype(float) for each in out.attentions if each is not None]
+
+
+def queries_and_keys(path, tokens, scale):
+    """Queries and keys of each layer, `[layer][head, pos, d]`, the queries times `scale[layer]`."""
+    model = hf_eager_model(path)
+    seen = projections_in(model)
+    with torch.inference_mode():
+        model(torch.tensor([tokens]), use_cache=False)
+    config = json.loads((path / "config.json").read_text())
+    queries, keys = projections_of(config, seen, np.arange(len(tokens)))
+    return [q[0] * s for q, s in zip(queries, scale, strict=True)], [k[0] for k in keys]
+
+
+_models = {}
+
+
+def _model(path):
+    if path not in _models:
+        _models[path] = hf_eager_model(path)
+    return _models[path]
+
+
+def to_front(attention, head):
+    """Mean attention to the two front keys over the queries behind them."""
+    rows = attention[head][2:]
+    return [sum(float(row[key]) for row in rows) / len(rows) for key in (0, 1)]
+
+
+def effect(settings, values, factors):
+    """Mean of the values where the product of the factors' signs is 1, less that where it is -1."""
+    plus, minus = [], []
+    for setting, value in zip(settings, values, strict=True):
+        sign = 1
+        for factor in factors:
+            sign *= 1 if setting[factor] else -1
+        (plus if sign > 0 else minus).append(value)
+    return sum(plus) / len(plus) - sum(minus) / len(minus)
+
+
+def exchanged(queries, keys, first_key, visible):
+    """Mean attention to a first key of another run, behind the two front tokens, of one head.
+
+    `visible [query][key]` says which keys each query sees.
+    """
+    found = []
+    for n in range(2, len(queries)):
+        scores = {
+            i: float(queries[n] @ (first_key if i == 0 else keys[i]))
+            for i in range(n + 1)
+            if visible[n][i]
+        }
+        top = max(scores.values())
+        total = math.fsum(math.exp(score - top) for score in scores.values())
+        found.append(math.exp(scores[0] - top) / total if 0 in scores else 0.0)
+    return sum(found) / len(found)
+
+
+def jackknife(texts):
+    """Error of a mean of numbers over texts, of which every tenth are a group."""
+    groups = min(10, len(texts))
+    means = []
+    for left in range(groups):
+        kept = [value for place, value in enumerate(texts) if place % groups != left]
+        means.append(sum(kept) / len(kept))
+    middle = sum(means) / groups
+    return math.sqrt((groups - 1) / groups * sum((mean - middle) ** 2 for mean in means))
