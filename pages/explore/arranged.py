@@ -133,7 +133,6 @@ def by_places(selection: Selection, columns: dict[str, Column]) -> Arranged | No
         one,
         f"Place and content at n = {selection.query}",
         words(reading, [colour], method),
-        one_scale=True,
     )
 
 
