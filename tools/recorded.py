@@ -21,8 +21,8 @@ LEDGER = {"part": "Reproduction ledger", "compute": "true"}
 FIGURE = "pk-figure"
 """The part that draws a figure."""
 
-TOO_LARGE = ("head-examples", "longer-contexts")
-"""Questions that are not shipped, since they are large or slow; readers request them explicitly."""
+TOO_LARGE = ("head-examples",)
+"""Questions that are not shipped; readers request them explicitly."""
 
 Answer = Callable[[Plan], Result | Job]
 
