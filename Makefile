@@ -57,7 +57,7 @@ TORCH_FIRST = $(PIP) install -qq $(if $(TORCH_INDEX_URL),--index-url $(TORCH_IND
   "$$(grep '^torch==' requirements.txt)"
 
 .DEFAULT_GOAL := help
-.PHONY: help app test test-all real-model check lowest newest release mutations format bench measure soak shipped container screenshots clean venv venv-dev browser caddy
+.PHONY: help app test test-all real-model check lowest newest release mutations format bench measure soak shipped docs container screenshots clean venv venv-dev browser caddy
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1 - /p' $(firstword $(MAKEFILE_LIST)) | \
@@ -119,6 +119,9 @@ soak: venv-dev  ## Run the long tests: kills, damage, two replicas (about 40 min
 
 shipped: venv-dev  ## Compute the shipped results again
 	$(BIN)/python tools/ship_results.py
+
+docs: venv-dev  ## Build the documentation's site in build/site, and check its links
+	@$(BIN)/python tools/site.py
 
 container: venv-dev browser  ## Build the container images, and test from outside that they serve
 	@$(BIN)/python tools/container.py --torch-index-url "$(TORCH_INDEX_URL)"

@@ -1,0 +1,139 @@
+"""Build the documentation's site in `build/site`: the pages of `docs/`, and what the code declares.
+
+    python tools/site.py
+
+Copies `docs/` and the texts about the project to `build/site-source`, adds the generated pages, and
+has zensical build them. The navigation is the list of `docs/index.md`, in its order. It ends with
+an error if a link is dead, if a page is in no list, or if a page would load anything from
+elsewhere. Formulas become MathML, which browsers draw themselves.
+"""
+
+import html
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import latex2mathml.converter
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE, SITE = ROOT / "build" / "site-source", ROOT / "build" / "site"
+CONFIG = ROOT / "build" / "zensical.toml"
+PROJECT = ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
+"""Files of the checkout's root that are pages of the site."""
+
+Nav = dict[str, list[str]]
+
+LINK = re.compile(r"(!?\[[^\]]*\])\(([^)\s]+)\)")
+FORMULA = re.compile(r'<(span|div) class="arithmatex">\s*\\([(\[])(.*?)\\[)\]]\s*</\1>', re.DOTALL)
+LOADED = re.compile(r'<(?:script|img|iframe|link)\b[^>]*?(?:src|href)="((?:https?:)?//[^"]+)"')
+COLOUR = re.compile(r"\x1b\[[\d;]*m")
+CANONICAL = re.compile(r'<link rel="(?:canonical|edit)"[^>]*>')
+
+
+def main() -> None:
+    """Build the site, or end with the reason."""
+    shutil.rmtree(SOURCE, ignore_errors=True)
+    shutil.rmtree(SITE, ignore_errors=True)
+    for file in sources():
+        target = SOURCE / place(file)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if file.suffix == ".md":
+            target.write_text(moved(file.read_text("utf-8"), file), "utf-8")
+        else:
+            shutil.copyfile(file, target)
+    listed = navigation()
+    if lost := sorted(
+        {str(each.relative_to(SOURCE)) for each in SOURCE.rglob("*.md")}
+        - {page for pages in listed.values() for page in pages}
+    ):
+        sys.exit(f"docs/index.md does not name: {', '.join(lost)}")
+    config = (ROOT / "zensical.toml").read_text("utf-8")
+    config = config.replace("[project]\n", f"[project]\nnav = {as_toml(listed)}\n", 1)
+    CONFIG.write_text(config, "utf-8")
+    told = subprocess.run(
+        [sys.executable, "-m", "zensical", "build", "--strict", "--clean", "-f", CONFIG],
+        capture_output=True,
+        text=True,
+    )
+    if told.returncode:
+        sys.exit(COLOUR.sub("", told.stdout + told.stderr).partition("Traceback")[0])
+    for page in SITE.rglob("*.html"):
+        text = FORMULA.sub(drawn, page.read_text("utf-8"))
+        page.write_text(text, "utf-8")
+        if outside := LOADED.findall(CANONICAL.sub("", text)):
+            sys.exit(f"{page.relative_to(SITE)} loads from elsewhere: {', '.join(outside)}")
+    print(f"{sum(1 for _ in SITE.rglob('*.html'))} pages in {SITE}")
+
+
+def sources() -> list[Path]:
+    """Return the files that the site is made of."""
+    docs = [each for each in (ROOT / "docs").rglob("*") if each.suffix in (".md", ".png", ".css")]
+    return [*docs, *(ROOT / name for name in PROJECT)]
+
+
+def place(file: Path) -> Path:
+    """Return where the site has a file of the checkout."""
+    if file.parent == ROOT:
+        return Path("project", file.stem.lower() + ".md")
+    return file.relative_to(ROOT / "docs")
+
+
+def moved(text: str, file: Path) -> str:
+    """Return a page with links to where its neighbours are on the site.
+
+    A link to a file of the checkout that is not on the site becomes its name.
+    """
+    known = {each.resolve(): place(each) for each in sources()}
+
+    def link(found: re.Match[str]) -> str:
+        words, (path, hash_, anchor) = found[1], found[2].partition("#")
+        if not path or re.match(r"[a-z]+:", path):
+            return found[0]
+        asked = (file.parent / path).resolve()
+        if asked in known:
+            path = os.path.relpath(known[asked], place(file).parent)
+        elif asked.exists():
+            return words.strip("![]")
+        return f"{words}({path}{hash_}{anchor})"
+
+    parts = re.split(r"(^```.*?^```$|`[^`\n]*`)", text, flags=re.MULTILINE | re.DOTALL)
+    return "".join(part if n % 2 else LINK.sub(link, part) for n, part in enumerate(parts))
+
+
+def navigation() -> Nav:
+    """Return the pages by section, as `index.md` lists them; after a README, those beside it."""
+    found: Nav = {"PosKernel": ["index.md"]}
+    for section in (SOURCE / "index.md").read_text("utf-8").split("\n## ")[1:]:
+        heading, _, text = section.partition("\n")
+        pages = list[str]()
+        for _, path in LINK.findall(text):
+            page = path.partition("#")[0]
+            beside = (
+                sorted((SOURCE / page).parent.glob("*.md")) if page.endswith("README.md") else []
+            )
+            pages += [page, *(str(each.relative_to(SOURCE)) for each in beside)]
+        found[heading] = [*dict.fromkeys(page for page in pages if page.endswith(".md"))]
+    return found
+
+
+def as_toml(listed: Nav) -> str:
+    """Return the navigation as zensical reads it."""
+    return (
+        "["
+        + ", ".join(f"{{ {json.dumps(name)} = {pages} }}" for name, pages in listed.items())
+        + "]"
+    )
+
+
+def drawn(found: re.Match[str]) -> str:
+    """Return a formula as MathML."""
+    display = "block" if found[2] == "[" else "inline"
+    return latex2mathml.converter.convert(html.unescape(found[3].strip()), display=display)
+
+
+if __name__ == "__main__":
+    main()
