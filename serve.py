@@ -24,6 +24,7 @@ from serving.metrics import listen, registry
 from serving.numbers import numbers_route
 from serving.page import page_routes
 from serving.plotly import plotly_route
+from serving.site import site_routes
 
 # The folder `pages` does not hold pages in Streamlit's older sense. Streamlit notices that only at
 # the first call of `st.navigation`; until then a link to a page would show "Page not found".
@@ -71,6 +72,7 @@ app = st.App(
         health_route(monitor, lambda: admission.sessions),
         numbers_route(served_engine),
         plotly_route(),
+        *site_routes(),
         *page_routes(),
     ],
     middleware=middleware,

@@ -52,6 +52,12 @@ def script() -> Path:
     )
 
 
+def site() -> Path | None:
+    """Return the folder of the documentation's site beside ``serve.py``, if it was built."""
+    folder = script().parent / "build" / "site"
+    return folder if (folder / "index.html").is_file() else None
+
+
 def arguments(host: str, port: int | None = None) -> list[str]:
     """Return Streamlit's command-line arguments; without ``port``, Streamlit picks a free one."""
     named = [] if port is None else [f"--server.port={port}"]

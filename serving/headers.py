@@ -2,8 +2,8 @@
 
 The page may load its own files, connect to its own server, and import the components' scripts from
 blobs, and nothing else. Inline styles are allowed, since Streamlit and Plotly write them into
-elements. Streamlit's inline scripts are allowed by their hashes. WebAssembly is allowed, because
-Streamlit uses it for 64-bit arithmetic; ``eval`` is not.
+elements. Inline scripts of Streamlit and of the documentation are allowed by their hashes.
+WebAssembly is allowed, because Streamlit uses it for 64-bit arithmetic; ``eval`` is not.
 """
 
 import base64
@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from poskernel_core.common.errors import BadRequest
 from serving.page import INLINE, page_served
+from serving.site import site_scripts
 
 ANCESTORS = "POSKERNEL_FRAME_ANCESTORS"
 SOURCE = re.compile(r"'self'|'none'|\*|[\w.*:/\[\]-]+")
@@ -58,7 +59,8 @@ def security_headers() -> dict[str, str]:
             f"Expected {ANCESTORS} to be 'self', 'none' or hosts such as https://lab.org with "
             f"spaces between them, got {wrong[0]!r}."
         )
-    scripts = [hashlib.sha256(each.encode()).digest() for each in INLINE.findall(page_served())]
+    inline = [*INLINE.findall(page_served()), *sorted(site_scripts())]
+    scripts = [hashlib.sha256(each.encode()).digest() for each in inline]
     hashes = " ".join(f"'sha256-{base64.b64encode(each).decode()}'" for each in scripts)
     policy = {
         "default-src": "'self'",

@@ -2,7 +2,8 @@
 
 hatchling calls this (see ``pyproject.toml``). ``app.py``, ``serve.py``, ``pages/`` and ``serving/``
 are at the top of the checkout; the wheel puts them into one folder of the package, so that it does
-not install a top-level package called ``pages``. An editable installation uses the checkout.
+not install a top-level package called ``pages``. The documentation's site comes with them if it was
+built (``make docs``). An editable installation uses the checkout.
 
 The demo models and their results are larger than everything else together. A source distribution,
 and a wheel built from it, leaves them out and depends on the wheel of ``poskernel_core/demo``. A
@@ -14,7 +15,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-DASHBOARD = ("app.py", "serve.py", "pages", "serving", ".streamlit")
+DASHBOARD = ("app.py", "serve.py", "pages", "serving", ".streamlit", "build/site")
 
 
 class Hook(BuildHookInterface[Any]):
@@ -24,7 +25,9 @@ class Hook(BuildHookInterface[Any]):
         """Set the additional files and dependencies of this distribution."""
         if self.target_name == "wheel" and version != "editable":
             build_data["force_include"] |= {
-                f"{self.root}/{name}": f"poskernel_core/dashboard/{name}" for name in DASHBOARD
+                f"{self.root}/{name}": f"poskernel_core/dashboard/{name}"
+                for name in DASHBOARD
+                if Path(self.root, name).exists()
             }
         if self.target_name == "sdist" or not Path(self.root, "poskernel_core/demo").is_dir():
             build_data["dependencies"].append(self.config["demos"])

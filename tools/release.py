@@ -1,7 +1,7 @@
 """Build the distributions, install them into an empty environment, and try them as a user would.
 
-``make release`` runs this: it builds wheels and source distributions in ``dist/``, checked by
-twine, and installs the wheels with ``pip install`` (the newest versions that fit; torch as in
+``make release`` runs this: it builds the documentation's site, and wheels and source distributions
+in ``dist/``, checked by twine, and installs the wheels with ``pip install`` (the newest versions that fit; torch as in
 ``requirements.txt``). Then it runs ``poskernel show`` and ``poskernel serve`` in an empty folder
 and opens the landing page in a browser. Prints the sizes and times; exits with an error if anything
 failed.
@@ -46,6 +46,7 @@ def call(*command: object, cwd: Path = ROOT, env: dict[str, str] | None = None) 
 def build() -> list[Path]:
     """Build wheels and source distributions; return the wheels."""
     shutil.rmtree(DIST, ignore_errors=True)
+    print(call(sys.executable, ROOT / "tools" / "site.py"))  # a part of the wheel
     for project in PROJECTS:
         call(sys.executable, "-m", "build", "--no-isolation", "--outdir", DIST, project)
     files = sorted(DIST.iterdir())
@@ -95,6 +96,8 @@ def try_out(programs: Path, folder: Path, picture: Path) -> None:
             expect(page.locator(".curve .point.kernel").first).to_be_visible(timeout=PATIENCE)
             page.screenshot(path=picture)
             print(f"The landing page shows {cells.count()} heads: {picture.name}")
+            page.goto(f"http://localhost:{port}/docs/tutorial.html")
+            expect(page.locator("h1")).to_be_visible(timeout=PATIENCE)
             browser.close()
     finally:
         server.terminate()

@@ -38,11 +38,12 @@ def main() -> None:
     """Build the site, or end with the reason."""
     shutil.rmtree(SOURCE, ignore_errors=True)
     shutil.rmtree(SITE, ignore_errors=True)
-    for file in sources():
-        target = SOURCE / place(file)
+    known = {each.resolve(): place(each) for each in sources()}
+    for file, path in known.items():
+        target = SOURCE / path
         target.parent.mkdir(parents=True, exist_ok=True)
         if file.suffix == ".md":
-            target.write_text(moved(file.read_text("utf-8"), file), "utf-8")
+            target.write_text(moved(file.read_text("utf-8"), file, known), "utf-8")
         else:
             shutil.copyfile(file, target)
     listed = navigation()
@@ -70,9 +71,12 @@ def main() -> None:
 
 
 def sources() -> list[Path]:
-    """Return the files that the site is made of."""
-    docs = [each for each in (ROOT / "docs").rglob("*") if each.suffix in (".md", ".png", ".css")]
-    return [*docs, *(ROOT / name for name in PROJECT)]
+    """Return the files that the site is made of: the pages, and the pictures that they show."""
+    docs = ROOT / "docs"
+    pages = [*docs.rglob("*.md"), *(ROOT / name for name in PROJECT)]
+    texts = "".join(each.read_text("utf-8") for each in pages)
+    pictures = [each for each in docs.rglob("*.png") if each.name in texts]
+    return [*pages, *pictures, docs / "site.css"]
 
 
 def place(file: Path) -> Path:
@@ -82,12 +86,11 @@ def place(file: Path) -> Path:
     return file.relative_to(ROOT / "docs")
 
 
-def moved(text: str, file: Path) -> str:
+def moved(text: str, file: Path, known: dict[Path, Path]) -> str:
     """Return a page with links to where its neighbours are on the site.
 
     A link to a file of the checkout that is not on the site becomes its name.
     """
-    known = {each.resolve(): place(each) for each in sources()}
 
     def link(found: re.Match[str]) -> str:
         words, (path, hash_, anchor) = found[1], found[2].partition("#")

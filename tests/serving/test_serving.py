@@ -10,12 +10,16 @@ import weakref
 from importlib.resources import files
 
 import pytest
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
 from streamlit.testing.v1 import AppTest
 
+import serving.site
 from poskernel_core.common.errors import BadRequest
 from serving.headers import security_headers
 from serving.memory import collecting
 from serving.page import INLINE, page_served
+from serving.site import site_routes
 from tests.support.alone import run_alone
 from tests.support.server import serve
 
@@ -67,6 +71,7 @@ def test_every_response_has_the_headers(url, path, status):
 
 def test_the_policy(monkeypatch):
     monkeypatch.delenv("POSKERNEL_FRAME_ANCESTORS", raising=False)
+    monkeypatch.setattr(serving.site, "site", lambda: None)
     found = policy()
 
     assert "'self'" == found["default-src"] == found["connect-src"] == found["frame-ancestors"]
@@ -74,6 +79,24 @@ def test_the_policy(monkeypatch):
     assert "'unsafe-inline'" not in found["script-src"]
     assert "'unsafe-eval'" not in found["script-src"]
     assert 2 == found["script-src"].count("sha256-")  # Streamlit's own, and ours
+
+
+def test_the_site_of_the_documentation(monkeypatch, tmp_path):
+    """Its pages are served as files; their scripts may run, and no others."""
+    page = "<html><script>first()</script><script src='a.js'></script><p>Kernels</p></html>"
+    for name in ("index.html", "concepts/kernel.html"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(page, "utf-8")
+    monkeypatch.setattr(serving.site, "site", lambda: tmp_path)
+    with TestClient(Starlette(routes=site_routes())) as client:
+        for path in ("/docs/", "/docs/concepts/kernel.html"):
+            assert page == client.get(path).text
+        assert 404 == client.get("/docs/nothing.html").status_code
+        assert 404 == client.get("/docs/%2e%2e/secret").status_code
+    assert 3 == policy()["script-src"].count("sha256-")
+
+    monkeypatch.setattr(serving.site, "site", lambda: None)
+    assert [] == site_routes()
 
 
 @pytest.mark.parametrize("said", ["'none'", "'self'  https://lab.org https://*.hf.co:8000", "*"])
