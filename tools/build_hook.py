@@ -15,7 +15,8 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-DASHBOARD = ("app.py", "serve.py", "pages", "serving", ".streamlit", "build/site")
+SITE = "build/site"
+DASHBOARD = ("app.py", "serve.py", "pages", "serving", ".streamlit", SITE)
 
 
 class Hook(BuildHookInterface[Any]):
@@ -23,10 +24,11 @@ class Hook(BuildHookInterface[Any]):
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Set the additional files and dependencies of this distribution."""
-        if self.target_name == "wheel" and version != "editable":
+        folders = {"sdist": "", "wheel": "poskernel_core/dashboard/"}
+        if version != "editable":
             build_data["force_include"] |= {
-                f"{self.root}/{name}": f"poskernel_core/dashboard/{name}"
-                for name in DASHBOARD
+                f"{self.root}/{name}": folders[self.target_name] + name
+                for name in (DASHBOARD if self.target_name == "wheel" else (SITE,))
                 if Path(self.root, name).exists()
             }
         if self.target_name == "sdist" or not Path(self.root, "poskernel_core/demo").is_dir():

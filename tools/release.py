@@ -1,10 +1,10 @@
 """Build the distributions, install them into an empty environment, and try them as a user would.
 
 ``make release`` runs this: it builds the documentation's site, and wheels and source distributions
-in ``dist/``, checked by twine, and installs the wheels with ``pip install`` (the newest versions that fit; torch as in
-``requirements.txt``). Then it runs ``poskernel show`` and ``poskernel serve`` in an empty folder
-and opens the landing page in a browser. Prints the sizes and times; exits with an error if anything
-failed.
+in ``dist/``, checked by twine, and installs the wheels with ``pip install`` (the newest versions
+that fit; torch as in ``requirements.txt``). Then it runs ``poskernel show`` and ``poskernel serve``
+in an empty folder, and opens the landing page and the documentation in a browser. Prints the sizes
+and times; exits with an error if anything failed.
 """
 
 from __future__ import annotations
