@@ -9,7 +9,7 @@ BENCH_ARGS ?=
 SOAK_ARGS ?=
 # Mutants to try, such as 'poskernel_core.analyses.rotary.formulas*'; empty: all.
 MUTATIONS_ARGS ?=
-# --uv: install with uv.
+# --uv: install with uv. --try: build and try any state of the checkout.
 RELEASE_ARGS ?=
 # Number of test processes; each also runs a server and a browser.
 TEST_JOBS ?= 2
@@ -67,7 +67,9 @@ app: venv  ## Install the requirements and run the app on this machine
 	@$(BIN)/python -m streamlit run serve.py --server.address=localhost $(APP_ARGS)
 
 test: venv-dev browser caddy  ## Install the requirements and run every test
+	@rm -f build/tested
 	@$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal $(PYTEST_ARGS)
+	@$(if $(PYTEST_ARGS),,mkdir -p build && git rev-parse HEAD > build/tested 2>/dev/null || true)
 
 test-all: export POSKERNEL_EVERY_FAMILY := 1
 test-all: test  ## Run every test with every family of models, after a change of requirements or forward/
@@ -94,7 +96,7 @@ lowest newest:
 	@build/$@/bin/python -m pytest -n $(TEST_JOBS) -p no:cacheprovider \
 	  -m "not slow and not browser" $(PYTEST_ARGS)
 
-release: venv-dev browser  ## Build wheels, install them into an empty environment, and test them there
+release: venv-dev browser  ## Build wheels, site and images of a tested commit, and try them in an empty environment
 	@$(BIN)/python tools/release.py $(RELEASE_ARGS)
 
 mutations: venv-dev  ## Mutate the mathematics, part by part, and check that the fast tests notice (hours)

@@ -1,16 +1,20 @@
 """Build the distributions, install them into an empty environment, and try them as a user would.
 
-``make release`` runs this: it builds the documentation's site, and wheels and source distributions
-in ``dist/``, checked by twine, and installs the wheels with ``pip install`` (the newest versions
-that fit; torch as in ``requirements.txt``). Then it runs ``poskernel show`` and ``poskernel serve``
-in an empty folder, and opens the landing page and the documentation in a browser. Prints the sizes
-and times; exits with an error if anything failed.
+``make release`` runs this. It refuses a checkout with changes, a version without its dated section
+in ``CHANGELOG.md``, or one whose ``make test`` did not pass last. It builds the documentation's
+site, and wheels and source distributions in ``dist/``, checked by twine, and installs the wheels
+with ``pip install`` (the newest versions that fit; torch as in ``requirements.txt``). Then it runs
+``poskernel show`` and ``poskernel serve`` in an empty folder, and opens the landing page and the
+documentation in a browser. Where a container engine answers, it builds both images. Prints a table
+of sizes and SHA-256 checksums; exits with an error if anything failed.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -27,6 +31,8 @@ from tests.support.browser import find_browser
 from tests.support.server import free_port, wait_for
 
 DIST = ROOT / "dist"
+TESTED = ROOT / "build" / "tested"
+"""The commit on which `make test` passed last."""
 PROJECTS = (ROOT, ROOT / "poskernel_core" / "demo")
 MODEL = "demo-gpt2"
 PATIENCE = 180_000
@@ -43,6 +49,55 @@ def call(*command: object, cwd: Path = ROOT, env: dict[str, str] | None = None) 
     return done.stdout
 
 
+def refuse_unready() -> None:
+    """End with a sentence if this commit must not be released."""
+    version = (ROOT / "poskernel_core" / "__init__.py").read_text(encoding="utf-8")
+    version = re.findall(r'__version__ = "(.*)"', version)[0]
+    if changed := call("git", "status", "--porcelain").splitlines():
+        sys.exit(f"Expected a checkout without changes, found {len(changed)}: commit them first.")
+    told = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    if not re.search(rf"^## \[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d$", told, re.MULTILINE):
+        sys.exit(
+            f"Expected a dated section [{version}] in CHANGELOG.md, found none: write it first."
+        )
+    tested = TESTED.read_text(encoding="utf-8") if TESTED.is_file() else ""
+    if tested != call("git", "rev-parse", "HEAD"):
+        sys.exit("Expected that every test has passed on this commit: run 'make test' first.")
+
+
+def images() -> dict[str, tuple[int, str]]:
+    """Build both images where a container engine answers; return their sizes and digests."""
+    engine = next(filter(answers, ("docker", "podman")), None)
+    if engine is None:
+        print("Without Docker or podman no images are built.")
+        return {}
+    found = {}
+    for target in ("all", "serving"):
+        name = f"poskernel{'' if target == 'all' else '-serving'}"
+        call(engine, "build", "--quiet", "--target", target, "--tag", name, ROOT)
+        told = call(engine, "image", "inspect", "--format", "{{.Size}} {{.Id}}", name).split()
+        found[f"image {name}"] = int(told[0]), told[1].removeprefix("sha256:")
+    return found
+
+
+def answers(engine: str) -> bool:
+    """Return whether a container engine is there and runs."""
+    if shutil.which(engine) is None:
+        return False
+    return not subprocess.run([engine, "info"], capture_output=True).returncode
+
+
+def tell(built: dict[str, tuple[int, str]]) -> None:
+    """Print the table of sizes and checksums, and write that of the files to ``SHA256SUMS``."""
+    for file in sorted(DIST.glob("poskernel*")):
+        size, digest = file.stat().st_size, hashlib.sha256(file.read_bytes()).hexdigest()
+        built = {file.name: (size, digest)} | built
+    for name, (size, digest) in sorted(built.items()):
+        print(f"{name:45} {size / 1e6:7.1f} MB  {digest}")
+    sums = "".join(f"{built[name][1]}  {name}\n" for name in sorted(built) if "image " not in name)
+    (DIST / "SHA256SUMS").write_text(sums, encoding="utf-8")
+
+
 def build() -> list[Path]:
     """Build wheels and source distributions; return the wheels."""
     shutil.rmtree(DIST, ignore_errors=True)
@@ -51,8 +106,7 @@ def build() -> list[Path]:
         call(sys.executable, "-m", "build", "--no-isolation", "--outdir", DIST, project)
     files = sorted(DIST.iterdir())
     print(call(sys.executable, "-m", "twine", "check", "--strict", *files))
-    for file in files:
-        print(f"{file.name:45} {file.stat().st_size / 1e6:6.1f} MB")
+    shutil.make_archive(str(DIST / "poskernel-site"), "gztar", ROOT / "build" / "site")
     return [file for file in files if file.suffix == ".whl"]
 
 
@@ -107,20 +161,26 @@ def try_out(programs: Path, folder: Path, picture: Path) -> None:
 
 
 def main() -> None:
-    """Build, install, try out; print how long each took."""
+    """Build, install, try out; print what was built, and how long it took."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--uv", action="store_true", help="install by uv, not by pip")
-    uv = parser.parse_args().uv
+    parser.add_argument(
+        "--try", action="store_true", dest="trial", help="any state of the checkout; no images"
+    )
+    options = parser.parse_args()
+    if not options.trial:
+        refuse_unready()
     wheels = build()
     with tempfile.TemporaryDirectory() as name:
         folder, start = Path(name), time.monotonic()
-        programs = install(wheels, folder, uv=uv)
+        programs = install(wheels, folder, uv=options.uv)
         installed = time.monotonic()
         try_out(programs, folder, DIST / "landing-page.png")
         used = time.monotonic()
+    tell({} if options.trial else images())
     print(
-        f"Installed by {'uv' if uv else 'pip'} in {installed - start:.0f} s; from nothing to the "
-        f"landing page {used - start:.0f} s."
+        f"Installed by {'uv' if options.uv else 'pip'} in {installed - start:.0f} s; from nothing "
+        f"to the landing page {used - start:.0f} s."
     )
 
 
