@@ -238,6 +238,10 @@ def _contextual(head: Head) -> Iterator[Said]:
         )
 
 
+def _sink_passes(head: Head) -> str | None:
+    return head.number("sinks", "sink").passes(head.param("sinks", "threshold"))
+
+
 def _sink(head: Head) -> Iterator[Said]:
     limit = head.param("sinks", "threshold")
     sink = head.number("sinks", "sink")
@@ -248,7 +252,9 @@ def _sink(head: Head) -> Iterator[Said]:
 
 
 def _sink_cause(head: Head) -> Iterator[Said]:
-    """What the sink certainly follows."""
+    """What the sink certainly follows; in its texts a head may have one that has none here."""
+    if head.knows("sinks") and _sink_passes(head) == "no":
+        return
     effects = {name: head.number("sink-anatomy", name) for name in FOLLOWS}
     sure = [f"{FOLLOWS[n]} ({each})" for n, each in effects.items() if each.passes(EFFECT) == "yes"]
     if sure:

@@ -38,16 +38,16 @@ class HeadVerdicts(Composition[HeadVerdictsParams]):
     where both fail. A head *looks back* $k$ tokens where its largest diagonal $P(k)$ passes 0.3. It
     is an induction head, is drawn to duplicates of the current token, or has a sink on the first
     key, where the share of attention in question passes 0.3. Its sink follows what stands first,
-    position 0 or the start token where that effect passes 0.1 (only if certainly). It is contextual
-    where its denominator's coefficient of variation fails 0.25, its ETC is 30 tokens or more, and
-    it is neither local nor drawn to duplicates. Position or content decides its scores where the
-    share that it explains passes 0.5. Most of its positional score comes from one component where
-    that one's share passes 0.5 and all others fail it. A kernel does not predict a head's attention
-    where the distance of the two passes 0.5. A head keeps its reach where both slopes of its
-    dilution fail 0.25, and spreads over all there is where both pass 0.75. A kernel *foresees*
-    attention where the share that falls on 32 keys chosen by it passes 0.5, if these are at most
-    half of the visible keys. A wavelength dominates if its swing is larger than the next largest
-    swing.
+    position 0 or the start token where that effect passes 0.1 (only if certainly, and only of a
+    sink that does not fail). It is contextual where its denominator's coefficient of variation
+    fails 0.25, its ETC is 30 tokens or more, and it is neither local nor drawn to duplicates.
+    Position or content decides its scores where the share that it explains passes 0.5. Most of its
+    positional score comes from one component where that one's share passes 0.5 and all others fail
+    it. A kernel does not predict a head's attention where the distance of the two passes 0.5. A
+    head keeps its reach where both slopes of its dilution fail 0.25, and spreads over all there is
+    where both pass 0.75. A kernel *foresees* attention where the share that falls on 32 keys chosen
+    by it passes 0.5, if these are at most half of the visible keys. A wavelength dominates if its
+    swing is larger than the next largest swing.
 
     Choices: limits are those of the questions themselves, where these have any. A share of
     attention without a standard error passes no limit for certain. The sentence says what a head

@@ -201,6 +201,13 @@ def test_together():
     ]
 
 
+@pytest.mark.parametrize(("first", "told"), [(0.6, True), (0.31, True), (0.1, False)])
+def test_nothing_is_said_of_a_sink_that_is_none(first, told):
+    """In the texts of its anatomy, a head may have a sink that it lacks in those of the run."""
+    found = said(sinks(first, 0.0), anatomy((0.6, 0.01), (0.0, 0.01), (0.0, 0.01)))
+    assert told == ("its sink follows" in found)
+
+
 def test_a_wavelength():
     for second, word in ((0.5, "of 23 tokens"), (0.99, "of about 23 tokens")):
         result = answer("rotary-spectrum", dominant_wavelength=23.0)
