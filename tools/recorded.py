@@ -12,6 +12,7 @@ from poskernel_core.common.specs import Request
 from poskernel_core.engine.engine import Engine
 from poskernel_core.engine.job import Job
 from poskernel_core.engine.plan import Asked, Plan, make_plan
+from poskernel_core.models.catalog import locate
 
 ROOT = Path(__file__).resolve().parents[1]
 LONGEST = 4 * 3600
@@ -21,8 +22,8 @@ LEDGER = {"part": "Reproduction ledger", "compute": "true"}
 FIGURE = "pk-figure"
 """The part that draws a figure."""
 
-TOO_LARGE = ("head-examples",)
-"""Questions that are not shipped; readers request them explicitly."""
+TOO_LARGE = {"head-examples": 0, "head-position-sources": 100}
+"""Questions that are not shipped for models of more heads; readers request them explicitly."""
 
 Answer = Callable[[Plan], Result | Job]
 
@@ -82,7 +83,11 @@ def visit(model: str, name: str, answer: Answer) -> dict[str, Request]:
 
     kept = results.ask, results.missing, Engine.ready
     results.ask, results.missing = ask, lambda *_: []  # everything is computed here
-    Engine.ready = lambda _, each: make_plan(each).question.name not in TOO_LARGE  # type: ignore[method-assign]
+    geometry = locate(model).geometry
+    heads = geometry.n_layers * geometry.n_heads
+    Engine.ready = lambda _, each: (  # type: ignore[method-assign]
+        heads <= TOO_LARGE.get(make_plan(each).question.name, heads)
+    )
     here = Path.cwd()
     os.chdir(ROOT)
     try:

@@ -1,7 +1,8 @@
-"""Take the pictures of the documentation: every page of the running app, in light and dark.
+"""Take the pictures of the documentation: every page of the running app, and the tutorial's steps.
 
 ``python tools/screenshots.py`` (or ``make screenshots``) starts the app on the default cache, waits
-until each page is drawn completely, and writes ``docs/screenshots/PAGE-SCHEME.png``. Results that
+until each page is drawn completely, and writes ``docs/screenshots/PAGE-SCHEME.png``, in light and
+dark; a step of the tutorial in light: what the link before the picture leads to. Results that
 are not in the cache are computed first, which takes a minute for the demo model.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import io
 import itertools
+import re
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -32,6 +34,10 @@ HEIGHT = 2400  # pixels of the window: beyond the last card of any picture
 MARGIN = 8
 FLAGS = ("--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader")
 """The last two flags render 3D without a graphics card."""
+STEP = re.compile(
+    r"\]\(http://localhost:8501(?P<link>[^)#]*)#?(?P<anchor>[\w-]*)\)"
+    r"|\]\(screenshots/(?P<name>tutorial-[\w-]+)-light\.png\)"
+)
 SETTLED = "[data-testid=stApp][data-test-script-state=notRunning]"
 DRAWN = """() => !document.querySelector(
   "[data-testid=stSpinner], [data-testid=stSkeleton], [data-stale=true]")
@@ -62,6 +68,17 @@ def shots() -> list[Shot]:
         for name, place in places.items()
         if place.picture
     ]
+
+
+def steps() -> list[Shot]:
+    """Return the tutorial's pictures; a link's anchor names the last card in the next picture."""
+    found, link, anchor = [], "", ""
+    for step in STEP.finditer((ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")):
+        if step["name"]:
+            found.append(Shot(step["name"], link, anchor))
+        else:
+            link, anchor = step["link"], step["anchor"] or ""
+    return found
 
 
 def take(page: Page, url: str, shot: Shot) -> bytes:
@@ -112,8 +129,8 @@ def main() -> int:
         sync_playwright() as driver,
     ):
         browser = driver.chromium.launch(executable_path=executable, args=FLAGS)
-        wanted = [each for each in shots() if options.only in (None, each.name)]
-        for scheme, shot in itertools.product(SCHEMES, wanted):
+        every = [*itertools.product(SCHEMES, shots()), *itertools.product(SCHEMES[:1], steps())]
+        for scheme, shot in [each for each in every if options.only in (None, each[1].name)]:
             page = browser.new_page(
                 viewport={"width": options.width, "height": HEIGHT}, color_scheme=scheme
             )

@@ -27,7 +27,7 @@ sys.path[:0] = [str(ROOT)]
 
 from recorded import visit_all
 
-from poskernel_core.analyses import find
+from poskernel_core.analyses import Experiment, find
 from poskernel_core.common.differences import DIFFERENCES, STEP
 from poskernel_core.common.result import Result
 from poskernel_core.common.specs import DEFAULT_QUERY, Request
@@ -166,7 +166,8 @@ def lighter(entry: Entry, is_statistics: bool, model: str) -> Entry:
     header, arrays = entry
     if not is_statistics:
         bits = dict.fromkeys(arrays, COARSE) if header["analysis"] in PICTURES else {}
-        if model not in WITH_STATISTICS:  # otherwise they must match the shipped statistics
+        runs = isinstance(find(header["analysis"]), Experiment)
+        if runs or model not in WITH_STATISTICS:  # others must match the shipped statistics
             entry = for_display(entry, 1 if model in VIEWS else FINELY)
         return pack(entry, bits)
     if "pass" in header:  # the manifest: no groups are shipped

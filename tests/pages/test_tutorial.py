@@ -1,0 +1,49 @@
+"""The tutorial, followed link by link: each page shows what the text says one should see."""
+
+import re
+
+import pytest
+
+from tests.support import ROOT
+from tests.support.server import serve
+from tests.support.visit import no_trouble, visit
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+TEXT = (ROOT / "docs" / "tutorial.md").read_text("utf-8")
+HERE = "http://localhost:8501"
+LINK = re.compile(rf"\]\({HERE}(/[^)]*)\)")
+QUOTED = re.compile(r"^> (.*(?:\n> .*)*)", re.MULTILINE)
+
+
+def steps():
+    """The links, in order, each with the quotations between it and the next."""
+    _, *parts = LINK.split(TEXT)
+    for link, text in zip(parts[::2], parts[1::2], strict=True):
+        yield link, [each.replace("\n> ", " ") for each in QUOTED.findall(text)]
+
+
+@pytest.fixture(scope="module")
+def shipped(tmp_path_factory):
+    root = tmp_path_factory.mktemp("tutorial")
+    with serve(root / "cache", root / "server.log", shipped=True) as started:
+        yield started
+
+
+def plain(text):
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize(("link", "quotes"), list(steps()), ids=[link for link, _ in steps()])
+def test_a_step(page, shipped, link, quotes):
+    """Every quotation is on the page; what is left out of one is marked."""
+    visit(page, shipped.url + link)
+    shown = plain(page.get_by_test_id("stMain").inner_text())
+    for quote in quotes:
+        for part in quote.split(" [...] "):
+            assert part in shown
+    no_trouble(page)
+
+
+def test_the_tutorial_says_what_one_should_see():
+    assert sum(bool(quotes) for _, quotes in steps()) >= len([*steps()]) / 2
