@@ -38,9 +38,11 @@ def table(source: str) -> str:
     if not figures:
         sys.exit(f"No source in the ledger begins with {source!r}.")
     ours = {each.id: computed().get(each.id) for each in figures}
-    lacking = dict.fromkeys(each.models[0] for each in figures if not ours[each.id])
+    lacking = dict.fromkeys(
+        f"`poskernel reproduce {e.models[0]}`" for e in figures if not ours[e.id]
+    )
     told = [f"Ours come from the shipped results of `{PART}`."] if any(ours.values()) else []
-    told += [f"Rows without ours: `poskernel reproduce {name}`." for name in lacking]
+    told += [f"Rows without ours: {', '.join(lacking)}."] if lacking else []
     return "\n".join([HEAD, *(row(each, ours[each.id]) for each in figures), "", " ".join(told)])
 
 
