@@ -2,10 +2,11 @@
 
     python tools/site.py
 
-Copies `docs/` and the texts about the project to `build/site-source`, adds the generated pages, and
-has zensical build them. The navigation is the list of `docs/index.md`, in its order. It ends with
-an error if a link is dead, if a page is in no list, or if a page would load anything from
-elsewhere. Formulas become MathML, which browsers draw themselves.
+Copies `docs/` and the texts about the project to `build/site-source`, with the tables of the
+reproduction ledger filled in (`tools/posts.py`), and has zensical build them. The navigation is the
+list of `docs/index.md`, in its order. It ends with an error if a link is dead, if a page is in no
+list, or if a page would load anything from elsewhere. Formulas become MathML, which browsers draw
+themselves.
 """
 
 import html
@@ -18,6 +19,7 @@ import sys
 from pathlib import Path
 
 import latex2mathml.converter
+from posts import filled
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE, SITE = ROOT / "build" / "site-source", ROOT / "build" / "site"
@@ -43,7 +45,7 @@ def main() -> None:
         target = SOURCE / path
         target.parent.mkdir(parents=True, exist_ok=True)
         if file.suffix == ".md":
-            target.write_text(moved(file.read_text("utf-8"), file, known), "utf-8")
+            target.write_text(moved(filled(file.read_text("utf-8")), file, known), "utf-8")
         else:
             shutil.copyfile(file, target)
     listed = navigation()
@@ -139,4 +141,5 @@ def drawn(found: re.Match[str]) -> str:
 
 
 if __name__ == "__main__":
+    os.environ["POSKERNEL_SHIPPED"] = "1"
     main()

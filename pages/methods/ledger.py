@@ -14,7 +14,7 @@ from pages.shared.selection.selection import Selection
 from poskernel_core.common.errors import Cancelled, PosKernelError
 from poskernel_core.common.result import Result
 from poskernel_core.engine.admission import computes
-from poskernel_core.ledger.compare import Checked, brief, check, not_computed
+from poskernel_core.ledger.compare import Checked, brief, check, not_computed, tolerance_text
 from poskernel_core.ledger.published import PublishedFigure, figures_of, flat, known_models
 from poskernel_core.ledger.reproduce import published_name, request_for
 
@@ -124,8 +124,6 @@ def _draw_table(figures: tuple[PublishedFigure, ...], lines: dict[str, Checked])
 
 
 def _row(figure: PublishedFigure, line: Checked | None) -> dict[str, Any]:
-    absolute = f"{figure.absolute:g}" if figure.absolute else ""
-    relative = f"{100 * figure.relative:.0f} %" if figure.relative else ""
     return {
         "verdict": NOT_YET if line is None else MARKS[line.verdict],
         "published figure": figure.figure,
@@ -133,7 +131,7 @@ def _row(figure: PublishedFigure, line: Checked | None) -> dict[str, Any]:
         "ours": "" if line is None or line.ours is None else brief(line.ours, line.errors),
         "within": f"{line.within} of {line.points}" if line and line.points else "",
         "largest difference": None if line is None else line.worst,
-        "tolerance": " + ".join(filter(None, (absolute, relative))) or "exact",
+        "tolerance": tolerance_text(figure),
         "source": figure.source,
         "why not": "" if line is None else line.why,
     }

@@ -90,6 +90,13 @@ def brief(numbers: Any, errors: Any = None) -> str:
     return f"[{', '.join(parts)}{', ...' if len(numbers) > MAX_SHOWN else ''}]"
 
 
+def tolerance_text(figure: PublishedFigure) -> str:
+    """Return a figure's tolerance as text, such as ``0.02 + 5 %``."""
+    absolute = f"{figure.absolute:g}" if figure.absolute else ""
+    relative = f"{100 * figure.relative:.0f} %" if figure.relative else ""
+    return " + ".join(filter(None, (absolute, relative))) or "exact"
+
+
 def _selected(figure: PublishedFigure, result: Result) -> Result:
     """Return the result at the figure's selection, with its heads along a new axis."""
     result = result.only(figure.value).select(**figure.select, **_candidate(figure, result))
