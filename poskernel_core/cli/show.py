@@ -129,8 +129,9 @@ def print_schema(analysis: str | None, live: bool) -> None:
 
     Without ANALYSIS, print those of all analyses, by name.
     """
-    every = {name: schema(name, live=live) for name in ([analysis] if analysis else analyses.ANALYSES)}
-    print(json.dumps(every[analysis] if analysis else every, indent=1))
+    names = [analysis] if analysis else analyses.ANALYSES
+    found = {name: schema(name, live=live) for name in names}
+    print(json.dumps(found[analysis] if analysis else found, indent=1))
 
 
 def answer(engine: Engine, request: Request) -> Result:

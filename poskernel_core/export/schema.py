@@ -1,6 +1,7 @@
 """The JSON Schema of what ``show --json`` prints, made from the declarations of a question."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -14,22 +15,21 @@ Axes = Mapping[str, tuple[str, ...]]
 """The axes of every value and text, without those that ``--head`` and ``--query`` chose."""
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-TEXT = {"type": "string"}
-COUNT = {"type": "integer", "minimum": 0}
-RUN = {
-    "model": TEXT,
-    "revision": {"type": ["string", "null"]},
-    "model_fingerprint": TEXT,
-    "corpus": TEXT,
-    "context": COUNT,
-    "windows": COUNT,
-    "start_token": {"type": ["boolean", "null"]},
-    "seed": COUNT,
-    "dtype": TEXT,
-    "date": TEXT,
-    "versions": {"type": "object", "additionalProperties": TEXT},
+TEXT: Schema = {"type": "string"}
+COUNT: Schema = {"type": "integer", "minimum": 0}
+RUN: dict[str, tuple[str, ...]] = {
+    "model": (),
+    "revision": ("null",),
+    "model_fingerprint": (),
+    "corpus": (),
+    "context": ("integer",),
+    "windows": ("integer",),
+    "start_token": ("boolean", "null"),
+    "seed": ("integer",),
+    "dtype": (),
+    "date": (),
 }
-"""The provenance that every answer has; of several runs, what differs is a list."""
+"""The provenance that every answer has: texts, as where compared runs differ, or what is named."""
 
 
 def schema(question: str, *, live: bool = False) -> Schema:
@@ -42,17 +42,16 @@ def schema(question: str, *, live: bool = False) -> Schema:
     """
     asked = find(question)
     head = {"$schema": DIALECT, "title": asked.title, "type": "object"}
-    if live:
-        fields = {"windows": COUNT, "of": COUNT}
-        parts = ("values", "errors")
-    else:
-        run = {name: {"anyOf": [kind, _list(kind)]} for name, kind in RUN.items()}
-        given = asked.params.model_json_schema(mode="serialization")
+    parts: tuple[str, ...] = ("values", "errors")
+    fields: Schema = {"windows": COUNT, "of": COUNT}
+    if not live:
+        run = {name: {"type": ["string", *kinds]} for name, kinds in RUN.items()}
+        given = asked.params.model_json_schema()
         fields = {
             "analysis": {"const": asked.name},
             "run": {
                 "type": "object",
-                "properties": run | {"params": given},
+                "properties": run | {"params": given | {"required": [*given["properties"]]}},
                 "required": [*run, "params"],
             },
             "units": _closed(_units(asked), _optional(asked)),
@@ -60,7 +59,7 @@ def schema(question: str, *, live: bool = False) -> Schema:
             "error_counts": TEXT,
             "finding": TEXT,
         }
-        parts = ("at", "values", "texts", "errors", "biases", "axes", "coordinates")
+        parts = ("at", *parts, "texts", "biases", "axes", "coordinates")
     kept = _closed(fields | dict.fromkeys(parts, True), ["finding"])
     chosen = []
     for gone in _selections(asked):
@@ -75,11 +74,11 @@ def _parts(question: Question[Any], gone: tuple[str, ...]) -> dict[str, Schema]:
         name: tuple(axis for axis in each.axes if axis not in gone)
         for name, each in _declared(question).items()
     }
-    texts = axes.keys() - {each.name for each in question.values}
+    numeric = {each.name for each in question.values}
+    texts = {name: _array(TEXT, every) for name, every in axes.items() if name not in numeric}
     optional = _optional(question)
     values = {
-        each.name: {"description": as_markdown(each.meaning)}
-        | _array(_leaf(each), axes[each.name])
+        each.name: {"description": as_markdown(each.meaning)} | _array(_leaf(each), axes[each.name])
         for each in question.values
     }
     estimated = {
@@ -92,7 +91,7 @@ def _parts(question: Question[Any], gone: tuple[str, ...]) -> dict[str, Schema]:
     return {
         "at": _closed(dict.fromkeys(gone, COUNT)),
         "values": _closed(values, optional),
-        "texts": _closed({name: _array(TEXT, axes[name]) for name in axes if name in texts}, optional),
+        "texts": _closed(texts, optional),
         "errors": _closed(estimated, estimated),
         "biases": _closed(estimated, estimated),
         "axes": _closed({name: {"const": [*every]} for name, every in axes.items()}, optional),
@@ -112,13 +111,13 @@ def _selections(question: Question[Any]) -> Iterator[tuple[str, ...]]:
 
 def _declared(question: Question[Any]) -> dict[str, Value]:
     """Return all values and texts by name, and the tokens that answers about one text have."""
-    return {each.name: each for each in (*question.values, *question.texts, TOKENS)}
+    told = replace(TOKENS, optional=True)
+    return {each.name: each for each in (told, *question.values, *question.texts)}
 
 
 def _optional(question: Question[Any]) -> set[str]:
     """Return the values and texts that some answers lack."""
-    declared = _declared(question).values()
-    return {TOKENS.name} | {value.name for value in declared if value.optional}
+    return {name for name, each in _declared(question).items() if each.optional}
 
 
 def _units(question: Question[Any]) -> dict[str, Schema]:

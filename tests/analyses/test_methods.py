@@ -1,9 +1,11 @@
 """The methods page's text: read from docstrings, whole for every question."""
 
+import json
 import re
 
 import numpy as np
 import pytest
+from jsonschema import Draft202012Validator
 
 import poskernel_core as pk
 from poskernel_core.analyses import ANALYSES
@@ -11,6 +13,7 @@ from poskernel_core.analyses.base import Analysis, Composition, Params
 from poskernel_core.analyses.definitions import SECTIONS, as_markdown, errors_of, methods
 from poskernel_core.analyses.training.spec import OfCheckpoints
 from poskernel_core.common.result import Result, outputs
+from poskernel_core.export.files import to_json
 
 pytestmark = pytest.mark.usefixtures("near_worker")
 
@@ -49,6 +52,7 @@ def test_values_are_those_of_a_result(engine, name, rotary, training_dir):
     assert given - {"tokens"} == set(axes) - (no_values - given) - {"tokens"}
     for value, written in axes.items():
         assert not written or written == ", ".join(found.axes[value]), value
+    Draft202012Validator(pk.schema(name)).validate(json.loads(to_json(found)))
 
 
 @pytest.mark.parametrize("name", ANALYSES)
