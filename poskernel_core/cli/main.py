@@ -126,15 +126,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.UsageError as error:
         status(sentence(error))
         return 2
-    except BadRequest as error:
-        status(error)
-        return 2
     except (ComputeFailed, StoreFailed) as error:
         status(f"{error} (The store, and its worker.log: {default_directory()}.)")
         return 1
     except PosKernelError as error:
         status(error)
-        return 1
+        return error.exit_code
     except KeyboardInterrupt:
         status("Cancelled.")
         return 1
