@@ -52,6 +52,10 @@ def test_formulas_and_tables_are_well_formed(written):
         assert "None |" not in text.replace("`None` |", ""), name
 
 
+def test_a_bar_does_not_end_a_cell():
+    assert r"a \| b, $\vert u\vert $" == reference.cell("a | b,\n$|u|$")
+
+
 @pytest.mark.parametrize("question", ANALYSES.values(), ids=lambda question: question.name)
 def test_every_question(written, question):
     page = written[f"questions/{question.name}.md"]
