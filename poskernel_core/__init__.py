@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from poskernel_core.engine.engine import Engine, describe_run
     from poskernel_core.engine.job import Job
     from poskernel_core.export.notebook import View
+    from poskernel_core.export.schema import schema
     from poskernel_core.ledger.reproduce import reproduce
     from poskernel_core.server import Dashboard, serve
     from poskernel_core.storage.store import Store
@@ -32,6 +33,7 @@ _HOMES = {
     "engine.engine": ("Engine", "describe_run"),
     "engine.job": ("Job",),
     "export.notebook": ("View",),
+    "export.schema": ("schema",),
     "ledger.reproduce": ("reproduce",),
     "server": ("Dashboard", "serve"),
     "storage.store": ("Store",),
@@ -58,6 +60,7 @@ __all__ = [
     "read_head_table",
     "reproduce",
     "run_pass",
+    "schema",
     "serve",
     "show",
     "view",

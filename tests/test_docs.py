@@ -9,11 +9,17 @@ from collections import Counter
 
 import pytest
 
+import poskernel_core as pk
+from poskernel_core.analyses import ANALYSES
+from poskernel_core.cli.main import PROGRAM
 from tests.support.server import ROOT, environment
 
 README = ROOT / "README.md"
+DOORS = [ROOT / "llms.txt", ROOT / "AGENTS.md"]
+"""Where programs, and those who write them, begin."""
 FILES = [
     README,
+    *DOORS,
     *(ROOT / f"{name}.md" for name in ("ARCHITECTURE", "CONTRIBUTING", "SECURITY")),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
@@ -31,8 +37,8 @@ def anchors(text):
         seen[name] += 1
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
-def test_links_lead_somewhere(file):
+def lost_links(file):
+    """The links of a file that lead to no file, or to no heading of it."""
     text = file.read_text("utf-8")
     plain = re.sub(r"`[^`]*`", "", BLOCK.sub("", text))
     lost = []
@@ -43,8 +49,33 @@ def test_links_lead_somewhere(file):
             continue
         if not target.is_file() or (anchor and anchor not in anchors(target.read_text("utf-8"))):
             lost.append(link)
+    return lost
 
-    assert [] == lost
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
+def test_links_lead_somewhere(file):
+    assert [] == lost_links(file)
+
+
+@pytest.mark.parametrize("file", DOORS, ids=lambda file: file.name)
+def test_paths_and_commands_exist(file):
+    """What stands between code marks: a path, a target of make, or a command and its question."""
+    marked = re.findall(r"`([^`]+)`", file.read_text("utf-8"))
+    words = [shlex.split(each.split("  ")[0]) for each in marked]
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    known = {**PROGRAM.commands, **ANALYSES}
+    paths = {each for line in words for each in line if re.search(r"\w/|\.(py|md)$", each)}
+    made = {each for each in paths if each.startswith((".venv/", "build/"))}
+
+    assert len(paths) > 1
+    assert [] == [each for each in sorted(paths - made) if not (ROOT / each).exists()]
+    for first, *rest in words:
+        assert first != "make" or rest[0] in targets, rest
+        if first == "poskernel" or rest[:2] == ["-m", "poskernel_core"]:
+            named = [each for each in rest if each.isalpha() and each.islower() and each != "m"]
+            assert named
+            assert set(named) <= known.keys(), named
+        assert first[:3] != "pk." or hasattr(pk, first[3:]), first
 
 
 @pytest.mark.slow

@@ -123,9 +123,9 @@ class Question(ABC, Generic[P]):
         texts: Mapping[str, Any] | None = None,
         provenance: Mapping[str, Any] | None = None,
     ) -> Result:
-        """Return a result with the given values and their declared axes and units.
+        """Return a result with the given values and their declared axes, units and labels.
 
-        ``texts`` are nested lists of strings.
+        ``texts`` are nested lists of strings; ``labels`` are those that depend on the parameters.
 
         Raises:
             ValueError: a value, text, error or bias is not declared.
@@ -148,7 +148,7 @@ class Question(ABC, Generic[P]):
             errors=errors,
             biases=biases,
             texts={name: texts_array(text) for name, text in texts.items()},
-            labels=dict(labels or {}),
+            labels={n: v.labels for n, v in known.items() if v.labels} | dict(labels or {}),
             coordinates=dict(coordinates or {}),
             provenance=told | dict(provenance or {}),
         )

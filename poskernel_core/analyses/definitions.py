@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
@@ -106,7 +106,9 @@ def errors_of(result: Result) -> str:
 
 
 def limits_of(field: FieldInfo) -> str:
-    """Return a parameter's bounds, such as ``0 to 32``; empty without bounds."""
+    """Return a parameter's bounds, such as ``0 to 32``, or its choices; empty if there are none."""
+    if get_origin(field.annotation) is Literal:
+        return ", ".join(get_args(field.annotation))
     names = ("ge", "gt", "le", "min_length", "max_length")
     found = {n: getattr(each, n) for each in field.metadata for n in names if hasattr(each, n)}
     letters = "max_length" in found

@@ -13,7 +13,7 @@ from poskernel_core.cli.exporting import export_results, import_results
 from poskernel_core.cli.grammar import Command, Commands, sentence
 from poskernel_core.cli.precompute import merge_shards, precompute
 from poskernel_core.cli.serving import serve
-from poskernel_core.cli.show import Show, reproduce
+from poskernel_core.cli.show import Show, print_schema, reproduce
 from poskernel_core.cli.terminal import mute, open_streams, say, status
 from poskernel_core.common import plugins
 from poskernel_core.common.errors import BadRequest, ComputeFailed, PosKernelError, StoreFailed
@@ -101,6 +101,7 @@ PROGRAM = Program(
             help="Print or write the result of one analysis.",
             epilog="Every analysis has options of its own: poskernel show ANALYSIS --help.",
         ),
+        print_schema,
         reproduce,
         export_results,
         import_results,
@@ -125,15 +126,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.UsageError as error:
         status(sentence(error))
         return 2
-    except BadRequest as error:
-        status(error)
-        return 2
     except (ComputeFailed, StoreFailed) as error:
         status(f"{error} (The store, and its worker.log: {default_directory()}.)")
         return 1
     except PosKernelError as error:
         status(error)
-        return 1
+        return error.exit_code
     except KeyboardInterrupt:
         status("Cancelled.")
         return 1

@@ -26,6 +26,7 @@ from poskernel_core.common.specs import Request
 from poskernel_core.engine.engine import Engine
 from poskernel_core.engine.job import Job
 from poskernel_core.export.files import to_html, to_json, to_npz
+from poskernel_core.export.schema import schema
 from poskernel_core.ledger.published import BUNDLED_FIGURES, figures_of, known_models
 from poskernel_core.ledger.reproduce import compare, published_name
 from poskernel_core.models import catalog
@@ -118,6 +119,19 @@ def show(
         pass  # the last stage was the result
     elif npz is None and html is None:
         say(summary(result), lines=True)
+
+
+@click.command("schema", cls=Command)
+@click.argument("analysis", required=False)
+@option("--live", is_flag=True, help="the form of each line of 'show --live --json'")
+def print_schema(analysis: str | None, live: bool) -> None:
+    """Print the JSON Schema of what 'show --json' prints.
+
+    Without ANALYSIS, print those of all analyses, by name.
+    """
+    names = [analysis] if analysis else analyses.ANALYSES
+    found = {name: schema(name, live=live) for name in names}
+    print(json.dumps(found[analysis] if analysis else found, indent=1))
 
 
 def answer(engine: Engine, request: Request) -> Result:

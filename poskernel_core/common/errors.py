@@ -26,13 +26,19 @@
 A message says what was expected, what was given, and what to do.
 """
 
+from typing import ClassVar
+
 
 class PosKernelError(Exception):
     """Base of all errors that PosKernel raises on purpose."""
 
+    exit_code: ClassVar[int] = 1
+
 
 class BadRequest(PosKernelError):
     """The request cannot be carried out; the message says what to change."""
+
+    exit_code = 2
 
 
 class ComputeDisabled(BadRequest):

@@ -20,6 +20,9 @@ NORMAL = 1.96
 distribution).
 """
 
+OF_MEASURE = "that of the measure"
+"""The declared unit of values that have the unit, and the labels, of the measure asked for."""
+
 NUMBERS = ("values", "errors", "biases")
 """The parts of a result whose arrays have the axes of the values."""
 
@@ -37,6 +40,8 @@ class Value:
         unit: its unit, in words; for a text, its kind (a token, a name, a sentence).
         meaning: a description, in Markdown.
         has_error: whether it has a standard error.
+        labels: for codes, the text of each code.
+        optional: whether some answers lack it.
     """
 
     name: str
@@ -44,12 +49,17 @@ class Value:
     unit: str
     meaning: str
     has_error: bool = False
+    labels: tuple[str, ...] = ()
+    optional: bool = False
 
 
-def outputs(shaped: str, unit: str, meaning: str) -> tuple[Value, ...]:
-    """Declare values that differ only in name; ``shaped`` looks like ``low high [layer head]``."""
+def outputs(shaped: str, unit: str, meaning: str, **more: Any) -> tuple[Value, ...]:
+    """Declare values that differ only in name; ``shaped`` looks like ``low high [layer head]``.
+
+    ``more`` are further attributes of :class:`Value`.
+    """
     names, _, axes = shaped.rstrip("]").partition("[")
-    return tuple(Value(name, tuple(axes.split()), unit, meaning) for name in names.split())
+    return tuple(Value(name, tuple(axes.split()), unit, meaning, **more) for name in names.split())
 
 
 def estimates(shaped: str, unit: str, meaning: str) -> tuple[Value, ...]:

@@ -1,9 +1,11 @@
 """The methods page's text: read from docstrings, whole for every question."""
 
+import json
 import re
 
 import numpy as np
 import pytest
+from jsonschema import Draft202012Validator
 
 import poskernel_core as pk
 from poskernel_core.analyses import ANALYSES
@@ -11,6 +13,7 @@ from poskernel_core.analyses.base import Analysis, Composition, Params
 from poskernel_core.analyses.definitions import SECTIONS, as_markdown, errors_of, methods
 from poskernel_core.analyses.training.spec import OfCheckpoints
 from poskernel_core.common.result import Result, outputs
+from poskernel_core.export.files import to_json
 
 pytestmark = pytest.mark.usefixtures("near_worker")
 
@@ -20,8 +23,9 @@ SMALL = {
     "own_texts": "A text of the reader's own.",
     "word": " the", "words": "king", "samples": 11, "first_windows": 10, "passage_length": 16,
     "shifts": 3, "tokens": 7, "passages": 10, "loss_windows": 3, "equalise_norms": True,
-    "change": "remove",
+    "change": "remove", "other": 2,
 }  # fmt: skip
+OF_ALIBI = {"alibi_bias"}
 FOUND = {method.name: method for method in methods()}
 
 
@@ -46,9 +50,10 @@ def test_values_are_those_of_a_result(engine, name, rotary, training_dir):
     axes = dict(re.findall(r"`([a-z]\w+)(?: \[([\w, ]+)\])?`", listed))
     no_values = {*fields, *(axis for each in found.axes.values() for axis in each)}
     given = {*found.values, *found.texts}
-    assert given - {"tokens"} == set(axes) - (no_values - given) - {"tokens"}
+    assert given - {"tokens"} == set(axes) - (no_values - given) - {"tokens"} - OF_ALIBI
     for value, written in axes.items():
         assert not written or written == ", ".join(found.axes[value]), value
+    Draft202012Validator(pk.schema(name)).validate(json.loads(to_json(found)))
 
 
 @pytest.mark.parametrize("name", ANALYSES)

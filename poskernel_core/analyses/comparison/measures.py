@@ -20,7 +20,7 @@ from poskernel_core.analyses.head_measures.spec import HeadMeasures, HeadMeasure
 from poskernel_core.analyses.head_measures.verdicts import names_between_commas
 from poskernel_core.analyses.measures import asked_with, measure_called, one_a_head
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.result import Result, estimates, outputs
+from poskernel_core.common.result import OF_MEASURE, Result, estimates, outputs
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
 
 
@@ -195,7 +195,7 @@ class MeasureByDepth(Composition[MeasureByDepthParams]):
     values = (
         *outputs(
             "mean smallest largest [layer]",
-            "that of the measure",
+            OF_MEASURE,
             "mean, smallest and largest of the measure over the heads of each layer",
         ),
         *outputs("depth [layer]", "share of depth", "0 for the first layer, 1 for the last"),

@@ -64,6 +64,7 @@ class Denominators(Experiment[DenominatorsParams]):
             "own_denominator [own_text query]",
             "weight",
             "the same in texts of your own and in named chapters",
+            optional=True,
         ),
         *estimates("mean [query]", "weight", "mean of the denominator over windows"),
         *estimates(

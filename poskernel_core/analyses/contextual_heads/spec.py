@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from poskernel_core.analyses.base import Experiment, SkipParams
-from poskernel_core.analyses.contextual_heads.behaviour import Thresholds
+from poskernel_core.analyses.contextual_heads.behaviour import BEHAVIOURS, Thresholds
 from poskernel_core.analyses.head_measure import HeadMeasure
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import estimates, outputs
@@ -98,6 +98,7 @@ class ContextualHeads(Experiment[ContextualParams]):
             "group [layer head]",
             "group",
             "behaviour group: duplicate token, detokenization, contextual, other",
+            labels=BEHAVIOURS,
         ),
         *outputs("visible_keys [layer head]", "tokens", "number of keys that count"),
     )

@@ -11,7 +11,7 @@ from poskernel_core.analyses.head_measure import HeadMeasure
 from poskernel_core.analyses.measures import measure_called, one_a_head
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.jackknife import jackknife
-from poskernel_core.common.result import Result, outputs
+from poskernel_core.common.result import OF_MEASURE, Result, outputs
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
 from poskernel_core.common.views import Some
 
@@ -57,12 +57,12 @@ class HowManyTexts(Analysis[HowManyTextsParams]):
     values = (
         *outputs(
             "error [subset layer head]",
-            "that of the measure",
+            OF_MEASURE,
             "the jackknife error from so many windows alone",
         ),
         *outputs(
             "value law wanted [layer head]",
-            "that of the measure",
+            OF_MEASURE,
             "the measure; $c$, the error of one window by the law; and the error that is wanted",
         ),
         *outputs("enough [layer head]", "windows", "how many windows have the wanted error"),

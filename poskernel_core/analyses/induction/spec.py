@@ -16,7 +16,7 @@ from poskernel_core.analyses.random_tokens.params import (
 )
 from poskernel_core.common.result import estimates, outputs
 from poskernel_core.common.specs import RunSpec
-from poskernel_core.data.layouts import MAX_CANDIDATES, pairs_layout, second_positions
+from poskernel_core.data.layouts import MAX_CANDIDATES, ROLES, pairs_layout, second_positions
 from poskernel_core.models.geometry import Geometry
 
 
@@ -169,11 +169,12 @@ class InductionRecency(Sampled[RecencyParams]):
             "attention to the last candidate in the last row minus in the first: "
             "above zero where the head prefers recent tokens",
         ),
-        *outputs("role [second pos]", "role", "what stands where"),
+        *outputs("role [second pos]", "role", "what stands where", labels=ROLES),
         *outputs(
             "norm [head_of_layer_0 pos]",
             "length of z",
             "only where norms are equalised: layer 0's norms before equalising",
+            optional=True,
         ),
     )
     texts = outputs("examples [second pos]", "token", "the first sequence of every row")
@@ -232,7 +233,7 @@ class RecencyPatterns(Sampled[RecencyPatternsParams]):
             "share of attention",
             "mean attention over random sequences",
         ),
-        *outputs("role [pos]", "role", "what stands where"),
+        *outputs("role [pos]", "role", "what stands where", labels=ROLES),
     )
     figure = "patterns_figure"
     precomputed = "experiments"

@@ -67,7 +67,12 @@ class EtcHeatMap(Analysis[EtcParams]):
             "share of mass",
             "mass of the kernel in the last ``local_tokens`` tokens",
         ),
-        *outputs("kind [layer head query]", "kind", "local, slow decay or uniform"),
+        *outputs(
+            "kind [layer head query]",
+            "kind",
+            "local, slow decay or uniform",
+            labels=formulas.KINDS,
+        ),
         *estimates(
             "query_variation [layer head query]",
             "TV distance, 0 to 1",
@@ -164,9 +169,7 @@ class EtcHeatMap(Analysis[EtcParams]):
             params.local_share,
             params.uniform_share,
         )
-        return self.result(
-            params, values, labels={"kind": formulas.KINDS}, coordinates={"query": positions}
-        )
+        return self.result(params, values, coordinates={"query": positions})
 
 
 def stands(result: Result, width: float | None = None) -> np.ndarray:

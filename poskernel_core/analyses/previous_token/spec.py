@@ -123,6 +123,7 @@ class PreviousToken(Analysis[PreviousTokenParams]):
             "diagonal",
             "dark (``self_contrast`` negative and the larger of the two), bright "
             "(``previous_contrast`` positive and the larger), or neither",
+            labels=DIAGONALS,
         ),
         *outputs(
             "kind [layer head]",
@@ -132,6 +133,7 @@ class PreviousToken(Analysis[PreviousTokenParams]):
             "content decides: a dark main diagonal (a dip of the content part at offset 0) is "
             "negative self-attention; a bright first diagonal (a peak at 1), beyond layer 0, "
             "aggregates what earlier heads wrote",
+            labels=MECHANISMS,
         ),
     )
     measures = (
@@ -212,7 +214,6 @@ class PreviousToken(Analysis[PreviousTokenParams]):
             found.values | codes,
             found.errors,
             found.biases,
-            labels={"diagonal": DIAGONALS, "kind": MECHANISMS},
             coordinates=found.coordinates,
         )
         return replace(classified, provenance=found.provenance)

@@ -66,6 +66,7 @@ class ScoreComponents(Experiment[ScoreComponentsParams]):
             "other_component_score [query_component key_component]",
             "nats",
             "the same of the other key, where one is chosen",
+            optional=True,
         ),
         *outputs(
             "query_margin [query_component key]",
@@ -73,7 +74,9 @@ class ScoreComponents(Experiment[ScoreComponentsParams]):
             "sum over the key's components; with ALiBi's bias, sums to the score",
         ),
         *outputs("key_margin [key_component key]", "nats", "sum over the query's components"),
-        *outputs("alibi_bias [key]", "nats", "ALiBi's bias, in models that have one"),
+        *outputs(
+            "alibi_bias [key]", "nats", "ALiBi's bias, in models that have one", optional=True
+        ),
         *outputs("score [key]", "nats", "the real score, before a soft cap; NaN for hidden keys"),
         *outputs("attention [key]", "share of attention", "the real attention"),
         *outputs("counted [key]", "0 or 1", "whether the row's mean includes the key"),

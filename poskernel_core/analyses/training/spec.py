@@ -13,7 +13,7 @@ from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKerne
 from poskernel_core.analyses.measures import asked_with, measure_called, one_a_head
 from poskernel_core.analyses.training.formulas import emergence, label_counts
 from poskernel_core.common.heads import parse_cell
-from poskernel_core.common.result import Result, errors_together, estimates, outputs
+from poskernel_core.common.result import OF_MEASURE, Result, errors_together, estimates, outputs
 from poskernel_core.common.specs import DEFAULT_QUERY, ModelSpec, RunSpec, digest
 from poskernel_core.models import catalog
 from poskernel_core.models.checkpoints import Checkpoint
@@ -100,12 +100,12 @@ class OverTraining(OfCheckpoints[OverTrainingParams]):
     values = (
         *estimates(
             "measure [step layer head]",
-            "that of the measure",
+            OF_MEASURE,
             "the chosen measure at each checkpoint",
         ),
         *estimates(
             "change [layer head]",
-            "that of the measure",
+            OF_MEASURE,
             "its value at the last checkpoint minus that at the first, with the error of two "
             "independent values; NaN where the measure is a kind",
         ),

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
-from poskernel_core.analyses.contextual_heads.behaviour import BEHAVIOURS, behaviour
+from poskernel_core.analyses.contextual_heads.behaviour import behaviour
 from poskernel_core.analyses.contextual_heads.experiment.contents import (
     LastQuery,
     destination_windows,
@@ -111,7 +111,6 @@ def contextual_heads(
         without,
         means | {"group": behaviour(whole | means, params)},
         {name: error for name, (_, error) in copies.items()},
-        labels={"group": BEHAVIOURS},
         coordinates={"distance": copy_distances(params.query, int(subject.start_token))},
         provenance={
             "first_windows": len(windows),

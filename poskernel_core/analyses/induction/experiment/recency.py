@@ -18,7 +18,7 @@ from poskernel_core.analyses.random_tokens.experiment.sampled import (
     steps,
 )
 from poskernel_core.common.result import Result
-from poskernel_core.data.layouts import ROLES, pairs_layout, second_positions, sequences
+from poskernel_core.data.layouts import pairs_layout, second_positions, sequences
 from poskernel_core.forward.attention import PatternBlock
 from poskernel_core.forward.observers import Batch, Observer
 from poskernel_core.statistics.moments import Moments
@@ -54,7 +54,6 @@ def induction_recency(
         params,
         values,
         errors,
-        labels={"role": ROLES},
         coordinates={"second": np.array(seconds)},
         texts={"examples": _examples(subject, rows)},
     )
@@ -120,7 +119,6 @@ def recency_patterns(
         params,
         {"pattern": pattern.astype(np.float32), "role": np.array(layout.roles())},
         {"pattern": error.astype(np.float32)},
-        labels={"role": ROLES},
     )
 
 

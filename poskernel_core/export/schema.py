@@ -1,0 +1,152 @@
+"""The JSON Schema of what ``show --json`` prints, made from the declarations of a question."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+from poskernel_core.analyses import find
+from poskernel_core.analyses.base import Question
+from poskernel_core.analyses.definitions import as_markdown
+from poskernel_core.common.result import OF_MEASURE, TOKENS, Value
+
+Schema = dict[str, Any]
+Axes = Mapping[str, tuple[str, ...]]
+"""The axes of every value and text, without those that ``--head`` and ``--query`` chose."""
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+TEXT: Schema = {"type": "string"}
+COUNT: Schema = {"type": "integer", "minimum": 0}
+RUN: dict[str, tuple[str, ...]] = {
+    "model": (),
+    "revision": ("null",),
+    "model_fingerprint": (),
+    "corpus": (),
+    "context": ("integer",),
+    "windows": ("integer",),
+    "start_token": ("boolean", "null"),
+    "seed": ("integer",),
+    "dtype": (),
+    "date": (),
+}
+"""The provenance that every answer has: texts, as where compared runs differ, or what is named."""
+
+
+def schema(question: str, *, live: bool = False) -> Schema:
+    """Return the JSON Schema of the answers to a question, as ``show --json`` prints them.
+
+    With ``live``, it is that of each line that ``show --live --json`` prints.
+
+    Raises:
+        UnknownAnalysis: no question has that name.
+    """
+    asked = find(question)
+    head = {"$schema": DIALECT, "title": asked.title, "type": "object"}
+    parts: tuple[str, ...] = ("values", "errors")
+    fields: Schema = {"windows": COUNT, "of": COUNT}
+    if not live:
+        run = {name: {"type": ["string", *kinds]} for name, kinds in RUN.items()}
+        given = asked.params.model_json_schema()
+        fields = {
+            "analysis": {"const": asked.name},
+            "run": {
+                "type": "object",
+                "properties": run | {"params": given | {"required": [*given["properties"]]}},
+                "required": [*run, "params"],
+            },
+            "units": _closed(_units(asked), _optional(asked)),
+            "identity": {"type": "object"},
+            "error_counts": TEXT,
+            "finding": TEXT,
+        }
+        parts = ("at", *parts, "texts", "biases", "axes", "coordinates")
+    kept = _closed(fields | dict.fromkeys(parts, True), ["finding"])
+    chosen = []
+    for gone in _selections(asked):
+        each = _parts(asked, gone)
+        chosen.append({"properties": {part: each[part] for part in parts}})
+    return head | kept | {"anyOf": chosen}
+
+
+def _parts(question: Question[Any], gone: tuple[str, ...]) -> dict[str, Schema]:
+    """Return the schemas of the parts of an answer from which ``gone`` axes were selected."""
+    axes = {
+        name: tuple(axis for axis in each.axes if axis not in gone)
+        for name, each in _declared(question).items()
+    }
+    numeric = {each.name for each in question.values}
+    texts = {name: _array(TEXT, every) for name, every in axes.items() if name not in numeric}
+    optional = _optional(question)
+    values = {
+        each.name: {"description": as_markdown(each.meaning)} | _array(_leaf(each), axes[each.name])
+        for each in question.values
+    }
+    estimated = {
+        each.name: _array({"type": ["number", "null"]}, axes[each.name])
+        for each in question.values
+        if each.has_error
+    }
+    numbers = _list({"type": ["number", "null"]})
+    along = {axis: numbers for every in axes.values() for axis in every}
+    return {
+        "at": _closed(dict.fromkeys(gone, COUNT)),
+        "values": _closed(values, optional),
+        "texts": _closed(texts, optional),
+        "errors": _closed(estimated, estimated),
+        "biases": _closed(estimated, estimated),
+        "axes": _closed({name: {"const": [*every]} for name, every in axes.items()}, optional),
+        "coordinates": _closed(along, along),
+    }
+
+
+def _selections(question: Question[Any]) -> Iterator[tuple[str, ...]]:
+    """Yield which axes ``--head`` and ``--query`` may take away, if they are no parameters."""
+    own = question.params.model_fields
+    found = {axis for value in question.values for axis in value.axes}
+    head = [("layer", "head")] if "head" not in own and {"layer", "head"} <= found else []
+    query = [("query",)] if "query" not in own and "query" in found else []
+    for one, other in product([(), *head], [(), *query]):
+        yield (*one, *other)
+
+
+def _declared(question: Question[Any]) -> dict[str, Value]:
+    """Return all values and texts by name, and the tokens that answers about one text have."""
+    told = replace(TOKENS, optional=True)
+    return {each.name: each for each in (told, *question.values, *question.texts)}
+
+
+def _optional(question: Question[Any]) -> set[str]:
+    """Return the values and texts that some answers lack."""
+    return {name for name, each in _declared(question).items() if each.optional}
+
+
+def _units(question: Question[Any]) -> dict[str, Schema]:
+    return {
+        name: TEXT if each.unit == OF_MEASURE else {"const": each.unit}
+        for name, each in _declared(question).items()
+    }
+
+
+def _leaf(value: Value) -> Schema:
+    """Return the schema of one number, which is null where there is none, or of one label."""
+    if value.labels:
+        return {"enum": [*value.labels, None]}
+    return {"type": ["number", "null", *(["string"] if value.unit == OF_MEASURE else [])]}
+
+
+def _array(leaf: Schema, axes: tuple[str, ...]) -> Schema:
+    return _list(_array(leaf, axes[1:])) if axes else leaf
+
+
+def _list(items: Schema) -> Schema:
+    return {"type": "array", "items": items}
+
+
+def _closed(properties: Mapping[str, Any], optional: Iterable[str] = ()) -> Schema:
+    """Return the schema of an object with these fields and no other."""
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": [name for name in properties if name not in {*optional}],
+        "additionalProperties": False,
+    }

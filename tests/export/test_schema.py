@@ -1,0 +1,186 @@
+"""The published form of answers: what `show --json` prints has it, and what is wrong is refused."""
+
+import json
+import zipfile
+from copy import deepcopy
+from functools import cache
+
+import pytest
+from jsonschema import Draft202012Validator, ValidationError
+
+import poskernel_core as pk
+from poskernel_core.analyses import ANALYSES
+from poskernel_core.api import build_request
+from poskernel_core.cli import main as cli
+from poskernel_core.common.specs import Request
+from poskernel_core.engine.provenance import from_entry
+from poskernel_core.export.files import to_json
+from poskernel_core.models.stored import RESULTS
+from poskernel_core.storage.shipped import ASKED_FILE, Shipped
+
+pytestmark = pytest.mark.usefixtures("near_workers")
+
+MODEL = "demo-attn-2l"
+TEXT = "And the king said to the people of the land."
+LARGE = 10**6
+"""Bytes above which one head of an answer stands for all."""
+COMPOSED = {
+    # what is combined of shipped answers: its model and parameters
+    "near-kernels": (MODEL, {}),
+    "head-measures": (MODEL, {}),
+    "verdicts": (MODEL, {}),
+    "depth": (MODEL, {"measure": "attention entropy"}),
+    "compare-heads": (
+        MODEL,
+        {"heads": "L0H1,L1H1@demo-gpt2", "leave_out": "1:foreseen-attention,1:contextual-heads"},
+    ),
+    "over-training": ("demo-training", {"measure": "kind of kernel"}),
+    "kernel-over-training": ("demo-training", {}),
+}
+NEURONS = {"query": 11, "heads": "L0H0", "first_windows": 10}
+COMPUTED = {
+    # no answer is shipped: its model and parameters
+    "longer-contexts": ("rotary", {"length": 32, "texts": 10}),
+    "place-and-content": ("rotary", {"first_windows": 10}),
+    "headvis": (MODEL, {}),
+    "head-examples": (MODEL, {}),
+    "averaging": ("demo-gpt2", {"loss_windows": 2}),
+    "own-text": (MODEL, {"text": TEXT}),
+    "own-text-head": (MODEL, {"text": TEXT, "head": "L0H1"}),
+    "score-components": (MODEL, {"text": TEXT, "head": "L0H1"}),
+    "extended-embedding": ("demo-gpt2", NEURONS | {"word": " the"}),
+    "word-neurons": ("demo-gpt2", NEURONS | {"words": "king"}),
+    "equalised-norms": (MODEL, {"samples": 5, "random_length": 9}),
+    "changed-bands": ("rotary", {"loss_windows": 2}),
+    "kernel-replicates": (MODEL, {"query": 11}),
+    "compare-kernels": (MODEL, {"query": 11, "heads": "L0H0,L0H1"}),
+    "how-many-texts": (MODEL, {"query": 11}),
+}
+
+
+@cache
+def shipped_answers():
+    """The smallest shipped answer to each question, by its name."""
+    files = sorted(RESULTS.glob("*.zip"), key=lambda file: file.stat().st_size)
+    found, smallest = Shipped(files), {}
+    for file in files:
+        with zipfile.ZipFile(file) as archive:
+            pages = json.loads(archive.read(ASKED_FILE))
+        of_file = {}
+        for request in (Request.model_validate(each) for asked in pages.values() for each in asked):
+            if request.analysis not in smallest:
+                answer = from_entry(found.get(request.key))
+                of_file.setdefault(request.analysis, []).append(answer)
+        smallest |= {name: min(many, key=lambda one: one.nbytes) for name, many in of_file.items()}
+    return smallest
+
+
+def printed(answer):
+    if answer.nbytes > LARGE:
+        answer = answer.select(layer=1, head=1)
+    return json.loads(to_json(answer), parse_constant=pytest.fail)
+
+
+def valid(name, answer, **kind):
+    form = pk.schema(name, **kind)
+    Draft202012Validator.check_schema(form)
+    Draft202012Validator(form).validate(answer)
+
+
+def test_every_question_has_an_answer_here():
+    groups = [shipped_answers().keys(), COMPOSED.keys(), COMPUTED.keys()]
+    assert sorted(ANALYSES) == sorted(name for group in groups for name in group)
+
+
+@pytest.mark.parametrize("name", ANALYSES.keys() - COMPOSED.keys() - COMPUTED.keys())
+def test_shipped_answers(name):
+    valid(name, printed(shipped_answers()[name]))
+
+
+@pytest.mark.parametrize("name", COMPOSED)
+def test_composed_answers(name, shipped_engine):
+    model, params = COMPOSED[name]
+    request, _ = build_request(name, model, params=params)
+    valid(name, printed(shipped_engine.cached(request)))
+
+
+@pytest.mark.parametrize("name", COMPUTED)
+def test_computed_answers(name, engine, rotary):
+    model, params = COMPUTED[name]
+    model = rotary if model == "rotary" else model
+    valid(name, printed(pk.show(name, model, context=32, windows=10, engine=engine, params=params)))
+
+
+@pytest.mark.parametrize("chosen", [{"head": "L1H2"}, {"query": 31}, {"head": "L1H2", "query": 31}])
+def test_parts_of_an_answer(chosen, engine):
+    found = printed(pk.show("etc", MODEL, context=32, windows=10, engine=engine, **chosen))
+    assert bool(found["at"])
+    valid("etc", found)
+
+
+def live(capsys, monkeypatch, folder, *more):
+    monkeypatch.setenv("POSKERNEL_CACHE", str(folder))
+    asked = ("show", "etc", MODEL, "--windows", "40", "--context", "32", "--live", "--json", *more)
+    assert 0 == cli.main(asked)
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", [(), ("--head", "L0H1", "--query", "11")])
+def test_lines_while_it_forms(capsys, monkeypatch, tmp_path, more):
+    lines = live(capsys, monkeypatch, tmp_path, *more)
+
+    assert {40} == {line["of"] for line in lines}
+    for line in lines:
+        valid("etc", line, live=True)
+    for wrong in ({**lines[0], "at": {}}, {**lines[0], "of": "40"}, {"windows": 4, "of": 40}):
+        with pytest.raises(ValidationError):
+            valid("etc", wrong, live=True)
+    with pytest.raises(ValidationError):
+        valid("kernel", lines[0], live=True)
+
+
+BREAKS = {
+    "a missing value": lambda a: a["values"].pop("etc"),
+    "a missing part": lambda a: a.pop("axes"),
+    "a missing unit": lambda a: a["units"].pop("etc"),
+    "an axis too few": lambda a: a["values"].update(etc=a["values"]["etc"][0]),
+    "an axis too many": lambda a: a["values"].update(etc=[a["values"]["etc"]]),
+    "an error with an axis too few": lambda a: a["errors"].update(etc=a["errors"]["etc"][0]),
+    "other axes": lambda a: a["axes"].update(etc=["head", "layer", "query"]),
+    "another unit": lambda a: a["units"].update(etc="characters"),
+    "a label of no kind": lambda a: a["values"]["kind"][0][0].__setitem__(0, "fast"),
+    "a text for a number": lambda a: a["values"]["etc"][0][0].__setitem__(0, "12"),
+    "a value of its own": lambda a: a["values"].update(mine=1.0),
+    "a field of its own": lambda a: a.update(mine=1.0),
+    "an error where none is declared": lambda a: a["errors"].update(kind=a["errors"]["etc"]),
+    "a head that is not told": lambda a: a["at"].update(layer=0, head=0),
+    "another question": lambda a: a.update(analysis="kernel"),
+    "a parameter out of bounds": lambda a: a["run"]["params"].update(skip=33),
+    "a missing parameter": lambda a: a["run"]["params"].pop("skip"),
+    "an origin without a model": lambda a: a["run"].pop("model"),
+}
+
+
+@pytest.mark.parametrize("what", BREAKS)
+def test_a_wrong_answer_is_refused(what):
+    right = printed(shipped_answers()["etc"])
+    wrong = deepcopy(right)
+    BREAKS[what](wrong)
+
+    valid("etc", right)
+    assert right != wrong
+    with pytest.raises(ValidationError):
+        valid("etc", wrong)
+
+
+def test_the_command(capsys):
+    assert 0 == cli.main(["schema"])
+    every = json.loads(capsys.readouterr().out)
+    assert [*ANALYSES] == [*every]
+    assert 0 == cli.main(["schema", "--live", "kernel"])
+    assert pk.schema("kernel", live=True) == json.loads(capsys.readouterr().out)
+    assert pk.schema("kernel") == every["kernel"]
+
+    assert 2 == cli.main(["schema", "nothing"])
+    assert "No analysis 'nothing'" in capsys.readouterr().err
