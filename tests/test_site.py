@@ -21,7 +21,8 @@ def checkout(tmp_path):
         shutil.copytree(ROOT / name, tmp_path / name)
     for file in [*ROOT.glob("*.md"), ROOT / "zensical.toml"]:
         shutil.copy(file, tmp_path)
-    (tmp_path / "poskernel_core").symlink_to(ROOT / "poskernel_core")
+    for name in ("poskernel_core", "pages"):
+        (tmp_path / name).symlink_to(ROOT / name)
     return tmp_path
 
 

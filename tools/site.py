@@ -3,8 +3,9 @@
     python tools/site.py
 
 Copies `docs/` and the texts about the project to `build/site-source`, with the tables of the
-reproduction ledger filled in (`tools/posts.py`), and has zensical build them. The navigation is the
-list of `docs/index.md`, in its order. It ends with an error if a link is dead, if a page is in no
+reproduction ledger filled in (`tools/posts.py`) and the reference that the declarations give
+(`tools/reference.py`), and has zensical build them. The navigation is the list of `docs/index.md`,
+in its order, and the reference. It ends with an error if a link is dead, if a page is in no
 list, or if a page would load anything from elsewhere. Formulas become MathML, which browsers draw
 themselves.
 """
@@ -19,6 +20,7 @@ import sys
 from pathlib import Path
 
 import latex2mathml.converter
+import reference
 from posts import filled
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -48,11 +50,15 @@ def main() -> None:
             target.write_text(moved(filled(file.read_text("utf-8")), file, known), "utf-8")
         else:
             shutil.copyfile(file, target)
+    reference.main(SOURCE / "reference")
     listed = navigation()
-    if lost := sorted(
+    unnamed = sorted(
         {str(each.relative_to(SOURCE)) for each in SOURCE.rglob("*.md")}
         - {page for pages in listed.values() for page in pages}
-    ):
+    )
+    listed["Reference"] += [each for each in unnamed if re.match(r"reference/\w+\.md", each)]
+    listed["Questions"] = [each for each in unnamed if each.startswith("reference/questions/")]
+    if lost := [each for each in unnamed if not each.startswith("reference/")]:
         sys.exit(f"docs/index.md does not name: {', '.join(lost)}")
     config = (ROOT / "zensical.toml").read_text("utf-8")
     config = config.replace("[project]\n", f"[project]\nnav = {as_toml(listed)}\n", 1)
