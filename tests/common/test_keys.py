@@ -150,7 +150,11 @@ def asked(name, training_dir):
     fields = analyses.find(name).params.model_fields
     needed = {"head": "L0H0", "text": "a b", "word": " the", "words": "a", "neuron": 0, "query": 11}
     params = {field: value for field, value in needed.items() if field in fields}
-    params |= {"intervention": {"change": "remove"}, "helix": {"prompts": "texts"}}.get(name, {})
+    more = {
+        "intervention": {"change": "remove"}, "helix": {"prompts": "texts"},
+        "sink-anatomy": {"length": 23},
+    }  # fmt: skip
+    params |= more.get(name, {})
     training = isinstance(analyses.find(name), OfCheckpoints)
     model = ModelSpec(name=str(training_dir)) if training else RUN.model
     return Request(analysis=name, run=RUN.model_copy(update={"model": model}), params=params)
