@@ -134,6 +134,15 @@ def caption(result: Result) -> str:
     return f"{told}; {PACKAGE} {__version__}"
 
 
+def signature(result: Result) -> str:
+    """Return what a result is of in half a line: model, head, position, run and version."""
+    about = identity(result)
+    revision = "" if about.get("revision") in (None, "main") else f"revision {about['revision']}"
+    place = f"n = {about['n']}" if "n" in about else ""
+    parts = [about.get("model"), revision, _head(about), place, f"run {about['run']}"]
+    return f"{', '.join(filter(None, parts))}, {PACKAGE} {__version__}"
+
+
 def caption_and_errors(result: Result) -> str:
     """Return the caption, and what the result's errors count, if it has any."""
     return ". ".join(filter(None, [caption(result), errors_of(result)]))
