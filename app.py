@@ -14,7 +14,7 @@ from pages.instrument.lending import lacking
 from pages.instrument.model import draw_note
 from pages.instrument.sidebar import choose, draw_heads, end_run
 from pages.shared.cards.contents import fill_contents, title_here
-from pages.shared.cards.embed import CardDrawn, begin_embed, missing_card
+from pages.shared.cards.embed import CardDrawn, begin_embed, in_place_of, missing_card, whole_page
 from pages.shared.cards.plain import nothing_said, say_error
 from pages.shared.jobs.jobs import draw_forming, nothing_forms
 from pages.shared.jobs.results import PageStopped, engine, say_notice
@@ -83,6 +83,8 @@ try:
                 page.run()
             if why := missing_card():
                 say_error(why)
+                with in_place_of():
+                    st.markdown(whole_page())
     except InvalidField as error:  # the reader's choices are not valid parameters
         say_error(str(error))
     draw_forming(engine(), chosen.run.windows)

@@ -6,10 +6,10 @@ from typing import Final
 
 import numpy as np
 import streamlit as st
-from pages.shared.cards.embed import in_place_of
 
 from pages.compare import captions as words
 from pages.shared.cards.card import card
+from pages.shared.cards.embed import in_place_of
 from pages.shared.cards.plain import plain, say
 from pages.shared.jobs import results
 from pages.shared.jobs.pressed import NOTHING_NEW, compute_button, is_wanted, offer_rest, want

@@ -3,9 +3,9 @@
 from typing import Final
 
 import streamlit as st
-from pages.shared.cards.embed import asks_for, in_place_of
 
 from pages.shared.cards.card import card
+from pages.shared.cards.embed import asks_for, in_place_of
 from pages.shared.cards.explained import explained
 from pages.shared.grid.measures import Measure
 from pages.shared.jobs import results

@@ -5,8 +5,8 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import streamlit as st
-from pages.shared.cards.embed import in_place_of
 
+from pages.shared.cards.embed import in_place_of
 from pages.shared.cards.plain import plain, say, say_error
 from pages.shared.jobs import results
 from pages.shared.jobs.pressed import NOTHING_NEW, compute_button, is_wanted, want

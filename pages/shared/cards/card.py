@@ -40,7 +40,7 @@ from poskernel_core.export.pictures import Picture
 from poskernel_core.models.gguf import quantisation_note
 
 MENU: Final = "About this figure"
-FIGURE, AROUND = 460, 190
+FIGURE, AROUND = 460, 240
 """The usual height of a figure, and of what stands around it in a card, pixels."""
 
 TABS: Final = ("Reading", "Formula", "Provenance", "Link", "Citation", "Download")
@@ -102,6 +102,8 @@ def card(
         finally:
             _OPEN.reset(tokens[0])
             SHOWN.reset(tokens[1])
+        if embedded():
+            st.markdown(f":small[{plain(signature(result))} · {whole_page(name)}]")
     mention(name, title)
     with head:
         st.subheader(plain(title), anchor=name)
@@ -110,9 +112,6 @@ def card(
     if finding := finding_of(result):
         said.markdown(plain(finding))
     if embedded():
-        with alone():
-            link = f"[Open the whole page]({whole_page(name)})"
-            st.markdown(f":small[{plain(signature(result))} · {link}]")
         raise CardDrawn
 
 

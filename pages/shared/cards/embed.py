@@ -89,9 +89,9 @@ def missing_card() -> str:
     return f"Expected {EMBED}={PREFIX}NAME with a card of this page ({names}), got {frame.asked!r}."
 
 
-def whole_page(card: str) -> str:
-    """Return the address of a card in the whole page, relative to this one."""
-    return f"?{urlencode(selection_given(), doseq=True)}#{card}"
+def whole_page(card: str = "") -> str:
+    """Return a link in Markdown to the whole page, at a card."""
+    return f"[Open the whole page](?{urlencode(selection_given(), doseq=True)}#{card})"
 
 
 def frame_code(address: str, title: str, height: int) -> str:
