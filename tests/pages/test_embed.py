@@ -136,7 +136,7 @@ def test_an_unknown_card_is_told(framed, post):
 
 def test_the_reader_computes_a_card(framed, post):
     """A card that nobody has computed has its button; pressed, the card takes its place."""
-    run = {"windows": "50", "context": "64", "query": "40"}
+    run = {"windows": "50", "context": "64", "query": "47"}
     frame = post(code(framed, "/head", embed="card:examples", **(ASKED | run)))
     has_only(frame)
     expect(frame.get_by_text("Not computed yet: ")).to_be_visible()

@@ -117,6 +117,19 @@ def test_no_such_card(asked):
     assert "#" in link_of(app)
 
 
+def test_a_page_that_lends_a_model_tells_too():
+    """It shows another model than the first; the notice of that does not stand in for a card."""
+    said, _ = sentences(opened_as_linked("helix", embed="card:x"))
+    assert said.endswith("got 'card:x'.")
+    assert "demo-gpt2" in identities(opened_as_linked("helix", embed="card:helix"))[0]
+
+
+def test_a_model_without_what_a_page_needs_says_so():
+    app = opened_as_linked("rotary_spectrum", model="demo-gpt2", embed="card:clocks")
+    (said,) = sentences(app)
+    assert "so its heads have no wavelengths" in said
+
+
 def test_cards_that_wait_for_a_button_are_named_too():
     (said,) = sentences(opened("head", embed="card:nothing"))
     assert "examples)" in said

@@ -108,7 +108,7 @@ def selection_given() -> dict[str, list[str]]:
     In an embed, Streamlit removes those of widgets that were drawn while the card was computed:
     they are taken from the first address.
     """
-    first = st.session_state.get(LINK, {}) if embedded() else {}
+    first = st.session_state.get(LINK, {})
     return {key: said for key, said in first.items() if key not in st.session_state} | _given()
 
 
