@@ -139,7 +139,10 @@ def test_the_reader_computes_a_card(framed, post):
     run = {"windows": "50", "context": "64", "query": "47"}
     frame = post(code(framed, "/head", embed="card:examples", **(ASKED | run)))
     has_only(frame)
-    expect(frame.get_by_text("Not computed yet: ")).to_be_visible()
+    told = frame.get_by_text("Not computed yet: ").filter(visible=True)
+    expect(told).to_have_text(
+        "Not computed yet: example texts of all heads. The model has to run for it."
+    )
     frame.locator(".st-key-compute-examples").get_by_role("button").click()
     expect(frame.locator(".st-key-card-examples")).to_be_visible()
     settle(frame)
