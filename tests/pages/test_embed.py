@@ -86,7 +86,7 @@ def test_the_code_of_the_menu_shows_the_card_alone(page, framed, post):
     visit(page, f"{framed.url}/positional_kernels?{query}")
     with tool(page, "kernel", "Link") as body:
         copied = body.locator("code").last.inner_text()
-    assert "embed=card%3Akernel" in copied
+    assert "embed=card:kernel" in copied
 
     frame = post(copied)
     has_only(frame, "kernel")

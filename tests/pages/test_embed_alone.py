@@ -95,6 +95,31 @@ def test_the_identity_and_its_link():
     assert [] == sentences(app)  # of what the page does not draw, nothing is said
 
 
+def vanishing() -> None:
+    """A page whose slider is drawn only until the card is computed."""
+    import streamlit as st
+
+    from pages.shared.cards import embed
+    from pages.shared.selection.fit import linked
+
+    embed.begin_embed()
+    runs = st.session_state["runs"] = st.session_state.get("runs", 0) + 1
+    if runs == 1:
+        st.slider("x", 0, 9, **linked("x"))
+    st.slider("y", 0, 9, **linked("y"))
+    st.markdown(embed.whole_page("a"))
+
+
+def test_the_link_keeps_what_was_drawn_while_the_card_was_computed():
+    app = AppTest.from_function(vanishing)
+    app.query_params |= {"embed": "card:a", "x": "5", "y": "6", "z": "7"}
+    for _ in range(3):
+        app.run()
+        assert {"x": ["5"], "y": ["6"], "z": ["7"]} == parse_qs(urlsplit(link_of(app)).query)
+    app.slider(key="y").set_value(0).run()
+    assert {"x": ["5"], "z": ["7"]} == parse_qs(urlsplit(link_of(app)).query)
+
+
 def test_a_link_of_a_question():
     app = opened("", show="kernel", embed="card:kernel")
     assert {"kernel"} == cards(app)

@@ -8,17 +8,8 @@ from urllib.parse import urlencode
 
 import streamlit as st
 
+from pages.shared.cards import embed
 from pages.shared.cards.contents import mention
-from pages.shared.cards.embed import (
-    PREFIX,
-    CardDrawn,
-    alone,
-    asks_for,
-    embedded,
-    frame_code,
-    selection_given,
-    whole_page,
-)
 from pages.shared.cards.figure import SHOWN, Make, draw_ready, made, ready
 from pages.shared.cards.plain import plain
 from poskernel_core.analyses.definitions import errors_of
@@ -83,9 +74,10 @@ def card(
     Raises:
         CardDrawn: the address asks for this card alone.
     """
-    if not asks_for(name) and embedded():
+    place = embed.place_of(name)
+    if place is None:
         return
-    with alone(), st.container(border=True, key=f"card-{name}"):
+    with place, st.container(border=True, key=f"card-{name}"):
         head = st.container(
             horizontal=True, vertical_alignment="center", gap=None, key=f"head-{name}"
         )
@@ -102,8 +94,8 @@ def card(
         finally:
             _OPEN.reset(tokens[0])
             SHOWN.reset(tokens[1])
-        if embedded():
-            st.markdown(f":small[{plain(signature(result))} · {whole_page(name)}]")
+        if embed.embedded():
+            st.markdown(f":small[{plain(signature(result))} · {embed.whole_page(name)}]")
     mention(name, title)
     with head:
         st.subheader(plain(title), anchor=name)
@@ -111,8 +103,8 @@ def card(
             st.fragment(_menu)(name, figure, shown, words, camera=first is not None)
     if finding := finding_of(result):
         said.markdown(plain(finding))
-    if embedded():
-        raise CardDrawn
+    if embed.embedded():
+        raise embed.CardDrawn
 
 
 def _menu(name: str, figure: Make, shown: _Shown, words: Explanation, *, camera: bool) -> None:
@@ -143,7 +135,8 @@ def _menu(name: str, figure: Make, shown: _Shown, words: Explanation, *, camera:
         st.code(_address(name), language=None, wrap_lines=True)
         st.caption("To show this figure alone in a page of yours:")
         about = f"{shown.title}: {signature(result)}"
-        code = frame_code(_address(embed=f"{PREFIX}{name}"), about, shown.height + AROUND)
+        alone = _address(embed=f"{embed.PREFIX}{name}")
+        code = embed.frame_code(alone, about, shown.height + AROUND)
         st.code(code, language="html", wrap_lines=True)
     with tabs["Citation"]:
         st.code(citation(result, shown.title), language=None, wrap_lines=True)
@@ -187,7 +180,7 @@ def provenance_line(result: Result) -> str:
 
 def _address(card: str = "", **more: str) -> str:
     """Return the address of the page as it is now, with a card as anchor."""
-    query = urlencode(selection_given() | more, doseq=True)
+    query = urlencode(embed.selection_given() | more, doseq=True, safe=":")
     return f"{st.context.url}{'?' if query else ''}{query}{'#' if card else ''}{card}"
 
 

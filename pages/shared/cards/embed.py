@@ -23,13 +23,14 @@ LINK: Final = "embed-link"
 
 @dataclass
 class _Frame:
-    """What the address asks for, where it is drawn, and the names of the cards met so far."""
+    """What the address asks for, where it is drawn, and the cards and parameters met so far."""
 
     asked: str
     waiting: Any
     place: Any
     waits: bool = False
     names: dict[str, None] = field(default_factory=dict)
+    drawn: set[str] = field(default_factory=set)
 
 
 _FRAME: ContextVar[_Frame | None] = ContextVar("frame", default=None)
@@ -65,10 +66,18 @@ def asks_for(*cards: str) -> bool:
     return frame.asked in [PREFIX + card for card in cards]
 
 
-def alone() -> AbstractContextManager[Any]:
-    """Return where a card is drawn: in an embed, the frame's place."""
+def note_parameter(parameter: str) -> None:
+    """Note that a widget of the page is bound to a parameter of the address."""
+    if frame := _FRAME.get():
+        frame.drawn.add(parameter)
+
+
+def place_of(card: str) -> AbstractContextManager[Any] | None:
+    """Return where a card is drawn: usually where the page is; in an embed, in the frame or not."""
     frame = _FRAME.get()
-    return nullcontext() if frame is None else frame.place
+    if frame is None:
+        return nullcontext()
+    return frame.place if asks_for(card) else None
 
 
 def in_place_of(*cards: str) -> AbstractContextManager[Any]:
@@ -108,8 +117,9 @@ def selection_given() -> dict[str, list[str]]:
     In an embed, Streamlit removes those of widgets that were drawn while the card was computed:
     they are taken from the first address.
     """
-    first = st.session_state.get(LINK, {})
-    return {key: said for key, said in first.items() if key not in st.session_state} | _given()
+    frame, first = _FRAME.get(), st.session_state.get(LINK, {})
+    drawn = frame.drawn if frame else set()
+    return {key: said for key, said in first.items() if key not in drawn} | _given()
 
 
 def _given() -> dict[str, list[str]]:
