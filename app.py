@@ -1,6 +1,7 @@
 """PosKernel's front end: page configuration, navigation and the shared sidebar; nothing else."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from time import perf_counter
 from types import ModuleType
@@ -13,6 +14,7 @@ from pages.instrument.lending import lacking
 from pages.instrument.model import draw_note
 from pages.instrument.sidebar import choose, draw_heads, end_run
 from pages.shared.cards.contents import fill_contents, title_here
+from pages.shared.cards.embed import CardDrawn, begin_embed, in_place_of, missing_card, whole_page
 from pages.shared.cards.plain import nothing_said, say_error
 from pages.shared.jobs.jobs import draw_forming, nothing_forms
 from pages.shared.jobs.results import PageStopped, engine, say_notice
@@ -62,7 +64,8 @@ nothing_said()
 nothing_forms()
 read_link(page.title)
 keep_pins(compared=name == "compare")
-told, notice = st.container(key="told"), st.container()
+begin_embed()
+told, notice = st.container(key="told"), st.container(key="notice")
 title_here(page.title, place.about, wanted=name != FIRST)
 note, above = st.container(), st.container(key="above")
 try:
@@ -75,8 +78,13 @@ try:
         with above:
             draw_heads(chosen, "grid-above")
     try:
-        if not lacking(place, chosen.run.model.name):
-            page.run()
+        with suppress(CardDrawn):
+            if not lacking(place, chosen.run.model.name):
+                page.run()
+            if why := missing_card():
+                say_error(why)
+                with in_place_of():
+                    st.markdown(whole_page())
     except InvalidField as error:  # the reader's choices are not valid parameters
         say_error(str(error))
     draw_forming(engine(), chosen.run.windows)

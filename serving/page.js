@@ -1,4 +1,9 @@
 
+      // One card alone (pages/shared/cards/embed.py): the style hides all else from the start.
+      const embed = new URLSearchParams(location.search).getAll("embed")
+      if (embed.some((each) => each && !/^(true|false)$/i.test(each)))
+        document.documentElement.dataset.embed = ""
+
       window.__streamlit = {BACKEND_BASE_URL: new URL(".", window.location.href).href}
 
       // The browser's history should hold only the reader's actions: each page with its settings.

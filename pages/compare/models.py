@@ -80,9 +80,9 @@ def _draw_grids(measure: Measure, *selections: Selection) -> None:
     for number, (column, each) in enumerate(zip(st.columns(2), selections, strict=True)):
         with column:
             st.markdown(f"**{plain(each.run.model.name)}** :small[at n = {each.query}]")
-            result = fetch_when_asked(
-                measure.question, each.run, measure.params(each), f"compute-model-{number}"
-            )
+            asked = measure.params(each)
+            key, both = f"compute-model-{number}", ("model-0", "model-1")
+            result = fetch_when_asked(measure.question, each.run, asked, key, *both)
             found.append(
                 None if result is None else one_a_head(measure.declared, result, query=each.query)
             )

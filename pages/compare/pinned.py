@@ -9,6 +9,7 @@ import streamlit as st
 
 from pages.compare import captions as words
 from pages.shared.cards.card import card
+from pages.shared.cards.embed import in_place_of
 from pages.shared.cards.plain import plain, say
 from pages.shared.jobs import results
 from pages.shared.jobs.pressed import NOTHING_NEW, compute_button, is_wanted, offer_rest, want
@@ -93,8 +94,9 @@ def ready(kept: Sequence[PinnedHead], selection: Selection) -> list[PinnedHead]:
         if not computes():
             say(f"Not computed: {names}. {NOTHING_NEW}")
             return there
-        st.info(plain(f"Not computed yet: {names}."), icon=":material/pending:")
-        compute_button("Compute them", "compute-pins", want, *(key for _, key in absent))
+        with in_place_of():
+            st.info(plain(f"Not computed yet: {names}."), icon=":material/pending:")
+            compute_button("Compute them", "compute-pins", want, *(key for _, key in absent))
     return there
 
 
@@ -148,7 +150,8 @@ def _draw_measures(selection: Selection, kept: Sequence[PinnedHead], heads: str)
         questions = dict.fromkeys(name.split(":", 1)[1] for name in missing)
         titles = ", ".join(plain(find(name).title) for name in questions)
         told = f"Measures not computed yet for some heads: {titles}."
-        offer_rest(told, "Compute the remaining measures", key, "compute-measures")
+        with in_place_of("measures"):
+            offer_rest(told, "Compute the remaining measures", key, "compute-measures")
 
 
 def _table(found: Result, queries: Sequence[int]) -> None:

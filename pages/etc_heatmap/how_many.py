@@ -5,6 +5,7 @@ from typing import Final
 import streamlit as st
 
 from pages.shared.cards.card import card
+from pages.shared.cards.embed import asks_for, in_place_of
 from pages.shared.cards.explained import explained
 from pages.shared.grid.measures import Measure
 from pages.shared.jobs import results
@@ -19,7 +20,7 @@ from poskernel_core.analyses.how_many_texts.spec import HowManyTexts, HowManyTex
 def how_many_texts(selection: Selection, measure: Measure) -> None:
     """Draw the error of the chosen measure against windows, once the expander is open."""
     fold = st.expander(HowManyTexts.title, on_change="rerun", key="how-many-texts")
-    if not fold.open:
+    if not (fold.open or asks_for(*CARDS)):
         return
     with fold:
         named = {value.name: value.unit for value in measure.question.values if value.has_error}
@@ -38,7 +39,8 @@ def how_many_texts(selection: Selection, measure: Measure) -> None:
         )
         if not is_wanted(HowManyTexts.name):
             told = "from stored statistics, in some seconds"
-            compute_button("Compute it", "compute-how-many", want, HowManyTexts.name, help=told)
+            with in_place_of(*CARDS):
+                compute_button("Compute it", "compute-how-many", want, HowManyTexts.name, help=told)
             return
         asked = HowManyTextsParams(
             measure=measure.declared.title,
@@ -50,10 +52,12 @@ def how_many_texts(selection: Selection, measure: Measure) -> None:
         if found is None:
             return
         one = selection.of(found)
-        card("texts-curve", lambda: error_curve(one), one, explained(found.analysis, CURVE))
-        card("texts-map", lambda: enough_map(found), found, explained(found.analysis, MAP))
+        curve, heads = CARDS
+        card(curve, lambda: error_curve(one), one, explained(found.analysis, CURVE))
+        card(heads, lambda: enough_map(found), found, explained(found.analysis, MAP))
 
 
+CARDS: Final = ("texts-curve", "texts-map")
 CURVE: Final = (
     "The error of the head's number, computed from two groups of texts, from half of the groups, "
     "and from all. Dashed: the fitted curve if the error falls as 1/√windows (four times as many "

@@ -104,7 +104,7 @@ def by_places(selection: Selection, columns: dict[str, Column]) -> Arranged | No
     """Draw the choice of the colour; return the heads by their shares of place and content."""
     (colour,) = choose_columns(columns, "colour")
     asked = PlaceAndContentParams(skip=selection.skip)
-    found = fetch_when_asked(PlaceAndContent, selection.run, asked, "compute-places")
+    found = fetch_when_asked(PlaceAndContent, selection.run, asked, "compute-places", "heads")
     if found is None:
         return None
     one = found.select(query=selection.query)

@@ -193,7 +193,9 @@ def _denominators(selection: Selection) -> None:
     if _contextual(selection) is None:
         return
     asked = DenominatorsParams(head=selection.cell, skip=selection.skip)
-    found = fetch_when_asked(Denominators, selection.run, asked, "compute-denominators")
+    found = fetch_when_asked(
+        Denominators, selection.run, asked, "compute-denominators", "variation"
+    )
     if found is not None:
         draw_variation(found)
 
@@ -202,7 +204,7 @@ def _additivity(selection: Selection) -> None:
     _heading(selection, "Is the split additive?", "positional_kernels")
     defaults = find("additivity").default_params(selection.run, selection.located.geometry)
     asked = AdditivityParams(**defaults)
-    found = fetch_when_asked(Additivity, selection.run, asked, "compute-additivity")
+    found = fetch_when_asked(Additivity, selection.run, asked, "compute-additivity", "similarity")
     if found is not None:
         st.markdown(shares_told(selection.of(found), selection.cell))
         draw_similarity(found, selection)

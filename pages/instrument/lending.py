@@ -11,7 +11,7 @@ from typing import Final
 
 import streamlit as st
 
-from pages.shared.cards.plain import say
+from pages.shared.cards.plain import plain, say
 from pages.shared.jobs import results
 from pages.shared.selection.links import write
 from pages.shared.selection.place import Place
@@ -105,7 +105,8 @@ def lacking(place: Place, model: str) -> bool:
     if need is None:
         return False
     if st.session_state.get(LENT) == model:
-        say(f"{first} {need.why}, so this page shows {model}. Other pages return to {first}.")
+        told = f"{first} {need.why}, so this page shows {model}. Other pages return to {first}."
+        st.info(plain(told), icon=":material/info:")  # a frame for one card has its own line
         return False
     if need.met(model):
         return False

@@ -6,6 +6,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 import streamlit as st
 
+from pages.shared.cards.embed import in_place_of
 from pages.shared.cards.plain import plain, say, say_error
 from pages.shared.jobs import results
 from pages.shared.jobs.pressed import NOTHING_NEW, compute_button, is_wanted, want
@@ -113,11 +114,12 @@ def offer_to_compute(chosen: Chosen, *asked: Asked[Any]) -> None:
     if not computes():
         say(f"{len(missing)} of {every} checkpoints are not computed: {few}. {NOTHING_NEW}")
         return
-    st.info(
-        plain(f"{len(missing)} of {every} checkpoints are not computed yet: {few}."),
-        icon=":material/pending:",
-    )
-    compute_button("Compute them", "compute-checkpoints", want, chosen.key)
+    with in_place_of():
+        st.info(
+            plain(f"{len(missing)} of {every} checkpoints are not computed yet: {few}."),
+            icon=":material/pending:",
+        )
+        compute_button("Compute them", "compute-checkpoints", want, chosen.key)
 
 
 def choose_run(selection: Selection) -> Chosen | None:

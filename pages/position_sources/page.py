@@ -101,12 +101,13 @@ def page(selection: Selection) -> None:
     one = st.container()
     st.subheader("All heads", anchor="all")
     asked = PositionSourcesParams(skip=selection.skip)
-    every = fetch_when_asked(PositionSources, selection.run, asked, "compute-sources")
+    every = fetch_when_asked(PositionSources, selection.run, asked, "compute-sources", "graph")
     if every is not None:
         draw_graph(every)
     with one:
         of_head = HeadSourcesParams(head=selection.cell, skip=selection.skip)
-        head = fetch_when_asked(HeadSources, selection.run, of_head, "compute-head-sources")
+        asks = ("compute-head-sources", "sources", "sources-map", "turning")
+        head = fetch_when_asked(HeadSources, selection.run, of_head, *asks)
         if head is None and every is not None:
             head = selection.of(every.only(*OF_ALL))
         if head is not None:

@@ -46,7 +46,8 @@ def draw_longer(selection: Selection) -> None:
         )
         return
     asked = LongerContextsParams(skip=selection.skip)
-    found = fetch_when_asked(LongerContexts, selection.run, asked, "compute-longer")
+    cards = ("longer-kernel", "longer-heads", "longer-loss")
+    found = fetch_when_asked(LongerContexts, selection.run, asked, "compute-longer", *cards)
     if found is None:
         return
     st.markdown(_read(found))

@@ -20,6 +20,7 @@ from poskernel_core.analyses.definitions import errors_of
 from poskernel_core.analyses.findings import finding_of
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result, Texts
+from poskernel_core.common.rounding import counted
 from poskernel_core.models.gguf import quantisation_note
 
 Record = dict[str, Any]
@@ -132,6 +133,18 @@ def caption(result: Result) -> str:
     shown = [f"{name} {value}" for name, value in about.items() if name not in apart]
     told = ", ".join(filter(None, [_head(about), *shown, weights]))
     return f"{told}; {PACKAGE} {__version__}"
+
+
+def signature(result: Result) -> str:
+    """Return what a result is of in one line: model, head, position, run and version."""
+    about = identity(result)
+    revision = "" if about.get("revision") in (None, "main") else f"revision {about['revision']}"
+    place = f"n = {about['n']}" if "n" in about else ""
+    run = [f"corpus {about['corpus']}"] if "corpus" in about else []
+    if "windows" in about:
+        run += [f"{counted(about['windows'], 'window')} of {counted(about['context'], 'token')}"]
+    parts = [about.get("model"), revision, _head(about), place, *run, f"run {about['run']}"]
+    return f"{', '.join(filter(None, parts))}; {PACKAGE} {__version__}"
 
 
 def caption_and_errors(result: Result) -> str:

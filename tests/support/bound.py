@@ -29,15 +29,16 @@ def opened_as_linked(name: str = "", **parameters: Any) -> AppTest:
 
 def bound(node: Any) -> dict[str, Widget]:
     """The bound widgets of a page that was run, or of a part of it, by their parameters."""
+    return {each.proto.query_param_key: each for each in walk(node) if _is_bound(each)}
+
+
+def walk(node: Any) -> Iterator[Any]:
+    """All that is drawn on a page that was run, or in a part of it."""
     if isinstance(node, AppTest):
         node = node._tree
-    return {each.proto.query_param_key: each for each in _walk(node) if _is_bound(each)}
-
-
-def _walk(node: Any) -> Iterator[Any]:
     for child in getattr(node, "children", {}).values():
         yield child
-        yield from _walk(child)
+        yield from walk(child)
 
 
 def _is_bound(each: Any) -> bool:

@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 import streamlit as st
 
+from pages.shared.cards import embed
 from pages.shared.cards.contents import mention
 from pages.shared.cards.figure import SHOWN, Make, draw_ready, made, ready
 from pages.shared.cards.plain import plain
@@ -19,6 +20,7 @@ from poskernel_core.export.files import (
     bibtex,
     citation,
     file_stem,
+    signature,
     to_csv,
     to_html,
     to_json,
@@ -29,6 +31,9 @@ from poskernel_core.export.pictures import Picture
 from poskernel_core.models.gguf import quantisation_note
 
 MENU: Final = "About this figure"
+FIGURE, AROUND = 460, 240
+"""The usual height of a figure, and of what stands around it in a card, pixels."""
+
 TABS: Final = ("Reading", "Formula", "Provenance", "Link", "Citation", "Download")
 
 
@@ -42,10 +47,11 @@ class Explanation:
 
 @dataclass(frozen=True)
 class _Shown:
-    """The card that is being drawn: its result, its title, and the grids of heads in it."""
+    """The card that is being drawn: its result, its title, its height, the grids of heads in it."""
 
     result: Result
     title: str
+    height: int
     grids: list[Callable[[], dict[str, Any]]] = field(default_factory=list)
 
 
@@ -64,15 +70,21 @@ def card(
 
     ``name`` is unique on the page and names the files. The default title is the figure's. ``draw``
     draws anything but a single Plotly figure; ``figure`` is then made for the download only.
+
+    Raises:
+        CardDrawn: the address asks for this card alone.
     """
-    with st.container(border=True, key=f"card-{name}"):
+    place = embed.place_of(name)
+    if place is None:
+        return
+    with place, st.container(border=True, key=f"card-{name}"):
         head = st.container(
             horizontal=True, vertical_alignment="center", gap=None, key=f"head-{name}"
         )
         said = st.container(key=f"finding-{name}")
         first = ready(figure) if draw is None else None
         title = title or (first.title if first else "") or name
-        shown = _Shown(result, title)
+        shown = _Shown(result, title, first.height if first else FIGURE)
         tokens = _OPEN.set(shown), SHOWN.set(result)
         try:
             if first is not None:
@@ -82,6 +94,8 @@ def card(
         finally:
             _OPEN.reset(tokens[0])
             SHOWN.reset(tokens[1])
+        if embed.embedded():
+            st.markdown(f":small[{plain(signature(result))} · {embed.whole_page(name)}]")
     mention(name, title)
     with head:
         st.subheader(plain(title), anchor=name)
@@ -89,6 +103,8 @@ def card(
             st.fragment(_menu)(name, figure, shown, words, camera=first is not None)
     if finding := finding_of(result):
         said.markdown(plain(finding))
+    if embed.embedded():
+        raise embed.CardDrawn
 
 
 def _menu(name: str, figure: Make, shown: _Shown, words: Explanation, *, camera: bool) -> None:
@@ -117,6 +133,11 @@ def _menu(name: str, figure: Make, shown: _Shown, words: Explanation, *, camera:
     with tabs["Link"]:
         st.caption("The address of this figure, with the present selection:")
         st.code(_address(name), language=None, wrap_lines=True)
+        st.caption("To show this figure alone in a page of yours:")
+        about = f"{shown.title}: {signature(result)}"
+        alone = _address(embed=f"{embed.PREFIX}{name}")
+        code = embed.frame_code(alone, about, shown.height + AROUND)
+        st.code(code, language="html", wrap_lines=True)
     with tabs["Citation"]:
         st.code(citation(result, shown.title), language=None, wrap_lines=True)
         st.code(bibtex(result, shown.title), language="latex", wrap_lines=True)
@@ -157,10 +178,10 @@ def provenance_line(result: Result) -> str:
     )
 
 
-def _address(name: str) -> str:
+def _address(card: str = "", **more: str) -> str:
     """Return the address of the page as it is now, with a card as anchor."""
-    query = urlencode(st.query_params.to_dict())
-    return f"{st.context.url}{'?' if query else ''}{query}#{name}"
+    query = urlencode(embed.selection_given() | more, doseq=True, safe=":")
+    return f"{st.context.url}{'?' if query else ''}{query}{'#' if card else ''}{card}"
 
 
 def _downloads(name: str, figure: Make, shown: _Shown) -> None:

@@ -5,6 +5,8 @@ from contextvars import ContextVar
 
 import streamlit as st
 
+from pages.shared.cards.embed import in_place_of
+
 _SAID: ContextVar[set[str] | None] = ContextVar("said", default=None)
 """What say_once has said on the page so far."""
 
@@ -23,12 +25,14 @@ def capital(text: str) -> str:
 
 def say_error(sentence: str) -> None:
     """Show a sentence in an error box."""
-    st.error(plain(sentence), icon=":material/error:")
+    with in_place_of():
+        st.error(plain(sentence), icon=":material/error:")
 
 
 def say(sentence: str) -> None:
     """Show a sentence in an information box."""
-    st.info(plain(sentence), icon=":material/info:")
+    with in_place_of():
+        st.info(plain(sentence), icon=":material/info:")
 
 
 def nothing_said() -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import streamlit as st
 
+from pages.shared.cards.embed import in_place_of
 from pages.shared.cards.plain import plain, say_error
 from pages.shared.selection.echo import is_behind
 from pages.shared.selection.links import waits, write
@@ -45,12 +46,13 @@ def forms(job: Job) -> None:
 def follow(engine: Engine, job: Job) -> None:
     """Draw a job of which nothing is shown yet: its progress, or how it ended."""
     waits()
-    if job.ended and not isinstance(job.error, Cancelled):
-        say_error(str(job.error))
-        _again("Try again", [job])
-    else:
-        with st.container(border=True):
-            _draw(engine, [job], shown=False)
+    with in_place_of():
+        if job.ended and not isinstance(job.error, Cancelled):
+            say_error(str(job.error))
+            _again("Try again", [job])
+        else:
+            with st.container(border=True):
+                _draw(engine, [job], shown=False)
 
 
 def draw_forming(engine: Engine, windows: int) -> None:

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import streamlit as st
 
+from pages.shared.cards.embed import in_place_of
 from pages.shared.jobs import results
 from poskernel_core.analyses.base import P, Question
 from poskernel_core.common.result import Result
@@ -16,21 +17,25 @@ NOTHING_NEW: Final = "This server shows what was computed before and computes no
 
 
 def fetch_when_asked(
-    question: type[Question[P]], run: RunSpec, params: P, key: str
+    question: type[Question[P]], run: RunSpec, params: P, key: str, *cards: str
 ) -> Result | None:
     """Return a result if it is stored or has been asked for; otherwise draw a button that asks.
 
-    A server that computes nothing new has no such button. ``key`` is unique on the page.
+    A server that computes nothing new has no such button. ``key`` is unique on the page: "compute-"
+    and the name of the card that shows the result, if no other ``cards`` do.
     """
     with results.refusals_shown(question):
         asked = results.plan(question, run, params)
         if results.engine().ready(asked) or is_wanted(asked.key):
             return results.fetch(question, run, params)
-        if computes():
-            st.caption(f"Not computed yet: {question.noun_phrase}. The model has to run for it.")
-            compute_button("Compute it", key, want, asked.key)
-        else:
-            st.caption(f"Not computed: {question.noun_phrase}. {NOTHING_NEW}")
+        with in_place_of(*(cards or [key.removeprefix("compute-")])):
+            if computes():
+                st.caption(
+                    f"Not computed yet: {question.noun_phrase}. The model has to run for it."
+                )
+                compute_button("Compute it", key, want, asked.key)
+            else:
+                st.caption(f"Not computed: {question.noun_phrase}. {NOTHING_NEW}")
     return None
 
 

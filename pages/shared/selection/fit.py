@@ -9,11 +9,13 @@ from typing import Any
 
 import streamlit as st
 
+from pages.shared.cards.embed import note_parameter
 from pages.shared.selection.links import write
 
 
 def linked(key: str) -> dict[str, Any]:
     """Return what binds a widget to a parameter of the address; both are named ``key``."""
+    note_parameter(key)
     return {"key": key, "bind": "query-params"}
 
 

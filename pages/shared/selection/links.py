@@ -16,6 +16,7 @@ from typing import Any
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
+from pages.shared.cards.embed import embedded
 from pages.shared.cards.plain import plain
 from poskernel_core.common.heads import layer_of
 from poskernel_core.common.renamed import KEYS, MODELS, SHOWN
@@ -123,7 +124,7 @@ def tell(place: Any) -> None:
     asked: dict[str, list[str]] = state[ASKED]
     for key in [each for each in asked if each.isalnum()]:
         shown = state.get(key, UNUSED)
-        if shown is UNUSED and state[WAITS]:
+        if shown is UNUSED and (state[WAITS] or embedded()):
             continue
         wanted = asked.pop(key)
         known = isinstance(shown, str | int | float | list | tuple | None)

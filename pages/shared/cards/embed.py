@@ -1,0 +1,126 @@
+"""One card alone, for a frame in another page: ``?embed=card:kernel`` in the address of any page.
+
+The page runs as always until it has drawn the card, and then ends. The card, and before it what
+stands in for it (a button, a progress, an error), go to one place; ``style.css`` hides all else.
+
+Streamlit reserves ``embed`` and hides it from ``st.query_params``, but passes it on. The values
+``true`` and ``false`` are its own.
+"""
+
+from contextlib import AbstractContextManager, nullcontext
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any, Final
+from urllib.parse import parse_qs, urlencode
+
+import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
+
+EMBED, PREFIX = "embed", "card:"
+LINK: Final = "embed-link"
+
+
+@dataclass
+class _Frame:
+    """What the address asks for, where it is drawn, and the cards and parameters met so far."""
+
+    asked: str
+    waiting: Any
+    place: Any
+    waits: bool = False
+    names: dict[str, None] = field(default_factory=dict)
+    drawn: set[str] = field(default_factory=set)
+
+
+_FRAME: ContextVar[_Frame | None] = ContextVar("frame", default=None)
+
+
+class CardDrawn(Exception):
+    """The card that is drawn alone is there: the page ends; ``app.py`` expects it."""
+
+
+def begin_embed() -> None:
+    """Begin a page: find out whether the address asks for one card alone."""
+    context = get_script_run_ctx()
+    given = parse_qs(context.query_string if context else "").get(EMBED, [])
+    asked = next((each for each in given if each.lower() not in ("true", "false")), "")
+    _FRAME.set(None)
+    if asked:
+        st.session_state.setdefault(LINK, _given())
+        with st.container(key="alone"):
+            _FRAME.set(_Frame(asked, st.container(key="waiting"), st.container()))
+
+
+def embedded() -> bool:
+    """Tell whether the page is drawn for one card alone."""
+    return _FRAME.get() is not None
+
+
+def asks_for(*cards: str) -> bool:
+    """Note cards of the page; tell whether the address asks for one of them alone."""
+    frame = _FRAME.get()
+    if frame is None:
+        return False
+    frame.names |= dict.fromkeys(cards)
+    return frame.asked in [PREFIX + card for card in cards]
+
+
+def note_parameter(parameter: str) -> None:
+    """Note that a widget of the page is bound to a parameter of the address."""
+    if frame := _FRAME.get():
+        frame.drawn.add(parameter)
+
+
+def place_of(card: str) -> AbstractContextManager[Any] | None:
+    """Return where a card is drawn: usually where the page is; in an embed, in the frame or not."""
+    frame = _FRAME.get()
+    if frame is None:
+        return nullcontext()
+    return frame.place if asks_for(card) else None
+
+
+def in_place_of(*cards: str) -> AbstractContextManager[Any]:
+    """Return where to draw what stands in for cards that are not there yet, by default for any."""
+    frame = _FRAME.get()
+    if frame is None or (not asks_for(*cards) and cards):
+        return nullcontext()
+    frame.waits = True
+    return frame.waiting
+
+
+def missing_card() -> str:
+    """Return why there is nothing to see at the end of the page; empty if there is something."""
+    frame = _FRAME.get()
+    if frame is None or frame.waits:
+        return ""
+    names = ", ".join(frame.names) or "none with the present selection"
+    return f"Expected {EMBED}={PREFIX}NAME with a card of this page ({names}), got {frame.asked!r}."
+
+
+def whole_page(card: str = "") -> str:
+    """Return a link in Markdown to the whole page, at a card."""
+    return f"[Open the whole page](?{urlencode(selection_given(), doseq=True)}#{card})"
+
+
+def frame_code(address: str, title: str, height: int) -> str:
+    """Return the HTML that shows an address in a frame of another page."""
+    return (
+        f'<iframe src="{escape(address)}" title="{escape(title)}" width="100%" height="{height}" '
+        'loading="lazy" style="border: 0"></iframe>'
+    )
+
+
+def selection_given() -> dict[str, list[str]]:
+    """Return the parameters of the address.
+
+    In an embed, Streamlit removes those of widgets that were drawn while the card was computed:
+    they are taken from the first address.
+    """
+    frame, first = _FRAME.get(), st.session_state.get(LINK, {})
+    drawn = frame.drawn if frame else set()
+    return {key: said for key, said in first.items() if key not in drawn} | _given()
+
+
+def _given() -> dict[str, list[str]]:
+    return {key: st.query_params.get_all(key) for key in st.query_params}
