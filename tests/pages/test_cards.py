@@ -7,7 +7,9 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
+from pages.shared.cards import documented
 from pages.shared.cards import figure as cards
+from pages.shared.cards.documented import page_on
 from poskernel_core.common.result import Result
 from poskernel_core.plotting.layout import set_title
 
@@ -66,3 +68,18 @@ def test_a_dark_page_has_figures_of_its_own(night):
     light = cards.ready(partial(figure_of, result()))
     night[0] = True
     assert light is not cards.ready(partial(figure_of, result()))
+
+
+def test_the_documentation_of_a_question(monkeypatch, tmp_path):
+    """That of its topic, else its own; none where the site is not built."""
+    for name in ("concepts/sink-anatomy", "reference/questions/sink-anatomy",
+                 "reference/questions/kernel"):  # fmt: skip
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / f"{name}.html").write_text("")
+    monkeypatch.setattr(documented, "site", lambda: tmp_path)
+
+    assert "docs/concepts/sink-anatomy.html" == page_on("sink-anatomy")
+    assert "docs/reference/questions/kernel.html" == page_on("kernel")
+    assert page_on("etc") is None
+    monkeypatch.setattr(documented, "site", lambda: None)
+    assert page_on("kernel") is None

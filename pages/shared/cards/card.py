@@ -10,6 +10,7 @@ import streamlit as st
 
 from pages.shared.cards import embed
 from pages.shared.cards.contents import mention
+from pages.shared.cards.documented import page_on
 from pages.shared.cards.figure import SHOWN, Make, draw_ready, made, ready
 from pages.shared.cards.plain import plain
 from poskernel_core.analyses.definitions import errors_of
@@ -127,6 +128,8 @@ def _menu(name: str, figure: Make, shown: _Shown, words: Explanation, *, camera:
             st.caption(told)
     with tabs["Formula"]:
         st.markdown(words.formula)
+        if page := page_on(result.analysis):
+            st.markdown(f"[More in the documentation]({page})")
     with tabs["Provenance"]:
         st.markdown(provenance_line(result))
         st.json(result.as_json()["run"], expanded=False)
