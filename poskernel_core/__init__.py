@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from poskernel_core.server import Dashboard, serve
     from poskernel_core.storage.store import Store
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 _HOMES = {
     "api": ("analyse", "load", "run_pass", "show", "view", "watch"),

@@ -27,6 +27,7 @@ def checkout(tmp_path, monkeypatch):
         (tmp_path / folder).mkdir()
     (tmp_path / "poskernel_core" / "__init__.py").write_text(VERSION)
     (tmp_path / "CHANGELOG.md").write_text(CHANGELOG)
+    (tmp_path / "CITATION.cff").write_text("license: MIT\nversion: 3.5.7\n")
     (tmp_path / ".gitignore").write_text("build/\ndist/\n")
     git("init", "--quiet")
     git("add", ".")
@@ -62,6 +63,13 @@ def test_a_version_without_its_dated_section_is_refused(checkout, tmp_path, act)
     act(tmp_path)
     checkout("commit", "--all", "--quiet", "--message", "More")
     with pytest.raises(SystemExit, match=r"dated section \[3\.[56]\.7\] in CHANGELOG"):
+        release.refuse_unready()
+
+
+def test_another_version_to_cite_is_refused(checkout, tmp_path):
+    (tmp_path / "CITATION.cff").write_text("license: MIT\nversion: 3.5.6\n")
+    checkout("commit", "--all", "--quiet", "--message", "More")
+    with pytest.raises(SystemExit, match=r"version 3\.5\.7 in CITATION\.cff"):
         release.refuse_unready()
 
 

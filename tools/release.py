@@ -60,6 +60,8 @@ def refuse_unready() -> None:
         sys.exit(
             f"Expected a dated section [{version}] in CHANGELOG.md, found none: write it first."
         )
+    if f"\nversion: {version}\n" not in (ROOT / "CITATION.cff").read_text(encoding="utf-8"):
+        sys.exit(f"Expected version {version} in CITATION.cff, found another: change it first.")
     tested = TESTED.read_text(encoding="utf-8") if TESTED.is_file() else ""
     if tested != call("git", "rev-parse", "HEAD"):
         sys.exit("Expected that every test has passed on this commit: run 'make test' first.")

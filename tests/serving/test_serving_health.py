@@ -10,7 +10,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from poskernel_core import Engine, Store
+from poskernel_core import Engine, Store, __version__
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.storage.condition import STATES, condition
 from serving.health import HEALTH, HealthMonitor, health_route
@@ -56,7 +56,7 @@ def test_all_is_well(store):
         200,
         {
             "status": "ok", "store": "writable", "worker": "none", "computes": True,
-            "sessions": 3, "version": "0.1.0",
+            "sessions": 3, "version": __version__,
         },
     )  # fmt: skip
     assert engine.worker_pid is None

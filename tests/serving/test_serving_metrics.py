@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from poskernel_core import Engine, Store
+from poskernel_core import Engine, Store, __version__
 from poskernel_core.common.errors import BadRequest
 from serving.admission import Admission, ConnectionLimits
 from serving.health import HealthMonitor
@@ -47,7 +47,7 @@ def test_what_is_told_before_anything_happened(quiet, fresh_engine):
     """All counters are there, as 0, so that their growth can be seen; no worker is started."""
     found = told(quiet)
 
-    assert 1 == found["poskernel_build_info", ("version", "0.1.0")]
+    assert 1 == found["poskernel_build_info", ("version", __version__)]
     for name in ("sessions", "result_hits_total", "result_misses_total", "worker_starts_total",
                  "worker_alive", "store_entries"):  # fmt: skip
         assert 0 == found[f"poskernel_{name}",]
