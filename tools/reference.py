@@ -7,7 +7,7 @@ and to `docs/concepts`: they are made to stand in `docs/reference`, or in a copy
 from __future__ import annotations
 
 import ast
-import os
+import logging
 import re
 import sys
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from pydantic.fields import FieldInfo
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT)]
-os.environ["STREAMLIT_LOGGER_LEVEL"] = "error"  # no word about running without a server
+logging.disable(logging.WARNING)  # Streamlit's, that it runs without a server
 
 import pages
 import poskernel_core as pk
