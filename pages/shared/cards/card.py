@@ -140,7 +140,7 @@ def _menu(name: str, figure: Make, shown: _Shown, words: Explanation, *, camera:
         about = f"{shown.title}: {signature(result)}"
         alone = _address(embed=f"{embed.PREFIX}{name}")
         code = embed.frame_code(alone, about, shown.height + AROUND)
-        st.code(code, language="html", wrap_lines=True)
+        st.code(code, language=None, wrap_lines=True)
     with tabs["Citation"]:
         st.code(citation(result, shown.title), language=None, wrap_lines=True)
         st.code(bibtex(result, shown.title), language="latex", wrap_lines=True)
