@@ -40,8 +40,6 @@ COMPOSED = {
 NEURONS = {"query": 11, "heads": "L0H0", "first_windows": 10}
 COMPUTED = {
     # no answer is shipped: its model and parameters
-    "longer-contexts": ("rotary", {"length": 32, "texts": 10}),
-    "place-and-content": ("rotary", {"first_windows": 10}),
     "headvis": (MODEL, {}),
     "head-examples": (MODEL, {}),
     "averaging": ("demo-gpt2", {"loss_windows": 2}),
