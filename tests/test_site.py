@@ -58,6 +58,7 @@ def test_the_site_is_built(checkout):
 WRONG = {
     "a dead link": ("[there](how-to/nowhere.md)", "nowhere.md"),
     "a dead anchor": ("[there](how-to/models.md#nowhere)", "nowhere"),
+    "a formula that cannot be drawn": (r"The $\nosuch{x}$ of it.", r"\nosuch"),
     "a picture from elsewhere": ("![it](https://lab.org/it.png)", "https://lab.org/it.png"),
     "a table of no source": ("<!-- ledger: Nobody's post -->", "Nobody's post"),
 }

@@ -141,9 +141,13 @@ def as_toml(listed: Nav) -> str:
 
 
 def drawn(found: re.Match[str]) -> str:
-    """Return a formula as MathML."""
+    """Return a formula as MathML, or end with the command that is not known."""
     display = "block" if found[2] == "[" else "inline"
-    return latex2mathml.converter.convert(html.unescape(found[3].strip()), display=display)
+    formula = html.unescape(found[3].strip()).replace(r"\arg", r"\operatorname{arg}")
+    made: str = latex2mathml.converter.convert(formula, display=display)
+    if unknown := re.search(r"\\\w+", made):
+        sys.exit(f"A formula has {unknown[0]}, which latex2mathml does not know: {formula}")
+    return made
 
 
 if __name__ == "__main__":
