@@ -89,7 +89,8 @@ def source(tmp_path_factory):
     folder = tmp_path_factory.mktemp("source")
     for name in (PACKAGE, *DASHBOARD, *BESIDE):
         copy = shutil.copyfile if (ROOT / name).is_file() else shutil.copytree
-        copy(ROOT / name, folder / name)
+        if (ROOT / name).exists():  # the site may not be built
+            copy(ROOT / name, folder / name)
     return folder
 
 

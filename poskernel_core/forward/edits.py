@@ -107,8 +107,8 @@ class Chain(Edit):
 
     @property
     def keeps_attention(self) -> bool:
-        """Whether all edits keep the attention."""
-        return all(edit.keeps_attention for edit in self.edits)
+        """Whether there are edits, and all keep the attention."""
+        return bool(self.edits) and all(edit.keeps_attention for edit in self.edits)
 
     @property
     def wants_rotations(self) -> bool:

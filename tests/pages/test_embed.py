@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.sync_api import expect
 
+from poskernel_core import __version__
 from tests.support.server import serve
 from tests.support.visit import IS_DARK, settle, tool, until, visit
 
@@ -91,7 +92,11 @@ def test_the_code_of_the_menu_shows_the_card_alone(page, framed, post):
     frame = post(copied)
     has_only(frame, "kernel")
     card = frame.locator(".st-key-card-kernel")
-    for said in ("demo-gpt2, L1H3, n = 255,", "windows of 512 tokens, run ", "PosKernel 0."):
+    for said in (
+        "demo-gpt2, L1H3, n = 255,",
+        "windows of 512 tokens, run ",
+        f"PosKernel {__version__}",
+    ):
         expect(card).to_contain_text(said)
     main = frame.get_by_test_id("stMain")
     high, room = main.evaluate("node => [node.scrollHeight, node.clientHeight]")

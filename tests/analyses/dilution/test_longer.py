@@ -299,6 +299,7 @@ def test_attention_that_is_kept(paths):
     assert half.keeps_attention
     assert Chain([half, half]).keeps_attention
     assert not Chain([half, Edit()]).keeps_attention
+    assert not Chain([]).keeps_attention  # what reads whole patterns names no edit so
     model, tokens = loaded(paths["llama"]), torch.from_numpy(some_windows(3, 53))
     plain = model.run(tokens, Edit())
     for scaling in SCALINGS:
