@@ -3,8 +3,6 @@
 import numpy as np
 from jaxtyping import Float
 
-from poskernel_core.statistics.moments import Numbers
-
 SHARES = ("place_share", "content_share", "both_share", "covariance_share")
 
 NOTHING = 1e-12
@@ -42,7 +40,7 @@ def _covariance(centred: Float[np.ndarray, "*batch row d"]) -> Float[np.ndarray,
     return np.asarray(centred.mT @ centred / centred.shape[-2])
 
 
-def shares(sums: Float[np.ndarray, "part ..."]) -> Numbers:
+def shares(sums: Float[np.ndarray, "part ..."]) -> dict[str, np.ndarray]:
     """Return the shares from sums of the parts of :func:`variances`; NaN if scores are equal."""
     total = sums[:3].sum(axis=0)
     total = np.where(total > NOTHING * sums[4], total, np.nan)
