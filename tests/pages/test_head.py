@@ -131,7 +131,7 @@ def test_where_it_attends_most_sharply(page, server):
 
 def test_what_makes_the_sink(page, server):
     """One press for all heads: effects and arrangements, or why a head has none."""
-    visit(page, server.link("/head", model="demo-attn-2l", context=64, head="L1H0", seed=11))
+    visit(page, server.link("/head", model="demo-attn-2l", context=61, head="L1H0"))
     page.locator(".st-key-compute-anatomy").get_by_role("button").click()
     card = page.locator(".st-key-card-anatomy")
     expect(card.get_by_text(re.compile(r"The sink of L1H0 follows position 0"))).to_be_visible()
@@ -141,6 +141,6 @@ def test_what_makes_the_sink(page, server):
     expect(rows.nth(1)).to_contain_text("start token (id 0), filler (id 1)")
     settle(page)
     expect(page.get_by_text("its sink follows position 0 (0.")).to_be_visible()
-    visit(page, server.link("/head", model="demo-attn-2l", context=64, head="L0H0", seed=11))
+    visit(page, server.link("/head", model="demo-attn-2l", context=61, head="L0H0"))
     expect(page.get_by_text("L0H0 has no sink: the first key gets less than 0.3")).to_be_visible()
     no_trouble(page)
