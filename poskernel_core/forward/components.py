@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -166,10 +166,15 @@ class Reading:
     def turned(
         self, x: Float[Tensor, "component text pos d"], rows: slice = slice(None)
     ) -> Float[Tensor, "component text pos d"]:
-        """Return queries or keys after rotation, for texts of one length."""
+        """Return queries or keys after rotation, which is that of all texts of one length."""
         if self.rotation is None:
             return x
-        return self.rotation.applied(x.transpose(0, 1), rows).transpose(0, 1)
+        cos, sin = (
+            self.rotation.cos[:1],
+            self.rotation.sin[:1],
+        )  # some models have one for each text
+        same = replace(self.rotation, cos=cos, sin=sin)
+        return same.applied(x.transpose(0, 1), rows).transpose(0, 1)
 
 
 def read_components(model: LoadedModel, tokens: Tensor, layer: int) -> Reading:
