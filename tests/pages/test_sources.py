@@ -16,9 +16,9 @@ def figures(page):
 
 def test_texts_a_chapter_a_token(page, server):
     visit(page, server.link(PAGE, head="L2H1"))
-    expect(page.locator(".js-plotly-plot")).to_have_count(9)
+    expect(page.locator(".js-plotly-plot")).to_have_count(12)
     links = page.locator(".st-key-contents a")
-    expect(links).to_have_count(6)
+    expect(links).to_have_count(9)
     for link in links.all():
         expect(page.locator(link.get_attribute("href"))).to_be_attached()
     no_trouble(page)
@@ -30,7 +30,7 @@ def one_chapter(page):
     page.get_by_role("radio", name="one text").check(force=True)
     choose(page, "Text", "Exodus 12")
     settle(page)
-    expect(page.locator(".js-plotly-plot")).to_have_count(9)
+    expect(page.locator(".js-plotly-plot")).to_have_count(12)
     no_trouble(page)
 
 
@@ -48,7 +48,7 @@ def test_a_text_of_the_readers_own(page, server):
     box.fill("The king went up to the city, and the people of the city saw the king. " * 8)
     box.press("Control+Enter")
     settle(page)
-    expect(page.locator(".js-plotly-plot")).to_have_count(9)
+    expect(page.locator(".js-plotly-plot")).to_have_count(12)
     no_trouble(page)
 
 
