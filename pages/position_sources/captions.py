@@ -16,7 +16,7 @@ BARS = explained(
 
 MAP = explained(
     "head-position-sources",
-    "What each part adds to the score of the key so many tokens back, less its mean over the "
+    "What each part adds to the score of the key at each offset, less its mean over the "
     "head's kernel, since the softmax ignores a constant. Orange raises attention, blue lowers it. "
     "The columns' sums, over all parts, also those that are not shown, are the positional score. "
     "The query position is that of the sidebar.",
