@@ -22,6 +22,8 @@ CMD ["python", "-m", "streamlit", "run", "serve.py", "--server.address=0.0.0.0"]
 FROM base AS code
 COPY .streamlit ./.streamlit
 COPY app.py serve.py LICENSE ./
+# With the documentation's site, if `make docs` has built it.
+COPY LICENSE buil[d] ./build/
 COPY pages ./pages
 COPY serving ./serving
 COPY poskernel_core ./poskernel_core

@@ -1,17 +1,36 @@
 """``/docs``: the documentation's site, if it was built (``make docs``) or came with the wheel."""
 
+from pathlib import Path
+
+from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
 
 from poskernel_core.server import site
 from serving.page import INLINE
+
+ANY = 'href="http://localhost:8501/'
+"""How the documentation links to the reader's dashboard."""
+
+
+class _Site(StaticFiles):
+    """The site; its links to the reader's dashboard lead to this one."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        found = await super().get_response(path, scope)
+        if not isinstance(found, FileResponse) or Path(found.path).suffix != ".html":
+            return found
+        up = "../" * scope["path"].removeprefix(scope["root_path"]).count("/")
+        text = Path(found.path).read_text("utf-8").replace(ANY, f'href="{up}')
+        return HTMLResponse(text, found.status_code)
 
 
 def site_routes() -> list[BaseRoute]:
     """Return the route of the site; none if there is no site."""
     if site() is None:
         return []
-    return [Mount("/docs", StaticFiles(directory=site(), html=True))]
+    return [Mount("/docs", _Site(directory=site(), html=True))]
 
 
 def site_scripts() -> frozenset[str]:

@@ -19,7 +19,7 @@ def checkout(tmp_path):
     """What the site is made of, in a folder of its own."""
     for name in ("tools", "docs"):
         shutil.copytree(ROOT / name, tmp_path / name)
-    for file in [*ROOT.glob("*.md"), ROOT / "zensical.toml"]:
+    for file in [*ROOT.glob("*.md"), ROOT / "llms.txt", ROOT / "zensical.toml"]:
         shutil.copy(file, tmp_path)
     for name in ("poskernel_core", "pages"):
         (tmp_path / name).symlink_to(ROOT / name)
@@ -50,6 +50,8 @@ def test_the_site_is_built(checkout):
         assert not re.search(r'class="arithmatex"', each.read_text("utf-8"))
         assert "<!-- ledger:" not in each.read_text("utf-8")
     assert "positional kernel" in (site / "search.json").read_text("utf-8")
+    for link in re.findall(r"\]\(([^)#\s]+)", (site / "llms.txt").read_text("utf-8")):
+        assert (site / link).is_file(), link
     agreed = (site / "posts" / "positional-kernels.html").read_text("utf-8")
     assert 3 == agreed.count("<td>agrees</td>")
     assert 2 == agreed.count("<td>[local, local, local]</td>")

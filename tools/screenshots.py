@@ -1,19 +1,20 @@
-"""Take the pictures of the documentation: every page of the running app, and the tutorial's steps.
+"""Take the pictures of the documentation, each from the link that stands around it.
 
-``python tools/screenshots.py`` (or ``make screenshots``) starts the app on the default cache, waits
-until each page is drawn completely, and writes ``docs/screenshots/PAGE-SCHEME.png``, in light and
-dark; a step of the tutorial in light: what the link before the picture leads to. Results that
-are not in the cache are computed first, which takes a minute for the demo model.
+``python tools/screenshots.py`` (or ``make screenshots``) starts the app on the default cache. For
+every ``[![WORDS](NAME.png)](http://localhost:8501/PAGE?CHOICES#CARD)`` in the documentation it
+opens the link, waits until all is drawn, and writes ``docs/screenshots/NAME.png``: the card alone,
+as a reader would frame it. A picture with the name of its page shows the page from the top down to
+the card; without a card, the whole page. Results that are not in the cache are computed first.
 """
 
 from __future__ import annotations
 
 import argparse
 import io
-import itertools
 import re
 import sys
 import tempfile
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,20 +24,20 @@ from playwright.sync_api import Page, expect, sync_playwright
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from pages import FIRST, NAMES, module_of
+from pages import FIRST
 from tests.support.browser import find_browser
 from tests.support.server import serve
 
 FOLDER = ROOT / "docs" / "screenshots"
-SCHEMES = ("light", "dark")
 PATIENCE = 600_000  # milliseconds; the pass of 500 windows may have to run
-HEIGHT = 2400  # pixels of the window: beyond the last card of any picture
+WIDE, NARROW, HEIGHT = 1400, 860, 2400
+"""The window of a page, that of a card, and the height of both, in pixels: beyond the last card."""
 MARGIN = 8
 FLAGS = ("--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader")
 """The last two flags render 3D without a graphics card."""
-STEP = re.compile(
-    r"\]\(http://localhost:8501(?P<link>[^)#]*)#?(?P<anchor>[\w-]*)\)"
-    r"|\]\(screenshots/(?P<name>tutorial-[\w-]+)-light\.png\)"
+PICTURE = re.compile(
+    r"\[!\[[^\]]*\]\((?:[\w./-]*/)?(?P<name>[\w-]+)\.png\)\]"
+    r"\(http://localhost:8501/(?P<page>\w*)(?P<query>\??[^)#\s]*)#?(?P<card>[\w-]*)\)"
 )
 SETTLED = "[data-testid=stApp][data-test-script-state=notRunning]"
 DRAWN = """() => !document.querySelector(
@@ -49,42 +50,38 @@ DRAWN = """() => !document.querySelector(
 
 @dataclass(frozen=True)
 class Shot:
-    """One picture: its name, the page's address, and the last card in it (empty: whole page)."""
+    """One picture: its name, a page's address without the card, and the card."""
 
     name: str
-    address: str
-    last: str
+    page: str
+    query: str
+    card: str
+
+    @property
+    def alone(self) -> bool:
+        """Whether the card is shown alone."""
+        return self.name != (self.page or FIRST).replace("_", "-")
 
 
 def shots() -> list[Shot]:
-    """Return the pictures that the pages declare, in the order of the navigation."""
-    places = {name: module_of(name).PLACE for name in NAMES}
-    return [
-        Shot(
-            name.replace("_", "-"),
-            f"/{'' if name == FIRST else name}?{place.picture.chosen}",
-            place.picture.last,
-        )
-        for name, place in places.items()
-        if place.picture
-    ]
-
-
-def steps() -> list[Shot]:
-    """Return the tutorial's pictures; a link's anchor names the last card in the next picture."""
-    found, link, anchor = [], "", ""
-    for step in STEP.finditer((ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")):
-        if step["name"]:
-            found.append(Shot(step["name"], link, anchor))
-        else:
-            link, anchor = step["link"], step["anchor"] or ""
-    return found
+    """Return the pictures that the documentation shows, each once."""
+    files = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    texts = "".join(each.read_text(encoding="utf-8") for each in files)
+    found = dict.fromkeys(Shot(**each.groupdict()) for each in PICTURE.finditer(texts))
+    if twice := [name for name, n in Counter(each.name for each in found).items() if n > 1]:
+        raise SystemExit(f"Two links have one picture: {', '.join(twice)}.")
+    return list(found)
 
 
 def take(page: Page, url: str, shot: Shot) -> bytes:
-    """Open a page, wait until it is drawn completely, and return its picture as PNG."""
-    page.goto(url + shot.address)
-    expect(page.get_by_role("heading", level=1)).to_be_visible()
+    """Open a link, wait until the page or card is drawn completely, and return it as PNG."""
+    card = page.locator(f".st-key-card-{shot.card}")
+    if shot.alone:
+        page.goto(f"{url}/{shot.page}{shot.query}&embed=card:{shot.card}")
+        expect(card).to_be_visible()
+    else:
+        page.goto(f"{url}/{shot.page}{shot.query}")
+        expect(page.get_by_role("heading", level=1)).to_be_visible()
     bars = page.get_by_role("progressbar", name="progress")
     for _ in range(20):  # a page may compute several results in turn
         page.wait_for_selector(SETTLED)
@@ -93,19 +90,20 @@ def take(page: Page, url: str, shot: Shot) -> bytes:
             break
         expect(bars).to_have_count(0)
     page.wait_for_function(DRAWN)
-    last = f".st-key-card-{shot.last}" if shot.last else "[data-testid=stMainBlockContainer]"
-    card = page.locator(last).bounding_box()
-    if card is None:
-        raise RuntimeError(f"{shot.address} shows no card {shot.last!r}")
-    width = page.evaluate("innerWidth")
-    bottom = card["y"] + card["height"] + MARGIN
-    clip = {"x": 0, "y": 0, "width": width, "height": min(bottom, HEIGHT)}
+    if shot.alone:
+        return card.screenshot(animations="disabled")
+    last = card if shot.card else page.get_by_test_id("stMainBlockContainer")
+    box = last.bounding_box()
+    assert box is not None
+    bottom = box["y"] + box["height"] + MARGIN
+    clip = {"x": 0, "y": 0, "width": WIDE, "height": min(bottom, HEIGHT)}
     return page.screenshot(animations="disabled", clip=clip)
 
 
 def save(picture: bytes, file: Path) -> None:
-    """Write a PNG without its alpha channel, losslessly compressed as far as possible."""
-    Image.open(io.BytesIO(picture)).convert("RGB").save(file, optimize=True)
+    """Write a PNG of 256 colours."""
+    image = Image.open(io.BytesIO(picture)).convert("RGB")
+    image.quantize(256, dither=Image.Dither.NONE).save(file, optimize=True)
     print(f"{file.name}: {file.stat().st_size // 1000} kB")
 
 
@@ -114,8 +112,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path, default=FOLDER, help="folder of the pictures")
     parser.add_argument("--cache", type=Path, default=ROOT / "cache", help="store of results")
-    parser.add_argument("--only", help="the name of one picture, such as explore")
-    parser.add_argument("--width", type=int, default=1400, help="of the window, in pixels")
+    parser.add_argument("--only", nargs="+", help="names of pictures, such as explore")
     options = parser.parse_args()
     executable = find_browser()
     if executable is None:
@@ -129,13 +126,14 @@ def main() -> int:
         sync_playwright() as driver,
     ):
         browser = driver.chromium.launch(executable_path=executable, args=FLAGS)
-        every = [*itertools.product(SCHEMES, shots()), *itertools.product(SCHEMES[:1], steps())]
-        for scheme, shot in [each for each in every if options.only in (None, each[1].name)]:
+        for shot in [each for each in shots() if each.name in (options.only or [each.name])]:
             page = browser.new_page(
-                viewport={"width": options.width, "height": HEIGHT}, color_scheme=scheme
+                viewport={"width": NARROW if shot.alone else WIDE, "height": HEIGHT},
+                device_scale_factor=2 if shot.alone else 1,
+                color_scheme="light",
             )
             page.set_default_timeout(PATIENCE)
-            save(take(page, server.url, shot), options.out / f"{shot.name}-{scheme}.png")
+            save(take(page, server.url, shot), options.out / f"{shot.name}.png")
             page.close()
         browser.close()
     return 0

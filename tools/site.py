@@ -7,7 +7,7 @@ reproduction ledger filled in (`tools/posts.py`) and the reference that the decl
 (`tools/reference.py`), and has zensical build them. The navigation is the list of `docs/index.md`,
 in its order, and the reference. It ends with an error if a link is dead, if a page is in no
 list, or if a page would load anything from elsewhere. Formulas become MathML, which browsers draw
-themselves.
+themselves. For programs there are `llms.txt`, and each page as Markdown beside it.
 """
 
 import html
@@ -75,7 +75,24 @@ def main() -> None:
         page.write_text(text, "utf-8")
         if outside := LOADED.findall(CANONICAL.sub("", text)):
             sys.exit(f"{page.relative_to(SITE)} loads from elsewhere: {', '.join(outside)}")
+    for_programs()
     print(f"{sum(1 for _ in SITE.rglob('*.html'))} pages in {SITE}")
+
+
+def for_programs() -> None:
+    """Write `llms.txt`, and the text of every page to where it links."""
+    shutil.copytree(
+        SOURCE,
+        SITE,
+        ignore=lambda _, names: {each for each in names if Path(each).suffix not in ("", ".md")},
+        dirs_exist_ok=True,
+    )
+    about = (ROOT / "llms.txt").read_text("utf-8").partition("\n## ")[0]
+    pages = (SOURCE / "index.md").read_text("utf-8").partition("\n## ")[2]
+    whole = (
+        "* [The whole interface on one page](reference/interface.md): Python, commands, questions"
+    )
+    (SITE / "llms.txt").write_text(f"{about}\n{whole}\n\n## {pages}", "utf-8")
 
 
 def sources() -> list[Path]:

@@ -7,7 +7,7 @@ from pages.compare.models import draw_models
 from pages.compare.pinned import draw_chosen, draw_comparison, ready
 from pages.shared.cards.plain import say_error
 from pages.shared.selection.pins import kept_pins, refusals
-from pages.shared.selection.place import Place, Screenshot
+from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.comparison.pins import MAX_PINS
 from poskernel_core.common.errors import PosKernelError
@@ -15,7 +15,6 @@ from poskernel_core.common.errors import PosKernelError
 PLACE = Place(
     "Compare",
     "Heads of any models side by side: their kernels, distances and measures.",
-    picture=Screenshot("pins=L2H6@demo-gpt2,L2H5@demo-gpt2,L0H0@demo-attn-2l", "distances"),
     questions=("compare-kernels", "compare-heads", "kernel-replicates", "depth"),
 )
 

@@ -22,7 +22,7 @@ from pages.shared.experiments.contextual_controls import (
 from pages.shared.jobs import results
 from pages.shared.selection.head_choice import offer_head
 from pages.shared.selection.head_link import head_link
-from pages.shared.selection.place import Place, Screenshot
+from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.contextual_heads.behaviour import regrouped
 from poskernel_core.analyses.contextual_heads.figures import plane_figure
@@ -35,7 +35,6 @@ PLACE = Place(
     "Context",
     "Which heads average over many tokens, with nearly the same softmax denominator in "
     "every context?",
-    picture=Screenshot("model=demo-gpt2&head=L0H4", "plane"),
     questions=("contextual-heads", "denominators", "token-weights", "kernel-distances"),
 )
 

@@ -11,7 +11,7 @@ from pages.shared.experiments.contextual_controls import choose_first_windows, c
 from pages.shared.jobs import results
 from pages.shared.selection.fit import choose_one, linked
 from pages.shared.selection.head_link import page_link
-from pages.shared.selection.place import Place, Screenshot
+from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.bag.contextual_neurons import (
     ContextualNeurons,
@@ -25,7 +25,6 @@ PLACE = Place(
     "Do the contextual heads of layer 0 write a *bag of tokens*, in which each earlier "
     "token adds a fixed vector, its extended embedding? Neurons that read the bag "
     "distinguish contexts.",
-    picture=Screenshot("model=demo-gpt2&neuron=648", "neurons"),
     needs="weights",
     questions=(
         "contextual-neurons",

@@ -14,7 +14,7 @@ from pages.shared.grid.measures import MEASURES, Measure, chosen_measure
 from pages.shared.jobs import results
 from pages.shared.selection.fit import linked
 from pages.shared.selection.head_link import head_link
-from pages.shared.selection.place import Place, Screenshot
+from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection
 from pages.shared.tables.summary import heads_table, summary
 from poskernel_core.analyses.kernels.etc import EtcHeatMap, EtcParams
@@ -28,7 +28,6 @@ PLACE = Place(
     "Map",
     "All heads of the model: over how many tokens does each spread its attention by "
     "position alone?",
-    picture=Screenshot(),
 )
 
 ETC = next(iter(MEASURES))

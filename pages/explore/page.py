@@ -22,7 +22,7 @@ from pages.shared.cards.figure import chart
 from pages.shared.cards.plain import capital
 from pages.shared.jobs import results
 from pages.shared.selection.fit import choose_one, linked
-from pages.shared.selection.place import Place, Screenshot
+from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.head_measures.spec import HeadMeasures, HeadMeasuresParams
 from poskernel_core.common.rounding import counted
@@ -32,7 +32,6 @@ from poskernel_core.plotting.layout import TITLE, set_title
 PLACE = Place(
     "Explore",
     "Each point is a head. Draw a loop or a box around some of them to list them below.",
-    picture=Screenshot("", "heads"),
     questions=("headvis", "head-examples", "near-kernels", "place-and-content"),
 )
 

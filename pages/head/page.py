@@ -9,7 +9,7 @@ from pages.shared.cards.plain import plain, say_error
 from pages.shared.jobs import results
 from pages.shared.jobs.pressed import is_wanted, offer_rest
 from pages.shared.selection.head_link import OVERVIEW
-from pages.shared.selection.place import Place, Screenshot
+from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses import find
 from poskernel_core.analyses.head_measures.verdicts import HeadVerdicts, HeadVerdictsParams
@@ -19,7 +19,6 @@ from poskernel_core.common.result import Result
 PLACE = Place(
     OVERVIEW,
     "Everything about one head: what it does in a sentence, its measures, its figures.",
-    picture=Screenshot("", "measures"),
     questions=("verdicts", "sink-anatomy"),
 )
 

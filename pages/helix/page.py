@@ -11,7 +11,7 @@ from pages.helix.guide import say_what_stands_out, say_what_to_see
 from pages.shared.cards.card import card
 from pages.shared.cards.figure import charts
 from pages.shared.jobs import results
-from pages.shared.selection.place import Place, Screenshot
+from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.helix.figures import (
     OVERLAYS,
@@ -30,7 +30,6 @@ PLACE = Place(
     "Helix",
     "How the residual stream represents position: in GPT-2 small the positional "
     "embeddings form a helix.",
-    picture=Screenshot("model=demo-gpt2&hl=1", "variance"),
     needs="learned",
     questions=("helix",),
 )

@@ -20,7 +20,7 @@ from pages.shared.jobs import results
 from pages.shared.selection.fit import linked
 from pages.shared.selection.head_choice import offer_strongest
 from pages.shared.selection.head_link import head_link
-from pages.shared.selection.place import Place, Screenshot
+from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses import find
 from poskernel_core.analyses.induction.figures import induction_figure
@@ -40,7 +40,6 @@ PLACE = Place(
     "Recency",
     "A token [A] occurred twice: first [B] followed it, later [C]. Which of the two does "
     "an induction head predict? The sequences are random tokens; the corpus is not used.",
-    picture=Screenshot("model=demo-attn-2l&head=L1H0", "candidates"),
     questions=(
         "induction-scores",
         "induction-recency",

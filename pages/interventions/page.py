@@ -13,7 +13,7 @@ from pages.shared.cards.figure import chart, charts
 from pages.shared.cards.metric import draw_metrics
 from pages.shared.jobs import results
 from pages.shared.selection.head_link import page_link
-from pages.shared.selection.place import Place, Screenshot
+from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection
 from pages.shared.selection.zoom import choose_zoom
 from poskernel_core.analyses.interventions.figures import (
@@ -31,7 +31,6 @@ from poskernel_core.common.rounding import value_text
 PLACE = Place(
     "Interventions",
     "Change one thing inside the model, and see the effect.",
-    picture=Screenshot("model=demo-gpt2&head=L2H6", "loss"),
     needs="weights",
     questions=("intervention", "averaging"),
 )

@@ -5,13 +5,12 @@ import streamlit as st
 from pages.methods.definitions import draw_definitions, draw_plugins
 from pages.methods.ledger import draw_ledger
 from pages.shared.selection.fit import choose_one
-from pages.shared.selection.place import Place, Screenshot
+from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection
 
 PLACE = Place(
     "Methods",
     "What every number means, and how the published ones compare with ours.",
-    picture=Screenshot("part=Reproduction+ledger&published=gpt2&compute=true"),
 )
 
 TABS = ("Definitions", "Reproduction ledger")

@@ -17,7 +17,7 @@ from pages.shared.cards.plain import say_error
 from pages.shared.grid.measures import MEASURES
 from pages.shared.selection.fit import linked
 from pages.shared.selection.head_choice import offer_head
-from pages.shared.selection.place import Place, Screenshot
+from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.head_measure import HeadMeasure
 from poskernel_core.analyses.training.spec import (
@@ -33,7 +33,6 @@ PLACE = Place(
     "Over training",
     "A measure of all heads at every checkpoint of a training run, and the step at which "
     "each head emerged.",
-    picture=Screenshot("model=demo-training&head=L1H0", "curves"),
     needs="training",
     questions=("over-training", "kernel-over-training"),
 )

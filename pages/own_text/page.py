@@ -13,7 +13,7 @@ from pages.shared.cards.card import card
 from pages.shared.jobs import results
 from pages.shared.selection.fit import choose_one, fitted
 from pages.shared.selection.links import write
-from pages.shared.selection.place import Place, Screenshot
+from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.own_text.figures import all_heads_figure, head_figure
 from poskernel_core.analyses.own_text.spec import (
@@ -27,10 +27,6 @@ from poskernel_core.analyses.own_text.spec import (
 PLACE = Place(
     "Text",
     "The attention of every head on a text of yours, and how much of it position explains.",
-    picture=Screenshot(
-        "model=demo-gpt2&head=L2H6&text=blue+fire+water+house+king+garden%3B"
-        "+blue+fire+water+house+king+garden%3B+blue+fire"
-    ),
     needs="weights",
     questions=("own-text", "own-text-head", "score-components"),
 )

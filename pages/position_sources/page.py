@@ -12,7 +12,7 @@ from pages.shared.cards.figure import chart
 from pages.shared.jobs.pressed import fetch_when_asked
 from pages.shared.selection.fit import linked
 from pages.shared.selection.head_link import head_link, page_address
-from pages.shared.selection.place import Place, Screenshot
+from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection, select_head
 from poskernel_core.analyses.position_sources.figures import (
     LEAST,
@@ -36,7 +36,6 @@ PLACE = Place(
     "Sources",
     "Which earlier parts of the model write the position that a head reads: the positional "
     "embedding, earlier heads, or MLPs.",
-    picture=Screenshot("model=demo-gpt2&head=L2H6", "graph"),
     questions=("position-sources", "head-position-sources"),
 )
 

@@ -17,7 +17,7 @@ from pages.shared.experiments.random_controls import (
 from pages.shared.jobs import results
 from pages.shared.selection.fit import fitted
 from pages.shared.selection.head_choice import offer_strongest
-from pages.shared.selection.place import Place, Screenshot
+from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.position_vs_token.figures import (
     condition_map_figure,
@@ -38,7 +38,6 @@ PLACE = Place(
     "Position and token",
     "Random sequences with positions and tokens, with positions only, and with tokens "
     "only: which makes a head attend as it does?",
-    picture=Screenshot("model=demo-gpt2&head=L2H6", "lookback"),
     questions=("position-vs-token", "position-zero"),
 )
 

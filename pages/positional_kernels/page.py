@@ -13,7 +13,7 @@ from pages.positional_kernels.side_by_side import draw_three
 from pages.shared.cards.card import card
 from pages.shared.cards.one_head import draw_kernel
 from pages.shared.jobs import results
-from pages.shared.selection.place import Place, Screenshot
+from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection
 from pages.shared.selection.source import choose_source
 from pages.shared.tables.summary import summary
@@ -26,7 +26,6 @@ from poskernel_core.common.result import Result
 PLACE = Place(
     "Kernel",
     "How much a head would attend to each earlier token if all tokens had the same content.",
-    picture=Screenshot("log=offset", "map"),
     questions=(
         "kernel",
         "kernel-map",

@@ -12,7 +12,7 @@ from pages.shared.cards.one_head import draw_profile
 from pages.shared.jobs import results
 from pages.shared.selection.fit import linked
 from pages.shared.selection.head_link import head_link
-from pages.shared.selection.place import Place, Screenshot
+from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.previous_token.figures import scores_figure, table_figure
 from poskernel_core.analyses.previous_token.spec import PreviousToken, PreviousTokenParams
@@ -22,7 +22,6 @@ from poskernel_core.common.rounding import counted, value_text
 PLACE = Place(
     "Previous token",
     "Which heads look one token back, and how: by position, or by avoiding the token itself.",
-    picture=Screenshot("model=demo-gpt2&head=L2H6", "scores"),
     questions=("previous-token", "profile", "tangent", "stages"),
 )
 

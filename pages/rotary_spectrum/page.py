@@ -10,7 +10,7 @@ from pages.rotary_spectrum.sections import draw_all_heads, draw_kernels, draw_sp
 from pages.shared.jobs import results
 from pages.shared.selection.fit import linked
 from pages.shared.selection.head_choice import offer_strongest
-from pages.shared.selection.place import Place, Screenshot
+from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.rotary.kernel import EquivariantKernel, EquivariantParams
 from poskernel_core.analyses.rotary.spec import RotarySpectrum, SpectrumParams
@@ -21,7 +21,6 @@ PLACE = Place(
     "Spectrum",
     "How a rotary head measures distance: each pair of its dimensions is a clock with its "
     "own speed, and the score is their sum.",
-    picture=Screenshot("", "usage"),
     needs="rotary",
     questions=("rotary-spectrum", "equivariant-kernel", "changed-bands"),
 )

@@ -82,15 +82,17 @@ def test_the_policy(monkeypatch):
 
 
 def test_the_site_of_the_documentation(monkeypatch, tmp_path):
-    """Its pages are served as files; their scripts may run, and no others."""
-    page = "<html><script>first()</script><script src='a.js'></script><p>Kernels</p></html>"
+    """Its links to a dashboard lead to this one; its scripts may run, and no others."""
+    page = "<html><script>first()</script><script src='a.js'></script><p>{}</p></html>"
+    link = '<a href="{}helix?head=L0H1">http://localhost:8501/</a>'
+    told = page.format(link.format("http://localhost:8501/"))
     for name in ("index.html", "concepts/kernel.html"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(page, "utf-8")
+        (tmp_path / name).write_text(told, "utf-8")
     monkeypatch.setattr(serving.site, "site", lambda: tmp_path)
     with TestClient(Starlette(routes=site_routes())) as client:
-        for path in ("/docs/", "/docs/concepts/kernel.html"):
-            assert page == client.get(path).text
+        for path, up in {"/docs/": "../", "/docs/concepts/kernel.html": "../../"}.items():
+            assert page.format(link.format(up)) == client.get(path).text
         assert 404 == client.get("/docs/nothing.html").status_code
         assert 404 == client.get("/docs/%2e%2e/secret").status_code
     assert 3 == policy()["script-src"].count("sha256-")
