@@ -13,6 +13,7 @@ import poskernel_core as pk
 from poskernel_core.analyses import ANALYSES
 from poskernel_core.cli.main import PROGRAM
 from tests.support.server import ROOT, environment
+from tools import screenshots
 
 README = ROOT / "README.md"
 DOORS = [ROOT / "llms.txt", ROOT / "AGENTS.md"]
@@ -57,6 +58,13 @@ def test_links_lead_somewhere(file):
     assert [] == lost_links(file)
 
 
+def test_every_picture_is_drawn_by_a_link():
+    """`make screenshots` takes all that are there, and no others."""
+    there = {each.stem for each in (ROOT / "docs" / "screenshots").iterdir()}
+
+    assert there == {each.name for each in screenshots.shots()}
+
+
 @pytest.mark.parametrize("file", DOORS, ids=lambda file: file.name)
 def test_paths_and_commands_exist(file):
     """What stands between code marks: a path, a target of make, or a command and its question."""
@@ -81,7 +89,10 @@ def test_paths_and_commands_exist(file):
 @pytest.mark.slow
 @pytest.mark.parametrize("file", RUN, ids=lambda file: file.stem)
 def test_what_is_told_runs(file, tmp_path):
-    """Every command that ends by itself, and all Python, in an empty folder, with no network."""
+    """Every command that ends by itself, and all Python, in an empty folder, with no network.
+
+    What is shown as their output is in it.
+    """
     blocks = BLOCK.findall(file.read_text("utf-8"))
     lines = "".join(words for kind, words in blocks if not kind).splitlines()
     commands = [shlex.split(line, comments=True)[1:] for line in lines if line[:10] == "poskernel "]
@@ -91,6 +102,7 @@ def test_what_is_told_runs(file, tmp_path):
     }
     folder = tmp_path / "empty"
     folder.mkdir()
+    told = ""
     for arguments in [
         *(["-m", "poskernel_core", *each] for each in commands if each[0] != "serve"),
         ["-c", python],
@@ -99,4 +111,7 @@ def test_what_is_told_runs(file, tmp_path):
             [sys.executable, *arguments], cwd=folder, env=ours, capture_output=True, text=True
         )
         assert (0, arguments) == (done.returncode, arguments), done.stderr
+        told += done.stdout + done.stderr
     assert python
+    for kind, words in blocks:
+        assert kind != "text" or set(words.splitlines()) <= set(told.splitlines())
