@@ -125,7 +125,7 @@ shipped: venv-dev  ## Compute the shipped results again
 docs: venv-dev  ## Build the documentation's site in build/site, and check its links
 	@$(BIN)/python tools/site.py
 
-container: venv-dev browser  ## Build the container images, and test from outside that they serve
+container: docs browser  ## Build the container images, and test from outside that they serve
 	@$(BIN)/python tools/container.py --torch-index-url "$(TORCH_INDEX_URL)"
 
 screenshots: venv-dev browser  ## Take the screenshots of the documentation

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import subprocess
 import sys
 import time
@@ -28,6 +27,7 @@ sys.path.insert(0, str(ROOT))
 
 from tests.support.browser import find_browser
 from tests.support.server import free_port
+from tools.release import BUILD, container_engine
 
 SERVED = "numpy, pandas, plotly, pyarrow.parquet, streamlit"
 MODULES = {
@@ -84,7 +84,8 @@ class Image:
         """Build the image, print its size, and check its files and packages."""
         began = time.monotonic()
         index = f"TORCH_INDEX_URL={torch_index}"
-        self.ask("build", "--target", self.target, "--tag", self.tag, "--build-arg", index, ".")
+        self.ask(*BUILD[self.engine], "--target", self.target, "--tag", self.tag,
+                 "--build-arg", index, ".")  # fmt: skip
         size = int(self.ask("image", "inspect", "--format", "{{.Size}}", self.tag)) / 1e6
         print(f"{self.tag}: {size:.0f} MB, built in {time.monotonic() - began:.0f} s", flush=True)
         self.check("root read-only, ordinary user", self.root_is_closed)
@@ -125,10 +126,12 @@ class Image:
             print(f"{self.tag}: {name} FAILED: {error}", flush=True)
 
     def is_well(self, computes: bool) -> None:
-        """Check that the store is writable, and whether the server can compute."""
+        """Check the store, whether the server can compute, and that the documentation is there."""
         with urllib.request.urlopen(f"{self.url}/health", timeout=PATIENCE) as answer:
             told = json.load(answer)
         assert (told["store"], told["computes"]) == ("writable", computes), f"its health: {told}"
+        with urllib.request.urlopen(f"{self.url}/docs/tutorial.html", timeout=PATIENCE):
+            pass
 
     def draws_grid(self, address: str, worker: bool) -> None:
         """Check that the grid is drawn, and whether a worker was started."""
@@ -194,11 +197,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--torch-index-url", default="", help="an index that serves torch alone")
     torch_index = parser.parse_args().torch_index_url
-    for engine in filter(shutil.which, ("docker", "podman")):
-        if subprocess.run([engine, "info"], capture_output=True).returncode == 0:
-            break
-    else:
-        engine = None
+    engine = container_engine()
     executable = find_browser()
     if engine is None or executable is None:
         sys.exit("Expected Docker or podman, running, and Chromium or Google Chrome: install them.")

@@ -34,6 +34,8 @@ DIST = ROOT / "dist"
 TESTED = ROOT / "build" / "tested"
 """The commit on which `make test` passed last."""
 PROJECTS = (ROOT, ROOT / "poskernel_core" / "demo")
+BUILD = {"docker": ("build",), "podman": ("build", "--format=docker")}
+"""How an engine builds an image; podman's own format would drop the health check."""
 MODEL = "demo-gpt2"
 PATIENCE = 180_000
 """Milliseconds to wait; the machine may be busy."""
@@ -69,24 +71,25 @@ def refuse_unready() -> None:
 
 def images() -> dict[str, tuple[int, str]]:
     """Build both images where a container engine answers; return their sizes and digests."""
-    engine = next(filter(answers, ("docker", "podman")), None)
+    engine = container_engine()
     if engine is None:
         print("Without Docker or podman no images are built.")
         return {}
     found = {}
     for target in ("all", "serving"):
         name = f"poskernel{'' if target == 'all' else '-serving'}"
-        call(engine, "build", "--quiet", "--target", target, "--tag", name, ROOT)
+        call(engine, *BUILD[engine], "--quiet", "--target", target, "--tag", name, ROOT)
         told = call(engine, "image", "inspect", "--format", "{{.Size}} {{.Id}}", name).split()
         found[f"image {name}"] = int(told[0]), told[1].removeprefix("sha256:")
     return found
 
 
-def answers(engine: str) -> bool:
-    """Return whether a container engine is there and runs."""
-    if shutil.which(engine) is None:
-        return False
-    return not subprocess.run([engine, "info"], capture_output=True).returncode
+def container_engine() -> str | None:
+    """Return a container engine that is there and runs."""
+    for engine in filter(shutil.which, BUILD):
+        if not subprocess.run([engine, "info"], capture_output=True).returncode:
+            return engine
+    return None
 
 
 def tell(built: dict[str, tuple[int, str]]) -> None:
@@ -147,7 +150,7 @@ def try_out(programs: Path, folder: Path, picture: Path) -> None:
             )
             page = browser.new_page(viewport={"width": 1400, "height": 1000})
             page.goto(f"http://localhost:{port}")
-            cells = page.locator("[role=gridcell]")
+            cells = page.locator(".st-key-card-etc [role=gridcell]")
             expect(cells.first).to_be_visible(timeout=PATIENCE)
             expect(page.locator(".curve .point.kernel").first).to_be_visible(timeout=PATIENCE)
             page.screenshot(path=picture)

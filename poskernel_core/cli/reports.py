@@ -70,7 +70,7 @@ def ledger_text(model: str, lines: Sequence[Checked], known: Sequence[str]) -> s
         return f"No figures were published for {model!r}; there are some for {some}."
     shown = [_ledger_line(line) for line in lines]
     counts = Counter(line.verdict for line in lines)
-    total = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+    total = ", ".join(f"{verdict} {count}" for verdict, count in counts.items())
     return "\n".join([*shown, f"\n{counted(len(lines), 'published figure')}: {total}."])
 
 

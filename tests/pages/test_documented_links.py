@@ -1,4 +1,4 @@
-"""The documentation's links to the dashboard: each names a page, a card that it draws, and its widgets."""
+"""The documentation's links to the dashboard: each names a page, one of its cards, and its widgets."""
 
 import ast
 import re
