@@ -1,4 +1,4 @@
-"""The documentation's links to the dashboard: each names a page, one of its cards, and its widgets."""
+"""Links of the documentation to the dashboard: each names a page, one of its cards, its widgets."""
 
 import ast
 import re
