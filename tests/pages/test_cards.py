@@ -71,14 +71,15 @@ def test_a_dark_page_has_figures_of_its_own(night):
 
 
 def test_the_documentation_of_a_question(monkeypatch, tmp_path):
-    """That of its topic, else its own; none where the site is not built."""
+    """A concept with the name of its topic or its own, else the reference; none without a site."""
     for name in ("concepts/sink-anatomy", "reference/questions/sink-anatomy",
-                 "reference/questions/kernel"):  # fmt: skip
+                 "concepts/foreseen-attention", "reference/questions/kernel"):  # fmt: skip
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / f"{name}.html").write_text("")
     monkeypatch.setattr(documented, "site", lambda: tmp_path)
 
     assert "docs/concepts/sink-anatomy.html" == page_on("sink-anatomy")
+    assert "docs/concepts/foreseen-attention.html" == page_on("foreseen-attention")
     assert "docs/reference/questions/kernel.html" == page_on("kernel")
     assert page_on("etc") is None
     monkeypatch.setattr(documented, "site", lambda: None)
