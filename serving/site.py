@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from starlette.responses import FileResponse, HTMLResponse, Response
-from starlette.routing import BaseRoute, Mount
+from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
@@ -30,7 +30,8 @@ def site_routes() -> list[BaseRoute]:
     """Return the route of the site; none if there is no site."""
     if site() is None:
         return []
-    return [Mount("/docs", _Site(directory=site(), html=True))]
+    whole = Route("/docs", lambda _: RedirectResponse("docs/"))
+    return [whole, Mount("/docs", _Site(directory=site(), html=True))]
 
 
 def site_scripts() -> frozenset[str]:

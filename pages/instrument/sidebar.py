@@ -27,6 +27,7 @@ from poskernel_core.common.heads import head_name, parse_cell
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec, default_positions
 from poskernel_core.models.catalog import Located
 from poskernel_core.models.known import known_heads, telling_head
+from poskernel_core.server import site
 
 CHOICES: Final = "instrument"
 """The key of the part that reports the reader's choices in the browser."""
@@ -66,6 +67,8 @@ def choose(place: Place) -> Selection:
         with pins, st.container(horizontal=True, vertical_alignment="center", key="pins"):
             pin_button(chosen, "pin-head")
             compare_link()
+        if site():
+            st.markdown(":material/menu_book: [Documentation](docs/)")
     return chosen
 
 

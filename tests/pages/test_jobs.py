@@ -143,10 +143,10 @@ def test_results_form_and_stop_and_go_on(fresh, two):
     for each in two:
         ask(each, fresh, texts=2000, context=128)
     expect(cells(page)).to_have_count(32)
-    expect(bar(page)).to_contain_text("of 2,000 windows shown")
+    expect(bar(page)).to_contain_text(" windows shown. Reading windows of text: ")
     assert 4 <= stage(page) < 2000
     expect(page.locator(".curve .point.kernel").first).to_be_visible()
-    expect(bar(other)).to_contain_text("of 2,000 windows shown")
+    expect(bar(other)).to_contain_text(" windows shown. Reading windows of text: ")
     other.get_by_role("button", name="Cancel").click()
     expect(bar(other)).to_contain_text("goes on for other readers")
     expect(cells(other)).to_have_count(32)

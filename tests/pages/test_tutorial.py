@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from playwright.sync_api import expect
 
 from tests.support import ROOT
 from tests.support.server import serve
@@ -36,8 +37,13 @@ def plain(text):
 
 @pytest.mark.parametrize(("link", "quotes"), list(steps()), ids=[link for link, _ in steps()])
 def test_a_step(page, shipped, link, quotes):
-    """Every quotation is on the page; what is left out of one is marked."""
+    """Every quotation is on the page, which is at the card that the link names.
+
+    What is left out of a quotation is marked.
+    """
     visit(page, shipped.url + link)
+    if card := link.partition("#")[2]:
+        expect(page.locator(f".st-key-card-{card}")).to_be_in_viewport()
     shown = plain(page.get_by_test_id("stMain").inner_text())
     for quote in quotes:
         for part in quote.split(" [...] "):

@@ -91,7 +91,11 @@ def test_the_site_of_the_documentation(monkeypatch, tmp_path):
         (tmp_path / name).write_text(told, "utf-8")
     monkeypatch.setattr(serving.site, "site", lambda: tmp_path)
     with TestClient(Starlette(routes=site_routes())) as client:
-        for path, up in {"/docs/": "../", "/docs/concepts/kernel.html": "../../"}.items():
+        for path, up in {
+            "/docs/": "../",
+            "/docs": "../",
+            "/docs/concepts/kernel.html": "../../",
+        }.items():
             assert page.format(link.format(up)) == client.get(path).text
         assert 404 == client.get("/docs/nothing.html").status_code
         assert 404 == client.get("/docs/%2e%2e/secret").status_code

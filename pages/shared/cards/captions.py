@@ -8,8 +8,8 @@ CURVE = explained(
     "alone. Solid: the mean over queries; the band holds 10 to 90 % of them. Dashed: the observed "
     "attention, content included. Where the two agree (a small *distance to observed attention*), "
     "position explains what the head does on average. Up to offset 16 each token is a point on a "
-    "stem, beyond it a line joins means of several offsets. Grey: the other heads of the layer. "
-    "Below: the observed attention divided by the kernel.",
+    "stem, beyond it a line joins them (from 34 on, means of several offsets). Grey: the other "
+    "heads of the layer. Below: the observed attention divided by the kernel.",
     "kernel",
     "observed",
     "query_variation",

@@ -183,7 +183,9 @@ def provenance_line(result: Result) -> str:
 
 def _address(card: str = "", **more: str) -> str:
     """Return the address of the page as it is now, with a card as anchor."""
-    query = urlencode(embed.selection_given() | more, doseq=True, safe=":")
+    selection = st.session_state["selection"]
+    whole = {"model": selection.run.model.name, "head": selection.cell}
+    query = urlencode(whole | embed.selection_given() | more, doseq=True, safe=":")
     return f"{st.context.url}{'?' if query else ''}{query}{'#' if card else ''}{card}"
 
 

@@ -96,7 +96,7 @@ def choose_switches(selection: Selection) -> dict[str, Any]:
         how = right.selectbox(
             "Ablation",
             list(ABLATIONS),
-            help="the the heads' output becomes zero, or their attention uniform over visible keys",
+            help="the heads' output becomes zero, or their attention uniform over visible keys",
             **linked("ablation"),
         )
         one, two = st.columns(2)

@@ -142,7 +142,7 @@ def _draw_progress(job: Job, so_far: str, shown: bool) -> None:
 
 def _so_far(jobs: list[Job]) -> str:
     job = max(jobs, key=lambda each: each.formed)
-    return f"**{job.formed:,} of {counted(f'{job.plan.run.windows:,}', 'window')}**"
+    return f"**{counted(f'{job.formed:,}', 'window')}**"
 
 
 def has_left(job: Job) -> bool:

@@ -1,5 +1,7 @@
 """What heads do on one text, in a sentence; numbers of one text have no errors."""
 
+from typing import Final
+
 import numpy as np
 
 from poskernel_core.analyses.head_measures.claims import ATTENTION, HALF
@@ -15,8 +17,13 @@ def finding(result: Result) -> str:
     return said(result, RULES)
 
 
+ABOVE: Final = "above 1, since content works against position"
+
+
 def _heads(result: Result) -> str:
-    return reach(result, "position_share", HALF, "a share of position in this text's scores")
+    said = reach(result, "position_share", HALF, "a share of position in this text's scores")
+    above = np.nan_to_num(result.values["position_share"]).max() > 1
+    return f"{said.removesuffix('.')} ({ABOVE})." if said and above else said
 
 
 def _shares(result: Result) -> str:
@@ -26,10 +33,11 @@ def _shares(result: Result) -> str:
         return ""
     position, content = shares
     decides = sign(position, HALF) > 0
+    above = f" ({ABOVE})" if max(position.value, content.value) > 1 else ""
     where = f" at token {result.chosen['query']}" if "query" in result.chosen else " on this text"
     return (
         f"Position explains {position} of the variance of {who(result)}'s scores{where}, "
-        f"{'more' if decides else 'less'} than half; content explains {content}."
+        f"{'more' if decides else 'less'} than half; content explains {content}{above}."
     )
 
 

@@ -16,6 +16,14 @@ def test_heads_whose_scores_position_decides():
     ) == found("own-text", shares)
 
 
+def test_a_share_above_1_is_explained():
+    above = "(above 1, since content works against position)."
+    shares = {"position_share": [[4.33, 0.97], [0.1, np.nan]]}
+    assert found("own-text", shares).endswith(f"L0H0 has the largest, 4.33 {above}")
+    one = {"position_share": 0.4, "content_share": 1.2, "covariance_share": -0.6}
+    assert found("own-text", one, **HEAD).endswith(f"content explains 1.2 {above}")
+
+
 @pytest.mark.parametrize(("share", "than"), [(0.9, "more"), (0.2, "less")])
 def test_one_head_on_the_text_and_one_token(share, than):
     shares = {"position_share": share, "content_share": 0.3}
