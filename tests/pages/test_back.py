@@ -59,3 +59,15 @@ def test_away_and_back(page, still, shipped_only, name):
 
     assert (address, held) == (page.url, page.evaluate(HELD))
     expect(page.get_by_test_id("stException")).to_have_count(0)
+
+
+def test_a_link_opens_in_its_place(page, still):
+    """Links between pages open no new tab; Back leads to where one came from."""
+    visit(page, f"{still.url}/?model=demo-gpt2")
+    tabs = len(page.context.pages)
+    page.get_by_role("link", name="Everything about L2H6").click()
+    expect(page.get_by_role("heading", level=1, name="Overview")).to_be_visible(timeout=PATIENCE)
+    settle(page)
+    assert tabs == len(page.context.pages)
+    page.go_back()
+    expect(page.get_by_role("heading", level=1, name="Map")).to_be_visible(timeout=PATIENCE)

@@ -133,7 +133,7 @@ def bar(page):
 
 def stage(page):
     """Of how many windows the page shows results."""
-    found = re.search(r"([\d,]+) of 2,000 windows", bar(page).inner_text())
+    found = re.search(r"([\d,]+)( of 2,000)? windows", bar(page).inner_text())
     return int(found[1].replace(",", ""))
 
 

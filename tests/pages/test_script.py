@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from pages import FIRST, NAMES, module_of, page_showing
+from pages.instrument import sidebar
 from pages.instrument.lending import NEEDS
 from pages.shared.jobs import jobs, pressed, results
 from poskernel_core.analyses import ANALYSES
@@ -159,6 +160,13 @@ def test_every_page_says_where_it_stands():
     assert sorted(NAMES) == [file.parent.name for file in PAGES]
     assert len(PAGES) == len({module_of(name).PLACE.title for name in NAMES})
     assert ["__init__.py"] == [file.name for file in (ROOT / "pages").glob("*.py")]
+
+
+@pytest.mark.parametrize("built", [True, False])
+def test_the_documentation_is_linked_if_it_was_built(shipped_only, monkeypatch, tmp_path, built):
+    monkeypatch.setattr(sidebar, "site", lambda: tmp_path if built else None)
+    links = [each.value for each in opened_as_linked().sidebar.markdown]
+    assert built == any("[Documentation](docs/)" in each for each in links)
 
 
 def test_a_question_is_shown_by_one_page():
