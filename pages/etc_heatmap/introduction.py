@@ -6,6 +6,7 @@ import streamlit as st
 
 from pages.shared.selection.links import write
 from poskernel_core.models.curated import BUNDLED_MODELS
+from poskernel_core.server import site
 
 STEPS: Final = (
     "A head attends to a token for its content and for its position. Average its keys over many "
@@ -19,9 +20,11 @@ STEPS: Final = (
 
 def introduce() -> None:
     """Draw the note, open until the reader folds it; the browser keeps that in a cookie."""
+    more = " [The tutorial](docs/tutorial.html) goes on from here." if site() else ""
+    steps = (*STEPS[:-1], STEPS[-1] + more)
     folded = st.context.cookies.get("introduction") == "folded"
     with st.expander("New here? What you see, in four steps", not folded, key="introduction"):
-        for place, (column, step) in enumerate(zip(st.columns(len(STEPS)), STEPS, strict=True)):
+        for place, (column, step) in enumerate(zip(st.columns(len(steps)), steps, strict=True)):
             column.markdown(f":small[{place + 1}. {step}]")
 
 
