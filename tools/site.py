@@ -96,12 +96,15 @@ def for_programs() -> None:
 
 
 def sources() -> list[Path]:
-    """Return the files that the site is made of: the pages, and the pictures that they show."""
+    """Return the files that the site is made of: pages, the pictures in them, examples to save."""
     docs = ROOT / "docs"
     pages = [*docs.rglob("*.md"), *(ROOT / name for name in PROJECT)]
     texts = "".join(each.read_text("utf-8") for each in pages)
     pictures = [each for each in docs.rglob("*.png") if each.name in texts]
-    return [*pages, *pictures, docs / "site.css"]
+    examples = [
+        each for each in (docs / "examples").rglob("*.*") if each.suffix in (".py", ".toml")
+    ]
+    return [*pages, *pictures, *examples, docs / "site.css"]
 
 
 def place(file: Path) -> Path:

@@ -94,7 +94,8 @@ def _text(result: Result, name: str, array: np.ndarray) -> str:
         finite = array[np.isfinite(array)]
         span = f"{finite.min():.3g} to {finite.max():.3g}" if finite.size else "no number"
         shape = " x ".join(map(str, array.shape))
-        return f"{shape} numbers, {span}; all of them with --json or --npz, fewer with --head"
+        fewer = "" if "head" in result.chosen else ", fewer with --head"
+        return f"{shape} numbers, {span}; all of them with --json or --npz{fewer}"
     if array.ndim == 0 and array.dtype.kind == "f":
         return f"{float(array):.3g}"
     with np.printoptions(
