@@ -16,6 +16,7 @@ from pages.shared.grid.measure_grid import all_heads
 from pages.shared.grid.measures import MEASURES, chosen_measure
 from pages.shared.jobs import results
 from pages.shared.selection.fit import fitted_index, linked
+from pages.shared.selection.functions import functions_of
 from pages.shared.selection.links import write
 from pages.shared.selection.pins import compare_link, pin_button, pinned_cells
 from pages.shared.selection.place import LOG_AXES, Place
@@ -26,7 +27,7 @@ from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.heads import head_name, parse_cell
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec, default_positions
 from poskernel_core.models.catalog import Located
-from poskernel_core.models.known import known_heads, telling_head
+from poskernel_core.models.known import telling_head
 from poskernel_core.server import site
 
 CHOICES: Final = "instrument"
@@ -47,8 +48,7 @@ def choose(place: Place) -> Selection:
     """
     with st.sidebar:
         located = choose_model(place)
-        draw_find("find", _targets(located), on_measure_change=_take_measure)
-        heads, position, pins = st.container(), st.container(), st.container()
+        find, heads, position, pins = (st.container() for _ in range(4))
         run, skip = choose_run(located)
         with st.container(key="bound"):  # not shown: the browser draws these choices itself
             layer, head = _choose_cell(located)
@@ -60,6 +60,8 @@ def choose(place: Place) -> Selection:
             log = st.multiselect("Logarithmic axes", LOG_AXES, LOG_AXES[:1], **linked("log"))
             chosen = Selection(located, run, layer, head, query, skip)
             _tell_browser(chosen, queries, log)
+        with find:
+            draw_find("find", _targets(chosen), on_measure_change=_take_measure)
         with heads:
             draw_heads(chosen)
         with position:
@@ -176,19 +178,19 @@ def _keys(run: RunSpec, skip: int, queries: tuple[int, ...]) -> dict[str, str]:
     return found
 
 
-def _targets(located: Located) -> Mapping[str, Any]:
-    """Return what the field of the sidebar finds: functions of heads, measures and pages."""
-    geometry = located.geometry
-    known = known_heads(located.spec.name).items()
+def _targets(selection: Selection) -> Mapping[str, Any]:
+    """Return what the field of the sidebar finds: measures, functions of heads, and pages."""
+    geometry = selection.located.geometry
+    known = functions_of(selection.run, geometry).items()
     return {
         "heads": geometry.cells,
         "targets": [
-            *({"name": what, "kind": f"head {cell}", "cell": cell} for cell, what in known),
             *(
                 {"name": title, "kind": "measure", "measure": title, "page": ""}
                 for title, measure in MEASURES.items()
                 if measure.fits(geometry)
             ),
+            *({"name": what, "kind": f"head {cell}", "cell": cell} for cell, what in known),
             *(
                 {
                     "name": module_of(name).PLACE.title,

@@ -36,7 +36,9 @@ _POSTS: dict[str, dict[str, str]] = {
     "NeelNanda/Attn_Only_2L512W_C4_Code": {"L0H3": "previous token", "L1H6": "induction"},
 }
 
-_MEASURED = {"previous_token": "previous token, P(1) =", "induction": "induction, score"}
+MEASURED = {"previous_token": "previous token, P(1) =", "induction": "induction, score"}
+"""What a figure of a head shows, in words before its number."""
+
 _ENOUGH = 0.3
 """Smallest share of attention at which a head gets the label, as in verdicts."""
 
@@ -49,7 +51,7 @@ def known_heads(model: str) -> dict[str, str]:
     figures = json.loads(measured.read_text(encoding="utf-8"))
     return {
         head_name(layer, head): f"{function} {figure:.2f}"
-        for name, function in _MEASURED.items()
+        for name, function in MEASURED.items()
         for layer, row in enumerate(figures[name])
         for head, figure in enumerate(row)
         if figure >= _ENOUGH

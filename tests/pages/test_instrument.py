@@ -152,6 +152,8 @@ def test_find_and_go(opened):
     page.keyboard.press("/")
     page.keyboard.type("nonsense")
     expect(page.get_by_text("Nothing of that name here.")).to_be_visible()
+    field.fill("induction")  # what heads do is found in the results that come with the model
+    expect(page.get_by_role("option").nth(1)).to_have_text(re.compile("score 0.85.*head L18H6"))
     field.fill("attention sink")
     expect(page.get_by_role("option").first).to_contain_text("measure")
     page.keyboard.press("Enter")
