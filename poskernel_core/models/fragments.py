@@ -32,7 +32,7 @@ def why_not(name: str, config: dict[str, Any], uses: Iterable[Part]) -> str | No
         return None
     return (
         f"{name!r} is a part of {whole!r}, without its {' and '.join(missing)}, and this needs "
-        "them: choose a whole model, such as 'demo-gpt2'."
+        f"them: choose a whole model, such as {whole!r} or 'demo-gpt2'."
     )
 
 
