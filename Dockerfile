@@ -23,7 +23,7 @@ FROM base AS code
 COPY .streamlit ./.streamlit
 COPY app.py serve.py LICENSE ./
 # With the documentation's site, if `make docs` has built it.
-COPY LICENSE buil[d] ./build/
+COPY LICENSE build/sit[e] ./build/site/
 COPY pages ./pages
 COPY serving ./serving
 COPY poskernel_core ./poskernel_core

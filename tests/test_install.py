@@ -196,7 +196,8 @@ def test_the_command(installed, tmp_path):
     (tmp_path / "random.py").write_text("raise SystemExit('taken for a module')\n")
 
     assert f"\n{MODEL} " in f"\n{installed.run(tmp_path, 'poskernel', 'models')}"
-    assert "" == installed.run(tmp_path, "poskernel", "show", "etc", MODEL, "--html", "out.html")
+    shown = installed.run(tmp_path, "poskernel", "show", "etc", MODEL, "--html", "out.html")
+    assert "Written to out.html.\n" == shown
     computed = installed.run(tmp_path, "poskernel", "show", "profile", MODEL, *SMALL, "--json")
     assert 32 == json.loads(computed)["run"]["context"]
     assert "figures were published" in installed.run(tmp_path, "poskernel", "reproduce", MODEL)

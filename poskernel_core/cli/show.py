@@ -108,19 +108,19 @@ def show(
     result = result.select(**chosen)
     if npz is not None:
         atomic_write(npz, lambda path: path.write_bytes(to_npz(result)))
-        status(f"Written to {npz}.")
     if html is not None:
         from poskernel_core.analyses.drawing import figure_of
 
         page = to_html([figure_of(result)], result, result.analysis)
         atomic_write(html, lambda path: path.write_text(page, encoding="utf-8"))
-        status(f"Written to {html}.")
     if as_json and not live:
         print(to_json(result))
     elif as_json:
         pass  # the last stage was the result
     elif npz is None and html is None:
         say(summary(result), lines=True)
+    else:
+        say(f"Written to {' and '.join(str(each) for each in (npz, html) if each)}.")
 
 
 @click.command("schema", cls=Command)

