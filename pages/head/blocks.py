@@ -1,11 +1,15 @@
 """The small figures of one head; each heading links to the page on its subject."""
 
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
+import plotly.graph_objects as go
 import streamlit as st
 
 from pages.head import captions as words
-from pages.shared.cards.card import card
+from pages.shared.cards.card import Explanation, card
 from pages.shared.cards.figure import chart
 from pages.shared.cards.one_head import (
     draw_duplicates,
@@ -22,25 +26,27 @@ from pages.shared.selection.head_link import page_address
 from pages.shared.selection.selection import Selection
 from pages.shared.tables.tables import markdown_table
 from poskernel_core.analyses import find
-from poskernel_core.analyses.additivity.spec import Additivity, AdditivityParams
-from poskernel_core.analyses.contextual_heads.denominators import Denominators, DenominatorsParams
-from poskernel_core.analyses.contextual_heads.spec import ContextualHeads, ContextualParams
+from poskernel_core.analyses.additivity.spec import Additivity
+from poskernel_core.analyses.base import Question
+from poskernel_core.analyses.contextual_heads.denominators import Denominators
+from poskernel_core.analyses.contextual_heads.spec import ContextualHeads
 from poskernel_core.analyses.headvis.figures import examples_table, sharpest
-from poskernel_core.analyses.headvis.spec import HeadExamples, HeadExamplesParams
+from poskernel_core.analyses.headvis.spec import HeadExamples
 from poskernel_core.analyses.induction.figures import head_scores_figure
-from poskernel_core.analyses.induction.spec import InductionScores, InductionScoresParams
-from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
+from poskernel_core.analyses.induction.spec import InductionScores
+from poskernel_core.analyses.kernels.kernel import PositionalKernel
 from poskernel_core.analyses.place_and_content.figures import place_and_content_figure
-from poskernel_core.analyses.place_and_content.spec import PlaceAndContent, PlaceAndContentParams
+from poskernel_core.analyses.place_and_content.spec import PlaceAndContent
 from poskernel_core.analyses.position_sources.figures import bars_figure
-from poskernel_core.analyses.position_sources.spec import PositionSources, PositionSourcesParams
-from poskernel_core.analyses.previous_token.spec import PreviousToken, PreviousTokenParams
+from poskernel_core.analyses.position_sources.spec import PositionSources
+from poskernel_core.analyses.previous_token.spec import PreviousToken
 from poskernel_core.analyses.score_shares.figures import score_shares_figure
-from poskernel_core.analyses.score_shares.spec import ScoreShares, ShareParams
+from poskernel_core.analyses.score_shares.spec import ScoreShares
 from poskernel_core.analyses.sink_anatomy.figures import arrangement_rows, sink_anatomy_figure
-from poskernel_core.analyses.sink_anatomy.spec import SinkAnatomy, SinkAnatomyParams
+from poskernel_core.analyses.sink_anatomy.spec import SinkAnatomy
 from poskernel_core.analyses.sinks.figures import sinks_figure
-from poskernel_core.analyses.sinks.spec import AttentionSinks, SinkParams
+from poskernel_core.analyses.sinks.spec import AttentionSinks
+from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
 
 OFFSETS = 24
@@ -50,65 +56,74 @@ FEW_SOURCES = 7
 """Sources of position with a bar of their own."""
 
 
-def draw_curve(selection: Selection) -> None:
-    """Draw the kernel and the observed attention."""
-    _heading(selection, "Positional kernel", "positional_kernels")
-    found = results.fetch(
-        PositionalKernel, selection.run, KernelParams(skip=selection.skip, query=selection.query)
+@dataclass(frozen=True)
+class Block:
+    """A heading that links to a page, and below it what one analysis says of the head.
+
+    The analysis gets the selection's skip and query, its head if it is about one, and otherwise its
+    default parameters. One that is not ``precomputed`` is computed when the reader asks for it, in
+    place of the card ``name``.
+    """
+
+    name: str
+    title: str
+    page: str
+    question: type[Question[Any]]
+    draw: Callable[[Result, Selection], None]
+    link: dict[str, str] = field(default_factory=dict)
+    cards: tuple[str, ...] = ()
+    precomputed: bool = False
+    needs_keys: bool = False
+
+
+def draw_block(block: Block, selection: Selection) -> None:
+    """Draw a block, or the button that computes it."""
+    st.markdown(f"##### [{block.title}]({page_address(block.page, selection.cell, **block.link)})")
+    if block.needs_keys and selection.query <= selection.skip:
+        st.caption("All keys are skipped at this position: choose a later one, or a smaller skip.")
+        return
+    question, run = find(block.question.name), selection.run
+    own = {"skip": selection.skip, "query": selection.query, "head": selection.cell}
+    asked = question.default_params(run, selection.located.geometry) | {
+        key: value for key, value in own.items() if key in question.params.model_fields
+    }
+    params = question.params(**asked)
+    found = (
+        results.fetch(block.question, run, params)
+        if block.precomputed
+        else fetch_when_asked(block.question, run, params, f"compute-{block.name}", *block.cards)
     )
     if found is not None:
-        draw_kernel(found, selection)
+        block.draw(found, selection)
 
 
 def draw_experiments(selection: Selection) -> None:
     """Draw the results of experiments, two blocks in a row, or buttons that compute them."""
-    places = (_places,) if selection.located.geometry.scheme == PlaceAndContent.scheme else ()
-    blocks = (
-        _shares,
-        *places,
-        _sources,
-        _anatomy,
-        _induction,
-        _duplicates,
-        _denominators,
-        _additivity,
-        _examples,
-    )
+    scheme = selection.located.geometry.scheme
+    blocks = [each for each in EXPERIMENTS if each.question.fits_scheme(scheme)]
     for first in range(0, len(blocks), 2):
-        for column, draw in zip(st.columns(2), blocks[first : first + 2], strict=False):
+        for column, block in zip(st.columns(2), blocks[first : first + 2], strict=False):
             with column:
-                draw(selection)
+                draw_block(block, selection)
 
 
-def _heading(selection: Selection, title: str, page: str, **more: str) -> None:
-    """Draw a heading that links to the page on its subject, with the same selection."""
-    st.markdown(f"##### [{title}]({page_address(page, selection.cell, **more)})")
+def _figure(
+    name: str,
+    figure: Callable[[Result], go.Figure],
+    words: Explanation,
+    title: str,
+    *values: str,
+) -> Callable[[Result, Selection], None]:
+    """Return what draws a card of the head's values, all of them by default."""
+
+    def draw(found: Result, selection: Selection) -> None:
+        head = selection.of(found).only(*values) if values else selection.of(found)
+        card(name, partial(figure, head), head, words, title)
+
+    return draw
 
 
-def draw_diagonals(selection: Selection) -> None:
-    """Draw the mean attention by offset."""
-    _heading(selection, "Diagonals", "previous_token")
-    found = results.fetch(PreviousToken, selection.run, PreviousTokenParams())
-    if found is not None:
-        draw_profile(selection.of(found).only("profile"), OFFSETS)
-
-
-def draw_sinks(selection: Selection) -> None:
-    """Draw the attention to the first keys."""
-    _heading(selection, "Sink", "etc_heatmap", measure="attention sink")
-    found = results.fetch(AttentionSinks, selection.run, SinkParams())
-    if found is not None:
-        head = selection.of(found).only("alpha")
-        card("sinks", partial(sinks_figure, head), head, words.SINKS, "Attention to the first keys")
-
-
-def _anatomy(selection: Selection) -> None:
-    _heading(selection, "What makes the sink", "etc_heatmap", measure="sink by standing first")
-    defaults = find("sink-anatomy").default_params(selection.run, selection.located.geometry)
-    asked = SinkAnatomyParams(**defaults)
-    found = fetch_when_asked(SinkAnatomy, selection.run, asked, "compute-anatomy")
-    if found is None:
-        return
+def _anatomy(found: Result, selection: Selection) -> None:
     head = selection.of(found)
     if reason := str(head.texts["reason"]):
         st.caption(f"{selection.cell} has {reason} of its attention.")
@@ -126,95 +141,12 @@ def _anatomy(selection: Selection) -> None:
     card("anatomy", figure, head, words.ANATOMY, title, draw)
 
 
-def _shares(selection: Selection) -> None:
-    _heading(
-        selection,
-        "Score variance explained by position",
-        "etc_heatmap",
-        measure="score variance explained by position",
-    )
-    asked = ShareParams(skip=selection.skip)
-    found = fetch_when_asked(ScoreShares, selection.run, asked, "compute-shares")
-    if found is not None:
-        head = selection.of(found)
-        figure = partial(score_shares_figure, head)
-        card("shares", figure, head, words.SHARES, "Score variance explained, by query position")
+def _additivity(found: Result, selection: Selection) -> None:
+    st.markdown(shares_told(selection.of(found), selection.cell))
+    draw_similarity(found, selection)
 
 
-def _places(selection: Selection) -> None:
-    _heading(selection, PlaceAndContent.title, "explore", arrange="place and content")
-    asked = PlaceAndContentParams(skip=selection.skip)
-    found = fetch_when_asked(PlaceAndContent, selection.run, asked, "compute-places")
-    if found is not None:
-        head = selection.of(found)
-        figure = partial(place_and_content_figure, head)
-        card("places", figure, head, words.PLACES, "What decides the scores, by query position")
-
-
-def _sources(selection: Selection) -> None:
-    _heading(selection, "Sources of position", "position_sources")
-    asked = PositionSourcesParams(skip=selection.skip)
-    found = fetch_when_asked(PositionSources, selection.run, asked, "compute-sources")
-    if found is not None:
-        head = selection.of(found).only("share", "equal_share", "noise", "position_share")
-        figure = partial(bars_figure, head, FEW_SOURCES)
-        card("sources", figure, head, words.SOURCES, "What writes its position")
-
-
-def _induction(selection: Selection) -> None:
-    _heading(selection, "Induction", "induction_recency")
-    defaults = find("induction-scores").default_params(selection.run, selection.located.geometry)
-    asked = InductionScoresParams(**defaults)
-    found = fetch_when_asked(InductionScores, selection.run, asked, "compute-induction")
-    if found is not None:
-        head = selection.of(found)
-        shown = head.only("induction", "previous_mass", "duplicate")
-        card(
-            "induction",
-            partial(head_scores_figure, shown),
-            shown,
-            words.INDUCTION,
-            "Attention in repeated random tokens",
-        )
-
-
-def _duplicates(selection: Selection) -> None:
-    _heading(selection, "Duplicates of the current token", "contextual")
-    asked = _contextual(selection)
-    if asked is None:
-        return
-    found = fetch_when_asked(ContextualHeads, selection.run, asked, "compute-duplicates")
-    if found is not None:
-        draw_duplicates(found, selection)
-
-
-def _denominators(selection: Selection) -> None:
-    _heading(selection, "Softmax denominator", "contextual")
-    if _contextual(selection) is None:
-        return
-    asked = DenominatorsParams(head=selection.cell, skip=selection.skip)
-    found = fetch_when_asked(
-        Denominators, selection.run, asked, "compute-denominators", "variation"
-    )
-    if found is not None:
-        draw_variation(found)
-
-
-def _additivity(selection: Selection) -> None:
-    _heading(selection, "Is the split additive?", "positional_kernels")
-    defaults = find("additivity").default_params(selection.run, selection.located.geometry)
-    asked = AdditivityParams(**defaults)
-    found = fetch_when_asked(Additivity, selection.run, asked, "compute-additivity", "similarity")
-    if found is not None:
-        st.markdown(shares_told(selection.of(found), selection.cell))
-        draw_similarity(found, selection)
-
-
-def _examples(selection: Selection) -> None:
-    _heading(selection, "Where it attends most sharply", "own_text")
-    found = fetch_when_asked(HeadExamples, selection.run, HeadExamplesParams(), "compute-examples")
-    if found is None:
-        return
+def _examples(found: Result, selection: Selection) -> None:
     examples = sharpest(found, selection.layer, selection.head)
 
     def draw() -> None:
@@ -253,9 +185,60 @@ def _shown(text: str) -> str:
     return plain(text.replace("\n", "⏎"))
 
 
-def _contextual(selection: Selection) -> ContextualParams | None:
-    """Return the parameters of contextual heads; None, with a caption, if no key is left."""
-    if selection.query <= selection.skip:
-        st.caption("All keys are skipped at this position: choose a later one, or a smaller skip.")
-        return None
-    return ContextualParams(query=selection.query, skip=selection.skip)
+CURVE = Block(
+    "kernel", "Positional kernel", "positional_kernels", PositionalKernel, draw_kernel,
+    precomputed=True,
+)  # fmt: skip
+DIAGONALS = Block(
+    "profile", "Diagonals", "previous_token", PreviousToken,
+    lambda found, selection: draw_profile(selection.of(found).only("profile"), OFFSETS),
+    precomputed=True,
+)  # fmt: skip
+SINKS = Block(
+    "sinks", "Sink", "etc_heatmap", AttentionSinks,
+    _figure("sinks", sinks_figure, words.SINKS, "Attention to the first keys", "alpha"),
+    {"measure": "attention sink"}, precomputed=True,
+)  # fmt: skip
+EXPERIMENTS = (
+    Block(
+        "shares", "Score variance explained by position", "etc_heatmap", ScoreShares,
+        _figure("shares", score_shares_figure, words.SHARES,
+                "Score variance explained, by query position"),
+        {"measure": "score variance explained by position"},
+    ),
+    Block(
+        "places", PlaceAndContent.title, "explore", PlaceAndContent,
+        _figure("places", place_and_content_figure, words.PLACES,
+                "What decides the scores, by query position"),
+        {"arrange": "place and content"},
+    ),
+    Block(
+        "sources", "Sources of position", "position_sources", PositionSources,
+        _figure("sources", partial(bars_figure, most=FEW_SOURCES), words.SOURCES,
+                "What writes its position", "share", "equal_share", "noise", "position_share"),
+    ),
+    Block(
+        "anatomy", "What makes the sink", "etc_heatmap", SinkAnatomy, _anatomy,
+        {"measure": "sink by standing first"},
+    ),
+    Block(
+        "induction", "Induction", "induction_recency", InductionScores,
+        _figure("induction", head_scores_figure, words.INDUCTION,
+                "Attention in repeated random tokens", "induction", "previous_mass", "duplicate"),
+    ),
+    Block(
+        "duplicates", "Duplicates of the current token", "contextual", ContextualHeads,
+        draw_duplicates, needs_keys=True,
+    ),
+    Block(
+        "denominators", "Softmax denominator", "contextual", Denominators,
+        lambda found, _: draw_variation(found), cards=("variation",), needs_keys=True,
+    ),
+    Block(
+        "additivity", "Is the split additive?", "positional_kernels", Additivity, _additivity,
+        cards=("similarity",),
+    ),
+    Block(
+        "examples", "Where it attends most sharply", "own_text", HeadExamples, _examples
+    ),
+)  # fmt: skip

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from pages.head.blocks import draw_curve, draw_diagonals, draw_experiments, draw_sinks
+from pages.head.blocks import CURVE, DIAGONALS, SINKS, draw_block, draw_experiments
 from pages.head.measures import draw_measures
 from pages.head.note import draw_note
 from pages.shared.cards.plain import plain, say_error
@@ -75,9 +75,8 @@ def page(selection: Selection) -> None:
     draw_note(selection)
     left, right = st.columns(2)
     with left:
-        draw_curve(selection)
-        draw_diagonals(selection)
-        draw_sinks(selection)
+        for block in (CURVE, DIAGONALS, SINKS):
+            draw_block(block, selection)
     with right:
         if found is not None:
             draw_measures(selection, found)
