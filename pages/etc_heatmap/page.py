@@ -1,28 +1,175 @@
 """Landing page: a measure of all heads, by default the effective token count, and a kernel."""
 
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final
+
+import numpy as np
 import streamlit as st
 
-from pages.etc_heatmap import captions as words
 from pages.etc_heatmap.head_grid import Order, draw_grid, kind_thresholds
-from pages.etc_heatmap.how_many import how_many_texts
-from pages.etc_heatmap.introduction import introduce, offer_small_models
-from pages.etc_heatmap.stories import draw_stories
 from pages.shared.cards.card import card
+from pages.shared.cards.embed import asks_for, in_place_of
+from pages.shared.cards.explained import PICK, explained
 from pages.shared.cards.one_head import draw_kernel
 from pages.shared.cards.plain import capital
 from pages.shared.grid.measures import MEASURES, Measure, chosen_measure
 from pages.shared.jobs import results
+from pages.shared.jobs.pressed import compute_button, is_wanted, want
 from pages.shared.selection.fit import linked
-from pages.shared.selection.head_link import head_link
+from pages.shared.selection.head_choice import strongest
+from pages.shared.selection.head_link import head_link, page_address
+from pages.shared.selection.links import write
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection
 from pages.shared.tables.summary import heads_table, summary
+from poskernel_core.analyses import find
+from poskernel_core.analyses.base import Experiment
+from poskernel_core.analyses.head_measures.claims import ATTENTION
+from poskernel_core.analyses.how_many_texts.figures import enough_map, error_curve
+from poskernel_core.analyses.how_many_texts.spec import HowManyTexts, HowManyTextsParams
 from poskernel_core.analyses.kernels.etc import EtcHeatMap, EtcParams
 from poskernel_core.analyses.kernels.formulas import KINDS
 from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
 from poskernel_core.analyses.measures import one_a_head
+from poskernel_core.common.errors import PosKernelError
+from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.export.files import identity
+from poskernel_core.models.curated import BUNDLED_MODELS
+from poskernel_core.server import site
+
+
+def how_many_texts(selection: Selection, measure: Measure) -> None:
+    """Draw the error of the chosen measure against windows, once the expander is open."""
+    fold = st.expander(HowManyTexts.title, on_change="rerun", key="how-many-texts")
+    if not (fold.open or asks_for(*CARDS)):
+        return
+    with fold:
+        named = {value.name: value.unit for value in measure.question.values if value.has_error}
+        if issubclass(measure.question, Experiment) or measure.declared.value not in named:
+            st.caption(
+                f"The {measure.declared.title} has no error over texts: choose another measure, "
+                "such as the effective token count."
+            )
+            return
+        wanted = st.number_input(
+            f"Wanted error ({named[measure.declared.value]})",
+            min_value=0.0,
+            value=None,
+            placeholder="5 % or 0.02",
+            **linked("wanted"),
+        )
+        if not is_wanted(HowManyTexts.name):
+            told = "from stored statistics, in some seconds"
+            with in_place_of(*CARDS):
+                compute_button("Compute it", "compute-how-many", want, HowManyTexts.name, help=told)
+            return
+        asked = HowManyTextsParams(
+            measure=measure.declared.title,
+            query=selection.query,
+            skip=selection.skip,
+            wanted=wanted or None,
+        )
+        found = results.fetch(HowManyTexts, selection.run, asked)
+        if found is None:
+            return
+        one = selection.of(found)
+        curve, heads = CARDS
+        card(curve, lambda: error_curve(one), one, explained(found.analysis, CURVE))
+        card(heads, lambda: enough_map(found), found, explained(found.analysis, MAP))
+
+
+CARDS: Final = ("texts-curve", "texts-map")
+CURVE: Final = (
+    "The error of the head's number, computed from two groups of texts, from half of the groups, "
+    "and from all. Dashed: the fitted curve if the error falls as 1/√windows (four times as many "
+    "windows, half the error). Dotted: the wanted error. Where the two lines "
+    "meet, there are enough windows."
+)
+MAP: Final = (
+    "How many windows give each head's number the wanted error: dark heads need few, bright ones "
+    "many."
+)
+
+
+def draw_stories(selection: Selection) -> None:
+    """Draw links to figures of this model that show something at once, as far as stored."""
+    links = [f"[{words}]({address})" for words, address in _stories(partial(_stored, selection))]
+    if links:
+        st.markdown(f"**See** {' · '.join(links)}")
+
+
+def _stories(stored: Callable[[str], Result | None]) -> Iterator[tuple[str, str]]:
+    """Yield what a link says, and where it leads."""
+    if previous := stored("previous-token"):
+        by_position = np.array(previous.text_of("kind")) == "by position"
+        scores = np.where(by_position, previous.values["previous_mass"], 0.0)
+        if cell := _clearly(scores):
+            words = "a head that looks one back by position alone"
+            yield words, f"{page_address('previous_token', cell)}#profile"
+    induction, sinks = stored("induction-scores"), stored("sinks")
+    if induction and (cell := _clearly(induction.values["induction"])):
+        yield "an induction head", f"{page_address('induction_recency', cell)}#induction"
+    if sinks and (cell := _clearly(sinks.values["sink"])):
+        yield "a sink", f"{page_address('head', cell)}#sinks"
+
+
+def _clearly(scores: np.ndarray) -> str:
+    """Return the head with the largest share of attention; empty unless that is large."""
+    layer, head = strongest(scores)
+    return head_name(layer, head) if scores[layer, head] >= ATTENTION else ""
+
+
+def _stored(selection: Selection, name: str) -> Result | None:
+    question = find(name)
+    defaults = question.default_params(selection.run, selection.located.geometry)
+    try:
+        return results.stored(results.plan(question, selection.run, question.params(**defaults)))
+    except PosKernelError:
+        return None
+
+
+STEPS: Final = (
+    "A head attends to a token for its content and for its position. Average its keys over many "
+    "texts, and only position is left: its **positional kernel**.",
+    "Each cell below is a head with its kernel: dark if it covers few tokens, yellow if many.",
+    "Point at a cell to see its kernel large. Click it, or walk with the arrow keys: every page "
+    "shows the selected head.",
+    "Press **/** to go to a head, a measure or a page, and **?** for all keys.",
+)
+
+
+def introduce() -> None:
+    """Draw the note, open until the reader folds it; the browser keeps that in a cookie."""
+    more = " [The tutorial](docs/tutorial.html) goes on from here." if site() else ""
+    steps = (*STEPS[:-1], STEPS[-1] + more)
+    folded = st.context.cookies.get("introduction") == "folded"
+    with st.expander("New here? What you see, in four steps", not folded, key="introduction"):
+        for place, (column, step) in enumerate(zip(st.columns(len(steps)), steps, strict=True)):
+            column.markdown(f":small[{place + 1}. {step}]")
+
+
+def offer_small_models() -> None:
+    """Offer small models that compute at once, if the selected one has stored results only."""
+    with st.container(horizontal=True, vertical_alignment="center", key="small-models"):
+        st.markdown(":small[Small models that compute live here:]", width="content")
+        for name in BUNDLED_MODELS:
+            st.button(
+                name, key=f"show-{name}", type="tertiary", on_click=write, args=("model", name)
+            )
+
+
+GRID = explained(
+    "etc",
+    "One cell per head, layers downwards. Dark blue: it attends to few tokens (local: most of "
+    "its kernel lies in the last 10, unless changed under «Kinds»). Magenta: its attention decays "
+    "slowly. Yellow: it treats all positions nearly alike (uniform). The mark in a cell is its "
+    f"kind; ★ marks a head with a known function. {PICK}",
+    "etc",
+    "kind",
+)
+
 
 PLACE = Place(
     "Map",
@@ -65,7 +212,7 @@ def draw_measure(
         "etc",
         None,
         here if first else found.only(measure.declared.value),
-        words.GRID if first else measure.words(),
+        GRID if first else measure.words(),
         capital(measure.declared.title) + (f" at n = {at}" if at else ""),
         draw=draw,
     )

@@ -5,12 +5,12 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-from pages.helix import captions as words
-from pages.helix.controls import choose_prompts, choose_view
-from pages.helix.guide import say_what_stands_out, say_what_to_see
+from pages.helix.controls import HelixView, choose_prompts, choose_view
 from pages.shared.cards.card import card
+from pages.shared.cards.explained import explained
 from pages.shared.cards.figure import charts
 from pages.shared.jobs import results
+from pages.shared.selection.links import write
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.helix.figures import (
@@ -22,9 +22,111 @@ from poskernel_core.analyses.helix.figures import (
     shape_figure,
     variance_figure,
 )
+from poskernel_core.analyses.helix.findings import SMOOTH_SHARE
+from poskernel_core.analyses.helix.formulas import far_out
 from poskernel_core.analyses.helix.spec import Helix
 from poskernel_core.common.result import Result
 from poskernel_core.ledger.published import ANGLES_GPT2
+from poskernel_core.models import catalog
+from poskernel_core.models.fragments import part_of
+
+MAX_NAMED = 4
+SHOWS = {
+    "gpt2-small-layer0": "GPT-2's own positions, a helix",
+    "demo-gpt2": "positions on a smooth curve",
+}
+
+
+def say_what_to_see(helix: Result, selection: Selection) -> None:
+    """Say whether this model's positions lie on a curve, and offer models with such positions."""
+    if selection.located.geometry.scheme != "learned":
+        return
+    share = float(helix.values["explained_variance"][0, :3].sum())
+    curve = share >= SMOOTH_SHARE
+    gpt2 = part_of(selection.located.config) == "gpt2"
+    several = selection.located.geometry.n_layers > 1
+    st.markdown(
+        f"**What to see.** Three components hold {100 * share:.0f} % of the variance of this "
+        f"model's positional embeddings{'' if gpt2 else '; in GPT-2 small they hold 90 %'}. "
+        + (
+            "So the positions lie on a smooth curve: turn it"
+            f"{', and follow it through the layers' if several else ''}."
+            if curve
+            else "That is too little for a helix: the positions need more directions."
+        )
+    )
+    offered = {entry.name for entry in catalog.entries()} - {selection.run.model.name}
+    buttons = st.container(horizontal=True)
+    for name, what in SHOWS.items():
+        if name in offered and not (curve and name == "demo-gpt2"):
+            buttons.button(
+                f"Show {name}: {what}",
+                icon=":material/gesture:",
+                key=f"show-{name}",
+                on_click=write,
+                args=("model", name),
+            )
+
+
+def say_what_stands_out(helix: Result, view: HelixView) -> None:
+    """Name positions that lie far from all others, and say how to leave them out."""
+    positions = helix.coordinates["pos"]
+    shown = (positions >= view.span[0]) & (positions <= view.span[1])
+    far = positions[shown][far_out(helix.values["projection"][view.layer][shown])]
+    if 0 < len(far) <= MAX_NAMED:
+        named = ", ".join(map(str, far.tolist()))
+        who = f"Position {named} lies" if len(far) == 1 else f"Positions {named} lie"
+        st.caption(
+            f"{who} far from all others. Under «Settings» you can leave out the first positions."
+        )
+
+
+HELIX = explained(
+    "helix",
+    "Each point is a position, on the first three principal components of the residual stream "
+    "before the chosen layer (in brackets their shares of the variance); neighbours are joined. "
+    "In GPT-2 small the positions form a helix. Drag to turn it. If you narrow the range of "
+    "positions, the components are still those of all positions. Green diamonds are averages of "
+    "neighbouring positions: where they fall towards the axis, averaging removes the differences "
+    "between neighbours.",
+    "projection",
+)
+
+MORPH = explained(
+    "helix",
+    "The same curve in every layer. Each layer is drawn on its own components and its own scale; "
+    "the components' signs are chosen to agree between layers. Press play, or move the slider "
+    "below the figure.",
+    "projection",
+)
+
+VARIANCE = explained(
+    "helix",
+    "For every layer, the share of the variance over positions that the first components hold. If "
+    "few suffice, the positions lie on a curve in few dimensions.",
+    "explained_variance",
+)
+
+ANGLES = explained(
+    "helix",
+    "The largest canonical angle between the top-k subspaces of two layers: 0° if they are equal, "
+    "90° if one has a direction orthogonal to the other. Hover for all k angles. Left: in the "
+    "residual stream (which directions hold position). Right: in position space (which functions "
+    "of position they hold).",
+    "angles_residual",
+    "angles_position",
+)
+
+SHAPE = explained(
+    "helix",
+    "*Far from 0*: the share of entries of $X^l$ beyond the chosen multiple of their root mean "
+    "square; the post finds about a third as many in later layers as in $W_\\text{pos}$. *Spread*: "
+    "how much one prompt's embeddings differ from the mean, relative to the mean. With repeated "
+    "tokens it is small if the choice of token hardly matters; with windows it is mostly content.",
+    "far_share",
+    "token_spread",
+)
+
 
 PLACE = Place(
     "Helix",
@@ -46,7 +148,7 @@ def draw_curve(helix: Result) -> None:
     names = ["projection", shown, "explained_variance"]
     if view.group is not None:
         names.append(f"group_{view.group}")
-    card("helix", figure, helix.only(*dict.fromkeys(names)), words.HELIX)
+    card("helix", figure, helix.only(*dict.fromkeys(names)), HELIX)
 
 
 def draw_layers(helix: Result) -> None:
@@ -58,10 +160,10 @@ def draw_layers(helix: Result) -> None:
     several = len(helix.values["projection"]) > 1
     if several:
         with left:
-            card("morph", partial(morph_figure, helix), helix.only("projection"), words.MORPH)
+            card("morph", partial(morph_figure, helix), helix.only("projection"), MORPH)
     with right if several else left:
         shares = helix.only("explained_variance")
-        card("variance", partial(variance_figure, shares), shares, words.VARIANCE)
+        card("variance", partial(variance_figure, shares), shares, VARIANCE)
     if several:
         draw_angles(helix)
 
@@ -76,7 +178,7 @@ def draw_angles(helix: Result) -> None:
 
     title = f"Canonical angles of the top-{helix.params['subspace']} subspaces"
     figure = partial(angles_figure, helix, "angles_residual")
-    card("angles", figure, both, words.ANGLES, title, draw)
+    card("angles", figure, both, ANGLES, title, draw)
 
 
 def _angle_table(helix: Result) -> pd.DataFrame:
@@ -98,7 +200,7 @@ def _angle_table(helix: Result) -> pd.DataFrame:
 def draw_shape(helix: Result) -> None:
     """Draw the sparsity of the entries and the spread over prompts."""
     both = helix.only(FAR, "token_spread")
-    card("shape", partial(shape_figure, both), both, words.SHAPE, "Sparsity and spread")
+    card("shape", partial(shape_figure, both), both, SHAPE, "Sparsity and spread")
 
 
 def page(selection: Selection) -> None:

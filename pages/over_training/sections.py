@@ -6,9 +6,9 @@ import numpy as np
 import streamlit as st
 from pandas.io.formats.style import Styler
 
-from pages.over_training import captions as words
 from pages.over_training.run import Chosen
 from pages.shared.cards.card import card
+from pages.shared.cards.explained import PICK, explained
 from pages.shared.cards.plain import capital
 from pages.shared.grid.measure_grid import draw_heads, head_texts
 from pages.shared.grid.measures import shade_of
@@ -35,6 +35,57 @@ from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.plotting.shades import Shade
 
+CURVES = explained(
+    "over-training",
+    "One line per head; the band is one standard error of the measure at that checkpoint. The "
+    "axis is logarithmic, with step 0 at its left end. A diamond marks the **emergence**, at half "
+    "of the head's final value; the dotted line through it spans the two checkpoints between which "
+    "it lies. A head above half of its final value from the first step on has no mark. A measure "
+    "that fell did not emerge: such heads come last in the table.",
+    "measure",
+    "change",
+    "emergence",
+    "emergence_earliest",
+)
+
+AT_STEP = explained(
+    "over-training",
+    "One cell per head, layers downwards, at the step of the slider above, on one scale for all "
+    f"steps. {PICK}",
+    "measure",
+)
+
+GRIDS = explained(
+    "over-training",
+    "The grid of all heads at every checkpoint, in reading order, on one scale. The number above a "
+    "grid is its step; a frame marks the selected head.",
+    "measure",
+)
+
+KINDS = explained(
+    "over-training",
+    "The number of heads of each kind at every checkpoint, stacked, at the selected query position "
+    "and skip.",
+    "count",
+)
+
+KERNEL = explained(
+    "kernel-over-training",
+    "Each row is a checkpoint, the first at the top; each column an offset $n - i$; brightness is "
+    "the share of attention by position alone (log scale). A local head is bright at the left, a "
+    "uniform one has the same brightness everywhere.",
+    "kernel",
+    "etc",
+)
+
+TWO_SHARES = explained(
+    "over-training",
+    "The induction score on random tokens repeated once, and the mean attention to the first token "
+    "of the windows (the measure «attention sink», nothing skipped), with their standard errors.",
+    "measure",
+)
+
+
 FEW = 3
 
 
@@ -55,7 +106,7 @@ def draw_curves(found: Result, chosen: Chosen) -> None:
         return
     measure = found.params["measure"]
     figure = partial(curves_figure, found, shown, chosen.over)
-    card("curves", figure, found, words.CURVES, f"{capital(measure)} over training")
+    card("curves", figure, found, CURVES, f"{capital(measure)} over training")
     table = st.expander("Emergence of all heads as a table", on_change="rerun", key="emergence")
     if table.open:
         with table:
@@ -97,7 +148,7 @@ def draw_step(found: Result, measure: HeadMeasure, selection: Selection) -> None
         texts = head_texts(here, "measure", measure.title)
         draw_heads(shade, texts, measure.unit, selection, "training-grid")
 
-    card("at-step", None, here, words.AT_STEP, f"{capital(measure.title)} at step {step:,}", draw)
+    card("at-step", None, here, AT_STEP, f"{capital(measure.title)} at step {step:,}", draw)
 
 
 def _shade_at(found: Result, measure: HeadMeasure, place: int) -> Shade:
@@ -113,7 +164,7 @@ def draw_grids(found: Result, measure: HeadMeasure, selection: Selection) -> Non
     """Draw the grids of all checkpoints side by side."""
     log = measure.scale == "log"
     figure = partial(grids_figure, found, selection.cell, log=log, unit=measure.unit)
-    card("grids", figure, found, words.GRIDS, f"All checkpoints: {measure.title}")
+    card("grids", figure, found, GRIDS, f"All checkpoints: {measure.title}")
 
 
 def draw_kinds(chosen: Chosen, asked: OverTrainingParams) -> None:
@@ -121,7 +172,7 @@ def draw_kinds(chosen: Chosen, asked: OverTrainingParams) -> None:
     found = chosen.fetch(OverTraining, asked)
     if found is not None:
         title = f"Kinds of kernels over training, at n = {asked.query}"
-        card("kinds", partial(count_figure, found, chosen.over), found, words.KINDS, title)
+        card("kinds", partial(count_figure, found, chosen.over), found, KINDS, title)
 
 
 def draw_kernel(chosen: Chosen, asked: KernelOverTrainingParams) -> None:
@@ -129,7 +180,7 @@ def draw_kernel(chosen: Chosen, asked: KernelOverTrainingParams) -> None:
     found = chosen.fetch(KernelOverTraining, asked)
     if found is not None:
         title = f"Kernel of {asked.head} over training, at n = {asked.query}"
-        card("kernel", partial(kernel_over_training_figure, found), found, words.KERNEL, title)
+        card("kernel", partial(kernel_over_training_figure, found), found, KERNEL, title)
 
 
 def draw_two_shares(
@@ -146,4 +197,4 @@ def draw_two_shares(
     one, sink = (selection.of(each) for each in (scores, sinks))
     figure = partial(induction_and_sink_figure, one, sink, chosen.over)
     title = f"Induction and attention to the first token, {selection.cell}"
-    card("two-shares", figure, one, words.TWO_SHARES, title)
+    card("two-shares", figure, one, TWO_SHARES, title)

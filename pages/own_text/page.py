@@ -1,21 +1,33 @@
 """A reader's own text: every head's attention on it, and its scores in two parts."""
 
+from collections.abc import Callable
 from functools import partial
+from math import isnan
+from pathlib import Path
+from typing import Any, Final
 
+import numpy as np
 import streamlit as st
 
 from pages.own_text import captions as words
-from pages.own_text.components import draw_patterns, draw_tokens
-from pages.own_text.reasons import draw_reasons
-from pages.own_text.row import draw_row
 from pages.own_text.typed import choose_text
 from pages.shared.cards.card import card
+from pages.shared.cards.metric import draw_metrics
+from pages.shared.cards.plain import say
 from pages.shared.jobs import results
-from pages.shared.selection.fit import choose_one, fitted
+from pages.shared.look.component import component
+from pages.shared.selection.fit import choose_one, fitted, linked
 from pages.shared.selection.links import write
 from pages.shared.selection.place import Place
-from pages.shared.selection.selection import Selection
-from poskernel_core.analyses.own_text.figures import all_heads_figure, head_figure
+from pages.shared.selection.selection import Selection, select_head
+from poskernel_core.analyses.own_text.figures import (
+    all_heads_figure,
+    head_figure,
+    head_labels,
+    packed_head,
+    packed_patterns,
+    row_figure,
+)
 from poskernel_core.analyses.own_text.spec import (
     HeadOnText,
     HeadOnTextParams,
@@ -23,6 +35,124 @@ from poskernel_core.analyses.own_text.spec import (
     OwnTextParams,
     kept_around,
 )
+from poskernel_core.analyses.score_components.figures import AGAINST, keys_figure, score_figure
+from poskernel_core.analyses.score_components.spec import ScoreComponents, ScoreComponentsParams
+from poskernel_core.common.result import Result, plain
+from poskernel_core.common.rounding import as_printed
+
+SHARE: Final = "of the variance of this row's scores"
+NUMBERS: Final = (
+    ("Explained by position", "position_share", SHARE),
+    ("Explained by content", "content_share", SHARE),
+    (
+        "Covariance",
+        "covariance_share",
+        "twice the covariance of position and content, as a share; the three shares add up to 1",
+    ),
+    (
+        "Kernel to attention",
+        "attention_distance",
+        "total variation distance to the attention on the same keys; 0: position decides",
+    ),
+    ("On skipped keys", "skipped", "share of attention on the skipped first keys"),
+)
+
+
+def draw_row(selection: Selection, row: Result) -> None:
+    """Draw the chosen token's numbers, scores and attention."""
+    at, skip = int(row.chosen["query"]), selection.skip
+    if at < skip:
+        say(
+            f"No key is left for the token at position {at}: the first {skip} are skipped. Choose "
+            "a later token, or a smaller skip."
+        )
+        return
+    numbers = [float(row.values[name]) for _, name, _ in NUMBERS]
+    texts = ["–" if isnan(each) else as_printed(f"{each:.3f}") for each in numbers]
+    draw_metrics(
+        [(label, text, told) for (label, _, told), text in zip(NUMBERS, texts, strict=True)]
+    )
+    title = f"{selection.cell}, query {row.chosen['query']}: position and content of the keys"
+    card("row", partial(row_figure, row), row, words.ROW, title)
+
+
+OTHER: Final = "against another key"
+
+
+def draw_reasons(selection: Selection, text: str, query: int) -> None:
+    """Draw the switch, and what the scores of the query are made of if it is on."""
+    if not st.toggle("Split a score by what wrote the query and the key", **linked("split")):
+        return
+    asked = ScoreComponentsParams(text=text, head=selection.cell, skip=selection.skip, query=query)
+    usual = results.fetch(ScoreComponents, selection.run, asked)
+    if usual is None:
+        return
+    seen = np.flatnonzero(np.isfinite(usual.values["score"])).tolist()
+    best = int(usual.values["chosen_key"])
+    left, middle, right = st.columns([2, 4, 2], vertical_alignment="bottom")
+    key = _choose("Key token (position)", "key", seen, best, left)
+    with middle:
+        against = choose_one("Score of the key", AGAINST, "against")
+    chosen = {"key": key}
+    if against == OTHER:
+        rival = next((each for each in reversed(seen) if each != key), key)
+        chosen["other"] = _choose("Other key (position)", "other", seen, rival, right)
+    changed = asked.model_copy(update=chosen)
+    found = (
+        results.fetch(ScoreComponents, selection.run, changed) if chosen != {"key": best} else usual
+    )
+    if found is None:
+        return
+    title = f"{selection.cell}: why token {query} looks at token {key}"
+    card("reasons", partial(score_figure, found, against), found, words.REASONS, title)
+    title = f"{selection.cell}, query {query}: what the keys are made of"
+    row = found.only("key_margin")
+    card("stacks", partial(keys_figure, found, against), row, words.STACKS, title)
+
+
+def _choose(label: str, name: str, seen: list[int], default: int, place: Any) -> int:
+    """Draw the field of a key that the query sees."""
+    return int(place.number_input(label, seen[0], seen[-1], **fitted(name, seen, default)))
+
+
+_HERE = Path(__file__).parent
+_PATTERNS = component("patterns", _HERE, "patterns", "<div class='patterns'></div>")
+_TOKENS = component("tokens", _HERE, "tokens", "<div class='attention'></div>")
+
+
+def draw_patterns(found: Result, cell: str) -> None:
+    """Draw every head's pattern; a click selects the head on every page."""
+    key = "own-patterns"
+
+    def selected() -> None:
+        picked = st.session_state[key].cell
+        if picked:
+            select_head(picked)
+
+    if key in st.session_state:
+        st.session_state[key]["cell"] = cell
+    data = packed_patterns(found) | {
+        "labels": head_labels(found),
+        "shares": plain(found.values["position_share"]),
+        "selected": cell,
+    }
+    _PATTERNS(key=key, data=data, on_cell_change=selected)
+
+
+def draw_tokens(found: Result, token: int, direction: str, pick: Callable[[int], None]) -> None:
+    """Draw one head's pattern and the tokens; a click on a token picks its position."""
+    key = "own-tokens"
+
+    def selected() -> None:
+        picked = st.session_state[key].token
+        if picked is not None:
+            pick(int(picked))
+
+    if key in st.session_state:
+        st.session_state[key]["token"] = token
+    data = packed_head(found) | {"selected": token, "direction": direction}
+    _TOKENS(key=key, data=data, on_token_change=selected)
+
 
 PLACE = Place(
     "Text",

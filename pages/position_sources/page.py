@@ -6,8 +6,8 @@ from typing import Final
 import numpy as np
 import streamlit as st
 
-from pages.position_sources import captions as words
 from pages.shared.cards.card import card
+from pages.shared.cards.explained import explained
 from pages.shared.cards.figure import chart
 from pages.shared.jobs.pressed import fetch_when_asked
 from pages.shared.selection.fit import linked
@@ -32,6 +32,47 @@ from poskernel_core.common.heads import layer_of
 from poskernel_core.common.result import Result
 from poskernel_core.plotting.conditions import measured
 
+BARS = explained(
+    "position-sources",
+    "The positional score of a head is a sum over the parts of the model that wrote into the "
+    "stream before it. Bars on the left: the share of each part, lowest layer first; parts below 0 "
+    "work against the others, and all shares add up to 1. Ticks: the same with all visible keys "
+    "weighted alike, not by the kernel. On the right: how far the kernel moves when the part is "
+    "taken out of the keys; these distances do not add up. Parts are direct writers, no origins: "
+    "an MLP may only pass on what it read of the positional embedding. Error bars: one s.e.",
+    "share",
+    "equal_share",
+)
+
+MAP = explained(
+    "head-position-sources",
+    "What each part adds to the score of the key at each offset, less its mean over the "
+    "head's kernel, since the softmax ignores a constant. Orange raises attention, blue lowers it. "
+    "The columns' sums, over all parts, also those that are not shown, are the positional score. "
+    "The query position is that of the sidebar.",
+    "score",
+)
+
+TURNING = explained(
+    "head-position-sources",
+    "In a rotary model keys are turned by their position. So even a key that is the same "
+    "everywhere gives a positional score. Each share is split in two: the part's mean key over all "
+    "positions, turned (*supplies the constant key*), and how its key changes from position to "
+    "position before it is turned (*knows its place*).",
+    "turned_share",
+    "place_share",
+)
+
+GRAPH = explained(
+    "position-sources",
+    "Layers go upwards. An edge joins a part of the model with a head that reads position from it; "
+    "thick edges are shares of 0.5 or more, thin ones less than 0.25. Heads without an edge have "
+    "no share that large, or no positional score to explain. Hover over a head for its sources; a "
+    "click selects it. Squares on the right are MLPs; embeddings and constants stand below.",
+    "share",
+)
+
+
 PLACE = Place(
     "Sources",
     "Which earlier parts of the model write the position that a head reads: the positional "
@@ -50,15 +91,15 @@ def draw_head(selection: Selection, head: Result) -> None:
     """Draw one head's components: shares and effects, and the map, if they are there."""
     st.markdown(sources_told(head))
     bars = head.only(*(name for name in (*OF_ALL, "effect") if name in head.values))
-    card("sources", partial(bars_figure, bars), bars, words.BARS)
+    card("sources", partial(bars_figure, bars), bars, BARS)
     if "score" not in head.values:
         return
     if selection.query in head.coordinates["query"]:
         shown = head.only("share", "effect", "score").select(query=selection.query)
-        card("sources-map", partial(map_figure, shown), shown, words.MAP)
+        card("sources-map", partial(map_figure, shown), shown, MAP)
     if selection.located.geometry.scheme == "rotary" and np.isfinite(head.values["share"]).any():
         shown = head.only("share", "turned_share", "place_share")
-        card("turning", partial(turning_figure, shown), shown, words.TURNING)
+        card("turning", partial(turning_figure, shown), shown, TURNING)
 
 
 def sources_told(head: Result) -> str:
@@ -85,7 +126,7 @@ def draw_graph(every: Result) -> None:
         clicked = graph_figure(shown, least).update_layout(clickmode="event+select", dragmode="pan")
         chart("graph", lambda: clicked, pick=pick_head)
 
-    card("graph", figure, shown, words.GRAPH, f"Who feeds whom: shares of {least:g} or more", draw)
+    card("graph", figure, shown, GRAPH, f"Who feeds whom: shares of {least:g} or more", draw)
 
 
 def pick_head(names: list[str], many: bool) -> None:

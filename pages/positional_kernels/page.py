@@ -1,27 +1,105 @@
 """One head's positional kernel: curve, map, folded square, and the layer around it."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
+import plotly.graph_objects as go
 import streamlit as st
 
 from pages.positional_kernels import captions as words
-from pages.positional_kernels.additivity import draw_additivity
-from pages.positional_kernels.foreseen import draw_foreseen
 from pages.positional_kernels.longer import draw_dilution, draw_longer
-from pages.positional_kernels.side_by_side import draw_three
-from pages.shared.cards.card import card
-from pages.shared.cards.one_head import draw_kernel
+from pages.shared.cards.card import Explanation, card
+from pages.shared.cards.figure import charts
+from pages.shared.cards.one_head import draw_kernel, draw_similarity, shares_told
 from pages.shared.jobs import results
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection
 from pages.shared.selection.source import choose_source
 from pages.shared.tables.summary import summary
+from poskernel_core.analyses import find
+from poskernel_core.analyses.additivity.figures import shares_figure
+from poskernel_core.analyses.additivity.spec import Additivity, AdditivityParams
+from poskernel_core.analyses.foreseen.figures import cache_figure, foreseen_figure
+from poskernel_core.analyses.foreseen.spec import ForeseenAttention, ForeseenParams
 from poskernel_core.analyses.kernels.etc import EtcHeatMap, EtcParams
 from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
 from poskernel_core.analyses.kernels.kernel_map import KernelMap, KernelMapParams
-from poskernel_core.analyses.kernels.panels import PANELS, layer_panel, map_panel, square_panel
+from poskernel_core.analyses.kernels.panels import (
+    PANELS,
+    layer_panel,
+    map_panel,
+    panels,
+    square_panel,
+)
 from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import counted, value_text
+
+
+def draw_three(
+    kind: str, title: str, result: Result, words: Explanation, panel: Callable[..., go.Figure]
+) -> None:
+    """Draw the panels of a result side by side; ``panel`` draws one of them."""
+    figures = {f"{kind}-{each}": partial(panel, panel=each) for each in panels(result)}
+
+    def all_of_them() -> list[go.Figure]:
+        return [each() for each in figures.values()]
+
+    card(kind, all_of_them, result, words, title, partial(charts, figures, square=True))
+
+
+def draw_foreseen(selection: Selection) -> None:
+    """Draw what few keys capture of the head's attention, and how large caches must be."""
+    st.subheader("How much attention can be foreseen?", anchor="foreseen-attention")
+    asked = ForeseenParams(skip=selection.skip, query=selection.query)
+    found = results.fetch(ForeseenAttention, selection.run, asked)
+    if found is None:
+        return
+    if np.isnan(found.values["captured"]).all():
+        st.info(
+            "Keys are chosen by one half of the texts and measured on the other half. These sums "
+            "are not kept by groups of texts, as those that come with the project: choose another "
+            "number of windows."
+        )
+        return
+    head, at = selection.of(found), f"n = {selection.query}"
+    left, right = st.columns(2)
+    with left:
+        title = f"Keys chosen beforehand, {selection.cell} at {at}"
+        card("foreseen", partial(foreseen_figure, head), head, words.FORESEEN, title)
+    with right:
+        layers = found.only("cache_for_95", "fixed_cache_for_95", "kept_keys", "kept_captured")
+        title = f"How many keys would be enough, by layer at {at}"
+        card("cache", partial(cache_figure, layers), layers, words.CACHE, title)
+
+
+def draw_additivity(selection: Selection) -> None:
+    """Draw the parts of the keys' variance, and how similar content stays across positions."""
+    st.subheader("Is the split additive?", anchor="additivity")
+    params = find("additivity").default_params(selection.run, selection.located.geometry)
+    found = results.fetch(Additivity, selection.run, AdditivityParams(**params))
+    if found is None:
+        return
+    head = selection.of(found)
+    last = head.select(shift=int(found.coordinates["shift"][-1]))
+    st.markdown(
+        f"{shares_told(head, selection.cell)} Moved by "
+        f"{counted(int(found.coordinates['shift'][-1]), 'token')}, content keeps its direction "
+        f"with a cosine of {value_text(last, 'content_similarity')}. "
+        f"({counted(found.provenance['passages'], 'passage')} at "
+        f"{counted(len(found.coordinates['shift']), 'place')}.)"
+    )
+    left, right = st.columns(2)
+    with left:
+        shares = found.only("position_share", "content_share", "interaction_share")
+        shares = shares.select(layer=selection.layer)
+        figure = partial(shares_figure, found, selection.layer)
+        title = f"Position and content, layer {selection.layer}"
+        card("shares", figure, shares, words.SHARES, title)
+    with right:
+        draw_similarity(found, selection)
+
 
 PLACE = Place(
     "Kernel",

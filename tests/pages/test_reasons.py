@@ -16,7 +16,7 @@ KEY, OTHER = "Key token (position)", "Other key (position)"
 
 SHOWN = """
 from types import SimpleNamespace
-from pages.own_text.reasons import draw_reasons
+from pages.own_text.page import draw_reasons
 
 draw_reasons(SimpleNamespace(cell="L1H2", skip=3, run=None), "x", 6)
 """
