@@ -163,6 +163,7 @@ def _factors(
         "rope_type": "longrope",
         "short_factor": factors.tolist(),
         "long_factor": factors.tolist(),
+        "factor": 1.0,
         "attention_factor": 1.0,
         "original_max_position_embeddings": config["max_position_embeddings"],
     }
