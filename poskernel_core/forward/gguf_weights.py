@@ -109,11 +109,12 @@ def _read(
     number = next(key for key, each in MODEL_ARCH_NAMES.items() if each == kind)
     names = get_tensor_name_map(number, config["num_hidden_layers"])
     left = {each.name: each for each in header.tensors if each.name != FACTORS}
-    paired = {each: left.pop(str(names.get_name(each, (".weight", ".bias"))), None)
-              for each in parameters}  # fmt: skip
-    lost = [parameter for parameter, stored in paired.items() if stored is None]
-    if lost:
-        raise ValueError(f"the tensor of {lost[0]} is missing")
+    paired = {}
+    for parameter in parameters:
+        stored = left.pop(str(names.get_name(parameter, (".weight", ".bias"))), None)
+        if stored is None:
+            raise ValueError(f"the tensor of {parameter} is missing")
+        paired[parameter] = stored
     if left:
         raise ValueError(f"{len(left)} tensors are beyond the model, first {min(left)!r}")
     alike = "gemma2" if kind == "gemma" else kind  # transformers lacks the first generation

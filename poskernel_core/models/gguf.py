@@ -178,7 +178,7 @@ class _Reader:
         version, tensors, values = self.unpack("IQQ")
         if version not in (2, 3):
             raise ValueError(f"expected version 2 or 3, little-endian, got {version}")
-        told = dict((self.raw().decode(), self.value(*self.unpack("I"))) for _ in range(values))
+        told = {self.raw().decode(): self.value(*self.unpack("I")) for _ in range(values)}
         listed = [self.described() for _ in range(tensors)]
         alignment = told.get("general.alignment", 32)
         if type(alignment) is not int or alignment < 1:

@@ -124,7 +124,7 @@ def _config(name: str, kind: str, told: dict[str, Any]) -> dict[str, Any]:
     if kind == "gemma2":
         defaults["attention.sliding_window"] = 4096
     for key, field in (SIZES | FAMILIES[kind]).items():
-        value = told.get(key, defaults.get(key))
+        value: Any = told.get(key, defaults.get(key))
         if type(value) not in (int, float) or not math.isfinite(value) or value <= 0:
             got = "found none" if value is None else f"got {str(value)[:40]!r}"
             raise UnsupportedModel(

@@ -1,4 +1,4 @@
-"""Convert the vocabulary in a GGUF file to a tokenizer, with transformers' reader and converters."""
+"""Convert the vocabulary in a GGUF file to a tokenizer, with transformers' converters."""
 
 import json
 import os
