@@ -184,10 +184,14 @@ class _Reader:
         if type(alignment) is not int or alignment < 1:
             raise ValueError(f"it aligns tensors to {str(alignment)[:40]}")
         begin, found = -(-self.place // alignment) * alignment, {}
+        sizes = {int(each): size for each, size in GGML_QUANT_SIZES.items()}
         for name, shape, kind, offset in listed:
-            block, width = GGML_QUANT_SIZES.get(kind, (0, 0))
+            block, width = sizes.get(kind, (0, 0))
             if not block or not shape or 0 in shape or shape[-1] % block:
-                raise ValueError(f"tensor {name[:60]!r} of shape {shape} is of kind {kind}")
+                raise ValueError(
+                    f"tensor {name[:60]!r} is of kind {kind}, which is not read, or cannot have "
+                    f"the shape {shape}"
+                )
             size = math.prod(shape) // block * width
             found[name] = Stored(name, shape, kind, begin + offset, size)
             if begin + offset + size > self.size:
