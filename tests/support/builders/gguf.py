@@ -48,6 +48,11 @@ GGUF_MODELS: dict[str, tuple[str, dict[str, Any]]] = {
         "gpt2",
         {"n_embd": 35, "n_layer": 3, "n_head": 5, "n_positions": 61, "n_inner": 29},
     ),
+    "gpt2-untied": (
+        "gpt2",
+        {"n_embd": 35, "n_layer": 3, "n_head": 5, "n_positions": 61, "n_inner": 29,
+         "tie_word_embeddings": False},
+    ),
 }  # fmt: skip
 """Architectures as transformers calls them, and their configurations."""
 
