@@ -1,7 +1,7 @@
 """Convert the weights of a GGUF file to safetensors, once; they then load like any model's.
 
-llama.cpp stores some tensors in another layout than transformers. The conversion undoes this, one
-tensor at a time.
+Names and layouts are llama.cpp's. The package ``gguf`` knows the names and opens the blocks, and
+transformers lays the tensors out as its models expect them, one tensor at a time.
 """
 
 import importlib.metadata
@@ -9,13 +9,14 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-from filelock import FileLock
+from gguf import MODEL_ARCH_NAMES, GGMLQuantizationType, dequantize, get_tensor_name_map
 from torch import nn
+from transformers.modeling_gguf_pytorch_utils import TENSOR_PROCESSORS, TensorProcessor
 
 from poskernel_core import __version__
 from poskernel_core.common.errors import NoSpace
@@ -23,25 +24,14 @@ from poskernel_core.common.files import read_object
 from poskernel_core.forward.attn_only import mismatch
 from poskernel_core.forward.memory import gigabytes
 from poskernel_core.models.catalog import Located
-from poskernel_core.models.gguf import (
-    BLOCKS,
-    Header,
-    Stored,
-    check_same,
-    keep,
-    keeping,
-    read_header,
-)
+from poskernel_core.models.gguf import Header, check_same, read_header, writing
+from poskernel_core.models.gguf_config import FACTORS
 
 LAYOUT = 1
 """Version of the conversion; increase it when the converted files change."""
 
 WEIGHTS = "model.safetensors"
 ABOUT = "gguf.json"
-UNFINISHED = ".weights.partial"
-"""The temporary file, written under the lock; a leftover of a killed process is deleted."""
-
-INPUT_FIRST = ("attn_qkv.weight", "attn_output.weight", "ffn_up.weight", "ffn_down.weight")
 
 
 def is_converted(located: Located) -> bool:
@@ -70,28 +60,26 @@ def convert(located: Located, make_skeleton: Callable[[Path], nn.Module]) -> Non
     name, file, directory = located.spec.name, located.gguf, located.directory
     if file is None or directory is None:
         raise ValueError("it is not a GGUF file")
-    header = read_header(name, file)
-    keep(name, directory / "config.json", json.dumps(located.config, indent=1))
-    with keeping(name), FileLock(directory / "convert.lock"):
+    header, unfinished = read_header(name, file), directory / ".weights.partial"
+    with writing(name, directory / "convert.lock"):
         if is_converted(located):
             return
-        unfinished = directory / UNFINISHED
-        unfinished.unlink(missing_ok=True)
         _check_disk(name, directory, 4 * header.numbers)
+        (directory / "config.json").write_text(json.dumps(located.config, indent=1))
         parameters = make_skeleton(directory).named_parameters()
         shapes = {key: tuple(each.shape) for key, each in parameters}
-        paired = _paired(header, located.config, shapes)
         try:
-            with unfinished.open("xb") as stream:
-                write_weights(stream, shapes, _read(file, paired, located.config))
+            with unfinished.open("wb") as stream:
+                write_weights(stream, shapes, _read(file, header, located.config, shapes))
             check_same(name, file, located.spec.fingerprint)
             os.replace(unfinished, directory / WEIGHTS)
         finally:
             unfinished.unlink(missing_ok=True)
         about = _about(located, (directory / WEIGHTS).stat().st_size)
-        versions = {each: importlib.metadata.version(each) for each in ("gguf", "numpy")}
+        used = ("gguf", "numpy", "transformers")
+        versions = {each: importlib.metadata.version(each) for each in used}
         about |= {"file": file.name, "versions": {"poskernel": __version__} | versions}
-        keep(name, directory / ABOUT, json.dumps(about, indent=1))
+        (directory / ABOUT).write_text(json.dumps(about, indent=1))
 
 
 def _about(located: Located, size: int) -> dict[str, Any]:
@@ -113,60 +101,31 @@ def _check_disk(name: str, directory: Path, size: int) -> None:
         )
 
 
-def _paired(
-    header: Header, config: dict[str, Any], shapes: dict[str, tuple[int, ...]]
-) -> dict[str, Stored]:
-    """Map every parameter to its stored tensor, by the names of llama.cpp's converter."""
-    from gguf import MODEL_ARCH_NAMES, get_tensor_name_map
-
-    architecture = header.values["general.architecture"]
-    number = next(key for key, each in MODEL_ARCH_NAMES.items() if each == architecture)
-    layers = config.get("num_hidden_layers") or config["n_layer"]
-    names = get_tensor_name_map(number, layers)
-    left = {each.name: each for each in header.tensors}
-    found = {}
-    for parameter in shapes:
+def _read(
+    file: Path, header: Header, config: dict[str, Any], parameters: Iterable[str]
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield each parameter's name and values, in transformers' layout."""
+    kind = header.values["general.architecture"]
+    number = next(key for key, each in MODEL_ARCH_NAMES.items() if each == kind)
+    names = get_tensor_name_map(number, config["num_hidden_layers"])
+    left = {each.name: each for each in header.tensors if each.name != FACTORS}
+    paired = {}
+    for parameter in parameters:
         stored = left.pop(str(names.get_name(parameter, (".weight", ".bias"))), None)
         if stored is None:
             raise ValueError(f"the tensor of {parameter} is missing")
-        found[parameter] = stored
+        paired[parameter] = stored
     if left:
         raise ValueError(f"{len(left)} tensors are beyond the model, first {min(left)!r}")
-    return found
-
-
-def _read(
-    file: Path, paired: dict[str, Stored], config: dict[str, Any]
-) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield each parameter's name and values, in transformers' layout."""
-    from gguf import GGMLQuantizationType, dequantize
-
+    alike = "gemma2" if kind == "gemma" else kind  # transformers lacks the first generation
+    processor = TENSOR_PROCESSORS.get(alike, TensorProcessor)(config)
     for parameter, stored in paired.items():
         data = np.fromfile(file, np.uint8, stored.size, offset=stored.start)
-        _, block, width = BLOCKS[stored.kind]
-        rows = data.reshape(*stored.shape[:-1], stored.shape[-1] // block * width)
+        rows = data.reshape(*stored.shape[:-1], -1)
         numbers = dequantize(rows, GGMLQuantizationType(stored.kind)).reshape(stored.shape)
-        yield parameter, np.ascontiguousarray(_undone(stored.name, numbers, config), np.float32)
-
-
-def _undone(name: str, numbers: np.ndarray, config: dict[str, Any]) -> np.ndarray:
-    """Convert a tensor from llama.cpp's layout to transformers'.
-
-    For Llama, llama.cpp rotates pairs of neighbouring dimensions of queries and keys; transformers
-    rotates pairs with one dimension in each half. For Gemma, llama.cpp stores the gain of norms;
-    transformers stores the gain minus one. For GPT-2, llama.cpp stores matrices transposed, with
-    the input axis last.
-    """
-    kind = config["model_type"]
-    if kind == "llama" and (".attn_q." in name or ".attn_k." in name):
-        field = "num_attention_heads" if ".attn_q." in name else "num_key_value_heads"
-        pairs = numbers.reshape(config[field], -1, 2, *numbers.shape[1:])
-        return pairs.swapaxes(1, 2).reshape(numbers.shape)
-    if kind.startswith("gemma") and name.endswith("norm.weight"):
-        return numbers - np.float32(1)
-    if kind == "gpt2" and name.endswith(INPUT_FIRST):
-        return numbers.T
-    return numbers
+        if parameter != "lm_head.weight":  # GPT-2's would be put elsewhere
+            numbers = processor.process(numbers, stored.name).weights
+        yield parameter, np.ascontiguousarray(numbers, np.float32)
 
 
 def write_weights(

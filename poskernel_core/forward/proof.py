@@ -1,8 +1,9 @@
-"""Check that our attention equals the model's own, on a few tokens, when a model is loaded.
+"""Check that our attention equals the model's own, on some tokens, when a model is loaded.
 
 A configuration may have a setting that we do not know, and transformers may change an architecture.
 So the same tokens are run through our attention and through transformers' eager attention, and
-their patterns and logits are compared.
+their patterns and logits are compared. There are a few more tokens than the longest window (or
+chunk) of a layer has, so that its end is seen; beyond ``MAX_TOKENS`` it is not.
 """
 
 from collections.abc import Iterator
@@ -24,6 +25,9 @@ from poskernel_core.forward.precision import EXACT
 TOLERANCE = 1e-4
 """Largest allowed difference of patterns and logits, computed in float32 for any weights."""
 TOKENS = 29
+"""Tokens of the proof beyond the longest window; so many rows are compared at either end."""
+MAX_TOKENS = 1024 + TOKENS
+"""Most tokens of the proof: eager attention takes their square in memory."""
 
 
 @dataclass(frozen=True)
@@ -66,30 +70,52 @@ def prove(model: LoadedModel) -> Difference:
 def difference(model: LoadedModel, tokens: Tensor | None = None) -> Difference:
     """Return the differences of patterns and logits from transformers' own, on these tokens.
 
-    The default is up to 29 arbitrary tokens. The logits come from a pass without observers, which
-    uses the fused kernel where possible.
+    Compared are the patterns of the first and last 29 queries, and the logits of the last 29. The
+    default is arbitrary tokens, 29 more than the longest window has (at most ``MAX_TOKENS``). The
+    logits come from a pass without observers, which uses the fused kernel where possible.
+
+    Raises:
+        UnsupportedModel: a layer's window is not that of our geometry.
     """
-    tokens = made_up(model) if tokens is None else tokens
-    ours = _WholePatterns()
+    if tokens is None:
+        windows = [layer.window or 0 for layer in model.geometry.layers]
+        tokens = made_up(model, min(TOKENS + max(windows, default=0), MAX_TOKENS))
+    length = tokens.shape[1]
+    rows = torch.arange(length, device="cpu")
+    ours = _Patterns(rows[(rows < TOKENS) | (rows >= length - TOKENS)])
     with EXACT:
-        logits = model.run(tokens)
+        logits = model.run(tokens, keep=TOKENS)
         model.run(tokens, observers=[ours], until=-1)
-        theirs, own = _eager(model, tokens)
-    apart = [
-        float((ours.whole[layer] - pattern.float()).abs().max())
-        for layer, pattern in theirs.items()
-    ]
+        theirs, own = _eager(model, tokens, ours.rows)
+    _check_windows(model, ours.windows, length)
     if tuple(sorted(theirs)) != model.geometry.with_heads:
         return Difference(float("inf"), float("inf"))
+    apart = [
+        float((ours.kept[layer] - pattern.float()).abs().max()) for layer, pattern in theirs.items()
+    ]
     largest = float(own.abs().max().clamp(min=torch.finfo(torch.float32).tiny))
     return Difference(max(apart), float((logits - own).abs().max()) / largest)
 
 
-def made_up(model: LoadedModel) -> Tensor:
-    """Return a few arbitrary token ids, all different if the vocabulary is large enough."""
-    length = min(TOKENS, model.geometry.n_ctx)
+def made_up(model: LoadedModel, length: int = TOKENS) -> Tensor:
+    """Return arbitrary token ids, all different if the vocabulary is large enough."""
+    length = min(length, model.geometry.n_ctx)
     ids = (torch.arange(length, device="cpu") * 7919 + 11) % model.geometry.n_vocab
     return ids[None]
+
+
+def _check_windows(model: LoadedModel, seen: dict[int, int | None], length: int) -> None:
+    """Check each layer's window or chunk against our geometry, as far as the tokens reach."""
+    for layer, told in enumerate(model.geometry.layers):
+        found = seen.get(layer)
+        if told.reason or found == told.window or (not found and (told.window or 0) >= length):
+            continue
+        raise UnsupportedModel(
+            f"The config.json of {model.located.spec.name!r} is read as a window of "
+            f"{told.window or 'all'} tokens in layer {layer}, and the model has one of "
+            f"{found or 'all'} there: PosKernel does not know this architecture well enough; "
+            "choose another model."
+        )
 
 
 def check_layers(model: LoadedModel) -> None:
@@ -132,26 +158,34 @@ class _HeadShapes(Observer):
         self.shapes[call.layer] = (call.q.shape[1], call.k.shape[1], call.q.shape[-1])
 
 
-class _WholePatterns(Observer):
-    """Record the whole pattern of every layer."""
+class _Patterns(Observer):
+    """Record some rows of every layer's pattern, ``[text, head, row, key]``, and its window."""
 
     wants_patterns = True
 
-    def __init__(self) -> None:
-        self.whole: dict[int, Tensor] = {}
+    def __init__(self, rows: Tensor) -> None:
+        self.rows = rows
+        self.kept: dict[int, Tensor] = {}
+        self.windows: dict[int, int | None] = {}
+
+    def attention(self, call: AttentionCall, batch: Batch) -> None:
+        """Record the window or chunk of a call."""
+        self.windows[call.layer] = call.window or call.chunk
 
     def pattern(self, block: PatternBlock, batch: Batch) -> None:
-        """Copy a block into the layer's pattern."""
-        rows, length = block.pattern.shape[2], batch.tokens.shape[1]
-        if block.layer not in self.whole:
-            shape = *block.pattern.shape[:2], length, length
-            self.whole[block.layer] = block.pattern.new_zeros(shape)
-        place = self.whole[block.layer][:, :, block.first_row : block.first_row + rows]
-        place[..., block.first_key : block.first_key + block.pattern.shape[3]] = block.pattern
+        """Copy the rows of a block."""
+        texts, heads, count, keys = block.pattern.shape
+        if block.layer not in self.kept:
+            shape = texts, heads, len(self.rows), batch.tokens.shape[1]
+            self.kept[block.layer] = block.pattern.new_zeros(shape)
+        row = self.rows - block.first_row
+        here = (row >= 0) & (row < count)
+        place = self.kept[block.layer][..., block.first_key : block.first_key + keys]
+        place[:, :, here] = block.pattern[:, :, row[here]]
 
 
-def _eager(model: LoadedModel, tokens: Tensor) -> tuple[dict[int, Tensor], Tensor]:
-    """Return the patterns and logits of transformers' own attention."""
+def _eager(model: LoadedModel, tokens: Tensor, rows: Tensor) -> tuple[dict[int, Tensor], Tensor]:
+    """Return rows of the patterns, and the last logits, of transformers' own attention."""
     seen: dict[int, Tensor] = {}
     architecture = model.geometry.architecture
 
@@ -159,7 +193,7 @@ def _eager(model: LoadedModel, tokens: Tensor) -> tuple[dict[int, Tensor], Tenso
         def hook(_module: nn.Module, _args: Any, out: Any) -> None:
             square = [part for part in out if isinstance(part, Tensor) and part.ndim == 4]
             if square:
-                seen[layer] = square[0]
+                seen[layer] = square[0][:, :, rows]
 
         return hook
 
@@ -169,7 +203,8 @@ def _eager(model: LoadedModel, tokens: Tensor) -> tuple[dict[int, Tensor], Tenso
             if architecture == "falcon":
                 hook = attention.register_forward_pre_hook(_once, with_kwargs=True)
                 stack.enter_context(hook)
-        logits = model.module(tokens.to(model.device), use_cache=False).logits.float()
+        given = {"use_cache": False, "logits_to_keep": TOKENS}
+        logits = model.module(tokens.to(model.device), **given).logits.float()
     return seen, logits
 
 

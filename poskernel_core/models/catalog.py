@@ -127,7 +127,7 @@ def quantisation_of(name: str) -> str:
         kept = _results_alone(name)
         return kept.quantisation if kept else ""
     try:
-        return gguf.read_header(name, file).quantisation if gguf.is_gguf(file.name) else ""
+        return gguf.read_header(name, file).quantisation if gguf.is_gguf(str(file)) else ""
     except PosKernelError:
         return ""
 
@@ -235,7 +235,7 @@ def _looks_like_path(name: str) -> bool:
 
 def _locate_local(name: str, directory: Path, revision: str | None) -> Located:
     """Find a GGUF file, a model directory, or one of the checkpoints in it."""
-    if gguf.is_gguf(directory.name):
+    if gguf.is_gguf(str(directory)):
         return _locate_gguf(name, directory, revision)
     own = os.path.isfile(directory / "config.json")
     if own and not revision:
@@ -272,8 +272,8 @@ def _locate_gguf(name: str, file: Path, revision: str | None) -> Located:
 def _locate_directory(name: str, directory: Path, revision: str | None) -> Located:
     if not os.path.isfile(directory / "config.json"):
         names = sorted(os.listdir(directory)) if os.path.isdir(directory) else []
-        found = next(filter(gguf.is_gguf, names), None)
-        advice = f": name the GGUF file itself, {str(directory / found)!r}" if found else ""
+        found = next(filter(gguf.is_gguf, (str(directory / each) for each in names)), None)
+        advice = f": name the GGUF file itself, {found!r}" if found else ""
         raise UnknownModel(
             f"Expected a model directory with config.json and {WEIGHTS}; "
             f"{name!r} has no config.json{advice}."

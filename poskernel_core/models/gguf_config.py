@@ -1,79 +1,55 @@
 """Build the ``config.json`` of the model in a GGUF file from the file's header.
 
-Unknown settings that might change the attention are refused by name, never ignored.
+transformers' own table leaves out what changes the attention, such as the factors of Llama 3.1's
+rotation, widths of heads, biases and caps of scores. Here, unknown settings are refused by name.
 """
 
 import math
 import re
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from poskernel_core.common.errors import UnsupportedModel
-from poskernel_core.models.gguf import Header
+from poskernel_core.models.gguf import Header, Stored
 
 SPLIT = re.compile(r"-\d{5}-of-(\d{5})\.gguf$")
+FACTORS = "rope_freqs.weight"
 OTHERWISE = re.compile(r"(^|\.)rope_(freqs|factors)")
 """Tensors that change the rotation of queries and keys in other ways than by its base."""
 
-
-@dataclass(frozen=True)
-class _Family:
-    """How one of llama.cpp's architectures is configured in transformers.
-
-    Attributes:
-        kind: transformers' ``model_type``.
-        sizes: required header keys -> fields of the configuration.
-        more: optional header keys -> fields, with llama.cpp's default.
-        fixed: fields with the same value in all models of the family.
-    """
-
-    kind: str
-    sizes: dict[str, str]
-    more: dict[str, tuple[str, Any]] = field(default_factory=dict)
-    fixed: dict[str, Any] = field(default_factory=dict)
-
-
-ROTARY = {
+SIZES = {
     "block_count": "num_hidden_layers",
     "context_length": "max_position_embeddings",
     "embedding_length": "hidden_size",
-    "feed_forward_length": "intermediate_size",
     "attention.head_count": "num_attention_heads",
+}
+ROTARY = {
+    "feed_forward_length": "intermediate_size",
+    "attention.head_count_kv": "num_key_value_heads",
+    "attention.key_length": "head_dim",
     "attention.layer_norm_rms_epsilon": "rms_norm_eps",
+    "rope.freq_base": "rope_theta",
 }
-GPT2 = {
-    "block_count": "n_layer",
-    "context_length": "n_positions",
-    "embedding_length": "n_embd",
-    "feed_forward_length": "n_inner",
-    "attention.head_count": "n_head",
-    "attention.layer_norm_epsilon": "layer_norm_epsilon",
-}
-CAPS = {
-    "attn_logit_softcapping": ("attn_logit_softcapping", 50.0),
-    "final_logit_softcapping": ("final_logit_softcapping", 30.0),
-}
-WINDOW = "attention.sliding_window"
-LARGEST = {"gemma2": 46, "gemma3": 62}
-"""Layers of the 27 B models, whose scores are scaled differently; llama.cpp tests this number."""
+WINDOW = {"attention.sliding_window": "sliding_window"}
+CAPS = ("attn_logit_softcapping", "final_logit_softcapping")
 
 FAMILIES = {
-    "llama": _Family("llama", ROTARY),
-    "qwen2": _Family("qwen2", ROTARY),
-    "qwen3": _Family("qwen3", ROTARY),
-    "gemma": _Family("gemma", ROTARY),
-    "gemma2": _Family("gemma2", ROTARY, {WINDOW: ("sliding_window", 4096), **CAPS}),
-    "gemma3": _Family("gemma3_text", ROTARY | {WINDOW: "sliding_window"}),
-    "gpt2": _Family("gpt2", GPT2, fixed={"activation_function": "gelu_new"}),
+    "llama": ROTARY,
+    "qwen2": ROTARY,
+    "qwen3": ROTARY,
+    "gemma": ROTARY,
+    "gemma2": ROTARY | WINDOW | {each: each for each in CAPS},
+    "gemma3": ROTARY | WINDOW,
+    "gpt2": {
+        "feed_forward_length": "n_inner",
+        "attention.layer_norm_epsilon": "layer_norm_epsilon",
+    },
 }
-"""The supported architectures, by ``general.architecture``."""
+"""Supported architectures: keys of the header, and fields of transformers' configuration."""
 
-READ_BELOW = {
-    "vocab_size", "attention.head_count_kv", "attention.key_length", "attention.value_length",
-    "rope.dimension_count", "rope.freq_base", "tensor_data_layout",
-}  # fmt: skip
-READ_OF_GPT2 = {"vocab_size", "attention.head_count_kv"}
+DEFAULTS = {"rope.freq_base": 10_000.0, **dict(zip(CAPS, (50.0, 30.0), strict=True))}
 WITHOUT_EFFECT = {
     "rope.scaling.type": "none",
     "rope.freq_base_swa": 10_000.0,
@@ -83,6 +59,9 @@ WITHOUT_EFFECT = {
 }
 """Keys that are ignored when they have these values, which are the defaults."""
 
+LARGEST = {"gemma2": 46, "gemma3": 62}
+"""Layers of the 27 B models, whose scores are scaled differently; llama.cpp tests this number."""
+
 
 def model_config(name: str, file: Path, header: Header) -> dict[str, Any]:
     """Return the ``config.json`` of the model in a GGUF file.
@@ -91,71 +70,102 @@ def model_config(name: str, file: Path, header: Header) -> dict[str, Any]:
         UnsupportedModel: the architecture is not supported, the file is only a part of a model, or
             it has an unknown setting that might change the attention.
     """
-    values = header.values
+    values, stored = header.values, {each.name: each for each in header.tensors}
     _check_whole(name, file, values)
-    architecture = values.get("general.architecture")
-    family = FAMILIES.get(str(architecture))
-    if family is None:
+    kind = str(values.get("general.architecture"))
+    if kind not in FAMILIES:
         raise UnsupportedModel(
-            f"{name!r} is of GGUF architecture {str(architecture)[:60]!r}, which is not read; "
-            f"PosKernel reads {', '.join(FAMILIES)}."
+            f"{name!r} is of GGUF architecture {kind[:60]!r}, which is not read; PosKernel reads "
+            f"{', '.join(FAMILIES)}."
         )
-    own = f"{architecture}."
-    told = {key.removeprefix(own): each for key, each in values.items() if key.startswith(own)}
-    _check_known(name, own, family, told)
-    if any(OTHERWISE.search(each.name) for each in header.tensors):
-        raise UnsupportedModel(
-            f"{name!r} has factors for its rotation (rope_freqs), as Llama 3.1 and later do, which "
-            "are not read from GGUF: give the model it was made from."
-        )
-    config = {"model_type": family.kind, **family.fixed}
-    config |= {
-        under: _number(name, own + key, told.get(key)) for key, under in family.sizes.items()
+    told = {
+        key[len(kind) + 1 :]: each for key, each in values.items() if key.startswith(f"{kind}.")
     }
-    for key, (under, otherwise) in family.more.items():
-        config[under] = _number(name, own + key, told.get(key, otherwise))
-    names = {each.name: each.shape for each in header.tensors}
-    embedded = names.get("token_embd.weight", ())
+    config = _config(name, kind, told)
+    width, heads = config["hidden_size"], config["num_attention_heads"]
+    same = dict.fromkeys(("attention.value_length", "rope.dimension_count"), config.get("head_dim"))
+    ignored = WITHOUT_EFFECT | ({"attention.head_count_kv": heads} if kind == "gpt2" else same)
+    readable = {*SIZES, *FAMILIES[kind], "vocab_size", "tensor_data_layout"}
+    for key, value in told.items():
+        if key not in readable and ignored.get(key) != value:
+            raise UnsupportedModel(
+                f"{name!r} sets {f'{kind}.{key}'[:80]!r} to {str(value)[:40]!r}, which is not read "
+                "from GGUF and might change its attention: give the model it was made from."
+            )
+    embedded = stored["token_embd.weight"].shape if "token_embd.weight" in stored else ()
     if len(embedded) != 2:
         raise UnsupportedModel(f"{name!r} has no embeddings of tokens (token_embd.weight).")
     config["vocab_size"] = embedded[0]
-    config["tie_word_embeddings"] = "output.weight" not in names
-    for field_ in ("bos_token_id", "eos_token_id"):
-        token = values.get(f"tokenizer.ggml.{field_}")
-        config[field_] = token if type(token) is int and 0 <= token < embedded[0] else None
-    if family.kind != "gpt2":
-        config |= _of_rotary(name, own, told, config)
-        config["attention_bias"] = "blk.0.attn_q.bias" in names
-    if family.kind == "llama":
-        config["mlp_bias"] = "blk.0.ffn_up.bias" in names
-    if family.kind.startswith("gemma") and family.kind != "gemma":
-        wide = config["num_hidden_layers"] == LARGEST[str(architecture)]
-        heads = config["hidden_size"] / config["num_attention_heads"]
-        config["query_pre_attn_scalar"] = heads if wide else config["head_dim"]
+    config["tie_word_embeddings"] = "output.weight" not in stored
+    for field in ("bos_token_id", "eos_token_id"):
+        token = values.get(f"tokenizer.ggml.{field}")
+        config[field] = token if type(token) is int and 0 <= token < embedded[0] else None
+    if kind == "gpt2":
+        return config
+    config["attention_bias"] = "blk.0.attn_q.bias" in stored
+    rotation = {"rope_type": "default", "rope_theta": float(config.pop("rope_theta"))}
+    config["rope_parameters"] = rotation | _factors(name, file, stored, config)
+    if kind == "llama":
+        config["mlp_bias"] = "blk.0.ffn_up.bias" in stored
+    if kind in LARGEST:
+        wide = config["num_hidden_layers"] == LARGEST[kind]
+        config["query_pre_attn_scalar"] = width / heads if wide else config["head_dim"]
+    if kind == "gemma3":
+        local = {**rotation, "rope_theta": 10_000.0}
+        rotations = {"full_attention": config["rope_parameters"], "sliding_attention": local}
+        config |= {"model_type": "gemma3_text", "rope_parameters": rotations}
     return config
 
 
-def _of_rotary(name: str, own: str, told: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
-    """Return the number of key heads, the head width and the rotation (of the full width)."""
-    heads = config["num_attention_heads"]
-    told_width = told.get("attention.key_length", config["hidden_size"] // heads)
-    width = _number(name, f"{own}attention.key_length", told_width)
-    for key in ("attention.value_length", "rope.dimension_count"):
-        if told.get(key, width) != width:
+def _config(name: str, kind: str, told: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields that the header tells, and llama.cpp's defaults."""
+    config: dict[str, Any] = {"model_type": kind}
+    defaults: dict[str, Any] = {**DEFAULTS}
+    if kind == "gemma2":
+        defaults["attention.sliding_window"] = 4096
+    for key, field in (SIZES | FAMILIES[kind]).items():
+        value: Any = told.get(key, defaults.get(key))
+        if type(value) not in (int, float) or not math.isfinite(value) or value <= 0:
+            got = "found none" if value is None else f"got {str(value)[:40]!r}"
             raise UnsupportedModel(
-                f"{name!r} has keys of width {width} and {own}{key} of {str(told[key])[:40]}, "
-                "which is not read from GGUF: give the model it was made from."
+                f"Expected {f'{kind}.{key}'!r} in {name!r} to be a number above zero, {got}: fetch "
+                "the file again."
             )
-    base = _number(name, f"{own}rope.freq_base", told.get("rope.freq_base", 10_000.0))
-    rotation: dict[str, Any] = {"rope_type": "default", "rope_theta": float(base)}
-    if config["model_type"] == "gemma3_text":
-        local = {**rotation, "rope_theta": 10_000.0}
-        rotation = {"full_attention": rotation, "sliding_attention": local}
-    shared = told.get("attention.head_count_kv", heads)
+        config[field] = value
+        if field == "num_attention_heads":
+            defaults["attention.head_count_kv"] = value
+            defaults["attention.key_length"] = config["hidden_size"] // value
+    return config
+
+
+def _factors(
+    name: str, file: Path, stored: dict[str, Stored], config: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the rotation's settings for factors in a tensor, as Llama 3.1 and later have them.
+
+    A factor divides the speed of a pair at every length, which is what transformers calls
+    ``longrope`` with equal factors for short and long texts.
+    """
+    found, pairs = [each for each in stored if OTHERWISE.search(each)], config["head_dim"] // 2
+    if not found:
+        return {}
+    one = stored[found[0]]
+    factors = np.fromfile(file, "<f4", pairs, offset=one.start)
+    if (found, one.kind, one.shape) != ([FACTORS], 0, (pairs,)) or not (
+        (factors > 0) & (factors < np.inf)
+    ).all():
+        raise UnsupportedModel(
+            f"{name!r} has factors for its rotation ({', '.join(found)[:60]}) in a form that is "
+            f"not read from GGUF; expected {pairs} numbers above zero in F32 as {FACTORS}: give "
+            "the model it was made from."
+        )
     return {
-        "num_key_value_heads": _number(name, f"{own}attention.head_count_kv", shared),
-        "head_dim": width,
-        "rope_parameters": rotation,
+        "rope_type": "longrope",
+        "short_factor": factors.tolist(),
+        "long_factor": factors.tolist(),
+        "factor": 1.0,
+        "attention_factor": 1.0,
+        "original_max_position_embeddings": config["max_position_embeddings"],
     }
 
 
@@ -173,28 +183,3 @@ def _check_whole(name: str, file: Path, values: dict[str, Any]) -> None:
             f"Expected a language model in {name!r}, it holds {str(kind)[:60]!r}, such as an "
             "adapter or what reads images: name the model's own file."
         )
-
-
-def _check_known(name: str, own: str, family: _Family, told: dict[str, Any]) -> None:
-    """Refuse keys that are unknown for a family: they might change the attention."""
-    known = {*family.sizes, *family.more, *(READ_OF_GPT2 if family.kind == "gpt2" else READ_BELOW)}
-    for key, value in told.items():
-        if key in known or (key in WITHOUT_EFFECT and value == WITHOUT_EFFECT[key]):
-            continue
-        raise UnsupportedModel(
-            f"{name!r} sets {f'{own}{key}'[:80]!r} to {str(value)[:40]!r}, which is not read from "
-            "GGUF and might change its attention: give the model it was made from."
-        )
-    heads = told.get("attention.head_count")
-    if family.kind == "gpt2" and told.get("attention.head_count_kv", heads) != heads:
-        raise UnsupportedModel(f"{name!r} shares key heads, which GPT-2 never does.")
-
-
-def _number(name: str, key: str, value: Any) -> int | float:
-    """Return ``value`` if it is a finite number above zero, else raise UnsupportedModel."""
-    if type(value) in (int, float) and math.isfinite(value) and value > 0:
-        return value
-    got = "found none" if value is None else f"got {str(value)[:40]!r}"
-    raise UnsupportedModel(
-        f"Expected {key!r} in {name!r} to be a number above zero, {got}: fetch the file again."
-    )

@@ -1,13 +1,12 @@
-"""Convert the vocabulary in a GGUF header to a tokenizer, with transformers' converters."""
+"""Convert the vocabulary in a GGUF file to a tokenizer, with transformers' converters."""
 
 import json
+import os
 from pathlib import Path
-from typing import Any
 
 from poskernel_core.common.errors import PosKernelError, UnsupportedModel
-from poskernel_core.models.gguf import check_same, keep, read_header
+from poskernel_core.models.gguf import check_same, read_header, writing
 
-TOKENS = "tokenizer.ggml.tokens"
 MAX_TOKEN = 1024
 MAX_TOKENS = 2_000_000
 WITH_DIGITS = ("smollm", "starcoder", "refact", "command-r", "codeshell")
@@ -22,7 +21,7 @@ def has_vocabulary(name: str, file: Path) -> bool:
     Raises:
         UnknownModel, UnsupportedModel: as :func:`.gguf.read_header`.
     """
-    return TOKENS in read_header(name, file).values
+    return "tokenizer.ggml.tokens" in read_header(name, file).values
 
 
 def tokenizer_file(name: str, file: Path, directory: Path) -> Path | None:
@@ -40,9 +39,8 @@ def tokenizer_file(name: str, file: Path, directory: Path) -> Path | None:
         return made
     if not has_vocabulary(name, file):
         return None
-    values = read_header(name, file, vocabulary=True).values
     try:
-        text, settings = _converted(name, values)
+        text, settings = _converted(name, file)
     except PosKernelError:
         raise
     except Exception as error:  # untrusted input can make transformers raise anything
@@ -51,37 +49,34 @@ def tokenizer_file(name: str, file: Path, directory: Path) -> Path | None:
             f"{' '.join(str(error).split())[:150]}."
         ) from error
     check_same(name, file, directory.name)
-    keep(name, made.with_name("tokenizer_config.json"), settings)
-    keep(name, made, text)
+    with writing(name, directory / "tokenizer.lock"):
+        if not made.is_file():
+            made.with_name("tokenizer_config.json").write_text(settings, encoding="utf-8")
+            unfinished = made.with_suffix(".partial")
+            unfinished.write_text(text, encoding="utf-8")
+            os.replace(unfinished, made)
     return made
 
 
-def _converted(name: str, values: dict[str, Any]) -> tuple[str, str]:
+def _converted(name: str, file: Path) -> tuple[str, str]:
     """Return the contents of ``tokenizer.json`` and ``tokenizer_config.json``."""
     from tokenizers import pre_tokenizers
-    from transformers.integrations.gguf import GGUF_TOKENIZER_MAPPING, convert_gguf_tokenizer
+    from transformers.integrations.gguf import convert_gguf_tokenizer, get_gguf_tokenizer
     from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKENIZER_SPLITS
 
-    keys = GGUF_TOKENIZER_MAPPING["tokenizer"]
-    told = {ours: values[f"tokenizer.{key}"] for key, ours in keys.items()
-            if f"tokenizer.{key}" in values}  # fmt: skip
-    tokens = told["tokens"]
+    architecture, told, settings = get_gguf_tokenizer(str(file))
+    tokens, rule = told["tokens"], told.get("pre_tokenizer_type")
     if len(tokens) > MAX_TOKENS or max(map(len, tokens), default=0) > MAX_TOKEN:
         raise ValueError(f"more than {MAX_TOKENS:,} tokens, or one of over {MAX_TOKEN}")
-    rule = told.get("pre_tokenizer_type")
     byte_level = told.get("tokenizer_type") == "gpt2"
     if byte_level and rule not in AS_GPT2 and rule not in GGUF_PRE_TOKENIZER_SPLITS:
         raise UnsupportedModel(
             f"{name!r} cuts text by the rule {str(rule)[:40]!r}, which is not read from GGUF: give "
             "ready token windows as a .npy file, or the model it was made from."
         )
-    backend, _ = convert_gguf_tokenizer(str(values["general.architecture"]), told)
+    backend, _ = convert_gguf_tokenizer(architecture, told)
     if byte_level and rule in WITH_DIGITS:
         digits = pre_tokenizers.Digits(individual_digits=True)
         backend.pre_tokenizer = pre_tokenizers.Sequence([digits, backend.pre_tokenizer])
-    special = {
-        f"{kind}_token": tokens[number]
-        for kind in ("bos", "eos")
-        if type(number := told.get(f"{kind}_token_id")) is int and 0 <= number < len(tokens)
-    }
+    special = {kind: settings[kind] for kind in ("bos_token", "eos_token") if settings[kind]}
     return backend.to_str(), json.dumps(special)

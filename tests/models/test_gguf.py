@@ -10,14 +10,13 @@ import struct
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import gguf
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoTokenizer
 
 import poskernel_core as pk
 from poskernel_core.analyses.comparison.spec import told_together
@@ -31,7 +30,7 @@ from poskernel_core.common.errors import (
     UnsupportedModel,
 )
 from poskernel_core.forward import gguf_weights, loading, proof
-from poskernel_core.models import catalog, gguf_config, gguf_tokenizer
+from poskernel_core.models import catalog, gguf_tokenizer
 from poskernel_core.models import gguf as reading
 from poskernel_core.models.tokenizers import check_tokenizer, load_tokenizer
 from tests.support import ROOT, builders
@@ -109,7 +108,11 @@ def test_the_model_is_the_original(made, name, kind):
     assert proof.difference(model).largest < 1e-5
 
 
-@pytest.mark.parametrize("name", [name for name in GGUF_MODELS if not name.startswith("gemma")])
+ROUNDED = ("gemma", "gemma2", "gemma3", "llama-3.1")
+"""One is added to the gains and taken off again; speeds are divided in another order."""
+
+
+@pytest.mark.parametrize("name", [name for name in GGUF_MODELS if name not in ROUNDED])
 def test_the_kernels_are_those_of_the_same_weights(made, name):
     answers = []
     for each in made(name, "Q8_0"):
@@ -267,10 +270,11 @@ REFUSED = {
     "a window": ("llama", {"llama.attention.sliding_window": 7}, (), "sliding_window' to '7'"),
     "a scale": ("qwen2", {"qwen2.attention.scale": 0.5}, (), "'qwen2.attention.scale'"),
     "experts": ("llama", {"llama.expert_count": 8}, (), "'llama.expert_count'"),
-    "half of a head": ("llama", {"llama.rope.dimension_count": 4}, (), "rope.dimension_count of 4"),
+    "half of a head": ("llama", {"llama.rope.dimension_count": 4}, (), "dimension_count' to '4'"),
     "a long width": ("qwen3", {"qwen3.attention.key_length": "7" * 10**6}, (), "got '777"),
-    "long values": ("qwen3", {"qwen3.attention.value_length": "7" * 10**6}, (), "value_length of"),
-    "narrow values": ("qwen3", {"qwen3.attention.value_length": 7}, (), "value_length of 7"),
+    "long values": ("qwen3", {"qwen3.attention.value_length": "7" * 10**6}, (),
+                    "value_length' to '77"),
+    "narrow values": ("qwen3", {"qwen3.attention.value_length": 7}, (), "value_length' to '7'"),
     "no layers": ("llama", {}, ("llama.block_count",), "found none"),
     "layers as text": ("llama", {"llama.block_count": "3"}, (), "got '3'"),
     "a base below zero": ("llama", {"llama.rope.freq_base": -1.0}, (), "above zero"),
@@ -281,7 +285,7 @@ REFUSED = {
     "more layers than weights": ("llama", {"llama.block_count": 200}, (), "they hold"),
     "uneven heads": ("llama", {"llama.attention.head_count_kv": 4}, (), "6 heads that share 4"),
     "no embeddings": ("llama", {}, ("token_embd.weight",), "no embeddings"),
-    "shared keys in GPT-2": ("gpt2", {"gpt2.attention.head_count_kv": 1}, (), "GPT-2 never does"),
+    "shared keys in GPT-2": ("gpt2", {"gpt2.attention.head_count_kv": 1}, (), "_kv' to '1'"),
     "a rotation of GPT-2": ("gpt2", {"gpt2.rope.freq_base": 9.0}, (), "'gpt2.rope.freq_base'"),
     "a long family": ("llama", {"general.architecture": "x" * 10**6}, (), "'xxx"),
 }  # fmt: skip
@@ -315,10 +319,37 @@ def test_weights_that_are_refused(changed, case):
         loading.load(located, "cpu")
 
 
-def test_factors_of_the_rotation_are_refused(changed):
-    """As Llama 3.1 has them in a tensor that is no weight."""
-    with pytest.raises(UnsupportedModel, match="rope_freqs"):
-        changed(tensors={"rope_freqs.weight": np.ones(5, "f4")})
+FACTORS = {
+    "another number": {"rope_freqs.weight": np.ones(4, "f4")},
+    "zero": {"rope_freqs.weight": np.zeros(5, "f4")},
+    "infinite": {"rope_freqs.weight": np.full(5, np.inf, "f4")},
+    "half the bits": {"rope_freqs.weight": np.ones(5, "f2")},
+    "two": {each: np.ones(5, "f4") for each in ("rope_factors_long.weight", "rope_freqs.weight")},
+    "of a layer": {"blk.0.rope_freqs.weight": np.ones(5, "f4")},
+}
+
+
+@pytest.mark.parametrize("case", FACTORS)
+def test_factors_of_the_rotation_that_are_refused(changed, case):
+    with pytest.raises(UnsupportedModel, match="rope_f") as caught:
+        changed(tensors=FACTORS[case])
+    assert SENTENCE.fullmatch(str(caught.value))
+
+
+def test_a_file_without_the_suffix(made, tmp_path):
+    """As Ollama keeps them."""
+    path, file = made("llama")
+    (tmp_path / "blobs").mkdir()
+    blob = shutil.copy(file, tmp_path / "blobs/sha256-0a1b")
+    located = catalog.locate(str(blob))
+    assert catalog.locate(str(file)).spec.fingerprint == located.spec.fingerprint
+    assert catalog.is_local(str(blob))
+    assert "F32" == catalog.quantisation_of(str(blob))
+    assert "llama" == loading.load(located, "cpu").geometry.architecture
+    with pytest.raises(UnknownModel, match=r"name the GGUF file itself, .*sha256-0a1b"):
+        catalog.locate(str(tmp_path / "blobs"))
+    with pytest.raises(UnknownModel, match=r"no config\.json"):
+        catalog.locate(str(path / "config.json"))
 
 
 def test_names_that_lead_to_nothing(made, changed, tmp_path):
@@ -366,17 +397,6 @@ def test_a_cache_that_cannot_be_written(made, monkeypatch, tmp_path):
         assert str(tmp_path / "models") not in str(caught.value)
 
 
-def test_tables_agree_with_the_package():
-    for number, (name, block, size) in reading.BLOCKS.items():
-        kind = gguf.GGMLQuantizationType(number)
-        assert (name, (block, size)) == (kind.name, gguf.GGML_QUANT_SIZES[kind])
-        assert (1, block) == gguf.dequantize(np.zeros((1, size), np.uint8), kind).shape
-    names = {int(each): each.name for each in gguf.LlamaFileType}
-    for number in reading.FILE_TYPES.keys() & names.keys():  # versions of it know more and more
-        assert reading.FILE_TYPES[number] == re.sub("^(ALL|MOSTLY)_|_MOE$", "", names[number])
-    assert set(gguf_config.FAMILIES) <= set(gguf.MODEL_ARCH_NAMES.values())
-
-
 def test_quantisation_in_words():
     note = reading.quantisation_note
     assert "4-bit weights (Q4_K_M): numbers differ from the full-precision model's" == note(
@@ -402,17 +422,17 @@ HEADERS = {
     "another magic": (b"GGML" + bytes(40), "does not begin with 'GGUF'"),
     "version 1": (struct.pack("<4sIQQ", b"GGUF", 1, 0, 0), "expected version 2 or 3"),
     "the other end first": (struct.pack(">4sIQQ", b"GGUF", 3, 0, 0), "little-endian"),
-    "a billion tensors": (struct.pack("<4sIQQ", b"GGUF", 3, 2**60, 0), "claims"),
-    "a billion values": (struct.pack("<4sIQQ", b"GGUF", 3, 0, 2**60), "claims"),
-    "a long text": (struct.pack("<4sIQQQ", b"GGUF", 3, 0, 1, 2**62) + bytes(99), "a text of"),
+    "a billion tensors": (struct.pack("<4sIQQ", b"GGUF", 3, 2**60, 0), "ends too early"),
+    "a billion values": (struct.pack("<4sIQQ", b"GGUF", 3, 0, 2**60), "ends too early"),
+    "a long text": (struct.pack("<4sIQQQ", b"GGUF", 3, 0, 1, 2**62) + bytes(99), "ends too early"),
     "a long list": (
         struct.pack("<4sIQQQ1sIIQ", b"GGUF", 3, 0, 1, 1, b"a", 9, 10, 2**60), "ends too early",
     ),
     "a list of many texts": (
-        struct.pack("<4sIQQQ1sIIQ", b"GGUF", 3, 0, 1, 1, b"a", 9, 8, 2**60), "a list of",
+        struct.pack("<4sIQQQ1sIIQ", b"GGUF", 3, 0, 1, 1, b"a", 9, 8, 2**60), "ends too early",
     ),
     "lists of lists": (
-        struct.pack("<4sIQQQ1sIIQ", b"GGUF", 3, 0, 1, 1, b"a", 9, 9, 1), "a list of kind 9",
+        struct.pack("<4sIQQQ1sIIQ", b"GGUF", 3, 0, 1, 1, b"a", 9, 9, 1), "list of kind 9",
     ),
     "nothing in it": (struct.pack("<4sIQQ", b"GGUF", 3, 0, 0), "architecture 'None'"),
 }  # fmt: skip
@@ -534,20 +554,27 @@ def real():
 
 
 @pytest.mark.slow
-def test_a_real_model(real):
+@pytest.mark.parametrize("order", ["transformers'", "llama.cpp's"])
+def test_a_real_model_reads_english(real, monkeypatch, tmp_path, order):
+    """No proof at loading sees a wrong order of queries and keys: both sides run the same."""
+    if order == "llama.cpp's":
+        monkeypatch.setattr(gguf_weights, "TENSOR_PROCESSORS", {})
+        monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path))
     located = catalog.locate(str(real))
     model, tokenizer = loading.load(located, "cpu"), load_tokenizer(located)
-    theirs = AutoModelForCausalLM.from_pretrained(
-        real.parent, gguf_file=real.name, dtype=torch.float32
-    )
-    assert "Q4_1" == located.quantisation
-    expected = dict(theirs.named_parameters())
-    for name, ours in model.module.named_parameters():
-        assert torch.equal(ours, expected.pop(name))
-    assert not expected
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")[:2000]
+    ids, asked = tokenizer.encode(text), tokenizer.encode("The capital of Germany is")
     with torch.no_grad():
-        logits = model.module(torch.tensor([tokenizer.encode("The capital of Germany is")])).logits
-    assert [" Berlin"] == tokenizer.decode_each([int(logits[0, -1].argmax())])
+        logits = model.module(torch.tensor([ids])).logits[0]
+        answer = int(model.module(torch.tensor([asked])).logits[0, -1].argmax())
+    loss = torch.nn.functional.cross_entropy(logits[:-1], torch.tensor(ids[1:]))
+    print(f"loss {loss:.2f} nats, {tokenizer.decode_each([answer])}")
+    if order == "llama.cpp's":
+        assert loss > 6  # though the answer may be the right one
+        return
+    assert loss < 4
+    assert [" Berlin"] == tokenizer.decode_each([answer])
+    assert "Q4_1" == located.quantisation
     assert proof.difference(model).largest < 1e-5
 
 

@@ -24,6 +24,13 @@ GGUF_MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("llama", rotary()),
     "llama-wide-biased": ("llama", rotary(head_dim=14, attention_bias=True, mlp_bias=True)),
     "llama-tied": ("llama", rotary(tie_word_embeddings=True)),
+    "llama-3.1": (
+        "llama",
+        rotary(max_position_embeddings=127, rope_parameters={
+            "rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0, "original_max_position_embeddings": 100,
+        }),
+    ),
     "qwen2": ("qwen2", rotary(key_heads=3)),
     "qwen3": ("qwen3", rotary(head_dim=14)),
     "gemma": ("gemma", rotary(head_dim=14, tie_word_embeddings=True)),
@@ -40,6 +47,11 @@ GGUF_MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt2": (
         "gpt2",
         {"n_embd": 35, "n_layer": 3, "n_head": 5, "n_positions": 61, "n_inner": 29},
+    ),
+    "gpt2-untied": (
+        "gpt2",
+        {"n_embd": 35, "n_layer": 3, "n_head": 5, "n_positions": 61, "n_inner": 29,
+         "tie_word_embeddings": False},
     ),
 }  # fmt: skip
 """Architectures as transformers calls them, and their configurations."""
@@ -212,7 +224,21 @@ def _stored(model: nn.Module) -> dict[str, np.ndarray]:
         if config.model_type.startswith("gemma") and "norm" in name:
             numbers = numbers + np.float32(1)
         found[f"{PARTS.get(part, part)}.{suffix}"] = numbers
+    rotation = getattr(config, "rope_parameters", {})
+    if rotation.get("rope_type") == "llama3":
+        found["rope_freqs.weight"] = _factors(config.head_dim, **rotation)
     return found
+
+
+def _factors(
+    width: int, rope_theta: float, factor: float, low_freq_factor: float, high_freq_factor: float,
+    original_max_position_embeddings: int, **_kind: str,
+) -> np.ndarray:  # fmt: skip
+    """What llama.cpp divides the speed of each pair by."""
+    length = original_max_position_embeddings * rope_theta ** -(np.arange(0, width, 2) / width)
+    turns = length / (2 * np.pi)
+    smooth = np.clip((turns - low_freq_factor) / (high_freq_factor - low_freq_factor), 0, 1)
+    return (1 / ((1 - smooth) / factor + smooth)).astype("f4")
 
 
 def _paired(numbers: np.ndarray, heads: int) -> np.ndarray:
