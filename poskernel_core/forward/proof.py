@@ -3,7 +3,8 @@
 A configuration may have a setting that we do not know, and transformers may change an architecture.
 So the same tokens are run through our attention and through transformers' eager attention, and
 their patterns and logits are compared. There are a few more tokens than the longest window (or
-chunk) of a layer has, so that its end is seen; beyond ``MAX_TOKENS`` it is not.
+chunk) of a layer has, so that its end is seen; a window of more than ``MAX_WINDOW`` tokens is
+compared with the geometry alone.
 """
 
 from collections.abc import Iterator
@@ -26,8 +27,8 @@ TOLERANCE = 1e-4
 """Largest allowed difference of patterns and logits, computed in float32 for any weights."""
 TOKENS = 29
 """Tokens of the proof beyond the longest window; so many rows are compared at either end."""
-MAX_TOKENS = 1024 + TOKENS
-"""Most tokens of the proof: eager attention takes their square in memory."""
+MAX_WINDOW = 1024
+"""Longest window that is proved: eager attention takes the square of the tokens in memory."""
 
 
 @dataclass(frozen=True)
@@ -71,15 +72,17 @@ def difference(model: LoadedModel, tokens: Tensor | None = None) -> Difference:
     """Return the differences of patterns and logits from transformers' own, on these tokens.
 
     Compared are the patterns of the first and last 29 queries, and the logits of the last 29. The
-    default is arbitrary tokens, 29 more than the longest window has (at most ``MAX_TOKENS``). The
-    logits come from a pass without observers, which uses the fused kernel where possible.
+    default is arbitrary tokens, 29 more than the longest window of up to ``MAX_WINDOW`` tokens has.
+    The logits come from a pass without observers, which uses the fused kernel where possible.
 
     Raises:
         UnsupportedModel: a layer's window is not that of our geometry.
     """
     if tokens is None:
         windows = [layer.window or 0 for layer in model.geometry.layers]
-        tokens = made_up(model, min(TOKENS + max(windows, default=0), MAX_TOKENS))
+        tokens = made_up(
+            model, TOKENS + max([each for each in windows if each <= MAX_WINDOW] + [0])
+        )
     length = tokens.shape[1]
     rows = torch.arange(length, device="cpu")
     ours = _Patterns(rows[(rows < TOKENS) | (rows >= length - TOKENS)])

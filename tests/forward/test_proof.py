@@ -65,7 +65,7 @@ def test_a_window_that_our_attention_misreads_by_one(located, misread, monkeypat
     misread(field, off)
     with pytest.raises(UnsupportedModel, match="patterns differ"):
         loading.load(located[field], "cpu")
-    monkeypatch.setattr(proof, "MAX_TOKENS", LONG - 1)  # beyond the bound, nothing is seen
+    monkeypatch.setattr(proof, "MAX_WINDOW", 46)  # beyond the bound, nothing is seen
     loading.load(located[field], "cpu")
 
 
