@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
-from typing import Any, ClassVar, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 import numpy as np
 from pydantic import ConfigDict, Field
@@ -17,11 +17,21 @@ from poskernel_core.analyses.replicates import computed, errors_and_biases
 from poskernel_core.common.axes import Tokens
 from poskernel_core.common.groups import Dealt
 from poskernel_core.common.result import Result, Value, texts_array
-from poskernel_core.common.specs import DEFAULT_QUERY, DEFAULT_SKIP, MAX_SKIP, Gather, RunSpec, Spec
+from poskernel_core.common.specs import (
+    DEFAULT_QUERY,
+    DEFAULT_SKIP,
+    DEFAULT_TOKEN,
+    MAX_SKIP,
+    Gather,
+    ModelSpec,
+    RunSpec,
+    Spec,
+)
 from poskernel_core.common.views import StatisticsView, without
 from poskernel_core.data.layouts import TokenPool
 from poskernel_core.models.fragments import Part
 from poskernel_core.models.geometry import Geometry
+from poskernel_core.models.tokenizers import usual_word
 
 Progress = Callable[[int, int], None]
 """Callback with (steps done, total steps); raises Cancelled after a cancel."""
@@ -55,6 +65,19 @@ class SkipParams(Params):
     """Parameters of questions that skip the first key positions."""
 
     skip: int = Field(DEFAULT_SKIP, ge=0, le=MAX_SKIP, description="first key positions left out")
+
+
+class TokenParams(Params):
+    """Parameters that name a token; a model without the default token takes another one."""
+
+    token: str = Field(
+        DEFAULT_TOKEN, min_length=1, max_length=64, description="the destination token"
+    )
+
+    def fitting(self, model: ModelSpec) -> Self:
+        """Return the parameters with the default token replaced by the model's usual word."""
+        asked = self.token == DEFAULT_TOKEN and getattr(self, "source", "token") == "token"
+        return self.model_copy(update={"token": usual_word(model)}) if asked else self
 
 
 P = TypeVar("P", bound=Params)

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from poskernel_core import analyses
-from poskernel_core.analyses.base import Composition, Experiment, P, Params, Question
+from poskernel_core.analyses.base import Composition, Experiment, P, Params, Question, TokenParams
 from poskernel_core.common.specs import Gather, Request, RunSpec
 from poskernel_core.data import corpora
 from poskernel_core.engine.provenance import stored
@@ -148,6 +148,8 @@ def plan_of(question: Question[P], run: RunSpec, params: P) -> Plan:
     Raises:
         BadRequest: the parameters do not fit the run.
     """
+    if isinstance(params, TokenParams):
+        params = params.fitting(run.model)
     fitting = _with_text(question.canonical(run, params))
     request = Request(analysis=question.name, run=fitting, params=params.model_dump())
     return Plan(question, fitting, params, request.key)
