@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
-from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import numpy as np
 from pydantic import ConfigDict, Field
@@ -23,7 +23,6 @@ from poskernel_core.common.specs import (
     DEFAULT_TOKEN,
     MAX_SKIP,
     Gather,
-    ModelSpec,
     RunSpec,
     Spec,
 )
@@ -31,7 +30,6 @@ from poskernel_core.common.views import StatisticsView, without
 from poskernel_core.data.layouts import TokenPool
 from poskernel_core.models.fragments import Part
 from poskernel_core.models.geometry import Geometry
-from poskernel_core.models.tokenizers import usual_word
 
 Progress = Callable[[int, int], None]
 """Callback with (steps done, total steps); raises Cancelled after a cancel."""
@@ -68,16 +66,14 @@ class SkipParams(Params):
 
 
 class TokenParams(Params):
-    """Parameters that name a token; a model without the default token takes another one."""
+    """Parameters that name a token.
+
+    If the default is not a token of the model, a plan puts another one in its place.
+    """
 
     token: str = Field(
         DEFAULT_TOKEN, min_length=1, max_length=64, description="the destination token"
     )
-
-    def fitting(self, model: ModelSpec) -> Self:
-        """Return the parameters with the default token replaced by the model's usual word."""
-        asked = self.token == DEFAULT_TOKEN and getattr(self, "source", "token") == "token"
-        return self.model_copy(update={"token": usual_word(model)}) if asked else self
 
 
 P = TypeVar("P", bound=Params)

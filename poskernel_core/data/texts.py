@@ -6,7 +6,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -33,6 +33,8 @@ HELD = 2**26
 """Most characters of texts in memory at a time, unless a single text is longer."""
 MIXED = 1000
 """Size of the shuffle buffer, in documents, for data sets whose rows are lines."""
+TEXT_KINDS = ("string", "large_string", "string_view")
+"""Arrow's types of texts."""
 ROWS = 16
 """Rows of a .parquet file decoded at a time."""
 
@@ -178,8 +180,8 @@ def _reading(path: Path) -> Iterator[None]:
         yield
     except KeyError as error:
         raise UnknownCorpus(
-            f"Expected a .txt, .jsonl, .parquet or .npy file, got {path.name!r}; a .jsonl or "
-            ".parquet file needs a column 'text'."
+            f"Expected a .txt, .jsonl, .parquet or .npy file, got {path.name!r}: save the texts in "
+            "one of these."
         ) from error
     except UnicodeDecodeError as error:
         raise UnknownCorpus(f"{path.name!r} is not text in UTF-8: save it as that.") from error
@@ -189,17 +191,26 @@ def _reading(path: Path) -> Iterator[None]:
         raise UnknownCorpus(f"{path.name!r} cannot be read as {_suffix(path)}: {error}.") from error
 
 
+def _encoding(path: Path) -> str:
+    """Return UTF-16 for a file with its byte order mark, else UTF-8, with or without one."""
+    with path.open("rb") as stream:
+        first = stream.read(2)
+    return "utf-16" if first in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
+
+
 def _read_txt(path: Path) -> Iterator[str]:
-    yield path.read_text(encoding="utf-8")
+    yield path.read_text(encoding=_encoding(path))
 
 
 def _look_at_txt(path: Path) -> None:
     with path.open("rb") as stream:
-        codecs.getincrementaldecoder("utf-8")().decode(stream.read(LOOK_BYTES))
+        text = codecs.getincrementaldecoder(_encoding(path))().decode(stream.read(LOOK_BYTES))
+    if "\0" in text:
+        raise ValueError("it holds zeros, as no text does: save it as UTF-8")
 
 
 def _read_jsonl(path: Path) -> Iterator[str]:
-    with path.open(encoding="utf-8-sig") as lines:
+    with path.open(encoding=_encoding(path)) as lines:
         for number, line in enumerate(iter(partial(lines.readline, LONGEST + 1), ""), 1):
             if len(line) > LONGEST:
                 raise ValueError(f"line {number} is longer than {LONGEST:,} characters")
@@ -209,7 +220,7 @@ def _read_jsonl(path: Path) -> Iterator[str]:
 
 def _look_at_jsonl(path: Path) -> None:
     first, number = "\n", 0
-    with path.open(encoding="utf-8-sig") as lines:
+    with path.open(encoding=_encoding(path)) as lines:
         while first.isspace():
             first, number = lines.readline(LOOK_BYTES), number + 1
     if first.endswith("\n") or len(first) < LOOK_BYTES:
@@ -224,6 +235,7 @@ def _text_of(line: str, number: int) -> str | None:
     """
     if not line.strip():
         return None
+    record = None
     try:
         record = parse_json(line)
         text = record.get("text", 0) if isinstance(record, dict) else 0
@@ -231,10 +243,18 @@ def _text_of(line: str, number: int) -> str | None:
             raise ValueError
         (text or "").encode("utf-8")  # fails for a lone surrogate, such as \\ud800
     except ValueError as error:
-        raise ValueError(
-            f"expected a line such as {EXAMPLE}, got {line.strip()[:40]!r} as line {number}"
-        ) from error
+        told = f"expected a line such as {EXAMPLE}, got {line.strip()[:40]!r} as line {number}"
+        if isinstance(record, dict) and "text" not in record:
+            told += _which(name for name in record if isinstance(record[name], str))
+        raise ValueError(told) from error
     return text
+
+
+def _which(columns: Iterable[str]) -> str:
+    """Return what to do about a file without a column 'text' that has these columns of texts."""
+    found = [repr(name[:40]) for name in columns]
+    some = ", ".join(found[:6]) + ", …" * (len(found) > 6)
+    return f"; its texts are in {some}: give the one to be read the name 'text'" if found else ""
 
 
 def _read_parquet(path: Path) -> Iterator[str]:
@@ -258,11 +278,16 @@ def _look_at_parquet(path: Path) -> None:
         described = parquet.read_metadata(path)
     except ArrowInvalid as error:
         raise ValueError("it is of another kind, or damaged") from error
-    kind = described.schema.to_arrow_schema().field("text").type
-    if types.is_dictionary(kind):
-        kind = kind.value_type
-    if str(kind) not in ("string", "large_string", "string_view", "null"):
-        raise ValueError(f"its column 'text' holds {kind}, expected texts")
+    columns = described.schema.to_arrow_schema()
+    kinds = {
+        each.name: str(each.type.value_type if types.is_dictionary(each.type) else each.type)
+        for each in columns
+    }
+    if "text" not in kinds:
+        which = _which(name for name, kind in kinds.items() if kind in TEXT_KINDS)
+        raise ValueError(f"it has no column 'text'{which}")
+    if kinds["text"] not in (*TEXT_KINDS, "null"):
+        raise ValueError(f"its column 'text' holds {kinds['text']}, expected texts")
     if described.num_rows > MAX_TEXTS:
         raise ValueError(f"it holds more than {MAX_TEXTS:,} texts")
 

@@ -19,7 +19,7 @@ from poskernel_core import __version__
 from poskernel_core.analyses.definitions import errors_of
 from poskernel_core.analyses.findings import finding_of
 from poskernel_core.common.heads import head_name
-from poskernel_core.common.result import Result, Texts
+from poskernel_core.common.result import TOKENS, Result, Texts
 from poskernel_core.common.rounding import counted
 from poskernel_core.models.gguf import quantisation_note
 
@@ -75,7 +75,7 @@ def identity(result: Result) -> dict[str, Any]:
         "corpus": run.get("corpus"),
         "windows": run.get("windows"),
         "context": run.get("context"),
-        "start token": run.get("start_token"),
+        "start token": typed_start(result) or run.get("start_token"),
         "seed": run.get("seed"),
         "precision": run.get("dtype"),
         "weights": quantisation_note(str(run.get("quantisation", ""))) or None,
@@ -83,6 +83,13 @@ def identity(result: Result) -> dict[str, Any]:
         "date": run.get("date"),
     }
     return {name: value for name, value in known.items() if value is not None}
+
+
+def typed_start(result: Result) -> str:
+    """Return words for a start token that was typed in the text as well; else empty."""
+    text, tokens = result.params.get("text"), result.texts.get(TOKENS.name, ())
+    begun = bool(text) and len(tokens) > 0 and bool(result.provenance.get("start_token"))
+    return "once, typed as well" if begun and str(text).startswith(str(tokens[0])) else ""
 
 
 def _about(result: Result) -> dict[str, Any]:
