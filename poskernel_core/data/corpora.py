@@ -24,7 +24,9 @@ from poskernel_core.data.made import RANDOM, REPEATED
 from poskernel_core.data.texts import (
     BUNDLED,
     HUB,
+    MARK,
     TYPED,
+    commit_of,
     counted_documents,
     documents,
     find_file,
@@ -61,13 +63,14 @@ def resolve(spec: CorpusSpec) -> CorpusSpec:
     if spec.name == TYPED:
         if spec.text is None or not spec.text.strip():
             raise UnknownCorpus("Expected some text, got none: type or paste a few sentences.")
-        once = "once" * spec.text.startswith(("<", "["))  # a start token typed first: not doubled
-        digest = hashlib.sha256((once + spec.text).encode()).hexdigest()
+        # before READING 2, a mark was read, and a start token typed first was doubled
+        newer = READING * spec.text.startswith(("<", "[", MARK))
+        digest = hashlib.sha256(newer + spec.text.encode()).hexdigest()
         return spec.model_copy(update={"fingerprint": digest})
     if spec.name in (REPEATED, RANDOM):
         return spec.model_copy(update={"fingerprint": spec.name})
     if spec.name in HUB:
-        pinned = spec.revision or HUB[spec.name].revision
+        pinned = spec.revision or commit_of(HUB[spec.name])
         return spec.model_copy(update={"revision": pinned, "fingerprint": f"hub@{pinned}"})
     path = find_file(spec.name)
     if spec.item is not None and spec.item not in (named := items(spec.name)):

@@ -9,20 +9,22 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
-from poskernel_core.common.errors import NoNetwork, UnknownCorpus
+from poskernel_core.common.errors import NoNetwork, UnknownCorpus, UnknownModel
 from poskernel_core.common.files import parse_json
 from poskernel_core.common.specs import CorpusSpec
-from poskernel_core.models.hub import offline
+from poskernel_core.models.hub import fetch_file, offline
 
 TEXTS = Path(__file__).resolve().parents[1] / "demo" / "texts"
 BUNDLED = {"sample": TEXTS / "sample.jsonl.gz", "bible": TEXTS / "bible.jsonl.gz"}
 TYPED = "text"
+MARK = "\ufeff"
+"""The byte order mark, which a typed text has from the file that it was copied from."""
 MAX_FILE_BYTES = 2_000_000_000
 LOOK_BYTES = 2**20
 EXAMPLE = '{"text": "She sells sea shells."}'
@@ -35,13 +37,16 @@ MIXED = 1000
 """Size of the shuffle buffer, in documents, for data sets whose rows are lines."""
 TEXT_KINDS = ("string", "large_string", "string_view")
 """Arrow's types of texts."""
+COMMIT = re.compile("[0-9a-f]{40}")
+MARKER = ".gitattributes"
+"""A small file that every repository of the hub has."""
 ROWS = 16
 """Rows of a .parquet file decoded at a time."""
 
 
 @dataclass(frozen=True)
 class HubCorpus:
-    """A data set on the hub, pinned to one revision.
+    """A data set on the hub, at a commit, or on a branch that is resolved to its commit.
 
     Attributes:
         title: pattern of the lines that begin a document, if the rows are lines; else None.
@@ -62,6 +67,22 @@ HUB = {
         title=r" = (?!= ).*(?<! =) = \n",
     ),
 }
+
+
+def commit_of(source: HubCorpus) -> str:
+    """Return the commit of a data set: the pinned one, or that of its branch when first asked.
+
+    It is the name of the branch while the hub has never been reached, as provenance says.
+    """
+    try:
+        return source.revision if COMMIT.fullmatch(source.revision) else _resolved(source)
+    except (NoNetwork, UnknownModel):
+        return source.revision
+
+
+@cache
+def _resolved(source: HubCorpus) -> str:
+    return fetch_file(source.repository, MARKER, source.revision, "dataset").parent.name
 
 
 def find_file(name: str) -> Path:
@@ -113,7 +134,7 @@ def counted_documents(spec: CorpusSpec, seed: int = 0) -> tuple[Iterator[str], i
         NoNetwork: as :func:`documents`.
     """
     if spec.name == TYPED:
-        return iter([spec.text or ""]), 1
+        return iter([(spec.text or "").removeprefix(MARK)]), 1
     if spec.item is not None:
         named = next(r["text"] for r in _bundled(spec.name) if r.get("title") == spec.item)
         return iter([named]), 1

@@ -54,6 +54,16 @@ def template(name: str) -> Template:
     return environment.from_string(FOLDER.joinpath(name).read_text("utf-8"))
 
 
+TEX = {letter: f"\\{letter}" for letter in "&%$#_"} | {
+    "{": r"\textbraceleft{}",
+    "}": r"\textbraceright{}",
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+}
+"""How TeX writes its special characters; a brace of their own would unbalance an entry."""
+
+
 def identity(result: Result) -> dict[str, Any]:
     """Return the identity of a result, as far as known: model, head, position, run and date."""
     run, params = result.provenance, result.params
@@ -171,18 +181,25 @@ def citation(result: Result, title: str) -> str:
     )
 
 
+def _escaped(text: str) -> str:
+    """Return a text with TeX's special characters escaped."""
+    return "".join(TEX.get(letter, letter) for letter in text)
+
+
 def bibtex(result: Result, title: str) -> str:
     """Return a citation of a figure as an entry for BibTeX."""
     about = identity(result)
     date = str(about.get("date", ""))
     note = f"revision {about.get('revision', 'main')}, run {about['run']}, {date[:10]}"
     fields = {
-        "title": f"{{{title}, {', '.join([str(about.get('model', '')), *_places(about)])}}}",
-        "author": f"{{{{{PACKAGE} contributors}}}}",
-        "year": f"{{{date[:4]}}}",
-        "version": f"{{{__version__}}}",
-        "note": f"{{{'; '.join(filter(None, [note, about.get('weights')]))}}}",
+        "title": f"{title}, {', '.join([str(about.get('model', '')), *_places(about)])}",
+        "author": f"{PACKAGE} contributors",
+        "year": date[:4],
+        "version": __version__,
+        "note": "; ".join(filter(None, [note, about.get("weights")])),
     }
+    fields = {name: f"{{{_escaped(value)}}}" for name, value in fields.items()}
+    fields["author"] = f"{{{fields['author']}}}"  # one name, not a first and a last one
     lines = ",\n".join(f"  {name} = {value}" for name, value in fields.items())
     return f"@software{{poskernel-{about['run']},\n{lines}\n}}"
 

@@ -51,9 +51,7 @@ def named_token(place: Any, model: ModelSpec, label: str, about: str) -> str:
     token = usual_word(model)
     if token != DEFAULT_TOKEN:
         place.caption(
-            plain(
-                f"{quoted(DEFAULT_TOKEN)} is no token of this model: {quoted(token)} is taken."
-            )
+            plain(f"{quoted(DEFAULT_TOKEN)} is no token of this model: {quoted(token)} is taken.")
         )
     return token
 
