@@ -97,9 +97,10 @@ def identity(result: Result) -> dict[str, Any]:
 
 def typed_start(result: Result) -> str:
     """Return words for a start token that was typed in the text as well; else empty."""
-    text, tokens = result.params.get("text"), result.texts.get(TOKENS.name, ())
-    begun = bool(text) and len(tokens) > 0 and bool(result.provenance.get("start_token"))
-    return "once, typed as well" if begun and str(text).startswith(str(tokens[0])) else ""
+    text, tokens = str(result.params.get("text") or ""), result.texts.get(TOKENS.name)
+    if tokens is None or not tokens.size or not result.provenance.get("start_token"):
+        return ""
+    return "once, typed as well" if text.startswith(str(tokens[0])) else ""
 
 
 def _about(result: Result) -> dict[str, Any]:

@@ -51,13 +51,15 @@ def _bytes_of_letters() -> dict[str, int]:
 
 
 BYTES = _bytes_of_letters()
-codecs.register_error(
-    "spelled bytes",
-    lambda error: (
-        "".join(f"<0x{byte:02X}>" for byte in error.object[error.start : error.end]),
-        error.end,
-    ),
-)
+
+
+def _spelled_bytes(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)
+    lost = error.object[error.start : error.end]
+    return "".join(f"<0x{byte:02X}>" for byte in lost), error.end
+
+
+codecs.register_error("spelled bytes", _spelled_bytes)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,9 @@
 """Tokens as the vocabulary spells them, one token for a word, and vocabularies with few tokens."""
 
 import re
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,11 +11,15 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 from transformers import GPT2Config, GPT2LMHeadModel
 
+from pages.shared.cards import plain
+from poskernel_core.cli import terminal
 from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.result import Result
 from poskernel_core.common.specs import CorpusSpec, Request
 from poskernel_core.data import corpora
 from poskernel_core.engine.engine import describe_run
 from poskernel_core.engine.plan import make_plan
+from poskernel_core.export.files import caption
 from poskernel_core.models.tokenizers import Tokenizer
 from tests.data import test_pieces as made
 
@@ -170,3 +176,29 @@ def test_one_start_token(make, typed):
     assert [tokenizer.start_id(), *tokenizer.encode("She sells.")] == window
     (bare,) = corpora.token_windows(spec, tokenizer, **{**given, "start_token": False}).tokens
     assert tokenizer.encode(spec.text) == bare.tolist()
+
+
+def test_the_way_without_a_start_token(monkeypatch, capsys):
+    """The command line names its option, a page its control."""
+    with pytest.raises(BadRequest, match=r"start_token=False") as caught:
+        Tokenizer("m", of_letters(), None).start_id()
+    terminal.status(caught.value)
+    assert (
+        "'m' has no start token: run it without one (--no-start-token)." in capsys.readouterr().err
+    )
+    shown = []
+    monkeypatch.setattr(plain.st, "error", lambda text, **_: shown.append(text))
+    plain.say_error(str(caught.value))
+    assert "turn off 'Start token first'" in shown[0]
+    assert "start_token" not in shown[0].replace("\\", "")
+
+
+def test_a_typed_start_token_is_told():
+    run = {"start_token": True, "model": "m"}
+    texts = {"tokens": np.array(["<s>", " She"], dtype=object)}
+    found = Result(
+        analysis="own-text", params={"text": "<s>She"}, values={}, axes={"tokens": ("pos",)},
+        units={"tokens": "token"}, texts=texts, provenance=run,
+    )  # fmt: skip
+    assert "start token once, typed as well" in caption(found)
+    assert "start token True" in caption(replace(found, params={"text": "She"}))
