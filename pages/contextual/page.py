@@ -84,7 +84,7 @@ def page(selection: Selection) -> None:
         )
     else:
         one, two, three = st.columns([3, 4, 2], vertical_alignment="bottom")
-        token = choose_token(one)
+        token = choose_token(one, selection.run.model)
         first_windows = choose_first_windows(two, 64, selection.run.windows)
         with three.popover("Thresholds", icon=":material/tune:", width="stretch"):
             limits = choose_thresholds(longest)

@@ -55,7 +55,7 @@ def choose_bag(selection: Selection) -> tuple[dict[str, Any], int, KernelChoice]
         help="by default those that pass the usual thresholds on these windows",
         **linked("bagheads"),
     )
-    token = choose_token(two)
+    token = choose_token(two, selection.run.model)
     first_windows = choose_first_windows(three, 32, selection.run.windows)
     left, right, last = st.columns([5, 4, 3], vertical_alignment="bottom")
     post = "the post uses one for all"

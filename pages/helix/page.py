@@ -203,10 +203,21 @@ def draw_shape(helix: Result) -> None:
     card("shape", partial(shape_figure, both), both, SHAPE, "Sparsity and spread")
 
 
+def say_few_tokens(helix: Result) -> None:
+    """Say if the model has fewer tokens than were to be repeated."""
+    run = helix.provenance
+    if helix.params["prompts"] == "repeated" and run["windows"] < run["windows_asked"]:
+        st.caption(
+            f"The model has fewer tokens than the {run['windows_asked']} asked for: "
+            f"{run['windows']} are repeated, in groups of equal size."
+        )
+
+
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
     helix = results.fetch(Helix, selection.run, choose_prompts(selection))
     if helix is not None:
+        say_few_tokens(helix)
         say_what_to_see(helix, selection)
         draw_curve(helix)
         draw_layers(helix)

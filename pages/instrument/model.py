@@ -1,7 +1,5 @@
 """Which model is shown: the reader's choice, its checkpoint, and one line on what it is."""
 
-import re
-
 import streamlit as st
 
 from pages.instrument.lending import lend_model, lent_here
@@ -44,7 +42,7 @@ def choose_model(place: Place) -> Located:
         )
     if name != asked and lent_here(place, name):
         st.rerun()  # Back and Forward restore the model of the address
-    revision = _checkpoint(name) if catalog.is_local(name) else _revision(free)
+    revision = _checkpoint(name) if catalog.is_local(name) else _revision(name)
     try:
         located = results.located(name, revision)
     except BadRequest as error:
@@ -53,7 +51,7 @@ def choose_model(place: Place) -> Located:
     return located
 
 
-def _revision(free: bool) -> str | None:
+def _revision(name: str) -> str | None:
     typed = st.text_input(
         "Revision",
         max_chars=64,
@@ -62,8 +60,10 @@ def _revision(free: bool) -> str | None:
         **linked("revision"),
     )
     revision = typed.strip() or None
-    if revision and not free and re.fullmatch("[0-9a-f]{7,40}", revision):
-        results.stop("Expected a branch or tag as revision, got a commit: leave it empty.")
+    try:
+        results.check_revision(name, revision)
+    except BadRequest as error:
+        results.stop(str(error))
     return revision
 
 

@@ -158,7 +158,7 @@ def draw_layer(selection: Selection, kernel: Result) -> None:
 
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
-    source = choose_source()
+    source = choose_source(selection.run.model)
     if source is not None:
         asked = KernelParams(skip=selection.skip, query=selection.query, **source)
         kernel = results.fetch(PositionalKernel, selection.run, asked)

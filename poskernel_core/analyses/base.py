@@ -17,7 +17,15 @@ from poskernel_core.analyses.replicates import computed, errors_and_biases
 from poskernel_core.common.axes import Tokens
 from poskernel_core.common.groups import Dealt
 from poskernel_core.common.result import Result, Value, texts_array
-from poskernel_core.common.specs import DEFAULT_QUERY, DEFAULT_SKIP, MAX_SKIP, Gather, RunSpec, Spec
+from poskernel_core.common.specs import (
+    DEFAULT_QUERY,
+    DEFAULT_SKIP,
+    DEFAULT_TOKEN,
+    MAX_SKIP,
+    Gather,
+    RunSpec,
+    Spec,
+)
 from poskernel_core.common.views import StatisticsView, without
 from poskernel_core.data.layouts import TokenPool
 from poskernel_core.models.fragments import Part
@@ -55,6 +63,17 @@ class SkipParams(Params):
     """Parameters of questions that skip the first key positions."""
 
     skip: int = Field(DEFAULT_SKIP, ge=0, le=MAX_SKIP, description="first key positions left out")
+
+
+class TokenParams(Params):
+    """Parameters that name a token.
+
+    If the default is not a token of the model, a plan puts another one in its place.
+    """
+
+    token: str = Field(
+        DEFAULT_TOKEN, min_length=1, max_length=64, description="the destination token"
+    )
 
 
 P = TypeVar("P", bound=Params)

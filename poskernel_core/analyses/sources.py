@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from poskernel_core.analyses.base import Params, SkipParams, Statistics
+from poskernel_core.analyses.base import Params, SkipParams, Statistics, TokenParams
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.specs import (
     MAX_TEXT_CHARACTERS,
@@ -27,13 +27,12 @@ class TextParams(Params):
     text_item: str | None = Field(None, description="name of the text, such as 'Genesis 24'")
 
 
-class SourceParams(SkipParams, TextParams):
+class SourceParams(SkipParams, TextParams, TokenParams):
     """Parameters that name the source of the queries ``q_n``."""
 
     source: Literal["mean", "text", "token"] = Field(
         "mean", description="queries: mean over sampled windows, one text's own, or one fixed token"
     )
-    token: str = Field(" the", min_length=1, max_length=64, description="one token of the model")
 
 
 def check_query(query: int, skip: int, context: int) -> None:

@@ -9,6 +9,7 @@ from poskernel_core.analyses.definitions import errors_of
 from poskernel_core.analyses.findings import finding_of
 from poskernel_core.common.result import Result, Texts
 from poskernel_core.common.rounding import counted, texts_of
+from poskernel_core.export.files import typed_start
 from poskernel_core.ledger.compare import Checked, brief
 from poskernel_core.models.gguf import quantisation_note
 
@@ -23,6 +24,7 @@ def summary(result: Result) -> str:
         f"{counted(run['context'], 'token')} of {run['corpus']!r}, "
         f"{run['dtype']} on {run['device']}, {run['date']}",
         f"parameters: {result.params}",
+        *([f"start token: {told}"] if (told := typed_start(result)) else []),
         *filter(None, [quantisation_note(run.get("quantisation", "")), errors_of(result)]),
         *([f"\n{said}"] if (said := finding_of(result)) else []),
     ]

@@ -10,6 +10,8 @@ import sys
 import unicodedata
 from typing import TextIO
 
+from poskernel_core.common.errors import NO_START
+
 MAX_LINE = 1000
 UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 """Unicode categories of invisible control characters, among them the escape character, marks that
@@ -54,7 +56,7 @@ def say(text: str, *, lines: bool = False) -> None:
 
 def status(text: object) -> None:
     """Print a text on one line of standard error; the middle of a very long text is left out."""
-    line = printable(str(text))
+    line = printable(str(text).replace(NO_START, "--no-start-token"))
     whole = len(line) < MAX_LINE
     _print_aside(line if whole else f"{line[:600]} ... {line[-300:]}")
 

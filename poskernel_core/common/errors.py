@@ -28,6 +28,9 @@ A message says what was expected, what was given, and what to do.
 
 from typing import ClassVar
 
+NO_START = "start_token=False"
+"""What an error says of a run without a start token; other doors put their own words there."""
+
 
 class PosKernelError(Exception):
     """Base of all errors that PosKernel raises on purpose."""

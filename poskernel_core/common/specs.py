@@ -36,6 +36,7 @@ DEFAULT_TEXTS = 500
 DEFAULT_CONTEXT = 1024
 """Tokens per window, if the model's context is long enough."""
 
+DEFAULT_TOKEN = " the"
 DEFAULT_QUERY = 400
 DEFAULT_SKIP = 4
 MAX_SKIP = 32

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from poskernel_core.common.axes import Tokens
-from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.errors import NO_START, BadRequest
 
 START = -1
 """Marks the start token in a layout."""
@@ -82,7 +82,7 @@ def sequences(layout: Layout, source: TokenPool, stream: int, samples: Iterable[
             f"{len(source.pool)}: ask for shorter ones."
         )
     if START in layout.places and source.start is None:
-        raise BadRequest("The model has no start token: run it without one.")
+        raise BadRequest(f"The model has no start token: run it without one ({NO_START}).")
     rows = []
     for sample in samples:
         generator = np.random.default_rng([source.seed, stream, sample])

@@ -3,7 +3,7 @@
 import numpy as np
 
 from poskernel_core.common.axes import Tokens
-from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.groups import in_equal_groups
 
 REPEATED = "repeated"
 """Name of the corpus in which each window is a single repeated token."""
@@ -21,20 +21,15 @@ def repeated_windows(
 ) -> Tokens:
     """Return windows ``[windows, context]``, each a single repeated token, all different.
 
-    They are the first of those of any larger number of windows.
+    They are the first of those of any larger number of windows. A vocabulary with fewer tokens
+    gives fewer windows, in groups of equal size.
 
     ``avoid`` is a token that is never chosen: the start token, which a model has seen only at the
     first position.
-
-    Raises:
-        BadRequest: there are fewer tokens than windows.
     """
     choice = np.setdiff1d(np.arange(vocabulary), [] if avoid is None else [avoid])
     if windows > len(choice):
-        raise BadRequest(
-            f"Expected at most {len(choice)} different tokens to repeat, got {windows}: ask for "
-            "fewer."
-        )
+        windows = in_equal_groups(len(choice))
     generator = np.random.default_rng(seed)
     first = generator.choice(choice, size=min(DRAWN_TOGETHER, len(choice)), replace=False)
     rest = generator.permutation(np.setdiff1d(choice, first))

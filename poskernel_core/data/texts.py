@@ -6,23 +6,25 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
-from poskernel_core.common.errors import NoNetwork, UnknownCorpus
+from poskernel_core.common.errors import NoNetwork, UnknownCorpus, UnknownModel
 from poskernel_core.common.files import parse_json
 from poskernel_core.common.specs import CorpusSpec
-from poskernel_core.models.hub import offline
+from poskernel_core.models.hub import fetch_file, offline
 
 TEXTS = Path(__file__).resolve().parents[1] / "demo" / "texts"
 BUNDLED = {"sample": TEXTS / "sample.jsonl.gz", "bible": TEXTS / "bible.jsonl.gz"}
 TYPED = "text"
+MARK = "\ufeff"
+"""The byte order mark, which a typed text has from the file that it was copied from."""
 MAX_FILE_BYTES = 2_000_000_000
 LOOK_BYTES = 2**20
 EXAMPLE = '{"text": "She sells sea shells."}'
@@ -33,13 +35,18 @@ HELD = 2**26
 """Most characters of texts in memory at a time, unless a single text is longer."""
 MIXED = 1000
 """Size of the shuffle buffer, in documents, for data sets whose rows are lines."""
+TEXT_KINDS = ("string", "large_string", "string_view")
+"""Arrow's types of texts."""
+COMMIT = re.compile("[0-9a-f]{40}")
+MARKER = ".gitattributes"
+"""A small file that every repository of the hub has."""
 ROWS = 16
 """Rows of a .parquet file decoded at a time."""
 
 
 @dataclass(frozen=True)
 class HubCorpus:
-    """A data set on the hub, pinned to one revision.
+    """A data set on the hub, at a commit, or on a branch that is resolved to its commit.
 
     Attributes:
         title: pattern of the lines that begin a document, if the rows are lines; else None.
@@ -60,6 +67,22 @@ HUB = {
         title=r" = (?!= ).*(?<! =) = \n",
     ),
 }
+
+
+def commit_of(source: HubCorpus) -> str:
+    """Return the commit of a data set: the pinned one, or that of its branch when first asked.
+
+    It is the name of the branch while the hub has never been reached, as provenance says.
+    """
+    try:
+        return source.revision if COMMIT.fullmatch(source.revision) else _resolved(source)
+    except (NoNetwork, UnknownModel):
+        return source.revision
+
+
+@cache
+def _resolved(source: HubCorpus) -> str:
+    return fetch_file(source.repository, MARKER, source.revision, "dataset").parent.name
 
 
 def find_file(name: str) -> Path:
@@ -111,7 +134,7 @@ def counted_documents(spec: CorpusSpec, seed: int = 0) -> tuple[Iterator[str], i
         NoNetwork: as :func:`documents`.
     """
     if spec.name == TYPED:
-        return iter([spec.text or ""]), 1
+        return iter([(spec.text or "").removeprefix(MARK)]), 1
     if spec.item is not None:
         named = next(r["text"] for r in _bundled(spec.name) if r.get("title") == spec.item)
         return iter([named]), 1
@@ -178,8 +201,8 @@ def _reading(path: Path) -> Iterator[None]:
         yield
     except KeyError as error:
         raise UnknownCorpus(
-            f"Expected a .txt, .jsonl, .parquet or .npy file, got {path.name!r}; a .jsonl or "
-            ".parquet file needs a column 'text'."
+            f"Expected a .txt, .jsonl, .parquet or .npy file, got {path.name!r}: save the texts in "
+            "one of these."
         ) from error
     except UnicodeDecodeError as error:
         raise UnknownCorpus(f"{path.name!r} is not text in UTF-8: save it as that.") from error
@@ -189,17 +212,26 @@ def _reading(path: Path) -> Iterator[None]:
         raise UnknownCorpus(f"{path.name!r} cannot be read as {_suffix(path)}: {error}.") from error
 
 
+def _encoding(path: Path) -> str:
+    """Return UTF-16 for a file with its byte order mark, else UTF-8, with or without one."""
+    with path.open("rb") as stream:
+        first = stream.read(2)
+    return "utf-16" if first in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
+
+
 def _read_txt(path: Path) -> Iterator[str]:
-    yield path.read_text(encoding="utf-8")
+    yield path.read_text(encoding=_encoding(path))
 
 
 def _look_at_txt(path: Path) -> None:
     with path.open("rb") as stream:
-        codecs.getincrementaldecoder("utf-8")().decode(stream.read(LOOK_BYTES))
+        text = codecs.getincrementaldecoder(_encoding(path))().decode(stream.read(LOOK_BYTES))
+    if "\0" in text:
+        raise ValueError("it holds zeros, as no text does: save it as UTF-8")
 
 
 def _read_jsonl(path: Path) -> Iterator[str]:
-    with path.open(encoding="utf-8-sig") as lines:
+    with path.open(encoding=_encoding(path)) as lines:
         for number, line in enumerate(iter(partial(lines.readline, LONGEST + 1), ""), 1):
             if len(line) > LONGEST:
                 raise ValueError(f"line {number} is longer than {LONGEST:,} characters")
@@ -209,7 +241,7 @@ def _read_jsonl(path: Path) -> Iterator[str]:
 
 def _look_at_jsonl(path: Path) -> None:
     first, number = "\n", 0
-    with path.open(encoding="utf-8-sig") as lines:
+    with path.open(encoding=_encoding(path)) as lines:
         while first.isspace():
             first, number = lines.readline(LOOK_BYTES), number + 1
     if first.endswith("\n") or len(first) < LOOK_BYTES:
@@ -224,6 +256,7 @@ def _text_of(line: str, number: int) -> str | None:
     """
     if not line.strip():
         return None
+    record = None
     try:
         record = parse_json(line)
         text = record.get("text", 0) if isinstance(record, dict) else 0
@@ -231,10 +264,18 @@ def _text_of(line: str, number: int) -> str | None:
             raise ValueError
         (text or "").encode("utf-8")  # fails for a lone surrogate, such as \\ud800
     except ValueError as error:
-        raise ValueError(
-            f"expected a line such as {EXAMPLE}, got {line.strip()[:40]!r} as line {number}"
-        ) from error
+        told = f"expected a line such as {EXAMPLE}, got {line.strip()[:40]!r} as line {number}"
+        if isinstance(record, dict) and "text" not in record:
+            told += _which(name for name in record if isinstance(record[name], str))
+        raise ValueError(told) from error
     return text
+
+
+def _which(columns: Iterable[str]) -> str:
+    """Return what to do about a file without a column 'text' that has these columns of texts."""
+    found = [repr(name[:40]) for name in columns]
+    some = ", ".join(found[:6]) + ", …" * (len(found) > 6)
+    return f"; its texts are in {some}: give the one to be read the name 'text'" if found else ""
 
 
 def _read_parquet(path: Path) -> Iterator[str]:
@@ -258,11 +299,16 @@ def _look_at_parquet(path: Path) -> None:
         described = parquet.read_metadata(path)
     except ArrowInvalid as error:
         raise ValueError("it is of another kind, or damaged") from error
-    kind = described.schema.to_arrow_schema().field("text").type
-    if types.is_dictionary(kind):
-        kind = kind.value_type
-    if str(kind) not in ("string", "large_string", "string_view", "null"):
-        raise ValueError(f"its column 'text' holds {kind}, expected texts")
+    columns = described.schema.to_arrow_schema()
+    kinds = {
+        each.name: str(each.type.value_type if types.is_dictionary(each.type) else each.type)
+        for each in columns
+    }
+    if "text" not in kinds:
+        which = _which(name for name, kind in kinds.items() if kind in TEXT_KINDS)
+        raise ValueError(f"it has no column 'text'{which}")
+    if kinds["text"] not in (*TEXT_KINDS, "null"):
+        raise ValueError(f"its column 'text' holds {kinds['text']}, expected texts")
     if described.num_rows > MAX_TEXTS:
         raise ValueError(f"it holds more than {MAX_TEXTS:,} texts")
 

@@ -8,10 +8,11 @@ from functools import cached_property
 from typing import Any
 
 from poskernel_core import analyses
-from poskernel_core.analyses.base import Composition, Experiment, P, Params, Question
-from poskernel_core.common.specs import Gather, Request, RunSpec
+from poskernel_core.analyses.base import Composition, Experiment, P, Params, Question, TokenParams
+from poskernel_core.common.specs import DEFAULT_TOKEN, Gather, ModelSpec, Request, RunSpec
 from poskernel_core.data import corpora
 from poskernel_core.engine.provenance import stored
+from poskernel_core.models.tokenizers import usual_word
 from poskernel_core.storage.statistics import in_passes, missing_statistics
 from poskernel_core.storage.store import Store
 
@@ -148,6 +149,7 @@ def plan_of(question: Question[P], run: RunSpec, params: P) -> Plan:
     Raises:
         BadRequest: the parameters do not fit the run.
     """
+    params = _with_usual_word(params, run.model)
     fitting = _with_text(question.canonical(run, params))
     request = Request(analysis=question.name, run=fitting, params=params.model_dump())
     return Plan(question, fitting, params, request.key)
@@ -183,6 +185,14 @@ def check_params(question: Question[P], params: Mapping[str, Any]) -> P:
         InvalidField: an unknown parameter or a wrong value.
     """
     return question.params.model_validate(params, context={"of": question.name})
+
+
+def _with_usual_word(params: P, model: ModelSpec) -> P:
+    """Return the parameters with a token of the model in place of the default, if it is used."""
+    if not isinstance(params, TokenParams) or params.token != DEFAULT_TOKEN:
+        return params
+    used = getattr(params, "source", "token") == "token"
+    return params.model_copy(update={"token": usual_word(model)}) if used else params
 
 
 def _with_text(run: RunSpec) -> RunSpec:

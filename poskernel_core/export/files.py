@@ -19,7 +19,7 @@ from poskernel_core import __version__
 from poskernel_core.analyses.definitions import errors_of
 from poskernel_core.analyses.findings import finding_of
 from poskernel_core.common.heads import head_name
-from poskernel_core.common.result import Result, Texts
+from poskernel_core.common.result import TOKENS, Result, Texts
 from poskernel_core.common.rounding import counted
 from poskernel_core.models.gguf import quantisation_note
 
@@ -54,6 +54,16 @@ def template(name: str) -> Template:
     return environment.from_string(FOLDER.joinpath(name).read_text("utf-8"))
 
 
+TEX = {letter: f"\\{letter}" for letter in "&%$#_"} | {
+    "{": r"\textbraceleft{}",
+    "}": r"\textbraceright{}",
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+}
+"""How TeX writes its special characters; a brace of their own would unbalance an entry."""
+
+
 def identity(result: Result) -> dict[str, Any]:
     """Return the identity of a result, as far as known: model, head, position, run and date."""
     run, params = result.provenance, result.params
@@ -75,7 +85,7 @@ def identity(result: Result) -> dict[str, Any]:
         "corpus": run.get("corpus"),
         "windows": run.get("windows"),
         "context": run.get("context"),
-        "start token": run.get("start_token"),
+        "start token": typed_start(result) or run.get("start_token"),
         "seed": run.get("seed"),
         "precision": run.get("dtype"),
         "weights": quantisation_note(str(run.get("quantisation", ""))) or None,
@@ -83,6 +93,14 @@ def identity(result: Result) -> dict[str, Any]:
         "date": run.get("date"),
     }
     return {name: value for name, value in known.items() if value is not None}
+
+
+def typed_start(result: Result) -> str:
+    """Return words for a start token that was typed in the text as well; else empty."""
+    text, tokens = str(result.params.get("text") or ""), result.texts.get(TOKENS.name)
+    if tokens is None or not tokens.size or not result.provenance.get("start_token"):
+        return ""
+    return "once, typed as well" if text.startswith(str(tokens[0])) else ""
 
 
 def _about(result: Result) -> dict[str, Any]:
@@ -164,18 +182,25 @@ def citation(result: Result, title: str) -> str:
     )
 
 
+def _escaped(text: str) -> str:
+    """Return a text with TeX's special characters escaped."""
+    return "".join(TEX.get(letter, letter) for letter in text)
+
+
 def bibtex(result: Result, title: str) -> str:
     """Return a citation of a figure as an entry for BibTeX."""
     about = identity(result)
     date = str(about.get("date", ""))
     note = f"revision {about.get('revision', 'main')}, run {about['run']}, {date[:10]}"
     fields = {
-        "title": f"{{{title}, {', '.join([str(about.get('model', '')), *_places(about)])}}}",
-        "author": f"{{{{{PACKAGE} contributors}}}}",
-        "year": f"{{{date[:4]}}}",
-        "version": f"{{{__version__}}}",
-        "note": f"{{{'; '.join(filter(None, [note, about.get('weights')]))}}}",
+        "title": f"{title}, {', '.join([str(about.get('model', '')), *_places(about)])}",
+        "author": f"{PACKAGE} contributors",
+        "year": date[:4],
+        "version": __version__,
+        "note": "; ".join(filter(None, [note, about.get("weights")])),
     }
+    fields = {name: f"{{{_escaped(value)}}}" for name, value in fields.items()}
+    fields["author"] = f"{{{fields['author']}}}"  # one name, not a first and a last one
     lines = ",\n".join(f"  {name} = {value}" for name, value in fields.items())
     return f"@software{{poskernel-{about['run']},\n{lines}\n}}"
 

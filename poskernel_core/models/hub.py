@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 from poskernel_core.common.errors import BadRequest, NoNetwork, UnknownModel, UnsupportedModel
@@ -46,7 +46,9 @@ def offline() -> bool:
     return constants.HF_HUB_OFFLINE or not _reachable_at(int(time.monotonic() // 60))
 
 
-def fetch_file(name: str, filename: str, revision: str | None) -> Path:
+def fetch_file(
+    name: str, filename: str, revision: str | None, kind: Literal["model", "dataset"] = "model"
+) -> Path:
     """Return the local path of one file of a hub repository, downloading it if necessary.
 
     Raises:
@@ -56,7 +58,9 @@ def fetch_file(name: str, filename: str, revision: str | None) -> Path:
     from huggingface_hub import hf_hub_download
 
     with _in_one_sentence(name, revision):
-        found = hf_hub_download(name, filename, revision=revision, local_files_only=offline())
+        found = hf_hub_download(
+            name, filename, revision=revision, repo_type=kind, local_files_only=offline()
+        )
     return Path(found)
 
 

@@ -5,10 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool
 
-from poskernel_core.models.tokenizers import Tokenizer
-
-SPACES = ("\N{LATIN CAPITAL LETTER G WITH DOT ABOVE}", "\N{LOWER ONE EIGHTH BLOCK}")
-"""The marker of a leading space in byte-level BPE and in SentencePiece vocabularies."""
+from poskernel_core.models.tokenizers import BYTE, Tokenizer
 
 PerToken = Bool[np.ndarray, " vocabulary"]
 
@@ -35,9 +32,8 @@ def token_table(tokenizer: Tokenizer, vocabulary: int) -> TokenTable:
     ordinary = tokenizer.ordinary_ids(vocabulary)
     texts, spaced = [""] * vocabulary, np.zeros(vocabulary, dtype=bool)
     for number, text in zip(ordinary, tokenizer.decode_each(ordinary), strict=True):
-        texts[number] = text.strip()
-        marked = str(tokenizer.backend.id_to_token(number)).startswith(SPACES)
-        spaced[number] = marked or text[:1].isspace()
+        texts[number] = BYTE.sub("\N{REPLACEMENT CHARACTER}", text).strip()  # no letter, no digit
+        spaced[number] = text[:1].isspace()
     special = np.ones(vocabulary, dtype=bool)
     special[ordinary] = False
     first = np.array([text[:1].isalnum() for text in texts], dtype=bool)

@@ -1,19 +1,31 @@
 """Convert text to token ids and back with a model's ``tokenizer.json``, without importing torch."""
 
+import codecs
 import contextlib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 import tokenizers
 
-from poskernel_core.common.errors import BadRequest, NoNetwork, UnknownModel, UnsupportedModel
-from poskernel_core.models.catalog import Located, read_config
+from poskernel_core.common.errors import (
+    NO_START,
+    BadRequest,
+    NoNetwork,
+    PosKernelError,
+    UnknownModel,
+    UnsupportedModel,
+)
+from poskernel_core.common.rounding import counted
+from poskernel_core.common.specs import DEFAULT_TOKEN, ModelSpec
+from poskernel_core.models.catalog import Located, find_again, read_config
 from poskernel_core.models.gguf_tokenizer import has_vocabulary, tokenizer_file
 from poskernel_core.models.hub import fetch_file
 from poskernel_core.models.pieces import Pieces, normalizer_steps
 
+MAX_IDS = 2**31
 MAX_NAMED = 6  # most tokens listed in the error about a text that is not a single token
 OLDER = ("vocab.json", "vocab.txt", "tokenizer.model", "spiece.model")
 """Files of older tokenizer formats, which transformers can convert."""
@@ -23,6 +35,31 @@ NONE_THERE = (
     "ready token windows as a .npy file of integers [windows, T]."
 )
 MAX_TOKENIZER_BYTES = 200 * 2**20
+
+PIECE_MARK = "\N{LOWER ONE EIGHTH BLOCK}"
+"""A space in SentencePiece vocabularies."""
+
+BYTE = re.compile(r"<0x([0-9A-F]{2})>")
+"""A byte as SentencePiece spells it."""
+
+
+def _bytes_of_letters() -> dict[str, int]:
+    """Return the byte that each letter of a byte-level vocabulary stands for."""
+    letters = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    own = [ord(letter) for letter in letters if ord(letter) < 256]
+    return dict(zip(letters, [*own, *sorted({*range(256)} - {*own})], strict=True))
+
+
+BYTES = _bytes_of_letters()
+
+
+def _spelled_bytes(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)
+    lost = error.object[error.start : error.end]
+    return "".join(f"<0x{byte:02X}>" for byte in lost), error.end
+
+
+codecs.register_error("spelled bytes", _spelled_bytes)
 
 
 @dataclass(frozen=True)
@@ -59,12 +96,56 @@ class Tokenizer:
         return Pieces(self.backend)
 
     def decode_each(self, ids: list[int]) -> list[str]:
-        """Return the text of each token, decoded separately."""
-        return [self.backend.decode([token], skip_special_tokens=False) for token in ids]
+        """Return the text of each token, as the vocabulary spells it.
+
+        The vocabulary's mark of a space is a space, so the joined texts of a text's tokens are the
+        text, if the tokenizer loses nothing (SentencePiece adds a space in front). Bytes that are
+        part of a character are written like ``<0xF0>``, ids without a token as empty texts.
+        """
+        return [self._spelled(self.backend.id_to_token(token) or "") for token in ids]
+
+    def _spelled(self, token: str) -> str:
+        if token in self._verbatim:
+            return token
+        if self._of_bytes and all(letter in BYTES for letter in token):
+            return bytes(BYTES[letter] for letter in token).decode("utf-8", "spelled bytes")
+        if token.startswith("<0x") and (byte := BYTE.fullmatch(token)) and int(byte[1], 16) < 0x80:
+            return chr(int(byte[1], 16))
+        for mark in self._marks:
+            token = token.replace(mark, " ")
+        return token
+
+    @cached_property
+    def _verbatim(self) -> frozenset[str]:
+        """The tokens that stand for their own letters."""
+        added = self.backend.get_added_tokens_decoder().values()
+        return frozenset(each.content for each in added if each.special or self._of_bytes)
+
+    @cached_property
+    def _of_bytes(self) -> bool:
+        """Whether a letter of the vocabulary is a byte of the text."""
+        return "ByteLevel(" in self._steps
+
+    @cached_property
+    def _marks(self) -> list[str]:
+        """What stands for a space in the vocabulary."""
+        ending = getattr(self.backend.model, "end_of_word_suffix", None)
+        return [mark for mark in (PIECE_MARK * (PIECE_MARK in self._steps), ending) if mark]
+
+    @cached_property
+    def _steps(self) -> str:
+        backend = self.backend
+        return f"{backend.normalizer}{backend.pre_tokenizer}{backend.decoder}"
 
     def known_start(self) -> int | None:
         """Return the id of the start token, or None if the model has none."""
         return None if self.start_token is None else self.backend.token_to_id(self.start_token)
+
+    def without_start(self, text: str) -> str:
+        """Return a text without the start tokens that are typed at its beginning."""
+        while self.start_token and text.startswith(self.start_token):
+            text = text.removeprefix(self.start_token)
+        return text
 
     def start_id(self) -> int:
         """Return the id of the start token.
@@ -74,51 +155,100 @@ class Tokenizer:
         """
         found = self.known_start()
         if found is None:
-            raise BadRequest(f"{self.model!r} has no start token: run it without one.")
+            raise BadRequest(f"{self.model!r} has no start token: run it without one ({NO_START}).")
         return found
 
     def ordinary_ids(self, vocabulary: int) -> list[int]:
         """Return the tokenizer's ids below ``vocabulary``, without special tokens."""
-        added = self.backend.get_added_tokens_decoder()
-        special = {number for number, token in added.items() if token.special}
-        known = sorted(set(self.backend.get_vocab().values()) - special)
+        known = sorted(set(self.backend.get_vocab().values()) - self._special)
         return [number for number in known if number < vocabulary]
 
     def single_id(self, text: str) -> int:
         """Return the id of a text that is exactly one token, such as ``" the"``.
 
+        SentencePiece puts a space in front of a text, so ``" the"`` is cut in two there; the token
+        that is spelled so is returned.
+
         Raises:
             BadRequest: the text is not exactly one token.
         """
         ids = self.encode(text)
-        if len(ids) != 1:
+        found = ids if self._known_alone(ids) else self._spelled_as(text)
+        if not found:
             parts, word = [repr(each) for each in self.decode_each(ids)], f" {text}"
             if len(parts) > MAX_NAMED:
                 parts[MAX_NAMED:] = ["…"]
             advice = "choose another, and mind the leading space"
-            if len(self.encode(word)) == 1:
+            if self._known_alone(self.encode(word)):
                 advice = f"mind the leading space, as in {word!r}"
             raise BadRequest(
-                f"Expected text that is one token of {self.model!r}; {text!r} is {len(ids)} tokens "
-                f"({', '.join(parts)}): {advice}."
+                f"Expected text that is one token of {self.model!r}; {text!r} is "
+                f"{counted(len(ids), 'token')} ({', '.join(parts)}): {advice}."
             )
-        return ids[0]
+        return found[0]
+
+    def _known_alone(self, ids: list[int]) -> bool:
+        return len(ids) == 1 and ids[0] not in self._special
+
+    def _spelled_as(self, text: str) -> list[int]:
+        ids = sorted(self.backend.get_vocab().values())
+        return [token for token in ids if self.decode_each([token]) == [text]]
+
+    @cached_property
+    def _special(self) -> set[int]:
+        added = self.backend.get_added_tokens_decoder()
+        return {number for number, token in added.items() if token.special}
+
+    def usual_word(self) -> str:
+        """Return ``" the"``, or another token if the tokenizer has none that is spelled so.
+
+        It is the last token that ``" the"`` is cut into, or the first of the vocabulary.
+        """
+        ids = self.encode(DEFAULT_TOKEN)
+        if self._known_alone(ids) and self.decode_each(ids)[0].strip() == DEFAULT_TOKEN.strip():
+            return DEFAULT_TOKEN
+        if self._spelled_as(DEFAULT_TOKEN):
+            return DEFAULT_TOKEN
+        parts = [token for token in ids if token not in self._special]
+        return self.decode_each([*self.ordinary_ids(MAX_IDS)[:1], *parts])[-1]
 
 
-def load_tokenizer(located: Located) -> Tokenizer | None:
+def usual_word(model: ModelSpec) -> str:
+    """Return a word that is one token of a model, as :meth:`Tokenizer.usual_word`.
+
+    It is ``" the"`` for a model without a readable ``tokenizer.json``.
+    """
+    with contextlib.suppress(PosKernelError):
+        return _usual_word(model)
+    return DEFAULT_TOKEN
+
+
+@lru_cache(maxsize=64)
+def _usual_word(model: ModelSpec) -> str:
+    located = find_again(model)
+    if located.away or not (file := _tokenizer_file(located, convert=False)):
+        raise UnsupportedModel(NONE_THERE)  # not kept: it may come
+    return _read(located, file).usual_word()
+
+
+def load_tokenizer(located: Located, *, convert: bool = True) -> Tokenizer | None:
     """Load a model's ``tokenizer.json``; None if the model has none, or only results.
+
+    With ``convert``, tokenizers of other formats are converted, which imports transformers.
 
     Raises:
         UnsupportedModel: the file is damaged.
         StoreFailed: the tokenizer converted from a GGUF file cannot be written.
         NoNetwork: a hub model's tokenizer is not on this machine.
     """
-    name = located.spec.name
     if located.away:
         return None
     file = _tokenizer_file(located)
-    if file is None:
-        return _converted(located)
+    return _converted(located) if file is None else _read(located, file)
+
+
+def _read(located: Located, file: Path) -> Tokenizer:
+    name = located.spec.name
     if file.stat().st_size > MAX_TOKENIZER_BYTES:
         raise UnsupportedModel(
             f"The tokenizer.json of {name!r} is larger than {MAX_TOKENIZER_BYTES / 2**20:.0f} MB: "
@@ -158,8 +288,9 @@ def check_tokenizer(located: Located, needed: bool) -> None:
         raise BadRequest(NONE_THERE)
 
 
-def _tokenizer_file(located: Located) -> Path | None:
-    if located.gguf is not None and located.directory is not None:
+def _tokenizer_file(located: Located, *, convert: bool = True) -> Path | None:
+    """Return a model's ``tokenizer.json``, or None; ``convert`` may import transformers."""
+    if located.gguf is not None and located.directory is not None and convert:
         return tokenizer_file(located.spec.name, located.gguf, located.directory)
     if located.directory is not None:
         file = Path(located.directory) / "tokenizer.json"

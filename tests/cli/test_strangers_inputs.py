@@ -105,6 +105,11 @@ def array(value):
     return lambda path: np.save(path, value)
 
 
+def columns(path):
+    table = pyarrow.table({"question": ["a"], "votes": [1], "answer": ["b"]})
+    parquet.write_table(table, path)
+
+
 def numbers(path):
     parquet.write_table(pyarrow.table({"text": [1, 2]}), path)
 
@@ -122,6 +127,9 @@ CORPORA = {
     "no table": ("a.parquet", lines("PAR1"), "it is of another kind, or damaged"),
     "no text": ("a.txt", lambda path: path.write_bytes(b"\x89PNG\r\n\xff\xfe"), "a.txt"),
     "no column": ("a.jsonl", lines('{"body": "a"}'), A_LINE + '\'{"body": "a"}\''),
+    "two columns": ("a.parquet", columns, "'text'; its texts are in 'question', 'answer': give"),
+    "two fields": ("a.jsonl", lines('{"q": "a", "n": 1, "a": "b"}'), "its texts are in 'q', 'a': "),
+    "wide letters, no mark": ("a.txt", lambda path: path.write_bytes(b"a\0b\0"), "holds zeros"),
     "nested": ("a.jsonl", lines("[" * 100_000), A_LINE),
     "half a character": ("a.jsonl", lines('{"text": "a \\ud800 b"}'), A_LINE),
     "a list": ("a.jsonl", lines("[1, 2]"), A_LINE + "'[1, 2]' as line 1."),

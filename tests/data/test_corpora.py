@@ -4,6 +4,7 @@ import itertools
 import json
 import tracemalloc
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from poskernel_core import Execution, describe_run
 from poskernel_core.analyses.helix.formulas import repeated_run
 from poskernel_core.analyses.random_tokens.params import random_run
 from poskernel_core.common import groups
-from poskernel_core.common.errors import TooLittleText
+from poskernel_core.common.errors import NoNetwork, TooLittleText
 from poskernel_core.common.specs import CorpusSpec
 from poskernel_core.data import corpora, texts
 from poskernel_core.models import catalog
@@ -275,6 +276,42 @@ class Rows:
         """Rows backwards, so that it is seen."""
         self.shuffled.append(how)
         return Rows(self.lines[::-1])
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("kind", ["txt", "jsonl"])
+def test_byte_order_marks(tmp_path, kind, encoding):
+    """A mark says how a file is written, and is no part of its texts."""
+    file, text = tmp_path / f"marked.{kind}", "Größe 🙂"
+    file.write_text(json.dumps({"text": text}) if kind == "jsonl" else text, encoding)
+    spec = corpora.resolve(CorpusSpec(name=str(file)))
+    assert [text] == [*corpora.documents(spec)]
+
+
+def test_a_mark_in_a_typed_text():
+    typed = CorpusSpec(name="text", text="\ufeffShe sells.")
+    assert ["She sells."] == [*corpora.documents(typed)]
+
+
+@pytest.mark.parametrize("reached", [True, False])
+def test_a_branch_is_resolved_once(monkeypatch, reached):
+    """Results name the commit; without the hub, the branch."""
+    asked = []
+
+    def fetch(name, file, revision, kind):
+        asked.append((name, revision, kind))
+        if not reached:
+            raise NoNetwork("offline")
+        return Path("/hub/snapshots") / f"{len(asked):040x}" / file
+
+    source = texts.HubCorpus(f"owner/reached-{reached}", "refs/convert/parquet")
+    monkeypatch.setitem(texts.HUB, "openwebtext", source)
+    monkeypatch.setattr(texts, "fetch_file", fetch)
+    found = [corpora.resolve(CorpusSpec(name="openwebtext")) for _ in range(2)]
+    assert (source.repository, "refs/convert/parquet", "dataset") == asked[0]
+    expected = f"{1:040x}" if reached else "refs/convert/parquet"
+    assert [(expected, f"hub@{expected}")] * 2 == [(s.revision, s.fingerprint) for s in found]
+    assert (1 if reached else 2) == len(asked)
 
 
 @pytest.fixture

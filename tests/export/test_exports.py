@@ -315,6 +315,15 @@ def test_citations(head):
     assert re.match(r"@software\{poskernel-[0-9a-f]{12},\n", bibtex(head, "A curve"))
 
 
+def test_characters_that_tex_reads(head):
+    """Escaped, and the braces balance, also where a name has one."""
+    run = head.provenance | {"model": r"a{b_c\d%e&f#g"}
+    entry = bibtex(replace(head, provenance=run), "50 % of L1_H2 & more~^$")
+    assert r"a\textbraceleft{}b\_c\textbackslash{}d\%e\&f\#g" in entry
+    assert r"50 \% of L1\_H2 \& more\textasciitilde{}\textasciicircum{}\$" in entry
+    assert entry.count("{") == entry.count("}")
+
+
 # The grid of heads
 
 

@@ -26,6 +26,7 @@ from poskernel_core.export.files import (
     to_html,
     to_json,
     to_npz,
+    typed_start,
 )
 from poskernel_core.export.grid_picture import grid_picture
 from poskernel_core.export.pictures import Picture
@@ -174,7 +175,8 @@ def provenance_line(result: Result) -> str:
         f"**{plain(run['model'])}**, revision {plain(revision)}, "
         f"fingerprint `{run['model_fingerprint'][:12]}`. Corpus **{plain(run['corpus'])}**: "
         f"{counted(run['windows'], 'window')} of {counted(run['context'], 'token')}, "
-        f"start token {'first' if run['start_token'] else 'absent'}, seed {run['seed']}. "
+        f"start token {typed_start(result) or ('first' if run['start_token'] else 'absent')}, "
+        f"seed {run['seed']}. "
         + ("" if skip is None else f"First {counted(skip, 'key')} skipped. ")
         + f"{precision} on {run['device']}, {run['date']}."
         + (f" {told}." if (told := quantisation_note(run.get("quantisation", ""))) else "")

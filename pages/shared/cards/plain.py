@@ -6,6 +6,7 @@ from contextvars import ContextVar
 import streamlit as st
 
 from pages.shared.cards.embed import in_place_of
+from poskernel_core.common.errors import NO_START
 
 _SAID: ContextVar[set[str] | None] = ContextVar("said", default=None)
 """What say_once has said on the page so far."""
@@ -26,7 +27,8 @@ def capital(text: str) -> str:
 def say_error(sentence: str) -> None:
     """Show a sentence in an error box."""
     with in_place_of():
-        st.error(plain(sentence), icon=":material/error:")
+        told = sentence.replace(NO_START, "turn off 'Start token first'")
+        st.error(plain(told), icon=":material/error:")
 
 
 def say(sentence: str) -> None:

@@ -5,28 +5,25 @@ from typing import Any
 import streamlit as st
 
 from pages.shared.selection.fit import fitted, linked
+from pages.shared.selection.source import named_token
 from poskernel_core.analyses.contextual_heads.behaviour import Thresholds
+from poskernel_core.common.specs import ModelSpec
 from poskernel_core.data import texts
-from poskernel_core.plotting.layout import quoted
 
-TOKEN = " the"
 CONTEXT_COUNTS = (8, 16, 32, 64, 128, 256)
 DEFAULT_THRESHOLDS = {name: field.default for name, field in Thresholds.model_fields.items()}
 MAX_TYPED = 8000
 
 
-def choose_token(place: Any) -> str:
+def choose_token(place: Any, model: ModelSpec) -> str:
     """Draw the field for the destination token; an empty field is the default token."""
-    token = place.text_input(
+    return named_token(
+        place,
+        model,
         "Destination token",
-        TOKEN,
-        max_chars=64,
-        placeholder=f"empty: {quoted(TOKEN)}",
-        help="exactly one token of the model, with its leading space; it is put at position n of "
+        "exactly one token of the model, with its leading space; it is put at position n of "
         "every window",
-        **linked("token"),
     )
-    return token or TOKEN
 
 
 def choose_first_windows(place: Any, default: int, most: int) -> int:

@@ -21,6 +21,7 @@ from poskernel_core.common.errors import (
     PosKernelError,
 )
 from poskernel_core.common.result import Result
+from poskernel_core.common.settings import settings
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.engine.engine import Engine
 from poskernel_core.engine.job import Job
@@ -73,6 +74,22 @@ def located(name: str, revision: str | None) -> Located:
 def training(name: str) -> TrainingRun | None:
     """Return the checkpoints of a model, cached for five minutes."""
     return training_run(name)
+
+
+def check_revision(name: str, revision: str | None) -> None:
+    """Check that a revision of a hub model is on offer: its current one, or a listed checkpoint.
+
+    Raises:
+        BadRequest: another one, and the host does not allow clients to name what is downloaded.
+    """
+    if revision in (None, "main") or settings().allow_any_model or catalog.is_local(name):
+        return
+    run = training(name)
+    if run is None or revision not in [each.revision for each in run.checkpoints]:
+        of = "a checkpoint of its training, or none" if run else "none"
+        raise BadRequest(
+            f"Revision {str(revision)[:64]!r} of {name!r} is not offered here: choose {of}."
+        )
 
 
 def has_checkpoints(name: str) -> bool:

@@ -1,6 +1,5 @@
 """Pinned heads: kept for the session and in every link."""
 
-import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -176,9 +175,7 @@ def _run_of(pin: Pin) -> RunSpec:
         )
     if pin.windows > MAX_RUN:
         raise BadRequest(f"It asks for {pin.windows} windows of text: up to {MAX_RUN} are offered.")
-    commit = re.fullmatch("[0-9a-f]{7,40}", pin.revision or "")
-    if commit and not catalog.is_local(pin.model) and not settings().allow_any_model:
-        raise BadRequest("Expected a branch or tag as revision, got a commit: leave it out.")
+    results.check_revision(pin.model, pin.revision)
     return pinned_run(pin, find=results.located)
 
 

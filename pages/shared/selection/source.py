@@ -4,8 +4,12 @@ from typing import Any, Final
 
 import streamlit as st
 
+from pages.shared.cards.plain import plain
 from pages.shared.selection.fit import choose_one, linked
+from poskernel_core.common.specs import DEFAULT_TOKEN, ModelSpec
 from poskernel_core.data import texts
+from poskernel_core.models.tokenizers import usual_word
+from poskernel_core.plotting.layout import quoted
 
 SOURCES: Final[dict[str, str]] = {
     "sampled windows": "mean",
@@ -17,23 +21,39 @@ OWN = "my own text"
 USE = "its n-th token gives the query at position n"
 
 
-def choose_source() -> dict[str, Any] | None:
+def choose_source(model: ModelSpec) -> dict[str, Any] | None:
     """Draw the controls; return the parameters, or None while the text is empty."""
     source = SOURCES[choose_one("Queries from", SOURCES, "source")]
     if source == "text":
         text = choose_text()
         return None if text is None else {"source": "text", **text}
     if source == "token":
-        token = st.text_input(
-            "Token",
-            " the",
-            max_chars=64,
-            help="exactly one token of the model, with its leading space; it replaces the last "
-            "token of sixty windows",
-            **linked("token"),
+        help_ = (
+            "exactly one token of the model, with its leading space; it replaces the last token "
+            "of sixty windows"
         )
-        return {"source": "token", "token": token}
+        return {"source": "token", "token": named_token(st, model, "Token", help_)}
     return {"source": "mean"}
+
+
+def named_token(place: Any, model: ModelSpec, label: str, about: str) -> str:
+    """Draw a field for a token; empty, it is the default, or what the model has in its place."""
+    typed = place.text_input(
+        label,
+        DEFAULT_TOKEN,
+        max_chars=64,
+        placeholder=f"empty: {quoted(DEFAULT_TOKEN)}",
+        help=about,
+        **linked("token"),
+    )
+    if typed not in ("", DEFAULT_TOKEN):
+        return typed
+    token = usual_word(model)
+    if token != DEFAULT_TOKEN:
+        place.caption(
+            plain(f"{quoted(DEFAULT_TOKEN)} is no token of this model: {quoted(token)} is taken.")
+        )
+    return token
 
 
 def choose_text(use: str = USE) -> dict[str, Any] | None:

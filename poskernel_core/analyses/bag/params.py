@@ -4,12 +4,12 @@ from typing import Literal, TypeVar
 
 from pydantic import Field
 
-from poskernel_core.analyses.base import Experiment, Params
+from poskernel_core.analyses.base import Experiment, TokenParams
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.specs import RunSpec
 
 
-class BagParams(Params):
+class BagParams(TokenParams):
     """Parameters of the bag of tokens."""
 
     heads: str = Field(
@@ -17,7 +17,6 @@ class BagParams(Params):
         max_length=4000,
         description="contextual heads of layer 0, such as 'L0H0, L0H2' (default: those found)",
     )
-    token: str = Field(" the", min_length=1, max_length=64, description="the destination token")
     query: int = Field(ge=1, description="position of the destination token")
     first_windows: int = Field(
         32, ge=2, le=10_000, description="first windows of text, for denominators and norm scales"

@@ -1,5 +1,6 @@
 """Pinned heads of any models and runs, and how far apart their kernels are."""
 
+import time
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -24,6 +25,7 @@ from poskernel_core.common.result import Result, errors_together, estimates, out
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
 from poskernel_core.models import catalog
 from poskernel_core.models.catalog import Located
+from poskernel_core.models.training import ASK_AGAIN
 
 
 class HeadDistancesParams(SkipParams):
@@ -80,13 +82,15 @@ def pinned_heads(run: RunSpec, heads: str, query: int) -> list[Pinned]:
 
 
 @lru_cache(maxsize=64)
-def _located(name: str, revision: str | None) -> Located:
+def _located(name: str, revision: str | None, _since: int) -> Located:
     return catalog.locate(name, revision)
 
 
 def located_once(name: str, revision: str | None) -> Located:
-    """Locate a model, asking the hub only once in the life of the process."""
-    return (catalog.locate if catalog.is_local(name) else _located)(name, revision)
+    """Locate a model, asking the hub once in ten minutes; files here are looked at each time."""
+    if catalog.is_local(name):
+        return catalog.locate(name, revision)
+    return _located(name, revision, int(time.monotonic() // ASK_AGAIN))
 
 
 class HeadDistances(Composition[HeadDistancesParams]):

@@ -2,18 +2,17 @@
 
 from pydantic import Field
 
-from poskernel_core.analyses.base import Experiment, SkipParams
+from poskernel_core.analyses.base import Experiment, SkipParams, TokenParams
 from poskernel_core.analyses.contextual_heads.spec import check_query
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import estimates, outputs
 from poskernel_core.common.specs import MAX_TEXT_CHARACTERS, RunSpec
 
 
-class CellParams(SkipParams):
+class CellParams(SkipParams, TokenParams):
     """Parameters that name a head and the destination token."""
 
     head: str = Field("L0H0", description="the head, such as L0H3")
-    token: str = Field(" the", min_length=1, max_length=64, description="the destination token")
 
 
 class DenominatorsParams(CellParams):

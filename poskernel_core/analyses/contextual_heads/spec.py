@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from poskernel_core.analyses.base import Experiment, SkipParams
+from poskernel_core.analyses.base import Experiment, SkipParams, TokenParams
 from poskernel_core.analyses.contextual_heads.behaviour import BEHAVIOURS, Thresholds
 from poskernel_core.analyses.head_measure import HeadMeasure
 from poskernel_core.common.errors import BadRequest
@@ -10,10 +10,9 @@ from poskernel_core.common.result import estimates, outputs
 from poskernel_core.common.specs import RunSpec
 
 
-class ContextualParams(SkipParams, Thresholds):
+class ContextualParams(SkipParams, TokenParams, Thresholds):
     """Parameters of the search for contextual heads."""
 
-    token: str = Field(" the", min_length=1, max_length=64, description="the destination token")
     query: int = Field(ge=1, description="position of the destination token")
     first_windows: int = Field(
         64, ge=2, le=10_000, description="first windows of text, which the token is put into"

@@ -48,7 +48,7 @@ def places(query, start):
 
 @given(st.integers(0, 3000), st.integers(0, 1))
 def test_copies_never_collide(query, start):
-    distances = copy_distances(query, start)
+    distances = copy_distances(query, start, 293)
 
     assert [2 ** (k + 1) for k in range(len(distances))] == distances.tolist()
     pairs = places(query, start)
@@ -60,16 +60,17 @@ def test_copies_never_collide(query, start):
 
 def test_distances_by_hand():
     """From 45, 42, 39, 36, 33 back by 2, 4, 8, 16, 32: the last copy stands at 1."""
-    assert [2, 4, 8, 16, 32] == copy_distances(45, 1).tolist()
-    assert [2, 4, 8, 16] == copy_distances(44, 1).tolist()
-    assert [2, 4, 8, 16, 32] == copy_distances(44, 0).tolist()
-    assert [] == copy_distances(1, 0).tolist()
+    assert [2, 4, 8, 16, 32] == copy_distances(45, 1, 293).tolist()
+    assert [2, 4, 8, 16] == copy_distances(44, 1, 293).tolist()
+    assert [2, 4, 8, 16, 32] == copy_distances(44, 0, 293).tolist()
+    assert [] == copy_distances(1, 0, 293).tolist()
+    assert [2, 4, 8] == copy_distances(44, 0, 4).tolist()  # one of four letters is left for others
 
 
 @pytest.mark.parametrize("start", [True, False])
 def test_sequences(finders, start):
     subject, _ = study(finders[None], some_windows(2, 47, start), start)
-    distances = copy_distances(QUERY, int(start))
+    distances = copy_distances(QUERY, int(start), 293)
 
     copies, without = copy_sequences(subject, QUERY, distances, range(3, 7))
 
@@ -126,7 +127,7 @@ def test_random_weights(model_dirs, name):
     found = duplicates(subject, 29, 11, counted.append)
 
     pairs = places(29, 1)
-    texts = copy_sequences(subject, 29, copy_distances(29, 1), range(11))
+    texts = copy_sequences(subject, 29, copy_distances(29, 1, 293), range(11))
     rows = {}
     for which, tokens in zip(("duplicate_attention", "baseline"), texts, strict=True):
         patterns = builders.hf_eager_attentions(model_dirs[name], torch.from_numpy(tokens))

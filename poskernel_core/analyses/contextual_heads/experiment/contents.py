@@ -100,7 +100,10 @@ def token_ids(subject: ExperimentContext, text: str) -> np.ndarray:
     if subject.encode is None:
         raise BadRequest("A text needs a tokenizer, and the model has none.")
     first, length = subject.windows[0, : int(subject.start_token)], subject.windows.shape[1]
-    return np.concatenate([first, subject.encode(text)])[:length].astype(np.int64)
+    ids = subject.encode(text)
+    while subject.start_token and ids[:1] == first.tolist():  # typed as well
+        ids = ids[1:]
+    return np.concatenate([first, ids])[:length].astype(np.int64)
 
 
 def kept_windows(windows: int, groups: int) -> np.ndarray:

@@ -87,6 +87,7 @@ def contextual_heads(
     Raises:
         BadRequest: the text is not one token of the model, or there is too little text.
     """
+    assert subject.source is not None
     main = statistics["main"]
     geometry = subject.model.geometry
     texts = first_in_equal_groups(subject.windows, params.first_windows)
@@ -111,7 +112,11 @@ def contextual_heads(
         without,
         means | {"group": behaviour(whole | means, params)},
         {name: error for name, (_, error) in copies.items()},
-        coordinates={"distance": copy_distances(params.query, int(subject.start_token))},
+        coordinates={
+            "distance": copy_distances(
+                params.query, int(subject.start_token), len(subject.source.pool)
+            )
+        },
         provenance={
             "first_windows": len(windows),
             "errors": f"sequences of random tokens (duplicates) and {subject.dealt}",

@@ -18,14 +18,15 @@ NEAR = 10
 BATCH = 8
 
 
-def copy_distances(query: int, start: int) -> np.ndarray:
+def copy_distances(query: int, start: int, tokens: int) -> np.ndarray:
     """Return the distances 2, 4, 8, ... of copies that fit before ``query``.
 
     Queries are 3 positions apart, and each copy lies a power of two before its query. A power of
-    two is never a multiple of three, so no copy falls on another query.
+    two is never a multiple of three, so no copy falls on another query. Each copy is of another
+    token of the ``tokens`` to draw from, and one is left for the other positions.
     """
     count = 0
-    while STEP * count + 2 ** (count + 1) <= query - start:
+    while count < tokens - 1 and STEP * count + 2 ** (count + 1) <= query - start:
         count += 1
     return 2 ** np.arange(1, count + 1)
 
@@ -69,7 +70,8 @@ def duplicates(
     difference of these two at distances up to 10 (``near_duplicates``) and beyond
     (``far_duplicates``), ``[layer, head]``. Layers after ``last`` are not run.
     """
-    distances = copy_distances(query, int(subject.start_token))
+    assert subject.source is not None
+    distances = copy_distances(query, int(subject.start_token), len(subject.source.pool))
     near = torch.from_numpy(distances <= NEAR)
     means = {
         name: Moments()
