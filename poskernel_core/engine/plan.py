@@ -9,7 +9,7 @@ from typing import Any
 
 from poskernel_core import analyses
 from poskernel_core.analyses.base import Composition, Experiment, P, Params, Question
-from poskernel_core.common.specs import Gather, Request, RunSpec
+from poskernel_core.common.specs import Gather, Request, RunSpec, digest, model_prefix
 from poskernel_core.data import corpora
 from poskernel_core.engine.provenance import stored
 from poskernel_core.storage.statistics import in_passes, missing_statistics
@@ -68,13 +68,19 @@ class Plan:
         return all(each.run.model.fingerprint for each in self.parts.values() or [self])
 
     def of_stage(self, windows: int, query: int) -> Plan:
-        """Return the plan of the same question about the first windows, at one position.
+        """Return the plan of the same question about the first windows.
+
+        If the answer at one position is only a part of the whole one, it has a key of its own.
 
         Raises:
             BadRequest: the parameters do not fit the run.
         """
-        fewer = {"windows": windows, "positions": (query,), "until": None}
-        return plan_of(self.question, self.run.model_copy(update=fewer), self.params)
+        fewer = {"windows": windows, "until": None}
+        plan = plan_of(self.question, self.run.model_copy(update=fewer), self.params)
+        if not any("query" in v.axes or v.over_positions for v in self.question.values):
+            return plan
+        prefix = model_prefix(plan.run.model.fingerprint)
+        return replace(plan, key=f"{prefix}{digest([plan.key, query])}")
 
     def again(self) -> Plan:
         """Return the plan as resolved now; the same if all weights were known."""

@@ -25,8 +25,8 @@ OFFSETS = 48
 
 OF_A = "share of Var(a)"
 CERTAINTY = (
-    "share of the positional score's variance that is noise of the mean keys, because texts are "
-    "few; above 0.5 there are no shares",
+    "share of the positional score's variance that is sampling variance of the mean keys, because "
+    "texts are few; above 0.5 there are no shares",
     "score variance explained by position, without noise; below 0.05 there are no shares",
 )
 
@@ -106,7 +106,7 @@ class PositionSources(_Sources):
             "sums of ``share`` over the token embedding, the positional embedding, earlier heads, "
             "earlier MLPs, output biases and constant, and ALiBi's bias",
         ),
-        *estimates("noise [layer head]", OF_A, CERTAINTY[0]),
+        *outputs("noise [layer head]", OF_A, CERTAINTY[0], bounds=(0, 1)),
         *estimates("position_share [layer head]", "share of variance", CERTAINTY[1]),
     )
     measures = (
@@ -186,7 +186,7 @@ class HeadSources(_Sources):
             "what the component adds to the score of the key at the offset, less its mean over the "
             "kernel",
         ),
-        *estimates("noise []", OF_A, CERTAINTY[0]),
+        *outputs("noise []", OF_A, CERTAINTY[0], bounds=(0, 1)),
         *estimates("position_share []", "share of variance", CERTAINTY[1]),
     )
     figure = "head_figure"
