@@ -261,16 +261,16 @@ class Result:
             coordinates={axis: c for axis, c in self.coordinates.items() if axis in used},
         )
 
-    def as_declared(self, declared: Iterable[Value]) -> Result:
+    def as_declared(self, declared: Sequence[Value]) -> Result:
         """Return the result with values put into their range, and errors only where declared."""
-        known = {value.name: value for value in declared}
-        bounds = {name: value.bounds for name, value in known.items() if value.bounds}
+        bounds = {value.name: value.bounds for value in declared if value.bounds}
+        exact = {value.name for value in declared if not value.has_error}
         inside = {
             name: np.clip(array, *bounds[name]) if name in bounds else array
             for name, array in self.values.items()
         }
         errors, biases = (
-            {name: array for name, array in part.items() if known[name].has_error}
+            {name: array for name, array in part.items() if name not in exact}
             for part in (self.errors, self.biases)
         )
         return replace(self, values=inside, errors=errors, biases=biases)

@@ -9,6 +9,7 @@ from typing import Any
 
 from poskernel_core import analyses
 from poskernel_core.analyses.base import Composition, Experiment, P, Params, Question
+from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.specs import Gather, Request, RunSpec, digest, model_prefix
 from poskernel_core.data import corpora
 from poskernel_core.engine.provenance import stored
@@ -54,8 +55,14 @@ class Plan:
         """
         if self.composition is None:
             return {}
-        parts = self.composition.parts(self.run, self.params).items()
-        return {name: plan_of(each.question, each.run, each.params) for name, each in parts}
+        parts = self.composition.parts(self.run, self.params)
+        for each in parts.values():
+            if isinstance(each.question, Composition):
+                raise BadRequest(
+                    f"{self.question.name!r} combines {each.question.name!r}, which combines "
+                    "answers itself: expected analyses or experiments as its parts."
+                )
+        return {n: plan_of(each.question, each.run, each.params) for n, each in parts.items()}
 
     @property
     def keys(self) -> tuple[str, ...]:
