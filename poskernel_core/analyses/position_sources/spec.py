@@ -74,8 +74,9 @@ class PositionSources(_Sources):
     norms behind a block, and of normed keys, are the text's own too. ALiBi's bias is a component. A
     soft cap is left out. Noise of mean keys would count as position, so $a_c$, $a$ and $q_n$ are
     always from three different groups of texts. ``noise`` compares this $\mathbb{E}_n
-    \mathrm{Var}_K(a)$ with that of the mean keys of all groups. There are no shares (NaN) where
-    noise is more than half of it, or where ``position_share`` is below 0.05.
+    \mathrm{Var}_K(a)$ with that of the mean keys of all groups; it is no estimate and has no
+    error. There are no shares (NaN) where noise is more than half of it, or where
+    ``position_share`` is below 0.05.
 
     Limits: components are direct writers, not origins. A head that reads an MLP may read what the
     MLP made of the positional embedding. All this is about keys; queries split in the same way. A
