@@ -271,6 +271,10 @@ def build_request(
             f"Expected a dictionary as 'params', such as {{'skip': 4}}, got {brief(params)}."
         )
     params, chosen = dict(params or {}), {}
+    selectable = asked.selectable()
+    for name, given in (("head", head), ("query", query)):
+        if given is not None and name not in (*fields, *selectable):
+            raise BadRequest(f"{analysis!r} has no {name} to choose: leave it out.")
     query = None if query is None else whole(query, "query position")
     spec = describe_run(model, query=query, **run)
     if query is None and "query" in fields and "query" not in params:

@@ -18,7 +18,7 @@ from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.heads import parse_cell
 from poskernel_core.common.rounding import counted
 from poskernel_core.common.settings import settings
-from poskernel_core.engine.alike import Alike, heads_like
+from poskernel_core.engine.nearest_kernels import Alike, heads_like
 from poskernel_core.models import catalog
 from poskernel_core.models.catalog import Located
 

@@ -32,7 +32,7 @@ from poskernel_core.analyses.kernels.etc import EtcHeatMap, EtcParams
 from poskernel_core.analyses.kernels.formulas import KINDS
 from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
 from poskernel_core.analyses.measures import one_a_head
-from poskernel_core.common.errors import PosKernelError
+from poskernel_core.common.errors import BadRequest, PosKernelError
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.export.files import identity
@@ -196,7 +196,11 @@ def draw_measure(
         if asked is None:
             return
         found = asked
-    found = one_a_head(measure.declared, found, query=selection.query)
+    try:
+        found = one_a_head(measure.declared, found, query=selection.query)
+    except BadRequest as error:
+        st.info(str(error))
+        return
     first, at = measure.declared.title == ETC, identity(found).get("n")
 
     def draw() -> None:

@@ -69,6 +69,9 @@ def draw_foreseen(selection: Selection) -> None:
         title = f"Keys chosen beforehand, {selection.cell} at {at}"
         card("foreseen", partial(foreseen_figure, head), head, words.FORESEEN, title)
     with right:
+        if "kept_keys" not in found.values:
+            st.caption("The caches of whole layers come with the last windows.")
+            return
         layers = found.only("cache_for_95", "fixed_cache_for_95", "kept_keys", "kept_captured")
         title = f"How many keys would be enough, by layer at {at}"
         card("cache", partial(cache_figure, layers), layers, words.CACHE, title)

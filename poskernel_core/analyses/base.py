@@ -120,6 +120,14 @@ class Question(ABC, Generic[P]):
     error_counts: ClassVar[str] = ""
 
     @classmethod
+    def selectable(cls) -> list[str]:
+        """Return which of ``head`` and ``query`` select from its answer, not being parameters."""
+        axes = {axis for value in cls.values for axis in value.axes}
+        needed = {"head": {"layer", "head"}, "query": {"query"}}
+        own = cls.params.model_fields
+        return [name for name, those in needed.items() if name not in own and those <= axes]
+
+    @classmethod
     def fits_scheme(cls, scheme: str) -> bool:
         """Return whether it works for models with this position scheme."""
         return not cls.scheme or scheme in cls.scheme.split()
@@ -158,7 +166,7 @@ class Question(ABC, Generic[P]):
             raise ValueError(f"{cls.name!r} does not declare {sorted(odd)}, or not with errors")
         known = {name: (declared | strings)[name] for name in (*values, *texts)}
         told = {"errors": cls.error_counts} if errors and cls.error_counts else {}
-        return Result(
+        made = Result(
             analysis=cls.name,
             params=params.model_dump(),
             values=dict(values),
@@ -171,6 +179,7 @@ class Question(ABC, Generic[P]):
             coordinates=dict(coordinates or {}),
             provenance=told | dict(provenance or {}),
         )
+        return made.as_declared(cls.values)
 
     @classmethod
     def beside(cls, module: str, name: str) -> Callable[..., Any]:
@@ -216,6 +225,10 @@ class Question(ABC, Generic[P]):
 
 class Analysis(Question[P]):
     """A pure function from statistics to a result; role ``main`` is the canonical run itself."""
+
+    def at_one_position(self, params: P) -> list[str]:
+        """Return the values that can be computed at one recorded position; a stage has these."""
+        return [value.name for value in self.values if not value.over_positions]
 
     @abstractmethod
     def compute(self, statistics: Statistics, params: P, progress: Progress) -> Result:

@@ -38,8 +38,12 @@ def one_a_head(declared: HeadMeasure, found: Result, *, query: int) -> Result:
     """Reduce a result to one number per head, at one position and the last entry of ``last``.
 
     Raises:
-        BadRequest: the position is not recorded.
+        BadRequest: the position is not recorded, or the measure does not form.
     """
+    if declared.value not in found.values:
+        raise BadRequest(
+            f"{declared.title!r} compares query positions: it comes with the last windows."
+        )
     if "query" in found.axes[declared.value]:
         found = found.select(query=query)
     last = declared.last

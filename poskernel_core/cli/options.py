@@ -143,17 +143,13 @@ def _run_options() -> list[Option]:
 
 
 def question_options(question: Question[Any]) -> list[click.Parameter]:
-    """Return the options of an analysis: its own parameters, and selections from its result.
-
-    Every analysis has options for the query position and the head. If they are not parameters of
-    the analysis, they select from its result.
-    """
-    fields = question.params.model_fields
-    own = [_own_option(name, field) for name, field in fields.items()]
-    if "query" not in fields:
+    """Return the options of an analysis: its own parameters, and selections from its result."""
+    own = [_own_option(name, field) for name, field in question.params.model_fields.items()]
+    selectable = question.selectable()
+    if "query" in selectable:
         help = "one query position; all recorded ones if not given, others need a pass"
         own.append(Option(["--query"], type=int, metavar="N", help=help))
-    if "head" not in fields:
+    if "head" in selectable:
         own.append(Option(["--head"], metavar="HEAD", help="one head, such as L0H3 (default: all)"))
     return [*own]
 

@@ -81,12 +81,12 @@ class Show(Commands):
 def show(
     analysis: str,
     run: Run,
-    query: int | None,
-    head: str | None,
     npz: Path | None,
     html: Path | None,
     as_json: bool,
     live: bool,
+    query: int | None = None,
+    head: str | None = None,
     **own: Any,
 ) -> None:
     """Print or write the result of an analysis; names of its own parameters start with ``PREFIX``.

@@ -42,6 +42,9 @@ class Value:
         has_error: whether it has a standard error.
         labels: for codes, the text of each code.
         optional: whether some answers lack it.
+        over_positions: whether it depends on other recorded positions than that of the query; an
+            answer at one position lacks it.
+        bounds: its range; a value beyond it, because texts are few, is put at its end.
     """
 
     name: str
@@ -51,6 +54,8 @@ class Value:
     has_error: bool = False
     labels: tuple[str, ...] = ()
     optional: bool = False
+    over_positions: bool = False
+    bounds: tuple[float, float] | None = None
 
 
 def outputs(shaped: str, unit: str, meaning: str, **more: Any) -> tuple[Value, ...]:
@@ -62,9 +67,9 @@ def outputs(shaped: str, unit: str, meaning: str, **more: Any) -> tuple[Value, .
     return tuple(Value(name, tuple(axes.split()), unit, meaning, **more) for name in names.split())
 
 
-def estimates(shaped: str, unit: str, meaning: str) -> tuple[Value, ...]:
+def estimates(shaped: str, unit: str, meaning: str, **more: Any) -> tuple[Value, ...]:
     """Declare values that have standard errors, otherwise as :func:`outputs`."""
-    return tuple(replace(each, has_error=True) for each in outputs(shaped, unit, meaning))
+    return outputs(shaped, unit, meaning, has_error=True, **more)
 
 
 class _Named(dict[str, np.ndarray]):
@@ -256,6 +261,20 @@ class Result:
             coordinates={axis: c for axis, c in self.coordinates.items() if axis in used},
         )
 
+    def as_declared(self, declared: Sequence[Value]) -> Result:
+        """Return the result with values put into their range, and errors only where declared."""
+        bounds = {value.name: value.bounds for value in declared if value.bounds}
+        exact = {value.name for value in declared if not value.has_error}
+        inside = {
+            name: np.clip(array, *bounds[name]) if name in bounds else array
+            for name, array in self.values.items()
+        }
+        errors, biases = (
+            {name: array for name, array in part.items() if name not in exact}
+            for part in (self.errors, self.biases)
+        )
+        return replace(self, values=inside, errors=errors, biases=biases)
+
     def with_text(self, declared: Value, text: Any) -> Result:
         """Return the result with an added text: nested lists of strings, or one string."""
         return replace(
@@ -266,24 +285,24 @@ class Result:
         )
 
     def text_of(self, name: str) -> Any:
-        """Return a value as nested lists, with codes replaced by their text and NaN by None.
+        """Return a value or text as nested lists, codes replaced by their text and NaN by None.
 
         Raises:
-            BadRequest: a value that the result does not have.
+            BadRequest: a value or text that the result does not have.
         """
         self._check_name(name)
-        array = self.values[name]
+        array = (self.values | self.texts)[name]
         if name in self.labels:
             words = np.array([*self.labels[name], None], dtype=object)
             return words.take(array).tolist() if array.ndim else words[int(array)]
         return plain(array)
 
     def _check_name(self, name: str) -> None:
-        if name not in self.values:
+        known = self.values | self.texts
+        if name not in known:
             raise BadRequest(
-                told(name, VALUES, self.values)
-                or f"No value {name!r} in {self.analysis!r}: expected one of "
-                f"{', '.join(self.values)}."
+                told(name, VALUES, known)
+                or f"No value {name!r} in {self.analysis!r}: expected one of {', '.join(known)}."
             )
 
     @classmethod

@@ -88,7 +88,7 @@ def gather_missing(
 def form(store: Store, plan: Plan, stage: Stage, query: int) -> bool:
     """Answer a question from a stage of a pass, at one position; return whether that is possible.
 
-    The answer is stored as that of the shorter run.
+    The answer is stored as that of the shorter run, or as the part of it that is at the position.
 
     Raises:
         BadRequest: the parameters do not fit the run.
@@ -97,7 +97,8 @@ def form(store: Store, plan: Plan, stage: Stage, query: int) -> bool:
     analysis, began = plan.question, time.monotonic()
     if not isinstance(analysis, Analysis) or query not in stage.sizes.positions:
         return False
-    if not all(map(stage.covers, plan.needs.values())):
+    values = analysis.at_one_position(plan.params)
+    if not values or not all(map(stage.covers, plan.needs.values())):
         return False
     made = plan.of_stage(stage.windows, query)
     if any(run.windows != stage.windows for run in made.needs.values()):
@@ -106,8 +107,10 @@ def form(store: Store, plan: Plan, stage: Stage, query: int) -> bool:
         view = stage.at(query)
         views = dict.fromkeys(made.needs, view)
         result = analysis.answer(views, made.params, lambda done, total: None)
+        if len(values) < len(analysis.values):
+            result = result.only(*values)
         seconds = time.monotonic() - began
-        keep(store, made.key, made.run, result, view.header, None, seconds)
+        keep(store, made.key, made.run, result, stage.header, None, seconds)
     return True
 
 

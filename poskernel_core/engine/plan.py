@@ -9,7 +9,16 @@ from typing import Any
 
 from poskernel_core import analyses
 from poskernel_core.analyses.base import Composition, Experiment, P, Params, Question, TokenParams
-from poskernel_core.common.specs import DEFAULT_TOKEN, Gather, ModelSpec, Request, RunSpec
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.specs import (
+    DEFAULT_TOKEN,
+    Gather,
+    ModelSpec,
+    Request,
+    RunSpec,
+    digest,
+    model_prefix,
+)
 from poskernel_core.data import corpora
 from poskernel_core.engine.provenance import stored
 from poskernel_core.models.tokenizers import usual_word
@@ -55,8 +64,14 @@ class Plan:
         """
         if self.composition is None:
             return {}
-        parts = self.composition.parts(self.run, self.params).items()
-        return {name: plan_of(each.question, each.run, each.params) for name, each in parts}
+        parts = self.composition.parts(self.run, self.params)
+        for each in parts.values():
+            if isinstance(each.question, Composition):
+                raise BadRequest(
+                    f"{self.question.name!r} combines {each.question.name!r}, which combines "
+                    "answers itself: expected analyses or experiments as its parts."
+                )
+        return {n: plan_of(each.question, each.run, each.params) for n, each in parts.items()}
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -69,13 +84,19 @@ class Plan:
         return all(each.run.model.fingerprint for each in self.parts.values() or [self])
 
     def of_stage(self, windows: int, query: int) -> Plan:
-        """Return the plan of the same question about the first windows, at one position.
+        """Return the plan of the same question about the first windows.
+
+        If the answer at one position is only a part of the whole one, it has a key of its own.
 
         Raises:
             BadRequest: the parameters do not fit the run.
         """
-        fewer = {"windows": windows, "positions": (query,), "until": None}
-        return plan_of(self.question, self.run.model_copy(update=fewer), self.params)
+        fewer = {"windows": windows, "until": None}
+        plan = plan_of(self.question, self.run.model_copy(update=fewer), self.params)
+        if not any("query" in v.axes or v.over_positions for v in self.question.values):
+            return plan
+        prefix = model_prefix(plan.run.model.fingerprint)
+        return replace(plan, key=f"{prefix}{digest([plan.key, query])}")
 
     def again(self) -> Plan:
         """Return the plan as resolved now; the same if all weights were known."""

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 import poskernel_core
+from poskernel_core.analyses import ANALYSES
 from poskernel_core.common.errors import ComputeFailed
 from poskernel_core.common.groups import first_of_all
 from poskernel_core.common.header import PassHeader, PlanHeader
@@ -157,7 +158,7 @@ def _from_entry(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Result
     parts["values"] = {
         name: parts["values"][name] for name in header["axes"] if name in parts["values"]
     }
-    return Result(
+    result = Result(
         analysis=header["analysis"],
         params=header["params"],
         axes={name: tuple(axes) for name, axes in header["axes"].items()},
@@ -167,3 +168,5 @@ def _from_entry(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Result
         provenance=header["provenance"],
         **parts,
     )
+    question = ANALYSES.get(result.analysis)  # an earlier version may have declared otherwise
+    return result.as_declared(question.values) if question else result

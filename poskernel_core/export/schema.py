@@ -35,7 +35,8 @@ RUN: dict[str, tuple[str, ...]] = {
 def schema(question: str, *, live: bool = False) -> Schema:
     """Return the JSON Schema of the answers to a question, as ``show --json`` prints them.
 
-    With ``live``, it is that of each line that ``show --live --json`` prints.
+    With ``live``, it is that of each line that ``show --live --json`` prints; those on the way may
+    lack values.
 
     Raises:
         UnknownAnalysis: no question has that name.
@@ -63,12 +64,12 @@ def schema(question: str, *, live: bool = False) -> Schema:
     kept = _closed(fields | dict.fromkeys(parts, True), ["finding"])
     chosen = []
     for gone in _selections(asked):
-        each = _parts(asked, gone)
+        each = _parts(asked, gone, live=live)
         chosen.append({"properties": {part: each[part] for part in parts}})
     return head | kept | {"anyOf": chosen}
 
 
-def _parts(question: Question[Any], gone: tuple[str, ...]) -> dict[str, Schema]:
+def _parts(question: Question[Any], gone: tuple[str, ...], *, live: bool) -> dict[str, Schema]:
     """Return the schemas of the parts of an answer from which ``gone`` axes were selected."""
     axes = {
         name: tuple(axis for axis in each.axes if axis not in gone)
@@ -77,6 +78,8 @@ def _parts(question: Question[Any], gone: tuple[str, ...]) -> dict[str, Schema]:
     numeric = {each.name for each in question.values}
     texts = {name: _array(TEXT, every) for name, every in axes.items() if name not in numeric}
     optional = _optional(question)
+    if live:
+        optional |= {each.name for each in question.values if each.over_positions}
     values = {
         each.name: {"description": as_markdown(each.meaning)} | _array(_leaf(each), axes[each.name])
         for each in question.values
@@ -101,10 +104,9 @@ def _parts(question: Question[Any], gone: tuple[str, ...]) -> dict[str, Schema]:
 
 def _selections(question: Question[Any]) -> Iterator[tuple[str, ...]]:
     """Yield which axes ``--head`` and ``--query`` may take away, if they are no parameters."""
-    own = question.params.model_fields
-    found = {axis for value in question.values for axis in value.axes}
-    head = [("layer", "head")] if "head" not in own and {"layer", "head"} <= found else []
-    query = [("query",)] if "query" not in own and "query" in found else []
+    found = question.selectable()
+    head = [("layer", "head")] if "head" in found else []
+    query = [("query",)] if "query" in found else []
     for one, other in product([(), *head], [(), *query]):
         yield (*one, *other)
 

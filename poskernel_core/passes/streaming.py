@@ -5,6 +5,7 @@ A pass runs the model once over many windows and updates the statistics. It keep
 texts are in memory at a time.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -25,6 +26,9 @@ from poskernel_core.forward.memory import in_float32
 from poskernel_core.forward.observers import Batch, Observer
 from poskernel_core.forward.precision import precision
 from poskernel_core.statistics import STATISTICS, Sizes, Sums
+
+EXACT = 2.0**53
+"""Most grains of a sum; up to there, float64 holds every whole number."""
 
 FINE = 8
 """Windows of each group in a round, once the first pictures have been drawn."""
@@ -184,18 +188,26 @@ class Pass:
         return sum(total.numel() for _, total in self._totals())
 
     def check_finite(self) -> None:
-        """Check that no sum has become infinite or NaN.
+        """Check that no sum has become infinite or NaN, or too large to be exact.
 
         Raises:
-            ComputeFailed: a sum is infinite or NaN; the message names it.
+            ComputeFailed: a sum is; the message names it.
         """
-        for name, total in self._totals():
-            for layer, sums in enumerate(total):
-                if not torch.isfinite(sums).all():
-                    raise ComputeFailed(
-                        f"The model's numbers in layer {layer} are not finite ({name}): its "
-                        f"weights are too large for {self.dtype}, or damaged."
-                    )
+        for statistic in self._statistics:
+            for name, total in statistic.sums.items():
+                exact = EXACT * statistic.grain if total.dtype == torch.float64 else math.inf
+                for layer, sums in enumerate(total):
+                    largest = sums.abs().amax().item() if sums.numel() else 0.0
+                    if not math.isfinite(largest):
+                        raise ComputeFailed(
+                            f"The model's numbers in layer {layer} are not finite ({name}): its "
+                            f"weights are too large for {self.dtype}, or damaged."
+                        )
+                    if largest > exact:
+                        raise ComputeFailed(
+                            f"Expected sums up to {exact:.2g} in layer {layer}, got {largest:.2g} "
+                            f"({name}): larger ones are not exact; ask for fewer windows."
+                        )
 
     def restore(self, sums: Sums) -> None:
         """Set the sums to those of a checkpoint."""

@@ -9,6 +9,7 @@ import pytest
 
 import poskernel_core as pk
 from poskernel_core.analyses import ANALYSES
+from poskernel_core.api import build_request
 from poskernel_core.cli import main as cli
 from poskernel_core.cli import show
 from poskernel_core.common.errors import BadRequest
@@ -52,8 +53,18 @@ def test_the_help_of_each_analysis(helped, name):
     for each, (metavar, words) in zip(fields.values(), own.values(), strict=True):
         assert words.startswith(each["description"])
         assert "enum" not in each or f"[{'|'.join(each['enum'])}]" == metavar
-    for option in ("--head", "--query", "--json", "--npz", "--html"):
+    for option in ("--json", "--npz", "--html"):
         assert 1 == len(re.findall(rf"^  {option}\b", text, re.MULTILINE))
+    for option in ("head", "query"):
+        offered = re.search(rf"^  --{option}\b", text, re.MULTILINE)
+        try:
+            build_request(name, MODEL, **{option: {"head": "L0H3", "query": 9}[option]})
+            refused = False
+        except BadRequest as error:
+            refused = f"has no {option} to choose" in str(error)
+        assert bool(offered) != refused
+        axes = {axis for value in ANALYSES[name].values for axis in value.axes}
+        assert bool(offered) == (option in {*fields, *axes})
     assert {"--windows", "--corpus", "--device", "--seed"} <= set(entries(text, RUN))
 
 

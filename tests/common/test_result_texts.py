@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from poskernel_core.analyses import find
+from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import Result, Value
 from poskernel_core.engine.provenance import from_entry, to_entry
 from poskernel_core.export.files import to_csv
@@ -39,10 +40,33 @@ def test_biases_in_the_store(result):
     np.testing.assert_array_equal(result.values["p"], before.values["p"])
 
 
+def test_what_was_stored_as_an_estimate():
+    """The share of noise is a share, and no estimate: as it is declared now, so it is read."""
+    sources = find("position-sources")
+    noise, position = np.array([[-0.02, 1.11, np.nan]]), np.array([[0.9, 0.4, 0.2]])
+    axes, units = {"noise": ("layer", "head")}, {"noise": "share of Var(a)"}
+    stored = Result(
+        sources.name, {}, {"noise": noise, "position_share": position},
+        axes | {"position_share": ("layer", "head")}, units | {"position_share": "share"},
+        {"noise": noise, "position_share": position}, {"noise": noise, "position_share": position},
+    )  # fmt: skip
+    again = from_entry(to_entry(stored))
+    assert [[0, 1, None]] == again.text_of("noise")
+    assert {"position_share"} == again.errors.keys() == again.biases.keys()
+
+    made = sources.result(sources.params(), {"noise": noise, "position_share": position})
+    assert [[0, 1, None]] == made.text_of("noise")
+    with pytest.raises(ValueError, match="not with errors"):
+        sources.result(sources.params(), {"noise": noise}, {"noise": noise})
+
+
 def test_selection(result):
     one = result.select(layer=1)
 
     assert (WORDS[1], ("rank",)) == (one.words("words"), one.axes["words"])
+    assert (WORDS, WORDS[1]) == (result.text_of("words"), one.text_of("words"))
+    with pytest.raises(BadRequest, match="'word' in 'etc': expected one of p, words"):
+        result.text_of("word")
     assert [] == result.words("tokens")
     with pytest.raises(Exception, match="has no rank to choose"):
         result.select(rank=0)

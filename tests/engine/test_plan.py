@@ -11,6 +11,8 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from pages.shared.jobs import results
+from poskernel_core.analyses.base import SubQuestion
+from poskernel_core.analyses.head_measures.verdicts import HeadVerdicts
 from poskernel_core.analyses.kernels.etc import EtcHeatMap, EtcParams
 from poskernel_core.api import build_request
 from poskernel_core.common.errors import BadRequest
@@ -238,3 +240,17 @@ def test_words_that_are_no_field_of_a_run(given, said):
         build_request("etc", "demo-gpt2", **given)
     assert str(error.value).startswith(said)
     assert "\n" not in str(error.value)
+
+
+def test_a_composition_of_compositions(run, monkeypatch):
+    """It would be asked for in two steps, of which there is one: refused at once, by name."""
+
+    def parts(self, run, params):
+        asked = params.model_dump(include={"skip", "query"})
+        whole = make_plan(Request(analysis="head-measures", run=run, params=asked))
+        return {"all": SubQuestion(whole.question, whole.run, whole.params)}
+
+    monkeypatch.setattr(HeadVerdicts, "parts", parts)
+    plan = make_plan(Request(analysis="verdicts", run=run))
+    with pytest.raises(BadRequest, match="'verdicts' combines 'head-measures', which combines"):
+        _ = plan.parts

@@ -19,6 +19,7 @@ from poskernel_core.passes.merging import merge_shards
 from poskernel_core.passes.prepare import sizes_for
 from poskernel_core.passes.streaming import Pass
 from poskernel_core.passes.worker_context import WorkerContext
+from poskernel_core.statistics import STATISTICS
 from poskernel_core.storage.shards import Partial, drop_partial, partial_keys, partials_of
 from poskernel_core.storage.statistics import (
     StoredStatistics,
@@ -350,4 +351,21 @@ def test_sums_that_are_no_numbers(model_dirs, bad):
     work.restore(sums)
 
     with pytest.raises(ComputeFailed, match=r"layer 1 are not finite \(key_sum\)"):
+        work.check_finite()
+
+
+def test_sums_that_are_not_exact(model_dirs):
+    """Up to 2**53 grains, adding one grain is exact; beyond, it may be lost, and that is told."""
+    model = pk.load(str(model_dirs["gpt2"]), device="cpu")
+    work = Pass(model, sizes_for(model.geometry, IDS, POSITIONS, 7, True), ALL_GATHERED)
+    sums, grain = work.sums(), STATISTICS["keys"].grain
+    last = 2.0**53 * grain
+    assert (last, last - grain) == (last + grain, (last - 2 * grain) + grain)
+    sums["key_sum"][1, 0, 3, 2] = -last
+    work.restore(sums)
+    work.check_finite()
+
+    sums["key_sum"][1, 0, 3, 2] = -np.nextafter(last, np.inf)
+    work.restore(sums)
+    with pytest.raises(ComputeFailed, match=r"in layer 1, .* \(key_sum\): .* fewer windows"):
         work.check_finite()

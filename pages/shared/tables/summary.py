@@ -73,6 +73,8 @@ def heads_table(etc: Result, shown: set[str]) -> None:
     table["kind"] = [kinds[place] for place in places]
     columns = {}
     for name, (label, _) in SUMMARY_ROWS.items():
+        if name not in etc.values:  # it forms
+            continue
         columns[_label(label, etc) + " (tokens)" * (name == "etc")] = name
     for column, name in columns.items():
         table[column] = [etc.values[name][place] for place in places]

@@ -50,10 +50,11 @@ class LongerContexts(Experiment[LongerContextsParams]):
     longest context may be one that the model was made for. Angles are changed for one pass only;
     the model stays as it is.
 
-    Limits: few texts make mean keys noisy; their noise is nearly the same in all contexts, because
-    near keys are the same tokens. Models are often trained on after scaling; here they are not.
-    Learned positions end at the trained length, so these models are refused. YaRN is left out where
-    a model's own angles are scaled already.
+    Limits: few texts make mean keys noisy. With the model's own angles the noise is nearly the same
+    in all contexts, because near keys are the same tokens; with scaled angles it is not, and
+    distances come out too large: the bias estimates by how much. Models are often trained on after
+    scaling; here they are not. Learned positions end at the trained length, so these models are
+    refused. YaRN is left out where a model's own angles are scaled already.
 
     Source: linear scaling as in "Extending context window of large language models via positional
     interpolation" (2306.15595), YaRN as in "YaRN: efficient context window extension of large

@@ -56,13 +56,25 @@ class Dilution(Analysis[DilutionParams]):
             "slope",
             r"$\alpha$: 0 keeps its reach, 1 spreads over all visible keys; NaN where the number "
             "of visible keys does not vary",
+            over_positions=True,
         ),
         *estimates(
-            "alpha_upper [layer head]", "slope", "the same over the upper half of the positions"
+            "alpha_upper [layer head]",
+            "slope",
+            "the same over the upper half of the positions",
+            over_positions=True,
         ),
-        *estimates("etc [layer head query]", "tokens", "effective token count (ETC) of the kernel"),
+        *estimates(
+            "etc [layer head query]",
+            "tokens",
+            "effective token count (ETC) of the kernel",
+            over_positions=True,
+        ),
         *outputs(
-            "visible_keys [layer query]", "tokens", "number of keys that the kernel is spread over"
+            "visible_keys [layer query]",
+            "tokens",
+            "number of keys that the kernel is spread over",
+            over_positions=True,
         ),
     )
     texts = outputs("no_slope [layer]", "reason", "why a layer has no slope; else empty")

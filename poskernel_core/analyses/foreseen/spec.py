@@ -87,17 +87,20 @@ class ForeseenAttention(Analysis[ForeseenParams]):
             "kept_keys [layer budget]",
             "share of visible keys",
             "keys in a layer's cache at ``n``, if each query head picks ``budget`` keys",
+            over_positions=True,
         ),
         *estimates(
             "kept_captured [layer budget]",
             "share of attention",
             "attention to the keys in that cache, mean over the layer's heads",
+            over_positions=True,
         ),
         *estimates(
             "cache_for_95 fixed_cache_for_95 [layer]",
             "share of visible keys",
             "size of a layer's cache that captures 0.95, mean over its heads, interpolated: with "
             "keys that the kernels pick; with the first 4 and the last keys, the same in all heads",
+            over_positions=True,
         ),
         *outputs("visible_keys [layer head]", "tokens", "number of keys that the query sees"),
     )

@@ -91,6 +91,12 @@ class HowManyTexts(Analysis[HowManyTextsParams]):
         names = {"query", "skip"} & question.params.model_fields.keys()
         return question, declared, question.params(**{n: getattr(params, n) for n in names})
 
+    def at_one_position(self, params: HowManyTextsParams) -> list[str]:
+        """Return all values, or none for a measure that compares positions."""
+        question, declared, asked = self._asked(params)
+        known = declared.value in question.at_one_position(asked)
+        return super().at_one_position(params) if known else []
+
     def compute(
         self, statistics: Statistics, params: HowManyTextsParams, progress: Progress
     ) -> Result:

@@ -84,6 +84,7 @@ class EtcHeatMap(Analysis[EtcParams]):
             "TV distance, 0 to 1",
             "mean TV to the kernels of the other positions, aligned by offset and "
             "renormalised on their common support",
+            over_positions=True,
         ),
         *estimates(
             "attention_distance [layer head query]",

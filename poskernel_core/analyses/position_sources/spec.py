@@ -25,8 +25,8 @@ OFFSETS = 48
 
 OF_A = "share of Var(a)"
 CERTAINTY = (
-    "share of the positional score's variance that is noise of the mean keys, because texts are "
-    "few; above 0.5 there are no shares",
+    "share of the positional score's variance that is sampling variance of the mean keys, because "
+    "texts are few; above 0.5 there are no shares",
     "score variance explained by position, without noise; below 0.05 there are no shares",
 )
 
@@ -74,8 +74,9 @@ class PositionSources(_Sources):
     norms behind a block, and of normed keys, are the text's own too. ALiBi's bias is a component. A
     soft cap is left out. Noise of mean keys would count as position, so $a_c$, $a$ and $q_n$ are
     always from three different groups of texts. ``noise`` compares this $\mathbb{E}_n
-    \mathrm{Var}_K(a)$ with that of the mean keys of all groups. There are no shares (NaN) where
-    noise is more than half of it, or where ``position_share`` is below 0.05.
+    \mathrm{Var}_K(a)$ with that of the mean keys of all groups; it is no estimate and has no
+    error. There are no shares (NaN) where noise is more than half of it, or where
+    ``position_share`` is below 0.05.
 
     Limits: components are direct writers, not origins. A head that reads an MLP may read what the
     MLP made of the positional embedding. All this is about keys; queries split in the same way. A
@@ -106,7 +107,7 @@ class PositionSources(_Sources):
             "sums of ``share`` over the token embedding, the positional embedding, earlier heads, "
             "earlier MLPs, output biases and constant, and ALiBi's bias",
         ),
-        *estimates("noise [layer head]", OF_A, CERTAINTY[0]),
+        *outputs("noise [layer head]", OF_A, CERTAINTY[0], bounds=(0, 1)),
         *estimates("position_share [layer head]", "share of variance", CERTAINTY[1]),
     )
     measures = (
@@ -186,7 +187,7 @@ class HeadSources(_Sources):
             "what the component adds to the score of the key at the offset, less its mean over the "
             "kernel",
         ),
-        *estimates("noise []", OF_A, CERTAINTY[0]),
+        *outputs("noise []", OF_A, CERTAINTY[0], bounds=(0, 1)),
         *estimates("position_share []", "share of variance", CERTAINTY[1]),
     )
     figure = "head_figure"

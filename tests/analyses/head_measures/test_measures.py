@@ -14,7 +14,8 @@ from poskernel_core.analyses.additivity.spec import Additivity
 from poskernel_core.analyses.contextual_heads.spec import ContextualHeads
 from poskernel_core.analyses.definitions import method_of
 from poskernel_core.analyses.kernels.etc import EtcHeatMap
-from poskernel_core.analyses.measures import one_a_head
+from poskernel_core.analyses.measures import measure_called, one_a_head
+from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import Result
 from poskernel_core.engine.engine import describe_run
 from poskernel_core.engine.plan import plan_of
@@ -152,3 +153,12 @@ def test_sight_is_a_measure_where_layers_differ(model_dirs):
     seen = found.select(query=last).values["visible_keys"]
     for layer, row in zip(geometry.layers, seen, strict=True):
         assert set(row.tolist()) == {min(last + 1, layer.window or last + 1)}
+
+
+def test_a_measure_that_does_not_form() -> None:
+    """What compares query positions is missing at a stage, and the sentence names it."""
+    question, declared = measure_called("equivariance error", ANALYSES.values())
+    etc, at = np.ones((1, 1, 1)), {"query": np.array([9])}
+    stage = question.result(question.params(), {"etc": etc}, coordinates=at)
+    with pytest.raises(BadRequest, match="'equivariance error' compares query positions"):
+        one_a_head(declared, stage, query=9)

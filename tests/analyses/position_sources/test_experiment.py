@@ -65,7 +65,7 @@ def test_one_head_by_plain_loops(paths, case):
 
     names = result.words("source")
     assert set(names) == set(whole.names)
-    assert float(result.values["noise"]) == pytest.approx(whole.noise, abs=1e-5)
+    assert float(result.values["noise"]) == pytest.approx(np.clip(whole.noise, 0, 1), abs=1e-5)
     assert float(result.values["position_share"]) == pytest.approx(whole.position_share, abs=1e-5)
     for value, expected in whole.values.items():
         np.testing.assert_allclose(
@@ -89,9 +89,7 @@ def test_one_head_by_plain_loops(paths, case):
         for c in (0, len(names) - 1):
             error = jackknife_se([one.values[value][names[c]] for one in left])
             assert result.errors[value][c] == pytest.approx(error, rel=1e-3, abs=1e-5)
-    assert float(result.errors["noise"]) == pytest.approx(
-        jackknife_se([x.noise for x in left]), rel=1e-3
-    )
+    assert "noise" not in result.errors | result.biases
 
 
 @pytest.mark.parametrize(

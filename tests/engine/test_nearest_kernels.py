@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
+from cachetools import FIFOCache
 
 import poskernel_core as pk
 from poskernel_core.analyses.comparison import formulas
 from poskernel_core.analyses.comparison.pins import Pin, pinned_run
-from poskernel_core.engine import alike
-from poskernel_core.engine.alike import heads_like
+from poskernel_core.engine import nearest_kernels
 from poskernel_core.engine.engine import Engine, describe_run
+from poskernel_core.engine.nearest_kernels import heads_like
 from poskernel_core.models import catalog
 from poskernel_core.storage.store import Store
 
@@ -129,9 +130,20 @@ def test_another_layout_is_passed_over(kernels, tmp_path):
 def test_it_stops_in_time(kernels, monkeypatch):
     """Where the store is too large for the time there is, that is said."""
     store, found = kernels
-    monkeypatch.setattr(alike, "MAX_SECONDS", -1.0)
+    monkeypatch.setattr(nearest_kernels, "MAX_SECONDS", -1.0)
     answer = search(store, found)
     assert (False, 0) == (answer.whole, answer.runs)
+
+
+def test_what_is_remembered_is_bounded(kernels, monkeypatch):
+    """Headers that no longer fit are read again: the answer is the same."""
+    store, found = kernels
+    remembered = FIFOCache(2)
+    monkeypatch.setattr(nearest_kernels, "_HEADERS", remembered)
+    answers = [search(store, found) for _ in range(2)]
+    assert 2 == len(remembered)
+    assert answers[0] == answers[1]
+    assert 47 == len(answers[0].heads)
 
 
 def test_shipped_headers(tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from cachetools import LRUCache
+from cachetools import FIFOCache, LRUCache
 
 from poskernel_core.analyses.comparison.formulas import distance, largest_error
 from poskernel_core.analyses.comparison.pins import Pin
@@ -28,6 +28,7 @@ from poskernel_core.storage.store import Store
 MAX_SECONDS = 3.0
 MAX_RUNS = 200
 MAX_BYTES = 256 * 2**20
+MAX_HEADERS = 20_000
 NAMED = ("model", "revision", "corpus", "context", "windows_asked", "start_token", "dtype", "seed")
 """The provenance fields that identify a run."""
 
@@ -177,14 +178,16 @@ def _runs(
     """Return the kernels at the nearest position of each run, and whether the list is complete."""
     place, whole = str(store.directory), True
     with _READING:
-        known = _HEADERS.setdefault(place, {})
+        known = {key: found for (of, key), found in _HEADERS.items() if of == place}
     for key, header in store.headers(known):
         if time.monotonic() > end:
             whole = False
             break
         known[key] = _Kernels.read(key, header)
+    with _READING:
+        _HEADERS.update({(place, key): found for key, found in known.items()})
     best: dict[tuple[Any, ...], tuple[int, str, _Kernels]] = {}
-    for key, found in list(known.items()):
+    for key, found in known.items():
         if found is None or found.skip != skip or not offered(found.told["model"]):
             continue
         run, away = tuple(found.told.values()), abs(found.query - query)
@@ -240,6 +243,6 @@ def _pin(cell: str, told: Mapping[str, Any], geometry: Geometry) -> Pin:
 
 _KEPT: LRUCache[tuple[str, str], _Rows] = LRUCache(MAX_BYTES, lambda rows: rows.nbytes)
 """Cache of kernels, by the store's directory and the entry's key."""
-_HEADERS: dict[str, dict[str, _Kernels | None]] = {}
-"""Cache of parsed headers by the store's directory, then key; an entry never changes."""
+_HEADERS: FIFOCache[tuple[str, str], _Kernels | None] = FIFOCache(MAX_HEADERS)
+"""Cache of parsed headers by the store's directory and the key; an entry never changes."""
 _READING = threading.Lock()
