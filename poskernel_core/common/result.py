@@ -266,7 +266,7 @@ class Result:
         bounds = {value.name: value.bounds for value in declared if value.bounds}
         exact = {value.name for value in declared if not value.has_error}
         inside = {
-            name: np.clip(array, *bounds[name]) if name in bounds else array
+            name: np.asarray(np.clip(array, *bounds[name])) if name in bounds else array
             for name, array in self.values.items()
         }
         errors, biases = (
