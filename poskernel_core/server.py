@@ -163,8 +163,8 @@ def find(address: str | None = None) -> Dashboard | None:
                 "serve', or leave the address out, and one is started."
             )
         return Dashboard(named)
-    if ours := _running():
-        return ours
+    if alive := _running():
+        return alive
     usual = f"http://localhost:{DEFAULT_PORT}"
     if (found := _asked(usual)) is None:
         return None
