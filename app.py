@@ -14,8 +14,16 @@ from pages.instrument.lending import lacking
 from pages.instrument.model import draw_note
 from pages.instrument.sidebar import choose, draw_heads, end_run
 from pages.shared.cards.contents import fill_contents, title_here
-from pages.shared.cards.embed import CardDrawn, begin_embed, in_place_of, missing_card, whole_page
-from pages.shared.cards.plain import nothing_said, say_error
+from pages.shared.cards.embed import (
+    CardDrawn,
+    begin_embed,
+    card_asked,
+    embedded,
+    in_place_of,
+    missing_card,
+    whole_page,
+)
+from pages.shared.cards.plain import nothing_said, plain, say_error
 from pages.shared.jobs.jobs import draw_forming, nothing_forms
 from pages.shared.jobs.results import PageStopped, engine, say_notice
 from pages.shared.selection.echo import note_drawn
@@ -83,8 +91,9 @@ try:
                 page.run()
             if why := missing_card():
                 say_error(why)
+            if embedded():  # also a card that is not there yet says what it is
                 with in_place_of():
-                    st.markdown(whole_page())
+                    st.markdown(f":small[{plain(chosen.told())} · {whole_page(card_asked())}]")
     except InvalidField as error:  # the reader's choices are not valid parameters
         say_error(str(error))
     draw_forming(engine(), chosen.run.windows)

@@ -17,6 +17,7 @@ from poskernel_core.common.settings import check_paths, settings
 from poskernel_core.engine.engine import Engine
 from serving.address import greet
 from serving.admission import Admission, ConnectionLimits
+from serving.base import below, take_base
 from serving.headers import security_headers, with_headers
 from serving.health import HealthMonitor, health_route
 from serving.memory import collecting
@@ -45,11 +46,12 @@ def served_engine() -> Engine:
 
 
 try:
-    told = settings()
+    told, base = settings(), take_base()
     check_paths()
     admission, monitor = Admission(ConnectionLimits.of_host()), HealthMonitor(served_engine)
     middleware = [
         Middleware(with_headers, headers=security_headers()),
+        Middleware(below, base=base),
         Middleware(admission.guard),
     ]
     if told.metrics:
@@ -62,7 +64,7 @@ except BadRequest as error:
 async def lifespan(app: st.App) -> AsyncIterator[None]:
     """Print the address of the pages once the server is ready, and collect garbage at intervals."""
     async with collecting():
-        greet()
+        greet(base)
         yield
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import html
 import json
+import platform
 import socket
 import subprocess
 import sys
@@ -13,11 +14,15 @@ import threading
 import time
 import urllib.request
 from dataclasses import dataclass
+from hashlib import sha256
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
+from poskernel_core import __version__
 from poskernel_core.common.errors import BadRequest, ComputeFailed
+from poskernel_core.common.folders import default_directory
 from poskernel_core.common.modules import command, environment
 from poskernel_core.common.settings import checked_address, settings
 
@@ -64,9 +69,16 @@ def arguments(host: str, port: int | None = None) -> list[str]:
     return ["run", str(script()), f"--server.address={host}", *named]
 
 
+def identity() -> dict[str, str]:
+    """Return who a dashboard of this process is: program, version, and its store as a hash."""
+    store = f"{platform.node()}:{default_directory().absolute()}"
+    of_store = sha256(store.encode()).hexdigest()[:12]
+    return {"program": "PosKernel", "version": __version__, "store_id": of_store}
+
+
 def answers(url: str) -> bool:
     """Return whether a dashboard answers at an address."""
-    return _frame_ancestors(url) is not None
+    return _asked(url) is not None
 
 
 def serve(
@@ -75,9 +87,9 @@ def serve(
     """Return a running dashboard, which a notebook shows as a frame.
 
     The first of these that answers is used: ``address``, ``POSKERNEL_ADDRESS``, the dashboard
-    started earlier by this process, or a dashboard at port 8501 of this machine if notebooks may
-    embed it. If none answers, a dashboard is started on a free port, with this process's
-    environment; it is stopped when this process ends.
+    started earlier by this process, or a dashboard at port 8501 of this machine if it has this
+    version and store, and notebooks may embed it. If none answers, a dashboard is started on a free
+    port, with this process's environment; it is stopped when this process ends.
 
     Args:
         page: the address of a page, such as ``head``; empty for the landing page.
@@ -151,21 +163,39 @@ def find(address: str | None = None) -> Dashboard | None:
                 "serve', or leave the address out, and one is started."
             )
         return Dashboard(named)
-    if started and started[0].process and started[0].process.poll() is None:
-        return started[0]
+    if alive := _running():
+        return alive
     usual = f"http://localhost:{DEFAULT_PORT}"
-    return Dashboard(usual) if "localhost:*" in (_frame_ancestors(usual) or "") else None
+    if (found := _asked(usual)) is None:
+        return None
+    told, frames = found
+    ours = identity()
+    if told["version"] != ours["version"]:
+        other = f"is of version {told['version']}, not {ours['version']}"
+    elif told["store_id"] != ours["store_id"]:
+        other = f"has another store than {default_directory()}"
+    elif "localhost:*" not in frames:
+        other = "may not be shown in notebooks"
+    else:
+        return Dashboard(usual)
+    print(f"The dashboard at {usual} {other}: another one is started.", file=sys.stderr)
+    return None
 
 
-def _frame_ancestors(url: str) -> str | None:
-    """Return the frame-ancestors policy of the dashboard at an address; None if there is none."""
+def _running() -> Dashboard | None:
+    alive = started and started[0].process and started[0].process.poll() is None
+    return started[0] if alive else None
+
+
+def _asked(url: str) -> tuple[dict[str, Any], str] | None:
+    """Return what the dashboard at an address says of itself, and who may frame it; or None."""
     try:
         with urllib.request.urlopen(f"{url}/health", timeout=5) as reply:
             told, policy = json.load(reply), reply.headers.get("Content-Security-Policy", "")
-    except (OSError, ValueError):
+    except (OSError, ValueError, HTTPException):  # also of what does not speak HTTP
         return None
-    known = isinstance(told, dict) and {"store", "version"} <= told.keys()
-    return str(policy.partition("frame-ancestors")[2]) if known else None
+    known = isinstance(told, dict) and told.get("program") == "PosKernel"
+    return (told, policy.partition("frame-ancestors")[2]) if known else None
 
 
 def _start() -> Dashboard:
@@ -175,7 +205,7 @@ def _start() -> Dashboard:
         ComputeFailed: the server does not answer.
     """
     with _starting:
-        if again := find():  # another thread was first
+        if again := _running():  # another thread was first
             return again
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))

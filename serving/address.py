@@ -18,28 +18,30 @@ from poskernel_core.models.catalog import name_in
 from poskernel_core.server import PATIENCE, answers
 
 
-def greet() -> None:
+def greet(base: str = "") -> None:
     """Print the address of the pages to standard error; with ``POSKERNEL_OPEN`` open a browser.
 
-    The address opens the first model of ``POSKERNEL_MODELS``.
+    The address opens the first model of ``POSKERNEL_MODELS``. ``base`` is the base path.
     """
+    root = served_at() + base
     first = name_in(os.environ.get("POSKERNEL_MODELS", "").partition(",")[0].strip())
-    pages = served_at() + (f"/?{urlencode({'model': first})}" if first else "")
+    pages = root + (f"/?{urlencode({'model': first})}" if first else "")
     print(f"\n  PosKernel is served at {pages}\n", file=sys.stderr, flush=True)
     if settings().open:
-        Thread(target=_open, args=(pages,), daemon=True).start()
+        Thread(target=_open, args=(root, pages), daemon=True).start()
 
 
 def served_at() -> str:
     """Return the address of the pages, from the server's configuration."""
     named = config.is_manually_set("browser.serverAddress")
     host = config.get_option("browser.serverAddress" if named else "server.address")
-    return server_util.get_url("localhost" if host in (None, "", "0.0.0.0", "::") else host)
+    host = "localhost" if host in (None, "", "0.0.0.0", "::") else host
+    return server_util.get_url(f"[{host}]" if ":" in host else host)
 
 
-def _open(pages: str) -> None:
+def _open(root: str, pages: str) -> None:
     """Open a browser as soon as the server answers."""
     end = time.monotonic() + PATIENCE
-    while not answers(served_at()) and time.monotonic() < end:
+    while not answers(root) and time.monotonic() < end:
         time.sleep(0.1)
     cli_util.open_browser(pages)

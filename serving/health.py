@@ -14,11 +14,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from poskernel_core import __version__
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.settings import settings
 from poskernel_core.engine.admission import computes
 from poskernel_core.engine.engine import Engine
+from poskernel_core.server import identity
 from poskernel_core.storage.condition import Condition, condition
 
 HEALTH = "/health"
@@ -98,7 +98,7 @@ def health_route(monitor: HealthMonitor, sessions: Callable[[], int]) -> Route:
     async def answer(request: Request) -> Response:
         report = await run_in_threadpool(monitor.report)
         status = 503 if report["status"] == "failing" else 200
-        also = {"sessions": sessions(), "version": __version__}
+        also = {"sessions": sessions(), **identity()}
         return JSONResponse(report | also, status, {"Cache-Control": "no-store"})
 
     return Route(HEALTH, answer, methods=["GET"])

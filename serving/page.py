@@ -4,8 +4,8 @@ The style is there before anything is drawn, so that nothing moves when it arriv
 
 The script sets the server's address. Without it, Streamlit's page tries ``/helix/_stcore/health``
 before ``/_stcore/health``, since the server might run under that path. All pages are at one level,
-so the server's address is the parent folder of the page. The script also keeps the browser's
-history clean.
+so the server's address is the parent folder of the page, and an address with a slash at its end
+leads to the page. The script also keeps the browser's history clean.
 """
 
 import re
@@ -14,9 +14,11 @@ from pathlib import Path
 
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 from streamlit import file_util
+
+from pages import FIRST
 
 INLINE = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 PAGE = re.compile(r"/[^/.]*")
@@ -69,11 +71,21 @@ def _early(text: str) -> list[str]:
 def page_routes() -> list[BaseRoute]:
     """Return the routes of all pages; they take precedence over Streamlit's."""
     register_url_convertor("page", _Page())
-    return [Route(path, _answer) for path in ("/", "/{name:page}")]
+    return [
+        Route(f"/{FIRST}", _forward),  # Streamlit knows its first page by the root alone
+        Route("/{name:page}/", _forward),
+        *(Route(path, _answer) for path in ("/", "/{name:page}")),
+    ]
 
 
 async def _answer(request: Request) -> Response:
     return HTMLResponse(page_served(), headers={"Cache-Control": "no-cache"})
+
+
+async def _forward(request: Request) -> Response:
+    name, query = request.path_params.get("name", FIRST), request.url.query
+    up = "../" if "name" in request.path_params else "./"
+    return RedirectResponse(f"{up}{name if name != FIRST else ''}{query and '?'}{query}")
 
 
 class _Page(Convertor[str]):

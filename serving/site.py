@@ -19,6 +19,8 @@ class _Site(StaticFiles):
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         found = await super().get_response(path, scope)
+        if isinstance(found, RedirectResponse):  # a folder without its slash
+            return RedirectResponse(f"{Path(path).name}/")
         if not isinstance(found, FileResponse) or Path(found.path).suffix != ".html":
             return found
         up = "../" * scope["path"].removeprefix(scope["root_path"]).count("/")

@@ -3,7 +3,7 @@
 // the hand rests.
 
 const REST = 150; // milliseconds without a choice after which the server is told
-const MAX_BYTES = 4e6; // of blocks fetched ahead of need
+const MAX_BYTES = 4e6; // of blocks fetched ahead of need, after each choice
 
 const state = { rev: 0, cell: "", query: 0, log: [], seen: null }; // `seen`: pointed at
 let given = { run: "", blocks: {}, pinned: [] }; // what the server said last
@@ -92,16 +92,18 @@ function need(key) {
 
 // The other positions, nearest first, one after the other.
 async function fetchAhead() {
+  const most = size + MAX_BYTES;
   const nearest = Object.keys(given.blocks).sort(
     (a, b) => Math.abs(a - state.query) - Math.abs(b - state.query),
   );
-  for (const query of nearest) if (size < MAX_BYTES) await need(given.blocks[query]);
+  for (const query of nearest) if (size < most) await need(given.blocks[query]);
 }
 
 // The name of a head and its numbers, from one block: they cannot disagree.
 function reading(kind, name = state.seen ?? state.cell, own = null) {
   const key = own ?? (kind === "profile" ? given.profile : given.blocks[state.query]);
   const block = blocks.get(key);
+  if (!block) need(key);
   if (!block || !name) return null;
   const [layer, head] = placeOf(name);
   if (layer >= block.layers || head >= block.heads) return null;
@@ -112,6 +114,7 @@ function reading(kind, name = state.seen ?? state.cell, own = null) {
 // The first part of a page: what the server has chosen, and where the numbers are.
 function followServer(_root, data, send) {
   const other = data.run !== given.run;
+  if (other) for (const kept of [blocks, fetched]) kept.clear();
   given = data;
   tellServer = send;
   if (other || data.rev >= state.rev)
@@ -177,5 +180,6 @@ export default function ({ data, parentElement, setStateValue }) {
     followers.add(draw);
     draw();
   }
-  return () => followers.delete(drawing.get(parentElement));
+  // Of two calls in short succession, the first may be ended after the second has begun.
+  return () => parentElement.isConnected || followers.delete(drawing.get(parentElement));
 }

@@ -26,7 +26,7 @@ def _model(text: str) -> str:
     """Normalise a model for the server: directories and files become absolute paths."""
     if not text.strip() or "," in text:
         raise ValueError
-    path = Path(text).expanduser()
+    path = Path(os.path.expanduser(text))
     return str(path.absolute()) if is_folder(path) or is_gguf(text.strip()) else text.strip()
 
 
@@ -86,7 +86,7 @@ def serve(
     offered = [*models, os.environ.get("POSKERNEL_MODELS", "")]
     told = {
         "POSKERNEL_MODELS": ",".join(filter(None, offered)),
-        "POSKERNEL_CACHE": str(cache.expanduser().absolute()) if cache else "",
+        "POSKERNEL_CACHE": os.path.abspath(os.path.expanduser(cache)) if cache else "",
         "POSKERNEL_PUBLIC": "1" if public else "",
         "POSKERNEL_READ_ONLY": "1" if read_only else "",
         "POSKERNEL_OPEN": "1" if opened else "",

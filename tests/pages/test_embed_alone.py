@@ -12,6 +12,7 @@ from pages import NAMES
 from pages.shared.cards.embed import frame_code
 from pages.shared.jobs import results
 from tests.support.bound import opened, opened_as_linked, walk
+from tests.support.server import PATIENCE
 
 QUICK = ("head", "helix", "position_sources")
 WITHOUT_CARDS = ("compare", "methods", "own_text")
@@ -76,7 +77,7 @@ def test_a_page_as_always_has_no_frame():
         assert "alone" not in containers(app)
 
 
-def test_the_identity_and_its_link():
+def test_the_identity_and_its_link(engine, monkeypatch):
     asked = {
         "model": "demo-gpt2",
         "head": "L1H3",
@@ -84,15 +85,21 @@ def test_the_identity_and_its_link():
         "kinds": ["local", "uniform"],
         "log": "offset",
     }
+    monkeypatch.setattr(results, "PATIENCE", 0.0)
     app = opened_as_linked("head", embed="card:kernel", **asked)
-    (line,) = identities(app)
-    assert "demo-gpt2, L1H3, n = 255, corpus sample, 500 windows of 512 tokens, run " in line
-
-    link = urlsplit(link_of(app))
-    assert ("", "kernel") == (link.path, link.fragment)
-    given = parse_qs(link.query)
-    assert asked == {key: value if value[1:] else value[0] for key, value in given.items()}
-    assert [] == sentences(app)  # of what the page does not draw, nothing is said
+    assert set() == cards(app)  # it is late, and says already what it will be
+    for run in ("", ", run "):
+        (line,) = identities(app)
+        assert f"demo-gpt2, L1H3, n = 255, corpus sample, 500 windows of 512 tokens{run}" in line
+        link = urlsplit(link_of(app))
+        assert ("", "kernel") == (link.path, link.fragment)
+        given = parse_qs(link.query)
+        assert asked == {key: value if value[1:] else value[0] for key, value in given.items()}
+        assert [] == sentences(app)  # of what the page does not draw, nothing is said
+        for job in engine.open_jobs():
+            job.wait(PATIENCE)
+        app.run()
+    assert {"kernel"} == cards(app)
 
 
 def vanishing() -> None:

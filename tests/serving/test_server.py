@@ -3,11 +3,15 @@
 import functools
 import http.server
 import os
+import pwd
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import types
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +20,7 @@ from poskernel_core import server as served
 from poskernel_core.cli import main as cli
 from poskernel_core.cli.main import PROGRAM
 from poskernel_core.common.errors import BadRequest, ComputeFailed
+from poskernel_core.common.folders import default_directory
 from poskernel_core.common.modules import command
 from tests.support.server import PATIENCE, ROOT, environment, free_port, wait_for
 
@@ -81,21 +86,25 @@ def test_what_it_refuses(words, said, taken, tmp_path, capsys, monkeypatch):
     assert 1 == err.count("\n")
 
 
-def test_a_browser_is_opened(tmp_path):
+@pytest.mark.parametrize(
+    ("host", "base", "told"), [("localhost", "", "localhost"), ("::1", "/heads", "[::1]")]
+)
+def test_a_browser_is_opened(tmp_path, host, base, told):
     opener, opened = tmp_path / "xdg-open", tmp_path / "opened"
     opener.write_text(f'#!/bin/sh\nprintf %s "$1" > {opened}.part; mv {opened}.part {opened}\n')
     opener.chmod(0o755)
     port, log = free_port(), tmp_path / "log"
     ours = environment(tmp_path / "elsewhere") | {"PYTHONPATH": str(ROOT)}
     ours["PATH"] = f"{tmp_path}{os.pathsep}{ours['PATH']}"
+    ours["STREAMLIT_SERVER_BASE_URL_PATH"] = base
     with log.open("wb") as output:
         process = subprocess.Popen(
             [*command("poskernel_core", "serve", "--open", "--model", "demo-attn-2l"),
-             "--port", str(port), "--cache", "store", "--read-only", "--public"],
+             "--port", str(port), "--host", host, "--cache", "store", "--read-only", "--public"],
             cwd=tmp_path, env=ours, stdout=output, stderr=output,
         )  # fmt: skip
     try:
-        wait_for(f"http://localhost:{port}/health", process)
+        wait_for(f"http://{told}:{port}{base}/health", process)
         end = threading.Event()
         for _ in range(600):
             if opened.exists() or end.wait(0.1):
@@ -104,7 +113,7 @@ def test_a_browser_is_opened(tmp_path):
         process.terminate()
         process.wait(PATIENCE)
 
-    assert f"http://localhost:{port}/?model=demo-attn-2l" == opened.read_text()
+    assert f"http://{told}:{port}{base}/?model=demo-attn-2l" == opened.read_text()
     assert opened.read_text() in log.read_text()
     assert (tmp_path / "store" / "cache.db").is_file()
     assert not (tmp_path / "elsewhere").exists()
@@ -179,13 +188,84 @@ def test_one_that_is_there(notebook_server, monkeypatch):
 
 
 @pytest.mark.slow
-def test_one_at_the_usual_port(notebook_server, server, monkeypatch):
+def test_one_at_the_usual_port(notebook_server, server, monkeypatch, capsys):
     monkeypatch.setattr(served, "started", [])
-    for url, taken in ((notebook_server.address, True), (server.url, False)):
+    ours = notebook_server.address
+    for url, cache, other in (
+        (ours, None, ""),
+        (ours, "elsewhere", "has another store than elsewhere"),
+        (server.url, str(server.cache), "may not be shown in notebooks"),
+    ):
         monkeypatch.setattr(served, "DEFAULT_PORT", int(url.rpartition(":")[2]))
+        if cache:
+            monkeypatch.setenv("POSKERNEL_CACHE", cache)
+        usual = f"http://localhost:{served.DEFAULT_PORT}"
+        assert served.answers(usual)
+        assert (not other) is (served.find() is not None)
+        told = f"The dashboard at {usual} {other}: another one is started.\n"
+        assert (told if other else "") == capsys.readouterr().err
 
-        assert served.answers(f"http://localhost:{served.DEFAULT_PORT}")
-        assert taken is (served.find() is not None)
+
+class Stranger(http.server.BaseHTTPRequestHandler):
+    """Answers as a program might that is no dashboard."""
+
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Security-Policy", "frame-ancestors http://localhost:*")
+        self.end_headers()
+        self.wfile.write(b'{"status": "ok", "store": "writable", "version": "1.0.0"}')
+
+
+def test_a_stranger_at_the_usual_port(monkeypatch):
+    monkeypatch.setattr(served, "started", [])
+    with http.server.HTTPServer(("localhost", 0), Stranger) as stranger:
+        threading.Thread(target=stranger.handle_request, daemon=True).start()
+        monkeypatch.setattr(served, "DEFAULT_PORT", stranger.server_port)
+        assert served.find() is None
+
+
+def test_without_a_home(monkeypatch, tmp_path, capsys):
+    """The results go to a temporary folder, which is told once."""
+    for name in ("HOME", "POSKERNEL_CACHE"):
+        monkeypatch.setenv(name, "")  # what it was comes back after the test
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    found = default_directory()
+
+    assert tmp_path == found.parent
+    assert found == default_directory() == Path.home()
+    told = f"Results are kept in {found}, a temporary folder: set POSKERNEL_CACHE to keep them.\n"
+    assert told == capsys.readouterr().err
+
+
+SETPRIV = ["setpriv", "--reuid=12345", "--regid=12345", "--clear-groups"]
+for each in ("inh-caps", "ambient-caps", "bounding-set"):
+    SETPRIV.append(f"--{each}=-all,+dac_read_search")  # may read the checkout, wherever it is
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not shutil.which("setpriv") or os.getuid() != 0, reason="only root can become another user"
+)
+def test_a_user_without_an_account(tmp_path):
+    """In a folder that cannot be written, without a home: the dashboard is there."""
+    port, log = free_port(), tmp_path / "log"
+    tmp_path.chmod(0o777)
+    ours = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [*SETPRIV, *command("poskernel_core", "serve", "--port", str(port))],
+            cwd="/", env=ours, stdout=output, stderr=output,
+        )  # fmt: skip
+    try:
+        wait_for(f"http://localhost:{port}/health", process)
+    finally:
+        process.terminate()
+        process.wait(PATIENCE)
+    told = log.read_text().split("\n\n")[0].strip()
+    assert told.startswith(f"Results are kept in {tmp_path}/poskernel-")
+    assert "Traceback" not in log.read_text()
 
 
 def test_nobody_there(taken):

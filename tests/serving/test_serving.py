@@ -86,7 +86,7 @@ def test_the_site_of_the_documentation(monkeypatch, tmp_path):
     page = "<html><script>first()</script><script src='a.js'></script><p>{}</p></html>"
     link = '<a href="{}helix?head=L0H1">http://localhost:8501/</a>'
     told = page.format(link.format("http://localhost:8501/"))
-    for name in ("index.html", "concepts/kernel.html"):
+    for name in ("index.html", "concepts/kernel.html", "concepts/index.html"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(told, "utf-8")
     monkeypatch.setattr(serving.site, "site", lambda: tmp_path)
@@ -97,6 +97,9 @@ def test_the_site_of_the_documentation(monkeypatch, tmp_path):
             "/docs/concepts/kernel.html": "../../",
         }.items():
             assert page.format(link.format(up)) == client.get(path).text
+        assert (
+            "concepts/" == client.get("/docs/concepts", follow_redirects=False).headers["location"]
+        )
         assert 404 == client.get("/docs/nothing.html").status_code
         assert 404 == client.get("/docs/%2e%2e/secret").status_code
     assert 3 == policy()["script-src"].count("sha256-")

@@ -28,6 +28,7 @@ FOREIGN = {
         ("0.0.0.0", None, "http://localhost:8501"),
         ("::", None, "http://localhost:8501"),
         ("127.0.0.1", None, "http://127.0.0.1:8501"),
+        ("::1", None, "http://[::1]:8501"),
         ("0.0.0.0", "kernels.example.org", "http://kernels.example.org:8501"),
     ],
 )

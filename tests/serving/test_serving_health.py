@@ -10,8 +10,9 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from poskernel_core import Engine, Store, __version__
+from poskernel_core import Engine, Store
 from poskernel_core.common.errors import BadRequest
+from poskernel_core.server import identity
 from poskernel_core.storage.condition import STATES, condition
 from serving.health import HEALTH, HealthMonitor, health_route
 from tests.support.disks import fill, read_only, small_disk
@@ -56,7 +57,7 @@ def test_all_is_well(store):
         200,
         {
             "status": "ok", "store": "writable", "worker": "none", "computes": True,
-            "sessions": 3, "version": __version__,
+            "sessions": 3, **identity(),
         },
     )  # fmt: skip
     assert engine.worker_pid is None

@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any, Final
-from urllib.parse import parse_qs, urlencode
+from urllib.parse import parse_qs, quote, urlencode
 
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
@@ -55,6 +55,12 @@ def begin_embed() -> None:
 def embedded() -> bool:
     """Tell whether the page is drawn for one card alone."""
     return _FRAME.get() is not None
+
+
+def card_asked() -> str:
+    """Return the name of the card that the address asks for; empty if it asks for none."""
+    frame = _FRAME.get()
+    return frame.asked.removeprefix(PREFIX) if frame else ""
 
 
 def asks_for(*cards: str) -> bool:
@@ -100,7 +106,7 @@ def missing_card() -> str:
 
 def whole_page(card: str = "") -> str:
     """Return a link in Markdown to the whole page, at a card."""
-    return f"[Open the whole page](?{urlencode(selection_given(), doseq=True)}#{card})"
+    return f"[Open the whole page](?{urlencode(selection_given(), doseq=True)}#{quote(card)})"
 
 
 def frame_code(address: str, title: str, height: int) -> str:

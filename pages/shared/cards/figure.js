@@ -86,6 +86,19 @@ function link(place) {
   });
 }
 
+// Say that a figure could not be drawn; try once more when it comes near.
+function fail(place, asked, error) {
+  Plotly.purge(place);
+  heard.delete(place);
+  drawn.delete(place);
+  delete place.dataset.due;
+  place.textContent = `This figure could not be drawn (${error?.message ?? error}): reload the page.`;
+  if (asked.failed || waiting.has(place)) return;
+  asked.failed = true;
+  waiting.set(place, asked);
+  near.observe(place);
+}
+
 async function draw(place) {
   const asked = waiting.get(place);
   near.unobserve(place);
@@ -100,17 +113,22 @@ async function draw(place) {
   }
   if (!heard.has(place)) place.textContent = "";
   const { data, layout, frames } = JSON.parse(asked.spec);
-  await Plotly.react(place, {
-    data,
-    frames,
-    layout: { ...layout, autosize: true, height: undefined },
-    config: {
-      ...asked.config,
-      responsive: false,
-      modeBarButtonsToAdd: [saving(asked.file), ENLARGE],
-      modeBarButtonsToRemove: ["toImage", "lasso2d", "select2d"],
-    },
-  });
+  try {
+    await Plotly.react(place, {
+      data,
+      frames,
+      layout: { ...layout, autosize: true, height: undefined },
+      config: {
+        ...asked.config,
+        responsive: false,
+        modeBarButtonsToAdd: [saving(asked.file), ENLARGE],
+        modeBarButtonsToRemove: ["toImage", "lasso2d", "select2d"],
+      },
+    });
+  } catch (error) {
+    if (place.isConnected) fail(place, asked, error);
+    return;
+  }
   if (!waiting.has(place)) delete place.dataset.due;
   if (heard.has(place)) return;
   heard.add(place);
@@ -124,7 +142,7 @@ async function draw(place) {
 
 // The others, one after the other, once the page is there; but not those that are folded away.
 function drawNext() {
-  const place = [...waiting.keys()].find((each) => each.offsetParent);
+  const place = [...waiting.keys()].find((each) => each.offsetParent && !waiting.get(each).failed);
   if (!place) return;
   draw(place);
   whenIdle(drawNext);
@@ -151,10 +169,14 @@ export default function ({ data, parentElement, setTriggerValue }) {
   place.style.height = data.height;
   place.ariaLabel = data.title;
   resized.observe(place);
+  // Of two calls in short succession, the first may be ended after the second has begun.
   return () => {
+    if (place.isConnected) return;
     waiting.delete(place);
     near.unobserve(place);
     resized.unobserve(place);
-    if (!place.isConnected) window.Plotly?.purge(place);
+    drawn.delete(place);
+    heard.delete(place);
+    window.Plotly?.purge(place);
   };
 }

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pages.shared.selection.links import write
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import counted
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.models.catalog import Located
 
@@ -24,6 +25,12 @@ class Selection:
     def cell(self) -> str:
         """Name of the selected head, such as ``L0H3``."""
         return head_name(self.layer, self.head)
+
+    def told(self) -> str:
+        """Return in one line which head and position of which run are selected."""
+        run = self.run
+        read = f"{counted(run.windows, 'window')} of {counted(run.context, 'token')}"
+        return f"{run.model.name}, {self.cell}, n = {self.query}, corpus {run.corpus.name}, {read}"
 
     def of(self, found: Result) -> Result:
         """Return the selected head's part of a result on all heads."""

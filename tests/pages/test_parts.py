@@ -1,0 +1,138 @@
+"""The scripts of figures and of the instrument, called as Streamlit calls them, without a server.
+
+Of two calls in short succession Streamlit may end the first after the second has begun.
+"""
+
+import json
+import struct
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, Route, expect
+
+from pages.instrument.parts import SCRIPT
+from tests.support.visit import until
+
+pytestmark = pytest.mark.browser
+
+ROOT = "http://127.0.0.1:1/"
+FIGURE = Path("pages/shared/cards/figure.js").read_text("utf-8")
+HTML = """<div id="part"><div class="figure"></div><div class="head-grid"></div></div>
+<div id="other"></div>
+<script type="module">
+  import part from "./part.js"
+  window.call = (data, at = document.getElementById("part")) =>
+    part({ data, parentElement: at, setStateValue() {} })
+</script>"""
+PLOTLY = """window.drawn = []
+window.Plotly = {
+  Icons: {}, Plots: { resize() {} },
+  purge: (place) => (place.textContent = ""),
+  react: async (place, { data }) => {
+    drawn.push(data)
+    if (drawn.length <= (window.fails ?? 0)) throw new Error("no room")
+    place.on = () => {}
+    place.textContent = "drawn"
+  },
+}"""
+
+
+@pytest.fixture
+def load(page: Page):
+    """Open a page with one place and a script; what else it asks for is answered so."""
+
+    def loaded(script: str, numbers: bytes = b"") -> list[str]:
+        asked: list[str] = []
+
+        def answer(route: Route) -> None:
+            name = route.request.url.removeprefix(ROOT)
+            if name.startswith("numbers/"):
+                asked.append(name.removeprefix("numbers/"))
+                route.fulfill(body=numbers)
+                return
+            body = {"": HTML, "part.js": script, "plotly.js": PLOTLY}[name]
+            kind = "text/javascript" if name else "text/html"
+            route.fulfill(body=body, content_type=kind)
+
+        page.route(f"{ROOT}**", answer)
+        page.goto(ROOT)
+        until(page, "() => Boolean(window.call)")
+        return asked
+
+    return loaded
+
+
+def figure(spec: int) -> str:
+    about = {"library": "plotly.js", "file": {"format": "svg", "name": "x"}, "config": {}}
+    shown = {"spec": json.dumps({"data": spec, "layout": {}}), "height": "50px", "title": "x"}
+    return json.dumps(about | shown | {"linked": False, "print": []})
+
+
+def test_a_figure_of_two_calls_is_drawn(page: Page, load):
+    load(FIGURE)
+    page.evaluate(f"() => {{ const end = call({figure(1)}); call({figure(2)}); end() }}")
+    expect(page.locator(".figure")).to_have_text("drawn")
+    assert [2] == page.evaluate("drawn")
+    expect(page.locator(".figure")).not_to_have_attribute("data-due", "")
+
+
+@pytest.mark.parametrize("fails", [1, 2])
+def test_a_figure_that_fails_is_tried_once_more_and_says_so(page: Page, load, fails):
+    """Out of sight, it waits until one scrolls there."""
+    load(FIGURE)
+    place = page.locator(".figure")
+    page.evaluate(f"window.fails = {fails}")
+    page.evaluate("document.body.style.paddingTop = '3000px'")
+    page.evaluate(f"call({figure(1)})")
+    said = "This figure could not be drawn (no room): reload the page."
+    expect(place).to_have_text(said)
+    page.wait_for_timeout(1000)
+    assert [1] == page.evaluate("drawn")
+
+    place.scroll_into_view_if_needed()
+    until(page, "drawn.length === 2")
+    expect(place).to_have_text("drawn" if fails == 1 else said)
+    page.wait_for_timeout(1000)
+    assert [1, 1] == page.evaluate("drawn")
+    page.evaluate(f"call({figure(1)})")  # the next run of the script
+    expect(place).to_have_text("drawn")
+
+
+def state(query: int, run: str = "a") -> str:
+    blocks = {n: f"{run}{n}" for n in range(100, 1100, 100)}
+    told = {"run": run, "rev": 0, "cell": "L0H0", "query": query, "log": [], "pinned": []}
+    return json.dumps({"part": "state", "blocks": blocks, "profile": None} | told)
+
+
+def grid(mark: str) -> str:
+    cells = [
+        {"name": f"L0H{head}", "label": "", "colour": "", "ink": "", "mark": mark}
+        | {"missing": False, "dimmed": False}
+        for head in range(2)
+    ]
+    more = {"legend": [], "glyphs": [], "headers": ["0", "1"], "corner": "", "small": True}
+    return json.dumps({"part": "grid", "rows": [cells], "shared": True, "kernels": False} | more)
+
+
+def test_a_grid_of_two_calls_follows(page: Page, load):
+    load(SCRIPT)
+    page.evaluate(f"() => {{ const end = call({grid('a')}); call({grid('b')}); end() }}")
+    page.evaluate(f"call({state(100)}, document.getElementById('other'))")
+    expect(page.locator("[data-name=L0H0]")).to_have_attribute("aria-selected", "true")
+
+
+def test_positions_near_every_choice_are_fetched_ahead(page: Page, load):
+    """Of blocks of 1.5 MB, three after each choice, and the choice itself; so in another run."""
+    header = json.dumps({"shape": [1, 2], "offsets": [0, 1], "names": ["kernel"]}).encode()
+    header += b" " * (len(header) % 2)
+    asked = load(SCRIPT, struct.pack("<I", len(header)) + header + bytes(1_500_000))
+    for query, run, nearest in (
+        (100, "a", ["a100", "a200", "a300", "a400"]),
+        (900, "a", ["a900", "a800", "a1000", "a700"]),
+        (900, "b", ["b900", "b800", "b1000", "b700"]),
+    ):
+        asked.clear()
+        page.evaluate(f"call({state(query, run)})")
+        page.wait_for_timeout(4000)
+        assert len(asked) in (3, 4)  # the choice counts if it comes late
+        assert nearest[: len(asked)] == asked
