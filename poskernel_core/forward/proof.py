@@ -153,6 +153,7 @@ class _WholePatterns(Observer):
 def _eager(model: LoadedModel, tokens: Tensor) -> tuple[dict[int, Tensor], Tensor]:
     """Return the patterns and logits of transformers' own attention."""
     seen: dict[int, Tensor] = {}
+    model.state.restore()
     architecture = model.geometry.architecture
 
     def keep(layer: int) -> Any:
