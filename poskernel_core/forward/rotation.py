@@ -192,7 +192,7 @@ def _shown(
     handed = given["position_embeddings"]
     one = isinstance(handed, Tensor)  # complex numbers, as in Llama 4
     turns = handed[:1, rows] if one else tuple(part[:1, rows] for part in handed)
-    return _called(module, layer, vector, (), given | {"position_embeddings": turns})
+    return attention_call(module, layer, vector, (), given | {"position_embeddings": turns})
 
 
 def unrotated_call(
@@ -217,13 +217,19 @@ def unrotated_call(
         probed["alibi"] = alibi.reshape(-1, *alibi.shape[-2:])[: module.num_heads]  # of one text
     if isinstance(given.get("position_ids"), Tensor):
         probed["position_ids"] = torch.zeros(1, rows, dtype=torch.long, device=vectors.device)
-    return _called(module, layer, vectors, rest, probed)
+    return attention_call(module, layer, vectors, rest, probed)
 
 
-def _called(
+def attention_call(
     module: nn.Module, layer: int, x: Tensor, rest: tuple[Any, ...], given: dict[str, Any]
 ) -> AttentionCall:
-    """Return the attention call of a module that reads ``x``; the attention is not computed."""
+    """Return the attention call of a module that reads ``x``; the attention is not computed.
+
+    ``rest`` and ``given`` are the module's other arguments in a pass.
+
+    Raises:
+        UnsupportedModel: the module computes its own attention.
+    """
     probed = given | {"attention_mask": None}
     probed.pop("hidden_states", None)
     kept = vars(module)["poskernel"]

@@ -86,7 +86,9 @@ def _located(name: str, revision: str | None) -> Located:
 
 def located_once(name: str, revision: str | None) -> Located:
     """Locate a model, asking the hub only once in the life of the process."""
-    return (catalog.locate if catalog.is_local(name) else _located)(name, revision)
+    return catalog.as_probed(
+        (catalog.locate if catalog.is_local(name) else _located)(name, revision)
+    )
 
 
 class HeadDistances(Composition[HeadDistancesParams]):
