@@ -226,12 +226,12 @@ def _locate_results(kept: StoredModel, revision: str | None) -> Located:
     config, packaged = dict(kept.config), PACKAGED.get(kept.spec.name)
     geometry = read_geometry(kept.spec.name, config)
     how = packaged.advice if packaged else OTHERS_ADVICE
-    spec = _spec(config, kept.spec.model_dump(exclude={"angles"}))
+    spec = _spec(config, **kept.spec.model_dump(exclude={"angles"}))
     found = Located(spec, None, config, geometry, None, kept.quantisation, kept.shown, how)
     return found if kept.positions is None else found.probed(kept.positions)
 
 
-def _spec(config: dict[str, Any], fields: dict[str, Any]) -> ModelSpec:
+def _spec(config: dict[str, Any], **fields: Any) -> ModelSpec:
     """Return a model's specification, which says whether its angles depend on the length."""
     return ModelSpec(**fields, angles="by length" if angles_by_length(config) else None)
 
@@ -289,7 +289,7 @@ def _locate_gguf(name: str, file: Path, revision: str | None) -> Located:
     config = model_config(name, file, header)
     geometry = read_geometry(name, config)
     check_enough(name, header.numbers, geometry, config)
-    spec = _spec(config, {"name": name, "fingerprint": gguf.fingerprint(file)})
+    spec = _spec(config, name=name, fingerprint=gguf.fingerprint(file))
     directory = default_directory().absolute() / "models" / spec.fingerprint
     kept = stored_models().get(name)
     shown = kept.shown if kept and kept.spec.fingerprint == spec.fingerprint else None
@@ -313,8 +313,7 @@ def _locate_directory(name: str, directory: Path, revision: str | None) -> Locat
     total = hashlib.sha256(json.dumps(config, sort_keys=True).encode())
     for file in (*weights, *extras):
         total.update(bytes.fromhex(gguf.fingerprint(file)))
-    made = {"name": name, "revision": revision, "fingerprint": total.hexdigest()}
-    spec = _spec(config, made)
+    spec = _spec(config, name=name, revision=revision, fingerprint=total.hexdigest())
     return Located(spec, directory, config, geometry)
 
 
@@ -325,8 +324,7 @@ def _locate_on_hub(name: str, revision: str | None) -> Located:
         )
     path = fetch_file(name, "config.json", revision)
     config = read_config(name, path)
-    made = {"name": name, "revision": revision, "fingerprint": path.parent.name}
-    spec = _spec(config, made)
+    spec = _spec(config, name=name, revision=revision, fingerprint=path.parent.name)
     return Located(spec, None, config, read_geometry(name, config))
 
 

@@ -3,6 +3,7 @@
 import copy
 from functools import cache
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -10,8 +11,15 @@ from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, Gemma3TextConfig, LlamaConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
+from poskernel_core.common.specs import Execution, Request
+from poskernel_core.engine import execute
+from poskernel_core.engine.engine import describe_run
+from poskernel_core.engine.plan import make_plan
+from poskernel_core.engine.provenance import stored
 from poskernel_core.forward.edits import Edit
 from poskernel_core.forward.scaled_rotation import ScaledRotation
+from poskernel_core.passes.worker_context import WorkerContext
+from poskernel_core.storage.store import Store
 from tests.support.builders import random_ids
 from tests.support.builders.made import build, rotary_sizes
 from tests.support.passes import loaded
@@ -95,3 +103,32 @@ def test_linear_scaling_is_of_the_trained_angles(made, scaling):
         expected = twin(tokens, use_cache=False).logits
     found = loaded(path).run(tokens, ScaledRotation("linear", 2, length))
     torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+
+
+def answer(shared, path, name, **run):
+    """The result of a question, with a kept worker's models and a store."""
+    execution = Execution(device="cpu")
+    made = describe_run(str(path), windows=40, **run)
+    plan = make_plan(Request(analysis=name, run=made)).looked_up(shared.store)
+
+    def report(done, total, note):
+        """Nobody looks."""
+
+    execute.gather_missing(shared, plan, execution, report)
+    if plan.experiment:
+        execute.perform(shared, plan, execution, report)
+    else:
+        execute.compute(shared.store, plan, report)
+    return stored(shared.store, plan.key)
+
+
+@pytest.mark.parametrize("scaling", ["dynamic", "longrope"])
+def test_stored_results_of_a_kept_model(made, tmp_path, scaling):
+    """What is asked after longer contexts is answered as if nothing had been asked before."""
+    path = made("llama", scaling)
+    kept, fresh = WorkerContext(Store(tmp_path / "kept")), WorkerContext(Store(tmp_path / "fresh"))
+    answer(kept, path, "longer-contexts", context=CONTEXT)
+    for name in ("etc", "rotary-spectrum"):
+        found, expected = (answer(each, path, name, context=CONTEXT) for each in (kept, fresh))
+        for value, array in expected.values.items():
+            np.testing.assert_array_equal(found.values[value], array)
