@@ -92,8 +92,8 @@ def keep_use(fingerprint: str, use: PositionUse) -> None:
 def angles_by_length(config: dict[str, Any]) -> bool:
     """Return whether a configuration scales the rotary angles by the length of a text."""
     config = text_config(config)
-    scalings = [config.get(name) for name in ("rope_scaling", "rope_parameters")]
-    scalings = [each for each in scalings if isinstance(each, dict)]
+    named = [config.get(name) for name in ("rope_scaling", "rope_parameters")]
+    scalings = [each for each in named if isinstance(each, dict)]
     scalings += [own for each in scalings for own in each.values() if isinstance(own, dict)]
     kinds = [str(each.get("rope_type", each.get("type"))) for each in scalings]
     return any("dynamic" in kind or kind in BY_LENGTH for kind in kinds)

@@ -31,6 +31,12 @@ EVERYWHERE = ("rotary", "rotary", "rotary")
 WINDOWED = {"sliding_window": 16}
 
 
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    """Nothing that was seen before is known."""
+    monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path / "cache"))
+
+
 def family(kind: str, **config: object) -> FamilyModel:
     return FamilyModel(kind, rotary(**config), [None] * 3, "")
 
@@ -124,9 +130,8 @@ def test_keys_that_are_zero(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def probed(tmp_path, monkeypatch, near_worker):
+def probed(tmp_path, near_worker):
     """A model without positions that its configuration does not betray, and its directory."""
-    monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path / "cache"))
     path = KNOWN["full beside a window that no layer has"][0].build(tmp_path / "m")
     return str(path)
 
