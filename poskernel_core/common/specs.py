@@ -164,6 +164,11 @@ class ModelSpec(Spec):
     name: str
     revision: str | None = None
     fingerprint: str = ""
+    angles: Literal["by length"] | None = Field(
+        None,
+        description="'by length' if the rotary angles depend on the length of a text",
+        exclude_if=lambda angles: angles is None,  # so that keys of other models stay
+    )
 
 
 class CorpusSpec(Spec):

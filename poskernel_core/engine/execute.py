@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from poskernel_core.analyses.base import Analysis, ExperimentContext
@@ -185,6 +186,7 @@ def perform(shared: WorkerContext, plan: Plan, execution: Execution, report: Rep
     read = experiment.reads(run, plan.params)
     windows, sizes = shared.prepare(read, execution, found, tokenizer)
     model = shared.models.take(found, execution.device)
+    sizes = replace(sizes, geometry=model.geometry)
     decode = tokenizer.decode_each if tokenizer else lambda ids: [str(each) for each in ids]
     words = decode(windows[0].tolist())
     source = random_source(run, found.geometry, tokenizer)

@@ -165,26 +165,22 @@ def _rotated(query: Tensor, key: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tens
 
 
 def _slopes(module: Any, bias: Tensor, factor: float = 1.0, rounded: bool = False) -> Slopes:
-    """Return the slopes of an ALiBi bias ``[head, key]`` that begins at 0; cached by length.
+    """Return the slopes of an ALiBi bias ``[head, key]`` that begins at 0.
 
     Raises:
         UnsupportedModel: the bias is not a slope times position.
     """
-    known = vars(module).setdefault("poskernel_slopes", {})
     length = bias.shape[1]
-    if length not in known:
-        first = bias[:, 1] if length > 1 else torch.zeros_like(bias[:, 0])
-        slopes = Slopes(tuple(first.tolist()), factor, rounded)
-        expected = torch.from_numpy(slopes.bias(length) / factor).to(bias)
-        exact = bias.dtype == torch.float32
-        if not torch.allclose(bias, expected, rtol=1e-6 if exact else 1e-2, atol=1e-6):
-            raise UnsupportedModel(
-                f"{type(module).__name__} adds a bias to its scores that is not a slope times the "
-                "distance, which PosKernel does not know: choose another model."
-            )
-        known[length] = slopes
-    found: Slopes = known[length]
-    return found
+    first = bias[:, 1] if length > 1 else torch.zeros_like(bias[:, 0])
+    slopes = Slopes(tuple(first.tolist()), factor, rounded)
+    expected = torch.from_numpy(slopes.bias(length) / factor).to(bias)
+    exact = bias.dtype == torch.float32
+    if not torch.allclose(bias, expected, rtol=1e-6 if exact else 1e-2, atol=1e-6):
+        raise UnsupportedModel(
+            f"{type(module).__name__} adds a bias to its scores that is not a slope times the "
+            "distance, which PosKernel does not know: choose another model."
+        )
+    return slopes
 
 
 ADAPTED: dict[str, tuple[str, Callable[[Attend], Callable[..., Any]]]] = {

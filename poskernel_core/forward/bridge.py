@@ -16,6 +16,7 @@ from transformer_lens.model_bridge.sources import build_bridge_from_module
 
 from poskernel_core.forward.adapters import release
 from poskernel_core.forward.loading import LoadedModel
+from poskernel_core.forward.precision import EXACT
 
 
 def open_bridge(model: LoadedModel) -> Any:
@@ -26,7 +27,9 @@ def open_bridge(model: LoadedModel) -> Any:
     """
     if model.geometry.architecture == "attn-only":
         return _native(model)
-    twin = _without_hooks(model.module)
+    with EXACT:
+        model.state.restore()
+        twin = _without_hooks(model.module)
     twin.set_attn_implementation("eager")
     bridge = build_bridge_from_module(twin, type(twin).__name__, hf_config=twin.config)
     return bridge.eval()

@@ -36,6 +36,14 @@ class Edit:
         return False
 
     @property
+    def angles_of(self) -> int | None:
+        """The length of the texts whose angles :meth:`rotation` gets; None: that of the pass.
+
+        A few models turn by other angles in longer texts.
+        """
+        return None
+
+    @property
     def keeps_attention(self) -> bool:
         """Whether slopes, scores, patterns and heads stay; then no whole pattern is formed."""
         return False

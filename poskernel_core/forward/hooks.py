@@ -7,7 +7,7 @@ attention have an adapter (:mod:`poskernel_core.forward.adapters`). A pass with 
 edit can change it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -26,7 +26,7 @@ from poskernel_core.forward.edits import Edit, edited_attention
 from poskernel_core.forward.finite import require_finite
 from poskernel_core.forward.masks import MaskSpec, mask_spec_of
 from poskernel_core.forward.observers import Batch, Observer
-from poskernel_core.forward.rotation import Rotation, read_rotation
+from poskernel_core.forward.rotation import Rotation, continued, read_rotation
 
 IMPLEMENTATION = "poskernel"
 """The name of our attention in transformers' registry."""
@@ -63,12 +63,14 @@ class ForwardPass:
 
     Attributes:
         until: the layer after whose attention the pass ends; None for a full pass.
+        restore: gives a module the state in which the pass began.
     """
 
     batch: Batch
     observer: Observer
     edit: Edit | None = None
     until: int | None = None
+    restore: Callable[[nn.Module], None] = lambda module: None
 
 
 UNOBSERVED = ForwardPass(
@@ -116,7 +118,7 @@ class Hooks:
 
     def add_to_rotation(self, rotary: nn.Module) -> None:
         """Hook a rotary module: edits may change its cosines and sines."""
-        rotary.register_forward_hook(self._rotation)
+        rotary.register_forward_hook(self._rotation, with_kwargs=True)
 
     def add_to_block(self, block: nn.Module, layer: int, architecture: str) -> None:
         """Hook one block's input, and tag its modules with the layer.
@@ -168,12 +170,19 @@ class Hooks:
         changed = edit.rotation(cos.to(self.home), sin.to(self.home))
         return changed[0].to(cos.device), changed[1].to(sin.device)
 
-    def _rotation(self, _module: nn.Module, _args: Any, out: Any) -> Any:
-        if self._pass.edit is None:
+    def _rotation(
+        self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any
+    ) -> Any:
+        edit = self._pass.edit
+        if edit is None:
             return None
-        if isinstance(out, Tensor) and out.is_complex():  # rotation by complex numbers
-            return torch.complex(*self.rotated(out.real, out.imag)).to(out.dtype)
-        return self.rotated(*out)
+        cos, sin = _parts(out)
+        if edit.angles_of is not None:
+            few, more = _first((args, kwargs), edit.angles_of)
+            self._pass.restore(module)
+            cos, sin = continued(cos, sin, *_parts(module.forward(*few, **more)))
+        cos, sin = self.rotated(cos, sin)
+        return torch.complex(cos, sin).to(out.dtype) if isinstance(out, Tensor) else (cos, sin)
 
     def _residual(
         self, layer: int, _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -251,6 +260,21 @@ class Hooks:
         if call.layer == running.until:
             raise PassEnded
         return out.to(there)
+
+
+def _parts(rotation: Any) -> tuple[Tensor, Tensor]:
+    """Return the cosines and sines that a rotary module returned, as complex numbers or as two."""
+    return (rotation.real, rotation.imag) if isinstance(rotation, Tensor) else rotation
+
+
+def _first(given: Any, count: int) -> Any:
+    """Return a rotary module's arguments for the first positions only."""
+    if isinstance(given, dict):
+        return {name: _first(each, count) for name, each in given.items()}
+    if isinstance(given, tuple):
+        return tuple(_first(each, count) for each in given)
+    positions = isinstance(given, Tensor) and not given.is_floating_point()
+    return given[..., :count] if positions else given
 
 
 def _attention(

@@ -14,6 +14,7 @@ from poskernel_core.forward.edits import Edit
 from poskernel_core.forward.finite import require_finite
 from poskernel_core.forward.hooks import ForwardPass, Hooks, PassEnded
 from poskernel_core.forward.memory import put
+from poskernel_core.forward.module_state import ModuleState
 from poskernel_core.forward.observers import Batch, Observer, Observers
 from poskernel_core.forward.precision import EXACT
 from poskernel_core.models.catalog import Located
@@ -41,7 +42,7 @@ class LoadedModel:
 
     Observers see passes and edits change them through ``hooks``. :meth:`remember` caches values for
     the model's lifetime. ``lies_on`` names the devices of the weights, if one device cannot hold
-    them all.
+    them all. ``state`` is what the modules keep between calls; every pass begins with it.
     """
 
     located: Located
@@ -50,7 +51,11 @@ class LoadedModel:
     hooks: Hooks = field(repr=False)
     lies_on: tuple[str, ...] = ()
     notes: dict[str, tuple[Any, Any]] = field(default_factory=dict, repr=False)
+    state: ModuleState = field(init=False, repr=False)
     _noting: threading.RLock = field(default_factory=threading.RLock, repr=False)
+
+    def __post_init__(self) -> None:
+        self.state = ModuleState(self.module)
 
     @property
     def geometry(self) -> Geometry:
@@ -140,12 +145,13 @@ class LoadedModel:
         """
         batch = Batch(tokens, range(len(tokens)) if samples is None else samples)
         last = None if until is None else range(self.geometry.n_layers)[until]
-        running = ForwardPass(batch, Observers(observers), edit, last)
+        running = ForwardPass(batch, Observers(observers), edit, last, self.state.restore)
         given: dict[str, Tensor] = {}
         if positions is not None:  # without a mask, transformers may detect packed texts in them
             given["position_ids"] = positions.to(self.device)
             given["attention_mask"] = torch.ones_like(tokens, device=self.device)
         with EXACT, self.hooks.during(running):  # EXACT: no other pass runs at the same time
+            self.state.restore()
             try:
                 found = self._logits(tokens.to(self.device), keep if until is None else 0, given)
             except PassEnded:

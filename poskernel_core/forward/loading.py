@@ -36,11 +36,13 @@ from poskernel_core.forward.hooks import IMPLEMENTATION, Hooks
 from poskernel_core.forward.loaded import POSITIONS, LoadedModel, blocks_of, body_of
 from poskernel_core.forward.memory import check_room, needed, room
 from poskernel_core.forward.placement import Placement, place
+from poskernel_core.forward.position_probe import probe_positions
 from poskernel_core.forward.proof import check_layers, prove
 from poskernel_core.models.catalog import Located, check_weights_here, weight_files
 from poskernel_core.models.geometry import Geometry
 from poskernel_core.models.gguf import read_header
 from poskernel_core.models.hub import fetch_snapshot
+from poskernel_core.models.positions import keep_use
 from poskernel_core.models.weights import (
     UNUSED,
     check_weights,
@@ -120,7 +122,8 @@ def load(located: Located, device: str = "auto", dtype: str = "float32") -> Load
     Weights are loaded as float32. With ``dtype="bfloat16"``, a bfloat16 file is loaded as bfloat16,
     and any other file only if float32 does not fit into memory.
 
-    Patterns and logits are compared with those of transformers' own attention on a few tokens.
+    Patterns and logits are compared with those of transformers' own attention on a few tokens, and
+    which layers use positions is seen in the attention modules.
 
     Raises:
         ComputeFailed: the weights do not fit into memory.
@@ -142,6 +145,9 @@ def load(located: Located, device: str = "auto", dtype: str = "float32") -> Load
         with _refusing(located, "{} cannot be run on a few tokens, as transformers says"):
             model = hooked(located, module, target, placement)
             prove(model)
+            use = probe_positions(model)
+        keep_use(located.spec.fingerprint, use)
+        model.located = located.probed(use)
         return model
 
 

@@ -190,6 +190,7 @@ class _Patterns(Observer):
 def _eager(model: LoadedModel, tokens: Tensor, rows: Tensor) -> tuple[dict[int, Tensor], Tensor]:
     """Return rows of the patterns, and the last logits, of transformers' own attention."""
     seen: dict[int, Tensor] = {}
+    model.state.restore()
     architecture = model.geometry.architecture
 
     def keep(layer: int) -> Any:

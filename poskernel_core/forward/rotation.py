@@ -76,23 +76,60 @@ class Rotation:
     def speeds(self) -> tuple[Float[np.ndarray, " pair"], Float[np.ndarray, " pair"]]:
         """Return the speed (radians per token) and the scaling factor of every pair.
 
-        A first estimate from two neighbouring positions is refined over 2, 4, 8, ... tokens.
-
         Raises:
             UnsupportedModel: the speed of a pair is not constant.
         """
-        cos, sin = (part[0].cpu().double().numpy() for part in (self.cos, self.sin))
-        turn = cos + 1j * sin
-        speed, reach = np.zeros(turn.shape[1]), 1
-        while reach < len(turn):
-            off = np.angle(turn[reach] * np.conj(turn[0]) * np.exp(-1j * speed * reach))
-            if reach > 1 and (np.abs(off) > LINEAR).any():
-                raise UnsupportedModel(
-                    "The model turns its queries and keys by angles that do not grow steadily with "
-                    "position, so they have no wavelengths: choose another model."
-                )
-            speed, reach = speed + off / reach, 2 * reach
-        return speed, np.abs(turn).mean(axis=0)
+        return speeds(self.cos, self.sin)
+
+
+def speeds(
+    cos: Float[Tensor, "batch pos pair"], sin: Float[Tensor, "batch pos pair"]
+) -> tuple[Float[np.ndarray, " pair"], Float[np.ndarray, " pair"]]:
+    """Return the speed (radians per token) and the scaling factor of every pair.
+
+    A first estimate from two neighbouring positions is refined over 2, 4, 8, ... tokens.
+
+    Raises:
+        UnsupportedModel: the speed of a pair is not constant.
+    """
+    turn = cos[0].cpu().double().numpy() + 1j * sin[0].cpu().double().numpy()
+    speed, reach = np.zeros(turn.shape[1]), 1
+    while reach < len(turn):
+        off = np.angle(turn[reach] * np.conj(turn[0]) * np.exp(-1j * speed * reach))
+        if reach > 1 and (np.abs(off) > LINEAR).any():
+            raise UnsupportedModel(
+                "The model turns its queries and keys by angles that do not grow steadily with "
+                "position, so they have no wavelengths: choose another model."
+            )
+        speed, reach = speed + off / reach, 2 * reach
+    return speed, np.abs(turn).mean(axis=0)
+
+
+def turns(
+    like: Float[Tensor, "batch pos pair"],
+    speed: Float[np.ndarray, " pair"],
+    size: Float[np.ndarray, " pair"],
+) -> tuple[Float[Tensor, "batch pos pair"], Float[Tensor, "batch pos pair"]]:
+    """Return cosines and sines of these speeds at positions 0, 1, ..., in the shape of ``like``."""
+    angle = np.arange(like.shape[1])[:, None] * speed
+    cos, sin = (torch.from_numpy(size * part(angle)).to(like) for part in (np.cos, np.sin))
+    return cos.expand_as(like), sin.expand_as(like)
+
+
+def continued(
+    cos: Tensor, sin: Tensor, cos_before: Tensor, sin_before: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return a rotation at all positions, with the angles of the first ones in a shorter text.
+
+    If the length of a text does not change the angles, ``cos`` and ``sin`` are returned.
+
+    Raises:
+        UnsupportedModel: the speed of a pair is not constant.
+    """
+    count = cos_before.shape[1]
+    if torch.equal(cos[:, :count], cos_before) and torch.equal(sin[:, :count], sin_before):
+        return cos, sin
+    return turns(cos, *speeds(cos_before, sin_before))
 
 
 class _Seen(Exception):
@@ -155,7 +192,7 @@ def _shown(
     handed = given["position_embeddings"]
     one = isinstance(handed, Tensor)  # complex numbers, as in Llama 4
     turns = handed[:1, rows] if one else tuple(part[:1, rows] for part in handed)
-    return _called(module, layer, vector, (), given | {"position_embeddings": turns})
+    return attention_call(module, layer, vector, (), given | {"position_embeddings": turns})
 
 
 def unrotated_call(
@@ -180,13 +217,19 @@ def unrotated_call(
         probed["alibi"] = alibi.reshape(-1, *alibi.shape[-2:])[: module.num_heads]  # of one text
     if isinstance(given.get("position_ids"), Tensor):
         probed["position_ids"] = torch.zeros(1, rows, dtype=torch.long, device=vectors.device)
-    return _called(module, layer, vectors, rest, probed)
+    return attention_call(module, layer, vectors, rest, probed)
 
 
-def _called(
+def attention_call(
     module: nn.Module, layer: int, x: Tensor, rest: tuple[Any, ...], given: dict[str, Any]
 ) -> AttentionCall:
-    """Return the attention call of a module that reads ``x``; the attention is not computed."""
+    """Return the attention call of a module that reads ``x``; the attention is not computed.
+
+    ``rest`` and ``given`` are the module's other arguments in a pass.
+
+    Raises:
+        UnsupportedModel: the module computes its own attention.
+    """
     probed = given | {"attention_mask": None}
     probed.pop("hidden_states", None)
     kept = vars(module)["poskernel"]

@@ -12,7 +12,7 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from poskernel_core.common.errors import NotInModel
 from poskernel_core.forward.edits import Edit
-from poskernel_core.forward.rotation import Rotation
+from poskernel_core.forward.rotation import speeds, turns
 
 Scaling = Literal["own", "linear", "YaRN"]
 GEOMETRIC = 1e-3
@@ -72,12 +72,18 @@ def _distinct(speed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 class ScaledRotation(Edit):
     """The model's rotation with its angles scaled by ``factor``, for contexts beyond ``length``.
 
-    The cosines and sines of the pass are replaced; the model's own are not touched.
+    The scaled angles are those of texts of ``length`` tokens, whatever the model itself does in
+    longer ones. The cosines and sines of the pass are replaced; the model's own are not touched.
     """
 
     scaling: Scaling
     factor: float
     length: int
+
+    @property
+    def angles_of(self) -> int | None:
+        """``length``; the model's own angles are those of the pass."""
+        return None if self.scaling == "own" or self.factor == 1 else self.length
 
     @property
     def keeps_attention(self) -> bool:
@@ -86,13 +92,8 @@ class ScaledRotation(Edit):
 
     def rotation(self, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
         """Return the cosines and sines of the scaled angles at positions 0, 1, ..."""
-        if self.scaling == "own" or self.factor == 1:
+        if self.angles_of is None:
             return cos, sin
-        none = torch.empty(0, dtype=torch.long, device=cos.device)
-        speed, size = Rotation(none, none, cos, sin).speeds()
+        speed, size = speeds(cos, sin)
         speed, attention = scaled_speeds(speed, self.scaling, self.factor, self.length)
-        angle = np.arange(cos.shape[1])[:, None] * speed
-        return tuple(
-            torch.from_numpy(attention * size * part(angle)).to(cos).expand_as(cos)
-            for part in (np.cos, np.sin)
-        )  # type: ignore[return-value]
+        return turns(cos, speed, attention * size)

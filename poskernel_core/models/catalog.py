@@ -4,12 +4,14 @@ Nothing here imports torch, so that pages can list and describe models quickly.
 :mod:`poskernel_core.forward.loading` loads the weights.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import os
 import re
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,7 @@ from poskernel_core.models.curated import BUNDLED_MODELS, CURATED, ModelEntry
 from poskernel_core.models.geometry import Geometry, read_geometry
 from poskernel_core.models.gguf_config import model_config
 from poskernel_core.models.hub import fetch_file, on_this_machine
+from poskernel_core.models.positions import PositionUse, angles_by_length, position_use
 from poskernel_core.models.stored import (
     PACKAGED,
     Shown,
@@ -74,6 +77,8 @@ class Located:
         quantisation: common name of the GGUF file's weight format: ``Q4_K_M``.
         shown: the run shown first, for a model with stored results.
         away: how to get the weights, if only results are on this machine; else empty.
+        positions: how the running model was seen to use positions; ``geometry`` says so too. None
+            if the model was never loaded, and ``geometry`` is as the configuration lets expect.
     """
 
     spec: ModelSpec
@@ -84,6 +89,11 @@ class Located:
     quantisation: str = ""
     shown: Shown | None = None
     away: str = ""
+    positions: PositionUse | None = None
+
+    def probed(self, use: PositionUse) -> Located:
+        """Return the model with positions as they were seen in the running model."""
+        return replace(self, geometry=use.corrected(self.geometry), positions=use)
 
 
 OTHERS_ADVICE = "ask for the model itself, by its directory or its name on the hub"
@@ -185,6 +195,10 @@ def locate(model: AnyModel, revision: str | None = None) -> Located:
         )
     if is_archive(name):
         name = read(Path(name).expanduser()).spec.name
+    return as_probed(_locate(name, revision))
+
+
+def _locate(name: str, revision: str | None) -> Located:
     kept = _results_alone(name)
     if kept is not None:
         return _locate_results(kept, revision)
@@ -212,7 +226,20 @@ def _locate_results(kept: StoredModel, revision: str | None) -> Located:
     config, packaged = dict(kept.config), PACKAGED.get(kept.spec.name)
     geometry = read_geometry(kept.spec.name, config)
     how = packaged.advice if packaged else OTHERS_ADVICE
-    return Located(kept.spec, None, config, geometry, None, kept.quantisation, kept.shown, how)
+    spec = _spec(config, **kept.spec.model_dump(exclude={"angles"}))
+    found = Located(spec, None, config, geometry, None, kept.quantisation, kept.shown, how)
+    return found if kept.positions is None else found.probed(kept.positions)
+
+
+def _spec(config: dict[str, Any], **fields: Any) -> ModelSpec:
+    """Return a model's specification, which says whether its angles depend on the length."""
+    return ModelSpec(**fields, angles="by length" if angles_by_length(config) else None)
+
+
+def as_probed(located: Located) -> Located:
+    """Return a model with the positions that were seen when it was loaded, if it ever was."""
+    use = position_use(located.spec.fingerprint)
+    return located if use is None else located.probed(use)
 
 
 def check_weights_here(located: Located) -> None:
@@ -262,7 +289,7 @@ def _locate_gguf(name: str, file: Path, revision: str | None) -> Located:
     config = model_config(name, file, header)
     geometry = read_geometry(name, config)
     check_enough(name, header.numbers, geometry, config)
-    spec = ModelSpec(name=name, fingerprint=gguf.fingerprint(file))
+    spec = _spec(config, name=name, fingerprint=gguf.fingerprint(file))
     directory = default_directory().absolute() / "models" / spec.fingerprint
     kept = stored_models().get(name)
     shown = kept.shown if kept and kept.spec.fingerprint == spec.fingerprint else None
@@ -286,7 +313,7 @@ def _locate_directory(name: str, directory: Path, revision: str | None) -> Locat
     total = hashlib.sha256(json.dumps(config, sort_keys=True).encode())
     for file in (*weights, *extras):
         total.update(bytes.fromhex(gguf.fingerprint(file)))
-    spec = ModelSpec(name=name, revision=revision, fingerprint=total.hexdigest())
+    spec = _spec(config, name=name, revision=revision, fingerprint=total.hexdigest())
     return Located(spec, directory, config, geometry)
 
 
@@ -297,7 +324,7 @@ def _locate_on_hub(name: str, revision: str | None) -> Located:
         )
     path = fetch_file(name, "config.json", revision)
     config = read_config(name, path)
-    spec = ModelSpec(name=name, revision=revision, fingerprint=path.parent.name)
+    spec = _spec(config, name=name, revision=revision, fingerprint=path.parent.name)
     return Located(spec, None, config, read_geometry(name, config))
 
 

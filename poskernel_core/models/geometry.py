@@ -17,7 +17,6 @@ from poskernel_core.models.layers import (
     Layer,
     gpt_neo_kinds,
     layer_kinds,
-    no_positions,
 )
 
 # Limits: about twice the sizes of the largest public models.
@@ -323,7 +322,6 @@ def _layers(
         "sliding": sizes.optional(MAX_CONTEXT, "sliding_window", "window_size"),
         "chunked": sizes.optional(MAX_CONTEXT, "attention_chunk_size"),
     }
-    bare = no_positions(config, n_layers)
     found = []
     for i, name in enumerate(kinds):
         if name in HEADLESS:
@@ -336,11 +334,10 @@ def _layers(
             own = _ModelSizes(sizes.name, _of_gemma4(config, i, seen))
             own_width = own.optional(MAX_HEAD_WIDTH, "head_dim") or d_head
             own_keys = own.optional(MAX_HEADS, "num_key_value_heads") or key_heads
-        turned = family.scheme != "no" and i not in bare
-        if kind in ("cohere2", "exaone4") and seen == "full" and "sliding_attention" in kinds:
-            turned = False
-        base = _base(config, name, seen) if turned and family.scheme == "rotary" else None
-        found.append(Layer(seen, own_width, own_keys, windows.get(seen), turned, base))
+        base = _base(config, name, seen) if family.scheme == "rotary" else None
+        found.append(
+            Layer(seen, own_width, own_keys, windows.get(seen), family.scheme != "no", base)
+        )
     return tuple(found)
 
 

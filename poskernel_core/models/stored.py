@@ -20,6 +20,7 @@ from poskernel_core.common.modules import installed_file
 from poskernel_core.common.settings import settings
 from poskernel_core.common.specs import CorpusSpec, Dtype, ModelSpec, Spec
 from poskernel_core.models.gguf import fingerprint
+from poskernel_core.models.positions import PositionUse, read_use
 
 RESULTS = Path(__file__).resolve().parents[1] / "demo" / "results"
 """Folder of the results shipped with the project."""
@@ -52,6 +53,7 @@ class StoredModel:
     config: Mapping[str, Any]
     shown: Shown
     quantisation: str = ""
+    positions: PositionUse | None = None
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ def _read(file: Path, _size: int, _time: int) -> StoredModel | BadArchive:
         if not isinstance(config, dict) or not isinstance(told, str):
             raise ValueError("its configuration is none")
         spec, shown = ModelSpec.model_validate(about["model"]), Shown.model_validate(about["shown"])
-        return StoredModel(file, spec, config, shown, told)
+        return StoredModel(file, spec, config, shown, told, read_use(about.get("positions")))
     except OSError:
         raise
     except ZIP_DAMAGE as error:

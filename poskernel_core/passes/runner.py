@@ -167,6 +167,7 @@ def _prepare(
     if corpora.resolve(run.corpus).fingerprint != run.corpus.fingerprint:
         raise BadRequest(f"Corpus {run.corpus.name!r} changed meanwhile: ask again.")
     model = shared.models.take(located, execution.device, run.dtype)
+    sizes = replace(sizes, geometry=model.geometry)
     error = lower(model, sizes, windows, run.dtype, report)
     known = {"dtype_error": error, "tokens": _texts(run, windows, tokenizer)}
     return _PreparedPass(model, windows, sizes, known)

@@ -13,12 +13,14 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from poskernel_core.common.atomic_write import atomic_write, check_target
 from poskernel_core.common.errors import BadArchive, BadRequest
 from poskernel_core.common.files import ZIP_DAMAGE, is_file, is_folder, parse_json
 from poskernel_core.common.specs import SCHEMA, ModelSpec, model_prefix
 from poskernel_core.models.catalog import Located
+from poskernel_core.models.positions import keep_use, position_use, read_use
 from poskernel_core.models.stored import MANIFEST, MAX_MANIFEST_BYTES
 from poskernel_core.storage.disk import DATABASE
 from poskernel_core.storage.encoding import Entry, decode
@@ -64,7 +66,9 @@ def export_entries(store: Store, keys: Sequence[str], model: ModelSpec, target: 
 
     def write(path: Path) -> None:
         with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+            use = position_use(model.fingerprint)
             about = {"schema": SCHEMA, "model": model.model_dump(mode="json")}
+            about |= use.as_manifest() if use else {}
             archive.writestr(MANIFEST, json.dumps(about))
             for key in keys:
                 if (data := store.get_bytes(key)) is not None:
@@ -101,6 +105,8 @@ def import_archive(store: Store, source: Path) -> tuple[str, int]:
                 if data is None:
                     raise BadRequest(f"{source.name!r} changed while it was read: import it again.")
                 store.put_bytes(key, data)
+            if archive.positions is not None:
+                keep_use(archive.fingerprint, archive.positions)
             return archive.model, len(keys)
     except BadArchive as error:
         raise BadArchive(f"{str(error).rstrip('.')}; nothing was imported.") from error
@@ -110,7 +116,8 @@ class Archive:
     """The entries of an exported file; each is checked when it is read.
 
     Attributes:
-        model: the model's name.
+        model, fingerprint: the model's name and its fingerprint.
+        positions: how the running model used positions; None if the file does not say.
         size: total size of the entries in bytes.
 
     Raises:
@@ -123,7 +130,10 @@ class Archive:
         with ExitStack() as stack:
             try:
                 self._zip = stack.enter_context(zipfile.ZipFile(source))
-                self.model = self._read_manifest(source.name)
+                about = self._read_manifest(source.name)
+                model = ModelSpec.model_validate(about["model"])
+                self.model, self.fingerprint = model.name, model.fingerprint
+                self.positions = read_use(about.get("positions"))
                 self.size = self._check_list(source)
             except ZIP_DAMAGE as error:
                 raise BadArchive(
@@ -159,8 +169,7 @@ class Archive:
     def _entries(self) -> list[zipfile.ZipInfo]:
         return [info for info in self._zip.infolist() if info.filename != MANIFEST]
 
-    def _read_manifest(self, name: str) -> str:
-        """Check the manifest; return the model's name."""
+    def _read_manifest(self, name: str) -> Any:
         info = self._zip.getinfo(MANIFEST)
         if not _is_stored(info) or info.file_size > MAX_MANIFEST_BYTES:
             raise BadArchive(
@@ -173,7 +182,7 @@ class Archive:
                 f"{name!r} has layout {str(about['schema'])[:20]}, this version reads {SCHEMA}: "
                 "export it again with this version."
             )
-        return ModelSpec.model_validate(about["model"]).name
+        return about
 
     def _check_list(self, source: Path) -> int:
         """Check the list of entries before reading any; return their total size in bytes."""

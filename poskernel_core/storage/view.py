@@ -82,7 +82,7 @@ def about(located: Located, shown: Shown) -> dict[str, Any]:
         "config": located.config,
         "quantisation": located.quantisation,
         "shown": shown.model_dump(mode="json"),
-    }
+    } | (located.positions.as_manifest() if located.positions else {})
 
 
 def _shown_by(headers: Iterable[dict[str, Any]]) -> Shown:

@@ -65,9 +65,13 @@ def say_notice() -> None:
 
 
 @st.cache_data(ttl=FRESH, show_spinner=False)
-def located(name: str, revision: str | None) -> Located:
-    """Return a model's files and sizes, cached for five minutes."""
+def _located(name: str, revision: str | None) -> Located:
     return catalog.locate(name, revision)
+
+
+def located(name: str, revision: str | None) -> Located:
+    """Return a model's files and sizes, cached for five minutes, with its positions as seen now."""
+    return catalog.as_probed(_located(name, revision))
 
 
 @st.cache_data(ttl=FRESH, show_spinner=False)

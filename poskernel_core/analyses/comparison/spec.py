@@ -89,8 +89,8 @@ def _located(name: str, revision: str | None, _since: int) -> Located:
 def located_once(name: str, revision: str | None) -> Located:
     """Locate a model, asking the hub once in ten minutes; files here are looked at each time."""
     if catalog.is_local(name):
-        return catalog.locate(name, revision)
-    return _located(name, revision, int(time.monotonic() // ASK_AGAIN))
+        return catalog.as_probed(catalog.locate(name, revision))
+    return catalog.as_probed(_located(name, revision, int(time.monotonic() // ASK_AGAIN)))
 
 
 class HeadDistances(Composition[HeadDistancesParams]):
