@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
@@ -55,8 +56,9 @@ def visit_all(model: str, answer: Answer) -> Iterator[tuple[str, dict[str, Reque
     """Open every page of a model; yield its address and its requests by key.
 
     `answer` computes the result of a request, and the page waits for it. A composition is recorded
-    as its parts. Some pages show another model instead. Requests about that model are left out, and
-    so is a page that makes only such requests.
+    as its parts; parts that are not :func:`precomputed` count as missing. Some pages show another
+    model instead. Requests about that model are left out, and so is a page that makes only such
+    requests.
 
     Raises:
         PageFailed: a page showed an error.
@@ -68,9 +70,17 @@ def visit_all(model: str, answer: Answer) -> Iterator[tuple[str, dict[str, Reque
             yield name, own
 
 
+def precomputed(plan: Plan) -> bool:
+    """Whether `precompute` computes the answer: only such parts of compositions are shipped."""
+    return plan.question.precomputed != "never"
+
+
 def visit(model: str, name: str, answer: Answer) -> dict[str, Request]:
     """Open one page; return the requests that it made, by their keys."""
     from pages.shared.jobs import results
+
+    def missing(*part: Any) -> list[str]:
+        return [name for name, each in results.plan(*part).parts.items() if not precomputed(each)]
 
     asked: dict[str, Request] = {}
 
@@ -82,7 +92,7 @@ def visit(model: str, name: str, answer: Answer) -> dict[str, Request]:
         return found
 
     kept = results.ask, results.missing, Engine.ready
-    results.ask, results.missing = ask, lambda *_: []  # everything is computed here
+    results.ask, results.missing = ask, missing  # everything else is computed here
     geometry = locate(model).geometry
     heads = geometry.n_layers * geometry.n_heads
     Engine.ready = lambda _, each: (  # type: ignore[method-assign]

@@ -142,7 +142,7 @@ def test_nothing_half_written_counts(tmp_path, run, monkeypatch):
 
     assert 3 * 5 == StoredStatistics.open(store, run).header.resumed_at_window
     assert not [key for key in store.keys("") if Partial.read(store.get(key)[0])]
-    assert entries == store.entries()
+    assert entries == len(store.keys())
 
 
 @pytest.mark.slow
