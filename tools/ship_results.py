@@ -16,11 +16,13 @@ import os
 import sys
 import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
 CACHE = ROOT / "build" / "shipped-cache"
@@ -44,7 +46,7 @@ from poskernel_core.storage.encoding import Entry, compressed, encode
 from poskernel_core.storage.shipped import ASKED_FILE, Shipped, address
 from poskernel_core.storage.statistics import alone, statistics_keys
 from poskernel_core.storage.store import Store
-from poskernel_core.storage.view import about, coarser, for_display
+from poskernel_core.storage.view import SINGLE, SMALL, about, for_display, rounded
 from tools.recorded import precomputed, visit_all
 
 WITH_STATISTICS = ("demo-attn-2l", "demo-gpt2")
@@ -225,6 +227,19 @@ def lighter(entry: Entry, is_statistics: bool, model: str) -> Entry:
         ungrouped = {"pass": header["pass"] | {"groups": 0}, "arrays": whole(header["arrays"])}
         header = header | ungrouped
     return header, coarser(whole(arrays), dict.fromkeys(arrays, COARSE) | FINER)
+
+
+def coarser(arrays: Mapping[str, np.ndarray], bits: Mapping[str, int]) -> dict[str, np.ndarray]:
+    """Round large arrays of floats to single precision, of ``bits[name]`` bits of the mantissa.
+
+    Their types stay; the lowest bytes, which are zero, compress to nothing.
+    """
+    return {
+        name: rounded(array.astype(np.float32), bits.get(name, SINGLE)).astype(array.dtype)
+        if array.size >= SMALL and array.dtype.kind == "f"
+        else array
+        for name, array in arrays.items()
+    }
 
 
 def whole(arrays: dict[str, Any]) -> dict[str, Any]:

@@ -188,10 +188,6 @@ class Store:
                         yield key, header
         yield from self._shipped.headers(known)
 
-    def size(self) -> int:
-        """Return the total size of all values in bytes, without shipped ones."""
-        return sum(self.keys().values())
-
     def make_room(self, size: int) -> None:
         """Check that ``size`` bytes can be written, before computing them.
 

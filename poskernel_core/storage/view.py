@@ -10,7 +10,7 @@ with ten groups of texts. Numbers without an error keep 8 bits. No curve is stor
 import json
 import zipfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -151,19 +151,6 @@ def _in_steps(
         power = np.exp2(np.floor(np.log2(step)))
         stepped = np.rint(array / power) * power
     return np.where(np.isfinite(stepped) & (power > 0), stepped, plain).astype(np.float32)
-
-
-def coarser(arrays: Mapping[str, np.ndarray], bits: Mapping[str, int]) -> dict[str, np.ndarray]:
-    """Round large arrays of floats to single precision, of ``bits[name]`` bits of the mantissa.
-
-    Their types stay; the lowest bytes, which are zero, compress to nothing.
-    """
-    return {
-        name: rounded(array.astype(np.float32), bits.get(name, SINGLE)).astype(array.dtype)
-        if array.size >= SMALL and array.dtype.kind == "f"
-        else array
-        for name, array in arrays.items()
-    }
 
 
 def rounded(array: np.ndarray, bits: int) -> np.ndarray:

@@ -22,7 +22,6 @@ from poskernel_core.storage.encoding import compressed, encode
 from poskernel_core.storage.shipped import ASKED_FILE, Shipped
 from poskernel_core.storage.statistics import StoredStatistics
 from poskernel_core.storage.store import Store
-from poskernel_core.storage.view import coarser
 from tests.support import ROOT
 from tools import ship_results
 from tools.recorded import PageFailed, visit, visit_all
@@ -93,7 +92,7 @@ def same(a, b):
 @pytest.mark.parametrize("bits", [8, 10, 14, 22, 23])
 def test_rounded(bits):
     """Large arrays of floats lose bits, not their type; the size of numbers plays no part."""
-    arrays = coarser(LARGE, dict.fromkeys(LARGE, bits))
+    arrays = ship_results.coarser(LARGE, dict.fromkeys(LARGE, bits))
 
     assert set(LARGE) == set(arrays)
     for name, array in LARGE.items():
