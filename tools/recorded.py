@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +53,13 @@ def figures_on(app: AppTest) -> list[str]:
     return [each.id.rsplit("-figure-", 1)[-1] for each in parts if each.component_name == FIGURE]
 
 
-def visit_all(model: str, answer: Answer) -> Iterator[tuple[str, dict[str, Request]]]:
+def visit_all(
+    model: str, answer: Answer, *, weights: bool = True
+) -> Iterator[tuple[str, dict[str, Request]]]:
     """Open every page of a model; yield its address and its requests by key.
+
+    Without `weights`, those that need them are left out: on a server that lacks them they show
+    another model.
 
     `answer` computes the result of a request, and the page waits for it. A composition is recorded
     as its parts; parts that are not :func:`precomputed` count as missing. Some pages show another
@@ -64,6 +70,8 @@ def visit_all(model: str, answer: Answer) -> Iterator[tuple[str, dict[str, Reque
         PageFailed: a page showed an error.
     """
     for name in page_names():
+        if not weights and import_module(f"pages.{name}.page").PLACE.needs == "weights":
+            continue
         asked = visit(model, name, answer)
         own = {key: each for key, each in asked.items() if each.run.model.name == model}
         if own or not asked:

@@ -18,7 +18,6 @@ import time
 import zipfile
 from collections.abc import Iterator, Mapping
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -102,11 +101,8 @@ def main() -> None:
             if locate(model).away:
                 print(f"{model}: {left(store, model)}", flush=True)
                 continue
-            pages = dict(visit_all(model, lambda asked: answer(engine, asked)))
+            pages = dict(visit_all(model, partial(answer, engine), weights=model not in VIEWS))
             if model in VIEWS:
-                places = {name: import_module(f"pages.{name}.page").PLACE for name in pages}
-                # Without weights, a page that needs them shows another model.
-                pages = {n: each for n, each in pages.items() if places[n].needs != "weights"}
                 pages["more"] = {}
                 for plan in more(model):
                     answer(engine, plan)
