@@ -119,7 +119,7 @@ measure: venv-dev browser  ## Measure waiting times: one user in a browser, then
 soak: venv-dev  ## Run the long tests: kills, damage, two replicas (about 40 minutes)
 	$(BIN)/python -m tests.soak $(SOAK_ARGS)
 
-shipped: venv-dev  ## Compute the shipped results again
+shipped: venv-dev  ## Compute the shipped results that are missing
 	$(BIN)/python tools/ship_results.py
 
 docs: venv-dev  ## Build the documentation's site in build/site, and check its links

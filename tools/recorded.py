@@ -2,7 +2,9 @@
 
 import os
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
@@ -51,26 +53,42 @@ def figures_on(app: AppTest) -> list[str]:
     return [each.id.rsplit("-figure-", 1)[-1] for each in parts if each.component_name == FIGURE]
 
 
-def visit_all(model: str, answer: Answer) -> Iterator[tuple[str, dict[str, Request]]]:
+def visit_all(
+    model: str, answer: Answer, *, weights: bool = True
+) -> Iterator[tuple[str, dict[str, Request]]]:
     """Open every page of a model; yield its address and its requests by key.
 
+    Without `weights`, those that need them are left out: on a server that lacks them they show
+    another model.
+
     `answer` computes the result of a request, and the page waits for it. A composition is recorded
-    as its parts. Some pages show another model instead. Requests about that model are left out, and
-    so is a page that makes only such requests.
+    as its parts; parts that are not :func:`precomputed` count as missing. Some pages show another
+    model instead. Requests about that model are left out, and so is a page that makes only such
+    requests.
 
     Raises:
         PageFailed: a page showed an error.
     """
     for name in page_names():
+        if not weights and import_module(f"pages.{name}.page").PLACE.needs == "weights":
+            continue
         asked = visit(model, name, answer)
         own = {key: each for key, each in asked.items() if each.run.model.name == model}
         if own or not asked:
             yield name, own
 
 
+def precomputed(plan: Plan) -> bool:
+    """Whether `precompute` computes the answer: only such parts of compositions are shipped."""
+    return plan.question.precomputed != "never"
+
+
 def visit(model: str, name: str, answer: Answer) -> dict[str, Request]:
     """Open one page; return the requests that it made, by their keys."""
     from pages.shared.jobs import results
+
+    def missing(*part: Any) -> list[str]:
+        return [name for name, each in results.plan(*part).parts.items() if not precomputed(each)]
 
     asked: dict[str, Request] = {}
 
@@ -82,7 +100,7 @@ def visit(model: str, name: str, answer: Answer) -> dict[str, Request]:
         return found
 
     kept = results.ask, results.missing, Engine.ready
-    results.ask, results.missing = ask, lambda *_: []  # everything is computed here
+    results.ask, results.missing = ask, missing  # everything else is computed here
     geometry = locate(model).geometry
     heads = geometry.n_layers * geometry.n_heads
     Engine.ready = lambda _, each: (  # type: ignore[method-assign]

@@ -2,10 +2,13 @@
 
     python tools/ship_results.py [MODEL ...]
 
-Opens every page of each model at its default settings, computes the results it requests, and writes
-`poskernel_core/demo/results/<model>.zip`. Results are cached in `build/shipped-cache`, so that an
-interrupted run continues, and a run after a small change computes only what changed. The weights of
-smollm2-135m are those that `make real-model` fetches.
+Opens every page of each model at its default settings, computes the results that it requests and
+that are not there, and writes them to `poskernel_core/demo/results/<model>/`. What is there already
+stays as it is, byte for byte; what no page requests any more is removed. Measures that are not
+precomputed are not requested, so a new one changes nothing here. Results are cached in
+`build/shipped-cache`, so that an interrupted run continues. The weights of smollm2-135m are those
+that `make real-model` fetches; without them its results stay as they are, and what is missing of
+them is said.
 """
 
 import json
@@ -13,21 +16,21 @@ import os
 import sys
 import time
 import zipfile
-from importlib import import_module
+from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
 CACHE = ROOT / "build" / "shipped-cache"
 REAL_MODEL = ROOT / "build" / "real-model"
 """Added to Python's path, as if the package in it were installed."""
-os.environ["POSKERNEL_SHIPPED"] = "0"
-os.environ["POSKERNEL_CACHE"] = str(CACHE)
 sys.path[:0] = [str(ROOT)]
 
-from recorded import visit_all
-
 from poskernel_core.analyses import Experiment, find
+from poskernel_core.common.atomic_write import atomic_write
 from poskernel_core.common.differences import DIFFERENCES, STEP
 from poskernel_core.common.result import Result
 from poskernel_core.common.specs import DEFAULT_QUERY, Request
@@ -37,15 +40,13 @@ from poskernel_core.engine.precomputed import first_questions
 from poskernel_core.models.catalog import locate
 from poskernel_core.models.curated import BUNDLED_MODELS
 from poskernel_core.models.known import telling_head
-from poskernel_core.models.stored import MANIFEST, RESULTS, Shown
-from poskernel_core.storage.encoding import Entry, encode
-from poskernel_core.storage.shipped import ASKED_FILE, pack
-from poskernel_core.storage.statistics import missing_statistics, statistics_keys
+from poskernel_core.models.stored import ENTRY, MANIFEST, RESULTS, Shown, packaged_file
+from poskernel_core.storage.encoding import Entry, compressed, encode
+from poskernel_core.storage.shipped import ASKED_FILE, Shipped, address
+from poskernel_core.storage.statistics import alone, statistics_keys
 from poskernel_core.storage.store import Store
-from poskernel_core.storage.view import about, add, for_display
-
-os.environ["PYTHONPATH"] = str(REAL_MODEL)  # for the worker process
-sys.path[:0] = [str(REAL_MODEL)]
+from poskernel_core.storage.view import SINGLE, SMALL, about, for_display, rounded
+from tools.recorded import precomputed, visit_all
 
 WITH_STATISTICS = ("demo-attn-2l", "demo-gpt2")
 """Models whose landing-page statistics are shipped too, without the differences of groups."""
@@ -75,12 +76,19 @@ COARSE = 9
 FINER = {"mean_keys": 14, "mean_rows": 13}
 """Statistics that have the largest effect on kernels and their distance from observed attention."""
 
+TAKEN = "taken"
+"""Marks a result that was shipped before, and so is rounded already."""
+
 Pages = dict[str, dict[str, Request]]
 
 
 def main() -> None:
-    """Make the archives of the given models, or of all."""
+    """Make the results of the given models, or of all."""
+    os.environ["POSKERNEL_SHIPPED"], os.environ["POSKERNEL_CACHE"] = "0", str(CACHE)
+    os.environ["PYTHONPATH"] = str(REAL_MODEL)  # for the worker process
+    sys.path[:0] = [str(REAL_MODEL)]
     store = Store(CACHE)
+    take(store)
     engine = Engine(store)
     try:
         for model in VIEWS:  # before any page looks the model up, so that it opens on this run
@@ -90,16 +98,37 @@ def main() -> None:
             os.environ["POSKERNEL_MODELS"] = str(file)
         for model in sys.argv[1:] or [*VIEWS, *BUNDLED_MODELS]:
             began = time.monotonic()
-            pages = dict(visit_all(model, lambda asked: answer(engine, asked)))
+            if locate(model).away:
+                print(f"{model}: {left(store, model)}", flush=True)
+                continue
+            pages = dict(visit_all(model, partial(answer, engine), weights=model not in VIEWS))
             if model in VIEWS:
-                places = {name: import_module(f"pages.{name}.page").PLACE for name in pages}
-                # Without weights, a page that needs them shows another model.
-                pages = {n: each for n, each in pages.items() if places[n].needs != "weights"}
-                pages["more"] = more(engine, model)
-            size = write(store, model, pages)
-            print(f"{model}: {size / 1e6:.1f} MB, {time.monotonic() - began:.0f} s", flush=True)
+                pages["more"] = {}
+                for plan in more(model):
+                    answer(engine, plan)
+                    pages["more"][plan.key] = plan.request
+            new, gone = write(store, model, pages)
+            took = time.monotonic() - began
+            print(f"{model}: {new} entries are new, {gone} removed, {took:.0f} s", flush=True)
     finally:
         engine.close()
+
+
+def take(store: Store) -> None:
+    """Copy the results that are there into a store; statistics, which are rounded, are not."""
+    there = Shipped(sorted(RESULTS.glob("*")))
+    for key, header in there.headers():
+        if "analysis" in header and not store.has(key):
+            entry = there.get(key)
+            if entry is not None:
+                store.put(key, entry[0] | {TAKEN: True}, entry[1])
+
+
+def left(store: Store, model: str) -> str:
+    """Return what is said of a model whose weights are not here."""
+    lacks = sorted({plan.question.name for plan in more(model) if not store.has(plan.key)})
+    without = f", without {', '.join(lacks)}" if lacks else ""
+    return f"left as it is{without}: its weights are not here ('make real-model' brings them)"
 
 
 def answer(engine: Engine, asked: Plan) -> Result:
@@ -112,13 +141,14 @@ def answer(engine: Engine, asked: Plan) -> Result:
 
 
 def manifest(model: str) -> str:
-    """Return the manifest of a model's archive."""
-    return json.dumps(about(locate(model), VIEWS[model]))
+    """Return the manifest of a model; without its weights, the one that is there."""
+    if packaged_file(model) is None:
+        return (RESULTS / model / MANIFEST).read_text("utf-8")
+    return json.dumps(about(locate(model), VIEWS[model]), indent=1) + "\n"
 
 
-def more(engine: Engine, model: str) -> dict[str, Request]:
-    """Compute further results, for servers without the weights; return their requests by key."""
-    asked: dict[str, Request] = {}
+def more(model: str) -> Iterator[Plan]:
+    """Yield the plans of further results, for servers without the weights."""
     run, geometry, shown = describe_run(model), locate(model).geometry, VIEWS[model]
     wanted = first_questions(run, geometry, telling_head(model), experiments=False)
     wanted += [("verdicts", {}), ("head-measures", {"experiments": True})]
@@ -129,51 +159,83 @@ def more(engine: Engine, model: str) -> dict[str, Request]:
         question = find(name)
         query = {"query": DEFAULT_QUERY} if "query" in question.params.model_fields else {}
         each = plan_of(question, run, question.params.model_validate(query | params))
-        answer(engine, each)
-        asked |= {part.key: part.request for part in each.parts.values() or [each]}
-    return asked
+        yield from filter(precomputed, each.parts.values()) if each.parts else [each]
 
 
-def write(store: Store, model: str, pages: Pages) -> int:
-    """Write the archive of a model; return its size in bytes."""
+def write(store: Store, model: str, pages: Pages) -> tuple[int, int]:
+    """Write what is new of a model and remove what is stale; return the numbers of entries."""
+    folder = RESULTS / model
+    folder.mkdir(parents=True, exist_ok=True)
+    there = Shipped([folder])
     results = {key for asked in pages.values() for key in asked}
-    statistics = set()
-    if model in WITH_STATISTICS:
-        run = describe_run(model)
-        assert not missing_statistics(store, run), "no page asked for the effective token count"
-        statistics = set(statistics_keys(store, run))
+    statistics = statistics_of(model, there, store) if model in WITH_STATISTICS else set()
     asked = {
         script: [request.model_dump(mode="json") for request in asked.values()]
         for script, asked in pages.items()
     }
-    RESULTS.mkdir(exist_ok=True)
-    target = RESULTS / f"{model}.zip"
-    partial = target.with_suffix(".partial")
-    with zipfile.ZipFile(partial, "w") as archive:
-        add(archive, ASKED_FILE, json.dumps(asked, indent=1).encode())
-        if model in VIEWS:
-            add(archive, MANIFEST, manifest(model).encode())
-        for key in sorted(results | statistics):
-            entry = store.get(key)
-            assert entry is not None, key
-            add(archive, key, encode(key, *lighter(entry, key in statistics, model)))
-    os.replace(partial, target)
-    return target.stat().st_size
+    lines = (f"{json.dumps(page)}: {json.dumps(requests)}" for page, requests in asked.items())
+    texts = {ASKED_FILE: "{\n" + ",\n".join(lines) + "\n}\n"}
+    if model in VIEWS:
+        texts[MANIFEST] = manifest(model)
+    for name, text in texts.items():
+        (folder / name).write_text(text, "utf-8")
+    keys = results | statistics
+    new = [key for key in sorted(keys) if there.get(key) is None]
+    wanted = {address(key) for key in keys if key not in new}
+    old = [
+        file
+        for file in folder.glob(f"*{ENTRY}")
+        if address(file.name.removesuffix(ENTRY)) not in wanted
+    ]
+    for file in old:
+        file.unlink()
+    for key in new:
+        entry = store.get(key)
+        assert entry is not None, key
+        data = compressed(encode(key, *lighter(entry, key in statistics, model)))
+        atomic_write(folder / f"{key}{ENTRY}", partial(Path.write_bytes, data=data))
+    return len(new), len(old)
+
+
+def statistics_of(model: str, there: Shipped, store: Store) -> set[str]:
+    """Return the keys of a model's statistics: of those that are there, else of the store's."""
+    run, keys = describe_run(model), set()
+    for statistic in run.gather:
+        one = alone(run, statistic)
+        found = statistics_keys(there, one) or statistics_keys(store, one)
+        assert found, f"no page asked for the {statistic} of {model}"
+        keys.update(found)
+    return keys
 
 
 def lighter(entry: Entry, is_statistics: bool, model: str) -> Entry:
-    """Reduce the precision of an entry and pack it for shipping."""
+    """Reduce the precision of an entry for shipping."""
     header, arrays = entry
+    if header.get(TAKEN):
+        return {name: each for name, each in header.items() if name != TAKEN}, arrays
     if not is_statistics:
         bits = dict.fromkeys(arrays, COARSE) if header["analysis"] in PICTURES else {}
         runs = isinstance(find(header["analysis"]), Experiment)
         if runs or model not in WITH_STATISTICS:  # others must match the shipped statistics
             entry = for_display(entry, 1 if model in VIEWS else FINELY)
-        return pack(entry, bits)
+        return entry[0], coarser(entry[1], bits)
     if "pass" in header:  # the manifest: no groups are shipped
         ungrouped = {"pass": header["pass"] | {"groups": 0}, "arrays": whole(header["arrays"])}
         header = header | ungrouped
-    return pack((header, whole(arrays)), dict.fromkeys(arrays, COARSE) | FINER)
+    return header, coarser(whole(arrays), dict.fromkeys(arrays, COARSE) | FINER)
+
+
+def coarser(arrays: Mapping[str, np.ndarray], bits: Mapping[str, int]) -> dict[str, np.ndarray]:
+    """Round large arrays of floats to single precision, of ``bits[name]`` bits of the mantissa.
+
+    Their types stay; the lowest bytes, which are zero, compress to nothing.
+    """
+    return {
+        name: rounded(array.astype(np.float32), bits.get(name, SINGLE)).astype(array.dtype)
+        if array.size >= SMALL and array.dtype.kind == "f"
+        else array
+        for name, array in arrays.items()
+    }
 
 
 def whole(arrays: dict[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""Models with stored results: read the model description in an exported file of results.
+"""Models with stored results: read the model description in a folder or file of results.
 
-Such a model needs no weights on this machine: pages show the stored results. The file's first entry
+Such a model needs no weights on this machine: pages show the stored results. One of the files there
 holds the model, its configuration and the run to show first.
 """
 
@@ -23,11 +23,12 @@ from poskernel_core.models.gguf import fingerprint
 from poskernel_core.models.positions import PositionUse, read_use
 
 RESULTS = Path(__file__).resolve().parents[1] / "demo" / "results"
-"""Folder of the results shipped with the project."""
+"""The results shipped with the project, in a folder per model."""
 
 MANIFEST = "poskernel.json"
 MAX_MANIFEST_BYTES = 2**20
-SUFFIX = ".zip"
+SUFFIX, ENTRY = ".zip", ".xz"
+"""How the names of an exported file of results, and of the entries in it, end."""
 
 
 class Shown(Spec):
@@ -46,7 +47,7 @@ class Shown(Spec):
 
 @dataclass(frozen=True)
 class StoredModel:
-    """The description of a model in an exported file of results."""
+    """The description of a model in a folder or an exported file of results."""
 
     file: Path
     spec: ModelSpec
@@ -91,7 +92,7 @@ def packaged_file(name: str) -> Path | None:
 def stored_models() -> dict[str, StoredModel]:
     """Return the models with stored results, by name; skip unreadable files."""
     found = {}
-    for file in result_files():
+    for file in result_places():
         try:
             each = read(file)
         except BadRequest:
@@ -105,25 +106,30 @@ def is_archive(name: str) -> bool:
     return name.endswith(SUFFIX)
 
 
-def result_files() -> tuple[Path, ...]:
-    """Return the project's files of results, unless turned off, and those in ``POSKERNEL_MODELS``.
+def result_places() -> tuple[Path, ...]:
+    """Return the project's folders of results, unless turned off, and ``POSKERNEL_MODELS``' files.
 
     Raises:
         BadRequest: ``POSKERNEL_SHIPPED`` is neither on nor off.
     """
-    own = sorted(RESULTS.glob(f"*{SUFFIX}")) if settings().shipped else []
+    own = sorted(RESULTS.glob("*")) if settings().shipped else []
     names = (name.strip() for name in os.environ.get("POSKERNEL_MODELS", "").split(","))
     return (*own, *(Path(name).expanduser() for name in names if is_archive(name)))
 
 
+def opened(place: Path) -> Path | zipfile.Path:
+    """Return a folder of results, or an exported file of them as a folder."""
+    return place if place.is_dir() else zipfile.Path(place)
+
+
 def read(file: Path) -> StoredModel:
-    """Return the model described in an exported file of results.
+    """Return the model described in a folder or an exported file of results.
 
     Raises:
         BadArchive: the file does not exist, or lacks a valid model description.
     """
     try:
-        state = file.stat()
+        state = (file / MANIFEST if file.is_dir() else file).stat()
         found = _read(file, state.st_size, state.st_mtime_ns)
     except OSError as error:
         raise BadArchive(
@@ -138,16 +144,19 @@ def read(file: Path) -> StoredModel:
 @lru_cache(maxsize=64)
 def _read(file: Path, _size: int, _time: int) -> StoredModel | BadArchive:
     try:
-        with zipfile.ZipFile(file) as archive:
-            info = archive.getinfo(MANIFEST)
-            if info.file_size > MAX_MANIFEST_BYTES:
-                raise ValueError("its description is larger than 1 MB")
-            about = parse_json(archive.read(info))
-        config, told = about["config"], about.get("quantisation", "")
-        if not isinstance(config, dict) or not isinstance(told, str):
+        folder = opened(file)
+        with (folder / MANIFEST).open("rb") as stream:
+            told = stream.read(MAX_MANIFEST_BYTES + 1)
+        if len(told) > MAX_MANIFEST_BYTES:
+            raise ValueError("its description is larger than 1 MB")
+        if any(not each.name.endswith((ENTRY, ".json")) for each in folder.iterdir()):
+            raise ValueError("its entries have the form of version 1.0.0")
+        about = parse_json(told)
+        config, bits = about["config"], about.get("quantisation", "")
+        if not isinstance(config, dict) or not isinstance(bits, str):
             raise ValueError("its configuration is none")
         spec, shown = ModelSpec.model_validate(about["model"]), Shown.model_validate(about["shown"])
-        return StoredModel(file, spec, config, shown, told, read_use(about.get("positions")))
+        return StoredModel(file, spec, config, shown, bits, read_use(about.get("positions")))
     except OSError:
         raise
     except ZIP_DAMAGE as error:

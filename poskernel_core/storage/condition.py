@@ -24,7 +24,7 @@ class Condition:
 
 
 def condition(store: Store) -> Condition:
-    """Check a store; a damaged database is recreated, as on any other access."""
+    """Check a store; a damaged database is set aside, as on any other access."""
     state = "writable"
     try:
         try:
@@ -33,6 +33,7 @@ def condition(store: Store) -> Condition:
             state = "full"
         except ReadOnlyStore:
             state = "read-only"
-        return Condition(state, store.entries(), store.size())
+        sizes = store.keys()
+        return Condition(state, len(sizes), sum(sizes.values()))
     except StoreFailed:
         return Condition("failing")

@@ -1,11 +1,7 @@
-"""The store's disk layout: one file per value, named after its key; never a pickle.
-
-diskcache keeps keys, sizes and ages in an SQLite database. A damaged database is rebuilt from the
-file names.
-"""
+"""The store's disk: diskcache's, for bytes under text keys; never a pickle (CVE-2025-69872)."""
 
 import re
-import secrets
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -16,13 +12,14 @@ from diskcache.core import MODE_BINARY
 
 from poskernel_core.common.errors import StoreFailed
 
-DATABASE = "cache.db"
-NAMED = re.compile(r"[0-9a-f]{2}/(?P<key>[^/\\]{1,128})\.[0-9a-f]{16}\.val")
-"""The relative path of a value's file."""
+DATABASE, ASIDE = "cache.db", "damaged"
+FOLDER = "[0-9a-f][0-9a-f]"
+VALUE = re.compile(rf"(?:{FOLDER}/){{1,2}}[^/\\]+\.val")
+"""The relative path of a value's file; one folder deep in stores of version 1.0.0."""
 
 
 class BytesOnly(diskcache.Disk):
-    """Stores bytes under text keys and refuses everything else, so that nothing is unpickled."""
+    """Stores bytes, each value in a file, and refuses everything else: nothing is unpickled."""
 
     def put(self, key: str) -> tuple[str, bool]:
         """Check a key; return it unchanged."""
@@ -36,57 +33,36 @@ class BytesOnly(diskcache.Disk):
             raise ValueError("the store holds a key that is not text")
         return key
 
-    def store(self, value: bytes | Path, read: bool, key: Any = None) -> tuple[Any, ...]:
-        """Write bytes to a new file; for a path of an existing file, only register its name."""
-        if isinstance(value, Path):
-            name = value.relative_to(self._directory).as_posix()
-            return value.stat().st_size, MODE_BINARY, name, None
-        if not isinstance(value, bytes):
-            raise TypeError(f"a value is bytes, not {type(value).__name__}")
-        name, path = self.filename(key)
+    def store(self, value: bytes, read: bool, key: Any = None) -> tuple[Any, ...]:
+        """Write bytes to a new file, of which nothing is left if that fails."""
+        name, path = self.filename(key, value)
         try:
-            self._write(path, iter((value,)), "xb")
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            Path(path).write_bytes(value)
         except OSError:
             Path(path).unlink(missing_ok=True)
             raise
-        return len(value), MODE_BINARY, name, None
-
-    def filename(self, key: Any = None, value: Any = None) -> tuple[str, str]:
-        """Return relative and absolute path of a new file whose name starts with the key."""
-        token = secrets.token_hex(8)
-        name = f"{token[:2]}/{key}.{token}.val"
-        if not NAMED.fullmatch(name):
-            raise ValueError(f"no file can be named after the key {key!r}")
-        return name, str(Path(self._directory) / name)
+        return len(value), MODE_BINARY, Path(name).as_posix(), None
 
     def fetch(self, mode: int, filename: str | None, value: Any, read: bool) -> bytes:
-        """Return the bytes of a value; empty if its file is missing or has a foreign name.
+        """Return the bytes of a value; none if its file is missing, or is not one of ours.
 
         Raises:
             StoreFailed: the file exists but cannot be read now.
         """
-        return read_value(Path(self._directory), filename if mode == MODE_BINARY else None)
+        if mode != MODE_BINARY or not VALUE.fullmatch(filename or ""):
+            return b""
+        try:
+            return bytes(super().fetch(mode, filename, value, read=False))
+        except (FileNotFoundError, IsADirectoryError):
+            return b""
+        except OSError as error:
+            raise StoreFailed(f"A file of the store cannot be read ({error.strerror}).") from error
 
     def remove(self, file_path: str) -> None:
-        """Remove a value's file; files with other names are left alone."""
-        if NAMED.fullmatch(file_path):
+        """Remove a value's file; other files are left alone."""
+        if VALUE.fullmatch(file_path):
             super().remove(file_path)
-
-
-def read_value(directory: Path, name: str | None) -> bytes:
-    """Return the bytes of a value's file; empty if it is missing or has a foreign name.
-
-    Raises:
-        StoreFailed: the file exists but cannot be read now.
-    """
-    if not name or not NAMED.fullmatch(name):
-        return b""
-    try:
-        return (directory / name).read_bytes()
-    except (FileNotFoundError, IsADirectoryError):
-        return b""
-    except OSError as error:
-        raise StoreFailed(f"A file of the store cannot be read ({error.strerror}).") from error
 
 
 def select(directory: Path, query: str, *values: object) -> list[Any]:
@@ -107,12 +83,12 @@ def _select(address: str, query: str, values: tuple[object, ...]) -> list[Any]:
         return database.execute(query, values).fetchall()
 
 
-def index(cache: diskcache.Cache) -> int:
-    """Register the latest value file of each key under that key; return the number of keys."""
-    files = Path(cache.directory).glob("??/*.val")
-    with cache.transact(retry=True):
-        for file in sorted(files, key=lambda file: file.stat().st_mtime_ns):
-            found = NAMED.fullmatch(f"{file.parent.name}/{file.name}")
-            if found:
-                cache.set(found["key"], file)
-    return len(cache)
+def set_aside(directory: Path) -> bool:
+    """Move a database and its values into a folder of their own; return whether there were any."""
+    found = [*directory.glob(f"{DATABASE}*"), *directory.glob(FOLDER)]
+    if found:
+        shutil.rmtree(directory / ASIDE, ignore_errors=True)
+        (directory / ASIDE).mkdir()
+    for each in found:
+        each.rename(directory / ASIDE / each.name)
+    return bool(found)

@@ -9,7 +9,7 @@ whole group are stored in single precision, like the means.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -36,8 +36,8 @@ class Source(Protocol):
         """Return header and arrays, or None."""
         ...
 
-    def keys(self, prefix: str = "") -> Iterator[str]:
-        """Yield the keys with this prefix."""
+    def keys(self, prefix: str = "") -> Iterable[str]:
+        """Return the keys with this prefix."""
         ...
 
 

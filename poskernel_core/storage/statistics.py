@@ -20,6 +20,7 @@ from poskernel_core.common.header import PassHeader
 from poskernel_core.common.shards import WHOLE, Shard
 from poskernel_core.common.specs import OF_PATTERNS, Gather, RunSpec
 from poskernel_core.storage.encoding import Entry
+from poskernel_core.storage.shipped import Shipped
 from poskernel_core.storage.store import Store
 
 BYTES_IN_MEMORY = 512 * 2**20
@@ -39,7 +40,7 @@ class _Manifest(NamedTuple):
     arrays: dict[str, int]
 
 
-def _find(store: Store, run: RunSpec, statistic: Gather) -> _Manifest | None:
+def _find(store: Store | Shipped, run: RunSpec, statistic: Gather) -> _Manifest | None:
     """Return the manifest of a statistic, or None if the manifest or a layer is missing."""
     found = store.get(part_key(run, statistic, MANIFEST))
     header = None if found is None else PassHeader.read(found[0].get("pass", {}))
@@ -159,7 +160,7 @@ def part_key(run: RunSpec, statistic: Gather, part: str) -> str:
     return alone(run, statistic).key(kind="statistics", part=part)
 
 
-def statistics_keys(store: Store, run: RunSpec) -> list[str]:
+def statistics_keys(store: Store | Shipped, run: RunSpec) -> list[str]:
     """Return the keys of all parts of a run's statistics that are in the store."""
     keys = []
     for statistic in run.gather:

@@ -39,7 +39,7 @@ def keep_text(store: Store, text: str) -> str:
 def _drop_oldest(store: Store, latest: str) -> None:
     """Drop the oldest texts beyond the limits on number and total size, but never the latest."""
     quotas, number, size = settings(), 0, 0
-    for key, held in store.newest(PREFIX):
+    for key, held in store.keys(PREFIX).items():
         number, size = number + 1, size + held
         if key != latest and (number > quotas.max_texts or size > quotas.max_texts_mb * 10**6):
             store.drop(key)

@@ -20,9 +20,8 @@ from poskernel_core.common.atomic_write import atomic_write, check_target
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.specs import SCHEMA, model_prefix
 from poskernel_core.models.catalog import Located
-from poskernel_core.models.stored import MANIFEST, Shown
-from poskernel_core.storage.encoding import Entry, encode
-from poskernel_core.storage.shipped import SMALL, pack, rounded
+from poskernel_core.models.stored import ENTRY, MANIFEST, Shown
+from poskernel_core.storage.encoding import Entry, compressed, encode
 from poskernel_core.storage.store import Store
 
 OF_ERROR, OF_ITSELF = 2, 4
@@ -34,8 +33,11 @@ EXACT = 8
 CURVES, UNSEEN = ("key", "offset"), 2.0**-13
 """Axes of curves, and the fraction of a curve's largest value that is too small to be visible."""
 
-THOROUGH = 200_000
-"""Size in bytes from which an entry gets the slower, better compression."""
+SMALL = 1024
+"""Arrays with fewer numbers are stored unchanged."""
+
+SINGLE = 23
+"""Bits of the mantissa in single precision."""
 
 LONG_AGO = (1980, 1, 1, 0, 0, 0)
 """The date of every entry, so that equal entries give equal files."""
@@ -63,11 +65,11 @@ def export_view(store: Store, located: Located, target: Path) -> int:
     def write(path: Path) -> None:
         with zipfile.ZipFile(path, "w") as archive:
             told = about(located, _shown_by(headers.values()))
-            add(archive, MANIFEST, json.dumps(told).encode())
+            _add(archive, MANIFEST, json.dumps(told).encode())
             for key in sorted(headers):
                 entry = store.get(key)
                 if entry is not None:  # it may have been evicted since
-                    add(archive, key, encode(key, *pack(for_display(entry), {})))
+                    _add(archive, f"{key}{ENTRY}", compressed(encode(key, *for_display(entry))))
                     written.append(key)
 
     atomic_write(target, write)
@@ -151,9 +153,18 @@ def _in_steps(
     return np.where(np.isfinite(stepped) & (power > 0), stepped, plain).astype(np.float32)
 
 
-def add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
-    """Add an entry, compressed identically on every machine."""
+def rounded(array: np.ndarray, bits: int) -> np.ndarray:
+    """Round the mantissa of single-precision floats to ``bits`` bits; NaN and infinity are kept."""
+    dropped = SINGLE - bits
+    if not dropped:
+        return array
+    words = np.array(array, order="C").view(np.uint32)
+    words += np.uint32(1 << (dropped - 1))
+    words &= np.uint32(0xFFFFFFFF << dropped & 0xFFFFFFFF)
+    return words.view(np.float32)
+
+
+def _add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
     info = zipfile.ZipInfo(name, LONG_AGO)
-    how = zipfile.ZIP_LZMA if len(data) > THOROUGH else zipfile.ZIP_DEFLATED
-    info.compress_type, info.external_attr = how, 0o644 << 16
-    archive.writestr(info, data, compresslevel=9)
+    info.external_attr = 0o644 << 16
+    archive.writestr(info, data)

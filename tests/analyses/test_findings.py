@@ -586,7 +586,7 @@ def parts(result):
 
 
 def test_the_form_of_what_is_said_of_shipped_results():
-    shipped = Shipped([RESULTS / "demo-attn-2l.zip"])
+    shipped = Shipped([RESULTS / "demo-attn-2l"])
     said = set()
     for key, _ in shipped.headers():
         result = from_entry(shipped.get(key))

@@ -40,7 +40,7 @@ def test_written_as_it_was_read():
 @pytest.mark.parametrize("model", ["demo-attn-2l", "demo-gpt2"])
 @pytest.mark.parametrize("statistic", ALL_GATHERED)
 def test_manifests_that_come_with_the_project(model, statistic):
-    stored, _ = Shipped([*RESULTS.glob("*.zip")]).get(
+    stored, _ = Shipped([*RESULTS.iterdir()]).get(
         part_key(describe_run(model), statistic, "manifest")
     )
     written = PassHeader.read(stored["pass"]).model_dump(mode="json")

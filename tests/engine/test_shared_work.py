@@ -28,6 +28,7 @@ from poskernel_core.passes.worker_context import WorkerContext
 from poskernel_core.storage.statistics import StoredStatistics
 from poskernel_core.storage.store import Store
 from tests.support import builders
+from tests.support.disks import file_of
 
 CONTEXT, TEXTS, OF = 13, 17, 3
 GATHER = ("keys", "queries", "patterns", "scores")
@@ -196,7 +197,7 @@ def test_a_shard_whose_sums_cannot_be_read(tmp_path, tasks):
     made = carry_out(shared, task, silent)
     whole = Path(made["file"]).read_bytes()
     Path(made["file"]).unlink()
-    (layer,) = (tmp_path / "store").rglob(f"{made['keys'][1]}.*.val")
+    layer = file_of(tmp_path / "store", made["keys"][1])
     layer.write_bytes(layer.read_bytes()[:-1])
 
     with pytest.raises(ComputeFailed, match="Shard 0/3 cannot be read from the store: run the "):

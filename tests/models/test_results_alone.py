@@ -143,13 +143,17 @@ def test_a_page_shows_what_is_there(offered, monkeypatch):
         lambda about: about["shown"].update(context=0),
         lambda about: about.update(model=7),
         lambda about: about.update(config=[1]),
+        "an entry as version 1.0.0 wrote it",
     ],
 )
 def test_a_file_that_says_nothing_of_its_model(made, tmp_path, monkeypatch, change):
     bad = tmp_path / "bad.zip"
     with zipfile.ZipFile(made[0]) as source, zipfile.ZipFile(bad, "w") as target:
         about = json.loads(source.read(MANIFEST))
-        change(about)
+        if isinstance(change, str):
+            target.writestr(64 * "a", b"packed")
+        else:
+            change(about)
         target.writestr(MANIFEST, json.dumps(about))
     with pytest.raises(BadArchive, match=r"'bad\.zip' is no file of results that"):
         read(bad)

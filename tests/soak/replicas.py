@@ -311,8 +311,9 @@ async def _look(truth: Truth, store: Store, began: float, found: _Found) -> None
             sizes = " | ".join(
                 f"{found.now[name]:.0f}" if name in found.now else "" for name in names
             )
+            held = sum(store.keys().values()) / 1e6
             print(
-                f"| {now / 60:.1f} | {sizes} | {store.size() / 1e6:.0f} | {found.visits} "
+                f"| {now / 60:.1f} | {sizes} | {held:.0f} | {found.visits} "
                 f"| {found.killed.total()} |",
                 flush=True,
             )

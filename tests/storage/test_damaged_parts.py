@@ -1,9 +1,5 @@
 """Results that are made of others, where one of those cannot be read or kept: all is mended."""
 
-import json
-import zipfile
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -13,10 +9,12 @@ from poskernel_core.engine import process
 from poskernel_core.engine.engine import Engine
 from poskernel_core.engine.plan import make_plan
 from poskernel_core.engine.provenance import to_entry
+from poskernel_core.models.stored import ENTRY
 from poskernel_core.storage import store as store_module
-from poskernel_core.storage.encoding import encode
-from poskernel_core.storage.shipped import Shipped, pack
+from poskernel_core.storage.encoding import compressed, encode
+from poskernel_core.storage.shipped import Shipped
 from poskernel_core.storage.store import Store
+from tests.support.disks import file_of
 from tests.support.near_worker import NearWorker
 
 pytestmark = pytest.mark.usefixtures("near_worker")
@@ -52,13 +50,8 @@ def engine(expected, fresh_engine):
     return fresh_engine
 
 
-def file_of(store: Store, key: str) -> Path:
-    (file,) = store.directory.rglob(f"{key}.*.val")
-    return file
-
-
 def test_a_part_that_cannot_be_read(engine, request_, part, expected):
-    file = file_of(engine.store, part)
+    file = file_of(engine.store.directory, part)
     file.write_bytes(file.read_bytes()[:-1] + b"\x07")
 
     assert engine.cached(request_) is None
@@ -79,12 +72,10 @@ def test_a_part_that_comes_damaged_with_the_project(
     engine, request_, part, expected, tmp_path, monkeypatch
 ):
     """The worker reads what it would pass over, and so finds what the asker found."""
-    data = bytearray(encode(part, *pack(to_entry(expected[0]), {})))
+    data = bytearray(encode(part, *to_entry(expected[0])))
     data[-1] ^= 1
-    with zipfile.ZipFile(tmp_path / "model.zip", "w") as archive:
-        archive.writestr(part, bytes(data))
-        archive.writestr("asked.json", json.dumps({}))
-    monkeypatch.setattr(store_module, "shipped", lambda: Shipped([tmp_path / "model.zip"]))
+    (tmp_path / f"{part}{ENTRY}").write_bytes(compressed(bytes(data)))
+    monkeypatch.setattr(store_module, "shipped", lambda: Shipped([tmp_path]))
     engine.store.drop(part)
     made = Engine(Store(engine.store.directory))
 

@@ -1,26 +1,30 @@
 """What comes with the project: read beneath the store, whole, not stale, and right."""
 
 import json
+import shutil
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from poskernel_core import analyses
 from poskernel_core.analyses.kernels.formulas import classify
-from poskernel_core.common.specs import Request
+from poskernel_core.common.specs import Request, model_prefix
 from poskernel_core.data import corpora
 from poskernel_core.engine.engine import Engine, describe_run
 from poskernel_core.engine.plan import make_plan
 from poskernel_core.engine.provenance import from_entry
 from poskernel_core.models import catalog, curated, fragments
+from poskernel_core.models.stored import ENTRY as SUFFIX
 from poskernel_core.models.stored import RESULTS
-from poskernel_core.storage.encoding import encode
-from poskernel_core.storage.shipped import ASKED_FILE, Shipped, pack, unpack
+from poskernel_core.storage.encoding import compressed, encode
+from poskernel_core.storage.shipped import ASKED_FILE, Shipped
 from poskernel_core.storage.statistics import StoredStatistics
 from poskernel_core.storage.store import Store
 from tests.support import ROOT
-from tools.recorded import visit_all
+from tools import ship_results
+from tools.recorded import PageFailed, visit, visit_all
 
 STALE = "what comes with the project is stale: run 'make shipped' and commit what it writes"
 VIEW = "smollm2-135m"
@@ -49,21 +53,31 @@ LARGE = {
 }
 
 
-@pytest.fixture
-def archive(tmp_path):
-    folder = tmp_path / "shipped"
-    folder.mkdir()
-    with zipfile.ZipFile(folder / "m.zip", "w", zipfile.ZIP_DEFLATED) as file:
-        file.writestr(ASKED_FILE, "{}")
-        for key in ("one", "two"):
-            file.writestr(key, encode(key, *pack(ENTRY, {})))
-    return folder / "m.zip"
+def entry_of(key):
+    return compressed(encode(key, *ENTRY))
+
+
+@pytest.fixture(params=["a folder", "a zip file"])
+def place(request, tmp_path):
+    """Two entries: in a folder, as they ship, or in a file, as they are exported to be shown."""
+    folder = tmp_path / "shipped" / "m"
+    folder.mkdir(parents=True)
+    files = {f"{key}{SUFFIX}": entry_of(key) for key in ("one", "two")} | {ASKED_FILE: b"{}"}
+    if request.param == "a folder":
+        for name, data in files.items():
+            (folder / name).write_bytes(data)
+        return folder
+    with zipfile.ZipFile(folder.with_suffix(".zip"), "w") as file:
+        for name, data in files.items():
+            file.writestr(name, data)
+    folder.rmdir()
+    return folder.with_suffix(".zip")
 
 
 @pytest.fixture
-def beneath(archive, tmp_path, monkeypatch):
+def beneath(place, tmp_path, monkeypatch):
     monkeypatch.setenv("POSKERNEL_SHIPPED", "1")
-    monkeypatch.setattr("poskernel_core.models.stored.RESULTS", archive.parent)
+    monkeypatch.setattr("poskernel_core.models.stored.RESULTS", place.parent)
     return Store(tmp_path / "cache")
 
 
@@ -75,14 +89,10 @@ def same(a, b):
     )
 
 
-def test_packed_whole():
-    assert same(unpack(pack(ENTRY, {})), ENTRY)
-
-
 @pytest.mark.parametrize("bits", [8, 10, 14, 22, 23])
 def test_rounded(bits):
     """Large arrays of floats lose bits, not their type; the size of numbers plays no part."""
-    _, arrays = unpack(pack(({}, LARGE), dict.fromkeys(LARGE, bits)))
+    arrays = ship_results.coarser(LARGE, dict.fromkeys(LARGE, bits))
 
     assert set(LARGE) == set(arrays)
     for name, array in LARGE.items():
@@ -93,12 +103,13 @@ def test_rounded(bits):
     assert (LARGE["counts"] == arrays["counts"]).all()
 
 
-def test_beneath_the_store(beneath, tmp_path):
+def test_beneath_the_store(beneath):
     assert beneath.has("one")
     assert same(beneath.get("one"), ENTRY)
     assert not beneath.has("three")
     assert beneath.get("three") is None
     assert [] == list(beneath.keys())
+    assert [("one", ENTRY[0]), ("two", ENTRY[0])] == list(beneath.headers())
 
     beneath.put("one", {"newer": True}, {})
     assert {"newer": True} == beneath.get("one")[0]
@@ -114,13 +125,12 @@ def test_switched_off(beneath, tmp_path, monkeypatch):
     assert bare.get("one") is None
 
 
-def test_damaged(archive):
-    data = bytearray(archive.read_bytes())
-    with zipfile.ZipFile(archive) as file:
-        place = file.getinfo("one").header_offset
-    data[place + 200] ^= 255
-    archive.write_bytes(bytes(data))
-    found = Shipped([archive])
+def test_damaged(place):
+    whole = place / f"one{SUFFIX}" if place.is_dir() else place
+    data = bytearray(whole.read_bytes())
+    data[300] ^= 255
+    whole.write_bytes(bytes(data))
+    found = Shipped([place])
 
     assert found.has("one")
     assert found.get("one") is None
@@ -132,12 +142,11 @@ def test_no_archive(tmp_path):
     (tmp_path / "m.zip").write_bytes(b"nonsense")
 
     assert not Shipped([]).has("one")
-    assert not Shipped([tmp_path / "none.zip"]).has("one")
+    assert not Shipped([tmp_path / "none.zip", tmp_path / "m.zip"]).has("one")
 
 
 def asked(model):
-    with zipfile.ZipFile(RESULTS / f"{model}.zip") as file:
-        pages = json.loads(file.read(ASKED_FILE))
+    pages = json.loads((RESULTS / model / ASKED_FILE).read_text())
     return {
         page: [Request.model_validate(each) for each in requests]
         for page, requests in pages.items()
@@ -155,7 +164,7 @@ def today(request):
 def test_not_stale(model, monkeypatch):
     """Layout, weights, texts and parameters are those that the archive was made with."""
     monkeypatch.setenv("POSKERNEL_SHIPPED", "1")
-    found = Shipped([*RESULTS.glob("*.zip")])
+    found = Shipped([*RESULTS.iterdir()])
     pages = asked(model)
 
     assert {"etc_heatmap", "explore"} <= set(pages), STALE
@@ -211,7 +220,7 @@ def test_statistics_agree_with_results(model, shipped_engine):
 def test_a_sample_is_computed_anew(model, tmp_path, monkeypatch):
     """One head on one text: shipped scores and patterns are those that the weights give."""
     request = next(r for each in asked(model).values() for r in each if r.analysis == "stages")
-    shipped = from_entry(Shipped([*RESULTS.glob("*.zip")]).get(request.key))
+    shipped = from_entry(Shipped([*RESULTS.iterdir()]).get(request.key))
     if model == VIEW:
         if not REAL.is_dir():
             pytest.skip("the real GGUF file is not here: `make real-model` brings it")
@@ -230,9 +239,86 @@ def test_a_sample_is_computed_anew(model, tmp_path, monkeypatch):
 
 
 def test_size():
-    sizes = {file.stem: file.stat().st_size for file in RESULTS.glob("*.zip")}
-    assert sizes[VIEW] < 10e6
-    assert sum(sizes.values()) < 24e6
+    sizes = {
+        folder.name: [file.stat().st_size for file in folder.iterdir()]
+        for folder in RESULTS.iterdir()
+    }
+    assert sum(sizes[VIEW]) < 10.3e6
+    assert sum(map(sum, sizes.values())) < 25e6
+    assert sum(map(len, sizes.values())) < 400
+
+
+class Toy(type(analyses.find("entropy"))):
+    """A new measure, as a newcomer begins it: not precomputed."""
+
+    name = title = "toy"
+    precomputed = "never"
+    figure = ""
+
+
+@pytest.fixture
+def toy(monkeypatch):
+    monkeypatch.setitem(analyses.ANALYSES, "toy", Toy())
+    return Toy
+
+
+def heads_of(page, model, engine):
+    def answer(plan):
+        found = engine.cached(plan)
+        assert found is not None, STALE
+        return found
+
+    recorded = visit(model, page, answer)
+    return set(recorded) == {request.key for request in asked(model)[page]}
+
+
+def test_a_new_measure_makes_nothing_stale(toy, shipped_engine, monkeypatch):
+    """The verdict leaves it out of what ships, until it is precomputed."""
+    run = describe_run("demo-attn-2l")
+    assert ["toy"] == shipped_engine.missing(Request(analysis="verdicts", run=run))
+
+    assert heads_of("head", "demo-attn-2l", shipped_engine)
+
+    assert shipped_engine.worker_pid is None
+    monkeypatch.setattr(toy, "precomputed", "always")
+    with pytest.raises(PageFailed):
+        heads_of("head", "demo-attn-2l", shipped_engine)
+
+
+def test_what_is_there_is_not_written_again(tmp_path, monkeypatch):
+    """What is missing is written, what nobody asks for goes, and not a byte of the rest changes."""
+    model = "demo-attn-2l"
+    folder = shutil.copytree(RESULTS / model, tmp_path / "results" / model)
+    monkeypatch.setattr(ship_results, "RESULTS", folder.parent)
+    store = Store(tmp_path / "store")
+    ship_results.take(store)
+    pages = {name: {each.key: each for each in many} for name, many in asked(model).items()}
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    assert (0, 0) == ship_results.write(store, model, pages)
+
+    lost = next(folder.glob(f"{model_prefix(catalog.locate(model).spec.fingerprint)}*"))
+    whole = Shipped([folder]).get(lost.stem)
+    for damage, gone in ((Path.unlink, 1), (lambda file: file.write_bytes(b"damage"), 2)):
+        damage(lost)
+        (folder / f"{'0' * 64}{SUFFIX}").write_bytes(b"of another layout")
+        times = {file: file.stat().st_mtime_ns for file in folder.glob(f"*{SUFFIX}")}
+        assert (1, gone) == ship_results.write(store, model, pages)
+        after = {file.name: file.read_bytes() for file in folder.iterdir()}
+        assert {lost.name} >= {name for name, data in before.items() if after.pop(name) != data}
+        assert not after
+        assert all(file == lost or file.stat().st_mtime_ns == times[file]
+                   for file in folder.glob(f"*{SUFFIX}"))  # fmt: skip
+        assert same(Shipped([folder]).get(lost.stem), whole)
+    store.close()
+
+
+def test_a_clone_without_the_weights(tmp_path, monkeypatch):
+    """What is missing of a model whose weights are not here is said, and nothing is computed."""
+    monkeypatch.setenv("POSKERNEL_SHIPPED", "1")
+    store = Store(tmp_path)
+    assert "left as it is: its weights" in ship_results.left(store, VIEW)
+    monkeypatch.setattr(store, "has", lambda key: key != asked(VIEW)["explore"][0].key)
+    assert "without etc: its weights" in ship_results.left(store, VIEW)
 
 
 def test_a_real_model_without_its_weights(shipped_engine):

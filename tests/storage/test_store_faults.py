@@ -1,7 +1,5 @@
 """The store on a full disk, in a read-only or vanished directory, beside a damaged database."""
 
-import contextlib
-import os
 import random
 import sqlite3
 
@@ -10,7 +8,7 @@ import pytest
 
 from poskernel_core.common.errors import BadRequest, NoSpace, ReadOnlyStore, StoreFailed
 from poskernel_core.storage.store import Store
-from tests.support.disks import fill, read_only, small_disk
+from tests.support.disks import file_of, fill, read_only, small_disk
 
 KEYS = [f"{number:016x}-{number:064x}" for number in range(23)]
 LARGE = {"kernel": np.arange(11_003, dtype=np.float32)}
@@ -25,13 +23,9 @@ def filled(directory):
     for number, key in enumerate(KEYS):
         store.put(key, {"number": number}, value(number))
     store.close()
-    in_one_file(directory)
-
-
-def in_one_file(directory):
-    """Nothing of the database is left in its log."""
-    with contextlib.closing(sqlite3.connect(directory / "cache.db")) as database:
-        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    with sqlite3.connect(directory / "cache.db") as database:
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # nothing is left in its log
+    database.close()
 
 
 def whole(store, keys=KEYS):
@@ -95,7 +89,7 @@ def test_a_directory_that_cannot_be_written(tmp_path, open_before):
         assert len(KEYS) == whole(store)
         assert store.has(KEYS[0])
         assert not store.has("new")
-        assert KEYS == list(store.keys())
+        assert KEYS == sorted(store.keys())
         with pytest.raises(ReadOnlyStore):
             store.put("new", {}, LARGE)
         with pytest.raises(ReadOnlyStore, match=r"cannot be written: what is computed already"):
@@ -113,9 +107,7 @@ def test_a_directory_that_cannot_be_written(tmp_path, open_before):
 def test_damage_where_nothing_can_be_dropped(tmp_path):
     filled(tmp_path / "store")
     opened = Store(tmp_path / "store")
-    for file in (tmp_path / "store").rglob("*.val"):
-        if file.name.startswith(KEYS[0]):
-            file.write_bytes(b"damage")
+    file_of(tmp_path / "store", KEYS[0]).write_bytes(b"damage")
     with read_only(tmp_path / "store") as directory:
         for store in (opened, Store(directory)):
             assert store.get(KEYS[0]) is None
@@ -199,52 +191,64 @@ def damage(directory, how, seed=0):
 
 @pytest.mark.parametrize("how", ["cut", "empty", "text", "schema", "gone", *range(3)])
 def test_a_damaged_database(tmp_path, capfd, how):
-    """It is made anew from the values' files, which is said once; all goes on."""
+    """It is set aside with its files, which is said once; the notes stay, and all goes on."""
     filled(tmp_path)
     damage(tmp_path, how, how)
+    (tmp_path / "notes.json").write_text("[]")
 
     store = Store(tmp_path)
 
     kept = whole(store)
+    assert "[]" == (tmp_path / "notes.json").read_text()
     if isinstance(how, str):  # some changed bytes do not matter, some cost a row
-        assert len(KEYS) == kept
-        assert str(len(KEYS)) in store.notice
+        assert 0 == kept == len(store.keys())
+        assert "set aside" in store.notice
         assert 1 == capfd.readouterr().err.count(store.notice)
         assert Store(tmp_path).notice is None
+        assert len(KEYS) == len([*(tmp_path / "damaged").rglob("*.val")])
     store.put("new", {}, LARGE)
     assert store.get("new") is not None
+    assert Store(tmp_path).get("new") is not None
     store.close()
 
 
 @pytest.mark.parametrize("how", ["cut", "gone"])
 def test_damage_while_open(tmp_path, how):
+    """Two processes notice it; the second keeps what the first has written since."""
     filled(tmp_path)
     stores = [Store(tmp_path), Store(tmp_path)]
     assert [len(KEYS)] * 2 == [whole(store) for store in stores]
-    in_one_file(tmp_path)
     for store in stores:
         store.close()
     damage(tmp_path, how)
 
     for number, store in enumerate(stores):
         store.put(f"new {number}", {}, LARGE)
-        assert len(KEYS) == whole(store)
-    for number, store in enumerate(stores):
-        assert store.get(f"new {1 - number}") is not None
+    for store in stores:
+        assert {"new 0", "new 1"} == set(store.keys())
+        assert store.get("new 0") is not None
+        assert store.get("new 1") is not None
         store.close()
 
 
-def test_the_latest_of_a_key_is_kept(tmp_path):
-    """Where a crash left an older file of a key, the newer is entered and the older removed."""
+def test_a_store_of_version_1_0_0(tmp_path):
+    """Its files are one folder deep and named after their keys: read, replaced and removed."""
     filled(tmp_path)
-    (newer,) = tmp_path.rglob(f"{KEYS[0]}.*.val")
-    older = newer.with_name(f"{KEYS[0]}.{16 * 'f'}.val")
-    older.write_bytes(b"older")
-    os.utime(older, (1e9, 1e9))
-    damage(tmp_path, "gone")
+    old = []
+    for number, key in enumerate(KEYS):
+        name = f"{number:02x}/{key}.{16 * 'f'}.val"
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        file_of(tmp_path, key).rename(tmp_path / name)
+        old.append(tmp_path / name)
+        with sqlite3.connect(tmp_path / "cache.db") as database:
+            database.execute("UPDATE Cache SET filename = ? WHERE key = ?", (name, key))
+        database.close()
 
     store = Store(tmp_path)
 
     assert len(KEYS) == whole(store)
-    assert not older.exists()
+    store.put(KEYS[0], {"number": 0}, value(0))
+    store.drop(KEYS[1])
+    assert len(KEYS) - 1 == whole(store)
+    assert old[2:] == [file for file in old if file.exists()]
     store.close()

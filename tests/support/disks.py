@@ -1,12 +1,22 @@
 """Small disks, full disks and disks that cannot be written, for tests of the store."""
 
 import os
+import sqlite3
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+
+def file_of(directory: Path, key: str) -> Path:
+    """The file of an entry of a store, which the database names."""
+    with sqlite3.connect(directory / "cache.db") as database:
+        query = "SELECT filename FROM Cache WHERE key = ?"
+        ((name,),) = database.execute(query, (key,)).fetchall()
+    database.close()
+    return directory / name
 
 
 @contextmanager

@@ -61,6 +61,7 @@ class Additivity(Experiment[AdditivityParams]):
             "lies ``shift`` tokens away; 1 where content stays the same",
         ),
     )
+    precomputed = "experiments"
     measures = (
         HeadMeasure(
             "key variance explained by position",

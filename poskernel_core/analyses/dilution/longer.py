@@ -96,6 +96,7 @@ class LongerContexts(Experiment[LongerContextsParams]):
         ),
     )
     texts = outputs("scaling [scaling]", "name", "the angles: the model's own, linear, YaRN")
+    precomputed = "experiments"
     measures = (
         HeadMeasure(
             "kernel change in longer contexts",

@@ -53,6 +53,7 @@ class ScoreShares(Experiment[ShareParams]):
         "share of variance",
         "shares of position, of content, and twice their covariance; they add up to 1",
     )
+    precomputed = "experiments"
     measures = (
         HeadMeasure(
             "score variance explained by position",

@@ -116,6 +116,7 @@ class SinkAnatomy(Experiment[SinkAnatomyParams]):
         *outputs("factors [factors]", "name", "the factors of each interaction"),
         *outputs("reason [layer head]", "sentence", "why a head has no numbers; empty if it has"),
     )
+    precomputed = "experiments"
     measures = tuple(
         HeadMeasure(title, value, SHARE, f"{reading} Heads without a sink have no number.",
                     "diverging", only=only)
