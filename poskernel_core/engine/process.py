@@ -56,7 +56,7 @@ class Child:
                 f"The compute process could not be started ({error.strerror}): ask again when the "
                 "machine is less busy."
             ) from error
-        self._over = False
+        self._over, self._telling = False, threading.Lock()
         self._listener = threading.Thread(target=self._listen, args=(hear,), daemon=True)
         self._listener.start()
 
@@ -72,7 +72,7 @@ class Child:
 
     def tell(self, message: Event) -> bool:
         """Send a message; return False if the process ended before or meanwhile."""
-        with contextlib.suppress(OSError, ValueError):
+        with self._telling, contextlib.suppress(OSError, ValueError):
             print(json.dumps(message), file=self._process.stdin, flush=True)
             return not self._over
         return False
@@ -82,16 +82,18 @@ class Child:
         self._process.terminate()
         code = self._process.wait()
         self._listener.join()
-        for pipe in filter(None, (self._process.stdin, self._process.stdout)):
-            with contextlib.suppress(OSError):
-                pipe.close()
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
         return code
 
     def _listen(self, hear: Hear) -> None:
+        assert self._process.stdout is not None
         try:
-            for line in self._process.stdout or ():
-                if line.endswith("\n"):  # else it was cut off when the process was killed
-                    hear(json.loads(line))
+            with self._process.stdout as events:  # which no other thread closes
+                for line in events:
+                    if line.endswith("\n"):  # else it was cut off when the process was killed
+                        hear(json.loads(line))
         finally:
             self._over = True
             hear(None)
