@@ -283,10 +283,6 @@ class _Gathering:
         When memory runs out, the group is read from its last checkpoint with half the batch size.
         A checkpoint follows the first batch, so that even a pass that is interrupted often makes
         progress; later ones follow at intervals.
-
-        Raises:
-            ComputeFailed: a sum is not finite, or not even one window fits into memory.
-            NoSpace, ReadOnlyStore, StoreFailed: a checkpoint cannot be written.
         """
         group, seen = block.group, self._ready.sizes.seen
         while self._done[group] < end:
@@ -342,11 +338,7 @@ class _Gathering:
         return 0 if found is None else int(found[0]["done"])
 
     def save(self) -> None:
-        """Keep the sums of all groups that were read since they were last kept.
-
-        Raises:
-            NoSpace, ReadOnlyStore, StoreFailed: a checkpoint cannot be written.
-        """
+        """Keep the sums of all groups that were read since they were last kept."""
         began, keep = time.monotonic(), self._keep
         for group in sorted(self._unsaved):
             done, work = self._done[group], self._works[group]
