@@ -70,8 +70,9 @@ def test_the_walk_of_a_request_runs(tmp_path) -> None:
         "Plan": Plan, "Request": Request, "check_plan": check_plan, "compute": compute,
         "context": WorkerContext(store), "describe_run": describe_run,
         "execution": Execution(device="cpu"), "gather_missing": gather_missing, "json": json,
-        "make_plan": make_plan, "on_stage": on_stage, "queue": Queue(), "Task": Task, "store": store,
-        "report": lambda done, total, note: None, "stored": stored, "to_compute": to_compute,
+        "make_plan": make_plan, "on_stage": on_stage, "queue": Queue(), "store": store,
+        "Task": Task, "report": lambda done, total, note: None, "stored": stored,
+        "to_compute": to_compute,
     }  # fmt: skip
     exec(program, names)
 

@@ -13,6 +13,7 @@ from poskernel_core.common.result import Result, Value
 POLLED = 0.1
 """Longest interval in seconds between progress reports, which also check for a cancel."""
 
+
 class _OneBlasThread:
     """While any answer is computed, BLAS has one thread: matrices are small, and we have our own.
 

@@ -56,7 +56,7 @@ class Child:
                 f"The compute process could not be started ({error.strerror}): ask again when the "
                 "machine is less busy."
             ) from error
-        self._over, self._telling = False, threading.Lock()
+        self._over = False
         self._listener = threading.Thread(target=self._listen, args=(hear,), daemon=True)
         self._listener.start()
 
@@ -71,8 +71,11 @@ class Child:
         return self._process.pid
 
     def tell(self, message: Event) -> bool:
-        """Send a message; return False if the process ended before or meanwhile."""
-        with self._telling, contextlib.suppress(OSError, ValueError):
+        """Send a message; return False if the process ended before or meanwhile.
+
+        For one thread at a time.
+        """
+        with contextlib.suppress(OSError, ValueError):
             print(json.dumps(message), file=self._process.stdin, flush=True)
             return not self._over
         return False

@@ -116,10 +116,10 @@ class Queue:
         with self._changed:
             tasks = [each for each in self._waiting if each.on_device == on_device]
             waiting = dict.fromkeys(client for task in tasks for client in task.clients)
-            *before, served = self._turns[on_device] or [None]
-            turns = [each for each in before if each in waiting]
-            turns += [each for each in waiting if each not in (*turns, served)]
-            turns += [served] if served in waiting else []
+            last = self._turns[on_device]
+            turns = [each for each in last[:-1] if each in waiting]
+            turns += [each for each in waiting if each not in last]
+            turns += [each for each in last[-1:] if each in waiting]
             for client in turns:
                 task = next((t for t in tasks if client in t.clients and fits(t)), None)
                 if task is not None:
