@@ -128,7 +128,7 @@ def workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     monkeypatch.setattr(process.subprocess, "Popen", lambda *_, **__: FakeWorker(made))
     yield made
     for worker in made:
-        for pipe in (worker.told, worker.mouth, worker.stdin, worker.stdout):
+        for pipe in (worker.told, worker.mouth, worker.stdin):
             with contextlib.suppress(OSError):
                 pipe.close()
 

@@ -17,7 +17,7 @@ from poskernel_core.engine.engine import describe_run
 from poskernel_core.engine.execute import compute, gather_missing
 from poskernel_core.engine.plan import Plan, make_plan, to_compute
 from poskernel_core.engine.provenance import stored, to_entry
-from poskernel_core.engine.queue import FairQueue
+from poskernel_core.engine.queue import Queue, Task
 from poskernel_core.forward.loading import load
 from poskernel_core.models.catalog import locate
 from poskernel_core.models.tokenizers import load_tokenizer
@@ -70,8 +70,9 @@ def test_the_walk_of_a_request_runs(tmp_path) -> None:
         "Plan": Plan, "Request": Request, "check_plan": check_plan, "compute": compute,
         "context": WorkerContext(store), "describe_run": describe_run,
         "execution": Execution(device="cpu"), "gather_missing": gather_missing, "json": json,
-        "make_plan": make_plan, "on_stage": on_stage, "queue": FairQueue(), "store": store,
-        "report": lambda done, total, note: None, "stored": stored, "to_compute": to_compute,
+        "make_plan": make_plan, "on_stage": on_stage, "queue": Queue(), "store": store,
+        "Task": Task, "report": lambda done, total, note: None, "stored": stored,
+        "to_compute": to_compute,
     }  # fmt: skip
     exec(program, names)
 

@@ -55,7 +55,7 @@ def no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     def start(*_: Any) -> None:
         raise AssertionError("a worker was started for what can be refused at once")
 
-    monkeypatch.setattr(engines, "WorkerLink", start)
+    monkeypatch.setattr(engines, "Child", start)
 
 
 def run(**given: Any) -> pk.RunSpec:
@@ -284,13 +284,13 @@ def test_a_pass_that_gathered_too_little(hands: SimpleNamespace) -> None:
 @pytest.mark.usefixtures("near_worker")
 def test_one_worker_a_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     started: list[Path] = []
-    link = engines.WorkerLink
+    child = engines.Child
 
-    def count(store: Path, log: Path) -> Any:
+    def count(module: str, store: Path, *rest: Any) -> Any:
         started.append(store)
-        return link(store, log)
+        return child(module, store, *rest)
 
-    monkeypatch.setattr(engines, "WorkerLink", count)
+    monkeypatch.setattr(engines, "Child", count)
     small = {"context": CONTEXT, "windows": 3}
     for skip in (1, 2, 3):
         assert skip == pk.show("etc", MODEL, params={"skip": skip}, **small).params["skip"]

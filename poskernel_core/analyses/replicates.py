@@ -1,8 +1,7 @@
 """Compute leave-one-group-out replicates side by side, and take errors from them."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from contextlib import contextmanager
 from threading import Event, Lock
 
 import numpy as np
@@ -14,19 +13,35 @@ from poskernel_core.common.result import Result, Value
 POLLED = 0.1
 """Longest interval in seconds between progress reports, which also check for a cancel."""
 
-_LIMITING = Lock()
 
+class _OneBlasThread:
+    """While any answer is computed, BLAS has one thread: matrices are small, and we have our own.
 
-@contextmanager
-def _one_blas_thread() -> Iterator[None]:
-    """Limit BLAS to one thread: the matrices are small, and we have our own threads.
-
-    The limit is process-wide, so a lock lets one answer at a time set it.
+    The limit is process-wide: the first answer sets it and the last one lifts it, both in one
+    thread, because threadpoolctl heeds only the thread that came first.
     """
-    from threadpoolctl import ThreadpoolController  # imported only where something is computed
 
-    with _LIMITING, ThreadpoolController().select(internal_api="openblas").limit(limits=1):
-        yield
+    def __init__(self) -> None:
+        self._lock, self._answers, self._thread = Lock(), 0, ThreadPoolExecutor(1)
+
+    def __enter__(self) -> None:
+        from threadpoolctl import ThreadpoolController  # imported only where something is computed
+
+        with self._lock:
+            if not self._answers:
+                blas = ThreadpoolController().select(internal_api="openblas")
+                limit = self._thread.submit(lambda: blas.limit(limits=1).__enter__())
+                self._limit = limit.result()
+            self._answers += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._answers -= 1
+            if not self._answers:
+                self._thread.submit(self._limit.__exit__, None, None, None).result()
+
+
+_ONE_BLAS_THREAD = _OneBlasThread()
 
 
 def computed(
@@ -43,7 +58,7 @@ def computed(
         if stop.is_set():
             raise Cancelled("Cancelled.")
 
-    with _one_blas_thread(), ThreadPoolExecutor(max_workers=2) as pool:
+    with _ONE_BLAS_THREAD, ThreadPoolExecutor(max_workers=2) as pool:
         work = [pool.submit(task, go_on) for task in tasks]
         left = set(work)
         try:

@@ -37,16 +37,17 @@ from poskernel_core.common.specs import (
 from poskernel_core.data import corpora
 from poskernel_core.engine.admission import check_open, check_plan
 from poskernel_core.engine.counts import Counts
-from poskernel_core.engine.job import ENDS, Client, Job
+from poskernel_core.engine.job import BROKEN, ENDS, Client, Job
 from poskernel_core.engine.plan import Asked, Plan, make_plan, to_compute
+from poskernel_core.engine.process import Child, Event
 from poskernel_core.engine.provenance import NOT_KEPT, stored
-from poskernel_core.engine.worker_client import WorkerLink
 from poskernel_core.models import catalog
 from poskernel_core.storage.store import Store
 
 JOBS_KEPT = 64
 RECENT_BYTES = 64e6
-"""Memory for results that were read lately: every page asks for some again at every click."""
+"""Memory for results that were read lately: every page asks for some again at every click. They
+are shown as long as they are there, even if the store has dropped them meanwhile."""
 
 GRACE_SECONDS = 10.0
 """Seconds that a queued job is kept after all its clients left (they may be reloading the page)."""
@@ -95,7 +96,8 @@ class Engine:
         self._numbers = itertools.count()
         self._recent: LRUCache[tuple[str, ...], Result] = LRUCache(RECENT_BYTES, _nbytes)
         self._lock = threading.RLock()
-        self._link: WorkerLink | None = None
+        self._child: Child | None = None
+        self._sent: dict[str, Job] = {}  # what the worker works on, by the job's key
         self._present = present or (lambda client: True)
         self._person = person or (lambda client: client)
         self._looking: threading.Thread | None = None
@@ -118,26 +120,24 @@ class Engine:
         return found
 
     def _found(self, plan: Plan) -> Result | None:
-        if not all(map(self.store.has, plan.keys)):
-            return None
+        key = plan.key, *plan.keys
         with self._lock:
-            kept = self._recent.get((plan.key, *plan.keys))
-        if kept is not None:
-            return kept
-        found = self._composed(plan) if plan.parts else stored(self.store, plan.key)
-        if found is not None:
+            found = self._recent.get(key)
+        if found is None and all(map(self.store.has, plan.keys)):
+            found = self._read(plan)
             with self._lock, suppress(ValueError):  # a single result may be too large
-                self._recent[(plan.key, *plan.keys)] = found
+                if found is not None:
+                    self._recent[key] = found
         return found
 
-    def _composed(self, plan: Plan) -> Result | None:
-        """Compose the stored results of a composition's parts; return None if one is missing."""
-        assert plan.composition is not None
-        found = {name: stored(self.store, part.key) for name, part in plan.parts.items()}
-        whole = {name: each for name, each in found.items() if each is not None}
-        if len(whole) < len(plan.parts):
-            return None
-        return plan.composition.compose(whole, plan.run, plan.params)
+    def _read(self, plan: Plan) -> Result | None:
+        """Read a result, or compose it of its parts; None if one of them is missing."""
+        if plan.composition is None:
+            return stored(self.store, plan.key)
+        parts = {name: stored(self.store, part.key) for name, part in plan.parts.items()}
+        whole = {name: part for name, part in parts.items() if part is not None}
+        there = len(whole) == len(parts)
+        return plan.composition.compose(whole, plan.run, plan.params) if there else None
 
     def ready(self, request: Asked) -> bool:
         """Return whether a result is stored, or can be computed from the store without the model.
@@ -179,16 +179,14 @@ class Engine:
         plan = make_plan(request)
         person = self._person(client) if client else ""
         with self._lock:
-            job = self._joined(plan.key, client, person)
-            if job is not None:
-                self._look_at(job, looks_at)
-                return job
+            job = self._joined(plan.key, client, person, looks_at)
+        if job is not None:
+            return job
         todo = to_compute(self.store, plan)
         check_plan(self.store, plan, todo, settings() if client else None)
         with self._lock:
-            job = self._joined(plan.key, client, person)
+            job = self._joined(plan.key, client, person, looks_at)
             if job is not None:
-                self._look_at(job, looks_at)
                 return job
             if client:
                 check_open(map(_direct, self._open()), person, settings())
@@ -198,19 +196,15 @@ class Engine:
             self._look_after(client)
             return job
 
-    def _look_at(self, job: Job, query: int | None) -> None:
-        """Tell the worker at which position a client looks, if it does not know."""
-        if query is not None and query not in job.looked_at and self._link is not None:
-            job.looked_at.add(query)
-            self._link.send({"look": job.key, "query": query}, job)
-
     def keep(self, request: Asked) -> bool:
         """Keep the statistics of a run's next stage (``Job.kept``); return whether a job runs."""
-        job = self.running(request)
-        if job is None or job.ended or self._link is None:
-            return False
-        self._link.send({"keep": job.key}, job)
-        return True
+        with self._lock:
+            job = self.running(request)
+            if job is None or job.ended:
+                return False
+            job.refused = ""
+            self._tell({"keep": job.key})
+            return True
 
     def _start(
         self,
@@ -222,7 +216,6 @@ class Engine:
     ) -> Job:
         """Start the job of a plan; that of a composition consists of the jobs of its parts."""
         job = self._new_job(plan if plan.composition else todo[0], client, person)
-        job.looked_at |= {looks_at} - {None}
         if plan.composition is not None:
             whole = client, job.key
             job.parts = [
@@ -235,7 +228,7 @@ class Engine:
         new = [each for each in job.parts or [job] if self._jobs.get(each.plan.key) is not each]
         for part in job.parts:
             part.on_event.append(partial(self._of_part, job))
-        self._send(new, person)
+        self._send(new, person, looks_at)
         self._jobs |= {each.plan.key: each for each in (*new, job)}
         for part in job.parts:
             if part.state in ENDS:
@@ -275,7 +268,9 @@ class Engine:
                 for client in [each for each in part.clients if each[1:] == (job.key,)]:
                     self._leave(part, client)
 
-    def _joined(self, key: str, client: Client, person: str) -> Job | None:
+    def _joined(
+        self, key: str, client: Client, person: str, looks_at: int | None = None
+    ) -> Job | None:
         """Return the open job of a key and add the client to it; None if there is none."""
         job = self._jobs.get(key)
         if job is None or job.ended or (job.cancelling and client not in job.clients):
@@ -286,8 +281,10 @@ class Engine:
             job.missed_since = None
             for part in job.parts:
                 self._joined(part.plan.key, (str(client), job.key), person)
-            if new and not job.parts and self._link is not None:
-                self._link.send({"join": job.key, "client": person}, job)
+            if new and not job.parts:
+                self._tell({"join": job.key, "client": person})
+        if looks_at is not None:
+            self._tell({"look": job.key, "query": looks_at})
         return job
 
     def _open(self) -> list[Job]:
@@ -380,7 +377,7 @@ class Engine:
 
     def _leave(self, job: Job, client: Client) -> bool:
         """Remove a client from a job; stop the job if no other present client waits for it."""
-        if job.state in ENDS or self._link is None or client not in job.clients:
+        if job.state in ENDS or client not in job.clients:
             return False
         person = job.clients.pop(client)
         if not any(map(self._is_present, job.clients)):
@@ -390,16 +387,16 @@ class Engine:
         for part in job.parts:
             self._leave(part, (str(client), job.key))
         if person not in job.clients.values() and not job.parts:
-            self._link.send({"leave": job.key, "client": person}, job)
+            self._tell({"leave": job.key, "client": person})
         return False
 
     def _stop(self, job: Job) -> None:
         job.cancelling = True
-        if not job.parts and self._link is not None:
-            self._link.send({"cancel": job.key}, job)
-        elif job.parts:
+        if job.parts:
             self._withdraw(job)
             job.take({"state": "cancelled"})
+        else:
+            self._tell({"cancel": job.key})
 
     def _is_present(self, client: Client) -> bool:
         return self._present(client if isinstance(client, str) else client[0])
@@ -429,7 +426,7 @@ class Engine:
                 job.missed_since = now
         others = any(job.state == "queued" and job.missed_since is None for job in jobs)
         for job in missed:
-            if job.missed_since is None or self._link is None:
+            if job.missed_since is None:
                 continue
             waits = job.state == "queued"
             due = now - job.missed_since >= (GRACE_SECONDS if waits else ABANDONED_SECONDS)
@@ -440,15 +437,13 @@ class Engine:
     @property
     def worker_pid(self) -> int | None:
         """Process id of the worker, or None before it is started."""
-        return None if self._link is None else self._link.pid
+        return None if self._child is None else self._child.pid
 
     @property
     def worker(self) -> str:
         """State of the worker process: ``none`` (not started yet), ``alive`` or ``ended``."""
-        link = self._link
-        if link is None:
-            return "none"
-        return "alive" if link.alive else "ended"
+        child = self._child
+        return "none" if child is None else "alive" if child.alive else "ended"
 
     def open_jobs(self) -> list[Job]:
         """Return the queued and running jobs."""
@@ -460,28 +455,43 @@ class Engine:
         self._closed.set()
         with self._lock:
             self._recent.clear()
-            link, self._link = self._link, None
-        if link is not None:
-            link.close()
+            child, self._child = self._child, None
+        if child is not None:
+            child.close()
 
     def _forget_old(self) -> None:
         ended = [key for key, job in self._jobs.items() if job.ended]
         for key in ended[: max(0, len(self._jobs) - JOBS_KEPT)]:
             del self._jobs[key]
 
-    def _send(self, jobs: Sequence[Job], person: str) -> None:
+    def _send(self, jobs: Sequence[Job], person: str, looks_at: int | None) -> None:
         """Send new jobs to the worker, together, so that they can share a pass."""
-        if self._link is None or not self._link.alive:
-            if self._link is not None:
-                self._link.close()
-            self._link = WorkerLink(self.store.directory.resolve(), self.log)
+        if self._child is None or not self._child.alive:
+            if self._child is not None:
+                self._child.close()
+            self._sent = {}
+            hear = partial(self._hear, self._sent)
+            self._child = Child("worker", self.store.directory.resolve(), self.log, hear)
             self.counts.started_worker()
+        self._sent.update({job.key: job for job in jobs})
         more = {"execution": self.execution.model_dump(), "client": person}
-        tasks = [
-            {"key": job.key, "plan": job.plan.as_json(), "looked_at": [*job.looked_at], **more}
-            for job in jobs
-        ]
-        self._link.send({"tasks": tasks}, *jobs)
+        tasks = [{"key": job.key, "plan": job.plan.as_json(), **more} for job in jobs]
+        if not self._tell({"tasks": tasks, "query": looks_at}):
+            for job in jobs:
+                job.take(BROKEN)
+
+    def _tell(self, message: Event) -> bool:
+        """Send a message to the worker; return False if it is gone, which its jobs hear as well."""
+        return self._child is not None and self._child.tell(message)
+
+    @staticmethod
+    def _hear(sent: dict[str, Job], event: Event | None) -> None:
+        """Apply an event to its job; the end of the process is an error of all open jobs."""
+        for key in [*sent] if event is None else [event["key"]]:
+            if (job := sent.get(key)) is not None:
+                job.take(event or BROKEN)
+                if job.ended:
+                    sent.pop(key, None)
 
 
 def _nbytes(result: Result) -> int:

@@ -8,13 +8,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from poskernel_core.common.errors import Cancelled, by_name
+from poskernel_core.common.errors import Cancelled, ComputeFailed, by_name
 from poskernel_core.engine.plan import Plan
+
+ENDS = ("done", "error", "cancelled")
+BROKEN = {
+    "state": "error",
+    "error": ComputeFailed.__name__,
+    "message": "The compute process stopped before it was done (out of memory, or killed): ask "
+    "again, it goes on where it stopped.",
+}
+"""What the jobs of a process that ended are told."""
 
 Client = str | tuple[str, str]
 """Who waits for a job: a client, or a client and the key of the composition's job."""
-
-ENDS = ("done", "error", "cancelled")
 
 
 @dataclass
@@ -28,11 +35,11 @@ class Job:
         note: the current step, in words.
         formed: of how many windows a result is stored already, 0 if of none.
         kept: after how many windows the statistics were kept on request; 0 if they were not.
+        refused: why they could not be kept; empty if they could.
         error: the error if the job failed or was cancelled.
         clients: the clients that wait for it, each with its person (who takes turns in the queue);
             for a part of a composition ``(client, key of the composition's job)``.
         parts: the jobs of a composition's parts that were not stored.
-        looked_at: the query positions at which a client looks at the result while it forms.
         missed_since: when all clients were first found gone; None while one is present.
         cancelling: whether it is being stopped; new clients then get another job.
         abandoned: whether it was stopped because all clients had left.
@@ -48,11 +55,11 @@ class Job:
     note: str = "Waiting for its turn"
     formed: int = 0
     kept: int = 0
+    refused: str = ""
     error: Exception | None = None
     began: float = field(default_factory=time.monotonic)
     clients: dict[Client, str] = field(default_factory=dict)
     parts: list[Job] = field(default_factory=list)
-    looked_at: set[int | None] = field(default_factory=set)
     missed_since: float | None = None
     cancelling: bool = False
     abandoned: bool = False
@@ -60,6 +67,7 @@ class Job:
     on_event: list[Callable[[Job], None]] = field(default_factory=list)
     _first: tuple[float, int] | None = None
     _ended: threading.Event = field(default_factory=threading.Event)
+    _taking: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     @property
     def ended(self) -> bool:
@@ -79,16 +87,18 @@ class Job:
 
     def take(self, event: Mapping[str, Any]) -> None:
         """Update the job from an event of the worker; one that has ended stays as it is."""
-        if self.ended:
-            return
+        with self._taking:
+            if not self.ended:
+                self._take(event)
+
+    def _take(self, event: Mapping[str, Any]) -> None:
         note = event.get("note", self.note)
         if note != self.note:
             self._first = None
-        self.done, self.total = event.get("done", self.done), event.get("total", self.total)
+        for name in ("state", "done", "total", "note", "formed", "kept", "refused"):
+            setattr(self, name, event.get(name, getattr(self, name)))
         if self._first is None and self.total:
             self._first = (time.monotonic(), self.done)
-        self.note, self.state = note, event.get("state", self.state)
-        self.formed, self.kept = event.get("formed", self.formed), event.get("kept", self.kept)
         if self.state == "error":
             self.error = by_name(event["error"])(event["message"])
         elif self.state == "cancelled":

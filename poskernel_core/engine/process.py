@@ -71,7 +71,10 @@ class Child:
         return self._process.pid
 
     def tell(self, message: Event) -> bool:
-        """Send a message; return False if the process ended before or meanwhile."""
+        """Send a message; return False if the process ended before or meanwhile.
+
+        For one thread at a time.
+        """
         with contextlib.suppress(OSError, ValueError):
             print(json.dumps(message), file=self._process.stdin, flush=True)
             return not self._over
@@ -82,16 +85,18 @@ class Child:
         self._process.terminate()
         code = self._process.wait()
         self._listener.join()
-        for pipe in filter(None, (self._process.stdin, self._process.stdout)):
-            with contextlib.suppress(OSError):
-                pipe.close()
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
         return code
 
     def _listen(self, hear: Hear) -> None:
+        assert self._process.stdout is not None
         try:
-            for line in self._process.stdout or ():
-                if line.endswith("\n"):  # else it was cut off when the process was killed
-                    hear(json.loads(line))
+            with self._process.stdout as events:  # which no other thread closes
+                for line in events:
+                    if line.endswith("\n"):  # else it was cut off when the process was killed
+                        hear(json.loads(line))
         finally:
             self._over = True
             hear(None)

@@ -1,97 +1,133 @@
-"""The fair queue of a worker: clients take turns, in each of its pools."""
+"""What waits in the worker: for the device, or for a thread of arithmetic; clients take turns."""
 
 import threading
-from collections import OrderedDict, deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
 
-T = TypeVar("T", bound=Hashable)
+from poskernel_core.common.errors import Cancelled
+from poskernel_core.common.specs import Execution
+from poskernel_core.engine.plan import Plan
+
+LOOKS = 3
+"""Most query positions at which a result forms."""
 
 
-@dataclass
-class FairQueue(Generic[T]):
-    """A thread-safe queue of tasks for the threads of one pool.
+@dataclass(eq=False)
+class Task:
+    """A plan in progress, under its job's key.
 
-    Clients take turns: a hundred tasks of one client never delay the first task of another. Once
-    served, a client goes to the back of the queue. A task that two clients want is in the rows of
-    both, and runs at the earlier turn.
+    Attributes:
+        looked_at: the query positions at which somebody looks at the result while it forms.
+        keeping: whether somebody wants the statistics of the next stage.
     """
 
-    _rows: OrderedDict[str, deque[T]] = field(default_factory=OrderedDict, repr=False)
-    _waiting: set[T] = field(default_factory=set, repr=False)
-    _served: str | None = field(default=None, repr=False)
-    _changed: threading.Condition = field(default_factory=threading.Condition, repr=False)
+    key: str
+    plan: Plan
+    execution: Execution
+    clients: tuple[str, ...] = ("",)
+    looked_at: tuple[int, ...] = ()
+    keeping: bool = False
+    attempts: int = 0
+    cancelled: threading.Event = field(default_factory=threading.Event)
 
-    def put(self, task: T, *clients: str) -> None:
-        """Queue a task for the given clients, or for the unnamed client ``""``."""
+    @property
+    def on_device(self) -> bool:
+        """Whether its next step runs the model."""
+        return bool(self.plan.missing) or self.plan.experiment is not None
+
+    @property
+    def short(self) -> bool:
+        """Whether it is an experiment of a few seconds, which may run within a pass."""
+        experiment = self.plan.experiment
+        return experiment is not None and not experiment.long and not self.plan.missing
+
+    def join(self, client: str) -> None:
+        """Let the task run in this client's turn too."""
+        self.clients += (client,)
+
+    def leave(self, client: str) -> None:
+        """Take a client away; others wait still."""
+        self.clients = tuple(each for each in self.clients if each != client)
+
+    def look(self, query: int) -> None:
+        """Let the result form at this position too."""
+        self.looked_at = (query, *(n for n in self.looked_at if n != query))[:LOOKS]
+
+    def keep(self) -> None:
+        """Keep the statistics of the next stage of the pass that the task waits for."""
+        self.keeping = True
+
+    def cancel(self) -> None:
+        """End the task at its next report."""
+        self.cancelled.set()
+
+
+class Queue:
+    """The tasks that wait, in order of arrival; each waits for the device or for arithmetic.
+
+    For each of the two, clients take turns: a hundred tasks of one client never delay the first
+    task of another. Who has been served goes behind all that wait by the time of the next turn. A
+    task that two clients want comes up at the earlier of their turns.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[Task, None] = {}
+        self._turns: dict[bool, list[str]] = {True: [], False: []}
+        self._changed = threading.Condition()
+
+    def put(self, *tasks: Task) -> None:
+        """Add tasks, together, so that the first to come up finds the others.
+
+        Raises:
+            Cancelled: one of them was cancelled meanwhile; none is added.
+        """
         with self._changed:
-            self._waiting.add(task)
-            for client in clients or ("",):
-                self._stand(task, client)
-            self._changed.notify()
+            if any(task.cancelled.is_set() for task in tasks):
+                raise Cancelled("The computation was cancelled.")
+            self._waiting |= dict.fromkeys(tasks)
+            self._changed.notify_all()
 
-    def join(self, task: T, client: str) -> None:
-        """Add a client to a task, if the task is queued here."""
+    def remove(self, task: Task) -> bool:
+        """Remove a task; return whether it was waiting."""
+        with self._changed:
+            return self._waiting.pop(task, self) is None
+
+    def replan(self, task: Task, plan: Plan) -> None:
+        """Give a task another plan if it is still waiting; it then may wait for something else."""
         with self._changed:
             if task in self._waiting:
-                self._stand(task, client)
+                task.plan = plan
+                self._changed.notify_all()
 
-    def leave(self, task: T, client: str) -> None:
-        """Remove a task from a client's row."""
+    def for_device(self) -> list[Task]:
+        """Return the tasks that wait for the device."""
         with self._changed:
-            row = self._rows.get(client)
-            if row is not None and task in row:
-                row.remove(task)
+            return [task for task in self._waiting if task.on_device]
 
-    def remove(self, task: T) -> bool:
-        """Remove a task; return whether it was queued here."""
-        with self._changed:
-            found = task in self._waiting
-            self._waiting.discard(task)
-            return found
-
-    def waiting(self) -> list[T]:
-        """Return the queued tasks, in no particular order."""
-        with self._changed:
-            return list(self._waiting)
-
-    def get(self) -> T:
+    def get(self, on_device: bool) -> Task:
         """Return the first task of the client whose turn it is, waiting until there is one."""
         with self._changed:
-            while (task := self._next(lambda _: True)) is None:
+            while (task := self.take(on_device)) is None:
                 self._changed.wait()
             return task
 
-    def held(self) -> threading.Condition:
-        """Return the queue's lock: while it is held, nothing is taken from the queue."""
-        return self._changed
-
-    def take(self, fits: Callable[[T], bool]) -> T | None:
+    def take(self, on_device: bool, fits: Callable[[Task], bool] = bool) -> Task | None:
         """Return the next task that fits, without waiting; None if there is none."""
         with self._changed:
-            return self._next(fits)
+            tasks = [each for each in self._waiting if each.on_device == on_device]
+            waiting = dict.fromkeys(client for task in tasks for client in task.clients)
+            last = self._turns[on_device]
+            turns = [each for each in last[:-1] if each in waiting]
+            turns += [each for each in waiting if each not in last]
+            turns += [each for each in last[-1:] if each in waiting]
+            for client in turns:
+                task = next((t for t in tasks if client in t.clients and fits(t)), None)
+                if task is not None:
+                    del self._waiting[task]
+                    turns.remove(client)
+                    self._turns[on_device] = [*turns, client]
+                    return task
+            return None
 
     def __len__(self) -> int:
         return len(self._waiting)
-
-    def _stand(self, task: T, client: str) -> None:
-        row = self._rows.setdefault(client, deque())
-        if task not in row:
-            row.append(task)
-
-    def _next(self, fits: Callable[[T], bool]) -> T | None:
-        if self._served is not None and self._served in self._rows:
-            self._rows.move_to_end(self._served)
-        for client in list(self._rows):
-            row = self._rows[client] = deque(t for t in self._rows[client] if t in self._waiting)
-            task = next(filter(fits, row), None)
-            if task is not None:
-                row.remove(task)
-                self._waiting.remove(task)
-                self._served = client
-            if not row:
-                del self._rows[client]
-            if task is not None:
-                return task
-        return None

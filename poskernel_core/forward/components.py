@@ -199,7 +199,7 @@ def read_layers(model: LoadedModel, tokens: Tensor, layers: Sequence[int]) -> li
             f"Some weights of {model.located.spec.name!r} stay on the disk, where they cannot be "
             "split into components: choose a smaller model, or another machine."
         )
-    blocks = model.remember("components", None, lambda: _blocks_of(model))
+    blocks = model.remember("blocks", None, lambda: _blocks_of(model))
     seen = _Components(model, blocks, layers)
     with EXACT, seen.hooked():
         model.run(tokens, observers=[seen], until=max(layers))
@@ -427,7 +427,7 @@ class _Components(Observer):
         attention, given = self._model.hooks.attentions[layer], self._given[layer][1]
         rotation = _rotation(attention, layer, x.to(self._there), given)
         rotation = None if rotation is None else rotation.to(stream.device)
-        probed = self._model.remember(f"projections {layer}", layer, partial(self._probed, layer))
+        probed = self._probed(layer)
         query, key = (
             self._side(layer, name, norm, [getattr(each, name)[0] for each in probed], rotation)
             for name in ("q", "k")

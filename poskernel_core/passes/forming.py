@@ -55,6 +55,7 @@ class Stage:
         Raises:
             StoreFailed: they cannot be written.
         """
+        store.make_room(4 * sum(group.numbers() for group in self.groups))
         view = FormingStatistics(self, self.sizes.positions)
         for name in self.run.gather:
             layers = (view.part(name, layer) for layer in range(self.header.n_layers))

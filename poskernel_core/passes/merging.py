@@ -76,11 +76,7 @@ def merge_shards(
 def _collect(
     sources: Mapping[str, Source], run: RunSpec, statistic: Gather, of: int
 ) -> list[_Found]:
-    """Return the blocks of all shards that have windows, in order of shard and group.
-
-    Raises:
-        BadRequest: a block is missing, or found twice with different sums.
-    """
+    """Return the blocks of all shards that have windows, in order of shard and group."""
     found: dict[tuple[int, int], _Found] = {}
     for number in range(of):
         shard = Shard(number=number, of=of)
@@ -152,11 +148,7 @@ def _short(value: Any) -> str:
 
 
 def _check_pair(left: Partial, right: Partial) -> None:
-    """Check that two shards agree in software versions, tokens and header.
-
-    Raises:
-        BadRequest: they do not agree.
-    """
+    """Check that two shards agree in software versions, tokens and header."""
     between = f"Shards {left.shard} and {right.shard} cannot be added"
     ours, theirs = left.made.versions, right.made.versions
     for name in sorted(ours.keys() | theirs.keys()):
@@ -181,11 +173,7 @@ def _check_pair(left: Partial, right: Partial) -> None:
 
 
 def _together(blocks: Sequence[_Found], of: int) -> PassHeader:
-    """Return the header of the whole pass.
-
-    Raises:
-        BadRequest: the shards do not belong together.
-    """
+    """Return the header of the whole pass."""
     for left, right in pairwise(blocks):
         _check_pair(left.partial, right.partial)
     headers = [each.partial.header for each in blocks]

@@ -51,6 +51,12 @@ COST_OF_SAVING = 25.0
 """The pause between checkpoints is at least this many times what the last one took."""
 
 
+TOO_SMALL = (
+    "The store is too small for the sums of this run: raise POSKERNEL_CACHE_GB, or ask for a "
+    "shorter context or fewer recorded positions."
+)
+
+
 def per_number(groups: int) -> int:
     """Return an upper bound of the bytes in the store per element of a block.
 
@@ -111,6 +117,8 @@ def gather_shard(
     drop_partial(store, run, shard, but=made)
     work = _Gathering(ready, run, _Keep(store, shard, made), blocks, execution.batch, report)
     store.make_room(work.numbers * per_number(ready.sizes.groups))
+    if 4 * work.numbers * len(blocks) > store.limit:  # of the sums alone
+        raise ComputeFailed(TOO_SMALL)
     ends = [len(block.windows) for block in blocks[:1]]
     staged = on_stage is not None and shard == WHOLE and _begins_alike(run, ready.sizes)
     if staged and work.fits_together():
@@ -131,10 +139,7 @@ def gather_shard(
         work.save()
         raise
     if not all(is_written(store, run, shard, block, made) for block in blocks):
-        raise ComputeFailed(
-            "The sums were dropped as soon as they were written: the store is too small for this "
-            "run (POSKERNEL_CACHE_GB)."
-        )
+        raise ComputeFailed(TOO_SMALL)
     report(work.total, work.total, "Writing the statistics")
     return bool(blocks)
 
@@ -279,10 +284,6 @@ class _Gathering:
         When memory runs out, the group is read from its last checkpoint with half the batch size.
         A checkpoint follows the first batch, so that even a pass that is interrupted often makes
         progress; later ones follow at intervals.
-
-        Raises:
-            ComputeFailed: a sum is not finite, or not even one window fits into memory.
-            NoSpace, ReadOnlyStore, StoreFailed: a checkpoint cannot be written.
         """
         group, seen = block.group, self._ready.sizes.seen
         while self._done[group] < end:
@@ -338,11 +339,7 @@ class _Gathering:
         return 0 if found is None else int(found[0]["done"])
 
     def save(self) -> None:
-        """Keep the sums of all groups that were read since they were last kept.
-
-        Raises:
-            NoSpace, ReadOnlyStore, StoreFailed: a checkpoint cannot be written.
-        """
+        """Keep the sums of all groups that were read since they were last kept."""
         began, keep = time.monotonic(), self._keep
         for group in sorted(self._unsaved):
             done, work = self._done[group], self._works[group]

@@ -1,6 +1,5 @@
-"""Caches shared by the queues of a worker: loaded models, tokenizers and token windows."""
+"""Caches of a worker: loaded models, tokenizers and token windows."""
 
-import threading
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -36,7 +35,7 @@ def _nbytes(cut: tuple[Tokens, Dealt]) -> int:
 
 @dataclass
 class WorkerContext:
-    """The models, tokenizers and token windows in use; shared, so that each is loaded once."""
+    """The models, tokenizers and token windows in use, each loaded once; for one thread."""
 
     store: Store
     models: ModelCache = field(default_factory=ModelCache, repr=False)
@@ -46,7 +45,6 @@ class WorkerContext:
     _windows: LRUCache[str, tuple[Tokens, Dealt]] = field(
         default_factory=lambda: LRUCache(BYTES_OF_WINDOWS, getsizeof=_nbytes), repr=False
     )
-    _reading: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def tokenizer(self, located: Located) -> Tokenizer | None:
         """Return a model's tokenizer (cached); None if a local model has none.
@@ -54,11 +52,10 @@ class WorkerContext:
         Raises:
             UnsupportedModel, NoNetwork: as :func:`.tokenizers.load_tokenizer`.
         """
-        with self._reading:
-            print_ = located.spec.fingerprint
-            if print_ not in self._tokenizers:
-                self._tokenizers[print_] = load_tokenizer(located)
-            return self._tokenizers[print_]
+        print_ = located.spec.fingerprint
+        if print_ not in self._tokenizers:
+            self._tokenizers[print_] = load_tokenizer(located)
+        return self._tokenizers[print_]
 
     def prepare(
         self, run: RunSpec, execution: Execution, located: Located, tokenizer: Tokenizer | None
@@ -70,13 +67,11 @@ class WorkerContext:
         """
         cut = run.model_dump(mode="json", include=CUT_BY)
         key = digest([run.model.fingerprint, execution.all_windows, cut])
-        with self._reading:
-            kept = self._windows.get(key)
+        kept = self._windows.get(key)
         if kept is not None:
             windows = kept[0].copy()
             return windows, sizes_of(run, located.geometry, windows, kept[1], tokenizer)
         windows, sizes = prepare(run, execution, located, tokenizer)
         if windows.nbytes <= BYTES_OF_WINDOWS:
-            with self._reading:
-                self._windows[key] = np.array(windows), sizes.dealt
+            self._windows[key] = np.array(windows), sizes.dealt
         return windows, sizes

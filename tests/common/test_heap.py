@@ -72,7 +72,7 @@ def test_the_worker_gives_back_after_a_burst(tmp_path, monkeypatch):
     def asked(seed):
         run = describe_run("demo-gpt2", windows=50).model_copy(update={"seed": seed})
         plan = make_plan(Request(analysis="etc", run=run))
-        task = {"key": plan.key, "plan": plan.as_json(), "execution": {}}
+        task = {"key": plan.key, "plan": plan.as_json(), "execution": {}, "client": ""}
         return json.dumps({"tasks": [task]})
 
     def refuse(*_):

@@ -101,6 +101,6 @@ def test_a_store_that_is_too_small_for_the_sums(tmp_path, model_dirs):
     corpus = CorpusSpec(name="text", text="She sells sea shells by the sea shore.")
     run = describe_run(str(model_dirs["llama"]), corpus=corpus, context=CONTEXT)
 
-    with pytest.raises(ComputeFailed, match="the store is too small for this run") as caught:
+    with pytest.raises(ComputeFailed, match="The store is too small for the sums") as caught:
         runner.gather_run(WorkerContext(store), run, Execution(), {}, lambda *_: None)
     assert "shard" not in str(caught.value)

@@ -29,7 +29,7 @@ def no_settings(monkeypatch):
 def engine(tmp_path):
     """An engine on an empty store; a worker of its is never started here."""
     made = Engine(Store(tmp_path))
-    made._send = lambda message, job: None
+    made._send = lambda *_: None
     yield made
     made.close()
     made.store.close()

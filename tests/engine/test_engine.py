@@ -237,12 +237,14 @@ def test_cancel_while_waiting_for_its_turn(engine, place, model_dirs):
 
 
 @pytest.mark.usefixtures("near_worker")
-def test_a_result_is_read_once_and_gone_with_its_entry(engine, place, model_dirs):
-    """What was read lately stays in memory as long as the store has it."""
+def test_a_result_is_read_once(engine, place, model_dirs):
+    """What was read lately stays in memory, also where the store has dropped it meanwhile."""
     asked = request(place, model_dirs)
     engine.result(asked, WAIT)
     first = engine.cached(asked)
     assert first is engine.cached(asked)
     for key in [*engine.store.keys()]:
         engine.store.drop(key)
+    assert first is engine.cached(asked)
+    engine.close()
     assert engine.cached(asked) is None

@@ -7,7 +7,7 @@ import pytest
 from poskernel_core.common.specs import CorpusSpec, Request
 from poskernel_core.engine import worker as worker_module
 from poskernel_core.engine.engine import Engine, describe_run
-from poskernel_core.engine.worker import Worker
+from poskernel_core.engine.queue import Queue
 from poskernel_core.storage.store import Store
 
 WAIT = 60
@@ -17,7 +17,7 @@ WAIT = 60
 def held(monkeypatch):
     """The first pass is held until it is let go; which came up, and which wait, by their seeds."""
     came, queued, begun, go_on = [], [], threading.Event(), threading.Event()
-    gather, put = worker_module.execute.gather_missing, Worker._put
+    gather, put = worker_module.execute.gather_missing, Queue.put
 
     def gather_missing(shared, plan, *rest):
         came.append(plan.run.seed)
@@ -25,13 +25,12 @@ def held(monkeypatch):
         assert go_on.wait(WAIT)
         return gather(shared, plan, *rest)
 
-    def to_queue(self, task):
-        put(self, task)
-        if task.plan.missing:
-            queued.append(task.plan.run.seed)
+    def to_queue(self, *tasks):
+        put(self, *tasks)
+        queued.extend(task.plan.run.seed for task in tasks if task.plan.missing)
 
     monkeypatch.setattr(worker_module.execute, "gather_missing", gather_missing)
-    monkeypatch.setattr(Worker, "_put", to_queue)
+    monkeypatch.setattr(Queue, "put", to_queue)
     yield came, queued, begun, go_on
     go_on.set()
 

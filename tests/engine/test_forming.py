@@ -6,15 +6,17 @@ import time
 import numpy as np
 import pytest
 
-from poskernel_core.common.errors import Cancelled
+from poskernel_core.common.errors import Cancelled, NoSpace
 from poskernel_core.common.specs import CorpusSpec, Execution, Request
 from poskernel_core.engine import worker as worker_module
 from poskernel_core.engine.engine import Engine, describe_run
+from poskernel_core.engine.job import Job
 from poskernel_core.engine.plan import make_plan
 from poskernel_core.engine.worker import Budget
 from poskernel_core.storage.statistics import missing_statistics
 from poskernel_core.storage.store import Store
 from tests.support import builders
+from tests.support.fake_worker import until
 
 WINDOWS, CONTEXT, QUERY = 53, 41, 37
 STAGES = [4, 8, 10, 20, 40]
@@ -199,6 +201,58 @@ def test_stop_here(engine, run, monkeypatch):
 
     assert engine.ready(asked(shorter, "kernel-map", head="L1H2"))
     assert not engine.keep(asked(run))
+
+
+def test_stop_here_on_a_full_disk(engine, run, monkeypatch):
+    """Whoever wanted it is told why not, nothing of it is left, and the pass goes on for all."""
+    reached, go_on = held_between_stages(monkeypatch)
+    job = engine.submit(asked(run), "anna")
+    assert job is engine.submit(asked(run), "ben")
+    assert reached.acquire(timeout=60)
+    assert engine.keep(asked(run))
+    before = set(engine.store.keys())
+
+    def full(store, size):
+        raise NoSpace("No space is left.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "make_room", full)
+        go_on.release()
+        assert reached.acquire(timeout=60)
+        until(lambda: job.refused)
+    assert ("No space is left.", 0) == (job.refused, job.kept)
+    assert before == set(engine.store.keys())
+
+    assert engine.keep(asked(run))  # now there is room
+    go_on.release()
+    assert reached.acquire(timeout=60)
+    until(lambda: job.kept)
+    assert ("", 10) == (job.refused, job.kept)
+    for _ in STAGES:
+        go_on.release()
+    assert job.wait(60)
+    assert 50 == engine.cached(asked(run)).provenance["windows"]
+
+
+def test_a_store_that_is_too_small_says_so_before_the_pass(engine, run, tmp_path, monkeypatch):
+    """A text whose number of windows nobody knows before it is cut: no window of it is read."""
+    notes = []
+    monkeypatch.setattr(Job, "take", heard(notes, Job.take))
+    monkeypatch.setenv("POSKERNEL_CACHE_GB", "0.0005")
+    small = Engine(Store(tmp_path / "small"), engine.execution)
+    job = small.submit(asked(run))
+    assert job.wait(60)
+    small.close()
+    small.store.close()
+
+    assert "The store is too small for the sums" in str(job.error)
+    assert "Cutting the text into windows" in notes
+    assert "Reading windows of text" not in notes
+
+
+def heard(notes, take):
+    """Keep the notes of all jobs."""
+    return lambda job, event: (notes.append(event.get("note")), take(job, event))
 
 
 def test_a_target_ends_a_run(engine, run, monkeypatch):

@@ -9,7 +9,7 @@ import poskernel_core as pk
 from poskernel_core.common.errors import Cancelled
 from poskernel_core.common.specs import CorpusSpec, Execution, ModelSpec, Request, RunSpec
 from poskernel_core.engine.plan import make_plan
-from poskernel_core.engine.worker import Task, Worker
+from poskernel_core.engine.queue import Queue, Task
 from poskernel_core.forward.observers import Observer
 from poskernel_core.forward.precision import precision
 from tests.support import builders
@@ -37,22 +37,17 @@ def test_a_clean_run_never_stands_beside_a_pass_in_tf32(model_dirs):
     assert [before] * model.geometry.n_layers == seen
 
 
-def test_a_cancel_between_two_queues(tmp_path):
-    """A task that was cancelled since its last report is not handed on."""
-    events = (tmp_path / "events").open("w")
-    worker = Worker(pk.Store(tmp_path / "cache"), events)
+def test_a_cancel_between_two_steps():
+    """A task that was cancelled since its last report does not wait for its next step."""
     run = RunSpec(
         model=ModelSpec(name="m", fingerprint="f"), corpus=CorpusSpec(fingerprint="c"),
         context=7, windows=1, positions=(3,),
     )  # fmt: skip
-    task = Task("key", make_plan(Request(analysis="etc", run=run)), Execution(), waiting=False)
+    queue, task = Queue(), Task("key", make_plan(Request(analysis="etc", run=run)), Execution())
+    queue.put(task)
+    assert queue.get(on_device=False) is task
 
-    worker._put(task)
-    assert task.waiting
-    assert worker._sums.get() is task
-
-    task.cancelled.set()
+    task.cancel()
     with pytest.raises(Cancelled):
-        worker._put(task)
-    assert 0 == len(worker._sums)
-    events.close()
+        queue.put(task)
+    assert 0 == len(queue)

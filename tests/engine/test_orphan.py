@@ -31,7 +31,7 @@ def test_it_ends_without_a_word(tmp_path):
     run = describe_run("demo-attn-2l", context=32, windows=20)
     plan = make_plan(Request(analysis="etc", run=run))
     execution = Execution(device="cpu").model_dump()
-    task = {"key": "a", "plan": plan.as_json(), "execution": execution}
+    task = {"key": "a", "plan": plan.as_json(), "execution": execution, "client": ""}
     worker = subprocess.Popen(
         [sys.executable, "-c", WORKER, tmp_path], env=environment(), text=True,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,

@@ -137,7 +137,7 @@ def test_the_worker(tmp_path, run, visits):
     plan = make_plan(Request(analysis="etc", run=run)).looked_up(store)
     visits.clear()
     events = io.StringIO()
-    task = {"key": "a", "plan": plan.as_json(), "execution": {"device": "cpu"}}
+    task = {"key": "a", "plan": plan.as_json(), "execution": {"device": "cpu"}, "client": ""}
 
     Worker(store, events).serve([json.dumps({"tasks": [task]})])
     end = time.monotonic() + WAIT

@@ -20,5 +20,6 @@ def test_what_is_heard_of_a_process_that_dies(tmp_path, workers):
     assert not child.alive
     assert not child.tell({"key": "b"})
     child.close()
+    assert process.stdout.closed
 
     assert [{"key": "a", "state": "running", "done": 1, "total": 2}, None] == heard

@@ -19,7 +19,7 @@ def follow_two() -> None:
         run = SimpleNamespace(model=SimpleNamespace(name="demo-gpt2"))
         job = SimpleNamespace(
             key=f"job{number}", done=1, total=4, note="Windows", ended=False, error=None,
-            cancelling=False, formed=0, kept=0, seconds_left=lambda: 3.0,
+            cancelling=False, formed=0, kept=0, refused="", seconds_left=lambda: 3.0,
             plan=SimpleNamespace(question=find(analysis), run=run, key=""),
         )  # fmt: skip
         follow(None, job)

@@ -1,141 +1,150 @@
 """How tasks wait: in turn by visitor, and never past the end of their lane."""
 
 import io
+import itertools
 import json
 import threading
+import time
 from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poskernel_core.common.specs import CorpusSpec, ModelSpec, Request, RunSpec
+from poskernel_core.common.specs import CorpusSpec, Execution, ModelSpec, Request, RunSpec
 from poskernel_core.engine import worker as worker_module
 from poskernel_core.engine.plan import make_plan
-from poskernel_core.engine.queue import FairQueue
+from poskernel_core.engine.process import reporter
+from poskernel_core.engine.queue import Queue, Task
 from poskernel_core.engine.worker import Worker
+from poskernel_core.passes.model_cache import ModelCache
 from poskernel_core.storage.store import Store
 
-
-def drained(lane):
-    """The tasks of a lane in the order in which they come up."""
-    return [lane.get() for _ in range(len(lane))]
+PASS, SUMS = True, False
 
 
-def test_visitors_take_turns():
+def task(name, *clients, on_device=PASS):
+    """A task of some clients that waits for the device, or for arithmetic."""
+    run = RunSpec(
+        model=ModelSpec(name="m", fingerprint="f"), corpus=CorpusSpec(fingerprint="c"),
+        context=7, windows=1, positions=(3,),
+    )  # fmt: skip
+    plan = make_plan(Request(analysis="etc", run=run))
+    return Task(name, replace(plan, missing=(run,) if on_device else ()), Execution(), clients)
+
+
+def drained(queue, on_device=PASS):
+    """The names of the tasks in the order in which they come up."""
+    return [each.key for each in iter(lambda: queue.take(on_device), None)]
+
+
+@pytest.mark.parametrize("on_device", [PASS, SUMS])
+def test_visitors_take_turns(on_device):
     """Somebody who asks for many things waits for them himself; the others do not."""
-    lane = FairQueue()
-    for number in range(5):
-        lane.put(f"a{number}", "anna")
-    lane.put("b0", "ben")
-    lane.put("c0", "carl")
-    lane.put("b1", "ben")
+    queue = Queue()
+    for name in ("a0", "a1", "a2", "a3", "a4", "b0", "c0", "b1"):
+        queue.put(task(name, name[0], on_device=on_device))
 
-    assert ["a0", "b0", "c0", "a1", "b1", "a2", "a3", "a4"] == drained(lane)
+    assert [] == drained(queue, not on_device)
+    assert ["a0", "b0", "c0", "a1", "b1", "a2", "a3", "a4"] == drained(queue, on_device)
+
+
+def test_a_turn_at_arithmetic_costs_none_at_the_device():
+    """The next pass is that of whoever has waited longest for one."""
+    queue = Queue()
+    for name in ("a0", "a1", "b0"):
+        queue.put(task(name, name[0]))
+    for name in ("a2", "b1"):
+        queue.put(task(name, name[0], on_device=SUMS))
+
+    came = [queue.take(each).key for each in (PASS, SUMS, SUMS, PASS, PASS)]
+    assert ["a0", "a2", "b1", "b0", "a1"] == came
 
 
 def test_a_task_of_two_comes_up_at_the_earlier_turn_and_once():
-    """Whoever joins a task that waits far back moves it to the front of his own row."""
-    lane = FairQueue()
-    for number in range(4):
-        lane.put(f"a{number}", "anna")
-    lane.join("a3", "ben")
-    lane.join("a3", "ben")
-    lane.join("never there", "ben")
+    """Whoever joins a task that waits far back moves it forward, and lends it no turn later."""
+    queue, tasks = Queue(), [task(f"a{number}", "a") for number in range(4)]
+    queue.put(*tasks)
+    tasks[3].join("b")
+    tasks[2].join("c")
+    tasks[2].leave("c")
 
-    assert ["a0", "a3", "a1", "a2"] == drained(lane)
+    assert ["a0", "a3", "a1", "a2"] == drained(queue)
 
 
 def test_a_removed_task_does_not_come_up():
     """It leaves no gap, and can be told from one that was not there."""
-    lane = FairQueue()
-    for number in range(3):
-        lane.put(number, "anna")
+    queue, tasks = Queue(), [task(f"{number}", "a") for number in range(3)]
+    queue.put(*tasks)
 
-    assert lane.remove(1)
-    assert not lane.remove(1)
-    assert [0, 2] == drained(lane)
+    assert queue.remove(tasks[1])
+    assert not queue.remove(tasks[1])
+    assert ["0", "2"] == drained(queue)
 
 
-def test_whoever_comes_while_another_is_served_is_next():
-    """Also where the other has more that waits: he has just had his turn."""
-    lane = FairQueue()
-    for number in range(100):
-        lane.put(f"a{number}", "anna")
-    assert ["a0", "a1"] == [lane.get(), lane.get()]
-    lane.put("b0", "ben")
+def test_what_lacks_nothing_any_more_waits_for_arithmetic():
+    """Another plan moves a task that waits, not one that has come up."""
+    queue, tasks = Queue(), [task(name, "a") for name in ("first", "second")]
+    queue.put(*tasks)
+    assert tasks[0] is queue.get(PASS)
+    for each in tasks:
+        queue.replan(each, replace(each.plan, missing=()))
 
-    assert ["b0", "a2"] == [lane.get(), lane.get()]
+    assert [] == queue.for_device()
+    assert ["second"] == drained(queue, SUMS)
+    assert tasks[0].plan.missing
 
 
 def test_a_task_that_goes_on_later_lets_others_in_between():
     """It is put again when its turn is over, and stands behind whoever waits by then."""
-    lane, came = FairQueue(), []
-    lane.put("long", "anna")
-    lane.put("b0", "ben")
-    lane.put("c0", "carl")
+    queue, came = Queue(), []
+    long = task("long", "a")
+    queue.put(long, task("b0", "b"), task("c0", "c"))
     for _ in range(4):
-        came.append(lane.get())
+        came.append(queue.get(PASS).key)
         if came[-1] == "long":
-            lane.put("long", "anna")
+            queue.put(long)
 
     assert ["long", "b0", "c0", "long"] == came
 
 
-def test_whoever_leaves_a_task_lends_it_no_turn():
-    """It waits in the other's row alone, where it stood."""
-    lane = FairQueue()
-    lane.put("a0", "anna")
-    lane.put("a1", "anna")
-    lane.join("a1", "ben")
-    lane.put("b1", "ben")
-    lane.leave("a1", "ben")
-    lane.leave("a1", "carl")
-
-    assert ["a0", "b1", "a1"] == drained(lane)
-
-
 @given(
     st.lists(
-        st.one_of(st.tuples(st.just("put"), st.integers(0, 4)), st.tuples(st.just("get"))),
+        st.one_of(
+            st.tuples(st.just("put"), st.integers(0, 4), st.booleans()),
+            st.tuples(st.just("get"), st.just(0), st.booleans()),
+        ),
         max_size=60,
     )
 )
 def test_between_two_turns_of_one_everybody_who_waited_has_one(steps):
-    """Whenever tasks come: nobody is served twice while another waits all the time."""
-    lane, waiting, passed, number = FairQueue(), {}, {}, 0
-    for step in steps:
-        if step[0] == "put":
-            number += 1
-            lane.put((step[1], number), str(step[1]))
-            waiting.setdefault(step[1], []).append(number)
-        elif len(lane):
-            visitor, first = lane.get()
-            assert first == waiting[visitor].pop(0)
-            passed.pop(visitor, None)
-            for other in (each for each, row in waiting.items() if row and each != visitor):
-                passed.setdefault(other, []).append(visitor)
-                assert len(set(passed[other])) == len(passed[other])
+    """Whenever tasks come: none is lost, each client's come in order, nobody is passed twice."""
+    queue, waiting, passed = Queue(), {PASS: {}, SUMS: {}}, {PASS: {}, SUMS: {}}
+    put = itertools.count()
 
+    def served(on_device):
+        rows, missed = waiting[on_device], passed[on_device]
+        client, number = queue.get(on_device).key.split()
+        assert int(number) == rows[client].pop(0)
+        missed.pop(client, None)
+        for other in (each for each, row in rows.items() if row and each != client):
+            missed.setdefault(other, []).append(client)
+            assert len(set(missed[other])) == len(missed[other])
 
-@given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=40))
-def test_nothing_is_lost_and_nobody_waits_for_two_of_another(asked):
-    """Each task comes up once; between two of one visitor every waiting visitor has a turn."""
-    lane, rows = FairQueue(), {}
-    for number, (visitor, _) in enumerate(asked):
-        lane.put((visitor, number), str(visitor))
-        rows.setdefault(visitor, []).append((visitor, number))
-
-    came = drained(lane)
-
-    assert sorted(came) == sorted(task for row in rows.values() for task in row)
-    for visitor, row in rows.items():
-        assert row == [task for task in came if task[0] == visitor]
-        for other, others in rows.items():
-            turns = [task[0] for task in came if task[0] in (visitor, other)]
-            both = 2 * min(len(row), len(others))
-            if other != visitor:
-                assert abs(turns[:both].count(visitor) - turns[:both].count(other)) <= 1
+    for what, client, on_device in steps:
+        rows = waiting[on_device]
+        if what == "put":
+            number = next(put)
+            queue.put(task(f"{client} {number}", f"{client}", on_device=on_device))
+            rows.setdefault(f"{client}", []).append(number)
+        elif any(rows.values()):
+            served(on_device)
+    for on_device, rows in waiting.items():
+        while any(rows.values()):
+            served(on_device)
+    assert 0 == len(queue)
 
 
 @pytest.fixture
@@ -170,9 +179,9 @@ def test_a_computation_heeds_that_it_was_cancelled(tmp_path, events, monkeypatch
     ended = threading.Event()
 
     def step(self, task):
-        report = self._reporter(task)
+        report = reporter(partial(self._say, task.key), task.cancelled.is_set)
         report(0, 9, "Reading")
-        self._cancel(task.key)
+        task.cancel()
         report(1, 9, "Reading")
         return True
 
@@ -249,7 +258,7 @@ def test_a_hundred_requests_of_one_delay_another_by_the_one_under_way(
         assert began.wait(30)
         yield json.dumps(message(777, "ben", passes))
         for _ in range(600):
-            if 100 == len(worker._models if passes else worker._sums):
+            if 100 == len(worker._queue):
                 break
             threading.Event().wait(0.05)
         go_on.set()
@@ -282,7 +291,7 @@ def test_a_pass_yields_to_short_experiments_between_its_batches(tmp_path, events
     def compute(store, plan, report):
         done.set()
 
-    monkeypatch.setattr(Worker, "_start", lambda self, report: None)
+    monkeypatch.setattr(Worker, "_start", lambda self, report: SimpleNamespace(models=ModelCache()))
     for name, does in (("gather_missing", gather_missing), ("perform", perform)):
         monkeypatch.setattr(worker_module.execute, name, does)
     monkeypatch.setattr(worker_module.execute, "compute", compute)
@@ -294,7 +303,7 @@ def test_a_pass_yields_to_short_experiments_between_its_batches(tmp_path, events
         for number in (1, 2):
             yield json.dumps(message(number, "ben", analysis="own-text", text=f"text {number}"))
         for _ in range(600):
-            if 2 == len(worker._models):
+            if 2 == len(worker._queue):
                 break
             threading.Event().wait(0.05)
         together.set()
@@ -305,6 +314,37 @@ def test_a_pass_yields_to_short_experiments_between_its_batches(tmp_path, events
     shorts = [("experiment", f"text {number}") for number in (1, 2)]
     assert [("batch", 0), *shorts, ("batch", 1), ("batch", 2)] == came
     assert 1 == len(threads)
+
+
+def test_a_pass_never_stands_still(tmp_path, events, monkeypatch):
+    """However many short experiments come, it has half of the time; none waits for its end."""
+    came, done, now = [], threading.Event(), [0.0]
+
+    def gather_missing(shared, plan, execution, report, others, on_stage):
+        for number in range(9):
+            report(number, 9, "Reading")
+            came.append("batch")
+            now[0] += 1
+
+    def perform(shared, plan, execution, report):
+        came.append("experiment")
+        now[0] += 4
+        if came.count("experiment") == 20:
+            done.set()
+
+    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=time.sleep)
+    monkeypatch.setattr(worker_module, "time", clock)
+    monkeypatch.setattr(worker_module.execute, "gather_missing", gather_missing)
+    monkeypatch.setattr(worker_module.execute, "perform", perform)
+    monkeypatch.setattr(worker_module.execute, "compute", lambda *_: None)
+    monkeypatch.setattr(Worker, "_start", lambda self, report: SimpleNamespace(models=ModelCache()))
+    short = [message(number, analysis="own-text", text=f"text {number}") for number in range(1, 21)]
+    tasks = [each for one in (message(0, passes=True), *short) for each in one["tasks"]]
+    Worker(Store(tmp_path), events).serve([json.dumps({"tasks": tasks})])
+
+    assert done.wait(30)
+    turns = ["experiment", *["batch"] * 4] * 2 + ["experiment", "batch"]
+    assert [*turns, *["experiment"] * 17] == came
 
 
 def test_what_one_pass_gathered_is_handed_on_at_once(tmp_path, events, monkeypatch):
@@ -321,7 +361,7 @@ def test_what_one_pass_gathered_is_handed_on_at_once(tmp_path, events, monkeypat
         if 3 == sum(kind == "sums" for kind, _ in came):
             done.set()
 
-    monkeypatch.setattr(Worker, "_start", lambda self, report: None)
+    monkeypatch.setattr(Worker, "_start", lambda self, report: SimpleNamespace(models=ModelCache()))
     monkeypatch.setattr(worker_module.execute, "gather_missing", gather_missing)
     monkeypatch.setattr(worker_module.execute, "compute", compute)
     monkeypatch.setattr(worker_module, "missing_passes", lambda store, runs: [])
@@ -335,7 +375,7 @@ def test_what_one_pass_gathered_is_handed_on_at_once(tmp_path, events, monkeypat
         yield json.dumps(message(1, "anna", passes=True))
         yield json.dumps(first)
         for _ in range(600):
-            if 2 == len(worker._models):
+            if 2 == len(worker._queue):
                 break
             threading.Event().wait(0.05)
         go_on.set()

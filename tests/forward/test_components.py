@@ -276,6 +276,18 @@ def test_nothing_is_left_behind(loaded, ids):
     assert torch.equal(model.run(ids), before[1])
 
 
+def test_what_a_model_remembers_is_small(loaded, ids):
+    """How its blocks are built: no tensor, whose sizes would grow with the layers."""
+    loaded["llama"].notes.clear()
+    components.read_layers(loaded["llama"], ids, range(2))
+
+    ((key, blocks),) = loaded["llama"].notes.values()
+    assert key is None
+    assert not any(
+        isinstance(each, torch.Tensor) for block in blocks for each in vars(block).values()
+    )
+
+
 def hooks(model):
     return [
         (len(vars(part)["_forward_hooks"]), len(vars(part)["_forward_pre_hooks"]))

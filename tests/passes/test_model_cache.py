@@ -69,6 +69,27 @@ def test_two_models_where_there_is_room(card, located):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_what_a_long_task_holds(card, located, dtype):
+    """Others come and go beside it, one at a time; afterwards it is one of them."""
+    card.size = 10 * sum(card.need.values())
+    models = ModelCache()
+    with models.holding(located[0].spec, "cuda", dtype):
+        held = models.take(located[0], "cuda", dtype)
+        for each in (1, 2, 1):
+            taken = models.take(located[each], "cuda")
+            assert taken.located is located[each]
+            gone = weakref.ref(taken.module)
+        if dtype == "float32":
+            assert held is models.take(located[0], "cuda")
+        del taken
+
+    assert gone() is not None
+    models.take(located[2], "cuda")
+    models.take(located[0], "cuda")
+    assert gone() is None
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_what_does_not_fit_beside_another(card, located, dtype):
     """The older model is given up before the next is loaded."""
     card.size = 1.2 * max(card.need[each.spec.name] for each in located[:2])

@@ -19,7 +19,7 @@ def refused(capsys, monkeypatch, tmp_path):
     def no_worker(*_):
         raise AssertionError("a worker was started for what can be refused at once")
 
-    monkeypatch.setattr(engine, "WorkerLink", no_worker)
+    monkeypatch.setattr(engine, "Child", no_worker)
 
     def one(*arguments):
         began = time.monotonic()

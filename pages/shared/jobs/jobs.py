@@ -104,6 +104,9 @@ def _draw_state(engine: Engine, jobs: list[Job], drawn: State, shown: bool) -> N
         _leave(engine, jobs)
         write("windows", kept)
         st.rerun(scope="app")
+    if (refused := max(job.refused for job in jobs)) and st.session_state.get(STOPPING):
+        st.session_state[STOPPING] = False
+        st.toast(refused, icon=":material/inventory_2:")
     over = any(job.ended and not isinstance(job.error, Cancelled) for job in jobs)
     if (over or _state(jobs) != drawn) and not is_behind():
         st.rerun(scope="app")  # takes the browser's values; if these are old, half a second later

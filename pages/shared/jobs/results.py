@@ -6,7 +6,7 @@ from threading import Lock
 from typing import Any, Final, NoReturn
 
 import streamlit as st
-from cachetools import LRUCache, TTLCache
+from cachetools import TTLCache
 
 from pages.shared.cards.plain import say, say_once
 from pages.shared.jobs.jobs import follow, forget_cancel, forms, has_left, wants_again
@@ -32,10 +32,6 @@ from poskernel_core.models.training import TrainingRun, training_run
 
 PATIENCE = 0.8
 """Seconds for which a page waits for a quick result before it draws the progress."""
-
-BYTES_KEPT = 8e6
-KNOWN: Final = "known-results"
-"""The results that a session has read lately, so that a rerun asks nothing for them."""
 
 WAITED: Final = "waited-for"
 """The jobs that this session has waited for once."""
@@ -131,14 +127,8 @@ def missing(question: type[Question[P]], run: RunSpec, params: P) -> list[str]:
 
 
 def stored(asked: Plan) -> Result | None:
-    """Return a result if it is stored, or was in this session."""
-    kept = st.session_state.setdefault(KNOWN, LRUCache(BYTES_KEPT, lambda each: each.nbytes))
-    key = asked.key, *asked.keys
-    found: Result | None = kept.get(key) or engine().cached(asked)
-    if found is not None:
-        with suppress(ValueError):  # a single result may be too large
-            kept[key] = found
-    return found
+    """Return a result if it is stored."""
+    return engine().cached(asked)
 
 
 def fetch(

@@ -112,12 +112,7 @@ def run_on_cluster(address: str, tasks: Sequence[ShardTask], store: Store, repor
 
 
 def _ending(future: Future[str], task: ShardTask, store: Store) -> Event:
-    """Return the final event of a shard.
-
-    Raises:
-        BadRequest: the shard was written to a disk that this machine cannot read.
-        ComputeFailed: its workers died, or the scheduler.
-    """
+    """Return the final event of a shard."""
     from distributed import KilledWorker
 
     try:
@@ -155,12 +150,7 @@ def shard_on_worker(text: str) -> str:
 
 @contextlib.contextmanager
 def _client(address: str) -> Iterator[Client]:
-    """Connect to a scheduler, with the certificates from Dask's configuration.
-
-    Raises:
-        BadRequest: the address is invalid, the scheduler does not answer, or the optional package
-            is missing.
-    """
+    """Connect to a scheduler, with the certificates from Dask's configuration."""
     check_address(address)
     if importlib.util.find_spec("distributed") is None:
         raise BadRequest(
