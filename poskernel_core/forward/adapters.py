@@ -172,6 +172,8 @@ def _slopes(module: Any, bias: Tensor, factor: float = 1.0, rounded: bool = Fals
     """
     known = vars(module).setdefault("poskernel_slopes", {})
     length = bias.shape[1]
+    if bias.is_meta:
+        return Slopes((0.0,) * len(bias), factor, rounded)
     if length not in known:
         first = bias[:, 1] if length > 1 else torch.zeros_like(bias[:, 0])
         slopes = Slopes(tuple(first.tolist()), factor, rounded)

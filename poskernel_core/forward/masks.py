@@ -17,6 +17,8 @@ from poskernel_core.common.attention import first_visible, is_hidden
 from poskernel_core.common.errors import UnsupportedModel
 
 ROWS = 256
+FAR = 20_000_000
+"""A position beyond every window."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,10 @@ class MaskSpec:
     window: int | None = None
     chunk: int | None = None
     known: bool = True
+
+    def __getitem__(self, _rows: Any) -> MaskSpec:
+        """Return the mask of all rows: Gemma 4 takes those it keeps, which are all."""
+        return self
 
     def check_known(self) -> None:
         """Check that the mask is supported.
@@ -58,6 +64,8 @@ def mask_spec_of(
     """Return the visible keys of a transformers mask; transformers calls this to create a mask."""
     if q_length != kv_length:
         return MaskSpec(known=False)
+    if torch.device(device).type == "meta":
+        return _expected(mask_function)
     none = torch.zeros(1, 1, dtype=torch.long, device=device)
     keys = torch.arange(kv_length, device=device)[None, :]
     starts: list[int] = []
@@ -72,6 +80,24 @@ def mask_spec_of(
     found = _causal_mask(starts)
     lows = [first_visible(n, 0, found.window, found.chunk) for n in range(q_length)]
     return found if lows == starts else MaskSpec(known=False)
+
+
+def _expected(mask_function: Callable[..., torch.Tensor]) -> MaskSpec:
+    """Return the mask that three of its entries tell, for any length, where nothing is computed."""
+    first = torch.zeros(1, 1, dtype=torch.long, device="cpu")
+
+    def sees(query: int, key: int) -> bool:
+        return bool(mask_function(first, first, first + query, first + key))
+
+    if sees(0, 1) or not sees(0, 0):
+        return MaskSpec(known=False)
+    if sees(FAR, 0):
+        return MaskSpec()
+    near, cut = 0, FAR
+    while cut - near > 1:
+        middle = (near + cut) // 2
+        near, cut = (middle, cut) if sees(middle, 0) else (near, middle)
+    return MaskSpec(window=cut) if cut == 1 or sees(cut, 1) else MaskSpec(chunk=cut)
 
 
 def _causal_mask(starts: list[int]) -> MaskSpec:

@@ -19,6 +19,7 @@ from poskernel_core.common.files import ZIP_DAMAGE, parse_json
 from poskernel_core.common.modules import installed_file
 from poskernel_core.common.settings import settings
 from poskernel_core.common.specs import CorpusSpec, Dtype, ModelSpec, Spec
+from poskernel_core.models.geometry import Geometry
 from poskernel_core.models.gguf import fingerprint
 
 RESULTS = Path(__file__).resolve().parents[1] / "demo" / "results"
@@ -52,6 +53,7 @@ class StoredModel:
     config: Mapping[str, Any]
     shown: Shown
     quantisation: str = ""
+    geometry: Geometry | None = None
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,9 @@ def _read(file: Path, _size: int, _time: int) -> StoredModel | BadArchive:
         if not isinstance(config, dict) or not isinstance(told, str):
             raise ValueError("its configuration is none")
         spec, shown = ModelSpec.model_validate(about["model"]), Shown.model_validate(about["shown"])
-        return StoredModel(file, spec, config, shown, told)
+        told_geometry = about.get("geometry")  # older files have none
+        geometry = None if told_geometry is None else Geometry.read(told_geometry)
+        return StoredModel(file, spec, config, shown, told, geometry)
     except OSError:
         raise
     except ZIP_DAMAGE as error:
