@@ -29,6 +29,9 @@ from poskernel_core.models.geometry import Geometry
 from poskernel_core.models.layers import CHUNKED, FULL, NONE, SLIDING, Layer
 
 TOKENS = 5
+SCALAR = torch.ops.aten._local_scalar_dense.default  # noqa: SLF001
+INDEX = torch.ops.aten.index.Tensor
+COPY = torch.ops.aten._to_copy.default  # noqa: SLF001
 MAX_FILLED = 2**20
 """Largest tensor without numbers that is made zeros where its numbers matter."""
 
@@ -41,27 +44,16 @@ CONTEXTS = ("max_position_embeddings", "max_seq_len", "seq_length", "n_positions
 UNBOUNDED = 2048
 """Context of models that have no bound and name none."""
 
+LINEAR = "Delta|Linear[A-Z]|Lightning|Rwkv"
 HEADLESS = {
     "Mamba|SSM|Mixer": "a state-space layer, without attention",
     "Conv": "a convolution, without attention",
-    "Delta|Linear[A-Z]|Lightning|Retention": "linear attention, which has no softmax",
-    "Recurrent|RWKV|LSTM": "a recurrent layer, without attention",
+    LINEAR: "linear attention, which has no softmax",
+    "Recurrent|LSTM": "a recurrent layer, without attention",
     "MoE|Moe|Experts": "experts alone, without attention",
     "MLP|Mlp": "an MLP alone, without attention",
 }
 """Why a layer has no heads, by the class of one of its parts."""
-
-REFUSED = {
-    "diffllama": "the difference of two attentions",
-    "zamba": "one attention that several layers share",
-    "zamba2": "one attention that several layers share",
-    "deepseek_v32": "keys chosen by an index",
-    "deepseek_v4": "keys of several tokens in one",
-    "glm_moe_dsa": "keys chosen by an index",
-    "paligemma": "attention that looks ahead in the prompt",
-    "xlnet": "two streams of attention",
-}
-"""What of an attention cannot be split, where the model itself does not tell when it runs."""
 
 
 def read(name: str, config: dict[str, Any]) -> Geometry:
@@ -73,7 +65,7 @@ def read(name: str, config: dict[str, Any]) -> Geometry:
     """
     found = build(name, config)
     with refusing(name, "{} cannot be run on a few tokens, as transformers says"):
-        found._experts_implementation = "eager"  # of the others, some want numbers in bfloat16
+        found._experts_implementation = "eager"  # noqa: SLF001 - others want numbers in bfloat16
         module = skeleton(name, found)
         return _look(name, module, found.get_text_config(decoder=True))
 
@@ -90,13 +82,6 @@ def build(name: str, config: dict[str, Any]) -> Any:
             f"{name!r} is of architecture {kind[:60]!r}, which the installed transformers does not "
             "know: update it, or choose another model."
         )
-    inner = config.get("text_config")
-    for each in (kind, inner.get("model_type") if isinstance(inner, dict) else kind):
-        if each in REFUSED:
-            raise UnsupportedModel(
-                f"{name!r} is of architecture {each!r} ({REFUSED[each]}), which is not split into "
-                "heads: choose another model."
-            )
     with refusing(name, "The config.json of {} describes no model that transformers builds"):
         found = CONFIG_MAPPING[kind].from_dict(_plain(config))
         if found.is_encoder_decoder:
@@ -126,7 +111,7 @@ def kind_of(name: str, config: Any) -> Any:
         UnsupportedModel: the model is not a language model.
     """
     for kind in (AutoModelForCausalLM, AutoModelForImageTextToText):
-        if type(config) in kind._model_mapping:
+        if type(config) in kind._model_mapping:  # noqa: SLF001
             return kind
     raise UnsupportedModel(
         f"{name!r} is of architecture {config.model_type!r}, which transformers runs as no "
@@ -156,6 +141,10 @@ def refusing(name: str, sentence: str) -> Iterator[None]:
         ) from error
 
 
+def _storage(tensor: Tensor) -> int:
+    return tensor.untyped_storage()._cdata  # noqa: SLF001 - data_ptr() is 0 without numbers
+
+
 class _Seen(Hooks):
     """Hooks that keep each layer's call, and which layers use what the rotary modules put out."""
 
@@ -179,10 +168,19 @@ class _Seen(Hooks):
 
     def keep_turn(self, *tensors: Tensor) -> None:
         """Note tensors that hold nothing but angles."""
-        self.turns |= {each.untyped_storage()._cdata: each for each in tensors}
+        self.turns |= {_storage(each): each for each in tensors}
 
     def attend(self, call: AttentionCall) -> Tensor:
-        """Keep a call, and return something of the shape of the heads' outputs."""
+        """Keep a call, and return something of the shape of the heads' outputs.
+
+        Raises:
+            UnsupportedModel: it is the layer's second one.
+        """
+        if call.layer in self.calls:
+            raise UnsupportedModel(
+                f"Layer {call.layer} attends twice and uses both patterns together, which is not "
+                "split into heads: choose another model."
+            )
         self.calls[call.layer] = call
         return call.v.repeat_interleave(call.q.shape[1] // call.v.shape[1], dim=1)
 
@@ -193,61 +191,67 @@ class _WithoutNumbers(TorchDispatchMode):
     def __init__(self, seen: _Seen) -> None:
         super().__init__()
         self._seen = seen
+        self._constants: dict[int, tuple[Tensor, Any]] = {}
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        aten, given = torch.ops.aten, kwargs or {}
+        given = kwargs or {}
         tensors = [each for each in tree_iter((args, given)) if isinstance(each, Tensor)]
         bare = [each for each in tensors if each.is_meta]
-        if bare and func is aten._local_scalar_dense.default:
+        if bare and func is SCALAR:
             return bare[0].dtype == torch.bool
-        if bare and func is aten.nonzero.default:
+        if bare and func is INDEX and len(bare) == 1 and args[0].is_meta:
+            shape = torch.broadcast_shapes(*(each.shape for each in args[1]))
+            return torch.full(shape, self._number(args[0]), dtype=args[0].dtype, device="cpu")
+        if bare and func is torch.ops.aten.nonzero.default:
             return torch.empty(0, bare[0].ndim, dtype=torch.long, device="meta")
-        leaves = func is aten._to_copy.default and str(given.get("device", "meta")) != "meta"
+        leaves = func is COPY and str(given.get("device", "meta")) != "meta"
         if bare and (leaves or any(not each.is_meta and each.ndim for each in tensors)):
-            args, given = tree_map(_filled, (args, given))
+            args, given = tree_map(self._filled, (args, given))
         out = func(*args, **given)
-        angles = [each.untyped_storage()._cdata in self._seen.turns for each in bare]
+        if func is torch.ops.aten.full.default:
+            self._constants[_storage(out)] = out, args[1]
+        angles = [_storage(each) in self._seen.turns for each in bare]
         if angles and all(angles) and isinstance(out, Tensor) and out.is_meta:
             self._seen.keep_turn(out)
         elif any(angles):
             self._seen.rotated_layers.add(self._seen.layer)
         return out
 
+    def _filled(self, value: Any) -> Any:
+        """Return a small tensor that has no numbers with the one it was made of, or zeros."""
+        if not isinstance(value, Tensor) or not value.is_meta:
+            return value
+        if value.numel() > MAX_FILLED:
+            raise ValueError(f"it looks at the numbers of a tensor of shape {list(value.shape)}")
+        return torch.full(value.shape, self._number(value), dtype=value.dtype, device="cpu")
 
-def _filled(value: Any) -> Any:
-    """Return zeros in memory for a small tensor that has no numbers."""
-    if not isinstance(value, Tensor) or not value.is_meta:
-        return value
-    if value.numel() > MAX_FILLED:
-        raise ValueError(f"it looks at the numbers of a tensor of shape {list(value.shape)}")
-    return torch.zeros(value.shape, dtype=value.dtype, device="cpu")
+    def _number(self, value: Tensor) -> Any:
+        """Return the number that a tensor was filled with, or 0."""
+        return self._constants.get(_storage(value), (value, 0))[1]
 
 
 def _look(name: str, module: PreTrainedModel, config: Any) -> Geometry:
     """Run a few tokens through a model without numbers, and describe its layers."""
-    n_layers, seen = int(config.num_hidden_layers), _Seen()
+    n_layers = getattr(config, "decoder_layers", getattr(config, "num_hidden_layers", 0))
+    seen = _Seen()
     architecture = str(config.model_type)
     blocks = blocks_of(module, n_layers)
     attach(seen, module, n_layers, architecture)
     tokens = torch.zeros(1, TOKENS, dtype=torch.long, device="meta")
     with torch.no_grad(), _WithoutNumbers(seen), torch.device("meta"):
         module(tokens, use_cache=False)
-    if not seen.calls:
-        own = any("Attention" in type(part).__name__ for part in decoder_of(module).modules())
-        raise UnsupportedModel(
-            f"{name!r} is of architecture {architecture!r}, whose attention is computed in code "
-            "of its own, which cannot be replaced: choose another model."
-            if own
-            else f"No layer of {name!r} has attention heads: choose a model with attention."
-        )
     learned = positions_of(module) is not None
     kinds = getattr(config, "layer_types", None) or [""] * n_layers
     layers = tuple(
         _layer(name, seen, layer, blocks[layer], learned, _base(config, kinds[layer]))
         for layer in range(n_layers)
     )
+    if not seen.calls:
+        raise UnsupportedModel(
+            f"No layer of {name!r} has attention heads: choose a model with attention."
+        )
     heads = {call.q.shape[1] for call in seen.calls.values()}
     if len(heads) > 1:
         raise UnsupportedModel(
@@ -283,13 +287,14 @@ def _layer(
     call = seen.calls.get(layer)
     if call is None:
         parts = [type(part).__name__ for part in block.modules()]
-        for pattern, reason in HEADLESS.items():
-            if any(re.search(pattern, part) for part in parts):
-                return Layer(NONE, 0, 0, positions=False, reason=reason)
-        raise UnsupportedModel(
-            f"Layer {layer} of {name!r} computes its attention in code of its own, which cannot be "
-            "replaced: choose another model."
-        )
+        own = (part for part in parts if "Attention" in part and not re.search(LINEAR, part))
+        if outside := next(own, None):
+            raise UnsupportedModel(
+                f"{outside} in layer {layer} of {name!r} does not call transformers' attention "
+                "interface, so that it cannot be replaced: choose another model."
+            )
+        found = (why for pattern, why in HEADLESS.items() if re.search(pattern, " ".join(parts)))
+        return Layer(NONE, 0, 0, positions=False, reason=next(found, "no attention"))
     earlier = (at for at, each in seen.calls.items() if at < layer and each.k is call.k)
     turned = layer in seen.rotated_layers
     return Layer(

@@ -126,7 +126,8 @@ class Hooks:
         """
         block.register_forward_pre_hook(partial(self._residual, layer), with_kwargs=True)
         for part in block.modules():
-            if "poskernel" in vars(part) and vars(part)["poskernel"][1] != layer:
+            shared = "poskernel" in vars(part) and vars(part)["poskernel"][1] != layer
+            if shared and any(True for _ in part.parameters()):
                 raise UnsupportedModel(
                     f"Layers {vars(part)['poskernel'][1]} and {layer} of this {architecture!r} "
                     "model share one module, which PosKernel cannot tell apart: choose another."

@@ -160,9 +160,12 @@ def body_of(module: PreTrainedModel) -> nn.Module:
 
 
 def decoder_of(module: PreTrainedModel) -> nn.Module:
-    """Return the part of a module that reads text."""
+    """Return the part of a module that reads text and holds its layers."""
     found = module.get_decoder()
-    return found if isinstance(found, nn.Module) and found is not module else body_of(module)
+    lists = isinstance(found, nn.Module) and any(
+        isinstance(part, nn.ModuleList) for part in found.modules()
+    )
+    return found if lists else module
 
 
 def blocks_of(module: PreTrainedModel, n_layers: int) -> nn.ModuleList:
@@ -175,7 +178,8 @@ def blocks_of(module: PreTrainedModel, n_layers: int) -> nn.ModuleList:
     fits = [part for part in lists if len(part) == n_layers]
     if not fits:
         raise UnsupportedModel(
-            f"No {n_layers} layers were found in {type(module).__name__}: choose another model."
+            f"{type(module).__name__} has no single list of {n_layers or 'its'} layers: "
+            "choose another model."
         )
     return max(fits, key=lambda part: sum(1 for _ in part[0].modules()))
 

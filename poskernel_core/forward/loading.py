@@ -21,7 +21,7 @@ from torch import nn
 from transformers import PreTrainedModel
 from transformers.utils import logging as hf_logging
 
-from poskernel_core.common.errors import BadRequest, PosKernelError, UnsupportedModel
+from poskernel_core.common.errors import BadRequest, UnsupportedModel
 from poskernel_core.common.settings import settings
 from poskernel_core.forward import attn_only
 from poskernel_core.forward.configuration import build, kind_of, refusing, skeleton

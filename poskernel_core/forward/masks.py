@@ -35,9 +35,29 @@ class MaskSpec:
     chunk: int | None = None
     known: bool = True
 
-    def __getitem__(self, _rows: Any) -> MaskSpec:
-        """Return the mask of all rows: Gemma 4 takes those it keeps, which are all."""
+    def __getitem__(self, rows: Any) -> MaskSpec:
+        """Return the mask of all rows, which Gemma 4 asks for before layers that share keys.
+
+        Raises:
+            UnsupportedModel: anything else is asked for.
+        """
+        if any(each not in (slice(None), slice(0, None)) for each in rows):
+            raise self._changed()
         return self
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise self._changed()
+
+    def __radd__(self, other: Any) -> Any:
+        raise self._changed()
+
+    def _changed(self) -> UnsupportedModel:
+        return UnsupportedModel(
+            "The model computes with its mask, so that which keys are seen depends on more than "
+            "their places, as with keys chosen by an index: choose another model."
+        )
 
     def check_known(self) -> None:
         """Check that the mask is supported.
@@ -47,9 +67,9 @@ class MaskSpec:
         """
         if not self.known:
             raise UnsupportedModel(
-                "The model masks its attention in a way that PosKernel does not know (it knows "
-                "causal masks over all keys, over a sliding window, and over chunks): choose "
-                "another model."
+                "The model masks its attention in a way that PosKernel does not know, as where "
+                "tokens see later ones (it knows causal masks over all keys, over a sliding "
+                "window, and over chunks): choose another model."
             )
 
 
