@@ -23,7 +23,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from poskernel_core.common.errors import PosKernelError, UnsupportedModel
 from poskernel_core.forward.attention import AttentionCall
 from poskernel_core.forward.hooks import Hooks
-from poskernel_core.forward.loaded import attach, blocks_of, decoder_of, positions_of
+from poskernel_core.forward.loaded import attach, blocks_of, positions_of
 from poskernel_core.models import configuration
 from poskernel_core.models.geometry import Geometry
 from poskernel_core.models.layers import CHUNKED, FULL, NONE, SLIDING, Layer
@@ -36,9 +36,9 @@ MAX_FILLED = 2**20
 """Largest tensor without numbers that is made zeros where its numbers matter."""
 
 IGNORED = re.compile(
-    r"^_?(attn|experts)_implementation|^auto_map$|^num_labels$|^(id2label|label2id)$"
+    r"^_?(attn|experts)_implementation|^auto_map$|^(num_labels|id2label|label2id|(torch_)?dtype)$"
 )
-"""Fields that change no logit: which kernels to use, code of others, names of classes."""
+"""Fields that change no logit: which kernels to use, code of others, classes, precision."""
 
 CONTEXTS = ("max_position_embeddings", "max_seq_len", "seq_length", "n_positions")
 UNBOUNDED = 2048

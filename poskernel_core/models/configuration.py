@@ -22,7 +22,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from poskernel_core.common.atomic_write import atomic_write
-from poskernel_core.common.errors import BadRequest, UnsupportedModel
+from poskernel_core.common.errors import BadRequest, ComputeFailed, UnsupportedModel
 from poskernel_core.common.files import read_json
 from poskernel_core.common.folders import default_directory
 from poskernel_core.common.modules import command, environment
@@ -64,11 +64,12 @@ def read_geometry(name: str, config: dict[str, Any]) -> Geometry:
     Raises:
         UnsupportedModel: transformers builds no language model of it, its attention cannot be
             split, or a size is out of range.
+        ComputeFailed: the process that reads it ended, or took too long.
     """
     _check(name, config)
     if model_type(config) == "attn-only":
         return _attention_only(name, config)
-    found = _read(name, json.dumps(config, sort_keys=True))
+    found = read_once(name, json.dumps(config, sort_keys=True))
     if isinstance(found, str):
         raise UnsupportedModel(found)
     return found.checked(name)
@@ -80,7 +81,7 @@ def digest(text: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def _read(name: str, text: str) -> Geometry | str:
+def read_once(name: str, text: str) -> Geometry | str:
     """Return the geometry of a configuration, or the sentence that refuses it."""
     known = _shipped().get(digest(text))
     if known is not None:
@@ -127,9 +128,9 @@ def _read_elsewhere(name: str, text: str) -> Geometry:
             return Geometry.read(told["geometry"])
     except (OSError, subprocess.SubprocessError, ValueError, IndexError, KeyError) as error:
         end = (getattr(error, "stderr", "") or str(error)).strip().splitlines()
-        raise UnsupportedModel(
+        raise ComputeFailed(
             f"The config.json of {name!r} could not be read by transformers "
-            f"({end[-1][:200] if end else type(error).__name__}): check the file."
+            f"({end[-1][:200] if end else type(error).__name__}): check the file, or ask again."
         ) from error
     raise UnsupportedModel(told["refused"])
 

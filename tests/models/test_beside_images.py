@@ -10,7 +10,7 @@ import poskernel_core as pk
 from poskernel_core.common.errors import UnsupportedModel
 from poskernel_core.forward import loading
 from poskernel_core.models import catalog
-from poskernel_core.models.geometry import read_geometry
+from poskernel_core.models.configuration import read_geometry
 from tests.support import builders
 from tests.support.builders.families import FAMILY_MODELS
 

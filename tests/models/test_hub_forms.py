@@ -62,7 +62,7 @@ def test_an_attention_that_is_named_is_ignored(tmp_path, named, inner):
 
 
 def test_keys_that_layers_share(tmp_path):
-    """Layers 3 to 5 use the keys of the last earlier layer that masks alike, as their calls show."""
+    """Layers 3 to 5 use the keys of the last earlier layer that masks alike, as calls show."""
     slide, full = "sliding_attention", "full_attention"
     config = CONFIG_MAPPING["gemma4_text"](**{
         "vocab_size": 293, "hidden_size": 60, "num_hidden_layers": 6, "num_attention_heads": 6,
@@ -114,25 +114,25 @@ def test_read_once_by_a_process_of_its_own(tmp_path, monkeypatch):
     for kept in tmp_path.rglob("*.json"):
         kept.unlink()
     for _ in range(2):
-        configuration._read.cache_clear()
+        configuration.read_once.cache_clear()
         assert here == configuration.read_geometry("m", CONFIGS["granite41_30b"])
     assert [1] == told
     with pytest.raises(UnsupportedModel, match="architecture 'm1', which the installed transform"):
         configuration.read_geometry("m", {"model_type": "m1"})
     (file,) = tmp_path.rglob("configurations/*.json")
     file.write_text("{}")
-    configuration._read.cache_clear()
+    configuration.read_once.cache_clear()
     assert here == configuration.read_geometry("m", CONFIGS["granite41_30b"])
 
 
 def test_without_transformers(monkeypatch):
-    configuration._read.cache_clear()
+    configuration.read_once.cache_clear()
     monkeypatch.setattr(configuration, "find_spec", lambda _: None)
     monkeypatch.setattr(configuration, "default_directory", lambda: ROOT / "none")
     assert "gpt2" == catalog.locate("demo-gpt2").geometry.architecture
     with pytest.raises(UnsupportedModel, match="transformers is needed, which is not installed"):
         configuration.read_geometry("m", CONFIGS["bloom560m"])
-    configuration._read.cache_clear()
+    configuration.read_once.cache_clear()
 
 
 def test_nothing_heavy_is_imported_to_locate_a_bundled_model():

@@ -5,6 +5,7 @@
 
 import os
 import re
+import sys
 import tempfile
 from pathlib import Path
 
@@ -24,9 +25,6 @@ KINDS = tuple(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
 RUNS = "runs"
 EVERY = bool(os.environ.get("POSKERNEL_EVERY_FAMILY"))
 READ = f"{RUNS}, as its configuration tells (no small model of it was made)"
-LARGE = ("blt", "phi4_multimodal")
-"""Classes whose parts beside the text are large in any size."""
-
 IDS = torch.arange(37)[None] * 7 % 281 + 3
 
 
@@ -52,7 +50,7 @@ def outcome(path: Path, kind: str) -> str:
 def made(path: Path, kind: str) -> bool:
     """Whether a small model of the class could be made, at this path."""
     try:
-        return kind not in LARGE and bool(hub_form.build(path, kind))
+        return bool(hub_form.build(path, kind))
     except Exception:  # of transformers: sizes that it wants otherwise, or a package it lacks
         return False
 
@@ -71,9 +69,10 @@ def page(found: dict[str, str]) -> str:
     )
     return f"""# Architectures
 
-A small model of each causal class of transformers {transformers.__version__} was made, with `config.json` in
-the form that the hub has, and loaded: its patterns and logits were compared with those of transformers' own
-attention, or one sentence refused it. `python -m tests.support.architectures` made this page.
+A small model of each causal class of transformers {transformers.__version__} was made, with
+`config.json` in the form that the hub has, and loaded: its patterns and logits were compared with
+those of transformers' own attention, or one sentence refused it.
+`python -m tests.support.architectures` made this page.
 
 | `model_type` | outcome |
 |---|---|
@@ -81,16 +80,16 @@ attention, or one sentence refused it. `python -m tests.support.architectures` m
 
 
 def main() -> None:
-    """Write the page."""
-    found = {}
+    """Write the page, or the rows of some classes anew."""
+    found = told() if sys.argv[1:] else {}
     with tempfile.TemporaryDirectory() as folder:
-        for kind in KINDS:
+        for kind in sys.argv[1:] or KINDS:
             try:
                 found[kind] = outcome(Path(folder) / kind, kind)
             except AssertionError as error:
                 found[kind] = f"FAILS: {error}"
             print(kind, found[kind], flush=True)
-    TABLE.write_text(page(found), encoding="utf-8")
+    TABLE.write_text(page({kind: found[kind] for kind in KINDS}), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -13,10 +13,10 @@ import torch
 from transformers import PretrainedConfig
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from poskernel_core.forward.configuration import kind_of
+from poskernel_core.forward.configuration import kind_of, skeleton
 from tests.support.builders.made import randomise
 
-VOCABULARY = 293
+VOCABULARY, MOST = 293, 20_000_000
 SMALL: dict[str, Any] = {
     "vocab_size": VOCABULARY, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
     "hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2,
@@ -42,12 +42,13 @@ TURN = {"rope_type": "default", "rope_theta": 500.0}
 ALL_KEYS = {"num_key_value_heads": 4}
 MORE: dict[str, dict[str, Any]] = {
     **dict.fromkeys(
-        ("axk1", "deepseek_v2", "deepseek_v3", "dots3_note_text", "minicpm3", "youtu"), ALL_KEYS
+        ("axk1", "deepseek_v2", "deepseek_v3", "dots3_note_text", "glm4_moe_lite", "minicpm3",
+         "youtu"), ALL_KEYS
     ),
     "bailing_hybrid": {"layer_group_size": 2, **ALL_KEYS},
     "bamba": {"attn_layer_indices": [1, 3]},
     "cohere_compass_text": {"rope_parameters": {FULL: TURN, SLIDE: TURN}},
-    "dbrx": {"attn_config": {"kv_n_heads": 2, "rope_theta": 500.0},
+    "dbrx": {"attn_config": {"kv_n_heads": 2, "rope_theta": 500.0, "clip_qkv": 8.0},
              "ffn_config": {"ffn_hidden_size": 48, "moe_num_experts": 4, "moe_top_k": 2}},
     "falcon_h1": {"mamba_d_ssm": 128},
     "gemma4_text": {"num_kv_shared_layers": 2, "layer_types": [SLIDE, FULL] * 2},
@@ -84,9 +85,8 @@ def hub_form(config: PretrainedConfig) -> dict[str, Any]:
     told = json.loads(json.dumps(config.to_diff_dict(), default=str))
     for part in (told, told.get("text_config", {})):
         turn = part.get("rope_parameters")
-        if isinstance(turn, dict) and turn.keys() == {"rope_type", "rope_theta"}:
-            if turn["rope_type"] == "default":
-                part["rope_theta"] = int(part.pop("rope_parameters")["rope_theta"])
+        if turn and turn.keys() == {*TURN} and turn["rope_type"] == TURN["rope_type"]:
+            part["rope_theta"] = int(part.pop("rope_parameters")["rope_theta"])
     return told | {
         "model_type": config.model_type,
         "_attn_implementation": "flash_attention_2",
@@ -104,11 +104,18 @@ def build(path: Path, kind: str) -> Path:
 
 def write(path: Path, config: PretrainedConfig, told: dict[str, Any]) -> Path:
     """Fill a directory with random weights of a configuration, and with what is told of it."""
+    if numbers_of(config) > MOST:
+        raise ValueError("it is not small")
     model = kind_of(str(path), config).from_config(config)
     randomise(model, seed=sum(map(ord, config.model_type)))
     model.save_pretrained(path)
     (path / "config.json").write_text(json.dumps(told), encoding="utf-8")
     return path
+
+
+def numbers_of(config: PretrainedConfig) -> int:
+    """The count of a model's parameters; nothing is allocated."""
+    return sum(part.numel() for part in skeleton("a model", config).parameters())
 
 
 def plain_logits(path: Path, ids: torch.Tensor) -> torch.Tensor:
