@@ -42,6 +42,7 @@ SECONDS = 300.0
 
 LARGEST = 10**9
 COUNTS = re.compile(r"layers?$|depth$|blocks$|attention_types$")
+HEADS = re.compile(r"^(n_heads?|num_heads|num_attention_heads|num_key_value_heads)$")
 EXPERTS, MAX_EXPERTS = re.compile(r"experts$"), 4096
 NO_SIZE = re.compile(r"theta|base|freq|seed|flos|tokens_seen|_ids?$")
 """Fields that nothing is built or counted by."""
@@ -152,6 +153,10 @@ def _check(name: str, config: dict[str, Any]) -> None:
             raise UnsupportedModel(
                 f"Expected {field!r} in the config.json of {name!r} to be at most {most:,}, got "
                 f"{str(value)[:40]!r}."
+            )
+        elif type(value) is int and value < 1 and HEADS.search(field):
+            raise UnsupportedModel(
+                f"Expected {field!r} in the config.json of {name!r} to be 1 or more, got {value}."
             )
         if field == "quantization_config" and value is not None:
             raise UnsupportedModel(
