@@ -56,7 +56,8 @@ class MaskSpec:
     def _changed(self) -> UnsupportedModel:
         return UnsupportedModel(
             "The model computes with its mask, so that which keys are seen depends on more than "
-            "their places, as with keys chosen by an index: choose another model."
+            "their places, as where an index chooses them or a prompt is read in both directions: "
+            "choose another model."
         )
 
     def check_known(self) -> None:

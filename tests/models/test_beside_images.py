@@ -75,7 +75,7 @@ def test_questions_that_change_the_model(tmp_path, fresh_engine, name):
 
 def test_prompts_that_look_ahead():
     """PaliGemma reads its prompt in both directions: that is no causal attention."""
-    with pytest.raises(UnsupportedModel, match="where tokens see later ones"):
+    with pytest.raises(UnsupportedModel, match="read in both directions"):
         read_geometry("a model", {"model_type": "paligemma"})
 
 
