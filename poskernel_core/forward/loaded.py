@@ -149,7 +149,11 @@ class LoadedModel:
             found = self.body(tokens, use_cache=False, **given).last_hidden_state
             require_finite(found, name)
             return torch.empty(len(tokens), 0, 0, device="cpu")
-        found = self.module(tokens, use_cache=False, logits_to_keep=keep or 0, **given)
+        kept: int | Tensor = keep or 0
+        if kept and any(layer.keys_of is not None for layer in self.geometry.layers):
+            # by a number, transformers leaves out the other queries of layers that borrow keys
+            kept = torch.arange(tokens.shape[1], device=tokens.device)[-kept:]
+        found = self.module(tokens, use_cache=False, logits_to_keep=kept, **given)
         return require_finite(found.logits.float(), name)
 
 
