@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
 import poskernel_core as pk
 from poskernel_core.common.errors import UnsupportedModel
@@ -40,7 +41,7 @@ def test_the_same_language_model_alone(tmp_path, llava):
     builders.hf_eager_model(llava).model.language_model.save_pretrained(alone)
     config = json.loads((alone / "config.json").read_text())
     (alone / "config.json").write_text(json.dumps(config | {"architectures": ["LlamaForCausalLM"]}))
-    plain = loading.AutoModelForCausalLM.from_pretrained(alone)
+    plain = AutoModelForCausalLM.from_pretrained(alone)
     plain.lm_head.weight.data.copy_(within.module.lm_head.weight)
     plain.save_pretrained(alone)
     other = pk.load(str(alone), device="cpu")
