@@ -75,7 +75,7 @@ MODELS = {
     ),
     "kinds of layers as text": ("gpt_neo", fields(attention_types="all"), "attention_types"),
     "layers without end": ("llama", fields(layer_types=["full_attention"] * 10**5), "100000"),
-    "layers of another kind": ("llama", fields(layer_types=["spiral"] * 3), "'spiral'"),
+    "layers of another kind": ("llama", fields(layer_types=["spiral"] * 3), "entries must be in"),
     "kinds of layers are a number": ("llama", fields(layer_types=3), "not iterable"),
     "a billion experts": ("llama", fields(num_experts=10**9), "num_experts"),
     "a huge part for pictures": (
