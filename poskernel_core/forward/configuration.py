@@ -314,7 +314,7 @@ def _base(config: Any, kind: str) -> float | None:
     own = told.get(kind, told) if isinstance(told, dict) else {}
     value = own.get("rope_theta") if isinstance(own, dict) else None
     fits = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e18
-    return float(value) if fits else None
+    return float(value) if fits and value is not None else None
 
 
 def _spread(shared: set[int], heads: int) -> int:
