@@ -30,7 +30,8 @@ import torch
 from poskernel_core.common.specs import ALL_GATHERED, ModelSpec, default_positions
 from poskernel_core.forward import loading
 from poskernel_core.models.catalog import Located
-from poskernel_core.models.geometry import Geometry, read_geometry
+from poskernel_core.models.configuration import read_geometry
+from poskernel_core.models.geometry import Geometry
 from poskernel_core.passes import streaming
 from poskernel_core.statistics import Sizes
 

@@ -52,7 +52,7 @@ def our_pass(tokens: torch.Tensor) -> dict[str, float]:
     from poskernel_core.common.specs import ALL_GATHERED, ModelSpec, default_positions
     from poskernel_core.forward import hooks, loading
     from poskernel_core.models.catalog import Located
-    from poskernel_core.models.geometry import read_geometry
+    from poskernel_core.models.configuration import read_geometry
     from poskernel_core.passes import streaming
     from poskernel_core.statistics import Sizes
 

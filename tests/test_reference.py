@@ -11,7 +11,6 @@ from poskernel_core.cli.main import PROGRAM
 from poskernel_core.common import errors
 from poskernel_core.common.errors import BadRequest, PosKernelError
 from poskernel_core.common.settings import Settings, variable
-from poskernel_core.models.families import FAMILIES, REFUSED
 from tests.support.server import ROOT
 from tests.test_docs import BLOCK, lost_links
 from tools import reference
@@ -90,11 +89,10 @@ def test_by_hand(written):
     assert "| `prompts` | Stream measured on |" in written["addresses.md"]
     assert "| `kinds` | Show kinds |" in written["addresses.md"]
     assert "No analysis …: expected one of … names, such as …." in written["errors.md"]
-    assert "| `bloom` | ALiBi |" in written["families.md"]
 
 
 def test_whole(written):
-    """Every command, public name, setting, family and error is there."""
+    """Every command, public name, setting and error is there."""
     for name in PROGRAM.commands:
         assert f"## {name}\n\n```text\nUsage: poskernel {name} " in written["commands.md"]
     for name in pk.__all__:
@@ -102,8 +100,6 @@ def test_whole(written):
         assert re.search(rf"{stub}{name}\b", written["interface.md"]), name
     for name in Settings.model_fields:
         assert f"| `{variable(name)}` | " in written["settings.md"]
-    for name in (*FAMILIES, *REFUSED):
-        assert f"| `{name}` | " in written["families.md"]
     raised = [each for each in vars(errors).values() if isinstance(each, type)]
     for each in raised:
         code = f"Exit code {2 if issubclass(each, BadRequest) else 1}"

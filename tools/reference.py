@@ -33,14 +33,13 @@ from poskernel_core.cli.main import PROGRAM
 from poskernel_core.common import errors
 from poskernel_core.common.result import Value
 from poskernel_core.common.settings import PUBLIC, Settings, variable
-from poskernel_core.models.families import FAMILIES, REFUSED
 
 TARGET = ROOT / "build" / "reference"
 MADE = "<!-- Written by tools/reference.py: change the declarations in the code, not this file. -->"
 UNTOLD = "…"
 """Stands for the part of a text that differs from case to case."""
 
-SINGLE = ("interface", "commands", "settings", "families", "addresses", "errors", "generated")
+SINGLE = ("interface", "commands", "settings", "addresses", "errors", "generated")
 SHARED = {"instrument": "The sidebar of every page", "shared": "Parts of several pages"}
 
 
@@ -170,7 +169,6 @@ def written() -> dict[str, str]:
         **{"ours": ours, "merged": merged, "method_of": method_of, "sections": sections},
         **{"help_of": help_of, "PROGRAM": PROGRAM, "stub": stub, "names": sorted(pk.__all__)},
         **{"Settings": Settings, "PUBLIC": PUBLIC, "variable": variable},
-        **{"FAMILIES": FAMILIES, "REFUSED": REFUSED},
         **{"addressed": addressed, "failures": failures, "UNTOLD": UNTOLD},
     }
     made: Any = environment.from_string(Path(__file__).with_suffix(".md.jinja").read_text("utf-8"))

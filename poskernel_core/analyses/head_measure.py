@@ -18,7 +18,7 @@ class HeadMeasure:
         floor: lower end of a log scale; smaller numbers are drawn as this number.
         most: the value whose maximum is the upper end of a log scale that begins at 1.
         last: an axis to reduce to its last entry.
-        only: the architectures that have it; empty: all.
+        only: the architectures or position schemes that have it; empty: all.
         of_windows: whether only models with windowed or chunked layers have it.
     """
 

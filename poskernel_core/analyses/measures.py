@@ -14,11 +14,10 @@ from poskernel_core.models.geometry import Geometry
 
 def fits(question: Question[Any], declared: HeadMeasure, geometry: Geometry) -> bool:
     """Return whether a model's position scheme, architecture and windows allow a measure."""
-    only = declared.only or (geometry.architecture,)
     windows = any(layer.window is not None for layer in geometry.layers)
     return (
         question.fits_scheme(geometry.scheme)
-        and geometry.architecture in only
+        and (not declared.only or {geometry.architecture, geometry.scheme} & {*declared.only})
         and (windows or not declared.of_windows)
     )
 

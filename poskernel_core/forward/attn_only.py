@@ -39,7 +39,7 @@ def load(located: Located) -> GPT2LMHeadModel:
     """
     state = _read_state(located)
     numbers = sum(tensor.numel() for tensor in state.values())
-    check_enough(located.spec.name, numbers, located.geometry, located.config)
+    check_enough(located.spec.name, numbers, located.geometry.numbers)
     state.setdefault("lm_head.weight", state["transformer.wte.weight"])
     module = _skeleton(located)
     own = module.state_dict()

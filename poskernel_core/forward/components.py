@@ -36,7 +36,6 @@ from poskernel_core.forward.observers import Batch, Observer
 from poskernel_core.forward.precision import EXACT
 from poskernel_core.forward.proof import made_up
 from poskernel_core.forward.rotation import Rotation, read_rotation, unrotated_call
-from poskernel_core.models.families import FAMILIES
 
 EQUAL = {torch.float32: 1e-4, torch.bfloat16: 6e-2}
 """Largest difference of values that count as equal, relative to the largest of them."""
@@ -268,7 +267,7 @@ class _Block:
 
 def _blocks_of(model: LoadedModel) -> list[_Block]:
     """Find the parts of every block on a few tokens, and check that their outputs add up."""
-    if FAMILIES[model.geometry.architecture].compressed:
+    if getattr(model.module.config.get_text_config(), "kv_lora_rank", None):
         raise UnsupportedModel(
             f"{model.located.spec.name!r} has compressed keys, which are not split into components "
             "of the residual stream: choose a model whose layers make their keys of the stream."

@@ -128,7 +128,8 @@ class Hooks:
         """
         block.register_forward_pre_hook(partial(self._residual, layer), with_kwargs=True)
         for part in block.modules():
-            if "poskernel" in vars(part) and vars(part)["poskernel"][1] != layer:
+            shared = "poskernel" in vars(part) and vars(part)["poskernel"][1] != layer
+            if shared and any(True for _ in part.parameters()):
                 raise UnsupportedModel(
                     f"Layers {vars(part)['poskernel'][1]} and {layer} of this {architecture!r} "
                     "model share one module, which PosKernel cannot tell apart: choose another."
@@ -344,7 +345,12 @@ def _attend(
             f"Layer {layer} computes two attentions ({type(module).__name__} is the second), which "
             "PosKernel does not know: choose another model."
         )
-    if q.shape[2] != k.shape[2] or q.shape[1] % k.shape[1]:
+    if q.shape[1] % k.shape[1]:
+        raise UnsupportedModel(
+            f"{type(module).__name__} has {q.shape[1]} heads that share {k.shape[1]} key heads: "
+            "the first number must be a multiple of the second."
+        )
+    if q.shape[2] != k.shape[2]:
         raise UnsupportedModel(
             f"{type(module).__name__} attends from {tuple(q.shape)} to {tuple(k.shape)}, which is "
             "no attention of a text to itself: choose a decoder."

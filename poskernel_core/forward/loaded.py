@@ -1,5 +1,6 @@
 """A model in memory: run forward passes with observers and edits, and access its parts."""
 
+import re
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -10,9 +11,10 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from poskernel_core.common.errors import BadRequest, UnsupportedModel
+from poskernel_core.forward.adapters import ADAPTED
 from poskernel_core.forward.edits import Edit
 from poskernel_core.forward.finite import require_finite
-from poskernel_core.forward.hooks import ForwardPass, Hooks, PassEnded
+from poskernel_core.forward.hooks import IMPLEMENTATION, ForwardPass, Hooks, PassEnded
 from poskernel_core.forward.memory import put
 from poskernel_core.forward.module_state import ModuleState
 from poskernel_core.forward.observers import Batch, Observer, Observers
@@ -21,18 +23,8 @@ from poskernel_core.models.catalog import Located
 from poskernel_core.models.geometry import Geometry
 
 T = TypeVar("T")
-POSITIONS = {
-    "gpt2": "wpe",
-    "gpt_neo": "wpe",
-    "attn-only": "wpe",
-    "gpt_bigcode": "wpe",
-    "opt": "decoder.embed_positions",
-    "biogpt": "embed_positions",
-}
-BLOCKS = (
-    "layers", "h", "decoder.layers", "blocks", "language_model.layers", "transformer.blocks",
-)  # fmt: skip
-"""Possible names of the list of layers, tried in this order."""
+POSITIONS = re.compile(r"(^|\.)(wpe|embed_positions|position_embeddings|positions_embed)$")
+"""The name of a module of positional embeddings."""
 TORCH_DTYPE = {"float32": torch.float32, "tf32": torch.float32, "bfloat16": torch.bfloat16}
 
 
@@ -88,10 +80,9 @@ class LoadedModel:
         Raises:
             BadRequest: the model has no positional embeddings.
         """
-        place = POSITIONS.get(self.geometry.architecture)
-        if place is None:
+        embedding: Any = positions_of(self.module)
+        if embedding is None:
             raise BadRequest(f"{self.located.spec.name!r} has no positional embeddings.")
-        embedding: Any = self.body.get_submodule(place)
         first = getattr(embedding, "offset", 0)  # OPT's rows begin at 2
         rows: Tensor = embedding.weight[first : first + self.geometry.n_ctx]
         return rows
@@ -103,7 +94,7 @@ class LoadedModel:
 
     def block(self, layer: int) -> nn.Module:
         """Return one layer's module: norms, attention and MLP."""
-        return blocks_of(self.module, self.geometry)[layer]
+        return blocks_of(self.module, self.geometry.n_layers)[layer]
 
     def cast(self, dtype: str) -> None:
         """Convert the weights to the precision ``dtype``, in place.
@@ -164,7 +155,11 @@ class LoadedModel:
             found = self.body(tokens, use_cache=False, **given).last_hidden_state
             require_finite(found, name)
             return torch.empty(len(tokens), 0, 0, device="cpu")
-        found = self.module(tokens, use_cache=False, logits_to_keep=keep or 0, **given)
+        kept: int | Tensor = keep or 0
+        if kept and any(layer.keys_of is not None for layer in self.geometry.layers):
+            # by a number, transformers leaves out the other queries of layers that borrow keys
+            kept = torch.arange(tokens.shape[1], device=tokens.device)[-kept:]
+        found = self.module(tokens, use_cache=False, logits_to_keep=kept, **given)
         return require_finite(found.logits.float(), name)
 
 
@@ -174,20 +169,51 @@ def body_of(module: PreTrainedModel) -> nn.Module:
     return body if body is not module else module.get_submodule("model")
 
 
-def blocks_of(module: PreTrainedModel, geometry: Geometry) -> nn.ModuleList:
-    """Return a module's layers.
+def decoder_of(module: PreTrainedModel) -> nn.Module:
+    """Return the part of a module that reads text and holds its layers."""
+    found = module.get_decoder()
+    lists = isinstance(found, nn.Module) and any(
+        isinstance(part, nn.ModuleList) for part in found.modules()
+    )
+    return found if lists else module
+
+
+def blocks_of(module: PreTrainedModel, n_layers: int) -> nn.ModuleList:
+    """Return a module's layers: of its lists that are as long, the one whose items hold most.
 
     Raises:
-        UnsupportedModel: the layers are at none of the known places.
+        UnsupportedModel: there is no such list.
     """
-    for place in BLOCKS:
-        try:
-            found = body_of(module).get_submodule(place)
-        except AttributeError:
-            continue
-        if isinstance(found, nn.ModuleList) and len(found) == geometry.n_layers:
-            return found
-    raise UnsupportedModel(
-        f"No {geometry.n_layers} layers were found in {type(module).__name__}, where PosKernel "
-        "looks for them: choose another model."
-    )
+    lists = [part for part in decoder_of(module).modules() if isinstance(part, nn.ModuleList)]
+    fits = [part for part in lists if len(part) == n_layers]
+    if not fits:
+        raise UnsupportedModel(
+            f"{type(module).__name__} has no single list of {n_layers or 'its'} layers: "
+            "choose another model."
+        )
+    return max(fits, key=lambda part: sum(1 for _ in part[0].modules()))
+
+
+def positions_of(module: PreTrainedModel) -> nn.Embedding | None:
+    """Return the positional embedding of a module, or None if it has none."""
+    for path, part in decoder_of(module).named_modules():
+        if isinstance(part, nn.Embedding) and POSITIONS.search(path):
+            return part
+    return None
+
+
+def attach(hooks: Hooks, module: PreTrainedModel, n_layers: int, architecture: str) -> None:
+    """Put hooks on a module, and our attention in place of its own.
+
+    Raises:
+        UnsupportedModel: layers that share a module, or whose list is not found.
+    """
+    if architecture not in ADAPTED:
+        module.set_attn_implementation(IMPLEMENTATION)
+    module.eval().requires_grad_(False)
+    hooks.add_to_embeddings(module.get_input_embeddings(), positions_of(module))
+    for part in module.modules():
+        if type(part).__name__.endswith("RotaryEmbedding"):
+            hooks.add_to_rotation(part)
+    for layer, block in enumerate(blocks_of(module, n_layers)):
+        hooks.add_to_block(block, layer, architecture)

@@ -18,36 +18,30 @@ from typing import Any
 import torch
 from accelerate.utils import align_module_device
 from torch import nn
-from transformers import (
-    AutoConfig,
-    AutoModelForCausalLM,
-    AutoModelForImageTextToText,
-    PreTrainedModel,
-)
+from transformers import PreTrainedModel
 from transformers.utils import logging as hf_logging
 
-from poskernel_core.common.errors import BadRequest, PosKernelError, UnsupportedModel
+from poskernel_core.common.errors import BadRequest, UnsupportedModel
 from poskernel_core.common.settings import settings
 from poskernel_core.forward import attn_only
-from poskernel_core.forward.adapters import ADAPTED
+from poskernel_core.forward.configuration import build, kind_of, refusing, skeleton
 from poskernel_core.forward.finite import is_finite
 from poskernel_core.forward.gguf_weights import convert, is_converted
-from poskernel_core.forward.hooks import IMPLEMENTATION, Hooks
-from poskernel_core.forward.loaded import POSITIONS, LoadedModel, blocks_of, body_of
+from poskernel_core.forward.hooks import Hooks
+from poskernel_core.forward.loaded import LoadedModel, attach
 from poskernel_core.forward.memory import check_room, needed, room
 from poskernel_core.forward.placement import Placement, place
 from poskernel_core.forward.position_probe import probe_positions
 from poskernel_core.forward.proof import check_layers, prove
-from poskernel_core.models.catalog import Located, check_weights_here, weight_files
-from poskernel_core.models.geometry import Geometry
+from poskernel_core.models.catalog import Located, check_weights_here, read_config, weight_files
 from poskernel_core.models.gguf import read_header
 from poskernel_core.models.hub import fetch_snapshot
 from poskernel_core.models.positions import keep_use
 from poskernel_core.models.weights import (
     UNUSED,
+    check_enough,
     check_weights,
     count_numbers,
-    fewest_numbers,
     is_bfloat16,
     no_memory,
 )
@@ -60,15 +54,6 @@ more."""
 LOADING = threading.Lock()
 """Held while weights are loaded, because transformers then patches its own and torch's global
 state."""
-THEIR_SIZES = {
-    "num_hidden_layers": "n_layers",
-    "num_attention_heads": "n_heads",
-    "hidden_size": "d_model",
-    "max_position_embeddings": "n_ctx",
-    "vocab_size": "n_vocab",
-}
-"""Names of sizes: transformers' common attribute -> our attribute in Geometry."""
-
 hf_logging.disable_progress_bar()
 
 
@@ -96,7 +81,7 @@ def has_room(located: Located, device: str) -> bool:
     """
     free = room(pick_device(device))
     if located.directory is None and located.geometry.architecture == "attn-only":
-        numbers = 2 * fewest_numbers(located.geometry, located.config)  # a guess: .pth, no header
+        numbers = 2 * located.geometry.numbers  # a guess: .pth, no header
     else:
         numbers = _count(located)
     return ROOM * needed(numbers, "float32") <= min(next(iter(free.values())), free["cpu"])
@@ -153,19 +138,16 @@ def load(located: Located, device: str = "auto", dtype: str = "float32") -> Load
 
 @contextmanager
 def _refusing(located: Located, sentence: str) -> Iterator[None]:
-    """Refuse a model if anything fails: its files can make transformers raise any exception."""
+    """Refuse a model if anything fails, and say so if that is memory."""
     name = located.spec.name
-    try:
-        yield
-    except PosKernelError:
-        raise
-    except Exception as error:
-        lack = isinstance(error, MemoryError | torch.OutOfMemoryError)
-        if lack or "allocate memory" in str(error):
-            raise no_memory(name) from error
-        text = " ".join(str(error).split())
-        why = f"there is no {text}" if isinstance(error, KeyError) else text[:250]
-        raise UnsupportedModel(f"{sentence.format(repr(name))}: {why}") from error
+    with refusing(name, sentence):
+        try:
+            yield
+        except (MemoryError, RuntimeError) as error:
+            lack = isinstance(error, MemoryError | torch.OutOfMemoryError)
+            if lack or "allocate memory" in str(error):
+                raise no_memory(name) from error
+            raise
 
 
 def hooked(
@@ -181,19 +163,9 @@ def hooked(
     geometry = located.geometry
     device = device if placement is None else placement.home
     hooks = Hooks(device)
-    if geometry.architecture not in ADAPTED:
-        module.set_attn_implementation(IMPLEMENTATION)
-    module.eval().requires_grad_(False)
     if placement is None:
         module.to(device)
-    place = POSITIONS.get(geometry.architecture)
-    positions = None if place is None else body_of(module).get_submodule(place)
-    hooks.add_to_embeddings(module.get_input_embeddings(), positions)
-    for part in module.modules():
-        if type(part).__name__.endswith("RotaryEmbedding"):
-            hooks.add_to_rotation(part)
-    for layer, block in enumerate(blocks_of(module, geometry)):
-        hooks.add_to_block(block, layer, geometry.architecture)
+    attach(hooks, module, geometry.n_layers, geometry.architecture)
     model = LoadedModel(located, module, device, hooks, placement.devices if placement else ())
     check_layers(model)
     hooks.add_to_attentions()
@@ -211,16 +183,16 @@ def _load_hub_format(
     if located.gguf is not None and not is_converted(located):
         least = "bfloat16" if dtype == "bfloat16" else "float32"
         check_room(name, numbers, least, everywhere)
-        convert(located, lambda made: _skeleton(name, _configuration(made, geometry), numbers))
+        convert(located, lambda made: _skeleton(name, _configuration(name, made), numbers))
     files = _weights(located)
     directory = files[0].parent
-    check_weights(name, files, geometry, located.config)
+    check_weights(name, files, geometry.numbers)
     halved = dtype == "bfloat16" and (
         is_bfloat16(name, files) or needed(numbers, "float32") > everywhere
     )
     read = "bfloat16" if halved else "float32"
     check_room(name, numbers, read, everywhere)
-    config = _configuration(directory, geometry)
+    config = _configuration(name, directory)
     skeleton = _skeleton(name, config, numbers)
     kind, placement = getattr(torch, read), None
     if needed(numbers, read) > min(next(iter(free.values())), free["cpu"]):
@@ -228,52 +200,19 @@ def _load_hub_format(
     return _from_pretrained(name, directory, config, kind, placement), placement
 
 
-def _kind_of(name: str, config: Any) -> Any:
-    """Return the auto class of transformers that creates a model.
-
-    Models that also read images are created completely, and run on text only.
-
-    Raises:
-        UnsupportedModel: the model is not a language model.
-    """
-    for kind in (AutoModelForCausalLM, AutoModelForImageTextToText):
-        if type(config) in kind._model_mapping:
-            return kind
-    raise UnsupportedModel(
-        f"{name!r} is of architecture {config.model_type!r}, which transformers runs as no "
-        "language model: choose another model."
-    )
-
-
 def _skeleton(name: str, config: Any, numbers: int) -> PreTrainedModel:
-    """Create a model on the meta device, which allocates no memory.
+    """Create a model on the meta device if a file with this many numbers can fill it.
 
     Raises:
         UnsupportedModel: the model needs more numbers than the file contains.
     """
-    with torch.device("meta"):
-        skeleton: PreTrainedModel = _kind_of(name, config).from_config(config)
-    needed = sum(parameter.numel() for parameter in skeleton.parameters())
-    if needed > numbers:
-        raise UnsupportedModel(
-            f"The weights of {name!r} do not fit its config.json: they hold {numbers:,} numbers, "
-            f"its parts need {needed:,}."
-        )
-    return skeleton
+    made = skeleton(name, config)
+    check_enough(name, numbers, sum(parameter.numel() for parameter in made.parameters()))
+    return made
 
 
-def _configuration(directory: Path, geometry: Geometry) -> Any:
-    """Return transformers' configuration; check that its sizes are those of our geometry."""
-    config = AutoConfig.from_pretrained(directory, local_files_only=True, trust_remote_code=False)
-    text = config.get_text_config(decoder=True)
-    named = {field: getattr(text, field, None) for field in THEIR_SIZES}
-    theirs = {field: size for field, size in named.items() if size is not None}
-    ours = {field: getattr(geometry, THEIR_SIZES[field]) for field in theirs}
-    if theirs != ours:
-        raise ValueError(f"transformers reads {theirs} where PosKernel reads {ours}")
-    if getattr(config, "activation_function", None) == "gelu_new":
-        config.activation_function = "gelu_pytorch_tanh"  # the same formula in one fused kernel
-    return config
+def _configuration(name: str, directory: Path) -> Any:
+    return build(name, read_config(name, directory / "config.json"))
 
 
 def _from_pretrained(
@@ -282,7 +221,7 @@ def _from_pretrained(
     offload = None
     if placement is not None:  # for merged experts, which transformers writes
         offload = tempfile.TemporaryDirectory(prefix="poskernel-weights-")
-    module, report = _kind_of(name, config).from_pretrained(
+    module, report = kind_of(name, config).from_pretrained(
         directory,
         config=config,
         dtype=dtype,

@@ -17,6 +17,8 @@ from poskernel_core.common.attention import first_visible, is_hidden
 from poskernel_core.common.errors import UnsupportedModel
 
 ROWS = 256
+FAR = 20_000_000
+"""A position beyond every window."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,31 @@ class MaskSpec:
     chunk: int | None = None
     known: bool = True
 
+    def __getitem__(self, rows: Any) -> MaskSpec:
+        """Return the mask of all rows, which Gemma 4 asks for before layers that share keys.
+
+        Raises:
+            UnsupportedModel: anything else is asked for.
+        """
+        if any(each not in (slice(None), slice(0, None)) for each in rows):
+            raise self._changed()
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise self._changed()
+
+    def __radd__(self, other: Any) -> Any:
+        raise self._changed()
+
+    def _changed(self) -> UnsupportedModel:
+        return UnsupportedModel(
+            "The model computes with its mask, so that which keys are seen depends on more than "
+            "their places, as where an index chooses them or a prompt is read in both directions: "
+            "choose another model."
+        )
+
     def check_known(self) -> None:
         """Check that the mask is supported.
 
@@ -41,9 +68,9 @@ class MaskSpec:
         """
         if not self.known:
             raise UnsupportedModel(
-                "The model masks its attention in a way that PosKernel does not know (it knows "
-                "causal masks over all keys, over a sliding window, and over chunks): choose "
-                "another model."
+                "The model masks its attention in a way that PosKernel does not know, as where "
+                "tokens see later ones (it knows causal masks over all keys, over a sliding "
+                "window, and over chunks): choose another model."
             )
 
 
@@ -58,6 +85,8 @@ def mask_spec_of(
     """Return the visible keys of a transformers mask; transformers calls this to create a mask."""
     if q_length != kv_length:
         return MaskSpec(known=False)
+    if torch.device(device).type == "meta":
+        return _expected(mask_function)
     none = torch.zeros(1, 1, dtype=torch.long, device=device)
     keys = torch.arange(kv_length, device=device)[None, :]
     starts: list[int] = []
@@ -72,6 +101,24 @@ def mask_spec_of(
     found = _causal_mask(starts)
     lows = [first_visible(n, 0, found.window, found.chunk) for n in range(q_length)]
     return found if lows == starts else MaskSpec(known=False)
+
+
+def _expected(mask_function: Callable[..., torch.Tensor]) -> MaskSpec:
+    """Return the mask that three of its entries tell, for any length, where nothing is computed."""
+    first = torch.zeros(1, 1, dtype=torch.long, device="cpu")
+
+    def sees(query: int, key: int) -> bool:
+        return bool(mask_function(first, first, first + query, first + key))
+
+    if sees(0, 1) or not sees(0, 0):
+        return MaskSpec(known=False)
+    if sees(FAR, 0):
+        return MaskSpec()
+    near, cut = 0, FAR
+    while cut - near > 1:
+        middle = (near + cut) // 2
+        near, cut = (middle, cut) if sees(middle, 0) else (near, middle)
+    return MaskSpec(window=cut) if cut == 1 or sees(cut, 1) else MaskSpec(chunk=cut)
 
 
 def _causal_mask(starts: list[int]) -> MaskSpec:

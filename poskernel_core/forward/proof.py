@@ -94,10 +94,20 @@ def difference(model: LoadedModel, tokens: Tensor | None = None) -> Difference:
     if tuple(sorted(theirs)) != model.geometry.with_heads:
         return Difference(float("inf"), float("inf"))
     apart = [
-        float((ours.kept[layer] - pattern.float()).abs().max()) for layer, pattern in theirs.items()
+        float((_as_shared(ours.kept[layer], pattern) - pattern.float()).abs().max())
+        for layer, pattern in theirs.items()
     ]
     largest = float(own.abs().max().clamp(min=torch.finfo(torch.float32).tiny))
     return Difference(max(apart), float((logits - own).abs().max()) / largest)
+
+
+def _as_shared(ours: Tensor, theirs: Tensor) -> Tensor:
+    """Return our pattern without the sink's share where theirs is (Granite scales outputs by it).
+
+    The logits prove the share.
+    """
+    whole = bool((theirs.float().sum(dim=-1) - 1).abs().max() < TOLERANCE)
+    return ours / ours.sum(dim=-1, keepdim=True).clamp(min=1e-30) if whole else ours
 
 
 def made_up(model: LoadedModel, length: int = TOKENS) -> Tensor:

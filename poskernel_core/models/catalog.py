@@ -29,8 +29,9 @@ from poskernel_core.common.specs import AnyModel, ModelSpec
 from poskernel_core.models import gguf
 from poskernel_core.models.aliases import official_name
 from poskernel_core.models.checkpoints import local_checkpoints
+from poskernel_core.models.configuration import read_geometry
 from poskernel_core.models.curated import BUNDLED_MODELS, CURATED, ModelEntry
-from poskernel_core.models.geometry import Geometry, read_geometry
+from poskernel_core.models.geometry import Geometry
 from poskernel_core.models.gguf_config import model_config
 from poskernel_core.models.hub import fetch_file, on_this_machine
 from poskernel_core.models.positions import PositionUse, angles_by_length, position_use
@@ -224,7 +225,7 @@ def _locate_results(kept: StoredModel, revision: str | None) -> Located:
             "leave it out."
         )
     config, packaged = dict(kept.config), PACKAGED.get(kept.spec.name)
-    geometry = read_geometry(kept.spec.name, config)
+    geometry = kept.geometry or read_geometry(kept.spec.name, config)
     how = packaged.advice if packaged else OTHERS_ADVICE
     spec = _spec(config, **kept.spec.model_dump(exclude={"angles"}))
     found = Located(spec, None, config, geometry, None, kept.quantisation, kept.shown, how)
@@ -288,7 +289,7 @@ def _locate_gguf(name: str, file: Path, revision: str | None) -> Located:
     header = gguf.read_header(name, file)
     config = model_config(name, file, header)
     geometry = read_geometry(name, config)
-    check_enough(name, header.numbers, geometry, config)
+    check_enough(name, header.numbers, geometry.numbers)
     spec = _spec(config, name=name, fingerprint=gguf.fingerprint(file))
     directory = default_directory().absolute() / "models" / spec.fingerprint
     kept = stored_models().get(name)
@@ -309,7 +310,7 @@ def _locate_directory(name: str, directory: Path, revision: str | None) -> Locat
     extras = [directory / file for file in TOKENIZER_FILES if (directory / file).is_file()]
     weights = weight_files(name, directory)
     geometry = read_geometry(name, config)
-    check_weights(name, weights, geometry, config)
+    check_weights(name, weights, geometry.numbers)
     total = hashlib.sha256(json.dumps(config, sort_keys=True).encode())
     for file in (*weights, *extras):
         total.update(bytes.fromhex(gguf.fingerprint(file)))

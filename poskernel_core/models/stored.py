@@ -19,6 +19,7 @@ from poskernel_core.common.files import ZIP_DAMAGE, parse_json
 from poskernel_core.common.modules import installed_file
 from poskernel_core.common.settings import settings
 from poskernel_core.common.specs import CorpusSpec, Dtype, ModelSpec, Spec
+from poskernel_core.models.geometry import Geometry
 from poskernel_core.models.gguf import fingerprint
 from poskernel_core.models.positions import PositionUse, read_use
 
@@ -54,6 +55,7 @@ class StoredModel:
     config: Mapping[str, Any]
     shown: Shown
     quantisation: str = ""
+    geometry: Geometry | None = None
     positions: PositionUse | None = None
 
 
@@ -156,7 +158,10 @@ def _read(file: Path, _size: int, _time: int) -> StoredModel | BadArchive:
         if not isinstance(config, dict) or not isinstance(bits, str):
             raise ValueError("its configuration is none")
         spec, shown = ModelSpec.model_validate(about["model"]), Shown.model_validate(about["shown"])
-        return StoredModel(file, spec, config, shown, bits, read_use(about.get("positions")))
+        form = about.get("geometry")  # older files have none
+        geometry = None if form is None else Geometry.read(form)
+        positions = read_use(about.get("positions"))
+        return StoredModel(file, spec, config, shown, bits, geometry, positions)
     except OSError:
         raise
     except ZIP_DAMAGE as error:

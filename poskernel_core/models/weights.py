@@ -1,7 +1,7 @@
 """Compare the headers of safetensors files with a configuration. Torch is not imported.
 
 A header is a few kilobytes in front of the weights. From the headers, we check that the files have
-as many numbers as the configuration claims, before anything is allocated.
+as many numbers as the model of the configuration needs, before anything is allocated.
 """
 
 import hashlib
@@ -17,9 +17,6 @@ from safetensors import SafetensorError, safe_open
 
 from poskernel_core.common.errors import ComputeFailed, UnsupportedModel
 from poskernel_core.common.files import may_not_read
-from poskernel_core.models.families import FAMILIES
-from poskernel_core.models.geometry import Geometry
-from poskernel_core.models.layers import Layer
 
 MAX_HEADER_BYTES = 32 * 2**20
 BLOCK_BYTES = 2**20
@@ -32,16 +29,14 @@ UNUSED = re.compile(
 older versions of transformers stored; multi-token prediction; parts for images and sound."""
 
 
-def check_weights(
-    name: str, files: Sequence[Path], geometry: Geometry, config: dict[str, Any]
-) -> None:
-    """Check that weight files are undamaged and large enough for a configuration.
+def check_weights(name: str, files: Sequence[Path], needed: int) -> None:
+    """Check that weight files are undamaged and hold as many numbers as a model needs.
 
     Raises:
         ComputeFailed: a file does not fit into memory.
         UnsupportedModel: a damaged file, too few numbers, or weights that are not floating point.
     """
-    check_enough(name, count_numbers(name, files), geometry, config)
+    check_enough(name, count_numbers(name, files), needed)
     odd = next((odd for file in files if (odd := _read_header(name, file)[2])), None)
     if odd:
         raise UnsupportedModel(
@@ -57,35 +52,17 @@ def no_memory(name: str) -> ComputeFailed:
     )
 
 
-def check_enough(name: str, found: int, geometry: Geometry, config: dict[str, Any]) -> None:
+def check_enough(name: str, found: int, needed: int) -> None:
     """Check that ``found`` numbers are enough for the model of a configuration.
 
     Raises:
-        UnsupportedModel: the embeddings and the attention alone need more.
+        UnsupportedModel: its parts need more.
     """
-    claimed = fewest_numbers(geometry, config)
-    if found < claimed:
+    if found < needed:
         raise UnsupportedModel(
             f"The weights of {name!r} do not fit its config.json: they hold {found:,} numbers, its "
-            f"sizes need {claimed:,} or more."
+            f"parts need {needed:,}."
         )
-
-
-def fewest_numbers(geometry: Geometry, config: dict[str, Any]) -> int:
-    """Return a lower bound on a model's numbers: embeddings and the attention of all layers."""
-    width, embedded = geometry.d_model, config.get("word_embed_proj_dim") or geometry.d_model
-    positions = geometry.n_ctx * width if geometry.scheme == "learned" else 0
-    attention = sum(_of_layer(geometry, layer) for layer in geometry.layers) * width
-    return geometry.n_vocab * embedded + positions + attention
-
-
-def _of_layer(geometry: Geometry, layer: Layer) -> int:
-    """Return the total width of the projections that layers have in every model."""
-    family = FAMILIES[geometry.architecture]
-    if layer.reason is not None or family.compressed:
-        return 0
-    own_keys = 0 if family.lends_keys else layer.n_kv_heads
-    return 2 * (geometry.n_heads + own_keys) * layer.d_head
 
 
 def _read_header(name: str, file: Path) -> tuple[int, frozenset[str], str]:

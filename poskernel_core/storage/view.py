@@ -82,6 +82,7 @@ def about(located: Located, shown: Shown) -> dict[str, Any]:
         "schema": SCHEMA,
         "model": located.spec.model_dump(mode="json"),
         "config": located.config,
+        "geometry": located.geometry.as_json(),
         "quantisation": located.quantisation,
         "shown": shown.model_dump(mode="json"),
     } | (located.positions.as_manifest() if located.positions else {})

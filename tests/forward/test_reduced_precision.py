@@ -8,6 +8,7 @@ import psutil
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
 
 from poskernel_core.common.errors import ComputeFailed, UnsupportedModel
 from poskernel_core.forward import hooks, loading, memory, proof
@@ -111,7 +112,7 @@ def test_memory_is_said_before_anything_is_read(model_dirs, monkeypatch):
     located = catalog.locate(str(model_dirs["llama"]))
     numbers = sum(p.numel() for p in loading.load(located, "cpu").module.parameters())
     little(monkeypatch, 3 * numbers)
-    monkeypatch.setattr(loading.AutoModelForCausalLM, "from_pretrained", None)
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", None)
     with pytest.raises(ComputeFailed, match=r"needs .* in float32, .* are free: choose bfloat16 "):
         loading.load(located, "cpu")
     little(monkeypatch, numbers)

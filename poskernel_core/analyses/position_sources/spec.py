@@ -5,7 +5,6 @@ from pydantic import Field
 from poskernel_core.analyses.base import Experiment, SkipParams
 from poskernel_core.analyses.head_measure import HeadMeasure
 from poskernel_core.common.result import estimates, outputs
-from poskernel_core.models.families import FAMILIES
 
 KINDS = {
     "token_share": "token embedding",
@@ -16,9 +15,6 @@ KINDS = {
     "bias_share": "ALiBi's bias",
 }
 """The kinds of components, by the value that is the sum of their shares."""
-
-LEARNED = tuple(name for name, family in FAMILIES.items() if family.scheme == "learned")
-"""The architectures that have a positional embedding."""
 
 OFFSETS = 48
 """Offsets of the map of one head's components."""
@@ -117,7 +113,7 @@ class PositionSources(_Sources):
             OF_A,
             "Bright: the head reads position from the positional embedding itself.",
             "unit",
-            only=LEARNED,
+            only=("learned",),
         ),
         HeadMeasure(
             "position from earlier heads",

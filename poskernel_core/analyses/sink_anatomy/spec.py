@@ -10,7 +10,6 @@ from poskernel_core.analyses.sinks.spec import SinkParams
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import estimates, outputs
 from poskernel_core.common.specs import RunSpec
-from poskernel_core.models.families import FAMILIES
 from poskernel_core.models.geometry import Geometry
 
 FRONT = 2
@@ -20,7 +19,6 @@ DISTANCES = (8, 64, 512)
 """How far the first key is moved back, in tokens, as far as the model's context allows."""
 
 SHARE = "share of attention"
-LEARNED = tuple(name for name, family in FAMILIES.items() if family.scheme == "learned")
 
 
 class SinkAnatomyParams(SinkParams):
@@ -124,7 +122,7 @@ class SinkAnatomy(Experiment[SinkAnatomyParams]):
             ("sink by standing first", "standing_first", "Bright: what stands first is the sink.",
              ()),
             ("sink by position 0", "position_zero", "Bright: what has position 0 is the sink.",
-             LEARNED),
+             ("learned",)),
             ("sink by the start token", "start_token", "Bright: the start token is the sink, "
              "wherever it stands.", ()),
         )

@@ -27,7 +27,7 @@ class FamilyModel:
     """A tiny model: what it is made of, and what must be found in it.
 
     `windows` and `chunks` are those of the layers, `rotated` the layers that turn anything,
-    `bare` those without heads; `features` are the words of the table in docs/reference/models.md.
+    `bare` those without heads; `features` says what is switched on.
     Where it lies within a model that reads images too, `within` is that one's `model_type`,
     `beside` what else it names. `made` is a builder of its own.
     """
