@@ -17,7 +17,7 @@ from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.files import parse_json
 from poskernel_core.common.folders import default_directory
 from poskernel_core.common.specs import digest
-from poskernel_core.models.geometry import Geometry, text_config
+from poskernel_core.models.geometry import Geometry
 
 ROTARY, ALIBI, LEARNED, NONE = "rotary", "ALiBi", "learned", "no"
 BY_LENGTH = ("longrope", "su")
@@ -91,9 +91,6 @@ def keep_use(fingerprint: str, use: PositionUse) -> None:
 
 def angles_by_length(config: dict[str, Any]) -> bool:
     """Return whether a configuration scales the rotary angles by the length of a text."""
-    config = text_config(config)
-    named = [config.get(name) for name in ("rope_scaling", "rope_parameters")]
-    scalings = [each for each in named if isinstance(each, dict)]
-    scalings += [own for each in scalings for own in each.values() if isinstance(own, dict)]
-    kinds = [str(each.get("rope_type", each.get("type"))) for each in scalings]
-    return any("dynamic" in kind or kind in BY_LENGTH for kind in kinds)
+    inner = [each for each in config.values() if isinstance(each, dict)]
+    kind = str(config.get("rope_type", config.get("type")))
+    return "dynamic" in kind or kind in BY_LENGTH or any(map(angles_by_length, inner))
