@@ -7,7 +7,6 @@ import torch
 from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.analyses.interventions.experiment.intervene import CANDIDATES, intervene
 from poskernel_core.analyses.interventions.spec import InterventionParams
-from poskernel_core.common.errors import Cancelled
 from poskernel_core.forward import interventions, loading
 from poskernel_core.forward.readout import kl_divergence, measure
 from poskernel_core.models import catalog
@@ -200,11 +199,3 @@ def test_prompt_of_one_token(model_dirs):
     params = InterventionParams(text="a", change="ablate", heads="L0H0")
     with refused("two tokens or more"):
         intervene(subject, {}, params, quiet)
-
-
-def test_cancelled(subjects, streams):
-    def stop(done, total):
-        raise Cancelled("Cancelled.")
-
-    with pytest.raises(Cancelled):
-        intervene(subjects["gpt2"], streams, InterventionParams(text=PROMPT), stop)

@@ -107,15 +107,6 @@ def test_aligned_distance(seed, skip):
                 assert expected == pytest.approx(found[head, a, b], abs=1e-9)
 
 
-def test_equivariant_kernels_have_distance_zero():
-    rows = np.zeros((1, len(POSITIONS), 13))
-    for place, n in enumerate(POSITIONS):
-        weights = 0.5 ** np.arange(n, -1, -1)
-        rows[0, place, : n + 1] = weights / weights.sum()
-    found = kernels.aligned_distance(kernels.by_offset(rows, POSITIONS), POSITIONS, 0)
-    np.testing.assert_allclose(found, np.zeros((1, 4, 4)), atol=1e-12)
-
-
 @pytest.mark.parametrize(
     ("n", "skip", "window", "expected"),
     [(10, 0, None, 0), (10, 4, None, 4), (10, 4, 5, 6), (10, 8, 5, 8), (2, 0, 7, 0), (3, 4, 7, 4)],
