@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from poskernel_core.analyses.previous_token.kinds import read_kind
+from poskernel_core.analyses.previous_token.spec import read_kind
 from poskernel_core.common.specs import BAND
 from tests.analyses.previous_token.test_previous_token import different, ranked
 from tests.support import builders
