@@ -10,6 +10,7 @@ from safetensors.numpy import load_file, save_file
 
 import poskernel_core as pk
 from poskernel_core.analyses import ANALYSES
+from poskernel_core.analyses.kernels.formulas import KINDS
 from poskernel_core.common.errors import BadRequest, UnknownModel
 from poskernel_core.common.specs import CorpusSpec, Request
 from poskernel_core.engine.checkpoints import Precomputing, precompute_checkpoints
@@ -148,16 +149,26 @@ def test_equal_checkpoints_are_named(look_back):
     assert np.isnan(look_back.values["tokens"]).all()
 
 
-def test_kinds_are_counted(made, asked, engine):
-    params = {"measure": "kind of kernel", "query": QUERY, "skip": 0}
-    found = pk.show("over-training", str(made), engine=engine, params=params, **asked)
-
-    kinds = found.labels["measure"]
-    counts = dict(zip(kinds, found.values["count"].T.tolist(), strict=True))
-    assert [6, 6, 6, 5, 4] == counts["uniform"]
-    assert [0, 0, 0, 1, 2] == (np.array(counts["local"]) + np.array(counts["slow decay"])).tolist()
-    assert np.isnan(found.values["emergence"]).all()
-    assert np.isnan(found.values["change"]).all()
+def test_kinds_are_counted(made, asked):
+    """Of six heads, which have no emergence: their measure is no number."""
+    run, question = describe_run(str(made), **asked), ANALYSES["over-training"]
+    codes = np.zeros((5, 2, 3, 1), dtype=int)
+    codes[3:, 0, 0], codes[4, 1] = 2, 1
+    found = {
+        f"step-{step}": result(
+            "etc",
+            {},
+            {"kind": kinds},
+            labels={"kind": KINDS},
+            coordinates={"query": np.array([QUERY])},
+        )
+        for step, kinds in zip(STEPS, codes, strict=True)
+    }
+    shown = question.compose(found, run, question.params(measure="kind of kernel", query=QUERY))
+    assert KINDS == shown.labels["measure"]
+    expected = [[6, 0, 0], [6, 0, 0], [6, 0, 0], [5, 0, 1], [2, 3, 1]]
+    assert expected == shown.values["count"].tolist()
+    assert np.isnan([shown.values["emergence"], shown.values["change"]]).all()
 
 
 def test_a_kernel_over_training(made, asked, engine):
