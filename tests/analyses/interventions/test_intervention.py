@@ -196,6 +196,5 @@ def test_bad_requests(subjects, streams, case):
 
 def test_prompt_of_one_token(model_dirs):
     subject = subject_of(model_dirs["gpt2"], "a", start_token=False)
-    params = InterventionParams(text="a", change="ablate", heads="L0H0")
     with refused("two tokens or more"):
-        intervene(subject, {}, params, quiet)
+        intervene(subject, {}, InterventionParams(text="a", change="remove"), quiet)

@@ -101,14 +101,10 @@ def test_mean_of_the_row(dirs):
         assert [*keys] == np.flatnonzero(found["counted"]).tolist()
 
 
-def test_last_token_and_later_tokens(dirs):
-    """By default the query is the last token; what comes after a query does not matter."""
-    ids = tokens()
-    cut = components(dirs["llama"], ids[:, : QUERY + 1], head="L2H0")
-    whole = components(dirs["llama"], ids, head="L2H0", query=QUERY)
+def test_last_token(dirs):
+    """By default the query is the last token."""
+    cut = components(dirs["llama"], tokens()[:, : QUERY + 1], head="L2H0")
     assert cut.values["chosen_query"] == QUERY
-    for name, value in whole.values.items():
-        np.testing.assert_allclose(cut.values[name], value, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -115,27 +115,6 @@ def test_weights(groups, read):
             assert alone[own, out, g] == pytest.approx(there * (g in left) / len(left))
 
 
-def test_few_texts(tmp_path):
-    """Content alone has no share by position also where mean keys are those of 20 texts.
-
-    The noise of the mean keys alone was a twentieth before.
-    """
-    T = 31
-    path = contextual.additive(tmp_path / "additive", CONTENT, T)
-    found = []
-    for seed in range(3):
-        subject, main = study(path, some_windows(20, T, True, seed=seed))
-        result = perform(ScoreShares, subject, main, skip=1, first_windows=20)
-        last = len(main.header.positions) - 1
-        share, error = (
-            each["position_share"][0, :, last] for each in (result.values, result.errors)
-        )
-        assert share[2] == pytest.approx(1, abs=1e-5)
-        assert abs(share[0]) < 0.05 / 2 or abs(share[0]) < result.interval * error[0]
-        found.append(share[0])
-    assert abs(np.mean(found)) < 0.02
-
-
 def test_heads_that_know_one_of_them(tmp_path):
     T, skip = 31, 1
     path = contextual.additive(tmp_path / "additive", CONTENT, T)
