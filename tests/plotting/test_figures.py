@@ -8,7 +8,6 @@ import plotly.graph_objects as go
 import pytest
 from PIL import Image
 
-from poskernel_core.common.specs import default_positions
 from poskernel_core.plotting.head_map import head_map
 from poskernel_core.plotting.layout import few_lines, log_ticks, number
 from poskernel_core.plotting.maps import (
@@ -73,22 +72,6 @@ def test_large_kernel_map_is_a_picture_with_the_right_pixels() -> None:
     check_pixels(figure, kernel, kernel / most, SCALE)
     assert (40, 0) == (figure.data[0].y0, figure.data[0].x0)
     assert (458.5, 39.5) == tuple(figure.layout.yaxis.range)
-
-
-@pytest.mark.parametrize(
-    ("queries", "told"),
-    [
-        (default_positions(512, 17, 401), range(15, 512, 48)),
-        ((2, 3, 5, 11), (2, 3, 5, 11)),
-        (tuple(int(1.4**n) for n in range(5, 25)), [int(1.4**n) for n in range(5, 25, 2)]),
-    ],
-)
-def test_queries_with_a_tick_are_evenly_spaced(queries, told) -> None:
-    """A query put between the others moves none; where none is usual, every so many have one."""
-    axis = kernel_map(np.ones((len(queries), 9000)), np.array(queries), title="K").layout.yaxis
-    assert [f"{query}" for query in told] == list(axis.ticktext)
-    if axis.type != "category":
-        assert list(told) == [queries[at] for at in axis.tickvals]
 
 
 def test_kernel_map_refuses_a_wholly_masked_kernel() -> None:

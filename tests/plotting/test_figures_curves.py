@@ -7,7 +7,7 @@ import pytest
 from poskernel_core.common.result import Result, Value
 from poskernel_core.plotting.by_axes import by_axes
 from poskernel_core.plotting.curves import BANDS, curves
-from poskernel_core.plotting.layout import TITLE, is_square, relayout, set_title, without_title
+from poskernel_core.plotting.layout import is_square, relayout, set_title
 from poskernel_core.plotting.maps import folded_square, kernel_map
 from poskernel_core.plotting.parts import part
 from tests.support.made_results import named, scores
@@ -75,17 +75,6 @@ def test_a_part_with_its_errors() -> None:
     for at, told in (({"layer": 2}, "1, received 2"), ({"head": None}, "4, received None")):
         with pytest.raises(ValueError, match=f"from 0 to {told}"):
             part(found, "induction", **at)
-
-
-def test_a_title_is_taken_off():
-    """Once; what stands above the plotting area moves up with it, and keeps its distance."""
-    before, figure = (folded_square(ROW, title="title") for _ in range(2))
-    for _ in range(2):
-        without_title(figure)
-        assert (None, TITLE) == (
-            figure.layout.title.text, before.layout.margin.t - figure.layout.margin.t
-        )  # fmt: skip
-    assert figure.data[0].colorbar.y > before.data[0].colorbar.y
 
 
 def test_squares():

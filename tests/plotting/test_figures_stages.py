@@ -29,11 +29,6 @@ def test_small_stage_map_names_tokens_and_leaves_hidden_cells_empty() -> None:
     assert (1.5, -0.5) == tuple(figure.layout.yaxis.range)
 
 
-def test_stage_map_of_more_rows_has_round_positions_as_ticks() -> None:
-    axis = stage_map(np.eye(50), title="K", first_query=103, first_key=103).layout.yaxis
-    assert [(2, "105"), (7, "110")] == [*zip(axis.tickvals, axis.ticktext, strict=True)][:2]
-
-
 def test_raw_scores_keep_their_future_and_a_robust_span() -> None:
     """One outlier among 400 does not wash out the rest, and the bar says that it lies beyond."""
     values = np.linspace(-2, 3, 400).reshape(20, 20)

@@ -157,12 +157,6 @@ def test_small_maps_of_every_head() -> None:
     np.testing.assert_allclose(long.values["pattern"][1, 1], one, rtol=1e-6)
 
 
-@pytest.mark.parametrize(("heads", "columns"), [(1, 1), (5, 4), (9, 3), (20, 5), (37, 8)])
-def test_rows_of_small_maps_are_full_where_they_can_be(heads: int, columns: int) -> None:
-    frames = row_patterns_figure(patterns(heads=heads), 0).layout.shapes
-    assert columns == len({frame.x0 for frame in frames})
-
-
 def test_induction_scores_of_all_heads() -> None:
     cells = of_induction.induction_figure(scores()).data[0]
     np.testing.assert_array_equal(scores().values["induction"], cells.z)
