@@ -258,9 +258,9 @@ def test_precompute_names_equal_checkpoints(made, precomputing):
     """Step 1 is not computed: it has the results of step 0, and says whose they are."""
     how, said, answered = precomputing
 
-    precompute_checkpoints(training_run(str(made)), how)
+    precompute_checkpoints(training_run(str(made)).chosen("step-0, step-1, step-4"), how)
 
-    assert [f"step-{step}" for step in STEPS if step != 1] == answered
+    assert ["step-0", "step-4"] == answered
     assert "step-1: the same weights as step-0, so its results are those" in said
     first, second = (
         how.store.get(make_plan(how.requests(f"step-{step}")[0]).key) for step in (0, 1)
