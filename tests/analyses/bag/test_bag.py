@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poskernel_core.analyses.bag.experiment import predicted
-from poskernel_core.analyses.bag.experiment.bag import build_bag, by_position, listed_tokens
-from poskernel_core.analyses.bag.experiment.heads import chosen_heads
+from poskernel_core.analyses.bag.experiment.bag import build_bag, listed_tokens
+from poskernel_core.analyses.bag.experiment.neuron import chosen_heads
 from poskernel_core.analyses.bag.experiment.quality import VARIANTS, Quality
 from poskernel_core.analyses.bag.params import BagParams
 from poskernel_core.common.jackknife import jackknife
@@ -183,13 +183,6 @@ def test_extended_embeddings_by_hand(known):
     expected[:, 0:6:2], expected[:, 1:6:2] = STRENGTHS, -STRENGTHS
     np.testing.assert_allclose(bag.table(ALL), expected, atol=1e-4)
     assert (0, 2) == chosen_heads(subject, main, BagParams(query=37))
-
-
-def test_by_position_by_hand():
-    """Means over texts; the start token has that of the next position; short texts have fewer."""
-    scales = np.array([[1.0, 2.0, 3.0], [3.0, 4.0, 5.0]])
-    assert [2, 2, 3, 4] == by_position(scales, 1, 4).tolist()
-    assert [2, 3] == by_position(scales, 0, 2).tolist()
 
 
 def test_listed_tokens(known):

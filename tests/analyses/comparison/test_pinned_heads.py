@@ -144,6 +144,17 @@ def test_the_largest_error_bounds_what_small_changes_do(rows, errors):
     assert abs(moved - 0.5 * np.abs(a - b).sum()) <= bound + 1e-12
 
 
+def test_errors_by_hand():
+    """Of the same texts, a group is left out of both at once; of others, variances add up."""
+    left, folds = np.array([0.5, 0.5]), np.array([[0.4, 0.6], [0.6, 0.4]])
+    right, other = np.array([0.2, 0.8]), np.array([[0.1, 0.9], [0.3, 0.7]])
+    for together, error in ((True, 0.0), (False, np.hypot(0.1, 0.1))):
+        found = formulas.distance_error(left, right, folds, other, together=together)
+        assert error == pytest.approx(found, abs=1e-12)
+    bound = formulas.largest_error(np.array([0.03, 0.0]), np.array([0.04, 0.01]))
+    assert pytest.approx(0.03) == float(bound)
+
+
 def test_apart_by_hand():
     """(5 - 3) over the root of 3² and 4²; the first against itself is 0, without errors unknown."""
     apart = formulas.apart(np.array([[3.0, 5.0], [1.0, 2.0]]), np.array([[3.0, 4.0], [np.nan, 1]]))
@@ -222,7 +233,7 @@ def test_runs_of_unlike_numbers(engine):
 
 
 def test_measures_beside(engine):
-    heads, question = "L0H1,L1H2@demo-gpt2;context=64;windows=9", find("compare-heads")
+    heads, question = "L0H1,L1H2@demo-attn-2l;context=64;windows=9", find("compare-heads")
     run = describe_run("demo-attn-2l", context=CONTEXT, windows=WINDOWS)
     parts = [*question.parts(run, question.params(heads=heads))]
     out = ",".join(part for part in parts if not part.endswith((":etc", ":entropy")))

@@ -1,4 +1,4 @@
-"""Denominators along positions, by plain loops; and what one query sees, in every architecture."""
+"""Denominators along positions, by plain loops; and what one query sees."""
 
 from itertools import pairwise
 
@@ -8,7 +8,6 @@ import torch
 
 from poskernel_core.analyses.contextual_heads.denominators import Denominators
 from poskernel_core.analyses.contextual_heads.experiment.contents import (
-    LastQuery,
     destination_windows,
     last_rows,
 )
@@ -49,13 +48,6 @@ def test_identity(paths, name):
         np.testing.assert_allclose(row.kernel.sum(dim=-1), 1, atol=1e-12)
         assert row.log_weight.abs().max() > 0.3
     assert row.layer == len(truth) - 1
-
-
-def test_denominator_by_hand():
-    """Masses 1/4 and 3/4 with weights 2 and 4 are 1/2 + 3."""
-    kernel, weights = torch.tensor([[[0.25, 0.75]]]), torch.tensor([[[2.0, 4.0]]])
-    row = LastQuery(0, 0, kernel.double(), weights.double().log())
-    assert pytest.approx(row.denominator.item()) == 3.5
 
 
 @pytest.mark.parametrize(("length", "skip", "first"), [(13, 9, 9), (6, 2, 2), (8, 0, 1)])

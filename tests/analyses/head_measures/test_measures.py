@@ -34,7 +34,7 @@ OF_SOME = ("sink-anatomy", "position-sources")
 def found(model_dirs, engine, near_workers):
     """The results that measures ask for, as the page asks; each is computed once."""
     path = str(model_dirs["gpt2"])
-    run = describe_run(path, windows=11, context=QUERY + 1)
+    run = describe_run(path, windows=5, context=QUERY + 1)
     selection = Selection(catalog.locate(path, None), run, 1, 2, QUERY, SKIP)
 
     def ask(measure: Measure) -> Result:
