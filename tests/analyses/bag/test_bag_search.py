@@ -34,6 +34,10 @@ def test_nearest_of_random_weights(random_bag, bag_params):
     for name, column in zip(("cosine", "plain_cosine"), cosines, strict=True):
         np.testing.assert_allclose(found.values[name], [column[i] for i in order], atol=1e-4)
     assert subject.decode([tokens[i] for i in order]) == found.words("words")
+    lengths = np.linalg.norm(tables[0], axis=1)
+    assert lengths[word - 1] == pytest.approx(float(found.values["length"]), rel=1e-4)
+    shorter = (np.delete(lengths, word - 1) < lengths[word - 1]).mean()
+    assert shorter == pytest.approx(float(found.values["length_rank"]))
 
 
 def test_rare_tokens(random_bag, bag_params):
@@ -62,6 +66,7 @@ def test_scores_of_random_weights(random_bag, bag_params):
     table = np.array([truth.embed(token) for token in range(1, VOCABULARY)]) @ truth.reads
     ids = [t for word in (" sells", " ok", " the") for t in subject.encode(word)]
     assert len(ids) > 3
+    assert subject.decode(ids) == found.words("words")
     expected = np.zeros((len(ids), table.shape[1]))
     for row, token in enumerate(ids):
         for j, column in enumerate(table.T):

@@ -147,19 +147,6 @@ def test_quality_of_every_variant() -> None:
         np.testing.assert_allclose(1.1 * at, band_of(figure, name).y)
 
 
-def test_quality_far_below_is_marked_under_the_axis() -> None:
-    found = made.neurons()
-    found.values["bag_r2"][1, 2], found.values["bag_r2"][2, 4:6] = -50.0, [-3.0, -1.5]
-    figure = quality_figure(found, "bag_r2")
-    rows = [trace for trace in figure.data if "below" in trace.name]
-    assert [made.VARIANTS[index] for index in (1, 2)] == [row.legendgroup for row in rows]
-    assert [[-50.0], [-3.0, -1.5]] == [list(row.customdata) for row in rows]
-    assert [[11], [21, 26]] == [list(row.x) for row in rows]
-    curve = named(figure, made.VARIANTS[2])
-    assert np.isnan(curve.y[4:6]).all()
-    assert 5 == np.isfinite(curve.y).sum()
-
-
 @pytest.mark.parametrize("large", [False, True])
 def test_kernel_over_the_offset(large: bool) -> None:
     found = made.neurons()

@@ -37,9 +37,10 @@ def test_neuron(random_bag, bag_params):
         found.values["output_cosine"], w_out @ w_out[7] / sizes / sizes[7], atol=1e-5
     )
     assert found.values["bias"] == pytest.approx(truth.layer.b_in[7])
-    order = np.argsort(columns[7])[::-1][:3]
-    np.testing.assert_allclose(found.values["top_value"], columns[7][order], atol=1e-3)
-    assert subject.decode((order + 1).tolist()) == found.words("top_words")
+    order = np.argsort(columns[7])
+    for end, some in (("top", order[::-1][:3]), ("bottom", order[:3])):
+        np.testing.assert_allclose(found.values[f"{end}_value"], columns[7][some], atol=1e-3)
+        assert subject.decode((some + 1).tolist()) == found.words(f"{end}_words")
 
 
 @given(st.integers(0, 2**20), st.integers(2, 31), st.floats(0.01, 100))

@@ -36,17 +36,19 @@ def examples(path, ids, batch=None, **params):
 
 
 def test_by_hand():
-    """Rows (1), (0.6, 0.4), (0.2, 0.5, 0.3) in two blocks: 0.5, and the keys of each row."""
-    seen = Largest(3, True)
-    batch = Batch(torch.zeros(1, 3, dtype=torch.long), range(1))
-    for first, rows in ((0, [[1, 0], [0.6, 0.4]]), (2, [[0.2, 0.5, 0.3]])):
-        seen.pattern(PatternBlock(0, first, 0, torch.tensor(rows)[None, None]), batch)
+    """Rows (1), (0.6, 0.4), (0.2, 0.5, 0.3), and one of the keys from 1 on, in three blocks."""
+    seen = Largest(4, True)
+    batch = Batch(torch.zeros(1, 4, dtype=torch.long), range(1))
+    blocks = (0, 0, [[1, 0], [0.6, 0.4]]), (2, 0, [[0.2, 0.5, 0.3]]), (3, 1, [[0.7, 0.2, 0.1]])
+    for first, key, rows in blocks:
+        seen.pattern(PatternBlock(0, first, key, torch.tensor(rows)[None, None]), batch)
     values, keys = (each[0, 0].numpy() for each in seen.top[0])
 
-    assert 0.5 == float(seen.largest[0])
+    assert pytest.approx(0.7) == float(seen.largest[0])
     np.testing.assert_allclose([1, 0], values[0, :2])
     np.testing.assert_allclose([0.5, 0.3, 0.2, 0], values[2, :4])
     assert [1, 2, 0, 0] == keys[2, :4].tolist()
+    assert [1, 2, 3, 0] == keys[3, :4].tolist()
 
 
 def test_only_the_first_key_is_attended():
