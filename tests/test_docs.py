@@ -1,18 +1,16 @@
 """The documentation: links lead somewhere, its commands run."""
 
-import os
 import re
 import shlex
-import subprocess
-import sys
 from collections import Counter
 
 import pytest
 
 import poskernel_core as pk
 from poskernel_core.analyses import ANALYSES
-from poskernel_core.cli.main import PROGRAM
-from tests.support.server import ROOT, environment
+from poskernel_core.cli.main import PROGRAM, main
+from poskernel_core.engine.engine import close_shared
+from tests.support import ROOT
 from tools import screenshots
 
 README = ROOT / "README.md"
@@ -88,7 +86,7 @@ def test_paths_and_commands_exist(file):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("file", RUN, ids=lambda file: file.stem)
-def test_what_is_told_runs(file, tmp_path):
+def test_what_is_told_runs(file, tmp_path, monkeypatch, capfd, near_worker, unchecked):
     """Every command that ends by itself, and all Python, in an empty folder, with no network.
 
     What is shown as their output is in it.
@@ -97,21 +95,15 @@ def test_what_is_told_runs(file, tmp_path):
     lines = "".join(words for kind, words in blocks if not kind).splitlines()
     commands = [shlex.split(line, comments=True)[1:] for line in lines if line[:10] == "poskernel "]
     python = "".join(words for kind, words in blocks if kind == "python")
-    ours = environment(tmp_path / "cache", shipped=True) | {
-        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    }
-    folder = tmp_path / "empty"
-    folder.mkdir()
-    told = ""
-    for arguments in [
-        *(["-m", "poskernel_core", *each] for each in commands if each[0] != "serve"),
-        ["-c", python],
-    ]:
-        done = subprocess.run(
-            [sys.executable, *arguments], cwd=folder, env=ours, capture_output=True, text=True
-        )
-        assert (0, arguments) == (done.returncode, arguments), done.stderr
-        told += done.stdout + done.stderr
     assert python
+    monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("POSKERNEL_SHIPPED", "1")
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    for each in commands:
+        assert each[0] == "serve" or 0 == main(each), each
+    exec(compile(python, file, "exec"), {"__name__": "__main__"})
+    close_shared()
+    told = "".join(capfd.readouterr())
     for kind, words in blocks:
         assert kind != "text" or set(words.splitlines()) <= set(told.splitlines())

@@ -1,6 +1,5 @@
 """Questions and pages of other packages: found, kept apart, named where they cannot be used."""
 
-import json
 import subprocess
 import sys
 
@@ -10,6 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 import pages
+import poskernel_core as pk
 from poskernel_core import analyses
 from poskernel_core.common import plugins
 from poskernel_core.common.plugins import PAGES, QUESTIONS, load, package_of
@@ -20,7 +20,6 @@ from tests.support.visit import go, visit
 
 EXAMPLE = ROOT / "docs" / "examples" / "poskernel-reach"
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
-SMALL = ("demo-attn-2l", "--context", "41", "--windows", "20", "--json")
 
 
 QUESTION = """
@@ -167,15 +166,16 @@ def run(installed, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_example_answers(run):
+def test_the_example_answers(run, installed, found, monkeypatch, near_workers, engine):
     """Its numbers are the mean offsets of the kernels that we show, with errors."""
     assert "poskernel-reach 0.1.0" in run("plugins")
-    reach = json.loads(run("show", "reach", *SMALL))
-    kernel = json.loads(run("show", "kernel", *SMALL, "--query", "37"))
+    monkeypatch.syspath_prepend(str(installed))
+    found(QUESTIONS)
+    asked = {"model": "demo-attn-2l", "context": 41, "windows": 20, "query": 37, "engine": engine}
+    reach, kernel = (pk.show(name, **asked) for name in ("reach", "kernel"))
 
-    at = reach["coordinates"]["query"].index(37)
-    value, error = (np.array(reach[each]["reach"], float)[..., at] for each in ("values", "errors"))
-    rows = np.nan_to_num(np.array(kernel["values"]["kernel"], float))[..., :38]
+    value, error = reach.values["reach"], reach.errors["reach"]
+    rows = np.nan_to_num(kernel.values["kernel"])[..., :38]
     assert np.allclose(rows @ np.arange(37, -1, -1), value, rtol=1e-5)
     assert np.all(error > 0)
 

@@ -36,54 +36,33 @@ def checkout(tmp_path, monkeypatch):
     return git
 
 
-def change(root):
-    (root / "more.py").write_text("")
-
-
-def undated(root):
-    (root / "CHANGELOG.md").write_text(CHANGELOG.replace(" - 2026-11-05", ""))
-
-
-def another_version(root):
-    (root / "poskernel_core" / "__init__.py").write_text(VERSION.replace("3.5", "3.6"))
-
-
 def test_what_is_ready_is_released(checkout):
     release.refuse_unready()
 
 
-def test_changes_are_refused(checkout, tmp_path):
-    change(tmp_path)
-    with pytest.raises(SystemExit, match="without changes, found 1: commit"):
-        release.refuse_unready()
-
-
-@pytest.mark.parametrize("act", [undated, another_version])
-def test_a_version_without_its_dated_section_is_refused(checkout, tmp_path, act):
-    act(tmp_path)
-    checkout("commit", "--all", "--quiet", "--message", "More")
-    with pytest.raises(SystemExit, match=r"dated section \[3\.[56]\.7\] in CHANGELOG"):
-        release.refuse_unready()
-
-
-def test_another_version_to_cite_is_refused(checkout, tmp_path):
-    (tmp_path / "CITATION.cff").write_text("license: MIT\nversion: 3.5.6\n")
-    checkout("commit", "--all", "--quiet", "--message", "More")
-    with pytest.raises(SystemExit, match=r"version 3\.5\.7 in CITATION\.cff"):
-        release.refuse_unready()
-
-
-def test_another_commit_than_the_tested_one_is_refused(checkout, tmp_path):
-    change(tmp_path)
-    checkout("add", ".")
-    checkout("commit", "--quiet", "--message", "More")
-    with pytest.raises(SystemExit, match="run 'make test' first"):
-        release.refuse_unready()
-
-
-def test_untested_is_refused(checkout, tmp_path):
-    (tmp_path / "build" / "tested").unlink()
-    with pytest.raises(SystemExit, match="run 'make test' first"):
+@pytest.mark.parametrize(
+    ("file", "text", "act", "words"),
+    [
+        # a file, what is written into it, what is done then, words of the sentence
+        ("more.py", "", "nothing", "without changes, found 1: commit"),
+        (
+            "CHANGELOG.md",
+            CHANGELOG.replace(" - 2026-11-05", ""),
+            "commit",
+            r"\[3\.5\.7\] in",
+        ),
+        ("poskernel_core/__init__.py", VERSION.replace("3.5", "3.6"), "commit", r"\[3\.6\.7\] in"),
+        ("CITATION.cff", "license: MIT\nversion: 3.5.6\n", "commit", r"3\.5\.7 in CITATION\.cff"),
+        ("more.py", "", "commit", "run 'make test' first"),
+        ("build/tested", "", "nothing", "run 'make test' first"),
+    ],
+)
+def test_what_is_not_ready_is_refused(checkout, tmp_path, file, text, act, words):
+    (tmp_path / file).write_text(text)
+    if act == "commit":
+        checkout("add", ".")
+        checkout("commit", "--quiet", "--message", "More")
+    with pytest.raises(SystemExit, match=words):
         release.refuse_unready()
 
 

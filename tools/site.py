@@ -3,11 +3,12 @@
     python tools/site.py
 
 Copies `docs/` and the texts about the project to `build/site-source`, with the tables of the
-reproduction ledger filled in (`tools/posts.py`) and the reference that the declarations give
-(`tools/reference.py`), and has zensical build them. The navigation is the list of `docs/index.md`,
-in its order, and the reference. It ends with an error if a link is dead, if a page is in no
-list, or if a page would load anything from elsewhere. Formulas become MathML, which browsers draw
-themselves. For programs there are `llms.txt`, and each page as Markdown beside it.
+reproduction ledger filled in and the reference that the declarations give (`tools/reference.py`),
+and has zensical build them. Our numbers in the ledger come from the results that ship with a part
+of GPT-2: no model runs. The navigation is the list of `docs/index.md`, in its order, and the
+reference. It ends with an error if a link is dead, if a page is in no list, or if a page would load
+anything from elsewhere. Formulas become MathML, which browsers draw themselves. For programs there
+are `llms.txt`, and each page as Markdown beside it.
 """
 
 import html
@@ -17,13 +18,26 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
+from contextlib import closing
+from functools import cache
 from pathlib import Path
 
 import latex2mathml.converter
-import reference
-from posts import filled
+import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT)]
+
+from poskernel_core.common.result import Result
+from poskernel_core.common.specs import Request
+from poskernel_core.engine.engine import Engine
+from poskernel_core.ledger.compare import Checked, brief, tolerance_text
+from poskernel_core.ledger.published import PublishedFigure, figures_of, read_figures
+from poskernel_core.ledger.reproduce import compare, published_name
+from poskernel_core.storage.store import Store
+from tools import reference
+
 SOURCE, SITE = ROOT / "build" / "site-source", ROOT / "build" / "site"
 CONFIG = ROOT / "build" / "zensical.toml"
 PROJECT = ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
@@ -36,6 +50,9 @@ FORMULA = re.compile(r'<(span|div) class="arithmatex">\s*\\([(\[])(.*?)\\[)\]]\s
 LOADED = re.compile(r'<(?:script|img|iframe|link)\b[^>]*?(?:src|href)="((?:https?:)?//[^"]+)"')
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
 CANONICAL = re.compile(r'<link rel="(?:canonical|edit)"[^>]*>')
+PART = "gpt2-small-layer0"
+MARKER = re.compile(r"^<!-- ledger: (.+) -->$", re.MULTILINE)
+HEAD = "| figure | published | ours | tolerance | verdict |\n|---|---|---|---|---|"
 
 
 def main() -> None:
@@ -71,12 +88,17 @@ def main() -> None:
     if told.returncode:
         sys.exit(COLOUR.sub("", told.stdout + told.stderr).partition("Traceback")[0])
     for page in SITE.rglob("*.html"):
-        text = FORMULA.sub(drawn, page.read_text("utf-8"))
-        page.write_text(text, "utf-8")
-        if outside := LOADED.findall(CANONICAL.sub("", text)):
-            sys.exit(f"{page.relative_to(SITE)} loads from elsewhere: {', '.join(outside)}")
+        page.write_text(finished(page), "utf-8")
     for_programs()
     print(f"{sum(1 for _ in SITE.rglob('*.html'))} pages in {SITE}")
+
+
+def finished(page: Path) -> str:
+    """Return a page with its formulas drawn, or end with what it would load from elsewhere."""
+    text = FORMULA.sub(drawn, page.read_text("utf-8"))
+    if outside := LOADED.findall(CANONICAL.sub("", text)):
+        sys.exit(f"{page} loads from elsewhere: {', '.join(outside)}")
+    return text
 
 
 def for_programs() -> None:
@@ -153,11 +175,7 @@ def navigation() -> Nav:
 
 def as_toml(listed: Nav) -> str:
     """Return the navigation as zensical reads it."""
-    return (
-        "["
-        + ", ".join(f"{{ {json.dumps(name)} = {pages} }}" for name, pages in listed.items())
-        + "]"
-    )
+    return f"[{', '.join(f'{{ {json.dumps(name)} = {pages} }}' for name, pages in listed.items())}]"
 
 
 def drawn(found: re.Match[str]) -> str:
@@ -168,6 +186,48 @@ def drawn(found: re.Match[str]) -> str:
     if unknown := re.search(r"\\\w+", made):
         sys.exit(f"A formula has {unknown[0]}, which latex2mathml does not know: {formula}")
     return made
+
+
+def filled(text: str) -> str:
+    """Return a page with a table in place of each `<!-- ledger: SOURCE -->`."""
+    return MARKER.sub(lambda found: table(found[1]), text)
+
+
+def table(source: str) -> str:
+    """Return all rows of the ledger whose source begins so, and how to compute what is missing."""
+    figures = [each for each in read_figures() if each.source.startswith(source)]
+    if not figures:
+        sys.exit(f"No source in the ledger begins with {source!r}.")
+    ours = {each.id: computed().get(each.id) for each in figures}
+    lacking = dict.fromkeys(
+        f"`poskernel reproduce {e.models[0]}`" for e in figures if not ours[e.id]
+    )
+    told = [f"Ours come from the shipped results of `{PART}`."] if any(ours.values()) else []
+    told += [f"Rows without ours: {', '.join(lacking)}."] if lacking else []
+    return "\n".join([HEAD, *(row(each, ours[each.id]) for each in figures), "", " ".join(told)])
+
+
+def row(figure: PublishedFigure, found: Checked | None) -> str:
+    """Return one row: the published figure, and ours or the model that it needs."""
+    ours = brief(found.ours, found.errors) if found else ""
+    verdict = found.verdict if found else f"needs `{min(figure.models, key=len)}`"
+    sizes = np.shape(figure.published)
+    published = f"{sizes[0]} × {sizes[1]} numbers" if sizes[1:] else brief(figure.published)
+    cells = (figure.figure, published, ours, tolerance_text(figure), verdict)
+    return f"| {' | '.join(cells)} |"
+
+
+@cache
+def computed() -> dict[str, Checked]:
+    """Return the rows that the shipped results answer, by id: all that the part of GPT-2 has."""
+    with tempfile.TemporaryDirectory() as folder, closing(Engine(Store(Path(folder)))) as engine:
+
+        def answer(asked: Request) -> Result:
+            found = engine.cached(asked)
+            return found or sys.exit(f"The shipped results of {PART} lack {asked.analysis}.")
+
+        found = compare(PART, figures_of(published_name(PART)), answer)
+        return {each.figure.id: each for each in found if not each.why}
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from pages.shared.selection.links import write
 from pages.shared.selection.selection import Selection, select_head
 from poskernel_core.analyses.interventions.presets import Preset, presets_for
 from poskernel_core.analyses.interventions.spec import InterventionParams
-from poskernel_core.data.prompt_words import fitting
+from poskernel_core.data.moves import fitting
 
 CHANGES: Final[dict[str, str]] = {
     "average positions": "average",

@@ -7,7 +7,7 @@ import streamlit as st
 from pages.shared.selection.fit import fitted_index, fitted_list, linked
 from pages.shared.selection.links import write
 from pages.shared.selection.selection import Selection
-from poskernel_core.data.prompt_words import fitting, words_of
+from poskernel_core.data.moves import fitting, words_of
 
 CHANGED_STAGES: Final[dict[str, str]] = {
     "after the softmax": "pattern",

@@ -104,11 +104,7 @@ def serve(
 
 
 def _check_door(host: str, port: int | None) -> None:
-    """Check that the host is an address of this machine and that the port is free.
-
-    Raises:
-        BadRequest: the host is not, or the port is not free.
-    """
+    """Check that the host is an address of this machine and that the port is free."""
     for at, name, instead in (
         (0, host, "'localhost' or '0.0.0.0' as --host, or an address of this machine"),
         (port or 0, f"port {port}", "another --port, or leave it out, and a free one is taken"),

@@ -1,28 +1,6 @@
 """The errors that users can see; each message is one clear sentence.
 
-::
-
-    PosKernelError
-    ├── BadRequest                the request cannot be carried out (exit code 2)
-    │   ├── UnknownModel          no such name, directory or file
-    │   ├── UnsupportedModel      a position scheme or file format that is not supported
-    │   ├── NoNetwork             the hub cannot be reached
-    │   ├── ComputeDisabled       read-only, or no torch: only stored results are shown
-    │   ├── NotInModel            the model, or partial model, lacks what a question needs
-    │   ├── UnknownCorpus         no such corpus, file or text
-    │   ├── TooLittleText         fewer windows than requested
-    │   ├── UnknownAnalysis       no such analysis
-    │   ├── UnknownField          a run has no field of that name
-    │   ├── InvalidField          a field of a run has an invalid value
-    │   ├── BadArchive            an import file of another program, or a damaged one
-    │   ├── TooLarge              more than this server computes for a client
-    │   └── Busy                  too many open computations
-    ├── StoreFailed               the store cannot be read or written (exit code 1)
-    │   ├── NoSpace               the disk is full
-    │   └── ReadOnlyStore         the store can be read, but not written
-    ├── Cancelled                 the computation was cancelled
-    └── ComputeFailed             the computation failed (exit code 1)
-
+Exit codes: 2 for :class:`BadRequest` and what derives from it, 1 for all others.
 A message says what was expected, what was given, and what to do.
 """
 

@@ -1,4 +1,4 @@
-"""Parse moves of attention such as ``36>34, pirate>ninja``, and lists of layers and heads."""
+"""Moves of attention such as ``36>34, pirate>ninja``, the words they name; lists of heads."""
 
 import re
 from collections.abc import Sequence
@@ -7,6 +7,8 @@ from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.heads import parse_cell
 
 MAX_DIGITS = 9
+_WORD = re.compile(r"\w+|[^\w\s]")
+_PIECE = re.compile(r"\s*(?:\w+|[^\w\s])")
 
 
 def parse_moves(text: str, words: Sequence[str]) -> dict[int, list[int]]:
@@ -118,3 +120,29 @@ def parse_cells(text: str, n_layers: int, n_heads: int) -> list[tuple[int, int]]
     if not cells:
         raise BadRequest("Expected heads such as L0H3, L1H4, got none.")
     return sorted(set(cells))
+
+
+def words_of(prompt: str) -> list[str]:
+    """Return the words of a prompt that a move can name, in order of first occurrence.
+
+    Numbers are left out, because a move reads them as positions. The signs , and > are left out
+    too, because they separate the parts of moves.
+    """
+    found = dict.fromkeys(_WORD.findall(prompt))
+    return [word for word in found if not word.isdigit() and word not in ",>"]
+
+
+def fitting(moves: Sequence[str], prompt: str) -> list[str]:
+    """Return the moves whose words the prompt contains.
+
+    A position fits if the prompt has at least that many words, because it has no fewer tokens than
+    words.
+    """
+    return [move for move in moves if _fits(move, _PIECE.findall(prompt))]
+
+
+def _fits(move: str, pieces: list[str]) -> bool:
+    try:
+        return bool(parse_moves(move, pieces))
+    except BadRequest:
+        return False

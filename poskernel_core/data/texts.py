@@ -249,11 +249,7 @@ def _look_at_jsonl(path: Path) -> None:
 
 
 def _text_of(line: str, number: int) -> str | None:
-    """Return the text in a JSON line; None if the line is blank or its text is null.
-
-    Raises:
-        ValueError: the line has another form.
-    """
+    """Return the text in a JSON line; None if the line is blank or its text is null."""
     if not line.strip():
         return None
     record = None

@@ -110,11 +110,7 @@ def _selected(figure: PublishedFigure, result: Result) -> Result:
 
 
 def _candidate(figure: PublishedFigure, result: Result) -> dict[str, int]:
-    """Return the coordinate of the next token that the figure names.
-
-    Raises:
-        BadRequest: it is not among the likeliest tokens.
-    """
+    """Return the coordinate of the next token that the figure names."""
     if not figure.candidate:
         return {}
     words = result.words("candidates")

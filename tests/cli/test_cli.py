@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from functools import cache
 
 import numpy as np
 import pytest
@@ -53,7 +54,6 @@ def small(place, model_dirs):
 @pytest.mark.parametrize(
     ("analysis", "options", "params", "chosen"),
     [
-        ("etc", (), {}, {}),
         ("etc", ("--skip", 0, "--local-tokens", 3), {"skip": 0, "local_tokens": 3}, {}),
         ("etc", ("--query", 11, "--head", "L1H3"), {}, {"query": 11, "layer": 1, "head": 3}),
         ("kernel", ("--query", 11), {"query": 11}, {}),
@@ -84,6 +84,7 @@ def assert_sentence(err, words):
     assert "Traceback" not in err
 
 
+@cache
 def gathered(place, small):
     from poskernel_core.data import corpora
     from poskernel_core.models import catalog

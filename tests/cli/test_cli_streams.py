@@ -26,8 +26,7 @@ STREAMS = {
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-@pytest.mark.parametrize("case", STREAMS)
+@pytest.mark.parametrize(("case", "unbuffered"), [("full", "1"), *((case, "") for case in STREAMS)])
 def test_a_stream_that_takes_nothing(tmp_path, case, unbuffered):
     """No traceback, whether or not what is printed is collected first; the exit code stays."""
     command, where, code, told = STREAMS[case]

@@ -4,22 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from poskernel_core.common.attention import first_visible, is_hidden, only_visible, repeat_kv
+from poskernel_core.common.attention import first_visible, only_visible, repeat_kv
 
 LENGTH = 9
 
 
 def sees(query, key, window):
     return key <= query and (window is None or query - key < window)
-
-
-@pytest.mark.parametrize("window", [None, 1, 4, LENGTH, 20])
-@pytest.mark.parametrize("kind", [np.arange, torch.arange])
-def test_hidden_keys(kind, window):
-    queries, keys = kind(LENGTH), kind(LENGTH)
-    found = is_hidden(queries[:, None], keys[None, :], window)
-    expected = [[not sees(n, i, window) for i in range(LENGTH)] for n in range(LENGTH)]
-    assert expected == found.tolist()
 
 
 @pytest.mark.parametrize("window", [None, 1, 4, 20])

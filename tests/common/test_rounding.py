@@ -97,9 +97,7 @@ def test_a_number_with_its_bias():
         ((1, "token"), "1 token"),
         ((0, "token"), "0 tokens"),
         ((1024, "window"), "1,024 windows"),
-        (("1", "token"), "1 token"),
         (("1.0 ± 0.2", "token"), "1.0 ± 0.2 tokens"),
-        ((1, "entry", "entries"), "1 entry"),
         ((2, "entry", "entries"), "2 entries"),
     ],
 )

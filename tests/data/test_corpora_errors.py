@@ -38,29 +38,18 @@ UNREADABLE = {
     "notes.doc": b"text",
     "latin.txt": "Übermut".encode("latin-1"),
     "half.jsonl": b'{"text": "a"}\n{"text": ',
-    "other-column.jsonl": b'{"body": "a"}\n',
-    "list.jsonl": b"[1, 2]\n",
     "text.parquet": b"PAR1 no more",
     "text.npy": b"no array",
-    "empty.npy": b"",
 }
 
 
 @pytest.mark.parametrize("name", UNREADABLE)
 def test_unreadable_files(tmp_path, tokenizer, name):
     (tmp_path / name).write_bytes(UNREADABLE[name])
-    with pytest.raises(UnknownCorpus, match=name) as caught:
+    words = rf"{name}.* as line 2" if name == "half.jsonl" else name
+    with pytest.raises(UnknownCorpus, match=words) as caught:
         cut(tmp_path / name, tokenizer)
     assert "\n" not in str(caught.value)
-
-
-def test_parquet_without_text(tmp_path, tokenizer):
-    import pyarrow
-    from pyarrow import parquet
-
-    parquet.write_table(pyarrow.table({"body": ["a"]}), tmp_path / "body.parquet")
-    with pytest.raises(UnknownCorpus, match=r"body\.parquet"):
-        cut(tmp_path / "body.parquet", tokenizer)
 
 
 @pytest.mark.parametrize(
@@ -70,12 +59,6 @@ def test_ready_windows_of_another_shape(tmp_path, array):
     np.save(tmp_path / "ids.npy", array)
     with pytest.raises(UnknownCorpus, match=rf"\[windows, {CONTEXT}\].*got {array.dtype}"):
         cut(tmp_path / "ids.npy", None)
-
-
-def test_pickled_arrays_are_not_opened(tmp_path):
-    np.save(tmp_path / "ids.npy", np.array([[{}, []]], dtype=object), allow_pickle=True)
-    with pytest.raises(UnknownCorpus, match=r"ids\.npy"):
-        cut(tmp_path / "ids.npy", None, context=2)
 
 
 @pytest.mark.parametrize(
@@ -166,16 +149,6 @@ def test_tokens_of_another_model(model_dirs, tmp_path, ready):
     with pytest.raises(BadRequest, match=r"^Token ids must lie in 0 \.\. 292; got ") as caught:
         prepare(run, pk.Execution(), located, load_tokenizer(located))
     assert remedy in str(caught.value)
-
-
-def test_a_mark_of_order_at_the_beginning(tmp_path):
-    """Lines that an editor has marked as UTF-8 are read; a wrong one is told by its number."""
-    file = tmp_path / "marked.jsonl"
-    file.write_text('\ufeff{"text": "one"}\n')
-    assert ["one"] == list(corpora.documents(CorpusSpec(name=str(file))))
-    file.write_text('{"text": "one"}\n\n{"text": 2}\n')
-    with pytest.raises(UnknownCorpus, match="as line 3"):
-        list(corpora.documents(CorpusSpec(name=str(file))))
 
 
 def test_rows_without_text(tmp_path):

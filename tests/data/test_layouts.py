@@ -211,10 +211,3 @@ def test_refused(ask, expected):
     assert message.endswith(".")
     assert "\n" not in message
     assert message.count(". ") == 0
-
-
-def test_just_fits():
-    assert [2] == list(second_positions(5, 2, 1, True))
-    assert [4] == list(second_positions(7, 2, 2, False))
-    assert [12] == list(second_positions(15, 2, 6, True))
-    assert (1, 18) == sequences(random_layout(18, True), SOURCE, 0, [0]).shape

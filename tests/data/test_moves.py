@@ -19,56 +19,38 @@ WORDS = [
 
 MOVES = {
     "9>4": {9: [4]},
-    " 9 > 4 ": {9: [4]},
     "9>9": {9: [9]},
-    "9>0, 16>5,": {9: [0], 16: [5]},
     "9>4, 9>2": {9: [4, 2]},
     "pirate>ninja": {8: [2]},
-    "pirate>turtle": {8: [5]},
     "fled>pirate": {13: [9]},
-    "fled>turtle": {13: [12]},
     "turtle>ninja": {5: [2], 12: [2]},
-    "turtle>3": {5: [3], 12: [3]},
     "10>pirate": {10: [9]},
-    "16>ninja": {16: [15]},
     "10>pirate, fled>8, 10>The": {10: [9, 1], 13: [8]},
-    "fled>.": {13: [10]},
     "ninja><|endoftext|>": {2: [0], 15: [0]},
     "ninja>ninja": {2: [2], 15: [15]},
 }  # fmt: skip
 NO_MOVES = {
     "": "got none",
-    " , ,": "got none",
     "9": "written row>key",
-    "9>": "written row>key",
-    ">4": "written row>key",
     "ninja turtle": "written row>key",
     "9>10": "comes after it",
     "turtle>9": "comes after it",
     "17>4": "outside the prompt: choose 0 to 16",
-    "9>17": "outside the prompt|comes after it",
     "shark>4": "no word 'shark'",
     "9>shark": "no word 'shark'",
-    "ninja>fled": "no word 'fled' at or before position 2",
-    "9>fled": "no word 'fled' at or before position 9",
     "8>pirate": "no word 'pirate' at or before position 8",
     "NINJA>3": "no word 'NINJA'",
-    "-1>3": "no word '-1'",
     "²>1": "no word '²'",
-    "9>²": "no word '²'",
 }
 LAYERS = {
     "0-3": [0, 1, 2, 3],
     "0-2, 5": [0, 1, 2, 5],
     "5,0": [0, 5],
-    "1-2,2-3, 2": [1, 2, 3],
-    " 4 ": [4],
-    "6": [6],
     "0 - 1": [0, 1],
 }
-NO_LAYERS = ["", ",", "7", "0-7", "a", "0-b", "-2", "3-1", "1.5", "0-1-2", "L2", "²", "0-²"]
+NO_LAYERS = ["", "7", "0-7", "a", "-2", "3-1", "0-1-2", "0-²"]
 CELLS = {"L0H3": [(0, 3)], "L1H4, L0H3": [(0, 3), (1, 4)], "l0h3 L0H3,L6H10": [(0, 3), (6, 10)]}
-NO_CELLS = ["", " , ", "L7H0", "L0H11", "3", "L0", "L0H3 and L1H4", "L0H3;L1H4"]
+NO_CELLS = ["", "L7H0", "L0H11", "3", "L0H3 and L1H4"]
 
 
 @pytest.mark.parametrize("text", MOVES)

@@ -12,7 +12,6 @@ from poskernel_core.common.errors import UnsupportedModel
 from poskernel_core.forward import attention, hooks
 from poskernel_core.forward.edits import Edit
 from poskernel_core.forward.interventions import AblatedHeads, RemovedEmbeddings
-from poskernel_core.forward.observers import Batch, Observer
 from poskernel_core.passes.prepare import sizes_for
 from poskernel_core.passes.streaming import Pass
 from poskernel_core.statistics import STATISTICS
@@ -49,15 +48,6 @@ def test_both_roads_show_the_same(loaded, ids, name):
             np.testing.assert_allclose(one, other, rtol=1e-4, atol=2e-5)
     for one, other in zip(edited.patterns(), plain.patterns(), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-5)
-
-
-@ALL
-def test_heads_are_patterns_times_values(loaded, ids, name):
-    recorder = Recorder(patterns=True)
-    loaded[name].run(ids, observers=[recorder])
-    for call, pattern, z in zip(recorder.calls, recorder.patterns(), recorder.outputs, strict=True):
-        values = call.v.repeat_interleave(call.q.shape[1] // call.v.shape[1], dim=1)
-        np.testing.assert_allclose(z, pattern @ values, rtol=1e-4, atol=2e-5)
 
 
 def test_observers_see_what_the_edit_left(loaded, ids):
@@ -143,13 +133,6 @@ def test_a_statistic_knows_its_batch_by_argument_alone(loaded, ids, name):
         np.testing.assert_allclose(statistic.sums[sums], expected, rtol=1e-6, atol=1e-6)
     passing = {"_diagonals", "_previous", "_rotations", "_texts"}
     assert vars(statistic).keys() <= {"sizes", "device", "sums", *passing}
-
-
-def test_the_base_class_looks_at_nothing(loaded, ids):
-    observer, batch = Observer(), Batch(ids, range(3))
-    assert not observer.wants_patterns
-    assert torch.equal(loaded["gpt2"].run(ids, observers=[observer]), loaded["gpt2"].run(ids))
-    assert observer.pattern(attention.PatternBlock(0, 0, 0, torch.ones(1, 1, 1, 1)), batch) is None
 
 
 TOLD = {

@@ -8,7 +8,7 @@ from streamlit.testing.v1 import AppTest
 from pages.shared.jobs import results
 from poskernel_core.analyses.base import Params
 from poskernel_core.analyses.interventions.presets import presets_for
-from poskernel_core.data.prompt_words import fitting, words_of
+from poskernel_core.data.moves import fitting, words_of
 from tests.support.bound import opened_as_linked
 
 OWN = "The cat saw the dog; the cat"

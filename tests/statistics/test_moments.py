@@ -89,16 +89,6 @@ def test_too_few_samples():
     assert np.isnan(jackknife(np.ones((1, 3)))).all()
 
 
-def test_errors_are_those_of_repeated_experiments():
-    """Means of 7 samples scatter by their errors: over 5000 experiments, within 5 percent."""
-    experiments, count, deviation = 5000, 7, 3.0
-    samples = np.random.default_rng(7).normal(11.0, deviation, size=(count, experiments))
-    moments = moments_of([samples[:3], samples[3:]])
-    true = deviation / math.sqrt(count)
-    assert true == pytest.approx(moments.mean.std(), rel=0.05)
-    assert true == pytest.approx(math.sqrt(np.mean(moments.error**2)), rel=0.05)
-
-
 def test_jackknife_is_that_of_repeated_experiments():
     """A fit's jackknife errors are its scatter: the logarithm of a mean of 50 samples."""
     samples = np.random.default_rng(11).exponential(size=(50, 3000))
@@ -125,14 +115,6 @@ def test_groups(sizes, seed):
     np.testing.assert_allclose(groups.without_each(), expected, atol=1e-12)
     square = oracles.jackknife(count, lambda kept: oracles.mean([samples[i][1, 2] for i in kept]))
     assert square == pytest.approx(jackknife(groups.without_each())[1, 2])
-
-
-@given(st.integers(1, 5), st.integers(0, 99))
-def test_jackknife_of_a_mean(each, seed):
-    samples = np.random.default_rng(seed).normal(size=(10 * each, 3))
-    means = np.array([samples[group::10].mean(axis=0) for group in range(10)])
-    found = jackknife(groups_of(samples).without_each())
-    np.testing.assert_allclose(found, means.std(axis=0, ddof=1) / math.sqrt(10), rtol=1e-9)
 
 
 def test_bias_by_hand():
