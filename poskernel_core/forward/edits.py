@@ -114,6 +114,12 @@ class Chain(Edit):
     output = _in_order("output")
 
     @property
+    def angles_of(self) -> int | None:
+        """The length that the first edit with one wants."""
+        wanted = (edit.angles_of for edit in self.edits)
+        return next((length for length in wanted if length is not None), None)
+
+    @property
     def keeps_attention(self) -> bool:
         """Whether there are edits, and all keep the attention."""
         return bool(self.edits) and all(edit.keeps_attention for edit in self.edits)
