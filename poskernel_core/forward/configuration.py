@@ -158,7 +158,7 @@ class _Seen(Hooks):
     def _residual(self, layer: int, *_: Any) -> None:
         self.layer = layer
 
-    def _rotation(self, _module: nn.Module, _args: Any, out: Any) -> None:
+    def _rotation(self, _module: nn.Module, _args: Any, _kwargs: Any, out: Any) -> None:
         self.keep_turn(*(each for each in tree_iter(out) if isinstance(each, Tensor)))
 
     def rotated(self, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
