@@ -238,8 +238,7 @@ def test_a_store_that_is_too_small_says_so_before_the_pass(engine, run, tmp_path
     """A text whose number of windows nobody knows before it is cut: no window of it is read."""
     notes = []
     monkeypatch.setattr(Job, "take", heard(notes, Job.take))
-    monkeypatch.setenv("POSKERNEL_CACHE_GB", "0.0005")
-    small = Engine(Store(tmp_path / "small"), engine.execution)
+    small = Engine(Store(tmp_path / "small", limit_gb=0.0005), engine.execution)
     job = small.submit(asked(run))
     assert job.wait(60)
     small.close()
