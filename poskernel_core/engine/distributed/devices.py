@@ -59,9 +59,7 @@ class _Device:
             self._number, task = number, self._attempts.tasks[number]
             execution = task.execution.model_copy(update={"device": self._name})
             try:
-                self._child = self._child or Child(
-                    "distributed.devices", self._store, self._hear
-                )
+                self._child = self._child or Child("distributed.devices", self._store, self._hear)
             except ComputeFailed as error:
                 self._fail(str(error))
             else:
