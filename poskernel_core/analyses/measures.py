@@ -17,7 +17,10 @@ def fits(question: Question[Any], declared: HeadMeasure, geometry: Geometry) -> 
     windows = any(layer.window is not None for layer in geometry.layers)
     return (
         question.fits_scheme(geometry.scheme)
-        and (not declared.only or {geometry.architecture, geometry.scheme} & {*declared.only})
+        and (
+            not declared.only
+            or not {*declared.only}.isdisjoint((geometry.architecture, geometry.scheme))
+        )
         and (windows or not declared.of_windows)
     )
 
