@@ -27,7 +27,7 @@ def bundled() -> dict[str, Any]:
 
     files = [file for folder in BUNDLED_MODELS.values() for file in folder.rglob("config.json")]
     configs = [json.loads(file.read_text("utf-8")) for file in files]
-    for file in RESULTS.glob("*.zip"):
+    for file in RESULTS.iterdir():
         with suppress(BadArchive):  # without a model of their own
             configs.append(dict(read_results(file).config))
     texts = {json.dumps(each, sort_keys=True): each for each in configs}

@@ -32,7 +32,7 @@ from tools.release import BUILD, container_engine
 SERVED = "numpy, pandas, plotly, pyarrow.parquet, streamlit"
 MODULES = {
     "serving": SERVED,
-    "all": f"{SERVED}, scipy.stats, sklearn.decomposition, torch, transformers",
+    "all": f"{SERVED}, scipy.stats, torch, transformers",
 }
 """Modules that must be importable after trimming, by target of the Dockerfile."""
 

@@ -30,7 +30,7 @@ ARRAYS = ("values", "errors", "biases", "coordinates")
 """The parts of a result that an entry stores as arrays, named ``part/name``."""
 
 PACKAGES = (
-    "torch", "transformers", "transformer_lens", "numpy", "scipy", "scikit-learn", "datasets",
+    "torch", "transformers", "transformer_lens", "numpy", "scipy", "datasets",
 )  # fmt: skip
 
 

@@ -95,11 +95,16 @@ def build(name: str, config: dict[str, Any]) -> Any:
 
 def _plain(config: dict[str, Any]) -> dict[str, Any]:
     """Return a copy of a configuration without what changes no logit, nested too."""
-    return {
-        field: _plain(value) if isinstance(value, dict) else value
-        for field, value in config.items()
-        if not IGNORED.search(field)
-    }
+    return {field: _value(value) for field, value in config.items() if not IGNORED.search(field)}
+
+
+def _value(value: Any) -> Any:
+    """Return a value of a configuration, with infinity as transformers writes it in JSON."""
+    if isinstance(value, list):
+        return [_value(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return float(value["__float__"]) if value.keys() == {"__float__"} else _plain(value)
 
 
 def kind_of(name: str, config: Any) -> Any:
@@ -158,7 +163,7 @@ class _Seen(Hooks):
     def _residual(self, layer: int, *_: Any) -> None:
         self.layer = layer
 
-    def _rotation(self, _module: nn.Module, _args: Any, _kwargs: Any, out: Any) -> None:
+    def _rotation(self, module: Any, args: Any, kwargs: Any, out: Any) -> None:
         self.keep_turn(*(each for each in tree_iter(out) if isinstance(each, Tensor)))
 
     def rotated(self, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:

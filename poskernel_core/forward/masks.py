@@ -46,7 +46,7 @@ class MaskSpec:
         return self
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
+        if name.startswith("__") or name == "to":  # accelerate asks whether it can be moved
             raise AttributeError(name)
         raise self._changed()
 

@@ -217,8 +217,10 @@ def _eager(model: LoadedModel, tokens: Tensor, rows: Tensor) -> tuple[dict[int, 
             if architecture == "falcon":
                 hook = attention.register_forward_pre_hook(_once, with_kwargs=True)
                 stack.enter_context(hook)
-        given = {"use_cache": False, "logits_to_keep": TOKENS}
-        logits = model.module(tokens.to(model.device), **given).logits.float()
+        # Layers that borrow keys compute only the queries whose logits are kept.
+        borrowed = any(layer.keys_of is not None for layer in model.geometry.layers)
+        given = {"use_cache": False, "logits_to_keep": 0 if borrowed else TOKENS}
+        logits = model.module(tokens.to(model.device), **given).logits[:, -TOKENS:].float()
     return seen, logits
 
 

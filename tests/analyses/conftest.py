@@ -17,7 +17,6 @@ def paths(model_dirs, tmp_path_factory):
     root = tmp_path_factory.mktemp("contextual")
     return model_dirs | {
         "additive": contextual.additive(root / "additive", contextual.CONTENT),
-        "turning": contextual.turning(root / "turning"),
         "grouped": contextual.grouped(root / "grouped"),
     }
 

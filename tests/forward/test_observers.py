@@ -173,13 +173,13 @@ def test_an_unknown_argument_is_refused(loaded, argument):
 
 
 def test_a_model_that_tells_more_is_refused(loaded, ids, monkeypatch):
-    block = loaded["gpt2"].module.transformer.h[1].attn
-    forward = block.forward
-    monkeypatch.setattr(block, "forward", functools.partial(forward, made_up=3))
+    kind = type(loaded["gpt2"].module.transformer.h[1].attn)
+    forward = kind.forward
+    monkeypatch.setattr(kind, "forward", functools.partialmethod(forward, made_up=3))
     with pytest.raises(UnsupportedModel, match="'made_up'"):
         pk.run_pass(loaded["gpt2"], ids.numpy(), positions=(3,))
 
-    monkeypatch.setattr(block, "forward", functools.partial(forward, made_up=None))
+    monkeypatch.setattr(kind, "forward", functools.partialmethod(forward, made_up=None))
     assert (3, LENGTH, builders.VOCABULARY) == loaded["gpt2"].run(ids).shape
 
 

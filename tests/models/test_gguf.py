@@ -281,7 +281,7 @@ REFUSED = {
     "an infinite gain": ("llama", {"llama.attention.layer_norm_rms_epsilon": float("inf")}, (),
                          "got 'inf'"),
     "key heads by layer": ("llama", {"llama.attention.head_count_kv": [2, 1, 2]}, (), "got '("),
-    "too many layers": ("llama", {"llama.block_count": 10**6}, (), "from 1 to 256"),
+    "too many layers": ("llama", {"llama.block_count": 10**6}, (), "at most 256"),
     "more layers than weights": ("llama", {"llama.block_count": 200}, (), "they hold"),
     "uneven heads": ("llama", {"llama.attention.head_count_kv": 4}, (), "6 heads that share 4"),
     "no embeddings": ("llama", {}, ("token_embd.weight",), "no embeddings"),
@@ -314,9 +314,8 @@ WEIGHTS = {
 @pytest.mark.parametrize("case", WEIGHTS)
 def test_weights_that_are_refused(changed, case):
     tensors, without, words = WEIGHTS[case]
-    located = changed(tensors=tensors, without=without)
     with pytest.raises(UnsupportedModel, match=re.escape(words)):
-        loading.load(located, "cpu")
+        loading.load(changed(tensors=tensors, without=without), "cpu")
 
 
 FACTORS = {
@@ -526,8 +525,8 @@ def test_the_command_line_tells_the_quantisation(made, fresh_engine, tmp_path):
     result = getattr(result, "result", result)
 
     assert "Q8_0" == result.provenance["quantisation"]
-    for told in (summary(result), caption(result), citation(result, "A"), bibtex(result, "A"),
-                 to_csv(result)):  # fmt: skip
+    for told in (summary(result), caption(result), citation(result, "A"),
+                 bibtex(result, "A").replace("\\_", "_"), to_csv(result)):  # fmt: skip
         assert 1 == told.count(note)
     assert f"{note}." == catalog.note_of(str(file))
     assert "" == catalog.note_of(str(made("llama")[1]))

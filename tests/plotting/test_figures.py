@@ -1,4 +1,4 @@
-"""The figures draw the given numbers at the right places, with labels and units."""
+"""Maps, panels and their scales draw the given numbers at the right places."""
 
 import base64
 import io
@@ -8,7 +8,6 @@ import plotly.graph_objects as go
 import pytest
 from PIL import Image
 
-from poskernel_core.common.specs import default_positions
 from poskernel_core.plotting.head_map import head_map
 from poskernel_core.plotting.layout import few_lines, log_ticks, number
 from poskernel_core.plotting.maps import (
@@ -28,11 +27,14 @@ def causal(queries: np.ndarray, keys: int) -> np.ndarray:
     return np.where(np.arange(keys) > queries[:, None], np.nan, values / values.max())
 
 
-def decoded(figure: go.Figure) -> np.ndarray:
-    """The pixels [row, column, RGBA] of the picture that a map travels as."""
+def check_pixels(figure: go.Figure, values: np.ndarray, shares: np.ndarray, scale) -> None:
+    """The picture that a map travels as has the colours of these shares, and none where NaN."""
     source = next(trace.source for trace in figure.data if trace.type == "image")
     picture = base64.b64decode(source.removeprefix("data:image/png;base64,"))
-    return np.asarray(Image.open(io.BytesIO(picture)).convert("RGBA"))
+    pixels, shown = np.asarray(Image.open(io.BytesIO(picture)).convert("RGBA")), ~np.isnan(values)
+    np.testing.assert_array_equal(pixels[..., 3], np.where(shown, 255, 0))
+    expected = scale_rgb(shares[shown], scale).astype(int)
+    assert np.abs(pixels[shown][:, :3] - expected).max() <= 3
 
 
 @pytest.mark.parametrize(
@@ -43,74 +45,33 @@ def test_log_ticks_are_round_and_inside(low: float, high: float, ticks: list[flo
     assert ticks == log_ticks(low, high)
 
 
-@pytest.mark.parametrize(
-    ("value", "label"),
-    [
-        (0, "0"),
-        (0.001, "0.001"),
-        (1e-6, "10⁻⁶"),
-        (-2e-4, "−2×10⁻⁴"),
-        (500, "500"),
-        (-0.5, "−0.5"),
-        (99_999, "99999"),
-        (100_000, "10⁵"),
-    ],
-)
-def test_number_is_plain_where_it_is_short(value: float, label: str) -> None:
-    assert label == number(value)
+def test_number_is_plain_where_it_is_short() -> None:
+    values = [0, 0.001, 1e-6, -2e-4, -0.5, 99_999, 100_000]
+    assert "0 0.001 10⁻⁶ −2×10⁻⁴ −0.5 99999 10⁵" == " ".join(number(each) for each in values)
 
 
-def test_kernel_map_of_few_rows_names_true_queries_and_leaves_masked_cells_empty() -> None:
+def test_kernel_map_of_few_rows() -> None:
+    """Rows are named by their queries, masked cells are empty, the bar tells probabilities."""
     queries = np.array([2, 5, 11])
     kernel = causal(queries, 13)
     figure = kernel_map(kernel, queries, title="K")
     cells = figure.data[0]
-    assert ("2", "5", "11") == tuple(cells.y)
-    assert "reversed" == figure.layout.yaxis.autorange
+    assert (("2", "5", "11"), "reversed") == (tuple(cells.y), figure.layout.yaxis.autorange)
     np.testing.assert_array_equal(np.isnan(kernel), np.isnan(cells.z))
     np.testing.assert_allclose(cells.customdata, kernel, rtol=1e-6)
-
-
-def test_kernel_map_colour_bar_tells_probabilities() -> None:
-    kernel = np.array([[1e-4, 1e-3, 1e-2]])
-    bar = kernel_map(kernel, np.array([2]), title="K").data[0].colorbar
-    assert ("10⁻⁴", "0.001", "0.01") == tuple(bar.ticktext)
-    np.testing.assert_allclose(bar.tickvals, [0, 0.5, 1])
+    bar = kernel_map(np.array([[1e-4, 1e-3, 1e-2]]), np.array([2]), title="K").data[0].colorbar
+    assert {"10⁻⁴": 0, "0.001": 0.5, "0.01": 1} == pytest.approx(
+        dict(zip(bar.ticktext, bar.tickvals, strict=True))
+    )
 
 
 def test_large_kernel_map_is_a_picture_with_the_right_pixels() -> None:
-    queries = 40 + np.arange(419)
-    kernel = causal(queries, 503)
-    colours = Colours(0.0, float(np.nanmax(kernel)), SCALE, log=False, unit="share")
-    figure = kernel_map(kernel, queries, title="K", colours=colours)
-    pixels = decoded(figure)
-    shown = ~np.isnan(kernel)
-    assert (419, 503, 4) == pixels.shape
-    np.testing.assert_array_equal(pixels[..., 3], np.where(shown, 255, 0))
-    expected = scale_rgb(kernel[shown] / np.nanmax(kernel)).astype(int)
-    assert np.abs(pixels[shown][:, :3] - expected).max() <= 3
+    kernel, most = causal(40 + np.arange(419), 503), 1.0
+    colours = Colours(0.0, most, SCALE, log=False, unit="share")
+    figure = kernel_map(kernel, 40 + np.arange(419), title="K", colours=colours)
+    check_pixels(figure, kernel, kernel / most, SCALE)
     assert (40, 0) == (figure.data[0].y0, figure.data[0].x0)
     assert (458.5, 39.5) == tuple(figure.layout.yaxis.range)
-
-
-@pytest.mark.parametrize("keys", [512, 9000])
-@pytest.mark.parametrize(
-    ("queries", "told"),
-    [
-        (default_positions(512), range(15, 512, 48)),
-        (default_positions(512, 17, 401), range(15, 512, 48)),
-        ((2, 3, 5, 11), (2, 3, 5, 11)),
-        ((7,), (7,)),
-        (tuple(int(1.4**n) for n in range(5, 25)), [int(1.4**n) for n in range(5, 25, 2)]),
-    ],
-)
-def test_queries_with_a_tick_are_evenly_spaced(queries, told, keys) -> None:
-    """A query put between the others moves none; where none is usual, every so many have one."""
-    rows = np.array(queries)
-    axis = kernel_map(np.ones((len(rows), keys)), rows, title="K").layout.yaxis
-    assert [f"{query}" for query in told] == list(axis.ticktext)
-    if axis.type != "category":
-        assert list(told) == [queries[at] for at in axis.tickvals]
 
 
 def test_kernel_map_refuses_a_wholly_masked_kernel() -> None:
@@ -124,93 +85,61 @@ def test_folded_square_reads_like_text() -> None:
     figure = folded_square(row, title="row")
     cells = figure.data[0]
     key, value = cells.customdata[..., 0], cells.customdata[..., 1]
-    assert (6, 5) == key.shape
-    assert (2 * 5 + 4, row[14]) == (key[2, 4], value[2, 4])
-    assert np.isnan(value[0, :4]).all()
-    assert np.isnan(cells.z[5, 4])
+    assert ((6, 5), 2 * 5 + 4, row[14]) == (key.shape, key[2, 4], value[2, 4])
+    assert np.isnan([*value[0, :4], cells.z[5, 4]]).all()
     assert ("0", "5", "10", "15", "20", "25") == tuple(figure.layout.yaxis.ticktext)
     assert figure.layout.yaxis.range[0] > figure.layout.yaxis.range[1]
 
 
-def test_folded_square_of_the_post_is_20_by_20() -> None:
-    """20 wide for the query at 400, whose own position is the one key beyond the square."""
-    assert (21, 20) == folded_square(np.ones(401), title="row").data[0].z.shape
-
-
-@pytest.mark.parametrize("draw", ["square", "map"])
-def test_nearly_flat_values_look_flat(draw: str) -> None:
+def test_nearly_flat_values_look_flat() -> None:
     flat = 0.0025 + 1e-6 * np.arange(401.0)
-    figure = (
-        folded_square(flat, title="row")
-        if draw == "square"
-        else kernel_map(flat[None], np.array([400]), title="map")
-    )
-    cells = figure.data[0]
-    assert np.ptp(cells.z[~np.isnan(cells.z)]) < 0.1
-    bar = cells.colorbar
-    assert len(bar.ticktext) >= 2
-    assert all(0 <= each <= 1 for each in bar.tickvals)
+    for figure in (
+        folded_square(flat, title=""),
+        kernel_map(flat[None], np.array([400]), title=""),
+    ):
+        cells = figure.data[0]
+        assert np.ptp(cells.z[~np.isnan(cells.z)]) < 0.1
+        assert len(cells.colorbar.ticktext) >= 2
+        assert all(0 <= each <= 1 for each in cells.colorbar.tickvals)
 
 
-def test_differences_are_grey_where_they_are_small() -> None:
-    """The scale is symmetric and reaches a tenth of the largest probability, or further."""
+def test_scales() -> None:
+    """Of differences symmetric, to a tenth of the largest probability or further; one for both."""
     small = difference_colours(np.array([0.001, -0.002]), np.array([0.5, 0.1]))
-    assert (-0.05, 0.05) == (small.low, small.high)
     np.testing.assert_allclose(small.share(np.array([0.0, 0.05, -9.0])), [0.5, 1, 0])
     large = difference_colours(np.array([0.4, np.nan]), np.array([0.5]))
-    assert 0.4 == large.high
-    assert "0" in large.ticks()[1]
-
-
-def test_one_scale_for_kernel_and_observed() -> None:
+    assert (-0.05, 0.05, 0.4) == (small.low, small.high, large.high)
     both = probability_colours(np.array([0.5, 0.01]), np.array([np.nan, 0.001]))
     assert (0.001, 0.5) == (both.low, both.high)
 
 
-@pytest.mark.parametrize("log_y", [False, True])
-def test_small_multiples_of_flat_kernels_have_ticks(log_y: bool) -> None:
-    kernels = np.full((5, 397), 1 / 397) + 1e-6 * np.arange(5)[:, None]
-    figure = small_multiples(kernels, [f"L0H{head}" for head in range(5)], 0, log_y=log_y)
-    assert len(set(figure.layout.yaxis.ticktext)) == 2
-    assert len(figure.layout.yaxis.tickvals) == 4
-
-
 def test_small_multiples_put_each_head_into_its_panel() -> None:
     kernels = np.linspace(0.1, 0.8, 5 * 11).reshape(5, 11)
-    labels = [f"L1H{head}" for head in range(5)]
-    figure = small_multiples(kernels, labels, 4, log_y=False)
+    figure = small_multiples(kernels, [f"L1H{head}" for head in range(5)], 4, log_y=False)
     first, second, fifth = (named(figure, f"L1H{head}") for head in (0, 1, 4))
     np.testing.assert_allclose(first.y, kernels[0] / 0.8)
-    np.testing.assert_allclose([first.x[0], first.x[-1]], [0, 1])
+    np.testing.assert_allclose([first.x[0], first.x[-1], fifth.x[0]], [0, 1, 0])
     assert second.x[0] > first.x[-1]
-    assert first.x[0] == fifth.x[0]
     assert max(fifth.y) < min(first.y)
     np.testing.assert_array_equal(kernels[4], fifth.customdata[:, 1])
 
 
 def test_small_multiples_thin_long_curves_but_keep_the_near_offsets() -> None:
-    kernels = np.full((64, 1009), 1e-3)
-    kernels[:, :50] = 1e-9
-    figure = small_multiples(kernels, [f"L0H{head}" for head in range(64)], 3, log_y=True)
+    labels = [f"L0H{head}" for head in range(64)]
+    figure = small_multiples(np.full((64, 1009), 1e-3), labels, 3, log_y=True)
     offsets = named(figure, "L0H63").customdata[:, 0]
     np.testing.assert_array_equal(np.arange(64), offsets[:64])
-    assert 1008 == offsets[-1]
-    assert len(offsets) < 200
+    assert (1008, True) == (offsets[-1], len(offsets) < 200)
 
 
-@pytest.mark.parametrize(("lines", "hidden"), [(5, 0), (6, 1), (12, 7)])
-def test_few_lines_are_shown_and_all_are_named(lines: int, hidden: int) -> None:
+def test_few_lines_are_shown_and_all_are_named() -> None:
     figure = go.Figure()
-    for line in range(lines):
+    for line in range(7):
         figure.add_scatter(y=[line], legendgroup=f"{line}", showlegend=False)
         figure.add_scatter(y=[line], name=f"{line}", legendgroup=f"{line}")
     few_lines(figure)
-    gone = [each for each in figure.data if each.visible == "legendonly"]
-    assert 2 * hidden == len(gone)
-    assert [f"{line}" for line in range(5, lines) for _ in (0, 1)] == [g.legendgroup for g in gone]
-
-
-def test_few_lines_may_be_the_last() -> None:
+    gone = [each.legendgroup for each in figure.data if each.visible == "legendonly"]
+    assert ["5", "5", "6", "6"] == gone
     figure = go.Figure([go.Scatter(y=[line], name=f"{line}") for line in range(4)])
     assert [None] * 4 == [line.visible for line in few_lines(figure, 9, last=True).data]
     few_lines(figure, 3, last=True)

@@ -1,18 +1,23 @@
-"""Values along an axis: a curve for each name, bands or bars where there are errors."""
+"""Values along an axis: a curve for each name, bands or bars where there are errors; layouts."""
 
 import numpy as np
+import plotly.graph_objects as go
 import pytest
 
 from poskernel_core.common.result import Result, Value
 from poskernel_core.plotting.by_axes import by_axes
 from poskernel_core.plotting.curves import BANDS, curves
-from tests.support.made_results import named
+from poskernel_core.plotting.layout import is_square, relayout, set_title
+from poskernel_core.plotting.maps import folded_square, kernel_map
+from poskernel_core.plotting.parts import part
+from tests.support.made_results import named, scores
 
 AT = np.arange(3, 8)
+ROW = np.full(26, 1 / 26)
 
 
-def drawn(rows, **more):
-    return curves(AT, rows, x_title="x", y_title="y", where="key %{x}", **more)
+def drawn(rows):
+    return curves(AT, rows, x_title="x", y_title="y", where="key %{x}")
 
 
 def result():
@@ -29,46 +34,63 @@ def result():
 def test_a_band_of_one_error():
     value, error = AT**2.0, np.full(5, 0.5)
     low, high, line = drawn({"a": (value, error)}).data
-
-    np.testing.assert_array_equal(value - 0.5, low.y)
-    np.testing.assert_array_equal(value + 0.5, high.y)
-    np.testing.assert_array_equal(value, line.y)
+    np.testing.assert_array_equal([value - 0.5, value + 0.5, value], [low.y, high.y, line.y])
     np.testing.assert_array_equal(error, line.customdata)
-    assert "±" in line.hovertemplate
 
 
 @pytest.mark.parametrize("error", [None, np.full(5, np.nan)])
 def test_values_without_errors(error):
     (line,) = drawn({"a": (AT * 1.0, error)}).data
-
-    assert line.error_y.array is None
-    assert "±" not in line.hovertemplate
-    assert line.customdata is None
+    assert (None, None, False) == (line.error_y.array, line.customdata, "±" in line.hovertemplate)
 
 
 def test_many_curves_have_bars():
     """Bands of more than a few would hide each other."""
     rows = {f"{i}": (AT * 1.0, np.full(5, 0.1)) for i in range(BANDS + 1)}
-
     assert BANDS + 1 == len(drawn(rows).data)
-    np.testing.assert_array_equal(drawn(rows).data[0].error_y.array, rows["0"][1])
-    del rows["0"]
+    np.testing.assert_array_equal(drawn(rows).data[0].error_y.array, rows.pop("0")[1])
     assert 3 * BANDS == len(drawn(rows).data)
 
 
 def test_curves_of_a_result():
     figure = by_axes(result())
-
     assert 2 * 2 * 3 == len(figure.data)
-    one = named(figure, "L1H2, flat")
-    np.testing.assert_array_equal(AT, one.x)
-    np.testing.assert_array_equal(result().values["kernel"][1, 1, 2], one.y)
-    np.testing.assert_array_equal(result().errors["kernel"][1, 1, 2], one.error_y.array)
+    one, asked = named(figure, "L1H2, flat"), result()
+    np.testing.assert_array_equal([AT, asked.values["kernel"][1, 1, 2]], [one.x, one.y])
+    np.testing.assert_array_equal(asked.errors["kernel"][1, 1, 2], one.error_y.array)
+    single = asked.select(run=1, layer=1, head=2)
+    assert {"kernel"} == {trace.legendgroup for trace in by_axes(single).data}
+    assert [59.0] == by_axes(single.select(query=7)).data[-1].y.tolist()
 
 
-def test_one_curve_and_one_number():
-    one = result().select(run=1, layer=1, head=2)
+def test_a_part_with_its_errors() -> None:
+    found = scores()
+    for kind, each in zip((found.values, found.errors), part(found, "induction", layer=1),
+                          strict=True):  # fmt: skip
+        np.testing.assert_array_equal(kind["induction"][1], each)
+    one = found.select(layer=1, head=2)
+    one.errors.clear()
+    value, error = part(one, "induction", layer=None, head=None)  # selected before
+    assert (found.values["induction"][1, 2], True) == (value, np.isnan(error))
+    for at, told in (({"layer": 2}, "1, received 2"), ({"head": None}, "4, received None")):
+        with pytest.raises(ValueError, match=f"from 0 to {told}"):
+            part(found, "induction", **at)
 
-    assert {"kernel"} == {trace.legendgroup for trace in by_axes(one).data}
-    assert not by_axes(one).layout.showlegend
-    assert [59.0] == by_axes(one.select(query=7)).data[-1].y.tolist()
+
+def test_squares():
+    assert is_square(folded_square(ROW, title=""))
+    assert not is_square(kernel_map(np.ones((2, 3)) / 3, np.array([0, 2]), title=""))
+    assert not is_square(set_title(drawn({"a": (AT * 1.0, None)}), "title"))
+    assert not is_square(go.Figure())
+
+
+def test_relayout_is_what_update_layout_does():
+    axes = {"xaxis": {"title": {"text": "x"}, "range": [0, 1]}, "yaxis": {"automargin": True}}
+    for change in (
+        {"height": 500, "xaxis": {"tickfont": {"color": "#111111"}}, "margin": {"t": 3}},
+        {"xaxis": {"tickvals": [1, 2], "ticktext": ["a", "b"], "type": "log"}},
+    ):
+        one, other = (
+            go.Figure(go.Scatter(y=[1, 2]), axes | {"margin": {"l": 7}}) for _ in range(2)
+        )
+        assert one.update_layout(change).to_dict() == relayout(other, change).to_dict()

@@ -73,7 +73,7 @@ def test_requirements_of_the_serving_image():
 
     assert part < whole
     left = not_served()
-    assert {"torch", "transformers", "transformer_lens", "datasets", "sklearn", "scipy"} <= {*left}
+    assert {"torch", "transformers", "transformer_lens", "datasets", "scipy"} <= {*left}
 
 
 def test_images_are_made_of_what_is_there():

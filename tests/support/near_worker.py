@@ -16,7 +16,6 @@ from typing import Any
 import jaxtyping
 import pytest
 
-from poskernel_core.cli.main import main
 from poskernel_core.engine import process
 from poskernel_core.engine.worker import Worker
 from poskernel_core.storage.store import Store
@@ -62,6 +61,8 @@ class NearWorker(subprocess.Popen):
 
 def command_line_here(cache: Path, *arguments: str) -> str:
     """Run the command line in this process, its worker as well, and return what it prints."""
+    from poskernel_core.cli.main import main
+
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as printed:
         patch.setenv("POSKERNEL_CACHE", str(cache))
         patch.setattr(process, "subprocess", NearWorker.module())

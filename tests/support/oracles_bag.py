@@ -190,13 +190,13 @@ class Bag:
         normed = scale * layer.linear(0, here) + layer.norms[0][1]
         return (normed @ weight + bias) @ layer.outputs[head]
 
-    def activation(self, of: "Prediction", neuron: int) -> float:
+    def activation(self, of: "Prediction", neuron: int | slice) -> np.ndarray:
         normed = of.scale * self.layer.linear(1, of.between) + self.layer.norms[1][1]
-        return float(normed @ self.layer.w_in[:, neuron] + self.layer.b_in[neuron])
+        return normed @ self.layer.w_in[:, neuron] + self.layer.b_in[neuron]
 
-    def through(self, of: "Prediction", part: np.ndarray, neuron: int) -> float:
+    def through(self, of: "Prediction", part: np.ndarray, neuron: int | slice) -> np.ndarray:
         """What one part adds to a pre-activation."""
-        return float(of.scale * self.layer.linear(1, part) @ self.layer.w_in[:, neuron])
+        return of.scale * self.layer.linear(1, part) @ self.layer.w_in[:, neuron]
 
 
 @dataclass(frozen=True, repr=False)

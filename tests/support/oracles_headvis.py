@@ -15,25 +15,31 @@ METRICS = (
 )
 
 
-def metrics(texts, tokens):
-    """The six metrics of one head, in the order of METRICS, over patterns and their tokens."""
+def sums(pattern, ids):
+    """What one text adds: five sums, tokens, pairs, the induction sum, queries that repeat."""
     own = previous = entropy = distance = square = induction = 0.0
-    count = pairs = repeated = 0
-    for pattern, ids in zip(texts, tokens, strict=True):
-        for q, row in enumerate(pattern):
-            count += 1
-            own += row[q]
-            if q > 0:
-                pairs += 1
-                previous += row[q - 1]
-            for k, p in enumerate(row):
-                if p > 0:
-                    entropy -= p * math.log(p)
-                distance += p * abs(q - k)
-                square += p * (q - k) ** 2
-            earlier = [j for j in range(q) if ids[j] == ids[q]]
-            repeated += bool(earlier)
-            induction += math.fsum(row[j + 1] for j in earlier if row[j + 1] >= 0.01)
+    pairs = repeated = 0
+    for q, row in enumerate(pattern):
+        own += row[q]
+        if q > 0:
+            pairs += 1
+            previous += row[q - 1]
+        for k, p in enumerate(row):
+            if p > 0:
+                entropy -= p * math.log(p)
+            distance += p * abs(q - k)
+            square += p * (q - k) ** 2
+        earlier = [j for j in range(q) if ids[j] == ids[q]]
+        repeated += bool(earlier)
+        induction += math.fsum(row[j + 1] for j in earlier if row[j + 1] >= 0.01)
+    return own, previous, entropy, distance, square, len(pattern), pairs, induction, repeated
+
+
+def metrics(texts):
+    """The six metrics of one head, in the order of METRICS, over the sums of texts."""
+    own, previous, entropy, distance, square, count, pairs, induction, repeated = (
+        math.fsum(column) for column in zip(*texts, strict=True)
+    )
     mean = distance / count
     return [
         own / count,

@@ -27,17 +27,15 @@ class Layer:
     def table(self, text: int, head: int, n: int, low: int) -> list[list[float]]:
         """`G[i][j]`: the score of key `j` rotated to place `i`, for the query at `n`."""
         kv = head * self.keys.shape[1] // self.queries.shape[1]
-        query = self._at(self.queries[text, head, n], n)
-        rows = []
-        for i in range(low, n + 1):
-            turned = [self._at(self.keys[text, kv, j], i) for j in range(low, n + 1)]
-            rows.append([self.scale * math.fsum(query * key) for key in turned])
-        return rows
+        query = self._at(self.queries[text, head, n : n + 1], n)[0]
+        keys = self.keys[text, kv, low : n + 1]
+        return [(self.scale * self._at(keys, i) @ query).tolist() for i in range(low, n + 1)]
 
-    def _at(self, vector: torch.Tensor, place: int) -> np.ndarray:
-        one = vector.double()[None, None, None]
-        cos, sin = (each[:1, place : place + 1].double() for each in (self.cos, self.sin))
-        return self.rotate(one, one, cos, sin)[1][0, 0, 0].numpy()
+    def _at(self, vectors: torch.Tensor, place: int) -> np.ndarray:
+        """`[vector, d]`, all of them rotated to one place."""
+        each = vectors.double()[None, None]
+        cos, sin = (one[:1, place : place + 1].double() for one in (self.cos, self.sin))
+        return self.rotate(each, each, cos, sin)[1][0, 0].numpy()
 
 
 def layers_of(path: Path, windows: np.ndarray) -> list[Layer]:

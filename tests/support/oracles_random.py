@@ -84,14 +84,9 @@ def switched(
 
 
 def mean_and_error(samples: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Mean of numbers or arrays over samples, and its standard error, entry by entry."""
-    shape = np.shape(samples[0])
-    middle, error = np.zeros(shape), np.zeros(shape)
-    for place in np.ndindex(shape):
-        column = [float(np.asarray(sample)[place]) for sample in samples]
-        middle[place] = oracles.mean(column)
-        error[place] = oracles.standard_error(column)
-    return middle, error
+    """Mean of numbers or arrays over samples, and its standard error."""
+    each = np.array(samples, dtype=float)
+    return each.mean(axis=0), each.std(axis=0, ddof=1) / math.sqrt(len(each))
 
 
 def candidates(ids: Sequence[int]) -> list[int]:

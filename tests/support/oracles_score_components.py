@@ -16,7 +16,7 @@ from tests.support.builders import hf_eager_model
 def score_table(path: Path, ids: list[int], layer: int, head: int, query: int, key: int):
     """Names of the components, and the scores `[query component][key component]`, before a cap."""
     model = hf_eager_model(path)
-    kind = {"gpt2": _Gpt2, "llama": _Llama}[model.config.model_type](model)
+    kind = _Gpt2(model)
     kept = {}
     for at in range(layer):
         for name, place in kind.places.items():
@@ -121,50 +121,3 @@ class _Gpt2:
         if bias:
             return [a + b for a, b in zip(_times(shift, weight), offset, strict=True)]
         return _times([g * x for g, x in zip(gain, normed, strict=True)], weight)
-
-
-class _Llama:
-    def __init__(self, model):
-        self.places = {"values": "self_attn.v_proj", "mlp": "mlp"}
-        self.model, self.heads = model, model.config.num_attention_heads
-        self.width, self.base = model.config.head_dim, 500.0
-        self.shared = self.heads // model.config.num_key_value_heads
-
-    def block(self, at):
-        return self.model.model.layers[at]
-
-    def embeddings(self, token, position):
-        yield "embedding", _numbers(self.model.model.embed_tokens.weight)[token].tolist()
-
-    def values(self, joined, head):
-        first = head // self.shared * self.width
-        return joined[:, first : first + self.width]
-
-    def written(self, mixed, at, head):
-        weight = _numbers(self.block(at).self_attn.o_proj.weight).T
-        return _times(mixed, weight[head * self.width : (head + 1) * self.width])
-
-    def output_bias(self, at):
-        return None
-
-    def size(self, x):
-        eps = self.model.config.rms_norm_eps
-        return math.sqrt(sum(each**2 for each in x) / len(x) + eps), False
-
-    def project(self, normed, side, layer, head, position, *, bias):
-        if bias:
-            return [0.0] * self.width
-        block = self.block(layer)
-        gain = _numbers(block.input_layernorm.weight)
-        attention = block.self_attn
-        linear = attention.q_proj if side == "query" else attention.k_proj
-        own = head if side == "query" else head // self.shared
-        weight = _numbers(linear.weight)[own * self.width : (own + 1) * self.width].T
-        plain = _times([g * x for g, x in zip(gain, normed, strict=True)], weight)
-        half, turned = self.width // 2, [0.0] * self.width
-        for pair in range(half):
-            angle = position * self.base ** (-pair / half)
-            one, two = plain[pair], plain[pair + half]
-            turned[pair] = one * math.cos(angle) - two * math.sin(angle)
-            turned[pair + half] = two * math.cos(angle) + one * math.sin(angle)
-        return turned

@@ -6,6 +6,7 @@ it has position id 0, and whether it is the start token.
 
 import json
 import math
+from functools import cache
 
 import numpy as np
 import torch
@@ -34,14 +35,15 @@ def run(path, tokens, ids=None, mask=True):
     if mask:
         more["attention_mask"] = torch.ones(1, len(tokens), dtype=torch.long)
     with torch.inference_mode():
-        out = _model(path)(torch.tensor([tokens]), output_attentions=True, use_cache=False, **more)
+        out = _model(path)[0](
+            torch.tensor([tokens]), output_attentions=True, use_cache=False, **more
+        )
     return [each[0].numpy().astype(float) for each in out.attentions if each is not None]
 
 
 def queries_and_keys(path, tokens, scale):
     """Queries and keys of each layer, `[layer][head, pos, d]`, the queries times `scale[layer]`."""
-    model = hf_eager_model(path)
-    seen = projections_in(model)
+    model, seen = _model(path)
     with torch.inference_mode():
         model(torch.tensor([tokens]), use_cache=False)
     config = json.loads((path / "config.json").read_text())
@@ -49,13 +51,11 @@ def queries_and_keys(path, tokens, scale):
     return [q[0] * s for q, s in zip(queries, scale, strict=True)], [k[0] for k in keys]
 
 
-_models = {}
-
-
+@cache
 def _model(path):
-    if path not in _models:
-        _models[path] = hf_eager_model(path)
-    return _models[path]
+    """A model, loaded once, and what its maps to queries and keys gave last."""
+    model = hf_eager_model(path)
+    return model, projections_in(model)
 
 
 def to_front(attention, head):
@@ -91,14 +91,3 @@ def exchanged(queries, keys, first_key, visible):
         total = math.fsum(math.exp(score - top) for score in scores.values())
         found.append(math.exp(scores[0] - top) / total if 0 in scores else 0.0)
     return sum(found) / len(found)
-
-
-def jackknife(texts):
-    """Error of a mean of numbers over texts, of which every tenth are a group."""
-    groups = min(10, len(texts))
-    means = []
-    for left in range(groups):
-        kept = [value for place, value in enumerate(texts) if place % groups != left]
-        means.append(sum(kept) / len(kept))
-    middle = sum(means) / groups
-    return math.sqrt((groups - 1) / groups * sum((mean - middle) ** 2 for mean in means))

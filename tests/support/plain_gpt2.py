@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -107,6 +108,7 @@ def _sizes(config: dict) -> _Sizes:
     )
 
 
+@cache
 def _weights(path: Path) -> Weights:
     """All tensors in float64, without `transformer.` in front of their names."""
     tensors = load_file(path / "model.safetensors")
@@ -122,10 +124,8 @@ def _linear(rows: np.ndarray, weights: Weights, name: str) -> np.ndarray:
 
 
 def _norm(rows: np.ndarray, weights: Weights, name: str, eps: float) -> np.ndarray:
-    normed = np.zeros_like(rows)
-    for n, row in enumerate(rows):
-        moved = row - row.mean()
-        normed[n] = moved / math.sqrt(moved @ moved / len(row) + eps)
+    moved = rows - rows.mean(axis=1, keepdims=True)
+    normed = moved / np.sqrt((moved**2).mean(axis=1, keepdims=True) + eps)
     return normed * weights[f"{name}.weight"] + weights[f"{name}.bias"]
 
 
@@ -141,28 +141,13 @@ def _attention(
         first = head * d
         q, k, v = (joint[:, start + first :][:, :d] for start in (0, width, 2 * width))
         scale = 1 / math.sqrt(d) / (layer + 1 if sizes.by_layer else 1)
-        scores = edits.scores(layer, head, _scores(q, k, scale))
-        pattern = edits.pattern(layer, head, _softmax(scores))
+        future = np.arange(len(q)) > np.arange(len(q))[:, None]
+        scores = edits.scores(layer, head, np.where(future, -np.inf, scale * q @ k.T))
+        powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+        pattern = edits.pattern(layer, head, powers / powers.sum(axis=1, keepdims=True))
         patterns.append(pattern)
         outputs[:, first : first + d] = edits.head_output(layer, head, pattern @ v)
     return _linear(outputs, weights, f"h.{layer}.attn.c_proj"), np.array(patterns)
-
-
-def _scores(q: np.ndarray, k: np.ndarray, scale: float) -> np.ndarray:
-    """Scaled dot products, -inf in the future."""
-    scores = np.full((len(q), len(k)), -np.inf)
-    for n in range(len(q)):
-        for i in range(n + 1):
-            scores[n, i] = scale * (q[n] @ k[i])
-    return scores
-
-
-def _softmax(scores: np.ndarray) -> np.ndarray:
-    pattern = np.zeros_like(scores)
-    for n, row in enumerate(scores):
-        powers = np.exp(row - row.max())
-        pattern[n] = powers / powers.sum()
-    return pattern
 
 
 def _mlp(rows: np.ndarray, weights: Weights, layer: int, sizes: _Sizes) -> np.ndarray:

@@ -149,7 +149,7 @@ class NeuronLatents(BagExperiment[NeuronLatentsParams]):
     possible: $e(t) - \bar e \approx \sum_m a_m s_m(t)$. Hence $g(t) - \bar g = \sum_m
     (u \cdot a_m)\, s_m(t) + \text{rest}$ with shares $(u \cdot a_m)^2 / \mathrm{Var}(g)$.
 
-    Choices: FastICA of scikit-learn on the first principal components, seeded by the run's seed.
+    Choices: FastICA on the first principal components, seeded by the run's seed.
     Sub-latents belong to the vocabulary, so several neurons may share one.
 
     Limits: components depend on their number, and on the seed where several are alike; a latent

@@ -98,7 +98,7 @@ def classical_scaling(
 ) -> Float[np.ndarray, "head component"]:
     """Return places in a plane whose distances are near the given ones.
 
-    SciPy and scikit-learn are missing where results are only shown, so this is NumPy alone.
+    SciPy is missing where results are only shown, so this is NumPy alone.
     """
     squares = distance**2
     rows = squares - squares.mean(axis=0)

@@ -101,11 +101,7 @@ def sink_anatomy(
 
 
 def _start_of(subject: ExperimentContext) -> int:
-    """Return the id of the start token: that of the windows, or else the tokenizer's.
-
-    Raises:
-        BadRequest: there is neither.
-    """
+    """Return the id of the start token: that of the windows, or else the tokenizer's."""
     if subject.start_token:
         return int(subject.windows[0, 0])
     if subject.source is None or subject.source.start is None:

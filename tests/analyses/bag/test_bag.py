@@ -10,17 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poskernel_core.analyses.bag.experiment import predicted
-from poskernel_core.analyses.bag.experiment.bag import build_bag, by_position, listed_tokens
-from poskernel_core.analyses.bag.experiment.heads import chosen_heads
+from poskernel_core.analyses.bag.experiment.bag import build_bag, listed_tokens
+from poskernel_core.analyses.bag.experiment.neuron import chosen_heads
 from poskernel_core.analyses.bag.experiment.quality import VARIANTS, Quality
-from poskernel_core.analyses.bag.neuron import NeuronTrace
 from poskernel_core.analyses.bag.params import BagParams
 from poskernel_core.common.jackknife import jackknife
 from tests.support import oracles
 from tests.support.builders import START, VOCABULARY
 from tests.support.builders import bag as made
 from tests.support.builders.bag import study
-from tests.support.builders.contextual import perform, some_windows
+from tests.support.builders.contextual import some_windows
 from tests.support.oracles_first_layer import inside
 
 LENGTH, QUERY, CONTEXTS = 17, 13, 5
@@ -28,7 +27,6 @@ ALL = np.arange(VOCABULARY)
 # model, heads, start token, window
 CASES = {
     "learned": ("gpt2", (1, 4), True, None),
-    "no start": ("gpt_neo", (0, 2, 3), False, None),
     "grouped": ("llama", (0, 1, 5), True, None),
     "window": ("mistral", (2,), False, 7),
 }
@@ -92,23 +90,20 @@ def test_extended_embeddings(case):
     close(other.table(ids.numpy()), table[ids])
 
 
-@pytest.mark.parametrize("by", predicted.SCALES)
-@pytest.mark.parametrize("kernel", predicted.KERNELS)
-def test_predictions(case, kernel, by):
+def test_predictions(case):
     _, _, bag, truth = case
     text = some_windows(1, 15, bag.start == 1, seed=31)[0].tolist()
 
-    parts = predicted.predict(bag, torch.tensor(text), kernel, by)
-    whole = parts.activation(bag)
-
-    for n in (0, 1, 8, 14):
-        expected = truth.predict(text, n, kernel, by)
-        for name in ("direct", "bag", "position", "others", "between"):
-            close(getattr(expected, name), getattr(parts, name)[n], atol=2e-4)
-        close(expected.scale, parts.scale[n])
-        for neuron in (0, 17):
-            close(truth.activation(expected, neuron), whole[n, neuron], atol=5e-4)
-    close(parts.bag + parts.position, parts.joint)
+    for kernel, by in itertools.product(predicted.KERNELS, predicted.SCALES):
+        parts = predicted.predict(bag, torch.tensor(text), kernel, by)
+        whole = parts.activation(bag)
+        for n in (0, 1, 14):
+            expected = truth.predict(text, n, kernel, by)
+            for name in ("direct", "bag", "position", "others", "between"):
+                close(getattr(expected, name), getattr(parts, name)[n], atol=2e-4)
+            close(expected.scale, parts.scale[n])
+            close(truth.activation(expected, 17), whole[n, 17], atol=5e-4)
+        close(parts.bag + parts.position, parts.joint)
 
 
 def true_joint(truth, texts, n):
@@ -190,26 +185,6 @@ def test_extended_embeddings_by_hand(known):
     assert (0, 2) == chosen_heads(subject, main, BagParams(query=37))
 
 
-def test_by_position_by_hand():
-    """Means over texts; the start token has that of the next position; short texts have fewer."""
-    scales = np.array([[1.0, 2.0, 3.0], [3.0, 4.0, 5.0]])
-    assert [2, 2, 3, 4] == by_position(scales, 1, 4).tolist()
-    assert [2, 3] == by_position(scales, 0, 2).tolist()
-
-
-def test_trace_of_the_known_model(known):
-    subject, main = study(known, some_windows(5, 41), True)
-    found = perform(NeuronTrace, subject, main, query=37, neuron=2, window=3).values
-
-    truth, _ = made.truth(STRENGTHS, NEURONS, subject.windows[3].tolist(), BIASES, direct=0.7)
-    np.testing.assert_allclose(found["true"], [row[2] for row in truth], atol=2e-4)
-    np.testing.assert_allclose(found["predicted"], [row[2] for row in truth], atol=2e-4)
-    assert 1 == pytest.approx(float(found["r2"]), abs=1e-4)
-    assert 1 == pytest.approx(float(found["correlation"]), abs=1e-4)
-    assert 1 == float(found["sign_agreement"])
-    assert all(np.abs(found[name]).max() > 0.1 for name in ("bag", "position", "others", "direct"))
-
-
 def test_listed_tokens(known):
     subject, _ = study(known, np.array([[0, 5, 7], [0, 7, 9], [0, 0, 9]]), True)
     assert [7, 9] == listed_tokens(subject, 2).tolist()
@@ -217,6 +192,7 @@ def test_listed_tokens(known):
     assert list(range(1, VOCABULARY)) == listed_tokens(subject, 0).tolist()
 
 
+@pytest.mark.parametrize("case", ["window"], indirect=True)
 def test_pieces_of_the_vocabulary(case, monkeypatch):
     subject, main, whole, _ = case
     for place in ("bag.experiment.bag", "contextual_heads.experiment.content_weights"):

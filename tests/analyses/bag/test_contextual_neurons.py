@@ -12,6 +12,7 @@ import poskernel_core as pk
 from poskernel_core.analyses.bag.contextual_neurons import ContextualNeurons
 from poskernel_core.analyses.bag.experiment import vocabulary
 from poskernel_core.analyses.bag.experiment.bag import build_bag
+from poskernel_core.analyses.bag.neuron import NeuronParams
 from poskernel_core.analyses.bag.params import BagParams
 from poskernel_core.common.views import Gathered
 from poskernel_core.engine.engine import describe_run
@@ -20,11 +21,11 @@ from tests.support import oracles_bag as oracle
 from tests.support.builders import START, VOCABULARY
 from tests.support.builders import bag as made
 from tests.support.builders.bag import study
-from tests.support.builders.contextual import perform, some_windows
+from tests.support.builders.contextual import perform
 from tests.support.oracles_first_layer import inside
 from tests.support.refusals import refused
 
-QUERY, CONTEXTS = 9, 4
+QUERY, CONTEXTS = 11, 5
 FIRST, SECOND = range(1, 140), range(140, VOCABULARY)
 
 
@@ -48,37 +49,30 @@ def contexts(tmp_path_factory):
 
 def predictions(truth, texts, kernel):
     """Predicted pre-activations and what the bag adds, `[text][pos][neuron]`, by the oracle."""
-    whole, added, start = [], [], truth.on.start
-    neurons = range(len(truth.layer.b_in))
+    every, whole, added = slice(None), [], []
     for text in texts.tolist():
-        parts = [truth.predict(text, n, kernel) for n in range(start, len(text))]
-        whole.append([[truth.activation(p, j) for j in neurons] for p in parts])
-        added.append([[truth.through(p, p.bag, j) for j in neurons] for p in parts])
+        parts = [truth.predict(text, n, kernel) for n in range(truth.on.start, len(text))]
+        whole.append([truth.activation(p, every) for p in parts])
+        added.append([truth.through(p, p.bag, every) for p in parts])
     return np.array(whole), np.array(added)
 
 
-@pytest.mark.parametrize(
-    ("name", "heads", "start", "kernel"),
-    [("gpt2", (0, 3), True, "common"), ("llama", (2, 4), False, "own")],
-)
-def test_every_neuron(model_dirs, name, heads, start, kernel):
-    windows = some_windows(5, 11, start)
-    subject, main, truth = made.studied(model_dirs[name], windows, CONTEXTS, heads, QUERY, start)
-    cells, params = ", ".join(f"L0H{head}" for head in heads), {"min_count": 0, "top_k": 3}
-    params |= {"first_windows": CONTEXTS, "n_positions": 2, "kernel": kernel}
-    found = perform(ContextualNeurons, subject, main, heads=cells, query=QUERY, **params)
-    texts = windows[:CONTEXTS]
-    whole, added = predictions(truth, texts, kernel)
-    true = inside(model_dirs[name], texts).activation[:, int(start) :]
+def test_every_neuron(random_bag, bag_params):
+    subject, main, truth = random_bag
+    params = {"min_count": 0, "top_k": 3, "n_positions": 2, "kernel": "common"}
+    found = perform(ContextualNeurons, subject, main, **bag_params, **params)
+    texts = subject.windows[:CONTEXTS]
+    whole, added = predictions(truth, texts, "common")
+    true = inside(truth.on.path, texts).activation[:, 1:]
 
     for j in range(true.shape[2]):
         numbers = (true[:, :, j], whole[:, :, j], added[:, :, j])
-        for value, expected in oracle.moments(*numbers).items():
+        expected = oracle.moments(*numbers)
+        left = [oracle.moments(*(np.delete(x, t, 0) for x in numbers)) for t in range(CONTEXTS)]
+        for value, number in expected.items():
             here = found.values[value][j], found.errors[value][j]
-            spread = oracles.jackknife(
-                CONTEXTS, lambda some, v=value, n=numbers: oracle.moments(*(x[some] for x in n))[v]
-            )
-            assert (expected, spread) == pytest.approx(here, rel=5e-3, abs=2e-4), (value, j)
+            spread = oracles.jackknife_se([each[value] for each in left])
+            assert (number, spread) == pytest.approx(here, rel=5e-3, abs=2e-4), (value, j)
     check_vocabulary(found, truth)
     check_settings(found, truth)
 
@@ -134,11 +128,10 @@ def test_two_contexts(contexts):
     assert set(values["top"][1].tolist()) <= set(SECOND)
     for name in ("bag_cosine", "bag_r2", "bag_centred_r2"):
         np.testing.assert_allclose(values[name][:, 1:], 1, atol=1e-3)
-    for neuron in (0, 1):
-        words = subject.decode(values["top"][neuron].tolist())
-        assert words == found.texts["top_words"][neuron].tolist()
-        told = next(line for line in found.words("strongest") if f"neuron {neuron}, top" in line)
-        assert told.startswith(f"neuron {neuron}, top: {words[0]!r} ")
+    words = subject.decode(values["top"][1].tolist())
+    assert words == found.texts["top_words"][1].tolist()
+    told = next(line for line in found.words("strongest") if "neuron 1, top" in line)
+    assert told.startswith(f"neuron 1, top: {words[0]!r} ")
 
 
 @given(st.integers(1, 60), st.integers(1, 23), st.integers(1, 7), st.integers(0, 2**20))
@@ -179,6 +172,8 @@ def test_the_kept_bag(contexts):
 
     first = bag()
     assert first is bag()
+    one = NeuronParams(neuron=1, min_count=3, **asked)  # all questions stand on one bag
+    assert first is build_bag(subject, main, (0, 2), one)
     assert subject.model.notes["bag"][1] is first
     changes = [{"token": " she"}, {"query": 36}, {"scale": "mean"}, {"heads": (0,)}]
     for change in [*changes, {"first_windows": 3}]:
@@ -203,14 +198,13 @@ def test_position_refused(contexts, query):
     assert {"main": keys} == question.needs(run, question.params(query=40))
 
 
-def test_refused(contexts, model_dirs):
+def test_refused(contexts, random_bag):
     with refused("No head of layer 0 is contextual"):
         perform(ContextualNeurons, *study(*contexts), query=3)
-    subject, main = study(model_dirs["gpt2"], some_windows(3, 11))
+    subject, main, _ = random_bag
     for params, words in (
         ({"heads": "L0H1, L1H0"}, r"heads of layer 0, got 'L0H1, L1H0'"),
         ({"heads": "L0H9"}, "L0H9"),
-        ({}, r"No head of layer 0 is contextual .* name some"),
         ({"heads": "L0H1", "min_count": 10_000}, "No token occurs 10000 times"),
         ({"heads": "L0H1", "token": " the word"}, "one token of"),
     ):

@@ -1,13 +1,17 @@
-"""Figures of the search in the bag and of sub-latents; what `show --html` draws of results."""
+"""Figures of the bag, of neurons and their sub-latents; what `show --html` draws of results."""
 
 import numpy as np
 import pytest
 
-from poskernel_core.analyses.bag.figures import latents_figure, nearest_figure, scores_figure
+from poskernel_core.analyses.bag import figures as draw
+from poskernel_core.analyses.bag.quality import bag_kernel_figure, quality_figure
 from poskernel_core.analyses.drawing import figure_of
+from poskernel_core.plotting.layout import quoted
 from tests.support import made_contextual as made
-from tests.support.made_results import check_curve, result
+from tests.support.made_results import band_of, check_curve, named, result
 
+SHOWN = quoted(made.HOSTILE)[:-1]
+"""How a hostile word begins in a figure."""
 WORDS = ["<b>", " server", "rows\n", "x", " y", "z", "w"]
 
 
@@ -35,18 +39,18 @@ def scores(count=23):
 
 
 def test_shares_others_and_rest():
-    bar = latents_figure(latents()).data[0]
+    bar = draw.latents_figure(latents()).data[0]
 
     assert ("1", "2", "others", "rest") == tuple(bar.x)
     np.testing.assert_allclose([0.5, 0.2, 0.2, 0.1], bar.y)
     assert "&lt;b&gt;" in bar.customdata[0]
-    everything = latents_figure(latents((0.7, 0.4), -0.1)).data[0]
+    everything = draw.latents_figure(latents((0.7, 0.4), -0.1)).data[0]
     assert 0 == everything.y[2]
 
 
 def test_nearest_tokens():
     found = nearest()
-    figure = nearest_figure(found)
+    figure = draw.nearest_figure(found)
 
     extended, plain = figure.data
     assert found.values["cosine"].tolist() == list(extended.y)
@@ -56,7 +60,7 @@ def test_nearest_tokens():
 
 def test_scores_ranked():
     found = scores()
-    figure = scores_figure(found)
+    figure = draw.scores_figure(found)
 
     (line,) = figure.data
     assert sorted(found.values["score"], reverse=True) == list(line.y)
@@ -64,7 +68,6 @@ def test_scores_ranked():
     named = [int(note.text) for note in figure.layout.annotations]
     order = list(line.customdata)
     assert order[:5] + order[-5:] == named
-    assert () == scores_figure(scores(7)).layout.annotations
 
 
 @pytest.mark.parametrize(
@@ -95,3 +98,100 @@ def test_figure_of_one_head(found, value):
 
     *_, curve = figure_of(one).data  # after its band
     check_curve(curve, y=one.values[value], error=one.errors[value])
+
+
+def test_every_neuron_once_with_its_number_first() -> None:
+    found = made.neurons()
+    figure = draw.neurons_figure(found, 3, "fires")
+    rest, first = figure.data[:2]
+    numbers = np.array([row[0] for trace in (rest, first) for row in trace.customdata])
+    assert list(range(made.NEURONS)) == sorted(numbers)
+    x, y = (np.concatenate([rest[axis], first[axis]]) for axis in "xy")
+    np.testing.assert_array_equal(found.values["drive_share"][numbers], x)
+    np.testing.assert_array_equal(found.values["r2"][numbers], y)
+    largest = np.argsort(-found.values["fires"])[:10]
+    np.testing.assert_array_equal(largest, [row[0] for row in first.customdata])
+    ring = named(figure, "chosen")
+    assert (found.values["drive_share"][3], found.values["r2"][3]) == (ring.x[0], ring.y[0])
+    assert 3 == ring.customdata[0][0]
+
+
+def test_hover_escapes_words_and_cuts_long_ones() -> None:
+    found = made.neurons(words=(made.HOSTILE + "x" * 100,))
+    hover = draw.neurons_figure(found, 0, "drive").data[0].customdata[0][1]
+    assert SHOWN in hover
+    assert made.HOSTILE not in hover
+    assert "x" * 18 not in hover
+
+
+def test_neurons_without_share_or_far_below() -> None:
+    """Zero has no place on a log axis, R² of -50 none beside 1; the triangle points down."""
+    found = made.neurons()
+    found.values["drive_share"][4] = 0.0
+    found.values["r2"][4], found.values["r2"][5], found.values["drive"][4] = -50.0, np.nan, 0.0
+    figure = draw.neurons_figure(found, 4, "drive")
+    rest = figure.data[0]
+    (at,) = (i for i, row in enumerate(rest.customdata) if row[0] == 4)
+    least = found.values["drive_share"][found.values["drive_share"] > 0].min()
+    assert 10 ** figure.layout.xaxis.range[0] < rest.x[at] < least
+    assert (-1, "triangle-down") == (rest.y[at], rest.marker.symbol[at])
+    assert (rest.x[at], -1) == (named(figure, "chosen").x[0], named(figure, "chosen").y[0])
+
+
+def test_quality_of_every_variant() -> None:
+    found, value = made.neurons(), "bag_centred_r2"
+    figure = quality_figure(found, value)
+    for variant, name in enumerate(made.VARIANTS):
+        curve, at = named(figure, name), found.values[value][variant]
+        check_curve(curve, found.coordinates["query"], at, found.errors[value][variant])
+        np.testing.assert_allclose(1.1 * at, band_of(figure, name).y)
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_kernel_over_the_offset(large: bool) -> None:
+    found = made.neurons()
+    kernel = found.values["kernel"]
+    kernel[0] = 50.0 if large else 0.2
+    figure = bag_kernel_figure(found)
+    check_curve(figure.data[0], np.arange(13), kernel[::-1])
+    assert large == len(figure.layout.annotations)
+
+
+@pytest.mark.parametrize("count", [1, made.TOKENS])
+def test_contributions_name_the_ends(count: int) -> None:
+    found = made.neuron(count)
+    figure = draw.contributions_figure(found)
+    assert count == np.sum(figure.data[0].y)
+    notes = figure.layout.annotations
+    assert 2 * min(3, count // 2) == len(notes)
+    values = np.sort(found.values["contribution"])
+    named_ends = np.r_[values[: len(notes) // 2], values[count - len(notes) // 2 :]]
+    np.testing.assert_array_equal(named_ends, sorted(note.x for note in notes))
+
+
+def test_a_neuron_along_a_text() -> None:
+    found = made.trace()
+    figure = draw.trace_figure(found, True)
+    names = {"true": "true", "predicted": "predicted", "bag": "bag of",
+             "position": "position", "others": "other", "direct": "current"}  # fmt: skip
+    assert len(names) == len(figure.data)
+    for name, label in names.items():
+        curve = named(figure, label)
+        check_curve(curve, np.arange(17), found.values[name])
+        assert quoted(f"{made.HOSTILE}16") == curve.customdata[16][0]
+    assert "<u>" not in figure.layout.title.text
+
+
+def test_relatives_of_a_neuron() -> None:
+    found = made.neuron()
+    related, cosine = found.values["related"], found.values["output_cosine"]
+    related[[2, 9]] = [-0.999, np.nan]
+    figure = draw.related_figure(found, 4)
+    every, first, ring = figure.data
+    check_curve(every, related, cosine)
+    np.testing.assert_array_equal(np.arange(made.NEURONS)[:, None], every.customdata)
+    expected = [n for n in np.argsort(-np.nan_to_num(np.abs(related))) if n != 4][:5]
+    assert 2 == expected[0]
+    assert {f"{n}" for n in expected} == {each.text for each in figure.layout.annotations}
+    check_curve(first, y=cosine[expected])
+    check_curve(ring, [1.0], [cosine[4]])

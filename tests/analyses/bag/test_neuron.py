@@ -14,80 +14,33 @@ from poskernel_core.analyses.bag.experiment.trace import agreement
 from poskernel_core.analyses.bag.neuron import Neuron, NeuronTrace
 from tests.support import oracles_bag as oracle
 from tests.support.builders import START, VOCABULARY
-from tests.support.builders import bag as made
-from tests.support.builders.bag import study
-from tests.support.builders.contextual import perform, some_windows
+from tests.support.builders.contextual import perform
 from tests.support.oracles_first_layer import inside
 from tests.support.refusals import refused
 
-ONLY = (5, 17, 200)
-NEURONS = [{0: 1.0}, {1: 2.0}, {2: -1.0}, {0: 3.0}, {0: -0.5}, {0: 1.0, 1: 1.0}]
 PARTS = ("bag", "position", "others", "direct")
 
 
-@pytest.fixture(scope="module")
-def single(tmp_path_factory):
-    """Directory of a model each of whose first neurons reads one token's extended embedding."""
-    strengths = np.zeros((VOCABULARY, 3))
-    strengths[list(ONLY), [0, 1, 2]] = 1.0
-    return made.reading(tmp_path_factory.mktemp("neuron") / "single", strengths, NEURONS)
-
-
-def asked(subject, main, experiment=Neuron, **params):
-    fixed = {} if experiment is NeuronTrace else {"min_count": 0}
-    return perform(experiment, subject, main, **({"query": 37} | fixed | params))
-
-
-def test_one_token(single):
-    subject, main = study(single, some_windows(4, 41))
-    for neuron, token in enumerate(ONLY[:2]):
-        found = asked(subject, main, neuron=neuron, top_k=2)
-        tokens = found.coordinates["token"].tolist()
-        contribution = dict(zip(tokens, found.values["contribution"], strict=True))
-        height = contribution.pop(token)
-        assert height > 0.1
-        np.testing.assert_allclose(list(contribution.values()), 0, atol=1e-4)
-        assert subject.decode([token]) == found.words("top_words")[:1]
-        assert height == found.values["top_value"][0]
-    related = asked(subject, main, neuron=0).values["related"]
-    np.testing.assert_allclose(related[[0, 3, 4]], [1, 1, -1], atol=1e-6)
-    # of two tokens among 292 either the one or the other
-    np.testing.assert_allclose(related[1], -1 / 291, atol=1e-5)
-    np.testing.assert_allclose(related[5], np.sqrt(0.5 * (1 - 1 / 291)), atol=1e-5)
-
-
-def test_height(single):
-    windows = some_windows(4, 41)
-    windows[:, 3::5] = ONLY[1]
-    subject, main = study(single, windows)
-    found = asked(subject, main, neuron=1, first_windows=3)
-
-    strengths = np.zeros((VOCABULARY, 3))
-    strengths[list(ONLY), [0, 1, 2]] = 1.0
-    scales = [made.truth(strengths, NEURONS, text)[1][1:] for text in windows[:3].tolist()]
-    assert 2 * np.mean(scales) == pytest.approx(float(found.values["contribution"].max()), rel=1e-4)
-    np.testing.assert_allclose(found.values["output_cosine"], [-1, 1, 0, 0, 0, 0], atol=1e-6)
-    assert 0 == found.values["bias"]
-
-
-def test_neuron_of_random_weights(model_dirs):
-    windows = some_windows(5, 15)
-    subject, main, truth = made.studied(model_dirs["gpt2"], windows, 5, (1, 2), 12)
-    params = {"query": 12, "heads": "L0H2 L0H1", "first_windows": 5, "neuron": 7, "top_k": 3}
-    found = asked(subject, main, **params)
+def test_neuron(random_bag, bag_params):
+    subject, main, truth = random_bag
+    asked = bag_params | {"neuron": 7, "top_k": 3, "min_count": 0}
+    found = perform(Neuron, subject, main, **asked)
 
     table = np.array([truth.embed(token) for token in range(1, VOCABULARY)])
-    columns = [table @ truth.read(neuron) for neuron in range(29)]
+    columns = (table @ truth.reads).T
     np.testing.assert_allclose(found.values["contribution"], columns[7], atol=1e-3)
     expected = [np.corrcoef(column, columns[7])[0, 1] for column in columns]
     np.testing.assert_allclose(found.values["related"], expected, atol=1e-4)
-    w_out = inside(model_dirs["gpt2"], windows).w_out
+    w_out = inside(truth.on.path, subject.windows[:1]).w_out
     sizes = np.sqrt((w_out**2).sum(axis=1))
     np.testing.assert_allclose(
         found.values["output_cosine"], w_out @ w_out[7] / sizes / sizes[7], atol=1e-5
     )
-    up = found.values["top_value"]
-    np.testing.assert_allclose(up, np.sort(columns[7])[::-1][:3], atol=1e-3)
+    assert found.values["bias"] == pytest.approx(truth.layer.b_in[7])
+    order = np.argsort(columns[7])
+    for end, some in (("top", order[::-1][:3]), ("bottom", order[:3])):
+        np.testing.assert_allclose(found.values[f"{end}_value"], columns[7][some], atol=1e-3)
+        assert subject.decode((some + 1).tolist()) == found.words(f"{end}_words")
 
 
 @given(st.integers(0, 2**20), st.integers(2, 31), st.floats(0.01, 100))
@@ -106,27 +59,22 @@ def test_correlations(seed, tokens, factor):
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
-@pytest.fixture(scope="module")
-def traced(model_dirs):
-    """What traces of random weights work on, and the same bag by plain loops."""
-    return made.studied(model_dirs["gpt2"], some_windows(5, 13), 3, (0, 4), 9)
-
-
 @pytest.mark.parametrize("given_by", ["window", "text", "item"])
-def test_trace(traced, given_by):
-    subject, main, truth = traced
+def test_trace(random_bag, bag_params, given_by):
+    subject, main, truth = random_bag
     windows, typed = subject.windows, " she sells sea shells"
     named = {"window": 4}, {"text": f"{typed}\n---\nother"}, {"item": "Genesis 24"}
     chosen = dict(zip(("window", "text", "item"), named, strict=True))[given_by]
-    params = {"query": 9, "first_windows": 3, "heads": "L0H0 L0H4", "neuron": 3, **chosen}
-    found = perform(NeuronTrace, subject, main, **params)
+    found = perform(NeuronTrace, subject, main, **bag_params, neuron=3, **chosen)
 
     text = windows[4].tolist()
     if given_by == "text":
         text = [START, *subject.encode(f"{typed}\n")]
     if given_by == "item":
-        text = [START, *subject.encode("And Abraham was old, and well stricken")][:13]
+        text = [START, *subject.encode("And Abraham was old, and well stricken in age")][:19]
     assert subject.decode(text) == found.words("tokens")[: len(text)]
+    if given_by != "window":
+        return
     true = inside(truth.on.path, np.array([text])).activation[0, :, 3]
     np.testing.assert_allclose(found.values["true"][: len(text)], true, atol=1e-4)
     check_parts(found.values, truth, text)
@@ -178,18 +126,18 @@ def test_agreement_by_hand(true, predicted, expected):
     assert expected == pytest.approx([float(found[name]) for name in names], nan_ok=True)
 
 
-def test_refused(single):
-    subject, main = study(single, some_windows(4, 41))
+def test_refused(random_bag, bag_params):
+    subject, main, _ = random_bag
     for experiment, params, words in (
-        (Neuron, {"neuron": 6}, r"No neuron 6: expected 0 to 5"),
+        (Neuron, {"neuron": 29}, r"No neuron 29: expected 0 to 28"),
         (NeuronTrace, {"neuron": 99}, "No neuron 99"),
-        (NeuronTrace, {"window": 4}, r"No window 4: expected 0 to 3"),
+        (NeuronTrace, {"window": 7}, r"No window 7: expected 0 to 6"),
         (NeuronTrace, {"item": "Genesis 99"}, "No chapter 'Genesis 99'"),
         (NeuronTrace, {"item": "Genesis 24", "text": "a"}, "got both: give one"),
         (NeuronTrace, {"text": " "}, "a text of 3 tokens or more"),
     ):
         with refused(words):
-            asked(subject, main, experiment, **params)
+            perform(experiment, subject, main, **bag_params, **params)
     bare = dataclasses.replace(subject, encode=None)
     with refused("A text needs a tokenizer"):
-        asked(bare, main, NeuronTrace, text="some words")
+        perform(NeuronTrace, bare, main, **bag_params, text="some words")

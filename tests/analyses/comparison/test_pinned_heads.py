@@ -1,6 +1,5 @@
 """Pinned heads: how they are written, how far apart their kernels are, their measures."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -22,7 +21,7 @@ from poskernel_core.analyses.comparison.pins import (
     read_pins,
     write_pins,
 )
-from poskernel_core.cli import main as cli
+from poskernel_core.analyses.measures import one_a_head
 from poskernel_core.cli.options import Run
 from poskernel_core.cli.show import check_windows
 from poskernel_core.common.errors import TooLittleText
@@ -44,7 +43,7 @@ KERNELS = arrays(float, (3, 7), elements=st.floats(0.001, 1)).map(
 )
 NAMES = st.text("abcXYZ019/.-_ ,;@=~%", min_size=1, max_size=12).map(str.strip).filter(bool)
 
-pytestmark = pytest.mark.usefixtures("near_worker")
+pytestmark = pytest.mark.usefixtures("near_workers")
 
 
 def ask(engine, name, model="demo-attn-2l", **params):
@@ -145,6 +144,17 @@ def test_the_largest_error_bounds_what_small_changes_do(rows, errors):
     assert abs(moved - 0.5 * np.abs(a - b).sum()) <= bound + 1e-12
 
 
+def test_errors_by_hand():
+    """Of the same texts, a group is left out of both at once; of others, variances add up."""
+    left, folds = np.array([0.5, 0.5]), np.array([[0.4, 0.6], [0.6, 0.4]])
+    right, other = np.array([0.2, 0.8]), np.array([[0.1, 0.9], [0.3, 0.7]])
+    for together, error in ((True, 0.0), (False, np.hypot(0.1, 0.1))):
+        found = formulas.distance_error(left, right, folds, other, together=together)
+        assert error == pytest.approx(found, abs=1e-12)
+    bound = formulas.largest_error(np.array([0.03, 0.0]), np.array([0.04, 0.01]))
+    assert pytest.approx(0.03) == float(bound)
+
+
 def test_apart_by_hand():
     """(5 - 3) over the root of 3² and 4²; the first against itself is 0, without errors unknown."""
     apart = formulas.apart(np.array([[3.0, 5.0], [1.0, 2.0]]), np.array([[3.0, 4.0], [np.nan, 1]]))
@@ -152,16 +162,15 @@ def test_apart_by_hand():
     assert np.isnan(apart[1]).all()
 
 
-@pytest.mark.parametrize("name", ["gpt2", "mistral"])
-def test_against_plain_loops(model_dirs, name):
+def test_against_plain_loops(model_dirs):
     texts = some_windows(TEXTS, 17)
-    gathered = pk.run_pass(loaded(model_dirs[name]), texts, positions=(7, N))
+    gathered = pk.run_pass(loaded(model_dirs["mistral"]), texts, positions=(7, N))
     found = pk.analyse("kernel-replicates", gathered, query=N, skip=SKIP)
 
-    truth = truth_of(model_dirs[name], texts)
+    truth = truth_of(model_dirs["mistral"], texts)
     queries, keys = truth.queries[1], truth.keys[1]
     heads = queries.shape[1]
-    factor, window = {"gpt2": (7**-0.5, None), "mistral": (14**-0.5, 7)}[name]
+    factor, window = 14**-0.5, 7
     rows = mean_kernels(queries, keys, factor, SKIP, window)
     without = [
         mean_kernels(*(np.delete(each, text, axis=0) for each in (queries, keys)),
@@ -169,7 +178,7 @@ def test_against_plain_loops(model_dirs, name):
         for text in range(TEXTS)
     ]  # fmt: skip
     assert found.values["replicate"].shape[0] == TEXTS  # as many groups as texts: all but one each
-    seen = N - SKIP + 1 if window is None else min(N - SKIP + 1, window)
+    seen = min(N - SKIP + 1, window)
     for a in range(heads):
         kernel = found.values["kernel"][1, a]
         np.testing.assert_allclose(kernel[:seen], rows[a][N::-1][:seen], atol=2e-5)
@@ -187,7 +196,7 @@ def test_against_plain_loops(model_dirs, name):
 
 
 def test_pins_of_two_models(engine):
-    heads = "L0H0,L0H1,L0H0@demo-gpt2;context=64;windows=7"
+    heads = "L0H0,L0H1,L0H0@demo-gpt2;context=64;windows=9"
     found = ask(engine, "compare-kernels", heads=heads, query=40)
     gap, error = found.values["distance"], found.errors["distance"]
     np.testing.assert_array_equal(gap, gap.T)
@@ -203,24 +212,11 @@ def test_pins_of_two_models(engine):
         ask(engine, "compare-kernels", heads="L9H9")
 
 
-@pytest.mark.parametrize("name", ["compare-kernels", "compare-heads"])
-def test_runs_of_unlike_numbers_on_the_command_line(name, monkeypatch, tmp_path, capsys):
-    """The first run's windows are held against what is asked for; too few are refused as ever."""
-    monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path))
-    heads, out = "L0H1,L0H1@demo-gpt2;context=64;windows=7", ()
-    if name == "compare-heads":
-        left = [part for part in find_parts(heads) if not part.endswith(":entropy")]
-        out = ("--leave-out", ",".join(left))
-    asked = ("show", name, "demo-attn-2l", "--heads", heads, *out, "--context", str(CONTEXT))
-
-    assert 0 == cli.main([*asked, "--windows", "9", "--device", "cpu", "--json"])
-    told = json.loads(capsys.readouterr().out)["run"]
-
-    assert ("9, 7", f"{CONTEXT}, 64") == (told["windows"], told["context"])
-
-
-def test_too_few_windows_of_the_first_run(engine):
-    found = ask(engine, "compare-kernels", heads="L0H1,L0H1@demo-gpt2;context=64;windows=9")
+def test_runs_of_unlike_numbers(engine):
+    """The first run's windows are held against what is asked for; too few are refused."""
+    twin = f"L0H1@demo-attn-2l;context={CONTEXT};windows={WINDOWS}"
+    other = "L0H1@demo-gpt2;context=64;windows=9"
+    found = ask(engine, "compare-kernels", heads=f"L0H1,{twin},{other}")
     fewer = replace(found, provenance=found.provenance | {"windows": "5, 9"})
     run = Run(
         model="demo-attn-2l", revision=None, corpus="sample", corpus_item=None,
@@ -228,28 +224,31 @@ def test_too_few_windows_of_the_first_run(engine):
         no_start_token=False, seed=0, dtype="float32", device=None, batch=None,
     )  # fmt: skip
 
+    assert 0 == found.values["distance"][0, 1] < found.values["distance"][0, 2] < 1
+    numbers = f"{WINDOWS}, 9", f"{CONTEXT}, 64"
+    assert numbers == (found.provenance["windows"], found.provenance["context"])
     check_windows(found, run)
     with refused(rf"gives 5 windows of {CONTEXT} tokens, {WINDOWS} ", TooLittleText):
         check_windows(fewer, run)
 
 
-def test_equal_heads_of_two_runs(engine):
-    twin = f"L0H1@demo-attn-2l;context={CONTEXT};windows={WINDOWS}"
-    found = ask(
-        engine, "compare-kernels", heads=f"L0H1,{twin},L0H1@demo-attn-2l;context=64;windows=9"
-    )
-    assert 0 == found.values["distance"][0, 1]
-    assert 0 < found.values["distance"][0, 2] < 0.2
-
-
 def test_measures_beside(engine):
-    other = "L1H2@demo-gpt2;context=64;windows=7"
-    again = [name for name, each in ANALYSES.items() if each.measures and each.on_request]
-    out = ",".join(f"{place}:{name}" for place in range(2) for name in again)
-    found = ask(engine, "compare-heads", heads=f"L0H1,{other}", query=47, leave_out=out)
-    table = ask(engine, "head-measures", query=47)
-    for title, row in zip(found.words("measure"), found.values["value"], strict=True):
-        assert table.values["value"][table.words("measure").index(title), 0, 1] == row[0]
+    heads, question = "L0H1,L1H2@demo-attn-2l;context=64;windows=9", find("compare-heads")
+    run = describe_run("demo-attn-2l", context=CONTEXT, windows=WINDOWS)
+    parts = [*question.parts(run, question.params(heads=heads))]
+    out = ",".join(part for part in parts if not part.endswith((":etc", ":entropy")))
+    found = ask(engine, "compare-heads", heads=heads, query=47, leave_out=out)
+    assert (f"{WINDOWS}, 9", f"{CONTEXT}, 64") == (
+        found.provenance["windows"],
+        found.provenance["context"],
+    )
+    for name in ("etc", "entropy"):
+        of = ask(engine, name)
+        for declared in ANALYSES[name].measures:
+            if declared.title in found.words("measure"):
+                row = found.values["value"][found.words("measure").index(declared.title)]
+                one = one_a_head(declared, of, query=47).values[declared.value]
+                assert one[0, 1] == row[0], declared.title
     row = found.words("measure").index("distance to observed attention")
     gap = np.diff(found.values["value"][row])[0]
     assert found.values["z_score"][row, 1] == pytest.approx(
@@ -257,15 +256,8 @@ def test_measures_beside(engine):
     )
     kinds = found.texts["word"][found.words("measure").index("kind of kernel")]
     assert set(kinds) <= {"local", "slow decay", "uniform"}
-    every = find_parts(f"L0H1,{other}")
     with refused("Nothing is left"):
-        ask(engine, "compare-heads", heads=f"L0H1,{other}", leave_out=",".join(every))
-
-
-def find_parts(heads):
-    run = describe_run("demo-attn-2l", context=CONTEXT, windows=WINDOWS)
-    question = find("compare-heads")
-    return question.parts(run, question.params(heads=heads))
+        ask(engine, "compare-heads", heads=heads, leave_out=",".join(parts))
 
 
 def test_by_depth(engine):

@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 from poskernel_core.analyses.contextual_heads.experiment.contextual import relative_spread
 from poskernel_core.analyses.contextual_heads.spec import ContextualHeads
 from poskernel_core.common.views import Gathered
-from poskernel_core.data.made import repeated_windows
 from poskernel_core.engine.engine import describe_run
 from poskernel_core.models import catalog
 from poskernel_core.models.tokenizers import load_tokenizer
-from tests.support import builders, oracles
+from tests.support import oracles
 from tests.support import oracles_contextual as oracle
 from tests.support.builders import VOCABULARY, contextual
 from tests.support.builders.contextual import (
@@ -133,47 +132,6 @@ def test_independent_content(paths, tmp_path):
     assert texts == found.provenance["first_windows"]
 
 
-def test_correlated_content(paths, tmp_path):
-    """One token repeated in each text: the independent model fails by about the root of the ETC."""
-    texts, path, params = 250, paths["additive"], {"query": QUERY, "first_windows": 250}
-    run = {"context": T, "windows": texts, "start_token": False}
-    found = ask(tmp_path, "contextual-heads", path, params, "repeated", **run)
-
-    tokens = repeated_windows(VOCABULARY, context=T, windows=texts, avoid=0)[:, 0].tolist()
-    weights, own, ratios = [math.exp(CONTENT[token]) for token in tokens], own_weight(path), []
-    of_all_keys = np.array([*weights * (QUERY - SKIP), *[own] * texts])
-    for head, tau in enumerate((math.inf, TAU)):
-        shares = shares_of_keys(tau)
-        z = [(1 - shares[-1]) * weight + shares[-1] * own for weight in weights]
-        names = ("denominator_cv", "predicted_cv")
-        spread, predicted = (float(found.values[name][0, head]) for name in names)
-        assert oracle.relative_spread(z) == pytest.approx(spread, rel=1e-4)
-        expected = of_all_keys.std() / of_all_keys.mean() / math.sqrt(oracles.etc(shares))
-        assert expected == pytest.approx(predicted, rel=1e-3)
-        ratios.append(spread / predicted)
-    assert math.sqrt(QUERY - SKIP + 1) == pytest.approx(ratios[0], rel=0.05)
-    assert ratios[1] > 1.5
-
-
-def test_without_content(paths, tmp_path):
-    path = builders.look_back(tmp_path / "model", k=2, T=37, tau=5.0)
-    subject, main = study(path, some_windows(7, 37, True))
-    found = perform(ContextualHeads, subject, main, query=33, skip=3, first_windows=7)
-
-    for name in ("denominator_cv", "predicted_cv", "weight_variance"):
-        np.testing.assert_allclose(found.values[name], 0, atol=1e-4)
-    for name in ("weight_mean", "denominator"):
-        np.testing.assert_allclose(found.values[name], 1, rtol=1e-4)
-    assert [31] * 6 == found.values["visible_keys"].ravel().tolist()
-    uniform = [found.values["etc"][0, 1], *found.values["etc"][1]]
-    np.testing.assert_allclose(uniform, 31, rtol=1e-4)
-    assert 10 / 31 == pytest.approx(found.values["local_mass"][0, 1], rel=1e-4)
-    assert pytest.approx(found.values["etc"][0, 0], rel=1e-3) == 1
-    decaying = [math.exp((i - 33) / 5) for i in range(3, 34)]
-    truth = math.fsum(decaying) ** 2 / math.fsum(x * x for x in decaying)
-    assert truth == pytest.approx(found.values["etc"][0, 2], rel=1e-3)
-
-
 @given(st.lists(st.floats(0.1, 10), min_size=2, max_size=17), st.floats(1e-3, 1e3))
 def test_relative_spread(values, factor):
     expected = pytest.approx(oracle.relative_spread(values), rel=1e-6, abs=1e-5)
@@ -187,19 +145,6 @@ def test_relative_spread_by_hand():
     """Of 1, 2, 3: mean 2, mean square 14/3, deviation 1; a single number has none."""
     assert pytest.approx(float(relative_spread(3, np.array(2.0), np.array(14 / 3)))) == 0.5
     assert np.isnan(relative_spread(1, np.array(2.0), np.array(4.0)))
-
-
-@pytest.mark.parametrize("name", ["gpt2", "grouped"])
-def test_batches(paths, name):
-    windows = some_windows(7, 19, True)
-    params = {"query": 17, "skip": 1, "first_windows": 7}
-    whole = perform(ContextualHeads, *study(paths[name], windows), **params)
-
-    for batch in (1, 3):
-        cut = perform(ContextualHeads, *study(paths[name], windows, batch=batch), **params)
-        for mine, theirs in ((whole.values, cut.values), (whole.errors, cut.errors)):
-            for key in mine:
-                np.testing.assert_allclose(mine[key], theirs[key], rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("query", [SKIP, T, T + 1])

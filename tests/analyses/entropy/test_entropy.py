@@ -15,7 +15,7 @@ from tests.support.passes import loaded
 from tests.support.truth import truth_of
 
 TEXTS, CONTEXT = 3, 41
-POSITIONS = (0, 2, 7, 36, 40)
+POSITIONS = (0, 7, 36, 40)
 SKIPS = (0, 1, 5, 32)
 
 
@@ -43,8 +43,7 @@ def test_bounds(weights, skip):
         assert found == pytest.approx(oracles.entropy(row, skip), abs=1e-5)
 
 
-@pytest.mark.parametrize("start", [False, True])
-@pytest.mark.parametrize("name", ["gpt2", "gpt_neo", "mistral"])
+@pytest.mark.parametrize(("name", "start"), [("gpt2", True), ("gpt_neo", False)])
 def test_plain_transformers(model_dirs, name, start):
     ids = builders.random_ids(TEXTS, CONTEXT, seed=5).numpy()
     gathered = pk.run_pass(

@@ -12,20 +12,32 @@ import poskernel_core as pk
 from poskernel_core.analyses import ANALYSES
 from poskernel_core.analyses.head_measures.formulas import ranks
 from poskernel_core.common.result import Result
-from poskernel_core.engine.engine import Engine, describe_run
-from poskernel_core.storage.store import Store
+from poskernel_core.engine.engine import describe_run
+from poskernel_core.passes import runner
+from poskernel_core.storage.statistics import windows_of
 
 CONTEXT, QUERY, SKIP = 48, 47, 3
 NUMBERS = st.floats(-1e6, 1e6) | st.just(np.nan)
+QUESTION = ANALYSES["head-measures"]
 
-pytestmark = pytest.mark.usefixtures("near_worker")
+
+@pytest.fixture(scope="module")
+def table(engine, near_workers):
+    """The table of a model, and the passes that were run for it."""
+    runs, gather_run = [], runner.gather_run
+    params = {"query": QUERY, "skip": SKIP}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runner, "gather_run", lambda *a: runs.append(a[1]) or gather_run(*a))
+        found = pk.show(
+            QUESTION.name, "demo-attn-2l", engine=engine, context=CONTEXT, windows=5, params=params
+        )
+    return found, runs
 
 
-def table(engine, model, **params):
-    params = {"query": QUERY, "skip": SKIP} | params
-    return pk.show(
-        "head-measures", str(model), engine=engine, context=CONTEXT, windows=5, params=params
-    )
+def asked(model, **params):
+    """The questions whose measures a model's table holds."""
+    run = describe_run(str(model), context=CONTEXT, windows=5)
+    return set(QUESTION.parts(run, QUESTION.params(query=QUERY, skip=SKIP, **params)))
 
 
 def test_ranks_by_hand():
@@ -40,8 +52,10 @@ def test_a_rank_counts_the_larger_ones(numbers):
         assert np.isnan(rank) if np.isnan(number) else rank == 1 + larger
 
 
-def test_the_table_holds_what_each_question_says(engine):
-    found = table(engine, "demo-attn-2l")
+def test_the_table_holds_what_each_question_says(engine, table):
+    found, runs = table
+    assert len(runs) == len({windows_of(run) for run in runs}) == 2  # one pass gathers for all
+    assert ("repeats",) in [run.gather for run in runs]
     titles = found.words("measure")
     assert len(set(titles)) == len(titles) > 8
     rows = zip(titles, *map(found.words, ("unit", "question", "named")), strict=True)
@@ -64,37 +78,16 @@ def test_the_table_holds_what_each_question_says(engine):
         np.testing.assert_array_equal(found.values["rank"][place], expected)
 
 
-def test_what_runs_the_model_again_is_asked_for(engine):
-    few = set(table(engine, "demo-attn-2l").words("question"))
-    assert not any(ANALYSES[name].on_request for name in few)
-    more = set(table(engine, "demo-attn-2l", experiments=True).words("question"))
+def test_which_questions_are_asked(rotary):
+    few, more = (asked("demo-attn-2l", experiments=again) for again in (False, True))
     assert few < more
     assert "induction-scores" in more
-    assert all(ANALYSES[name].on_request for name in more - few)
-
-
-def test_what_a_model_cannot_have_is_left_out(engine, rotary):
-    part = set(table(engine, "gpt2-small-layer0", experiments=True).words("question"))
+    for some, again in ((few, False), (more - few, True)):
+        assert {again} == {ANALYSES[name].on_request for name in some}
+    part = asked("gpt2-small-layer0", experiments=True)
     assert "etc" in part
     assert "induction-scores" not in part
-    assert "dominant wavelength" in table(engine, rotary).words("measure")
-    assert "dominant wavelength" not in table(engine, "demo-attn-2l").words("measure")
-
-
-def test_one_pass_gathers_for_all(tmp_path, monkeypatch):
-    from poskernel_core.passes import runner
-    from poskernel_core.storage.statistics import windows_of
-
-    engine, runs = Engine(Store(tmp_path)), []
-    gather_run = runner.gather_run
-    monkeypatch.setattr(
-        runner, "gather_run", lambda *given: runs.append(given[1]) or gather_run(*given)
-    )
-    table(engine, "demo-attn-2l")
-    engine.close()
-    engine.store.close()
-    assert len(runs) == len({windows_of(run) for run in runs}) == 2
-    assert ("repeats",) in [run.gather for run in runs]
+    assert "rotary-spectrum" in asked(rotary) - few
 
 
 PARTS = ("values", "errors", "biases")
@@ -124,9 +117,6 @@ def test_biases_and_what_errors_count(name):
     assert ["documents", "sequences of random tokens"] == found.provenance["errors"]
     assert [10, 0] == found.provenance["groups"]
 
-
-def test_answers_of_before_have_no_biases():
-    question = ANALYSES["head-measures"]
     old = replace(one_of("entropy", "entropy"), biases={})
     found = question.compose({"entropy": old}, RUN, question.params())
     assert {} == found.biases

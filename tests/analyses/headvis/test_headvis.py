@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import poskernel_core as pk
@@ -18,7 +18,7 @@ from tests.support import builders, oracles, oracles_headvis
 from tests.support.passes import loaded
 from tests.support.truth import truth_of
 
-TEXTS, CONTEXT = 13, 41
+TEXTS, CONTEXT = 13, 29
 METRICS = oracles_headvis.METRICS
 GRAINS = 4e-6  # sums of a text are rounded to multiples of 2^-16
 
@@ -79,18 +79,16 @@ def test_little_attention_is_no_induction():
     assert 0.25 == seen([rows], [[4, 4, 4]])[-1]  # (0 of query 1, 1/4 + 1/4 of query 2) / 2
 
 
-@given(st.integers(1, 17), st.data())
-def test_bounds(length, data):
-    number = st.floats(0.001, 1)
-    pattern = np.zeros((1, length, length))
-    for q in range(length):
-        row = np.array(data.draw(st.lists(number, min_size=q + 1, max_size=q + 1)))
-        pattern[0, q, : q + 1] = row / row.sum()
-    tokens = data.draw(st.lists(st.integers(0, 5), min_size=length, max_size=length))
+@settings(max_examples=17)
+@given(st.integers(1, 17), st.integers(0, 2**20))
+def test_bounds(length, seed):
+    generator = np.random.default_rng(seed)
+    pattern = np.tril(generator.uniform(0.001, 1, size=(1, length, length)) ** 4)
+    pattern = (pattern / pattern.sum(axis=-1, keepdims=True)).astype(np.float32).astype(float)
+    tokens = generator.integers(0, 6, size=length).tolist()
     found = seen(pattern.tolist(), [tokens], block=4)
-    pattern = pattern.astype(np.float32).astype(float)
 
-    expected = oracles_headvis.metrics(pattern.tolist(), [tokens])
+    expected = oracles_headvis.metrics([oracles_headvis.sums(pattern[0].tolist(), tokens)])
     np.testing.assert_allclose(found, expected, atol=2e-5)
     for share in (found[0], found[1], found[5]):
         assert math.isnan(share) or -1e-6 <= share <= 1 + 1e-5
@@ -99,29 +97,22 @@ def test_bounds(length, data):
     assert found[4] >= -1e-4
 
 
-@pytest.mark.parametrize("name", ["gpt2", "gpt_neo", "mistral"])
+@pytest.mark.parametrize("name", ["gpt2", "mistral"])
 def test_plain_transformers(model_dirs, name):
     ids = builders.random_ids(TEXTS, CONTEXT, seed=3).numpy() % 19 + 1
     result = gathered(model_dirs[name], ids, batch=2)
 
-    ids = ids[:10]
-    for layer, patterns in enumerate(truth_of(model_dirs[name], ids).attentions):
+    ids = ids[:10].tolist()
+    for layer, patterns in enumerate(truth_of(model_dirs[name], np.array(ids)).attentions):
         for head in range(patterns.shape[1]):
             texts = patterns[:, head].astype(float).tolist()
-            expected = oracles_headvis.metrics(texts, ids.tolist())
-            left = [
-                oracles_headvis.metrics(
-                    texts[:group] + texts[group + 1 :], np.delete(ids, group, axis=0).tolist()
-                )
-                for group in range(10)
-            ]
-            for metric, value, without in zip(METRICS, expected, zip(*left, strict=True),
-                                              strict=True):  # fmt: skip
-                found = result.values[metric][layer, head]
-                off = result.errors[metric][layer, head]
-                assert value == pytest.approx(float(found), rel=1e-4, abs=1e-5), metric
-                error = oracles.jackknife_se(without)
-                assert error == pytest.approx(float(off), rel=2e-3, abs=1e-5), metric
+            parts = [oracles_headvis.sums(*one) for one in zip(texts, ids, strict=True)]
+            left = [oracles_headvis.metrics(parts[:g] + parts[g + 1 :]) for g in range(10)]
+            at = [[held[metric][layer, head] for metric in METRICS]
+                  for held in (result.values, result.errors)]  # fmt: skip
+            np.testing.assert_allclose(oracles_headvis.metrics(parts), at[0], 1e-4, 1e-5)
+            errors = [oracles.jackknife_se(column) for column in zip(*left, strict=True)]
+            np.testing.assert_allclose(errors, at[1], 2e-3, 1e-5)
 
 
 def test_known_heads(tmp_path):

@@ -1,7 +1,6 @@
 """On which prompts the helix is measured: one token repeated, or texts; and where it is refused."""
 
 import numpy as np
-import pytest
 
 import poskernel_core as pk
 from poskernel_core.analyses.helix import formulas
@@ -18,7 +17,6 @@ from tests.support import oracles_positions as op
 from tests.support.refusals import refused
 
 POS, TOKENS, CONTEXT = 11, 5, 31
-ROTARY = ("llama", "mistral", "qwen2", "qwen3", "gpt_neox")
 
 
 def test_repeated_run():
@@ -48,24 +46,22 @@ def test_repeated_run():
     assert [3, 7] == [run.windows for run in texts]
 
 
-@pytest.mark.parametrize("name", ["gpt2", "llama"])
-def test_over_texts(model_dirs, name):
+def test_over_texts(model_dirs):
     windows = builders.random_ids(TOKENS, CONTEXT, seed=5).numpy()
     windows[:, 0] = builders.START
 
-    result = pk.analyse("helix", gather(model_dirs[name], windows, True), prompts="texts")
+    result = pk.analyse("helix", gather(model_dirs["llama"], windows, True), prompts="texts")
 
     assert list(range(1, CONTEXT)) == result.coordinates["pos"].tolist()
     assert [1, 11, 21] == result.coordinates["group_of_10"].tolist()
-    for layer, X in enumerate(extended(model_dirs[name], windows, 1)):
+    for layer, X in enumerate(extended(model_dirs["llama"], windows, 1)):
         shares = result.values["explained_variance"][layer][:3]
         np.testing.assert_allclose(shares, op.pca(X, 3)[0], atol=1e-4)
 
 
-@pytest.mark.parametrize("name", ROTARY)
-def test_no_helix_of_repeated_tokens_for_rotary_positions(model_dirs, name):
-    located = catalog.locate(str(model_dirs[name]))
-    run = repeated_run(describe_run(str(model_dirs[name]), context=CONTEXT), TOKENS)
+def test_no_helix_of_repeated_tokens_for_rotary_positions(model_dirs):
+    located = catalog.locate(str(model_dirs["llama"]))
+    run = repeated_run(describe_run(str(model_dirs["llama"]), context=CONTEXT), TOKENS)
     with refused("rotary.*choose a model with learned positions"):
         prepare(run, Execution(device="cpu"), located, load_tokenizer(located))
 

@@ -12,7 +12,7 @@ from tests.support import oracles_positions as op
 from tests.support.refusals import refused
 
 SEEDS = st.integers(0, 2**32 - 1)
-few = settings(max_examples=19)
+few = settings(max_examples=11)
 POS, MODEL, K = 11, 7, 3
 
 # group size, means of the rows 0, 2, 4, 6, 9
@@ -32,10 +32,6 @@ def draw(seed, *shape, stretch=True):
     return rows * 2.0 ** -np.arange(shape[-1]) if stretch else rows
 
 
-def turned(seed, size):
-    return np.linalg.qr(draw(seed, size, size, stretch=False))[0]
-
-
 def same_up_to_sign(found, expected):
     """Each row is the other's, or its negative."""
     assert len(found) == len(expected)
@@ -49,17 +45,6 @@ def test_pca_by_hand():
     components, shares = formulas.principal(rows, 3)
     np.testing.assert_allclose(shares, [0.8, 0.2, 0.0], atol=1e-12)
     same_up_to_sign(components, np.array([[1, 1, 0], [1, -1, 0], [0, 0, 2**0.5]]) / 2**0.5)
-
-
-@few
-@given(SEEDS, st.sampled_from([(POS, MODEL), (MODEL, POS), (5, 3)]))
-def test_pca(seed, shape):
-    rows = formulas.centred(draw(seed, *shape))
-    np.testing.assert_allclose(rows, op.centred(draw(seed, *shape).tolist()), atol=1e-12)
-    components, shares = formulas.principal(rows, 2)
-    expected, directions = op.pca(rows.tolist(), 2)
-    np.testing.assert_allclose(shares, expected, atol=1e-9)
-    same_up_to_sign(components, directions)
 
 
 def test_more_components_than_dimensions():
@@ -85,78 +70,11 @@ def test_angles_by_hand():
     np.testing.assert_allclose(formulas.canonical_angles(a[:, :1], b[:, 1:]), [90.0], atol=1e-6)
 
 
-@few
-@given(SEEDS)
-def test_angles_of_the_stream(seed):
-    a, b = (formulas.centred(draw(seed + j, POS, MODEL)) for j in range(2))
-    spans = [formulas.principal(rows, K)[0].T for rows in (a, b)]
-
-    found = formulas.canonical_angles(*spans)
-
-    np.testing.assert_allclose(found, op.canonical_angles(a.tolist(), b.tolist(), K), atol=1e-4)
-    np.testing.assert_allclose(found, formulas.canonical_angles(*spans[::-1]), atol=1e-6)
-    np.testing.assert_allclose(formulas.canonical_angles(spans[0], spans[0]), [0] * K, atol=1e-5)
-    assert (np.diff(found) >= 0).all()
-    assert (found[0] >= 0) & (found[-1] <= 90 + 1e-9)
-
-
-@few
-@given(SEEDS)
-def test_angles_in_position_space(seed):
-    a, b = draw(seed, POS, MODEL) + 0.3, draw(seed + 1, POS, 5)
-    left, other = formulas.left_directions(a, K), formulas.left_directions(b, K)
-    np.testing.assert_allclose(left.T @ left, np.eye(K), atol=1e-9)
-    expected = op.canonical_angles_left(a.tolist(), b.tolist(), K)
-    np.testing.assert_allclose(formulas.canonical_angles(left, other), expected, atol=1e-4)
-
-
-@few
-@given(SEEDS)
-def test_a_turned_stream(seed):
-    a, b = (formulas.centred(draw(seed + j, POS, MODEL)) for j in range(2))
-    turn = turned(seed + 2, MODEL)
-
-    def all_of(x, y):
-        right = [formulas.principal(rows, K)[0].T for rows in (x, y)]
-        left = [formulas.left_directions(rows, K) for rows in (x, y)]
-        return (
-            formulas.principal(x, K)[1],
-            formulas.canonical_angles(*right),
-            formulas.canonical_angles(*left),
-        )
-
-    for found, expected in zip(all_of(a @ turn, b @ turn), all_of(a, b), strict=True):
-        np.testing.assert_allclose(found, expected, atol=1e-6)
-    crooked = formulas.canonical_angles(
-        formulas.principal(a, K)[0].T, formulas.principal(a @ turn, K)[0].T
-    )
-    assert crooked[-1] > 1
-
-
 @pytest.mark.parametrize(("size", "expected"), GROUPS)
 def test_group_means_by_hand(size, expected):
     """Groups begin at position 0; the last one is smaller where they do not come out even."""
     rows = np.array([0.0, 2.0, 4.0, 6.0, 9.0])[:, None]
     assert expected == pytest.approx(formulas.group_means(rows, size)[:, 0].tolist())
-
-
-@few
-@given(SEEDS, st.integers(1, 13))
-def test_group_means(seed, size):
-    rows = draw(seed, POS, MODEL)
-    found = formulas.group_means(rows, size)
-    np.testing.assert_allclose(found, op.group_means(rows.tolist(), size), atol=1e-12)
-    np.testing.assert_array_equal(formulas.group_means(rows, 1), rows)
-    for large in (POS, POS + size):
-        np.testing.assert_allclose(formulas.group_means(rows, large), rows.mean(axis=0)[None])
-
-
-@few
-@given(SEEDS, st.sampled_from([0.5, 1.0, 2.3]))
-def test_far_share(seed, far):
-    rows = draw(seed, POS, MODEL)
-    assert op.far_share(rows.tolist(), far) == formulas.far_share(rows, far)
-    assert formulas.far_share(rows, far) == formulas.far_share(1024 * rows, far)
 
 
 def test_far_share_by_hand():
@@ -174,8 +92,7 @@ def test_first_position(leave_out, start_token, expected):
 
 
 @pytest.mark.parametrize("start", [0, 1])
-@pytest.mark.parametrize("length", [2, 3, 13, 41])
-@pytest.mark.parametrize("kv", [1, 2, 6])
+@pytest.mark.parametrize(("length", "kv"), [(2, 1), (13, 6), (41, 2)])
 def test_position_profile(start, length, kv):
     queries, keys = draw(5, 6, length, 5, stretch=False), draw(6, kv, length, 5, stretch=False)
 

@@ -25,18 +25,6 @@ TEXTS, CONTEXT = 5, 37
 PARTS = ("position_score", "tangent_part", "radial_part", "third_part", "rest")
 SHARES = ("tangent_share", "radial_share", "third_share")
 GATHER = ("keys", "residuals", "scores")
-QUERIES = pytest.mark.parametrize("n", [1, 14, 26, 43, 51])
-
-
-@pytest.fixture(scope="module")
-def path(tmp_path_factory):
-    return builders.helix(tmp_path_factory.mktemp("tangent") / "m")
-
-
-@pytest.fixture(scope="module")
-def constructed(path):
-    """A pass of it over texts of one token each, whose mean stream is the helix itself."""
-    return gather(path, repeated_windows(293, context=T, windows=TEXTS, avoid=0), False, GATHER)
 
 
 @pytest.fixture(scope="module")
@@ -48,10 +36,7 @@ def windows():
 
 @pytest.fixture(scope="module")
 def passes(model_dirs, windows):
-    return {
-        name: gather(model_dirs[name], windows, True, GATHER)
-        for name in ("gpt2", "gpt_neo", "llama")
-    }
+    return {name: gather(model_dirs[name], windows, True, GATHER) for name in ("gpt2", "llama")}
 
 
 def cross(a, b):
@@ -106,23 +91,6 @@ def in_band(row, n):
     return [seen[k] - middle if k in seen else math.nan for k in range(-BAND, BAND + 1)]
 
 
-@QUERIES
-@pytest.mark.parametrize(("head", "wave"), [(0, math.sin), (1, math.cos)])
-def test_heads_that_read_a_helix(constructed, head, wave, n):
-    """Head 0 reads the tangent and head 1 the radius, but for what the rise adds to either."""
-    result = pk.analyse("tangent", constructed, query=n)
-    scores = [4 * wave(W * (i - n)) for i in range(T)]
-    parts, shares, fit = split(scores, builders.helix_coordinates(), n)
-
-    for name, share in shares.items():
-        assert share == pytest.approx(float(result.values[name][0, head]), abs=1e-4), name
-    assert fit == pytest.approx(float(result.values["helix_fit"][0, head]), abs=1e-5)
-    assert fit > 0.998
-    for name, row in parts.items():
-        found = result.values[name][0, head]
-        np.testing.assert_allclose(found, in_band(row, n), atol=2e-3, err_msg=name)
-
-
 def test_tangent_and_radius_in_the_middle(constructed):
     """Where the rise is 0, a tangent reader's share is what the circle has of the tangent."""
     values = pk.analyse("tangent", constructed, query=26).values
@@ -142,16 +110,20 @@ def test_heads_that_read_nothing(constructed):
         assert np.isnan(values[name][0, 3]), name
 
 
-@pytest.mark.parametrize("name", ["gpt2", "gpt_neo", "llama"])
-@pytest.mark.parametrize(("n", "leave_out"), [(2, 0), (17, 5), (CONTEXT - 2, 3)])
+@pytest.mark.parametrize(
+    ("name", "n", "leave_out"), [("gpt2", 2, 0), ("llama", 17, 5), ("gpt2", CONTEXT - 2, 3)]
+)
 def test_random_models(passes, name, n, leave_out):
     result = pk.analyse("tangent", passes[name], query=n, leave_out=leave_out)
     first = max(leave_out, 1)
+    profile = passes[name].arrays["score_profile"].astype(float)
+    observed = profile - np.nanmean(profile, axis=-1, keepdims=True)
+    np.testing.assert_allclose(result.values["observed_score"], observed, atol=1e-5)
 
     for layer in range(3):
         arrays, scale = passes[name].layer(layer), passes[name].header.scales[layer]
         rows = arrays["mean_residuals"][first:].tolist()
-        for head in (0, 2, 4):
+        for head in (0, 4):
             kv = head * len(arrays["mean_keys"]) // len(arrays["mean_queries"])
             query = arrays["mean_queries"][head, n].tolist()
             keys = arrays["mean_keys"][kv, first:].tolist()
@@ -166,27 +138,12 @@ def test_random_models(passes, name, n, leave_out):
                 assert share == pytest.approx(found, abs=1e-4), value
 
 
-@pytest.mark.parametrize("name", ["gpt2", "llama"])
-@pytest.mark.parametrize("n", [2, 17])
-def test_parts_add_up(passes, name, n):
-    values = pk.analyse("tangent", passes[name], query=n).values
-
-    total = sum(values[part] for part in PARTS[1:])
-    np.testing.assert_allclose(total, values["position_score"], atol=1e-9)
-    np.testing.assert_allclose(sum(values[share] for share in SHARES), 1, atol=1e-9)
-    assert ((values["helix_fit"] > 0) & (values["helix_fit"] <= 1)).all()
-    profile = passes[name].arrays["score_profile"].astype(float)
-    middle = np.nanmean(profile, axis=-1, keepdims=True)
-    np.testing.assert_allclose(values["observed_score"], profile - middle, atol=1e-5)
-
-
-@pytest.mark.parametrize("name", ["gpt2", "llama"])
-def test_errors(passes, model_dirs, windows, name):
-    result = pk.analyse("tangent", passes[name], query=17)
-    residuals = passes[name].arrays["mean_residuals"]
+def test_errors(passes, model_dirs, windows):
+    result = pk.analyse("tangent", passes["llama"], query=17)
+    residuals = passes["llama"].arrays["mean_residuals"]
     without = []
     for text in range(TEXTS):
-        left = gather(model_dirs[name], np.delete(windows, text, axis=0), True, GATHER)
+        left = gather(model_dirs["llama"], np.delete(windows, text, axis=0), True, GATHER)
         arrays = {**left.arrays, "mean_residuals": residuals}
         without.append(pk.analyse("tangent", replace(left, parts={"keys": arrays}), query=17))
 
@@ -199,8 +156,8 @@ def test_errors(passes, model_dirs, windows, name):
         assert np.nanmax(errors) > 0.01, value
 
 
-@pytest.mark.parametrize("reach", [3, BAND])
-def test_the_figure_has_the_past_on_the_right(passes, reach):
+def test_the_figure_has_the_past_on_the_right(passes):
+    reach = 3
     one = pk.analyse("tangent", passes["gpt2"], query=17).select(layer=1, head=2)
     figure = tangents_figure(one, "", reach)
     drawn = next(trace for trace in figure.data if trace.name == "position only")
@@ -220,17 +177,6 @@ def over_repeated(main, repeated):
     return Tangent().compute({"main": main, "repeated": repeated}, params, lambda *_: None).values
 
 
-def test_helix_of_repeated_tokens(path, constructed):
-    texts = gather(path, builders.random_ids(TEXTS, T).numpy(), False, GATHER)
-    found = over_repeated(texts, constructed)
-
-    other = pk.analyse("tangent", constructed, query=17).values
-    for name in (*PARTS, *SHARES):
-        np.testing.assert_allclose(found[name], other[name], atol=2e-3)
-    crooked = pk.analyse("tangent", texts, query=17).values
-    assert np.nanmax(np.abs(crooked["tangent_part"] - other["tangent_part"])) > 0.1
-
-
 def test_helix_of_repeated_tokens_is_the_one_used(passes, model_dirs):
     windows = repeated_windows(293, context=CONTEXT, windows=TEXTS, avoid=0)
     stream, main = gather(model_dirs["gpt2"], windows, False, STREAM_SUMS), passes["gpt2"]
@@ -246,10 +192,8 @@ def test_helix_of_repeated_tokens_is_the_one_used(passes, model_dirs):
 @pytest.mark.parametrize(
     ("n", "leave_out", "words"),
     [
-        (1, 0, "query position of 2 to 35"),
         (CONTEXT - 1, 0, "query position of 2 to 35"),
         (5, 5, "query position of 6 to 35"),
-        (17, 32, "query position of 33 to 35"),
         (0, 0, "query"),
     ],
 )

@@ -35,14 +35,9 @@ def parts(figure, name):
             if trace.name == name and trace.line.width != 0}  # fmt: skip
 
 
-def stems_of(figure):
-    return next(trace for trace in figure.data if not trace.name)
-
-
 @pytest.mark.parametrize("log_y", [False, True])
 @pytest.mark.parametrize(("query", "log_x", "points"),
-                         [(SHORT, False, 20), (SHORT, True, 20), (LONG, True, NEAR + 1),
-                          (LONG, False, 0)])  # fmt: skip
+                         [(SHORT, True, 20), (LONG, True, NEAR + 1), (LONG, False, 0)])  # fmt: skip
 def test_a_kernel_with_its_spread_and_the_observed_attention(head, query, log_x, log_y, points):
     """A point lies at offset + 1 on a log axis, and a zero at the floor."""
     figure = head_curve(head, query, log_x=log_x, log_y=log_y)
@@ -55,25 +50,18 @@ def test_a_kernel_with_its_spread_and_the_observed_attention(head, query, log_x,
         for mode, part in (("markers", slice(points)), ("lines", slice(points, None))):
             if len(offset[part]):
                 check_curve(drawn[mode], offset[part] + log_x, shown[column][part])
-    data = [trace for trace in figure.data if trace.customdata is not None]
+    data = [trace.customdata for trace in figure.data if trace.customdata is not None]
     np.testing.assert_array_equal(
-        np.stack([offset, *turned.values()], axis=-1),
-        np.concatenate([trace.customdata for trace in data]),
+        np.stack([offset, *turned.values()], axis=-1), np.concatenate(data)
     )
     if points:
         bars = parts(figure, "kernel K (mean)")["markers"].error_y
-        high = shown["kernel"] + np.append(bars.array, np.zeros(len(offset) - points))
-        np.testing.assert_allclose(shown["kernel_high"][:points], high[:points])
-        stems = np.reshape(stems_of(figure).y, (points, 3))
-        top = np.maximum(shown["kernel"], shown["observed"])[:points]
-        np.testing.assert_array_equal(top, stems[:, 0])
+        high = shown["kernel"][:points] + bars.array
+        np.testing.assert_allclose(shown["kernel_high"][:points], high)
     if points < len(offset):
-        band = [trace for trace in figure.data if trace.line.width == 0]
-        np.testing.assert_array_equal(shown["kernel_low"][points:], band[0].y)
-        np.testing.assert_array_equal(shown["kernel_high"][points:], band[1].y)
-    if log_x:
-        assert figure.layout.xaxis.tickvals[:4] == (1, 2, 3, 6)
-        assert figure.layout.xaxis.ticktext[:4] == ("0", "1", "2", "5")
+        band = [trace.y for trace in figure.data if trace.line.width == 0]
+        rows = [shown[f"kernel_{end}"][points:] for end in ("low", "high")]
+        np.testing.assert_array_equal(rows, band[:2])
 
 
 def test_the_ratio_of_attention_to_kernel(head):
@@ -83,15 +71,11 @@ def test_the_ratio_of_attention_to_kernel(head):
     kernel, observed = (
         head.values[name][SKIP : SHORT + 1][::-1] for name in ("kernel", "observed")
     )
-    ratio = parts(figure, "observed / K")["markers"]
     gone = np.isin(np.arange(SHORT, SKIP - 1, -1), [5, 7])
-
-    np.testing.assert_array_equal(gone, np.isnan(ratio.y))
-    np.testing.assert_allclose((observed / np.where(gone, 1, kernel))[~gone], ratio.y[~gone])
+    ratio = np.where(gone, np.nan, observed / np.where(gone, 1, kernel))
+    np.testing.assert_allclose(parts(figure, "observed / K")["markers"].y, ratio)
     low, high = figure.layout.yaxis2.range
     assert low == -high
-    assert 10**high > np.nanmax(np.maximum(ratio.y, 1 / ratio.y))
-    assert figure.layout.yaxis2.domain[1] < figure.layout.yaxis.domain[0]
 
 
 def test_without_an_observation(head):
@@ -101,32 +85,23 @@ def test_without_an_observation(head):
     assert parts(figure, "observed attention in this text")
     del head.values["observed"]
     assert ["kernel K"] == [trace.name for trace in head_curve(head, LONG).data]
-    assert 1 == len([*head_curve(head, LONG).select_yaxes()])
 
 
 def test_other_heads_beneath(found):
-    """They are grey, the first trace, and do not flatten the head's own curve."""
+    """They are the first trace, and do not flatten the head's own curve."""
     others = found.values["kernel"][0, 1:].copy()
     others[0, 11] = 100.0
     head = found.select(layer=0, head=0)
     figure = head_curve(head, SHORT, others=others)
     below = np.reshape(figure.data[0].y, (2, SHORT + 2 - SKIP))
-
-    assert "other heads of the layer" == figure.data[0].name
     np.testing.assert_array_equal(others[:, SKIP : SHORT + 1][:, ::-1], below[:, :-1])
-    assert np.isnan(below[:, -1]).all()
     assert 3 > figure.layout.yaxis.range[1] > head.values["kernel_high"].max()
 
 
 def test_mean_attention_by_offset():
     found = result("profile", {"profile": (1, 3, 13)})
-    head = found.select(layer=0, head=0)
-    others = found.values["profile"][0, 1:]
-    figure = profile_figure(head, most=6, others=others)
-    below, stems, mean = figure.data
+    head, others = found.select(layer=0, head=0), found.values["profile"][0, 1:]
+    below, _, mean = profile_figure(head, most=6, others=others).data
     expected = head.values["profile"][:7]
-
-    check_curve(mean, y=expected)
-    np.testing.assert_allclose(0.1 * expected, mean.error_y.array)
-    np.testing.assert_array_equal(expected, np.reshape(stems.y, (7, 3))[:, 0])
+    check_curve(mean, y=expected, error=expected / 10)
     np.testing.assert_array_equal(others[:, :7], np.reshape(below.y, (2, 8))[:, :-1])

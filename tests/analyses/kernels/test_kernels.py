@@ -1,10 +1,8 @@
 """The mathematics of positional kernels: hand-computed cases, the oracles, algebraic properties."""
 
-import math
-
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poskernel_core.analyses.kernels import formulas as kernels
@@ -15,16 +13,7 @@ from tests.support import oracles
 SEEDS = st.integers(0, 2**32 - 1)
 few = settings(max_examples=23)
 
-LOG3 = math.log(3)
 
-# kernel, effective token count
-ETC = [
-    ([1.0], 1.0),
-    ([0.0, 1.0, 0.0], 1.0),
-    ([0.2] * 5, 5.0),
-    ([0.75, 0.25], 1.6),
-    ([0.5, 0.25, 0.25], 8 / 3),
-]
 # kernel (its last key is the query's own), half-mass distance
 HALF_MASS = [
     ([1.0], 0.5),
@@ -53,19 +42,6 @@ def kernels_of(seed, heads=3, samples=5, keys=7):
     return kernels.kernel_rows(draw(seed, heads, samples, 5), draw(seed + 1, heads, keys, 5), 0.7)
 
 
-def test_kernel_by_hand():
-    """Keys 0, ln 3, 0, ln 3 weigh 1, 3, 1, 3 for a query of 1, and 1, 9, 1, 9 at scale 2."""
-    keys, query = np.array([[[0.0], [LOG3], [0.0], [LOG3]]]), np.array([[[1.0], [-1.0]]])
-
-    np.testing.assert_allclose(
-        kernels.kernel_rows(query, keys, 1.0),
-        [[[1 / 8, 3 / 8, 1 / 8, 3 / 8], [3 / 8, 1 / 8, 3 / 8, 1 / 8]]],
-    )
-    np.testing.assert_allclose(
-        kernels.kernel_rows(query, keys, 2.0)[0, 0], [1 / 20, 9 / 20, 1 / 20, 9 / 20]
-    )
-
-
 @few
 @given(SEEDS, st.sampled_from([1, 2, 3, 6]), st.sampled_from([0, 4]), st.sampled_from([None, 5]))
 def test_kernel_rows(seed, key_heads, skip, window):
@@ -84,58 +60,9 @@ def test_kernel_rows(seed, key_heads, skip, window):
             assert 0 == sum(expected[:low])
 
 
-@pytest.mark.parametrize("size", [1e3, 1e6])
-def test_huge_scores(size):
-    found = kernels.kernel_rows(size * draw(3, 2, 3, 5), draw(4, 2, 7, 5), 1.0)
+def test_huge_scores():
+    found = kernels.kernel_rows(1e6 * draw(3, 2, 3, 5), draw(4, 2, 7, 5), 1.0)
     np.testing.assert_allclose(found.sum(axis=-1), np.ones((2, 3)))
-
-
-@few
-@given(SEEDS)
-def test_constant_shift_of_scores(seed):
-    """Adding one vector to all mean keys adds a constant to all scores, and changes no kernel."""
-    queries, keys = draw(seed, 6, 3, 5), draw(seed + 1, 2, 7, 5)
-
-    shifted = keys + draw(seed + 2, 2, 1, 5)
-
-    np.testing.assert_allclose(
-        kernels.kernel_rows(queries, shifted, 0.7),
-        kernels.kernel_rows(queries, keys, 0.7),
-        rtol=1e-9,
-    )
-
-
-@few
-@given(SEEDS)
-def test_orthogonal_shift_of_keys(seed):
-    """What a mean key holds orthogonal to the query does not matter, however large."""
-    query, keys, other = draw(seed, 1, 1, 5), draw(seed + 1, 1, 7, 5), draw(seed + 2, 5)
-    q = query[0, 0]
-    orthogonal = other - (other @ q) / (q @ q) * q
-
-    shifted = keys + 10 * draw(seed + 3, 1, 7, 1) * orthogonal
-
-    np.testing.assert_allclose(
-        kernels.kernel_rows(query, shifted, 0.7), kernels.kernel_rows(query, keys, 0.7), rtol=1e-9
-    )
-
-
-@few
-@given(SEEDS)
-def test_identity_of_attention(seed):
-    """`A = K e^c / Z`: the kernel times content weights, over their sum, is the attention."""
-    query, keys, scale = draw(seed, 1, 1, 5), draw(seed + 1, 1, 7, 5), 0.7
-    mean_keys = draw(seed + 2, 1, 7, 5)
-    kernel = kernels.kernel_rows(query, mean_keys, scale)[0, 0]
-    weights = np.exp(scale * (keys - mean_keys)[0] @ query[0, 0])
-    attention = oracles.kernel_row(query[0, 0].tolist(), keys[0].tolist(), scale, 6, 0)
-    np.testing.assert_allclose(kernel * weights / (kernel @ weights), attention, rtol=1e-9)
-
-
-@pytest.mark.parametrize(("kernel", "expected"), ETC)
-def test_etc_by_hand(kernel, expected):
-    assert expected == pytest.approx(float(kernels.effective_tokens(np.array(kernel))))
-    assert expected == pytest.approx(oracles.etc(kernel))
 
 
 @few
@@ -144,6 +71,7 @@ def test_etc(seed, keys):
     found = kernels_of(seed, keys=keys)
     etc = kernels.effective_tokens(found)
     assert np.all((1 - 1e-9 <= etc) & (etc <= keys + 1e-9))
+    assert 1.6 == pytest.approx(oracles.etc([0.75, 0.25]))
     expected = [[oracles.etc(row) for row in head] for head in found.tolist()]
     np.testing.assert_allclose(etc, expected)
 
@@ -152,16 +80,6 @@ def test_etc(seed, keys):
 def test_half_mass_distance_by_hand(kernel, expected):
     assert expected == pytest.approx(float(kernels.half_mass_distance(np.array(kernel))))
     assert expected == pytest.approx(oracles.half_mass_distance(kernel, len(kernel) - 1))
-
-
-@few
-@given(SEEDS, st.floats(-0.01, 0.01))
-def test_half_mass_distance_has_no_steps(seed, moved):
-    found = kernels_of(seed)[0, 0]
-    other = found + moved * np.sign(np.arange(7) - 3) / 6
-    assume(other.min() > 0)
-    change = kernels.half_mass_distance(other) - kernels.half_mass_distance(found)
-    assert abs(change) <= abs(moved) / min(found.min(), other.min()) + 1e-9
 
 
 @few
@@ -185,8 +103,4 @@ def test_half_mass_and_local_mass(seed, tokens):
 def test_kinds(mass, etc, visible, local, uniform, expected):
     code = kernels.classify(np.array(mass), np.array(etc), np.array(visible), local, uniform)
     assert expected == kernels.KINDS[int(code)]
-
-
-def test_kind_of_nothing():
-    nothing = np.array([np.nan, 5.0])
-    assert [-1, 1] == kernels.classify(np.zeros(2), nothing, np.array([0.0, 97.0])).tolist()
+    assert -1 == kernels.classify(np.zeros(1), np.array([np.nan]), np.zeros(1))[0]

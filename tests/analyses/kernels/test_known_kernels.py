@@ -19,50 +19,29 @@ def gathered(tmp_path_factory):
     return pk.run_pass(loaded(path), ids, positions=POSITIONS)
 
 
-def at(gathered, analysis, n, **params):
-    if analysis == "etc":
-        return pk.analyse("etc", gathered, **params).select(query=n, layer=0)
-    return pk.analyse(analysis, gathered, query=n, **params).select(layer=0)
-
-
 @pytest.mark.parametrize("skip", [0, 4])
-def test_head_that_looks_two_back(gathered, skip):
-    """All mass lies on offset 2: one effective token, local, half its mass within two tokens."""
-    result = at(gathered, "kernel", 11, skip=skip)
-    kernel = result.values["kernel"][0]
+def test_known_heads(gathered, skip):
+    """Two back: one effective token, half its mass within two; uniform: all that are visible."""
+    result = pk.analyse("kernel", gathered, query=11, skip=skip).select(layer=0).values
+    kernel = result["kernel"][0]
     assert 11 - BACK == int(kernel.argmax())
     assert kernel.max() > 0.999
-    assert 1.0 == pytest.approx(float(result.values["etc"][0]), abs=1e-3)
-    assert BACK == int(result.values["half_mass_distance"][0])
-
-
-@pytest.mark.parametrize("skip", [0, 4])
-@pytest.mark.parametrize("n", POSITIONS[1:])
-def test_uniform_head(gathered, skip, n):
-    result = at(gathered, "etc", n, skip=skip)
-    assert n + 1 - skip == int(result.values["visible_keys"][1])
-    assert n + 1 - skip == pytest.approx(float(result.values["etc"][1]))
-    np.testing.assert_allclose(result.values["query_variation"][1], 0, atol=1e-6)
-
-
-@pytest.mark.parametrize("skip", [0, 4])
-def test_decaying_head(gathered, skip):
-    """Each token further back weighs `exp(-1 / tau)` as much, for every position alike."""
-    kernel = at(gathered, "kernel", 36, skip=skip).values["kernel"][2]
+    assert 1.0 == pytest.approx(float(result["etc"][0]), abs=1e-3)
+    assert BACK == int(result["half_mass_distance"][0])
+    etc = pk.analyse("etc", gathered, skip=skip).select(layer=0)
+    for n in POSITIONS[1:]:
+        uniform = etc.select(query=n, head=1).values
+        assert n + 1 - skip == int(uniform["visible_keys"]) == pytest.approx(uniform["etc"])
+        assert 0 == pytest.approx(uniform["query_variation"], abs=1e-6)
+    # each token further back weighs exp(-1 / tau) as much, for every position alike
     weights = np.exp(-(36 - np.arange(T)) / TAU) * (np.arange(T) >= skip)
-    np.testing.assert_allclose(kernel, weights / weights.sum(), rtol=1e-3)
-    assert at(gathered, "etc", 36, skip=skip).values["equivariance_error"][2] < 1e-3
-
-
-def test_kinds_at_the_end(gathered):
-    """With ten of 37 positions local: two back is local, level is uniform, decay is local."""
-    values = at(gathered, "etc", 36, skip=0)
-    assert ["local", "uniform", "local"] == values.text_of("kind")
-
-
-def test_kernels_are_the_observed_attention(gathered):
-    """No content enters these scores, so that kernel and mean attention agree."""
-    assert at(gathered, "etc", 36, skip=0).values["attention_distance"].max() < 1e-5
+    decaying = pk.analyse("kernel", gathered, query=36, skip=skip).values["kernel"][0, 2]
+    np.testing.assert_allclose(decaying, weights / weights.sum(), rtol=1e-3)
+    end = etc.select(query=36)
+    assert end.values["equivariance_error"][2] < 1e-3
+    # with ten of 37 positions local; no content enters, so kernels are the mean attention
+    assert ["local", "uniform", "local"] == end.text_of("kind")
+    assert end.values["attention_distance"].max() < 1e-5
 
 
 def test_profile(gathered):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import poskernel_core as pk
-from poskernel_core.analyses.place_and_content.formulas import SHARES, shares, variances
+from poskernel_core.analyses.place_and_content.formulas import SHARES, variances
 from poskernel_core.analyses.place_and_content.spec import PlaceAndContent
 from poskernel_core.common.attention import first_visible
 from poskernel_core.common.errors import BadRequest, PosKernelError
@@ -21,10 +21,8 @@ from tests.support.builders.families import FAMILY_MODELS
 TEXTS = 7
 # skip, start token, context, windows by layer
 CASES = {
-    "llama": (4, True, 23, [None] * 3),
     "mistral": (1, True, 19, [7] * 3),
     "gpt_neox": (0, False, 17, [None] * 3),
-    "qwen3": (2, True, 19, [None] * 3),
     "gemma2": (3, True, 17, [7, None, 7]),
 }
 SIZES = st.tuples(*[st.integers(1, most) for most in (11, 13, 5)])
@@ -41,14 +39,6 @@ def dirs(model_dirs, tmp_path_factory):
     root = tmp_path_factory.mktemp("families")
     names = ("gemma2", "smollm3", "lfm2")
     return model_dirs | {name: FAMILY_MODELS[name].build(root / name) for name in names}
-
-
-def test_by_hand():
-    """The table [[2, 4], [6, 12]] has rows of mean 3 and 9, columns of mean 4 and 8, and rest 1."""
-    query, turns = np.array([[[2.0], [3.0]]]), np.array([[[0.5], [0.0]], [[0.0], [1.0]]])
-    found = variances(query, turns, np.array([[2.0], [4.0]]))
-    assert found[:, 0].tolist() == [9, 4, 1, 12, (4 + 9) * 10]
-    assert [float(each[0]) for each in shares(found).values()] == [9 / 14, 4 / 14, 1 / 14, 12 / 14]
 
 
 def some_table(seed, places=17, batch=3, d=5):
@@ -74,30 +64,18 @@ def test_equals_the_whole_table(sizes, seed):
     assert (found[:3] >= -1e-15 * found[4]).all()
 
 
-@given(st.integers(0, 2**32 - 1), st.floats(0.1, 10))
-def test_shares_add_up(seed, factor):
-    """Shares sum to 1 whatever the scale of the scores, and the covariance lies within -1 and 1."""
-    queries, turns, keys = some_table(seed)
-    found, scaled = (shares(variances(each, turns, keys)) for each in (queries, factor * queries))
-    assert tuple(found) == SHARES
-    np.testing.assert_allclose(sum(found[name] for name in SHARES[:3]), 1, rtol=1e-12)
-    assert (np.abs(found["covariance_share"]) <= 1).all()
-    for name in SHARES:
-        np.testing.assert_allclose(found[name], scaled[name], rtol=1e-9)
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_plain_loops(dirs, name):
-    """Every key rotated to every place by transformers itself, in models of five kinds."""
+    """Every key rotated to every place by transformers itself, in models of three kinds."""
     skip, start, context, windows = CASES[name]
     ids, positions = some_windows(TEXTS, context, start), (0, skip + 1, 11, context - 2)
     result = perform(dirs[name], ids, positions, start, skip=skip, first_windows=TEXTS)
-    layers, largest = oracles_place.layers_of(dirs[name], ids), 0.0
+    layers = oracles_place.layers_of(dirs[name], ids)
     assert len(layers) == 3
 
     for number, layer in enumerate(layers):
         heads = layer.queries.shape[1]
-        for head, at in ((0, 3), (heads - 1, 2), (2, 1), (1, 0)):
+        for head, at in ((heads - 1, 3), (2, 1), (1, 0)):
             n = positions[at]
             low = first_visible(n, skip, windows[number])
             found = [result.values[part][number, head, at] for part in SHARES]
@@ -107,26 +85,21 @@ def test_plain_loops(dirs, name):
                 continue
             rows = [oracles_place.parts(layer.table(text, head, n, low)) for text in range(TEXTS)]
             expected = oracles_place.shares(rows)
-            largest = max(largest, *np.abs(np.subtract(found, expected)))
+            np.testing.assert_allclose(found, expected, atol=1e-5)
             left = [oracles_place.shares(rows[:out] + rows[out + 1 :]) for out in range(TEXTS)]
             columns = zip(*left, strict=True)
             np.testing.assert_allclose(
                 errors, [*map(oracles.jackknife_se, columns)], rtol=1e-4, atol=1e-7
             )
-    print(f"{name}: largest difference {largest:.1e}")
-    assert largest < 1e-5
 
 
 def test_a_layer_without_rotation(dirs):
-    """Only content decides there, exactly; the layers beside it turn keys."""
+    """Only content decides there, exactly; a layer without heads has no shares."""
     result = perform(dirs["smollm3"], some_windows(TEXTS, 19, True), (13, 18), skip=2)
     assert (result.values["content_share"][1] == 1).all()
     for name in ("place_share", "both_share", "covariance_share"):
         assert (result.values[name][1] == 0).all()
         assert (np.abs(result.values[name][[0, 2]]) > 1e-4).all()
-
-
-def test_layers_without_heads(dirs):
     result = perform(dirs["lfm2"], some_windows(TEXTS, 19, True), (13, 18), skip=2)
     for name in SHARES:
         assert np.isnan(result.values[name][[0, 2]]).all()
@@ -162,27 +135,14 @@ def test_heads_with_known_scores(tmp_path):
         assert found["both_share"][place.PRODUCT, at] > 0.8
 
 
-def test_batches_make_no_difference(dirs):
-    ids = some_windows(TEXTS, 19, True)
-    one, all_at_once = (
-        perform(dirs["llama"], ids, (13, 18), batch=size, skip=2) for size in (1, TEXTS)
-    )
-    for name in SHARES:
-        np.testing.assert_allclose(one.values[name], all_at_once.values[name], rtol=1e-5, atol=1e-6)
-        np.testing.assert_allclose(one.errors[name], all_at_once.errors[name], rtol=1e-3, atol=1e-6)
-
-
 def test_through_the_store(dirs, tmp_path):
     """As a user asks: the recorded positions, the chosen number of windows, and groups of texts."""
     asked = {"first_windows": 13, "skip": 2}
     found = ask(tmp_path, "place-and-content", dirs["llama"], asked, context=37, windows=50)
     again = ask(tmp_path, "place-and-content", dirs["llama"], asked, context=37, windows=20)
-    assert found.provenance["first_windows"] == 10
-    assert found.provenance["windows"] == again.provenance["windows"] == 10
-    assert found.provenance["groups"] == 10
-    assert found.coordinates["query"].tolist() == list(range(37))
+    told = [found.provenance[name] for name in ("first_windows", "windows", "groups")]
+    assert [10, 10, 10, 10] == [*told, again.provenance["windows"]]
     for name in SHARES:
-        assert found.values[name].shape == (3, 6, 37)
         np.testing.assert_array_equal(found.values[name], again.values[name])
 
 
@@ -200,15 +160,13 @@ def test_a_model_without_rotation_is_said(fresh_engine):
 @pytest.mark.usefixtures("near_workers")
 def test_over_training(dirs, tmp_path, engine):
     """Checkpoints of a rotary model: at each step the share that the model of that step has."""
-    for step, name in ((0, "llama"), (8, "llama"), (16, "smollm3")):
+    for step, name in ((0, "llama"), (16, "smollm3")):
         copytree(dirs[name], tmp_path / f"run/step-{step}")
     run = {"context": 23, "windows": 10, "engine": engine}
     params = {"measure": "place share", "query": 22, "skip": 2}
     found = pk.show("over-training", str(tmp_path / "run"), params=params, **run)
     last = pk.show("place-and-content", str(dirs["smollm3"]), params={"skip": 2}, **run)
-    assert found.values["measure"].shape == (3, 3, 6)
-    np.testing.assert_array_equal(found.values["measure"][0], found.values["measure"][1])
+    assert found.values["measure"].shape == (2, 3, 6)
     np.testing.assert_allclose(
-        found.values["measure"][2], last.select(query=22).values["place_share"], rtol=1e-6
+        found.values["measure"][1], last.select(query=22).values["place_share"], rtol=1e-6
     )
-    assert (found.errors["measure"][0] > 0).all()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from poskernel_core.analyses.position_vs_token.experiment.parts import largest_offsets
-from poskernel_core.analyses.position_vs_token.spec import CONDITIONS, PositionVsToken
+from poskernel_core.analyses.position_vs_token.spec import PositionVsToken
 from poskernel_core.data.layouts import random_layout
 from tests.analyses.induction.test_recency import drawn
 from tests.analyses.interventions.test_switches import perform, subject_of
@@ -14,7 +14,7 @@ from tests.support import builders, oracles, plain_gpt2
 from tests.support import oracles_random as oracle
 from tests.support.truth import truth_of
 
-SAMPLES, LENGTH = 12, 11
+SAMPLES, LENGTH = 11, 11
 BOTH, POSITION, TOKEN = range(3)
 WINDOWS = {"llama": None, "mistral": 7}
 
@@ -71,9 +71,6 @@ def test_gpt2(model_dirs, start):
         check(result, condition, over_samples([parts_of(o.scores, o.patterns) for o in seen]))
     assert 0 == np.nanmax(result.errors["pattern"][POSITION])
     assert np.nanmax(result.errors["pattern"][BOTH]) > 1e-2
-    assert list(CONDITIONS) == result.words("conditions")
-    assert np.isnan(result.values["profile"][..., -1]).all()
-    assert np.isfinite(result.values["profile"][..., :-1]).all()
 
 
 def masked(queries, keys, window):
@@ -101,6 +98,7 @@ def layers_of(queries, keys, window):
 
 @pytest.mark.parametrize("name", WINDOWS)
 def test_rotary(model_dirs, name):
+    """With both and with tokens only by text, with positions only from means over texts."""
     path, window = model_dirs[name], WINDOWS[name]
     rows = np.array(drawn(random_layout(LENGTH, True), 0, SAMPLES))
     truth, zero = truth_of(path, rows), truth_of(path, rows, still=True)
@@ -117,17 +115,9 @@ def test_rotary(model_dirs, name):
             np.testing.assert_allclose(one["pattern"], whole, atol=1e-4)
         check(result, condition, over_samples(each))
 
-
-@pytest.mark.parametrize("name", WINDOWS)
-def test_rotary_position_only(model_dirs, name):
-    path, window = model_dirs[name], WINDOWS[name]
-    truth = truth_of(path, np.array(drawn(random_layout(LENGTH, True), 0, SAMPLES)))
-
     def of_means(texts):
         q, k = ([layer[texts].mean(axis=0) for layer in x] for x in (truth.queries, truth.keys))
         return layers_of(q, k, window)
-
-    result = perform(PositionVsToken, subject_of(path), samples=SAMPLES, length=LENGTH)
 
     everyone = list(range(SAMPLES))
     whole = of_means(everyone)
@@ -143,7 +133,7 @@ def test_rotary_position_only(model_dirs, name):
         assert np.isnan(result.values["score"][POSITION, :, :, 10, :4]).all()
 
 
-@pytest.mark.parametrize("k", [1, 2, 5])
+@pytest.mark.parametrize("k", [1, 2])
 def test_look_back(tmp_path, k):
     path = builders.look_back(tmp_path, k)
     length = 13
@@ -162,20 +152,10 @@ def test_look_back(tmp_path, k):
     first = result.values["first_mass"][:, 0, 0]
     assert first.tolist() == pytest.approx([1.0 if k == 1 else 0.5] * 2 + [0.5], abs=1e-5)
     assert [0, 0, 0] == result.values["largest_offset"][:, 0, 1].tolist()
-
-
-def test_scores_of_positions_are_larger(tmp_path):
-    """A lone position is rescaled by the norm: the score of what is looked back at grows."""
-    path = builders.look_back(tmp_path, 2)
-
-    result = perform(PositionVsToken, subject_of(path), samples=3, length=13)
-
+    # a lone position is rescaled by the norm: the score of what is looked back at grows
     score = result.values["score"][:, 0, 0, 9]
-    contrast = score[:, 7] - score[:, 3]
-    assert builders.LOOK_BACK_SCORE == pytest.approx(contrast[BOTH], rel=1e-3)
-    assert contrast[POSITION] == pytest.approx(builders.LOOK_BACK_SCORE * rescaling(path), rel=1e-3)
-    assert 0 == pytest.approx(contrast[TOKEN], abs=1e-4)
-    assert np.isnan(score[:, 10:]).all()
+    contrast, power = score[:, 9 - k] - score[:, 3], builders.LOOK_BACK_SCORE
+    assert [power, power * rescaling(path), 0] == pytest.approx(contrast, rel=1e-3, abs=1e-4)
 
 
 def rescaling(path):

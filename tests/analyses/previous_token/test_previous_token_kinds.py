@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from poskernel_core.analyses.previous_token.kinds import read_kind
+from poskernel_core.analyses.previous_token.spec import read_kind
 from poskernel_core.common.specs import BAND
 from tests.analyses.previous_token.test_previous_token import different, ranked
 from tests.support import builders
@@ -31,10 +31,8 @@ def test_negative_self_attention(constructed):
 
     assert "negative self-attention" == result.text_of("kind")[0][0]
     assert "dark main diagonal" == result.text_of("diagonal")[0][0]
-    assert (-12, 0) == pytest.approx(
-        (values["self_contrast"], values["previous_contrast"]), abs=1e-2
-    )
-    assert 1 == values["largest_offset"]
+    kinks = values["self_contrast"], values["previous_contrast"]
+    assert (-12, 0, 1) == pytest.approx((*kinks, values["largest_offset"]), abs=1e-2)
     assert 0.950 == pytest.approx(values["largest_mass"], abs=1e-3)
     assert math.exp(-3) == pytest.approx(values["ratio"], abs=2e-3)
     assert 0.95 == pytest.approx(values["unrepeated_mass"], abs=0.01)
@@ -55,10 +53,8 @@ def test_aggregator(constructed):
 
     assert "aggregator" == result.text_of("kind")[1][0]
     assert "bright first diagonal" == result.text_of("diagonal")[1][0]
-    assert (0, 12) == pytest.approx(
-        (values["self_contrast"], values["previous_contrast"]), abs=1e-2
-    )
-    assert 1 == values["largest_offset"]
+    kinks = values["self_contrast"], values["previous_contrast"]
+    assert (0, 12, 1) == pytest.approx((*kinks, values["largest_offset"]), abs=1e-2)
     assert values["largest_mass"] > 0.999
     assert values["ratio"] < 1e-4
     assert "by position" == result.text_of("kind")[0][0]

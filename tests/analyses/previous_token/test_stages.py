@@ -11,8 +11,7 @@ from tests.support.refusals import refused
 from tests.support.truth import truth_of
 
 LENGTH = 23
-SCALES = {"gpt2": 7**-0.5, "gpt_neo": 1.0, "llama": 10**-0.5}
-WINDOWS = {"gpt2": None, "gpt_neo": 5, "llama": None}  # of layer 1
+SCALES, WINDOWS = {"gpt_neo": 1.0, "llama": 10**-0.5}, {"gpt_neo": 5, "llama": None}
 
 
 @pytest.fixture(scope="module")
@@ -46,13 +45,10 @@ def test_against_plain_loops(model_dirs, window, name):
     np.testing.assert_allclose(found["pattern"], truth.attentions[1][0, 4], atol=1e-5)
 
 
-def test_a_row_outside_is_refused(model_dirs, window):
+def test_what_is_outside_is_refused(model_dirs, window):
     result = stages(model_dirs["gpt2"], window, "L0H0")
     assert (LENGTH,) == result.select(query=LENGTH - 1).values["pattern"].shape
     with refused(f"expected 0 to {LENGTH - 1}"):
         result.select(query=LENGTH)
-
-
-def test_a_head_outside_is_refused(model_dirs, window):
     with refused("L0H0 to L2H4"):
         stages(model_dirs["gpt2"], window, "L3H0")

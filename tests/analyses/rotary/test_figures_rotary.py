@@ -8,7 +8,7 @@ import pytest
 import poskernel_core as pk
 from poskernel_core.analyses.drawing import figure_of
 from poskernel_core.analyses.rotary import figures as of_rotary
-from poskernel_core.analyses.rotary.clocks import CLOCK_OFFSETS, RADIUS, clocks_figure
+from poskernel_core.analyses.rotary.clocks import RADIUS, clocks_figure
 from tests.analyses.rotary.test_rotary_spectrum import CONTEXT, QUERY, SKIP, gathered_of, kernels_of
 from tests.support import builders
 from tests.support.made_results import result
@@ -76,15 +76,12 @@ def test_hands_turn_with_distance():
 def test_offsets_on_a_log_axis():
     """Points one to the right, ticks that name the offset, the error around the first alone."""
     head = kernel(np.arange(60.0))
-    plain, log = (of_rotary.logit_figure(head, log_x=log_x) for log_x in (False, True))
+    log = of_rotary.logit_figure(head, log_x=True)
     low, high, points, line = log.data[1:5]
-
-    assert 2 + 4 == len(plain.data)
-    assert [0, 1, 60] == [plain.data[2].x[0], points.x[0], line.x[-1]]
-    assert [0, 59] == [points.customdata[0, 0], line.customdata[-1, 0]]
-    axis = log.layout.xaxis
-    assert ("0", "1", "2", "5", "10", "20", "50") == axis.ticktext
-    assert (1, 2, 3, 6, 11, 21, 51) == axis.tickvals
+    assert [1, 60, 0, 59] == [points.x[0], line.x[-1], points.customdata[0, 0],
+                              line.customdata[-1, 0]]  # fmt: skip
+    assert ("0", "1", "2", "5", "10", "20", "50") == log.layout.xaxis.ticktext
+    assert (1, 2, 3, 6, 11, 21, 51) == log.layout.xaxis.tickvals
     bars = np.append(points.error_y.array, (high.y - low.y) / 2)
     np.testing.assert_allclose(bars, head.errors["positional_logit"])
 
@@ -93,7 +90,6 @@ def test_offsets_on_a_log_axis():
 def test_bands_end_where_they_do(long, edges):
     head = pairs([6.0, 60.0, 600.0], short=16, long=long)
     head.provenance["context"] = 9000
-
     assert edges == [shape.x0 for shape in of_rotary.shares_figure(head).layout.shapes]
 
 
@@ -101,40 +97,30 @@ def test_every_figure_of_a_head(found):
     spectrum, kernels = (each.select(layer=1, head=2) for each in found)
     visible, pairs = QUERY - SKIP + 1, 3
 
-    logit = of_rotary.logit_figure(kernels)
-    lines = {each.name: each for each in logit.data if each.name}
-    assert {"S(D)", "short wavelengths", "middle wavelengths", "long wavelengths"} == set(lines)
-    whole = lines["S(D)"].y
-    np.testing.assert_allclose(whole, kernels.values["positional_logit"][:visible])
-    parts = sum(lines[name].y for name in lines if name != "S(D)")
-    np.testing.assert_allclose(parts, whole, atol=1e-5)
+    def drawn(figure):
+        return {each.name: each.y for each in figure.data if each.name}
 
-    curve = {each.name: each for each in of_rotary.equivariant_curve(kernels).data if each.name}
-    for name, value in (
-        ("equivariant kernel", "equivariant_kernel"), ("positional kernel K", "mean_key_kernel"),
-        ("observed attention", "observed"),
-    ):  # fmt: skip
-        np.testing.assert_allclose(curve[name].y, kernels.values[value][:visible])
-    rest = {each.name: each for each in of_rotary.without_figure(kernels).data}
-    np.testing.assert_allclose(rest["without long ones"].y,
-                               kernels.values["without_band"][2, :visible])  # fmt: skip
-
-    amplitudes = {each.name: each for each in of_rotary.amplitudes_figure(spectrum).data}
-    assert pairs == len(amplitudes["swing"].y)
-    np.testing.assert_allclose(amplitudes["phase"].y, spectrum.values["phase"][:pairs])
+    logit, values = drawn(of_rotary.logit_figure(kernels)), kernels.values
+    whole = logit.pop("S(D)")
+    np.testing.assert_allclose(whole, values["positional_logit"][:visible])
+    assert {f"{band} wavelengths" for band in ("short", "middle", "long")} == set(logit)
+    np.testing.assert_allclose(sum(logit.values()), whole, atol=1e-5)
+    curve = drawn(of_rotary.equivariant_curve(kernels))
+    rows = {"equivariant kernel": values["equivariant_kernel"],
+            "positional kernel K": values["mean_key_kernel"],
+            "observed attention": values["observed"]}  # fmt: skip
+    for name, row in rows.items():
+        np.testing.assert_allclose(curve[name], row[:visible])
+    rest = drawn(of_rotary.without_figure(kernels))["without long ones"]
+    np.testing.assert_allclose(rest, values["without_band"][2, :visible])
+    amplitudes = drawn(of_rotary.amplitudes_figure(spectrum))
+    for name in ("swing", "phase"):
+        np.testing.assert_allclose(amplitudes[name], spectrum.values[name][:pairs])
     usage = of_rotary.usage_figure(spectrum).data
     assert [pytest.approx(1)] * 3 == [np.nansum(each.y) for each in usage]
-    shares = {each.name: each for each in of_rotary.shares_figure(spectrum).data}
-    level = float(spectrum.values["mean_share_keys"])
-    assert [level, level] == pytest.approx([*shares["keys, all pairs"].y])
-
-    hands = [each for each in clocks_figure(spectrum, kernels).data
-             if each.mode == "markers"]  # fmt: skip
-    assert pairs * len(CLOCK_OFFSETS[:-1]) == sum(len(each.x) for each in hands)
-
-
-@pytest.mark.parametrize("which", [0, 1])
-def test_any_result_has_a_figure(found, which):
-    whole = found[which]
-    for shown in (whole, whole.select(layer=0, head=1)):
-        assert figure_of(shown).data
+    shares = drawn(of_rotary.shares_figure(spectrum))
+    assert [float(spectrum.values["mean_share_keys"])] * 2 == pytest.approx(
+        [*shares["keys, all pairs"]]
+    )
+    for whole in found:
+        assert figure_of(whole).data

@@ -56,7 +56,9 @@ def test_no_head_has_a_sink():
     ) == found("sink-anatomy", {**none, "sink": ([[0.1, 0.2]], 0.01)})
 
 
-def made(scheme):
+@pytest.mark.parametrize(("scheme", "bars"), [("learned", 9), ("rotary", 5)])
+def test_bars_and_table(scheme, bars):
+    """A bar per effect that there is, with its error; a row per arrangement."""
     arrangements = arrangements_of(scheme)
     factors = interactions(arrangements)
     shapes = dict.fromkeys(("sink", *NAMES), (2, 3))
@@ -66,20 +68,13 @@ def made(scheme):
         "factors": factors,
         "reason": [[""] * 3] * 2,
     }
-    built = result("sink-anatomy", shapes, texts=texts)
+    made = result("sink-anatomy", shapes, texts=texts)
     if scheme != "learned":
-        built.values["position_zero"][:] = np.nan
-    return built
-
-
-@pytest.mark.parametrize(("scheme", "bars"), [("learned", 9), ("rotary", 5)])
-def test_bars(scheme, bars):
-    """A bar per effect that there is, each with its error and its number in words."""
-    head = made(scheme).select(layer=1, head=2)
-    figure = figure_of(head)
+        made.values["position_zero"][:] = np.nan
+    head = made.select(layer=1, head=2)
     drawn = {
         name: (x, error)
-        for trace in figure.data
+        for trace in figure_of(head).data
         for name, x, error in zip(trace.y, trace.x, trace.error_x.array, strict=True)
     }
     assert bars == len(drawn)
@@ -88,21 +83,9 @@ def test_bars(scheme, bars):
              "through its key": "key_effect", "through the queries": "query_effect"}  # fmt: skip
     for shown, name in names.items():
         assert drawn[shown] == (head.values[name], head.errors[name])
-    last = head.words("factors")[-1]
-    assert drawn[last] == (head.values["interaction"][-1], head.errors["interaction"][-1])
-    assert "L1H2" in figure.layout.title.text
-
-
-def test_table():
-    head = made("learned").select(layer=1, head=2)
-    rows = arrangement_rows(head)
-    assert len(rows) == 8
-    first, second = head.values["attention"][5]
-    assert ["filler (id 1), ordinary token (id 0)", f"{first:.2f}", f"{second:.2f}"] == rows[5]
-
-
-def test_all_heads_and_parts():
-    """Other parts of a result are drawn as curves."""
-    every = made("rotary")
-    assert "sink" in figure_of(every).layout.title.text
-    assert "exchanged" not in figure_of(every.only("attention")).layout.title.text
+    at = head.values["interaction"][-1], head.errors["interaction"][-1]
+    assert drawn[head.words("factors")[-1]] == at
+    rows = [[*row[1:]] for row in arrangement_rows(head)]
+    assert [[f"{each:.2f}" for each in pair] for pair in head.values["attention"]] == rows
+    assert str(arrangements[3]) == arrangement_rows(head)[3][0]
+    assert figure_of(made).data

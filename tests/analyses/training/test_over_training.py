@@ -10,6 +10,7 @@ from safetensors.numpy import load_file, save_file
 
 import poskernel_core as pk
 from poskernel_core.analyses import ANALYSES
+from poskernel_core.analyses.kernels.formulas import KINDS
 from poskernel_core.common.errors import BadRequest, UnknownModel
 from poskernel_core.common.specs import CorpusSpec, Request
 from poskernel_core.engine.checkpoints import Precomputing, precompute_checkpoints
@@ -21,6 +22,7 @@ from poskernel_core.models.training import TrainingRun, training_run
 from poskernel_core.storage.store import Store
 from tests.analyses.training.test_training_formulas import by_loops
 from tests.support import builders
+from tests.support.made_results import result
 from tests.support.refusals import refused
 
 pytestmark = pytest.mark.usefixtures("near_workers")
@@ -76,7 +78,6 @@ def look_back(made, asked, engine):
 def test_a_head_emerges_where_it_was_made_to(look_back):
     """Uniform until step 1, weakly at 4, wholly at 16: it passes half between 4 and 16."""
     measure = look_back.values["measure"]
-    assert ("step", "layer", "head") == look_back.axes["measure"]
     assert list(STEPS) == look_back.coordinates["step"].tolist()
     own = measure[:, 0, 0]
     uniform = np.mean([1 / (n + 1) for n in range(2, CONTEXT)])
@@ -84,59 +85,59 @@ def test_a_head_emerges_where_it_was_made_to(look_back):
     assert own[1] < own[2] < 0.5 < 0.99 < own[3]
     assert own[3] == pytest.approx(own[4], abs=1e-6)
 
-    emergence = {
-        part: look_back.values[f"emergence{part}"] for part in ("", "_earliest", "_latest")
-    }
-    assert (4, 16) == (emergence["_earliest"][0, 0], emergence["_latest"][0, 0])
-    for layer, head in np.ndindex(measure.shape[1:]):
-        expected = by_loops(STEPS, measure[:, layer, head].tolist())
-        found = [emergence[part][layer, head] for part in ("", "_earliest", "_latest")]
+    names = ("emergence", "emergence_earliest", "emergence_latest")
+    assert [4, 16] == [look_back.values[name][0, 0] for name in names[1:]]
+    for at in np.ndindex(measure.shape[1:]):
+        expected = by_loops(STEPS, measure[:, *at].tolist())
+        found = [look_back.values[name][at] for name in names]
         np.testing.assert_allclose(found, expected, rtol=1e-9)
     assert look_back.values["change"][0, 0] == pytest.approx(own[4] - own[0])
-    assert look_back.errors["change"][0, 0] == pytest.approx(
-        np.hypot(*look_back.errors["measure"][[0, -1], 0, 0])
-    )
-
-
-@pytest.mark.parametrize(
-    ("name", "params", "own", "shown", "values"),
-    [
-        ("over-training", {"measure": PREVIOUS}, "previous-token", {}, ("measure",)),
-        ("kernel-over-training", {"query": QUERY}, "kernel", {"query": QUERY}, ("kernel", "etc")),
-    ],
-)
-def test_biases_over_training(name, params, own, shown, values, made, asked, engine):
-    question = ANALYSES[name]
-    run, params = describe_run(str(made), **asked), question.params(**params)
-    found, told = {}, {"errors": "documents", "groups": 10}
-    for place, step in enumerate(STEPS):
-        one = pk.show(own, str(made), engine=engine, revision=f"step-{step}", params=shown, **asked)
-        biases = {value: np.full(error.shape, place**2 / 7) for value, error in one.errors.items()}
-        found[f"step-{step}"] = replace(one, biases=biases, provenance=one.provenance | told)
-
-    all_told = question.compose(found, run, params)
-    first = found["step-0"]
-    old = replace(first, biases={}, provenance=first.provenance | {"errors": None, "groups": 0})
-    before = question.compose(found | {"step-0": old}, run, params)
-
-    for value in values:
-        for place in range(len(STEPS)):
-            assert {place**2 / 7} == set(all_told.biases[value][place].ravel().tolist())
-    if name == "over-training":
-        assert {16 / 7} == set(all_told.biases["change"].ravel().tolist())
-    assert ("documents", 10) == (all_told.error_counts, all_told.groups)
-    assert {} == before.biases
-    assert "documents" in before.error_counts
 
 
 def test_each_checkpoint_is_a_result_of_its_own(look_back, made, asked, engine):
+    """And what is known of its errors and biases stands beside the numbers over training."""
+    question, run = ANALYSES["over-training"], describe_run(str(made), **asked)
+    params = question.params(measure=PREVIOUS)
+    found, told = {}, {"errors": "documents", "groups": 10}
     for place, step in enumerate(STEPS):
         one = pk.show("previous-token", str(made), engine=engine, revision=f"step-{step}", **asked)
         np.testing.assert_array_equal(
             one.values["previous_mass"], look_back.values["measure"][place]
         )
         assert f"step-{step}" == one.provenance["revision"]
-    assert look_back.units["measure"] == one.units["previous_mass"] == look_back.units["change"]
+        biases = {value: np.full(error.shape, place**2 / 7) for value, error in one.errors.items()}
+        errors = {value: np.full(error.shape, 3.0 + place) for value, error in one.errors.items()}
+        found[f"step-{step}"] = replace(
+            one, errors=errors, biases=biases, provenance=one.provenance | told
+        )
+
+    all_told = question.compose(found, run, params)
+    first = found["step-0"]
+    old = replace(first, biases={}, provenance=first.provenance | {"errors": None, "groups": 0})
+    before = question.compose(found | {"step-0": old}, run, params)
+    for place in range(len(STEPS)):
+        assert {place**2 / 7} == set(all_told.biases["measure"][place].ravel().tolist())
+    assert {16 / 7} == set(all_told.biases["change"].ravel().tolist())
+    np.testing.assert_allclose(all_told.errors["change"], np.hypot(3, 7))
+    assert ("documents", 10) == (all_told.error_counts, all_told.groups)
+    assert ({}, True) == (before.biases, "documents" in before.error_counts)
+
+
+def test_biases_of_a_kernel_over_training(made, asked):
+    run, question = describe_run(str(made), **asked), ANALYSES["kernel-over-training"]
+    whole = result(
+        "kernel", dict.fromkeys(("kernel", "observed"), (2, 3, CONTEXT)) | {"etc": (2, 3)}
+    )
+    found = {
+        f"step-{step}": replace(
+            whole, biases={name: place + whole.errors[name] for name in ("kernel", "etc")}
+        )
+        for place, step in enumerate(STEPS)
+    }
+    shown = question.compose(found, run, question.params(head="L1H2", query=QUERY))
+    for name, bias in shown.biases.items():
+        np.testing.assert_array_equal(bias[3], 3 + whole.errors[name][1, 2])
+    assert {"kernel", "etc"} == set(shown.biases)
 
 
 def test_equal_checkpoints_are_named(look_back):
@@ -149,21 +150,33 @@ def test_equal_checkpoints_are_named(look_back):
     assert np.isnan(look_back.values["tokens"]).all()
 
 
-def test_kinds_are_counted(made, asked, engine):
-    params = {"measure": "kind of kernel", "query": QUERY, "skip": 0}
-    found = pk.show("over-training", str(made), engine=engine, params=params, **asked)
-
-    kinds = found.labels["measure"]
-    counts = dict(zip(kinds, found.values["count"].T.tolist(), strict=True))
-    assert [6, 6, 6, 5, 4] == counts["uniform"]
-    assert [0, 0, 0, 1, 2] == (np.array(counts["local"]) + np.array(counts["slow decay"])).tolist()
-    assert np.isnan(found.values["emergence"]).all()
-    assert np.isnan(found.values["change"]).all()
+def test_kinds_are_counted(made, asked):
+    """Of six heads, which have no emergence: their measure is no number."""
+    run, question = describe_run(str(made), **asked), ANALYSES["over-training"]
+    codes = np.zeros((5, 2, 3, 1), dtype=int)
+    codes[3:, 0, 0], codes[4, 1] = 2, 1
+    found = {
+        f"step-{step}": result(
+            "etc",
+            {},
+            {"kind": kinds},
+            labels={"kind": KINDS},
+            coordinates={"query": np.array([QUERY])},
+        )
+        for step, kinds in zip(STEPS, codes, strict=True)
+    }
+    shown = question.compose(found, run, question.params(measure="kind of kernel", query=QUERY))
+    assert KINDS == shown.labels["measure"]
+    expected = [[6, 0, 0], [6, 0, 0], [6, 0, 0], [5, 0, 1], [2, 3, 1]]
+    assert expected == shown.values["count"].tolist()
+    assert np.isnan([shown.values["emergence"], shown.values["change"]]).all()
 
 
 def test_a_kernel_over_training(made, asked, engine):
     """The rows are the kernels of the checkpoints; without skip, key 0 has what is observed."""
     params = {"head": "L0H0", "skip": 0, "query": QUERY}
+    with refused("L0H0 to L1H2"):
+        pk.show("kernel-over-training", str(made), engine=engine, params={"head": "L5H0"}, **asked)
     found = pk.show("kernel-over-training", str(made), engine=engine, params=params, **asked)
 
     kernel = found.values["kernel"]
@@ -173,15 +186,6 @@ def test_a_kernel_over_training(made, asked, engine):
     assert kernel[-1, QUERY - 1] > 0.999
     np.testing.assert_allclose(found.values["observed"], kernel, atol=1e-5)
     np.testing.assert_allclose(found.values["etc"], 1 / (kernel**2).sum(axis=1), rtol=1e-6)
-
-
-def test_some_checkpoints(made, asked, engine):
-    params = {"measure": PREVIOUS, "checkpoints": "step-64, step-4"}
-    found = pk.show("over-training", str(made), engine=engine, params=params, **asked)
-    assert [4, 64] == found.coordinates["step"].tolist()
-    assert (4, 64) == (
-        found.values["emergence_earliest"][0, 0], found.values["emergence_latest"][0, 0]
-    )  # fmt: skip
 
 
 def test_what_is_missing_is_named(made, asked, tmp_path):
@@ -232,11 +236,6 @@ def test_what_cannot_be_asked(made, asked, engine, model, params, error, words):
         pk.show("over-training", model or str(made), engine=engine, params=params, **asked)
 
 
-def test_a_head_outside(made, asked, engine):
-    with refused("L0H0 to L1H2"):
-        pk.show("kernel-over-training", str(made), engine=engine, params={"head": "L5H0"}, **asked)
-
-
 @pytest.fixture
 def precomputing(made, asked, tmp_path):
     """The commands' way through a run: what is asked, said, and which checkpoints were asked."""
@@ -259,9 +258,9 @@ def test_precompute_names_equal_checkpoints(made, precomputing):
     """Step 1 is not computed: it has the results of step 0, and says whose they are."""
     how, said, answered = precomputing
 
-    precompute_checkpoints(training_run(str(made)), how)
+    precompute_checkpoints(training_run(str(made)).chosen("step-0, step-1, step-4"), how)
 
-    assert [f"step-{step}" for step in STEPS if step != 1] == answered
+    assert ["step-0", "step-4"] == answered
     assert "step-1: the same weights as step-0, so its results are those" in said
     first, second = (
         how.store.get(make_plan(how.requests(f"step-{step}")[0]).key) for step in (0, 1)

@@ -48,7 +48,6 @@ def found_of(steps, values):
         ([0.9, -0.9, 0, 0.5, 0.3, 1.0], (64 * 4 ** (2 / 7), 64, 256)),
         ([0, 0, 0, math.nan, 0.8, 0.8], (64, 16, 64)),  # nothing is known of step 16
         ([0.9, 0.9, 0.7, 0.8, 0.8, 0.8], (math.nan,) * 3),  # it fell
-        ([-0.9, -0.9, -0.7, -0.8, -0.8, -0.8], (math.nan,) * 3),
         ([0.9, 0.1, 0.7, 0.8, 0.8, 0.8], (4**0.5, 1, 4)),  # it fell, and came back
         ([1, 1, 1, 1, 1, 0], (math.nan,) * 3),
         ([1, 1, 1, 1, 1, math.nan], (math.nan,) * 3),
@@ -56,17 +55,10 @@ def found_of(steps, values):
 )
 def test_by_hand(values, expected):
     np.testing.assert_allclose(found_of(STEPS, values), expected, rtol=1e-12)
-
-
-def test_one_checkpoint():
     assert (7.0, 0.0, 7.0) == found_of([7], [0.3])
 
 
-def ascending(least, largest=10**6):
-    return st.lists(st.integers(least, largest), min_size=2, max_size=9, unique=True).map(sorted)
-
-
-@given(ascending(0), st.data())
+@given(st.lists(st.integers(0, 10**6), min_size=2, max_size=9, unique=True).map(sorted), st.data())
 def test_plain_loops(steps, data):
     number = st.floats(-1, 1) | st.just(math.nan)
     values = data.draw(st.lists(number, min_size=len(steps), max_size=len(steps)))
@@ -76,22 +68,6 @@ def test_plain_loops(steps, data):
     np.testing.assert_allclose(found, expected, rtol=1e-9)
     if math.isfinite(found[0]):
         assert found[1] * (1 - 1e-9) <= found[0] <= found[2] * (1 + 1e-9)
-
-
-@given(
-    ascending(1, 999),
-    st.data(),
-    st.integers(1, 3),
-    st.integers(1, 50),
-    st.floats(0.1, 9),
-)
-def test_another_clock(steps, data, power, factor, scale):
-    share = st.floats(0.01, 1)
-    values = np.array(data.draw(st.lists(share, min_size=len(steps), max_size=len(steps))))
-    other = [factor * step**power for step in steps]
-    found = np.array(found_of(steps, values))
-    moved = np.array(found_of(other, scale * values))
-    np.testing.assert_allclose(moved, factor * found**power * (found > 0), rtol=1e-6)
 
 
 def test_heads_by_themselves():

@@ -1,4 +1,4 @@
-"""Models whose keys are a known sum, or a known turning, of position and content; asking them.
+"""A model whose keys are a known sum of position and content; asking models.
 
 One has random weights, and heads that share keys in a sliding window.
 """
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig
+from transformers import MistralConfig
 
 import poskernel_core as pk
 from poskernel_core import Execution, Store
@@ -25,7 +25,7 @@ from poskernel_core.models import catalog
 from poskernel_core.models.tokenizers import load_tokenizer
 from poskernel_core.passes.worker_context import WorkerContext
 from tests.support.builders.made import START, VOCABULARY, build, gpt2_config, rotary_sizes, save
-from tests.support.builders.positions import blank, blank_gpt2, of_length_one, undo_norm
+from tests.support.builders.positions import blank_gpt2, of_length_one, undo_norm
 from tests.support.builders.truth import random_ids
 from tests.support.passes import loaded
 
@@ -36,17 +36,11 @@ CASES = {
     "learned": ("gpt2", 19, 4, True, [None] * 3, [7**0.5] * 3),
     "two keys": ("gpt2", 1, 0, False, [None] * 3, [7**0.5] * 3),
     "no start": ("gpt2_inverse_layer", 13, 0, False, [None] * 3, [7**0.5 * n for n in (1, 2, 3)]),
-    "local layer": ("gpt_neo", 5, 2, True, [None, 5, None], [1] * 3),
     "skip in window": ("gpt_neo", 7, 5, True, [None, 5, None], [1] * 3),
-    "grouped": ("llama", 17, 0, True, [None] * 3, [10**0.5] * 3),
-    "window": ("mistral", 19, 4, True, [7] * 3, [14**0.5] * 3),
-    "wider window": ("mistral", 5, 1, True, [7] * 3, [14**0.5] * 3),
     "grouped in window": ("grouped", 11, 0, False, [5] * 3, [10**0.5] * 3),
 }
 
 HEAD_WIDTH, HEADS = 5, 3
-TURNING_HEADS, TURNING_KEYS, TURNING_WIDTH, TURNING_STREAM = 6, 2, 4, 12
-TURNING_THETA = 100.0
 
 
 def additive(path: Path, content: Sequence[float], T: int = T, tau: float = TAU) -> Path:
@@ -78,37 +72,6 @@ def additive(path: Path, content: Sequence[float], T: int = T, tau: float = TAU)
             weight[4, width + slot + 1] = T / tau * reads_position
     save(model, path, T)
     return path
-
-
-def turning(path: Path, T: int = 41) -> Path:
-    """A Llama of one layer without training whose keys are the token's, turned by the position.
-
-    6 heads share 2 keys. A token's key is a unit vector of the plane, see `turning_code`. At
-    position `p` that of heads 0 to 2 is turned by `p`, that of heads 3 to 5 by `p / 10` (radians).
-    """
-    sizes = rotary_sizes(T, TURNING_HEADS, TURNING_KEYS, TURNING_WIDTH) | {
-        "num_hidden_layers": 1,
-        "rope_parameters": {"rope_type": "default", "rope_theta": TURNING_THETA},
-    }
-    config = LlamaConfig(**sizes, hidden_size=TURNING_STREAM)
-    model = blank(LlamaForCausalLM(config))
-    with torch.no_grad():
-        model.model.norm.weight.fill_(1.0)
-        codes = torch.tensor([turning_code(token) for token in range(VOCABULARY)])
-        model.model.embed_tokens.weight[:, :2] = codes
-        block = model.model.layers[0]
-        block.input_layernorm.weight.fill_(math.sqrt(1 / TURNING_STREAM + config.rms_norm_eps))
-        keys = block.self_attn.k_proj.weight
-        for first, dimension in ((0, 0), (2, 1), (TURNING_WIDTH + 1, 0), (TURNING_WIDTH + 3, 1)):
-            keys[first, dimension] = 1.0
-    save(model, path, T)
-    return path
-
-
-def turning_code(token: int) -> tuple[float, float]:
-    """The unit vector of a token in `turning`; tokens fill two thirds of the circle."""
-    angle = 4 * math.pi / 3 * token / VOCABULARY
-    return math.cos(angle), math.sin(angle)
 
 
 def grouped(path: Path) -> Path:

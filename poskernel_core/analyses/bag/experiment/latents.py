@@ -3,11 +3,11 @@
 import hashlib
 
 import numpy as np
+from jaxtyping import Float
 
 from poskernel_core.analyses.bag.experiment.bag import listed_tokens
 from poskernel_core.analyses.bag.experiment.neuron import bag_of
 from poskernel_core.analyses.bag.experiment.vocabulary import worded
-from poskernel_core.analyses.bag.independent import rotation
 from poskernel_core.analyses.bag.neuron import NeuronLatents, NeuronLatentsParams
 from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
 from poskernel_core.common.errors import BadRequest
@@ -17,6 +17,8 @@ MAX_TOKENS = 10_000
 """Components are fitted on at most this many tokens, and then applied to all tokens."""
 
 ROWS = 4096
+ITERATIONS = 200
+CONVERGED = 1e-4
 NOTHING = 1e-7
 """A variance or spread below this share of the largest one is rounding error."""
 
@@ -78,7 +80,6 @@ def components(table: np.ndarray, count: int, seed: int) -> tuple[np.ndarray, np
 
     Raises:
         BadRequest: the table has fewer dimensions than ``count``.
-        ComputeFailed: the search failed.
     """
     white, spread = _whitened(table, count)
     some = white
@@ -89,12 +90,32 @@ def components(table: np.ndarray, count: int, seed: int) -> tuple[np.ndarray, np
     return white @ turn.T, turn @ spread
 
 
-def _whitened(table: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first components ``[token, count]`` of unit variance, and their directions.
+def rotation(
+    white: Float[np.ndarray, "sample component"], seed: int
+) -> Float[np.ndarray, "component component"]:
+    """Return the rotation that makes the components of white data independent.
 
-    Raises:
-        BadRequest: the table has fewer dimensions than ``count``.
+    Source: FastICA, symmetric, with the log-cosh contrast (Hyvärinen 1999). The start is drawn as
+    in scikit-learn, so that its numbers are found; the last estimate is good enough.
     """
+    turn = _orthogonal(np.random.RandomState(seed).normal(size=2 * white.shape[1:]))
+    for _ in range(ITERATIONS):
+        bent = np.tanh(white @ turn.T)
+        slope = (1 - bent**2).mean(axis=0)[:, None]
+        before, turn = turn, _orthogonal(bent.T @ white / len(white) - slope * turn)
+        if np.abs(np.abs((turn * before).sum(axis=1)) - 1).max() < CONVERGED:
+            break
+    return turn
+
+
+def _orthogonal(matrix: np.ndarray) -> np.ndarray:
+    """Return the orthogonal matrix nearest to a square one."""
+    left, _, right = np.linalg.svd(matrix)
+    return np.asarray(left @ right)
+
+
+def _whitened(table: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the first components ``[token, count]`` of unit variance, and their directions."""
     mean = table.mean(axis=0, dtype=np.float64)
     parts = np.array_split(np.arange(len(table)), -(-len(table) // ROWS))
     centred = (table[some] - mean for some in parts)
