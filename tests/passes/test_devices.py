@@ -71,10 +71,10 @@ def answered(shared, corpus, analysis, model):
     fields = ANALYSES[analysis].params.model_fields
     params = {name: value for name, value in FEW.items() if name in fields}
     params |= {"heads": "L0H0, L0H1"} if issubclass(ANALYSES[analysis].params, BagParams) else {}
-    cell = {"head": "L1H1"} if "head" in fields else {}
+    chosen = {name: each for name, each in (("head", "L1H1"), ("query", QUERY)) if name in fields}
     request, _ = build_request(
-        analysis, str(model), params=params | OWN.get(analysis, {}), query=QUERY,
-        corpus=corpus, context=CONTEXT, windows=WINDOWS, **cell,
+        analysis, str(model), params=params | OWN.get(analysis, {}),
+        corpus=corpus, context=CONTEXT, windows=WINDOWS, **chosen,
     )  # fmt: skip
     asked, execution = make_plan(request), Execution(device="cpu")
 
