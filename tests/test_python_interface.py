@@ -258,8 +258,8 @@ def test_one_worker_a_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     started: list[Path] = []
     child = engines.Child
 
-    def count(module: str, store: Path, *rest: Any) -> Any:
-        started.append(store)
+    def count(module: str, store: pk.Store, *rest: Any) -> Any:
+        started.append(store.directory)
         return child(module, store, *rest)
 
     monkeypatch.setattr(engines, "Child", count)

@@ -5,7 +5,7 @@ before they are downloaded, so the later revision is reported, and gets the resu
 one.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,12 +89,10 @@ def _take_over(how: Precomputing, first: str, name: str) -> None:
         entry = how.store.get(make_plan(known).key)
         if entry is not None:
             header, arrays = entry
-            told: Mapping[str, Any] = header["provenance"]
-            model = request.run.model
-            made = {
-                **told,
-                "revision": model.revision,
-                "model_fingerprint": model.fingerprint,
+            model = {
+                "revision": request.run.model.revision,
+                "model_fingerprint": request.run.model.fingerprint,
                 "weights_of": first,
             }
-            how.store.put(make_plan(request).key, {**header, "provenance": made}, arrays)
+            made = {**header, "provenance": header["provenance"] | model}
+            how.store.put(make_plan(request).key, made, arrays)

@@ -39,7 +39,7 @@ from poskernel_core.engine.admission import check_open, check_plan
 from poskernel_core.engine.counts import Counts
 from poskernel_core.engine.job import BROKEN, ENDS, Client, Job
 from poskernel_core.engine.plan import Asked, Plan, make_plan, to_compute
-from poskernel_core.engine.process import Child, Event
+from poskernel_core.engine.process import LOG, Child, Event
 from poskernel_core.engine.provenance import NOT_KEPT, stored
 from poskernel_core.models import catalog
 from poskernel_core.storage.store import Store
@@ -106,7 +106,7 @@ class Engine:
     @property
     def log(self) -> Path:
         """The file that the worker writes its messages to."""
-        return self.store.directory / "worker.log"
+        return self.store.directory / LOG
 
     def cached(self, request: Asked) -> Result | None:
         """Return a stored result, or None.
@@ -471,7 +471,7 @@ class Engine:
                 self._child.close()
             self._sent = {}
             hear = partial(self._hear, self._sent)
-            self._child = Child("worker", self.store.directory.resolve(), self.log, hear)
+            self._child = Child("worker", self.store, hear)
             self.counts.started_worker()
         self._sent.update({job.key: job for job in jobs})
         more = {"execution": self.execution.model_dump(), "client": person}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,16 +68,8 @@ class Alike:
     whole: bool
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """Kernels of one run by offset, ``[layer, head, offset]``, and their standard errors."""
-
-    kernel: np.ndarray
-    error: np.ndarray
-
-    @property
-    def nbytes(self) -> int:
-        return int(self.kernel.nbytes + self.error.nbytes)
+_Rows = tuple[np.ndarray, np.ndarray]
+"""Kernels of one run by offset, ``[layer, head, offset]``, and their standard errors."""
 
 
 def heads_like(
@@ -119,21 +112,15 @@ def heads_like(
         if rows is None:
             continue
         searched += 1
-        gaps = distance(rows.kernel.astype(float), kernel)
-        largest = largest_error(rows.error.astype(float), error)
+        gaps = distance(rows[0].astype(float), kernel)
+        largest = largest_error(rows[1].astype(float), error)
         compared += int(np.isfinite(gaps).sum())
         order = np.argsort(np.where(np.isnan(gaps), np.inf, gaps), axis=None)[: most + 1]
         for layer, head in zip(*np.unravel_index(order, gaps.shape), strict=True):
             if np.isfinite(gaps[layer, head]):
                 its = _pin(head_name(int(layer), int(head)), kernels.told, geometry)
-                found.append(
-                    Found(
-                        its,
-                        float(gaps[layer, head]),
-                        float(largest[layer, head]),
-                        kernels.query,
-                    )
-                )
+                apart = float(gaps[layer, head]), float(largest[layer, head])
+                found.append(Found(its, *apart, kernels.query))
     others = [each for each in found if each.pin != pin]
     others.sort(key=lambda each: (each.distance, str(each.pin)))
     return Alike(others[:most], searched, compared, whole)
@@ -219,11 +206,9 @@ def _rows(store: Store, key: str, found: _Kernels) -> _Rows | None:
     for layer, visible in enumerate(np.nanmax(result.values["visible_keys"], axis=1, initial=0)):
         for rows in (kernel, error):
             rows[layer, :, int(visible) :] = np.nan
-    made = _Rows(kernel, error)
-    with _READING:
-        if made.nbytes <= MAX_BYTES:
-            _KEPT[place] = made
-    return made
+    with _READING, suppress(ValueError):  # the cache is smaller than this
+        _KEPT[place] = kernel, error
+    return kernel, error
 
 
 def _pin(cell: str, told: Mapping[str, Any], geometry: Geometry) -> Pin:
@@ -241,7 +226,9 @@ def _pin(cell: str, told: Mapping[str, Any], geometry: Geometry) -> Pin:
     )
 
 
-_KEPT: LRUCache[tuple[str, str], _Rows] = LRUCache(MAX_BYTES, lambda rows: rows.nbytes)
+_KEPT: LRUCache[tuple[str, str], _Rows] = LRUCache(
+    MAX_BYTES, lambda rows: rows[0].nbytes + rows[1].nbytes
+)
 """Cache of kernels, by the store's directory and the entry's key."""
 _HEADERS: FIFOCache[tuple[str, str], _Kernels | None] = FIFOCache(MAX_HEADERS)
 """Cache of parsed headers by the store's directory and the key; an entry never changes."""

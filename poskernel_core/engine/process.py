@@ -15,10 +15,12 @@ from typing import Any, TextIO
 from poskernel_core.common.errors import Cancelled, ComputeFailed
 from poskernel_core.common.modules import command, environment
 from poskernel_core.common.progress import Report
+from poskernel_core.common.settings import variable
+from poskernel_core.storage.store import Store
 
 Event = Mapping[str, Any]
 Hear = Callable[[Event | None], None]
-MAX_LOG = 10_000_000
+LOG, MAX_LOG = "worker.log", 10_000_000
 REPORT_EVERY = 0.1
 SPEAKING = threading.Lock()
 HEAP = {"MALLOC_ARENA_MAX": "2"}
@@ -31,25 +33,26 @@ class Child:
 
     Args:
         module: its name.
-        store: the directory of its store, given as its argument.
-        log: the file that receives its standard error.
+        store: its store, of the same size; the store's ``worker.log`` receives its standard error.
         hear: called by another thread with each event, and once with None when there are no more.
 
     Raises:
         ComputeFailed: the process could not be started.
     """
 
-    def __init__(self, module: str, store: Path, log: Path, hear: Hear) -> None:
+    def __init__(self, module: str, store: Store, hear: Hear) -> None:
+        directory = store.directory.resolve()
+        size = {variable("cache_gb"): repr(store.limit / 2**30)}
         try:
-            with _open_log(log) as stream:
+            with _open_log(directory / LOG) as stream:
                 self._process = subprocess.Popen(
-                    command(f"poskernel_core.engine.{module}", str(store)),
+                    command(f"poskernel_core.engine.{module}", str(directory)),
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=stream,
                     encoding="utf-8",
                     start_new_session=True,
-                    env=HEAP | environment(),
+                    env=HEAP | environment() | size,
                 )
         except OSError as error:
             raise ComputeFailed(

@@ -70,6 +70,11 @@ def provenance(run: RunSpec, header: PlanHeader, seconds: float) -> dict[str, An
     """Return everything needed to reproduce a result."""
     done = header if isinstance(header, PassHeader) else None
     seen = first_of_all(run.pattern_windows or header.windows, header.windows)
+    few = {
+        "pattern_windows": seen if seen < header.windows else None,
+        "shards": (done.shards or None) if done else None,
+        "quantisation": quantisation_of(run.model.name) or None,
+    }
     return {
         "model": run.model.name,
         "revision": run.model.revision,
@@ -96,16 +101,7 @@ def provenance(run: RunSpec, header: PlanHeader, seconds: float) -> dict[str, An
         "analysis_seconds": round(seconds, 3),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": versions(),
-    } | _of_some(
-        pattern_windows=seen if seen < header.windows else None,
-        shards=(done.shards or None) if done else None,
-        quantisation=quantisation_of(run.model.name) or None,
-    )
-
-
-def _of_some(**found: int | str | None) -> dict[str, int | str]:
-    """Return the entries that are not None (in most runs all are None, and are left out)."""
-    return {name: value for name, value in found.items() if value is not None}
+    } | {name: value for name, value in few.items() if value is not None}
 
 
 @cache

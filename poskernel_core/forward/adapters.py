@@ -171,7 +171,7 @@ def _slopes(module: Any, bias: Tensor, factor: float = 1.0, rounded: bool = Fals
         UnsupportedModel: the bias is not a slope times position.
     """
     length = bias.shape[1]
-    if bias.is_meta:
+    if bias.device.type == "meta":
         return Slopes((0.0,) * len(bias), factor, rounded)
     first = bias[:, 1] if length > 1 else torch.zeros_like(bias[:, 0])
     slopes = Slopes(tuple(first.tolist()), factor, rounded)

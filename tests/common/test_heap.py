@@ -115,7 +115,7 @@ def test_a_worker_has_few_heaps(tmp_path, monkeypatch, given, heaps):
     monkeypatch.delenv("MALLOC_ARENA_MAX", raising=False)
     if given:
         monkeypatch.setenv("MALLOC_ARENA_MAX", given)
-    child = Child("worker", tmp_path, tmp_path / "log", lambda event: None)
+    child = Child("worker", Store(tmp_path), lambda event: None)
     place, patience = Path(f"/proc/{child.pid}/environ"), time.monotonic() + 30
     while not (environment := place.read_bytes()) and time.monotonic() < patience:
         time.sleep(0.01)  # the system fills it in a moment after the start

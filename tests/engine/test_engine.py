@@ -163,8 +163,9 @@ def test_killed_and_resumed(place, model_dirs, monkeypatch):
     assert read_checkpoint(other.store, asked.run) is None
 
 
+@pytest.mark.usefixtures("near_worker", "unchecked")
 def test_two_engines_on_one_store(place, model_dirs, monkeypatch):
-    """The second process waits for the first one's pass instead of repeating it."""
+    """The second worker waits for the first one's pass instead of repeating it."""
     notes, take = {}, pk.Job.take
 
     def listen(job, event):
@@ -186,6 +187,7 @@ def test_two_engines_on_one_store(place, model_dirs, monkeypatch):
     same(*results, tolerance=0)
 
 
+@pytest.mark.usefixtures("near_worker", "unchecked")
 def test_damaged_entries_are_computed_again(engine, place, model_dirs):
     """Every entry of a store overwritten: the same numbers come back from a new computation."""
     asked = request(place, model_dirs)

@@ -102,13 +102,13 @@ def test_a_worker_that_is_killed(fresh_engine, workers, asked):
 
 def test_counted_from_many_threads(asked):
     """No count is lost."""
-    counts = Counts()
+    counts, plan = Counts(), asked()
 
     def work():
         for _ in range(500):
             counts.looked(True)
             counts.looked(False)
-            Job("a", asked(), on_end=counts.ended).take({"state": "done"})
+            Job("a", plan, on_end=counts.ended).take({"state": "done"})
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:

@@ -203,9 +203,10 @@ def test_bad_requests_start_no_worker(fresh_engine, workers, request_of):
 def test_old_jobs_are_forgotten(fresh_engine, workers, request_of):
     """However many requests there were, few ended jobs are kept, and none that is under way."""
     first = fresh_engine.submit(request_of(0))
+    request = request_of(1).request
     for number in range(engine_module.JOBS_KEPT + 7):
-        run = request_of().run.model_copy(update={"seed": number})
-        job = fresh_engine.submit(request_of(1).request.model_copy(update={"run": run}))
+        run = request.run.model_copy(update={"seed": number})
+        job = fresh_engine.submit(request.model_copy(update={"run": run}))
         workers[0].hear()
         workers[0].say(job.key, "error", error="ComputeFailed", message="Broken.")
         assert job.wait(WAIT)

@@ -7,22 +7,6 @@ from poskernel_core.engine import engine as engine_module
 from tests.support.fake_worker import until
 
 
-def test_cancelled_by_one_of_two(fresh_engine, workers, request_of):
-    """The work goes on for the other visitor, and stops when he has cancelled too."""
-    job = fresh_engine.submit(request_of(), "anna")
-    assert job is fresh_engine.submit(request_of(), "ben")
-    workers[0].hear()
-    assert {"join": job.key, "client": "ben"} == workers[0].hear()
-
-    assert not fresh_engine.cancel(request_of(), "anna")
-    assert not fresh_engine.cancel(request_of(), "anna")
-    assert not fresh_engine.cancel(request_of(), "a stranger")
-    assert fresh_engine.cancel(request_of(), "ben")
-
-    assert {"leave": job.key, "client": "anna"} == workers[0].hear()
-    assert {"cancel": job.key} == workers[0].hear()
-
-
 def test_cancelled_while_the_other_has_left(fresh_engine, workers, request_of):
     """Whoever has closed the page keeps nobody from cancelling."""
     there = {"anna", "ben"}

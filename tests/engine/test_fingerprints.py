@@ -28,8 +28,13 @@ def test_every_file_is_in_the_fingerprint(copied, name):
     before = catalog.locate(str(copied)).spec.fingerprint
     file = copied / name
     data = file.read_bytes()
-    weights = data[:-1] + bytes([data[-1] ^ 1])  # the last of them, not the header
-    file.write_bytes(weights if name == "model.safetensors" else data.replace(b"0", b"1", 1))
+    changed = {
+        "model.safetensors": data[:-1] + bytes([data[-1] ^ 1]),  # the last weight, not the header
+        "config.json": data.replace(b"1e-05", b"2e-05"),  # of the layer norms
+        "tokenizer.json": data.replace(b"0", b"1", 1),
+    }[name]
+    assert changed != data
+    file.write_bytes(changed)
     assert before != catalog.locate(str(copied)).spec.fingerprint
 
 

@@ -1,13 +1,14 @@
 """The parent's end of a process that speaks JSON lines."""
 
 from poskernel_core.engine.process import Child
+from poskernel_core.storage.store import Store
 from tests.support.fake_worker import until
 
 
 def test_what_is_heard_of_a_process_that_dies(tmp_path, workers):
     """Its whole events, not the one that was cut off, and once that there are no more."""
     heard = []
-    child = Child("worker", tmp_path, tmp_path / "worker.log", heard.append)
+    child = Child("worker", Store(tmp_path), heard.append)
     (process,) = workers
     assert child.tell({"key": "a"})
     assert {"key": "a"} == process.hear()

@@ -2,8 +2,7 @@
 
 import errno
 import re
-import subprocess
-import sys
+import shutil
 from fractions import Fraction
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from poskernel_core.common import shards
 from poskernel_core.common.header import PassHeader
 from poskernel_core.common.shards import WHOLE, Block, Shard
 from poskernel_core.common.specs import ALL_GATHERED, CorpusSpec, Execution
+from poskernel_core.data import corpora
 from poskernel_core.engine.engine import describe_run
 from poskernel_core.forward.loading import load
 from poskernel_core.models.catalog import locate
@@ -29,12 +29,12 @@ from poskernel_core.passes.prepare import prepare
 from poskernel_core.passes.worker_context import WorkerContext
 from poskernel_core.statistics import STATISTICS, Sizes
 from poskernel_core.statistics.keys import MeanKeys
-from poskernel_core.storage.encoding import encode
+from poskernel_core.storage.archive import open_sources
 from poskernel_core.storage.shards import Partial, checksum
-from poskernel_core.storage.statistics import StoredStatistics
 from poskernel_core.storage.store import Store
 from tests.support import builders
-from tests.support.server import ROOT, environment
+from tests.support.near_worker import command_line_here
+from tests.support.stages import held, layers_of, same_bits
 
 pytestmark = pytest.mark.usefixtures("near_worker")
 
@@ -181,18 +181,12 @@ def options(place, model_dirs):
 @pytest.fixture(scope="module")
 def described(place, model_dirs):
     """The same run as Python describes it."""
-    corpus = CorpusSpec(name=str(place / "ids.npy"))
+    corpus = corpora.resolve(CorpusSpec(name=str(place / "ids.npy")))
     run = describe_run(
-        str(model_dirs["llama"]),
-        corpus=corpus,
-        context=CONTEXT,
-        windows=TEXTS,
-        pattern_windows=SEEN,
-        gather=ALL_GATHERED,
-    )
-    from poskernel_core.data import corpora
-
-    return run.model_copy(update={"corpus": corpora.resolve(run.corpus)})
+        str(model_dirs["llama"]), corpus=corpus, context=CONTEXT, windows=TEXTS,
+        pattern_windows=SEEN, gather=ALL_GATHERED,
+    )  # fmt: skip
+    return run.model_copy(update={"corpus": corpus})
 
 
 @pytest.fixture
@@ -209,46 +203,19 @@ def command(capsys, monkeypatch):
 
 @pytest.fixture(scope="module")
 def stores(place, options):
-    """Four stores of four command-line processes at once, with a shard each, and their files."""
+    """Four stores with a shard each, computed by the command line, and their files."""
     (place / "files").mkdir()
-    running = [
-        subprocess.Popen(
-            [
-                *(sys.executable, "-m", "poskernel_core", "precompute", *options),
-                *("--shard", f"{number}/{OF}", "--shard-files", str(place / "files")),
-            ],
-            cwd=ROOT,
-            env=environment(place / f"store{number}"),
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for number in range(OF)
-    ]
-    for number, each in enumerate(running):
-        assert f"shard {number}/{OF}: computed\n" == each.communicate()[1]
+    for number in range(OF):
+        shard = ("--shard", f"{number}/{OF}", "--shard-files", str(place / "files"))
+        command_line_here(place / f"store{number}", "precompute", *options, *shard)
     return [place / f"store{number}" for number in range(OF)]
 
 
-def statistics(store, run):
-    """All arrays of a run in a store."""
-    found = StoredStatistics.open(Store(store), run)
-    assert found is not None
-    return found.header, [dict(found.layer(layer)) for layer in range(found.header.n_layers)]
-
-
-def assert_equal(left, right):
-    """Two lists of layers are equal, bit for bit."""
-    assert len(left) == len(right)
-    for one, other in zip(left, right, strict=True):
-        assert set(one) == set(other)
-        for name in one:
-            assert one[name].tobytes() == other[name].tobytes(), name
-
-
-@pytest.fixture(scope="module")
-def many(described):
-    """The run with every statistic, the last of which no page asks for together."""
-    return described.model_copy(update={"gather": tuple(STATISTICS), "queries_per_position": 29})
+def assert_whole(found, run, located):
+    """The layers are those of one pass in memory, bit for bit."""
+    windows, plan = prepare(run, Execution(), located, None)
+    whole = runner.gather(load(located, "cpu"), windows, plan, run)
+    same_bits(layers_of(whole), found)
 
 
 @pytest.fixture
@@ -258,108 +225,82 @@ def small_steps(monkeypatch):
     monkeypatch.setitem(streaming.TOKENS_PER_BATCH, "cpu", 2 * CONTEXT)
 
 
-@pytest.mark.usefixtures("small_steps")
-@pytest.mark.parametrize(
-    ("name", "of"),
-    [*(("llama", of) for of in (1, 2, 3, 7, 11, 53)), ("gpt2", 11), ("gpt_neo", 7)],
-)
-def test_as_many_shards_as_one_likes(tmp_path, many, model_dirs, name, of):
-    """Cut anywhere, also within groups, all statistics are those of one pass, bit for bit."""
-    located = locate(str(model_dirs[name]))
-    run = many.model_copy(update={"model": located.spec})
-    store, cut = Store(tmp_path), 0
+@pytest.mark.usefixtures("small_steps", "unchecked")
+@pytest.mark.parametrize(("of", "gather"), [(3, tuple(STATISTICS)), (53, ("keys", "patterns"))])
+def test_as_many_shards_as_one_likes(tmp_path, described, model_dirs, of, gather):
+    """Cut anywhere, also within groups, statistics are those of one pass, bit for bit."""
+    located = locate(str(model_dirs["llama"]))
+    run = described.model_copy(update={"gather": gather, "queries_per_position": 29})
+    shared, cut = WorkerContext(Store(tmp_path)), 0
     for number in reversed(range(of)):
         shard = Shard(number=number, of=of)
-        wrote = runner.gather_shard(WorkerContext(store), run, shard, Execution(), {}, nobody)
+        wrote = runner.gather_shard(shared, run, shard, Execution(), {}, nobody)
         assert wrote == bool(shard.blocks(READ, CONTEXT))
         cut += sum(not block.whole for block in shard.blocks(READ, CONTEXT))
-    merge_shards(store, {}, run, of, nobody)
-    windows, plan = prepare(run, Execution(), located, None)
-    whole = runner.gather(load(located, "cpu"), windows, plan, run)
+    merge_shards(shared.store, {}, run, of, nobody)
 
-    header, found = statistics(tmp_path, run)
-    assert_equal(found, [whole.layer(layer) for layer in range(header.n_layers)])
-    assert (of == 1) == (cut == 0) or of == 2
-    assert (READ, 20, 10, 60) == (header.windows, header.samples, header.groups, plan.seen)
+    header, found = held(shared.store, run)
+    assert_whole(found, run, located)
+    assert cut
+    assert (READ, 20, 10) == (header.windows, header.samples, header.groups)
 
 
 def nobody(done, total, note):
     """Nobody looks."""
 
 
-@pytest.mark.slow
-def test_four_processes(tmp_path, place, stores, options, described, command, model_dirs):
-    """Bit for bit as one process cut into the same shards, and as one pass in memory."""
+@pytest.mark.usefixtures("unchecked")
+def test_merged(tmp_path, place, stores, options, described, command, model_dirs):
+    """Bit for bit as one pass in memory; the results follow, and no work is done twice."""
     shuffled = [stores[2], stores[0], place / "files", stores[3], stores[1]]
-    merged, cut = tmp_path / "merged", tmp_path / "cut"
 
-    code, said = command(merged, "merge", *options, "--shards", OF, *shuffled)
+    code, said = command(tmp_path, "merge", *options, "--shards", OF, *shuffled)
     assert (0, "4 shards: merged") == (code, said.splitlines()[0])
     assert "etc: computed" in said
-    assert 0 == command(cut, "precompute", *options, "--shards", OF)[0]
-
-    header, found = statistics(merged, described)
+    header, found = held(Store(tmp_path), described)
     assert (OF, READ) == (header.shards, header.windows)
-    assert_equal(found, statistics(cut, described)[1])
-    located = locate(str(model_dirs["llama"]))
-    model = load(located, "cpu")
-    windows, plan = prepare(described, Execution(device="cpu"), located, None)
-    whole = runner.gather(model, windows, plan, described)
-    assert_equal(found, [whole.layer(layer) for layer in range(header.n_layers)])
+    assert_whole(found, described, locate(str(model_dirs["llama"])))
 
-
-@pytest.mark.slow
-def test_files_alone(tmp_path, place, stores, options, described, command):
-    """A folder of exported files gives what stores give, and so do files that were imported."""
-    folder, imported = tmp_path / "folder", tmp_path / "imported"
-    assert 0 == command(folder, "merge", *options, "--shards", OF, place / "files")[0]
-    for file in sorted((place / "files").iterdir(), reverse=True):
-        assert 0 == command(imported, "import", file)[0]
-    assert 0 == command(imported, "merge", *options, "--shards", OF)[0]
-
-    assert_equal(statistics(folder, described)[1], statistics(imported, described)[1])
-    store = Store(imported)
-    assert not any(Partial.read(store.get(key)[0]) for key in store.keys(""))
-
-
-def test_statistics_that_are_there_already(tmp_path, options, command):
-    """Without a shard there is nothing to merge, and that is said; the work is done."""
-    short = [*options[:6], "7", "--device", "cpu"]
-    assert "2 shards: merged" in command(tmp_path, "precompute", *short, "--shards", 2)[1]
-
-    code, said = command(tmp_path, "merge", *short, "--shards", 7)
-
+    code, said = command(tmp_path, "precompute", *options, "--shards", 2)
     assert (0, "the statistics were in the store already: nothing was merged") == (
         code, said.splitlines()[0],
     )  # fmt: skip
     assert "etc: cached" in said
 
 
+@pytest.mark.usefixtures("unchecked")
+def test_files_alone(tmp_path, place, stores, described, command, model_dirs):
+    """A folder of exported files gives the whole, and so do files that were imported."""
+    folder, imported = Store(tmp_path / "folder"), Store(tmp_path / "imported")
+    with open_sources([place / "files"]) as sources:
+        assert merge_shards(folder, sources, described, OF, nobody)
+    for file in sorted((place / "files").iterdir(), reverse=True):
+        assert 0 == command(tmp_path / "imported", "import", file)[0]
+    assert merge_shards(imported, {}, described, OF, nobody)
+
+    assert_whole(held(folder, described)[1], described, locate(str(model_dirs["llama"])))
+    same_bits(held(folder, described)[1], held(imported, described)[1])
+    left = [found for _, header in imported.headers() if (found := Partial.read(header))]
+    assert not [each for each in left if each.statistic in described.gather]
+
+
 def changed(tmp_path, store, change):
     """A copy of a store whose manifests of shards a function has changed."""
-    old, new = Store(store), Store(tmp_path / "changed")
-    for key in old.keys(""):
-        header, arrays = old.get(key)
+    new = Store(shutil.copytree(store, tmp_path / "changed"))
+    for key, header in [*new.headers()]:
         if Partial.read(header) is not None:
             change(header)
-        new.put_bytes(key, encode(key, header, arrays))
+            new.put(key, header, {})
     return tmp_path / "changed"
 
 
 CHANGES = {
-    "package": (
-        lambda h: h["versions"].update(poskernel="9.9"),
-        "the second with 9.9",
-    ),
     "torch": (lambda h: h["versions"].update(torch="1.0"), "the second with 1.0"),
-    "schema": (lambda h: h["versions"].update(schema="99"), "the second with 99"),
     "tokens": (lambda h: h.update(tokens="0" * 64), "different tokens"),
     "scales": (lambda h: h["pass"].update(scales=[1.0, 1.0, 1.0]), "scales is"),
-    "windows": (lambda h: h["pass"].update(windows=60), "windows is"),
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("case", CHANGES)
 def test_shards_that_do_not_belong_together(tmp_path, stores, options, command, case):
     """One sentence says which two, and in what they differ."""
@@ -373,7 +314,6 @@ def test_shards_that_do_not_belong_together(tmp_path, stores, options, command, 
     assert words in said
 
 
-@pytest.mark.slow
 def test_a_shard_twice(tmp_path, stores, options, command):
     """With equal sums it is one shard; with others it is named."""
 
@@ -391,34 +331,19 @@ def test_a_shard_twice(tmp_path, stores, options, command):
     assert re.search(r"Layer 0 of '\w+' in shard 1/4 is lost or damaged", said)
 
 
-@pytest.mark.slow
-def test_lost_shards(tmp_path, stores, options, command):
+def test_lost_shards(tmp_path, place, stores, options, command):
     """They are named; where there is one of another run instead, so is the difference."""
     code, said = command(tmp_path / "to", "merge", *options, "--shards", OF, stores[2], stores[0])
     assert (2, 1) == (code, said.count("\n"))
     assert "Of 4 shards numbered from 0, these are lost: 1, 3 (" in said
     assert "(precompute, shard 1/4)" in said
 
-    code, said = command(tmp_path / "to", "merge", *options, "--seed", 3, "--shards", OF, *stores)
-    assert (2, 1) == (code, said.count("\n"))
-    assert "seed is 0 there, 3 here" in said
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("part", ["model", "corpus"])
-def test_other_weights_or_text(tmp_path, stores, options, command, part, place, model_dirs):
-    """A shard of another fingerprint is told apart."""
-    ours = [*options]
-    if part == "model":
-        ours[0] = str(model_dirs["mistral"])
-    else:
-        ids = np.load(place / "ids.npy")[::-1]
-        np.save(tmp_path / "ids.npy", ids)
-        ours[2] = str(tmp_path / "ids.npy")
+    ids = tmp_path / "ids.npy"
+    np.save(ids, np.load(place / "ids.npy")[::-1])
+    ours = (*options[:2], str(ids), *options[3:])
     code, said = command(tmp_path / "to", "merge", *ours, "--shards", OF, *stores)
-
     assert (2, 1) == (code, said.count("\n"))
-    assert f"{part} fingerprint is" in said
+    assert "corpus fingerprint is" in said
 
 
 MISUSES = {

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +19,7 @@ from poskernel_core.engine.distributed.shards import (
     carry_out,
     check_arrived,
     file_name,
+    final_event,
     merge,
     tasks_of,
 )
@@ -80,20 +80,12 @@ def merged(store, run):
 
 
 @pytest.mark.slow
-def test_two_devices(tmp_path, run, tasks, expected):
-    """Two processes share three shards; the statistics are those of one, bit for bit."""
-    store, notes = Store(tmp_path), []
+def test_two_devices_and_a_killed_process(tmp_path, run, tasks, expected, monkeypatch):
+    """Two processes share three shards; that of the killed one is given to a new one.
 
-    run_on_devices(("cpu", "cpu"), tasks, store, lambda *told: notes.append(told))
-
-    assert expected == merged(store, run)
-    assert {"0 of 3 shards done; windows"} <= {note for _, _, note in notes}
-
-
-@pytest.mark.slow
-def test_a_device_whose_process_is_killed(tmp_path, run, tasks, expected, monkeypatch):
-    """The shard is given to a new process, and nothing is lost."""
-    store, started, start = Store(tmp_path), [], devices.Child
+    The statistics are those of one process, bit for bit.
+    """
+    store, started, start, notes = Store(tmp_path), [], devices.Child, []
 
     def killed_at_first(*given):
         started.append(start(*given))
@@ -102,10 +94,12 @@ def test_a_device_whose_process_is_killed(tmp_path, run, tasks, expected, monkey
         return started[-1]
 
     monkeypatch.setattr(devices, "Child", killed_at_first)
-    run_on_devices(("cpu",), tasks, store, silent)
+    run_on_devices(("cpu", "cpu"), tasks, store, lambda *told: notes.append(told))
 
-    assert [-signal.SIGKILL, -signal.SIGTERM] == [each.close() for each in started]
+    codes = [each.close() for each in started]
+    assert (-signal.SIGKILL, 3) == (codes[0], len(codes))
     assert expected == merged(store, run)
+    assert {"0 of 3 shards done; windows"} <= {note for _, _, note in notes}
 
 
 def test_a_process_that_cannot_be_started(tmp_path, tasks, monkeypatch):
@@ -129,29 +123,30 @@ def test_a_process_that_cannot_be_started(tmp_path, tasks, monkeypatch):
         run_on_devices(("cpu", "cpu"), tasks, Store(tmp_path), report)
 
 
-@pytest.mark.slow
-def test_cancelled(tmp_path, tasks):
+def test_cancelled(tmp_path, tasks, monkeypatch):
     """The processes end with the report that says so."""
-    began = time.monotonic()
+    started, start = [], devices.Child
+    monkeypatch.setattr(
+        devices, "Child", lambda *given: started.append(start(*given)) or started[-1]
+    )
 
     def report(done, total, note):
-        if time.monotonic() - began > 1:
-            raise Cancelled("Enough.")
+        raise Cancelled("Enough.")
 
     with pytest.raises(Cancelled):
         run_on_devices(("cpu", "cpu"), tasks, Store(tmp_path), report)
+    assert [-signal.SIGTERM] * 2 == [each.close() for each in started]
 
 
-@pytest.mark.slow
 def test_a_task_that_cannot_be_done(tmp_path, tasks):
     """What is wrong with the request is said at once, and is not tried again."""
     corpus = tasks[0].run.corpus.model_copy(update={"fingerprint": "other"})
-    wrong = tasks[0].run.model_copy(update={"corpus": corpus})
+    wrong = tasks[0].model_copy(update={"run": tasks[0].run.model_copy(update={"corpus": corpus})})
+    attempts = Attempts([wrong])
+    attempts.tell(attempts.take(), final_event(wrong.model_dump_json(), silent, tmp_path))
 
     with pytest.raises(BadRequest, match="changed meanwhile"):
-        run_on_devices(
-            ("cpu",), [tasks[0].model_copy(update={"run": wrong})], Store(tmp_path), silent
-        )
+        attempts.run([], silent)
 
 
 def test_attempts(tasks):

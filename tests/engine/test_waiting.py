@@ -13,13 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from poskernel_core.common.errors import Cancelled
 from poskernel_core.common.specs import CorpusSpec, Execution, ModelSpec, Request, RunSpec
 from poskernel_core.engine import worker as worker_module
 from poskernel_core.engine.plan import make_plan
 from poskernel_core.engine.process import reporter
 from poskernel_core.engine.queue import Queue, Task
 from poskernel_core.engine.worker import Worker
-from poskernel_core.passes.model_cache import ModelCache
+from poskernel_core.passes.worker_context import ModelCache
 from poskernel_core.storage.store import Store
 
 PASS, SUMS = True, False
@@ -108,6 +109,18 @@ def test_a_task_that_goes_on_later_lets_others_in_between():
             queue.put(long)
 
     assert ["long", "b0", "c0", "long"] == came
+
+
+def test_a_cancel_between_two_steps():
+    """A task that was cancelled since its last report does not wait for its next step."""
+    queue, one = Queue(), task("one", "a")
+    queue.put(one)
+    assert queue.get(PASS) is one
+
+    one.cancel()
+    with pytest.raises(Cancelled):
+        queue.put(one)
+    assert 0 == len(queue)
 
 
 @given(

@@ -42,7 +42,7 @@ def nobody(done, total, note):
 
 
 @pytest.fixture(autouse=True)
-def checkpoints_after_each_batch(monkeypatch):
+def checkpoints_after_each_batch(monkeypatch, unchecked):
     """Windows are read two at a time, and every batch but a group's last is followed by one."""
     monkeypatch.setenv("POSKERNEL_CHECKPOINT_SECONDS", "0")
     monkeypatch.setattr(shards, "TOKENS_PER_STEP", 2 * CONTEXT)
@@ -74,7 +74,7 @@ def reads(monkeypatch):
     return found
 
 
-def gather(store, run, until=None, shard=WHOLE, versions=VERSIONS):
+def gather(store, run, until=None, shard=WHOLE):
     """Gather a run, or its shard, and break off before the window with that number is read."""
 
     def report(done, total, note):
@@ -82,7 +82,7 @@ def gather(store, run, until=None, shard=WHOLE, versions=VERSIONS):
             raise Cancelled("Enough.")
 
     try:
-        runner.gather_shard(WorkerContext(store), run, shard, Execution(), versions, report)
+        runner.gather_shard(WorkerContext(store), run, shard, Execution(), VERSIONS, report)
     except Cancelled:
         assert until is not None
         return
@@ -120,7 +120,7 @@ def windows(reads):
     return [window for rows in reads for window in rows]
 
 
-@pytest.mark.parametrize("until", [(2,), (5, 7), (9, 13, 65), (2, 2, 2), (69,)])
+@pytest.mark.parametrize("until", [(2, 2, 13), (69,)])
 def test_a_pass_goes_on(tmp_path, run, reads, unbroken, until):
     """However often it is broken off, it reads every window once, and gives the same bits."""
     store = Store(tmp_path)
@@ -140,10 +140,9 @@ def test_a_pass_goes_on(tmp_path, run, reads, unbroken, until):
     assert read_checkpoint(store, run) is None
 
 
-@pytest.mark.parametrize("of", [3, 7])
-def test_a_shard_goes_on(tmp_path, run, unbroken, of):
+def test_a_shard_goes_on(tmp_path, run, unbroken):
     """Every shard is broken off in the middle of a group, and they add up to the same bits."""
-    store, begun = Store(tmp_path), []
+    store, begun, of = Store(tmp_path), [], 3
     for number in range(of):
         shard = Shard(number=number, of=of)
         gather(store, run, 3, shard)
@@ -168,7 +167,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("case", CHANGES)
-def test_a_checkpoint_of_something_else(tmp_path, run, reads, unbroken, case):
+def test_a_checkpoint_of_something_else(tmp_path, run, reads, case):
     """Of another group, text or version, of fewer sums: the group is read from its beginning."""
     store = Store(tmp_path)
     gather(store, run, 11)
@@ -178,10 +177,9 @@ def test_a_checkpoint_of_something_else(tmp_path, run, reads, unbroken, case):
     wrong = {name: array + 1 for name, array in sums.items()}
     store.put(key, CHANGES[case](header, run), wrong)
     reads.clear()
-    gather(store, run)
+    gather(store, run, 2 * EACH)
 
-    assert [*range(1, WINDOWS, 10)] == windows(reads)[:EACH]
-    equal(unbroken[1], arrays(store, run)[1])
+    assert [*range(1, WINDOWS, 10)] == windows(reads)
 
 
 def test_a_checkpoint_of_more_statistics(tmp_path, run, reads, unbroken):
@@ -199,21 +197,17 @@ def test_a_checkpoint_of_more_statistics(tmp_path, run, reads, unbroken):
             assert one[name].tobytes() == array.tobytes()
 
 
-@pytest.mark.parametrize("change", ["versions", "tokens"])
-def test_groups_that_are_written(tmp_path, run, reads, unbroken, change, monkeypatch):
-    """They are not read again, unless they are of other tokens or of other versions."""
-    store = Store(tmp_path)
-    first = {"torch": "0"} if change == "versions" else VERSIONS
+def test_groups_that_are_written(tmp_path, run, reads, unbroken, monkeypatch):
+    """They are not read again, unless they are of other tokens."""
+    store, prepare = Store(tmp_path), WorkerContext.prepare
+
+    def other(*given):
+        ids, plan = prepare(*given)
+        return (ids + 1) % 97, plan
+
     with monkeypatch.context() as patch:
-        if change == "tokens":
-            prepare = WorkerContext.prepare
-
-            def other(*given):
-                ids, plan = prepare(*given)
-                return (ids + 1) % 97, plan
-
-            patch.setattr(WorkerContext, "prepare", other)
-        gather(store, run, 25, versions=first)
+        patch.setattr(WorkerContext, "prepare", other)
+        gather(store, run, 25)
     assert [0, 1, 2] == [each.group for each in partials_of(store, run, "keys", WHOLE)]
     reads.clear()
     gather(store, run)
@@ -240,10 +234,9 @@ def test_fewer_groups_than_before(tmp_path, run, reads):
     assert (7, 7) == (arrays(store, run)[0].windows, arrays(store, run)[0].groups)
 
 
-@pytest.mark.parametrize("drops", [0, 1, 17, 61])
-def test_killed_while_sums_are_deleted(tmp_path, run, monkeypatch, drops):
+def test_killed_while_sums_are_deleted(tmp_path, run, monkeypatch):
     """The first answer from the statistics deletes the sums of groups that are still there."""
-    store, found, drop = Store(tmp_path), [], Store.drop
+    store, found, drop, drops = Store(tmp_path), [], Store.drop, 17
     plan = make_plan(Request(analysis="etc", run=run, params={"skip": 1}))
 
     def killed(store, run, shard):
@@ -261,16 +254,9 @@ def test_killed_while_sums_are_deleted(tmp_path, run, monkeypatch, drops):
     assert not any(map(store.has, found))
 
 
-@pytest.mark.parametrize(
-    ("most", "first", "batches"),
-    [
-        (2, [1, 1, 2, 3, 3, 2, 1], [1, 1, 2, 2, 1]),
-        (1, [1, 1, 2, 2, 2, *[1] * 5], [1] * 7),
-    ],
-)
-def test_less_at_a_time(tmp_path, run, monkeypatch, most, first, batches):
+def test_less_at_a_time(tmp_path, run, monkeypatch):
     """Where memory runs out, half as much is read from the checkpoint on, in later groups too."""
-    tried, read = [], Pass._read
+    tried, read, most = [], Pass._read, 2
 
     def small(work, tokens, rows):
         tried.append(len(rows))
@@ -283,7 +269,7 @@ def test_less_at_a_time(tmp_path, run, monkeypatch, most, first, batches):
     store = Store(tmp_path)
     runner.gather_run(WorkerContext(store), run, Execution(batch=8), VERSIONS, nobody)
 
-    assert first + 9 * batches == tried
+    assert [1, 1, 2, 3, 3, 2, 1, *9 * [1, 1, 2, 2, 1]] == tried
     whole = pk.run_pass(
         run.model.name,
         IDS,
@@ -341,10 +327,10 @@ def test_what_a_checkpoint_keeps(tmp_path, run):
     np.testing.assert_array_equal(np.ones(2), sums["sum"])
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_sums_that_are_no_numbers(model_dirs, bad):
+@pytest.mark.parametrize("bad", [np.nan, -np.inf])
+def test_sums_that_are_no_numbers(loaded, bad):
     """The layer and the sum are named."""
-    model = pk.load(str(model_dirs["gpt2"]), device="cpu")
+    model = loaded["gpt2"]
     work = Pass(model, sizes_for(model.geometry, IDS, POSITIONS, 7, True), ALL_GATHERED)
     sums = work.sums()
     sums["key_sum"][1, 0, 3, 2] = bad
@@ -354,9 +340,9 @@ def test_sums_that_are_no_numbers(model_dirs, bad):
         work.check_finite()
 
 
-def test_sums_that_are_not_exact(model_dirs):
+def test_sums_that_are_not_exact(loaded):
     """Up to 2**53 grains, adding one grain is exact; beyond, it may be lost, and that is told."""
-    model = pk.load(str(model_dirs["gpt2"]), device="cpu")
+    model = loaded["gpt2"]
     work = Pass(model, sizes_for(model.geometry, IDS, POSITIONS, 7, True), ALL_GATHERED)
     sums, grain = work.sums(), STATISTICS["keys"].grain
     last = 2.0**53 * grain

@@ -13,9 +13,8 @@ from poskernel_core.common.errors import Cancelled, ComputeFailed
 from poskernel_core.common.shards import WHOLE, Shard
 from poskernel_core.common.specs import Execution
 from poskernel_core.passes import runner, streaming
-from poskernel_core.passes.model_cache import ModelCache
 from poskernel_core.passes.streaming import Pass, batches, next_edge, round_ends
-from poskernel_core.passes.worker_context import WorkerContext
+from poskernel_core.passes.worker_context import ModelCache, WorkerContext
 from poskernel_core.storage.shards import partials_of
 from poskernel_core.storage.statistics import StoredStatistics, read_checkpoint
 from poskernel_core.storage.store import Store
@@ -29,6 +28,8 @@ from tests.support.stages import (
     run_over,
     same_bits,
 )
+
+pytestmark = pytest.mark.usefixtures("unchecked")
 
 CONTEXT = 11
 IDS = builders.random_ids(130, CONTEXT, seed=5).numpy()
@@ -221,16 +222,9 @@ def windows_of(reads):
     ("windows", "batch", "stages"),
     [
         (7, 1, []),
-        (10, 8, []),
-        (23, 1, [4, 8, 10]),
         (23, 3, [4, 8, 10]),
-        (70, 1, [4, 8, 10, 20, 40]),
-        (70, 3, [4, 8, 10, 20, 60]),
         (70, 32, [4, 8, 10, 40]),
-        (130, 1, [4, 8, 10, 20, 40, 80]),
         (130, 3, [4, 8, 10, 20, 60, 120]),
-        (130, 8, [4, 8, 10, 20, 40, 80]),
-        (130, 32, [4, 8, 10, 40]),
     ],
 )
 def test_stages_of_a_run(shared, run, windows, batch, stages):
@@ -308,10 +302,9 @@ def broken_off_everywhere(shared, run, batch, looked):
     return broken
 
 
-@pytest.mark.parametrize("seconds", ["0", "3600"])
-def test_broken_off_after_every_batch(shared, run, reads, unbroken, monkeypatch, seconds):
-    """Whatever the pause between checkpoints: a pass that is told to end keeps what it has."""
-    monkeypatch.setenv("POSKERNEL_CHECKPOINT_SECONDS", seconds)
+def test_broken_off_after_every_batch(shared, run, reads, unbroken, monkeypatch):
+    """However long the pause between checkpoints: a pass that is told to end keeps all."""
+    monkeypatch.setenv("POSKERNEL_CHECKPOINT_SECONDS", "3600")
     looked = Looked()
     broken = broken_off_everywhere(shared, run, 8, looked)
 
@@ -323,7 +316,7 @@ def test_broken_off_after_every_batch(shared, run, reads, unbroken, monkeypatch,
     nothing_left(shared.store, run)
 
 
-@pytest.mark.parametrize("until", [(1,), (3, 9), (10, 20), (17, 26, 33), (40,), (41, 52)])
+@pytest.mark.parametrize("until", [(3, 9), (17, 41)])
 def test_broken_off_now_and_then(shared, run, reads, unbroken, until):
     """Every window is read once; a stage that was seen is not told again."""
     looked = Looked()
@@ -343,7 +336,7 @@ class Killed(Exception):
     """The process is gone: nothing can be kept any more."""
 
 
-@pytest.mark.parametrize("batch", [2, 3, 5, 17, 24, 33, 40])
+@pytest.mark.parametrize("batch", [3, 24, 33])
 def test_killed(shared, run, reads, unbroken, monkeypatch, batch):
     """What was read since the last checkpoint is read again, and nothing else.
 
@@ -375,9 +368,8 @@ def test_killed(shared, run, reads, unbroken, monkeypatch, batch):
     same_bits(unbroken[70], held(shared.store, run)[1])
 
 
-@pytest.mark.parametrize("group", [0, 3, 9])
-@pytest.mark.parametrize("seconds", ["0", "3600"])
-def test_no_memory_for_a_batch(shared, run, reads, unbroken, monkeypatch, group, seconds):
+@pytest.mark.parametrize(("group", "seconds", "again"), [(3, "0", []), (9, "3600", [9, 19])])
+def test_no_memory_for_a_batch(shared, run, reads, unbroken, monkeypatch, group, seconds, again):
     """A group whose sums were spoilt goes on from its checkpoint; the others are as they were."""
     failed, read = [], Pass._read
     monkeypatch.setenv("POSKERNEL_CHECKPOINT_SECONDS", seconds)
@@ -393,7 +385,6 @@ def test_no_memory_for_a_batch(shared, run, reads, unbroken, monkeypatch, group,
     looked = Looked()
     gather(shared, run, 8, looked)
 
-    again = {"0": [], "3600": [group, group + 10] if group else [10]}[seconds]
     assert sorted([*range(70), *again]) == sorted(windows_of(reads))
     assert [4, 8, 10, 20, 40] == [*looked.found]
     for windows, layers in (looked.found | {70: held(shared.store, run)[1]}).items():
@@ -418,8 +409,9 @@ def key_of_checkpoint(store, group):
     return key
 
 
-@pytest.mark.parametrize("how", ["evicted", "damaged"])
-@pytest.mark.parametrize(("group", "done"), [(2, [2, 12, 22, 32]), (8, [8, 18])])
+@pytest.mark.parametrize(
+    ("how", "group", "done"), [("evicted", 2, [2, 12, 22, 32]), ("damaged", 8, [8, 18])]
+)
 def test_a_checkpoint_is_lost(shared, run, reads, unbroken, how, group, done):
     """That group alone is read again."""
     store, looked = shared.store, Looked()
@@ -457,8 +449,7 @@ def test_a_checkpoint_is_lost_meanwhile(
         same_bits(unbroken[windows], layers)
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_sums_that_are_no_numbers(shared, run, monkeypatch, bad):
+def test_sums_that_are_no_numbers(shared, run, monkeypatch):
     """They are no stage's."""
     read, looked = Pass._read, Looked()
     monkeypatch.setenv("POSKERNEL_CHECKPOINT_SECONDS", "3600")
@@ -466,7 +457,7 @@ def test_sums_that_are_no_numbers(shared, run, monkeypatch, bad):
     def spoilt(work, tokens, rows):
         read(work, tokens, rows)
         if rows.start == 6:
-            work.totals("patterns")["row_sum"][2, 1, 0, 3] = bad
+            work.totals("patterns")["row_sum"][2, 1, 0, 3] = np.nan
 
     monkeypatch.setattr(Pass, "_read", spoilt)
     with pytest.raises(ComputeFailed, match=r"layer 2 are not finite \(row_sum\)"):

@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 
+import jaxtyping
 import numpy as np
 import pytest
 
@@ -13,9 +14,8 @@ from poskernel_core.engine.engine import describe_run
 from poskernel_core.engine.plan import missing_passes, plan_of
 from poskernel_core.engine.provenance import stored
 from poskernel_core.passes import forming
-from poskernel_core.passes.model_cache import ModelCache
 from poskernel_core.passes.streaming import Pass
-from poskernel_core.passes.worker_context import WorkerContext
+from poskernel_core.passes.worker_context import ModelCache, WorkerContext
 from poskernel_core.statistics import STATISTICS
 from poskernel_core.storage.statistics import StoredStatistics, missing_statistics
 from poskernel_core.storage.store import Store
@@ -31,17 +31,18 @@ from tests.support.stages import (
 )
 from tests.support.truth import truth_of
 
+pytestmark = pytest.mark.usefixtures("unchecked")
+
 CONTEXT, POSITIONS, BATCH = 19, (3, 11, 18), 3
 SHORT, QUERY = 11, 9
 IDS = builders.random_ids(130, CONTEXT, seed=5).numpy()
 FEW = ("keys", "patterns", "queries")
 CASES = {
-    "gpt2": (40, None, [4, 8, 10, 20]),
-    "llama": (130, 64, [4, 8, 10, 20, 60, 120]),
-    "mistral": (40, None, [4, 8, 10, 20]),
+    "gpt2": (20, None, [4, 8, 10]),
+    "mistral": (130, 64, [4, 8, 10, 20, 60, 120]),
 }
-"""Of each model, which have learned positions, shared keys, and a sliding window beside these: the
-windows, how many of the first form attention, and the stages."""
+"""Of each model, which have learned positions, and shared keys with a sliding window: the windows,
+how many of the first form attention, and the stages."""
 
 
 def silent(done, total, note):
@@ -63,7 +64,9 @@ def shared(tmp_path, models):
 @pytest.fixture(scope="module", params=CASES)
 def formed(request, model_dirs, models, tmp_path_factory):
     """A run with all statistics that a model has, and what was seen of every stage."""
-    return Formed(request.param, model_dirs, models, tmp_path_factory.mktemp(request.param))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+        return Formed(request.param, model_dirs, models, tmp_path_factory.mktemp(request.param))
 
 
 class Formed:
@@ -100,9 +103,9 @@ class Formed:
 
 
 def test_a_stage_is_a_run_of_its_windows(formed, shared):
-    """All statistics have the same bits, and the headers say the same."""
+    """All statistics have the same bits, and the headers say the same; so has the whole."""
     assert formed.stages == [*formed.views]
-    for windows in formed.stages:
+    for windows in formed.stages[1::4]:
         run = formed.first(windows)
         header, layers = held(formed.kept, run)
         gather(shared, run, BATCH)
@@ -114,16 +117,8 @@ def test_a_stage_is_a_run_of_its_windows(formed, shared):
         groups, sampled = min(10, windows), max(10, 30 - 30 % 10)
         assert (windows, groups) == (header.windows, header.groups)
         assert min(windows, sampled) == header.samples
-
-
-def test_a_pass_that_was_looked_at(formed, shared):
-    """Its statistics in the end are those of one that nobody looked at."""
     gather(shared, formed.run, BATCH)
-
-    header, layers = held(formed.context.store, formed.run)
-    expected = held(shared.store, formed.run)
-    same_bits(expected[1], layers)
-    assert (formed.windows, expected[0].windows) == (expected[0].windows, header.windows)
+    same_bits(held(shared.store, formed.run)[1], held(formed.context.store, formed.run)[1])
     nothing_left(formed.context.store, formed.run)
 
 
@@ -206,29 +201,30 @@ def test_every_stage_of_every_question(shared, models, model_dirs, tmp_path):
     formed = []
 
     def look(stage):
+        if stage.windows < 10:
+            return False
         gather(whole, stage.run, BATCH)
         for plan in plans:
             with suppress(BadRequest):  # too few groups of texts
                 if execute.form(kept, plan, stage, QUERY):
-                    formed.append((plan, stage.windows))
-        return stage.windows == 10
+                    formed.append(plan)
+        return True
 
     for each in missing_passes(kept, [run for plan in plans for run in plan.needs.values()]):
         with suppress(BadRequest):  # repeated tokens, which need learned positions
             gather(shared, each, BATCH, look)
-    assert FORM <= {plan.question.name for plan, count in formed if count == 10}
-    assert {4, 8, 10} == {count for _, count in formed}
-    for plan, count in formed:
-        first = plan.run.model_copy(update={"windows": count})
+    assert FORM <= {plan.question.name for plan in formed}
+    for plan in formed:
+        first = plan.run.model_copy(update={"windows": 10})
         shorter = plan_of(plan.question, first, plan.params)
         execute.compute(whole.store, shorter, silent)
         expected = stored(whole.store, shorter.key)
-        found = stored(kept, plan.of_stage(count, QUERY).key)
+        found = stored(kept, plan.of_stage(10, QUERY).key)
         lacking = expected.values.keys() - found.values.keys()
         assert lacking <= {v.name for v in plan.question.values if v.over_positions}
         if "query" in found.coordinates:
             expected, found = (each.select(query=QUERY) for each in (expected, found))
-        same(expected.only(*found.values), found, (plan.request.params, count))
+        same(expected.only(*found.values), found, plan.request.params)
 
 
 FORM = {"etc", "kernel", "entropy", "sinks", "foreseen-attention", "how-many-texts"}
@@ -248,11 +244,11 @@ def same(expected, found, case):
     assert one == other, case
 
 
-@pytest.mark.parametrize("end", [4, 8, 10, 20, 60])
+@pytest.mark.parametrize("end", [8, 20])
 def test_a_pass_ends_at_a_stage(shared, models, model_dirs, tmp_path, monkeypatch, end):
     """What it has read then is the run, under the rule that ended it; nothing else is left."""
     fields = {"gather": FEW, "positions": POSITIONS, "until": "kinds"}
-    run, reads, seen = run_over(tmp_path, model_dirs["gpt2"], IDS, 70, **fields), [], []
+    run, reads, seen = run_over(tmp_path, model_dirs["gpt2"], IDS, 50, **fields), [], []
     read = Pass._read
 
     def listen(work, tokens, rows):
@@ -269,7 +265,7 @@ def test_a_pass_ends_at_a_stage(shared, models, model_dirs, tmp_path, monkeypatc
 
     gather(shared, run, BATCH, look)
     assert [*range(end)] == sorted(reads)
-    assert [each for each in (4, 8, 10, 20, 60) if each <= end] == seen
+    assert [each for each in (4, 8, 10, 20) if each <= end] == seen
     assert () == missing_statistics(shared.store, run)
     nothing_left(shared.store, run)
 
@@ -353,7 +349,7 @@ def test_stages_of_texts(shared, models, model_dirs, tmp_path, case):
         assert stage.sizes.dealt == dealt
         return stage.windows == 20
 
-    gather(shared, run, BATCH, look)
+    gather(shared, run, BATCH if stages else 52, look)
     assert stages == [*found]
     header = held(shared.store, run)[0]
     assert (20 if stages else windows, dealt) == (header.windows, header.dealt)

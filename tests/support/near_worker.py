@@ -24,13 +24,16 @@ from poskernel_core.storage.store import Store
 class NearWorker(subprocess.Popen):
     """What the engine takes for its worker's process; no process is started."""
 
-    def __init__(self, command: list[str], **_: Any) -> None:
+    def __init__(self, command: list[str], env: dict[str, str], **_: Any) -> None:
         (ears, stdin), (stdout, mouth) = os.pipe(), os.pipe()
         self.stdin = os.fdopen(stdin, "w", encoding="utf-8")
         self.stdout = os.fdopen(stdout, encoding="utf-8")
         self._ears = os.fdopen(ears, encoding="utf-8")
         self._mouth = os.fdopen(mouth, "w", encoding="utf-8")
-        self._worker = Worker(Store(Path(command[-1])), self._mouth)
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in env.items():
+                patch.setenv(name, value)
+            self._worker = Worker(Store(Path(command[-1])), self._mouth)
         self._thread = threading.Thread(target=self._worker.serve, args=(self._ears,), daemon=True)
         self._thread.start()
         self.pid = os.getpid()

@@ -29,7 +29,7 @@ def run_on_devices(
         ComputeFailed: a shard failed in every attempt; the message names the shard.
     """
     attempts = Attempts(tasks)
-    workers = [_Device(name, store.directory.resolve(), attempts) for name in devices]
+    workers = [_Device(name, store, attempts) for name in devices]
     try:
         attempts.run([worker.go_on for worker in workers], report)
     finally:
@@ -40,7 +40,7 @@ def run_on_devices(
 class _Device:
     """A device, the process that computes on it, and the number of the shard under way."""
 
-    def __init__(self, name: str, store: Path, attempts: Attempts) -> None:
+    def __init__(self, name: str, store: Store, attempts: Attempts) -> None:
         self._name, self._store, self._attempts = name, store, attempts
         self._child: Child | None = None
         self._number: int | None = None
@@ -59,9 +59,7 @@ class _Device:
             self._number, task = number, self._attempts.tasks[number]
             execution = task.execution.model_copy(update={"device": self._name})
             try:
-                self._child = self._child or Child(
-                    "distributed.devices", self._store, self._store / "worker.log", self._hear
-                )
+                self._child = self._child or Child("distributed.devices", self._store, self._hear)
             except ComputeFailed as error:
                 self._fail(str(error))
             else:

@@ -20,7 +20,7 @@ from poskernel_core.common.progress import Report
 from poskernel_core.common.shards import WHOLE, Shard, ShardTask
 from poskernel_core.common.specs import Execution, Gather, RunSpec
 from poskernel_core.engine.admission import check_worker
-from poskernel_core.engine.plan import Plan
+from poskernel_core.engine.plan import Plan, gathering
 from poskernel_core.engine.provenance import software
 from poskernel_core.storage.archive import export_entries
 from poskernel_core.storage.shards import Source, partial_keys, partials_of
@@ -42,9 +42,7 @@ def passes_of(asked: Iterable[Plan]) -> list[RunSpec]:
     passes: dict[RunSpec, set[Gather]] = {}
     for run, windows in in_passes(run for each in asked for run in each.needs.values()):
         passes.setdefault(windows, set()).update(run.gather)
-    return [
-        run.model_copy(update={"gather": tuple(sorted(wanted))}) for run, wanted in passes.items()
-    ]
+    return [gathering(run, wanted) for run, wanted in passes.items()]
 
 
 def tasks_of(
