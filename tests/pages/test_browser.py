@@ -6,12 +6,14 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.pages.test_pages import NOTE
 from tests.support.visit import (
     QUERY,
     SKIP,
     cell,
     cells,
     choose,
+    console,
     go,
     head_shown,
     in_both_themes,
@@ -40,11 +42,11 @@ def visit(page: Page, server):
     return opened
 
 
-def test_landing_page_is_whole_and_asks_nobody_else(page, visit, server):
-    trouble, hosts = [], set()
-    page.on("console", lambda said: trouble.append(said.text) if said.type == "error" else None)
-    page.on("pageerror", lambda error: trouble.append(str(error)))
+def test_the_landing_page(page, visit, server):
+    """It is whole and asks nobody else; a head is opened by mouse and keyboard and left by back."""
+    trouble, hosts = console(page), set()
     page.on("request", lambda request: hosts.add(urlsplit(request.url).netloc))
+    page.add_init_script(NOTE)
     visit()
     for _ in in_both_themes(page):
         expect(cells(page)).to_have_count(32)
@@ -54,16 +56,21 @@ def test_landing_page_is_whole_and_asks_nobody_else(page, visit, server):
         expect(page.get_by_text("effective tokens (log scale)")).to_have_count(2)
         expect(page.locator(".st-key-card-kernel .curve .line.kernel")).to_be_visible()
         no_trouble(page)
-    assert [] == trouble
-    assert {urlsplit(server.url).netloc} == hosts - {""}
-
-
-def test_a_head_is_opened_by_mouse_and_keyboard_and_left_by_back(visit):
-    """Address, sidebar, curve and the cell's state follow."""
-    page = visit()
     clicks(page)
     arrows(page)
     back(page)
+    assert ([], []) == (trouble, page.evaluate("violations"))
+    assert {urlsplit(server.url).netloc} == hosts - {""}
+    a_strange_script_is_refused(page)
+
+
+def a_strange_script_is_refused(page: Page) -> None:
+    page.evaluate(
+        """() => { const strange = document.createElement("script");
+        strange.textContent = "window.strange = true"; document.body.append(strange); }"""
+    )
+    assert page.evaluate("window.strange") is None
+    assert ["script-src-elem inline"] == page.evaluate("violations")
 
 
 def clicks(page: Page) -> None:
@@ -91,13 +98,19 @@ def arrows(page: Page) -> None:
     assert FIRST | {"Head": "L1H7"} == values(page)
 
 
-def test_a_link_keeps_what_equals_an_end_of_a_slider(visit):
+def test_ends_of_sliders_and_another_corpus(visit):
+    """A link keeps what equals an end."""
     page = visit(skip=0, query=15, context=64)
     cell(page, "L1H1").click()
     expect(head_shown(page)).to_contain_text("L1H1 at n = 15")
     settle(page)
     query = urlsplit(page.url).query
     assert {"windows=50", "skip=0", "query=15", "context=64", "head=L1H1"} == set(query.split("&"))
+    unfold_run(page)
+    choose(page, "Corpus", "bible")
+    settle(page)
+    with tool(page, "etc", "Provenance") as told:
+        expect(told.get_by_text("Corpus bible")).to_be_visible()
 
 
 def back(page: Page) -> None:
@@ -160,12 +173,3 @@ def test_another_model_keeps_what_fits(visit):
     no_trouble(page)
     assert FIRST | {"Head": "L1H7"} == values(page)
     assert {"windows=50", "head=L1H7"} == set(urlsplit(page.url).query.split("&"))
-
-
-def test_another_corpus(visit):
-    page = visit(context=64)
-    unfold_run(page)
-    choose(page, "Corpus", "bible")
-    settle(page)
-    with tool(page, "etc", "Provenance") as told:
-        expect(told.get_by_text("Corpus bible")).to_be_visible()

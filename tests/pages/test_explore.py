@@ -106,12 +106,13 @@ def lists(page: Page, count: int) -> None:
     expect(table(page, "explored")).to_have_attribute("aria-rowcount", str(count + 1))
 
 
-def test_axes_and_colour(explore):
+def test_the_plane(explore):
     page = explore()
     complaints = console(page)
     assert {"Across": "effective token count", "Upwards": "attention entropy",
             "Colour": "attention sink"} == shown(page, "Across", "Upwards", "Colour")  # fmt: skip
     expect(title_of(page, "heads")).to_have_text("Attention entropy against effective token count")
+    choosing_by_hand(page)
     for label, key, option in (
         ("Across", "x", "half-mass distance"),
         ("Upwards", "y", "distance to observed attention"),
@@ -127,20 +128,20 @@ def test_axes_and_colour(explore):
     assert shape == hash_of(page, "heads")
     with tool(page, "heads", "Formula") as body:
         expect(body.get_by_text("Distance to observed attention.")).to_be_visible()
+    arranged_by_kernels(page)
     no_trouble(page)
     assert [] == complaints
 
 
-def test_arranged_by_kernels(explore):
+def arranged_by_kernels(page: Page) -> None:
     """A point tells its kernel and its colour, the stress is told, click and box choose heads."""
-    page = explore(colour="kind of kernel", tool="click")
     pick(page, "near kernels")
     expect(title_of(page, "heads")).to_have_text("Heads with near kernels")
     assert "near kernels" == parameter(page, "arrange")
     expect(page.get_by_role("combobox", name="Across")).to_have_count(0)
     told = page.get_by_text(re.compile(r"Distances between points differ by \d+ %"))
     expect(told).to_be_visible()
-    visit(page, page.url)
+    pick(page, "click")
     until(page, DRAGS, "pan")
     with redraws(page, "heads"):
         page.mouse.move(*place(page, "L2H5"))
@@ -149,19 +150,19 @@ def test_arranged_by_kernels(explore):
         )
         page.mouse.down()
         page.mouse.up()
-    assert "L2H5" == parameter(page, "head")
+    assert "L2H5" == values(page)["Head"] == parameter(page, "head")
+    assert [] == chosen(page)
     draw(page, "box", [(0.02, 0.02), (0.98, 0.98)])
     lists(page, 32)
     with tool(page, "heads", "Formula") as body:
         expect(body.get_by_text("classical scaling")).to_be_visible()
     pick(page, "two measures")
-    expect(title_of(page, "heads")).to_have_text("Attention entropy against effective token count")
-    no_trouble(page)
+    page.get_by_role("button", name="Choose none").click()
+    settle(page)
 
 
-def test_choosing_by_hand(explore):
+def choosing_by_hand(page: Page) -> None:
     """A loop and a box choose what is in them; the table lists them; a click selects a head."""
-    page = explore(head="L2H6")
     lists(page, 32)
     draw(page, "loop", [(0.02, 0.02), (0.98, 0.02), (0.98, 0.45), (0.02, 0.45)])
     by_loop = chosen(page)
@@ -180,19 +181,9 @@ def test_choosing_by_hand(explore):
     settle(page)
     assert [] == chosen(page)
     lists(page, 32)
-    pick(page, "click")
-    until(page, DRAGS, "pan")
-    with redraws(page, "heads"):
-        page.mouse.move(*place(page, "L2H5"))
-        expect(page.locator(f"{FIGURE} .hovertext")).to_contain_text("L2H5")
-        page.mouse.down()
-        page.mouse.up()
-    assert "L2H5" == values(page)["Head"] == parameter(page, "head")
-    assert [] == chosen(page)
-    no_trouble(page)
 
 
-def test_choosing_by_name(explore):
+def test_names_and_tables(explore, new_context):
     """Names are typed, or come with a link; what is no head of the model is said."""
     page = explore(heads="L0H1, l3h2")
     lists(page, 2)
@@ -211,12 +202,14 @@ def test_choosing_by_name(explore):
     complains(page, "from L0H0 to L3H7 in this model; got 'L9H9'")
     lists(page, 1)
     write(page, HEADS, "")
+    tables_of_others(page)
+    a_table_is_its_readers_own(page, new_context().new_page())
+    measures_that_run_the_model(page)
     no_trouble(page)
 
 
-def test_tables_of_others(explore):
+def tables_of_others(page: Page) -> None:
     """A table's columns are offered on both axes, as colour and in the list; its name is told."""
-    page = explore()
     page.get_by_role("button", name="Tables of others").click()
     files = page.locator("input[type=file]")
     files.set_input_files(
@@ -250,11 +243,9 @@ def test_tables_of_others(explore):
     settle(page)
     page.keyboard.press("Escape")
     assert {"Across": "effective token count"} == shown(page, "Across")
-    no_trouble(page)
 
 
-def test_a_table_is_its_readers_own(explore, new_context, server):
-    page = explore()
+def a_table_is_its_readers_own(page: Page, other: Page) -> None:
     page.get_by_role("button", name="Tables of others").click()
     page.locator("input[type=file]").set_input_files(
         [{"name": "mine.csv", "mimeType": "text/csv", "buffer": b"layer,head,own\n0,1,5\n"}]
@@ -265,18 +256,14 @@ def test_a_table_is_its_readers_own(explore, new_context, server):
     go(page, "Kernel")
     go(page, "Explore")
     expect(page.get_by_text("mine.csv, a table (CSV)")).to_be_visible()
-    other = new_context().new_page()
-    visit(other, server.link("/explore"))
+    visit(other, page.url)
     expect(other.get_by_text("mine.csv")).to_have_count(0)
 
 
-def test_measures_that_run_the_model(explore):
-    page = explore(x="induction score")
-    assert {"Across": "effective token count"} == shown(page, "Across")
+def measures_that_run_the_model(page: Page) -> None:
     flip(page, "Also measures for which the model runs again", True)
     expect(page.get_by_test_id("stProgress")).to_have_count(0)
     settle(page)
     choose(page, "Across", "induction score")
     expect(page.locator(f"{FIGURE} .xtitle", has_text="induction score")).to_be_visible()
     assert re.search("again=true", page.url)
-    no_trouble(page)

@@ -36,7 +36,7 @@ def show(page: Page, server):
     return opens(page, server, PAGE, context=CONTEXT, rtok=TOKENS)
 
 
-def test_layer_positions_averages_and_overlay(show):
+def test_every_control(show):
     page = show(hl=1)
     expect(title_of(page, "helix")).to_have_text("Positions before layer 1")
     with redraws(page, "helix"):
@@ -49,10 +49,12 @@ def test_layer_positions_averages_and_overlay(show):
     assert "3" == parameter(page, "hl")
 
     assert {CONTEXT} == set(traces(page, "helix").values())
+    texts_of_the_corpus(page)
+    every_setting(page)
     for handle, key in ((START, "ArrowRight"), ("Positions drawn — end", "ArrowLeft")):
         with redraws(page, "helix"):
             slider(page, handle).press(key)
-    assert {CONTEXT - 2} == set(traces(page, "helix").values())
+    assert {CONTEXT - 3} == set(traces(page, "helix").values())
     assert parameter(page, "span")
 
     with redraws(page, "helix"):
@@ -68,11 +70,11 @@ def test_layer_positions_averages_and_overlay(show):
         assert {"W_pos", "before layer 3"} <= names.keys()
         assert ("group averages" in names) == (overlay in OWN_AXES)
         assert overlay == parameter(page, "overlay")
+    the_morph_plays_and_can_be_moved(page)
     no_trouble(page)
 
 
-def test_every_setting(show):
-    page = show()
+def every_setting(page: Page) -> None:
     page.get_by_role("button", name="Settings").click()
     with redraws(page, "shape"):
         press(page, "Repeated tokens, one per prompt", "ArrowRight")
@@ -91,12 +93,10 @@ def test_every_setting(show):
     angles = table(page, "card-angles").locator("tbody tr").first.locator("td").last
     expect(angles).to_have_text(re.compile(r"^[\d.]+°(, [\d.]+°){3}$"))
     assert ("4", "1.5") == (parameter(page, "k"), parameter(page, "far"))
-    no_trouble(page)
 
 
-def test_texts_of_the_corpus(show):
+def texts_of_the_corpus(page: Page) -> None:
     """Real texts in place of a repeated token: the start token's position is left out; and back."""
-    page = show()
     with redraws(page, "helix"), redraws(page, "shape"):
         pick(page, "windows of the corpus")
     expect(slider(page, START)).to_have_attribute("aria-valuetext", "1")
@@ -104,11 +104,9 @@ def test_texts_of_the_corpus(show):
     assert "windows of the corpus" == parameter(page, "prompts")
     with redraws(page, "helix"):
         pick(page, "one token repeated")
-    assert {CONTEXT} == set(traces(page, "helix").values())
 
 
-def test_the_morph_plays_and_can_be_moved(show):
-    page = show()
+def the_morph_plays_and_can_be_moved(page: Page) -> None:
     hash_of(page, "morph")
     layers = page.evaluate(f"{PLAYER}._fullLayout.sliders[0].steps.length")
     assert 4 == layers
@@ -123,7 +121,6 @@ def test_the_morph_plays_and_can_be_moved(show):
         f"last => String(Array.from({PLAYER}.data[0].x)) !== last",
         ",".join(map(str, last)),
     )
-    no_trouble(page)
 
 
 def test_a_model_with_rotary_positions(page, server, rotary):

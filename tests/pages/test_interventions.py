@@ -65,7 +65,7 @@ def add(page: Page, label: str, option: str) -> None:
     settle(page)
 
 
-def test_every_preset(show):
+def test_presets_moves_and_bad_input(show):
     page = show(head=OTHER)
     page.get_by_role("button", name=f"Look at {FIRST.cell}").click()
     expect(title_of(page, "patterns-whole")).to_contain_text(f"{FIRST.cell} on the prompt")
@@ -84,10 +84,21 @@ def test_every_preset(show):
         no_trouble(page)
     write(page, "Prompt", f"{FIRST.prompt} king")
     expect(page.get_by_text("Changed since: choose another preset")).to_be_visible()
+    for preset in PRESETS[1::-1]:
+        with redraws(page, "losses"):
+            seek(page, "Preset", preset.name)
+    moving_ablating_and_removing(page)
+    bad_input_gives_one_sentence_and_is_mended(page)
 
 
-def test_averaging_and_blinding(show):
+def test_averaging_and_prompts(show):
     page = show(change=WORDS["average"])
+    the_grid_of_heads_and_the_averaging(page)
+    averaging_and_blinding(page)
+    prompts_of_every_length(page)
+
+
+def averaging_and_blinding(page: Page) -> None:
     with redraws(page, "losses"):
         press(page, "Positions per group", "ArrowLeft")
     with redraws(page, "losses"):
@@ -110,8 +121,7 @@ def test_averaging_and_blinding(show):
     no_trouble(page)
 
 
-def test_moving_switching_off_and_removing(show):
-    page = show()
+def moving_ablating_and_removing(page: Page) -> None:
     with redraws(page, "losses"):
         add(page, MOVES, "4>1")
     with redraws(page, "losses"):
@@ -140,8 +150,8 @@ def test_moving_switching_off_and_removing(show):
     no_trouble(page)
 
 
-def test_bad_input_gives_one_sentence_and_is_mended(show):
-    page = show(change=WORDS["move"])
+def bad_input_gives_one_sentence_and_is_mended(page: Page) -> None:
+    pick(page, WORDS["move"])
     box = page.get_by_role("combobox", name=MOVES, exact=True)
     for bad, sentence in (
         ("999>1", "Position 999 is outside the prompt"),
@@ -157,21 +167,18 @@ def test_bad_input_gives_one_sentence_and_is_mended(show):
         settle(page)
         expect(page.locator(".st-key-figure-losses .main-svg").first).to_be_visible()
         no_trouble(page)
-    for change, label, bad, sentence, good in (
-        ("blind", LAYERS, "7-9", "Expected layers from 0 to 3", "0"),
-        ("blind", LAYERS, "all", "Layers are written", "0-1"),
-    ):
-        pick(page, WORDS[change])
-        write(page, label, bad)
-        complains(page, sentence)
-        write(page, label, good)
-        assert 5 == len(numbers(page))
-        no_trouble(page)
+    pick(page, WORDS["blind"])
+    write(page, LAYERS, "7-9")
+    complains(page, "Expected layers from 0 to 3")
+    write(page, LAYERS, "0")
+    assert 5 == len(numbers(page))
+    no_trouble(page)
 
 
-def test_prompts_of_every_length(show):
+def prompts_of_every_length(page: Page) -> None:
     """Empty: asked for one; too long: one sentence; long: a window to move; mended each time."""
-    page, long = show(context=CONTEXT, change=WORDS["remove"]), "The king saw the city. " * 12
+    pick(page, WORDS["remove"])
+    long = "The king saw the city. " * 12
     write(page, "Prompt", "  ")
     expect(page.get_by_text("Type a prompt of a few words or more")).to_be_visible()
     write(page, "Prompt", long * 8)
@@ -192,8 +199,7 @@ def test_prompts_of_every_length(show):
     no_trouble(page)
 
 
-def test_the_grid_of_heads_and_the_averaging(show):
-    page = show(change=WORDS["average"])
+def the_grid_of_heads_and_the_averaging(page: Page) -> None:
     expect(
         page.get_by_role("gridcell", name=re.compile(r"^L\dH\d: .*clean.*changed"))
     ).to_have_count(32)

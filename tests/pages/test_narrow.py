@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.support.visit import settle, visit
+from tests.support.visit import settle, still, visit
 
 pytestmark = pytest.mark.browser
 
@@ -43,7 +43,7 @@ def test_scenes_are_not_cut_on_a_phone(page, server):
     visit(page, server.link("/helix"))
     assert [560, 650] == [size_of(page, figure)[1] for figure in ("helix", "morph")]
     page.set_viewport_size({"width": 390, "height": 1000})
-    visit(page, server.link("/helix"))
+    still(page)
     for figure, around in (("helix", 130), ("morph", 220)):
         width, height = size_of(page, figure)
         assert 0 <= height - width <= around
@@ -56,9 +56,10 @@ def test_words_on_a_number_stand_below_it_on_a_phone(page, server):
       const below = words.top >= number.bottom - 1 && whole;
       return [words.left >= number.right - 1, below];
     }"""
+    visit(page, server.link("/positional_kernels"))
     for width, beside, below in ((1400, True, False), (390, False, True)):
         page.set_viewport_size({"width": width, "height": 1000})
-        visit(page, server.link("/positional_kernels"))
+        settle(page)
         row = page.locator("tr").filter(has_text="how many tokens the kernel covers")
         expect(row).to_be_visible()
         assert [beside, below] == row.evaluate(lies)

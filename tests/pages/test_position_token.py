@@ -68,10 +68,22 @@ def rows(page: Page) -> int:
     return int(frame.inner_text().split()[0])
 
 
-def test_what_is_drawn(show):
+def test_every_control(show):
     page = show()
+    three_curves_and_their_maps(page)
+    heads_by_how_far_they_look_back(page)
+    position_zero(page)
+    a_row_selects_a_head(page)
     length_and_row(page)
     sequences_drawn(page)
+
+
+def three_curves_and_their_maps(page: Page) -> None:
+    for figure in ("scores", "attention"):
+        assert {"both": 9, "position only": 9, "token only": 9} == curves(page, figure)
+    for number, end in enumerate(("both", "position only", "token only")):
+        assert title(page, f"map-{number}").endswith(f": {end}")
+    expect(page.get_by_text("This model has rotary positions")).to_have_count(0)
 
 
 def sequences_drawn(page: Page) -> None:
@@ -96,13 +108,6 @@ def length_and_row(page: Page) -> None:
     assert {LENGTH: "7", QUERY: "6"} == shown(page, LENGTH, QUERY)
     assert ("7", {7}) == (parameter(page, "plength"), set(curves(page, "attention").values()))
     no_trouble(page)
-
-
-def test_heads(show):
-    page = show()
-    heads_by_how_far_they_look_back(page)
-    position_zero(page)
-    a_row_selects_a_head(page)
 
 
 def heads_by_how_far_they_look_back(page: Page) -> None:
@@ -154,13 +159,3 @@ def position_zero(page: Page) -> None:
     deltas = page.get_by_test_id("stMetricDelta").all_inner_texts()
     assert texts == [f"{n} {delta}" for n, delta in zip(numbers, deltas, strict=True)]
     assert min(map(float, numbers)) == float(numbers[1])
-
-
-def test_three_curves_and_their_maps(show):
-    page = show()
-    for figure in ("scores", "attention"):
-        assert {"both": 9, "position only": 9, "token only": 9} == curves(page, figure)
-    for number, end in enumerate(("both", "position only", "token only")):
-        assert title(page, f"map-{number}").endswith(f": {end}")
-    expect(page.get_by_text("This model has rotary positions")).to_have_count(0)
-    no_trouble(page)

@@ -64,10 +64,16 @@ def head_of(page: Page, figure: str) -> str:
     return re.search(r"L\d+H\d+", title_of(page, figure).inner_text())[0]
 
 
-def test_sequences_and_switches(show):
+def test_sequences(show):
     page = show()
+    grid = page.get_by_role("gridcell", name=re.compile(r"^L\dH\d: induction score"))
+    expect(grid).to_have_count(16)
+    assert [roles(13, [2, second]) for second in range(4, 11)] == sequences(page)
+    the_tokens_of_one_sample(page)
+    row_and_layer_of_the_patterns(page)
     switches(page)
     sequences_drawn(page)
+    layout_without_a_start_token(page)
 
 
 def sequences_drawn(page: Page) -> None:
@@ -103,7 +109,7 @@ def switches(page: Page) -> None:
     no_trouble(page)
 
 
-def test_the_head_that_is_shown(show):
+def test_heads_and_norms(show):
     page = show(head="L1H5")
     assert {"L1H5"} == {head_of(page, name) for name in ("candidates", "rows", "pattern")}
     button = page.get_by_role("button", name=re.compile("L1H. is the strongest"))
@@ -122,16 +128,12 @@ def test_the_head_that_is_shown(show):
     with redraws(page, "rows"):
         page.keyboard.press("Enter")
     assert "L1H5" == head_of(page, "rows") == parameter(page, "head")
+    random_tokens(page)
+    norms_as_the_cause(page)
     no_trouble(page)
 
 
-def test_patterns_and_layout(show):
-    page = show()
-    row_and_layer_of_the_patterns(page)
-    layout_of_the_sequences(page)
-
-
-def layout_of_the_sequences(page: Page) -> None:
+def layout_without_a_start_token(page: Page) -> None:
     for label, number, name, length, first in (
         (LENGTH, "15", "length", 15, [2]),
         (FIRST, "3", "first", 15, [3]),
@@ -141,22 +143,20 @@ def layout_of_the_sequences(page: Page) -> None:
             write(page, label, number)
         assert number == parameter(page, name)
         seconds = range(first[-1] + 2, length - 2)
-        assert [roles(length, [*first, second]) for second in seconds] == sequences(page)
+        assert [roles(length, [*first, second], False) for second in seconds] == sequences(page)
     assert sequences(page) == sequences(page, "cell.textContent")
     looks = "cell.title + ' ' + getComputedStyle(cell).backgroundColor"
     pairs = {each for row in sequences(page, looks) for each in row}
     colours = dict(each.split(" ", 1) for each in pairs)
-    assert len(colours) == len(pairs) == 6
-    assert 5 == len(set(colours.values()))  # random tokens look like the start token
+    assert len(colours) == len(pairs) == len(set(colours.values())) == 5
     for name in ("[B]", "[C]", "[D]"):
         assert line_colour(page, "probability", name) == colours[name]
         assert len(seconds) == traces(page, "probability")[name]
     no_trouble(page)
 
 
-def test_the_tokens_of_one_sample(show):
+def the_tokens_of_one_sample(page: Page) -> None:
     """Equal roles hold equal tokens, all others differ; the titles still tell the roles."""
-    page = show(length=9)
     flip(page, TOKENS, True)
     expect(page.locator(".st-key-card-sequences td").first).not_to_have_text("start")
     assert "true" == parameter(page, "showtokens")
@@ -182,17 +182,7 @@ def row_and_layer_of_the_patterns(page: Page) -> None:
     no_trouble(page)
 
 
-def test_sequences_are_those_of_the_experiment(show):
-    page = show()
-    cells = page.get_by_role("gridcell", name=re.compile(r"^L\dH\d: induction score"))
-    expect(cells).to_have_count(16)
-    assert [roles(13, [2, second]) for second in range(4, 11)] == sequences(page)
-    expect(page.get_by_text("is the strongest induction head of this model.")).to_be_visible()
-    no_trouble(page)
-
-
-def test_random_tokens(show):
-    page = show()
+def random_tokens(page: Page) -> None:
     with redraws(page, "intrinsic"), redraws(page, "norms"):
         page.get_by_role("button", name="Few: 7").click()
     assert "7" == parameter(page, "rlength")
@@ -212,7 +202,7 @@ def test_random_tokens(show):
     ]
     rows = csv_rows(download(page, "intrinsic", "CSV"))
     assert 20 == len({row["key"] for row in rows})
-    no_trouble(page)
+    page.keyboard.press("Escape")
 
 
 def causes(page: Page) -> list[dict[str, str]]:
@@ -226,8 +216,7 @@ def causes(page: Page) -> list[dict[str, str]]:
     return [dict(zip(meaning, column, strict=True)) for column in columns]
 
 
-def test_is_the_norm_the_cause(show):
-    page = show()
+def norms_as_the_cause(page: Page) -> None:
     expect(page.locator(".st-key-card-cause")).to_have_count(0)
     flip(page, CAUSE, True)
     assert "true" == parameter(page, "comparenorms")
@@ -239,12 +228,3 @@ def test_is_the_norm_the_cause(show):
     flip(page, CAUSE, False)
     expect(page.locator(".st-key-card-cause")).to_have_count(0)
     no_trouble(page)
-
-
-def test_a_long_computation_is_cancelled(page, server):
-    page.goto(server.link(PAGE, model=MODEL, samples=20_000, length=128, rlength=7))
-    expect(page.get_by_text(f"Computing the recency of induction for {MODEL}")).to_be_visible()
-    told = page.get_by_text("was cancelled")
-    page.get_by_role("button", name="Cancel").first.click()
-    expect(told.first).to_be_visible()
-    expect(page.get_by_role("button", name="Go on").first).to_be_visible()

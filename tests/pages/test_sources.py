@@ -3,7 +3,15 @@
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.visit import cells, choose, no_trouble, settle, visit
+from tests.support.visit import (
+    choose,
+    no_trouble,
+    redraws,
+    settle,
+    side_cell,
+    title_of,
+    visit,
+)
 
 pytestmark = pytest.mark.browser
 
@@ -14,16 +22,26 @@ def figures(page):
     return page.locator(".js-plotly-plot").count()
 
 
-def test_texts_a_chapter_a_token(page, server):
-    visit(page, server.link(PAGE, head="L2H1"))
+def test_windows_a_chapter_a_text_a_token(page, server):
+    visit(page, server.link(PAGE, head="L2H1", query=63))
     expect(page.locator(".js-plotly-plot")).to_have_count(12)
     links = page.locator(".st-key-contents a")
     expect(links).to_have_count(9)
     for link in links.all():
         expect(page.locator(link.get_attribute("href"))).to_be_attached()
+    another_head(page)
     no_trouble(page)
     one_chapter(page)
+    a_text_of_the_readers_own(page)
     one_token(page)
+    a_hub_model_without_network(page)
+
+
+def another_head(page):
+    with redraws(page, "shares"), redraws(page, "similarity"):
+        side_cell(page, "L1H3").click()
+    expect(title_of(page, "similarity")).to_have_text("Content similarity across positions, L1H3")
+    expect(title_of(page, "shares")).to_contain_text("layer 1")
 
 
 def one_chapter(page):
@@ -34,8 +52,8 @@ def one_chapter(page):
     no_trouble(page)
 
 
-def test_a_text_of_the_readers_own(page, server):
-    visit(page, server.link(PAGE, source="one text", item="my own text", query=63))
+def a_text_of_the_readers_own(page):
+    choose(page, "Text", "my own text")
     expect(page.get_by_test_id("stAlert").filter(has_text="Type or paste a text")).to_be_visible()
     box = page.get_by_role("textbox", name="Your text")
     box.fill("Far too short.")
@@ -69,8 +87,7 @@ def one_token(page):
     assert "Traceback" not in page.inner_text("body")
 
 
-def test_a_hub_model_without_network(page, server):
-    visit(page, server.link())
+def a_hub_model_without_network(page):
     choose(page, "Model", "gpt2")
     expect(
         page.get_by_test_id("stAlert").filter(has_text="The model hub cannot be reached")
@@ -78,7 +95,3 @@ def test_a_hub_model_without_network(page, server):
     settle(page)
     expect(page.get_by_test_id("stAlert")).to_have_count(1)
     expect(page.get_by_role("textbox", name="Revision")).to_be_visible()
-    choose(page, "Model", "demo-gpt2")
-    expect(cells(page)).to_have_count(32)
-    settle(page)
-    no_trouble(page)
