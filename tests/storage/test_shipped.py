@@ -281,8 +281,8 @@ def test_a_new_measure_makes_nothing_stale(toy, shipped_engine, monkeypatch):
 
     assert shipped_engine.worker_pid is None
     monkeypatch.setattr(toy, "precomputed", "always")
-    with pytest.raises(PageFailed):
-        heads_of("head", "demo-attn-2l", shipped_engine)
+    with pytest.raises(PageFailed):  # of another model: pages keep their plans
+        heads_of("head", "demo-rotary", shipped_engine)
 
 
 def test_what_is_there_is_not_written_again(tmp_path, monkeypatch):
