@@ -47,7 +47,7 @@ SPOILT = {
     "pickled only": (without_weights, "pickled"),
     "no config": (lambda path: (path / "config.json").unlink(), "no config.json"),
     "no weights": (lambda path: (path / "model.safetensors").unlink(), "model.safetensors"),
-    "config lacks sizes": (config(model_type="gpt2"), "lacks"),
+    "config lacks sizes": (config(model_type="gpt2"), "do not fit"),  # it has those of the class
     "an encoder": (config(model_type="t5"), "encoder"),
     "unheard of": (config(model_type="abacus"), "abacus"),
     "sizes do not fit": (config(n_embd=40), "do not fit"),  # which a worker finds

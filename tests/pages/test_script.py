@@ -202,7 +202,7 @@ def test_the_session_and_the_address_share_no_name():
     """A widget that the address sets is stored under its name, where nothing else may be."""
     linked = {key for file in FILES for key in KEY.findall(file.read_text("utf-8"))}
     kept = {jobs.LEFT, jobs.AGAIN, jobs.STOPPING, jobs.STOPPED}
-    kept |= {results.KNOWN, results.WAITED, pressed.WANTED}
+    kept |= {results.WAITED, pressed.WANTED}
 
     assert "again" in linked
     assert set() == linked & kept
