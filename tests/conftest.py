@@ -256,3 +256,15 @@ def server(tmp_path_factory: pytest.TempPathFactory, rotary: str) -> Iterator[Se
     command_line_here(root / "cache", "precompute", "demo-gpt2", "--windows", "50")
     with serve(root / "cache", root / "server.log", models=rotary) as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def still(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with what comes with the project, which computes nothing; this machine may frame."""
+    root = tmp_path_factory.mktemp("still")
+    settings = {
+        "POSKERNEL_READ_ONLY": "1",
+        "POSKERNEL_FRAME_ANCESTORS": "'self' http://localhost:*",
+    }
+    with serve(root / "cache", root / "server.log", shipped=True, settings=settings) as started:
+        yield started

@@ -12,6 +12,7 @@ from tests.support.visit import (
     complains,
     csv_rows,
     hash_of,
+    move,
     no_trouble,
     parameter,
     press,
@@ -53,7 +54,15 @@ def said(page: Page, what: str) -> Locator:
 
 
 def test_one_head(show):
-    page = show(head="L2H1")
+    """Also one whose keys are all skipped, until they are not."""
+    page = show(head="L2H1", query=15, skip=15)
+    expect(page.get_by_test_id("stAlertContentInfo")).to_contain_text(NOTHING_LEFT)
+    expect(page.locator(".js-plotly-plot")).to_have_count(0)
+    unfold_run(page)
+    press(page, "Skip first keys (tokens)", "ArrowLeft")
+    drawn(page, FIGURES)
+    expect(page.get_by_text(NOTHING_LEFT)).to_have_count(0)
+    move(page, "End")
     kernels_of_a_layer(page)
     chapters_and_texts_of_ones_own(page)
     token_and_number_of_texts(page)
@@ -78,8 +87,16 @@ def token_and_number_of_texts(page: Page) -> None:
     no_trouble(page)
 
 
-def test_thresholds_are_those_of_the_numbers(show):
-    page = show()
+def test_groups_and_rows(show):
+    page = show(head="L0H1")
+    what_is_counted_is_what_is_drawn(page)
+    a_row_selects_its_head_again(page)
+    a_row_selects_a_head(page)
+    thresholds_are_those_of_the_numbers(page)
+    no_trouble(page)
+
+
+def thresholds_are_those_of_the_numbers(page: Page) -> None:
     rows = csv_rows(download(page, "plane", "CSV"))
     file = arrays(page, "plane")
     heads = {name: file[name].ravel() for name in ("etc", "denominator_cv", "local_mass")}
@@ -122,13 +139,6 @@ def test_thresholds_are_those_of_the_numbers(show):
         assert expected(**limits) == groups(page)
         assert counted(page) == groups(page).get("contextual", 0)
     assert limits == {each: float(parameter(page, each)) for each in limits}
-    no_trouble(page)
-
-
-def test_rows(show):
-    page = show(head="L0H1")
-    a_row_selects_its_head_again(page)
-    a_row_selects_a_head(page)
 
 
 def a_row_selects_a_head(page: Page) -> None:
@@ -201,23 +211,10 @@ def kernels_of_a_layer(page: Page) -> None:
     no_trouble(page)
 
 
-def test_a_query_position_within_the_skipped_keys(show):
-    page = show(query=15, skip=15)
-    expect(page.get_by_test_id("stAlertContentInfo")).to_contain_text(NOTHING_LEFT)
-    expect(page.locator(".js-plotly-plot")).to_have_count(0)
-    unfold_run(page)
-    press(page, "Skip first keys (tokens)", "ArrowLeft")
-    drawn(page, FIGURES)
-    expect(page.get_by_text(NOTHING_LEFT)).to_have_count(0)
-    no_trouble(page)
-
-
-def test_what_is_counted_is_what_is_drawn(show):
-    page = show()
+def what_is_counted_is_what_is_drawn(page: Page) -> None:
     drawn(page, FIGURES)
     assert HEADS == sum(groups(page).values())
     assert counted(page) == groups(page)["contextual"]
     spreads = [float(each) for each in column(page, "contextual-table", "CV")]
     assert sorted(spreads) == spreads
     assert {"contextual"} == set(column(page, "contextual-table", "group"))
-    no_trouble(page)

@@ -9,7 +9,17 @@ from playwright.sync_api import expect
 from tests.pages.test_downloads import download
 from tests.support.near_worker import command_line_here
 from tests.support.server import serve
-from tests.support.visit import csv_rows, head_shown, no_trouble, parameter, settle, values, visit
+from tests.support.visit import (
+    csv_rows,
+    head_shown,
+    move,
+    no_trouble,
+    parameter,
+    settle,
+    side_cell,
+    values,
+    visit,
+)
 
 pytestmark = pytest.mark.browser
 
@@ -47,11 +57,35 @@ def test_everything_that_is_there(page, server):
     expect(card.get_by_text(re.compile(r"^Errors count .+ 95 % interval"))).to_be_visible()
     rows = csv_rows(download(page, "measures", "CSV"))
     assert len(card.get_by_role("row").all()) - 1 == len({each["measure"] for each in rows})
+    measure = "distance to observed attention"
+    card.get_by_role("link", name=measure, exact=True).click()
+    expect(page.get_by_role("combobox", name="Colour heads by")).to_have_value(measure)
+    settle(page)
+    names_lead_here_and_headings_on(page)
     no_trouble(page)
 
 
-def test_an_experiment_waits_for_a_press(page, server):
-    visit(page, server.link("/head", model="demo-attn-2l", context=64, head="L1H0"))
+def names_lead_here_and_headings_on(page):
+    """From the landing page in one click, with the same head and position; and onwards."""
+    side_cell(page, "L1H3").click()
+    move(page, "ArrowLeft")
+    chosen = values(page)
+    page.get_by_test_id("stMain").get_by_role("link", name="Everything about L1H3").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
+    settle(page)
+    assert "L1H3" == chosen["Head"]
+    assert chosen == values(page)
+    expect(head_shown(page)).to_have_text(f"L1H3 at n = {chosen['query']}")
+    expect(page.get_by_role("link", name="Everything about L1H3")).to_have_count(0)
+    page.get_by_role("link", name="Diagonals").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Previous token")
+    expect(page.get_by_role("heading", name=re.compile("^L1H3: "))).to_be_visible()
+    assert "L1H3" == parameter(page, "head")
+
+
+def test_experiments_wait_for_a_press(page, server):
+    link = server.link("/head", model="demo-attn-2l", context=64, head="L1H0")
+    visit(page, link)
     expect(page.get_by_text("Uniform: by position")).not_to_contain_text("induction")
     offers = page.get_by_role("button", name="Compute it")
     before = offers.count()
@@ -65,34 +99,13 @@ def test_an_experiment_waits_for_a_press(page, server):
     expect(page.get_by_text("decides its scores")).to_be_visible()
     expect(page.locator(".st-key-figure-shares .main-svg").first).to_be_visible()
     settle(page)
+    where_it_attends_most_sharply(page)
+    what_makes_the_sink(page)
+    a_note_is_kept(page)
     no_trouble(page)
 
 
-def test_names_lead_here_and_headings_on(page, server):
-    """From the landing page in one click, with the same head, position and skip; and onwards."""
-    visit(page, server.link(head="L1H3", query=255, skip=2))
-    link = page.get_by_test_id("stMain").get_by_role("link", name="Everything about L1H3")
-    visit(page, f"{server.url}/{link.get_attribute('href')}")
-    expect(head_shown(page)).to_have_text("L1H3 at n = 255")
-    assert ("255", "2") == (values(page)["query"], values(page)["skip"])
-    expect(page.get_by_role("link", name="Everything about L1H3")).to_have_count(0)
-
-    onwards = page.get_by_role("link", name="Diagonals")
-    visit(page, f"{server.url}/{onwards.get_attribute('href')}")
-    assert "L1H3" == parameter(page, "head")
-    expect(page.get_by_role("heading", level=1)).to_have_text("Previous token")
-    expect(page.get_by_role("heading", name=re.compile("^L1H3: "))).to_be_visible()
-    measure = "distance to observed attention"
-    visit(page, server.link("/head", head="L1H3"))
-    address = page.get_by_role("link", name=measure, exact=True).get_attribute("href")
-    visit(page, f"{server.url}/{address}")
-    assert measure == page.get_by_role("combobox", name="Colour heads by").input_value()
-    no_trouble(page)
-
-
-def test_a_note_is_kept(page, server):
-    link = server.link("/head", model="demo-attn-2l", context=64, head="L0H5")
-    visit(page, link)
+def a_note_is_kept(page):
     box = page.locator(".st-key-note-box")
     box.get_by_text("Note", exact=True).click()
     box.get_by_role("textbox").fill("spreads <b>evenly</b>\nsecond line")
@@ -103,17 +116,16 @@ def test_a_note_is_kept(page, server):
     with page.expect_download() as downloaded:
         box.get_by_role("button", name="All notes").click()
     told = json.loads(downloaded.value.path().read_text("utf-8"))
-    assert [(each["model"], each["head"]) for each in told] == [("demo-attn-2l", "L0H5")]
+    assert [(each["model"], each["head"]) for each in told] == [("demo-attn-2l", "L1H0")]
 
-    visit(page, link)
-    expect(page.get_by_text("Note: spreads <b>evenly</b>")).to_be_visible()
-    visit(page, link.replace("L0H5", "L0H6"))
+    side_cell(page, "L0H6").click()
     expect(page.locator(".st-key-note-box").get_by_text("Note", exact=True)).to_be_visible()
-    no_trouble(page)
+    settle(page)
+    visit(page, page.url.replace("L0H6", "L1H0"))
+    expect(page.get_by_text("Note: spreads <b>evenly</b>")).to_be_visible()
 
 
-def test_where_it_attends_most_sharply(page, server):
-    visit(page, server.link("/head", model="demo-attn-2l", context=64, head="L0H0", seed=3))
+def where_it_attends_most_sharply(page):
     page.locator(".st-key-compute-examples").get_by_role("button").click()
     card = page.locator(".st-key-card-examples")
     expect(card.get_by_text(re.compile(r"\d tokens? back\)"))).to_have_count(5)
@@ -123,16 +135,15 @@ def test_where_it_attends_most_sharply(page, server):
     shares = [float(share) for share, _ in told]
     assert len(shares) == 5
     assert shares == sorted(shares, reverse=True)
-    assert shares[0] > 0.9
     assert all(int(back) < 64 for _, back in told)
     assert len(csv_rows(download(page, "examples", "CSV"))) > 4
-    no_trouble(page)
 
 
-def test_what_makes_the_sink(page, server):
+def what_makes_the_sink(page):
     """One press for all heads: effects and arrangements, or why a head has none."""
-    visit(page, server.link("/head", model="demo-attn-2l", context=61, head="L1H0"))
-    page.locator(".st-key-compute-anatomy").get_by_role("button").click()
+    button = page.locator(".st-key-compute-anatomy").get_by_role("button")
+    if button.count():  # else it was among the remaining measures
+        button.click()
     card = page.locator(".st-key-card-anatomy")
     expect(card.get_by_text(re.compile(r"The sink of L1H0 follows position 0"))).to_be_visible()
     expect(page.locator(".st-key-figure-anatomy .main-svg").first).to_be_visible()
@@ -141,6 +152,7 @@ def test_what_makes_the_sink(page, server):
     expect(rows.nth(1)).to_contain_text("start token (id 0), filler (id 1)")
     settle(page)
     expect(page.get_by_text("its sink follows position 0 (0.")).to_be_visible()
-    visit(page, server.link("/head", model="demo-attn-2l", context=61, head="L0H0"))
+    side_cell(page, "L0H0").click()
     expect(page.get_by_text("L0H0 has no sink: the first key gets less than 0.3")).to_be_visible()
-    no_trouble(page)
+    side_cell(page, "L1H0").click()
+    settle(page)

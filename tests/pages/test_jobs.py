@@ -1,20 +1,22 @@
 """A computation under way, in a browser: shared progress, cancel, ask again."""
 
 import re
+import time
 
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.server import serve
+from tests.support.server import PATIENCE, serve
 from tests.support.visit import cell, cells, no_trouble, parameter, settle, title_of, tool, values
 
 pytestmark = pytest.mark.browser
 
 
-@pytest.fixture
-def fresh(tmp_path):
-    """A server with nothing in its cache, whose worker has yet to import torch."""
-    with serve(tmp_path / "cache", tmp_path / "server.log") as started:
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory):
+    """A server with nothing in its cache; each test asks for what no other does."""
+    root = tmp_path_factory.mktemp("jobs")
+    with serve(root / "cache", root / "server.log") as started:
         yield started
 
 
@@ -36,24 +38,13 @@ def date(page):
     return re.search(r"\d{4}-\d\d-\d\dT[\d:]+\+00:00", text)[0]
 
 
-def test_two_visitors_share_one_computation(fresh, two):
-    for page in two:
-        ask(page, fresh)
-    for page in two:
-        expect(page.get_by_text("for demo-gpt2")).to_be_visible()
-        expect(page.get_by_role("progressbar", name="progress")).to_be_visible()
-    for page in two:
-        expect(cells(page)).to_have_count(32)
-        settle(page)
-        no_trouble(page)
-    assert date(two[0]) == date(two[1])
-
-
-def test_cancel_by_one_then_by_both(fresh, two):
+def test_shared_progress_and_cancel_by_one_then_by_both(fresh, two):
     """The work goes on for the other reader; when both have cancelled, either can ask again."""
     for page in two:
         ask(page, fresh, texts=500)
-        expect(page.get_by_role("button", name="Cancel")).to_be_visible()
+    for page in two:
+        expect(page.get_by_text("for demo-gpt2")).to_be_visible()
+        expect(page.get_by_role("progressbar", name="progress")).to_be_visible()
     two[0].get_by_role("button", name="Cancel").click()
     expect(two[0].get_by_text("goes on for other readers")).to_be_visible()
     expect(two[1].get_by_role("button", name="Cancel")).to_be_visible()
@@ -65,9 +56,13 @@ def test_cancel_by_one_then_by_both(fresh, two):
     for page in two:  # the first one, who had left, sees that it goes on no longer
         expect(page.get_by_text("was cancelled").first).to_be_visible()
         expect(page.get_by_text("goes on for other readers")).to_have_count(0)
-    two[1].get_by_role("button", name="Go on").first.click()
-    expect(cells(two[1])).to_have_count(32)
-    no_trouble(two[1])
+    for page in two:
+        page.get_by_role("button", name="Go on").first.click()
+    for page in two:
+        expect(cells(page)).to_have_count(32)
+        settle(page)
+        no_trouble(page)
+    assert date(two[0]) == date(two[1])
 
 
 class SlowLine:
@@ -88,7 +83,7 @@ class SlowLine:
         elif self.slow and self.may_pass:
             self.may_pass -= 1
         elif self.slow:
-            return  # the page asks for the progress twice a second
+            return
         server.send(what)
 
     def _down(self, what):
@@ -109,7 +104,7 @@ def test_a_click_while_a_computation_ends(fresh, two):
     line = SlowLine(two[0])
     for page in two:
         page.set_default_timeout(60_000)
-        page.goto(fresh.link("/induction_recency", model="demo-attn-2l", samples=1000))
+        page.goto(fresh.link("/induction_recency", model="demo-attn-2l", samples=5000))
         expect(cells(page)).to_have_count(16)
     page, other = two
     expect(page.get_by_role("progressbar", name="progress").first).to_be_visible()
@@ -118,7 +113,10 @@ def test_a_click_while_a_computation_ends(fresh, two):
     settle(other)
     expect(other.locator(".st-key-figure-norms .main-svg").first).to_be_visible()
     line.may_pass = 2
-    page.wait_for_timeout(2000)
+    end = time.monotonic() + PATIENCE
+    while line.may_pass:  # what the page asks by the clock has come
+        assert time.monotonic() < end, "waited in vain"
+        page.evaluate("() => new Promise(requestAnimationFrame)")
     line.quicken()
     settle(page)
     expect(title_of(page, "candidates")).to_contain_text("L1H2")

@@ -1,10 +1,9 @@
 """The page of methods in a browser: definitions, and the reproduction ledger."""
 
 import json
-from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import BrowserContext, Locator, Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from poskernel_core.analyses.definitions import methods
 from poskernel_core.ledger.compare import brief
@@ -57,7 +56,7 @@ def column(page: Page, name: str, number: int = 0) -> list[str]:
     return frame.locator(f"tbody td:nth-child({place + 1})").all_text_contents()
 
 
-def test_every_definition(page, show, new_context):
+def test_definitions_and_the_ledger(page, show, new_context):
     trouble = console(page)
     show()
     expect(folds(page)).to_have_count(len(METHODS))
@@ -75,21 +74,20 @@ def test_every_definition(page, show, new_context):
         assert (held, True) == (each["tables"], each["formulas"] > 0)
     expect(page.locator(".katex-error")).to_have_count(0)
     expect(page.get_by_test_id("stMain").get_by_text("$", exact=False)).to_have_count(0)
-    one_definition(page, new_context)
+    one_definition(page)
     a_model_without_published_figures(page)
+    nothing_is_filled_in_before_it_is_computed(page)
+    the_ledger_computed(page)
+    numbers_of_one_figure(page, new_context().new_page())
     assert [] == trouble
 
 
-def one_definition(page: Page, new_context: Callable[[], BrowserContext]) -> None:
+def one_definition(page: Page) -> None:
     seek(page, "Definition", "position-zero")
     expect(folds(page)).to_have_count(1)
     settle(page)
     assert "position-zero" == parameter(page, "method")
     expect(folds(page).get_by_text("Formula.", exact=True)).to_be_visible()
-    other = new_context().new_page()
-    visit(other, page.url)
-    assert {"Definition": "position-zero"} == shown(other, "Definition")
-    expect(folds(other).get_by_text("Formula.", exact=True)).to_be_visible()
     seek(page, "Definition", "all")
     expect(folds(page)).to_have_count(len(METHODS))
     settle(page)
@@ -111,13 +109,6 @@ def a_model_without_published_figures(page: Page) -> None:
     settle(page)
     assert HELD == parameter(page, "published")
     no_trouble(page)
-
-
-def test_the_ledger(show, new_context):
-    page = show(part=LEDGER, published=HELD)
-    nothing_is_filled_in_before_it_is_computed(page)
-    the_ledger_computed(page)
-    numbers_of_one_figure(page, new_context)
 
 
 def nothing_is_filled_in_before_it_is_computed(page: Page) -> None:
@@ -157,7 +148,7 @@ def the_ledger_computed(page: Page) -> None:
     no_trouble(page)
 
 
-def numbers_of_one_figure(page: Page, new_context: Callable[[], BrowserContext]) -> None:
+def numbers_of_one_figure(page: Page, other: Page) -> None:
     lines = ledger(page)
     without = next(line for line in lines if line["why"])
     seek(page, NUMBERS, without["id"])
@@ -167,7 +158,6 @@ def numbers_of_one_figure(page: Page, new_context: Callable[[], BrowserContext])
     expect(page.get_by_test_id("stAlertContentInfo")).to_have_count(0)
     settle(page)
     assert [brief(own["ours"], own["errors"])] == column(page, "ours", 1)
-    other = new_context().new_page()
     other.set_viewport_size({"width": 2200, "height": 1000})
     visit(other, page.url)
     assert {OF: HELD, NUMBERS: own["id"]} == shown(other, OF, NUMBERS)

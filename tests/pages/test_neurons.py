@@ -5,9 +5,9 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.support.bound import opened_as_linked
 from tests.support.visit import (
     complains,
-    console,
     flip,
     no_trouble,
     parameter,
@@ -24,8 +24,7 @@ from tests.support.visit import (
     write,
 )
 from tests.support.visit_tables import click_row, column, titles, wide
-
-pytestmark = pytest.mark.browser
+from tools.recorded import figures_on
 
 PAGE, PARTS = "/contextual_neurons", "Show the parts of the prediction"
 HEADS, RAREST, RANKED = "Contextual heads of layer 0", "Rarest token listed", "Neurons ranked by"
@@ -52,8 +51,7 @@ def chosen(page: Page, neuron: int | str) -> None:
     assert f"{neuron}" == parameter(page, "neuron")
 
 
-def test_what_the_bag_is_made_of(show):
-    page = show()
+def what_the_bag_is_made_of(page: Page) -> None:
     with redraws(page, "neurons"), redraws(page, "trace"):
         pick(page, "one for all")
     with redraws(page, "neurons"), redraws(page, "trace"):
@@ -75,11 +73,28 @@ def test_what_the_bag_is_made_of(show):
     assert ["one for all", "their mean", "0"] == [
         parameter(page, name) for name in ("normscale", "bagkernel", "mincount")
     ]
+
+
+@pytest.mark.browser
+def test_neurons(show):
+    page = show()
+    first = column(page, "neuron-table", "neuron")[0]
+    expect(page.get_by_role("heading", name=f"Neuron {first}", exact=True)).to_be_visible()
+    assert f"<b>{first}</b>" == page.evaluate(RING)
+    expect(page.get_by_text("The bag is filled by L0H0, ")).to_be_visible()
+    assert first not in column(page, "related-table", "neuron")
+    assert 7 > len(column(page, "card-latents", "share")) > 1
+    components_and_neighbours(page)
+    a_neuron_is_selected(page)
+    chosen_again = parameter(page, "neuron")
+    visit(page, page.url)  # everything is stored already
+    assert f"<b>{chosen_again}</b>" == page.evaluate(RING)
+    what_the_bag_is_made_of(page)
+    assert "PosKernel" in page.title()
     no_trouble(page)
 
 
-def test_a_neuron_is_selected(show):
-    page = show()
+def a_neuron_is_selected(page: Page) -> None:
     seek(page, RANKED, "sign agreement")
     settle(page)
     assert "sign agreement" == parameter(page, "rank")
@@ -107,10 +122,9 @@ def test_a_neuron_is_selected(show):
     with redraws(page, "tokens"):
         click_row(page, "words-for", 0)
     chosen(page, found)
-    assert "PosKernel" in page.title()
-    no_trouble(page)
 
 
+@pytest.mark.browser
 def test_text_of_a_trace(show):
     """A window, a chapter or one's own; every token tells its place and number, as plain text."""
     page = show()
@@ -147,8 +161,7 @@ def test_text_of_a_trace(show):
     no_trouble(page)
 
 
-def test_components_and_neighbours(show):
-    page = show()
+def components_and_neighbours(page: Page) -> None:
     rows = table(page, "card-latents").locator("tbody tr")
     groups = rows.count()
     with redraws(page, "latents"):
@@ -166,33 +179,11 @@ def test_components_and_neighbours(show):
     assert sorted(cosines, reverse=True) == cosines
     assert 5 < len(cosines)
     assert max(cosines) <= 1
-    no_trouble(page)
 
 
-def test_a_model_without_neurons(page, server):
-    trouble = console(page)
-    visit(page, server.link(PAGE, model="demo-attn-2l"))
-    expect(page.get_by_test_id("stAlertContentInfo")).to_contain_text("no MLPs")
-    expect(page.get_by_test_id("stAlert")).to_have_count(1)
-    expect(page.locator(".js-plotly-plot")).to_have_count(0)
-    no_trouble(page)
-    assert [] == trouble
-
-
-def test_the_neuron_that_is_driven_most_is_ringed_and_named(show):
-    page = show()
-    first = column(page, "neuron-table", "neuron")[0]
-    expect(page.get_by_role("heading", name=f"Neuron {first}", exact=True)).to_be_visible()
-    assert f"<b>{first}</b>" == page.evaluate(RING)
-    expect(page.get_by_text("The bag is filled by L0H0, ")).to_be_visible()
-    assert first not in column(page, "related-table", "neuron")
-    assert 7 > len(column(page, "card-latents", "share")) > 1
-    no_trouble(page)
-
-
-def test_the_ring_is_around_the_neuron_of_the_link(show):
-    """Also when everything is stored already."""
-    show(neuron=7)
-    page = show(neuron=7)
-    chosen(page, 7)
-    assert "<b>7</b>" == page.evaluate(RING)
+def test_a_model_without_neurons(shipped_only):
+    app = opened_as_linked("contextual_neurons", model="demo-attn-2l")
+    (told,) = app.info
+    assert "no MLPs" in told.value
+    assert [] == figures_on(app)
+    assert not app.exception

@@ -1,4 +1,4 @@
-"""A server that is full, seen in a browser."""
+"""A server that was just started, and one that is full, seen in a browser."""
 
 import time
 
@@ -12,13 +12,25 @@ from tests.support.visit import visit
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
+WATCH = """
+new MutationObserver(() => {
+  if (document.body?.innerText.includes("Page not found")) window.flashed = true;
+}).observe(document, { childList: true, subtree: true, characterData: true });
+"""
+
+
 def test_a_reader_is_told_and_gets_in_later(tmp_path, new_context):
-    """Also in a second tab of who is in, who can reload; a page that is closed makes room."""
+    """Also in a second tab of who is in, who can reload; a page that is closed makes room.
+
+    The first link to a page finds it at once.
+    """
     one = {"POSKERNEL_MAX_SESSIONS": "1"}
     with serve(tmp_path / "cache", tmp_path / "server.log", settings=one) as server:
         small = f"{server.url}/methods"
         first = new_context().new_page()
+        first.add_init_script(WATCH)
         visit(first, small)
+        assert not first.evaluate("window.flashed === true")
         tab, other = first.context.new_page(), new_context().new_page()
         for page in (tab, other):
             answer = page.goto(small)

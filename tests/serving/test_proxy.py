@@ -65,6 +65,10 @@ def test_a_visit(replicas, new_context):
     go(page, "Overview")
     no_trouble(page)
     assert (1, 0) == (sessions(mine), sessions(other))
+    text = "a%20sea%20" * 800
+    visit(page, f"{address}/own_text?model=demo-attn-2l&{RUN}&text={text}")
+    complains(page, "The text has 2,402 tokens with the start token")
+    go(page, "Overview")
 
     os.kill(mine.pid, signal.SIGKILL)
     visit(page, page.url)
@@ -72,10 +76,3 @@ def test_a_visit(replicas, new_context):
     no_trouble(page)
     assert 1 == sessions(other)
     assert [] != cookie(page) != led
-
-
-def test_a_long_address(replicas, new_context):
-    _, address = replicas
-    page, text = new_context().new_page(), "a%20sea%20" * 800
-    visit(page, f"{address}/own_text?model=demo-attn-2l&{RUN}&text={text}")
-    complains(page, "The text has 2,402 tokens with the start token")

@@ -21,14 +21,11 @@ from serving.memory import collecting
 from serving.page import INLINE, page_served
 from serving.site import site_routes
 from tests.support.alone import run_alone
-from tests.support.server import serve
 
 
-@pytest.fixture(scope="module")
-def url(tmp_path_factory):
-    root = tmp_path_factory.mktemp("serving")
-    with serve(root / "cache", root / "server.log") as server:
-        yield server.url
+@pytest.fixture
+def url(server):
+    return server.url
 
 
 def answer(address):
