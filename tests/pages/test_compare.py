@@ -6,6 +6,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.sync_api import expect
 
+from tests.support.bound import opened_as_linked
 from tests.support.visit import (
     choose,
     console,
@@ -21,8 +22,6 @@ from tests.support.visit import (
 )
 from tests.support.visit_tables import click_name, click_row, column
 
-pytestmark = pytest.mark.browser
-
 TEXTS = ";windows=50"
 TWO = f"L2H6@demo-gpt2{TEXTS},L2H5@demo-gpt2{TEXTS}"
 
@@ -31,7 +30,10 @@ def pinned(page):
     return (parameter(page, "pins") or "").split(",")
 
 
-def test_pinned_from_page_to_page(page, server):
+@pytest.mark.browser
+def test_pinned_from_page_to_page(page, server, new_context):
+    """Pinned on two pages, compared, restored by a link, unpinned; then the heads like one."""
+    said = console(page)
     visit(page, server.link(head="L2H6"))
     page.get_by_role("button", name="Pin L2H6").click()
     expect(page.get_by_role("button", name="Unpin L2H6")).to_be_visible()
@@ -45,22 +47,33 @@ def test_pinned_from_page_to_page(page, server):
     go(page, "Compare")
     assert TWO.split(",") == pinned(page)
     expect(page.locator(".st-key-figure-distances .main-svg").first).to_be_visible()
-    no_trouble(page)
+    measures_side_by_side(page)
 
-
-def test_a_link_restores_it(page, server, new_context):
-    """Another visitor sees the same figures; a head that is unpinned goes, and so do all."""
-    said = console(page)
-    visit(page, server.link("/compare", pins=TWO, head="L2H6"))
-    main = page.get_by_test_id("stMain")
-    expect(main.get_by_role("button", name="Unpin L2H6")).to_have_count(1)
-    visit(page, server.link("/compare", pins=TWO, head="L0H0"))
     drawn = hash_of(page, "kernels")
     assert {"L2H6, n = 400", "L2H5, n = 400"} <= set(traces(page, "kernels"))
     other = new_context().new_page()
     visit(other, page.url)
     assert drawn == hash_of(other, "kernels")
+    unpinned(page)
+    heads_like_this_one(page)
+    assert [] == said
+    no_trouble(page)
 
+
+def measures_side_by_side(page):
+    """A column a head; a clear difference from the first is bold, with its sign."""
+    card = page.locator(".st-key-card-measures")
+    row = card.get_by_role("row").filter(has_text="attention to the previous token")
+    expect(row.locator("strong")).to_have_text(re.compile(r"^−\d+$"))
+    expect(card.get_by_role("columnheader")).to_have_text(
+        ["Measure", "L2H6, n = 400", "L2H5, n = 400"]
+    )
+
+
+def unpinned(page):
+    """A head that is unpinned goes, and so do all."""
+    main = page.get_by_test_id("stMain")
+    side_cell(page, "L0H0").click()
     with redraws(page, "kernels"):
         main.get_by_role("button", name="Pin L0H0").click()
     assert f"L0H0@demo-gpt2{TEXTS}" == pinned(page)[-1]
@@ -72,54 +85,10 @@ def test_a_link_restores_it(page, server, new_context):
     page.get_by_role("button", name="Unpin all").click()
     expect(page.get_by_text("No head is pinned yet.")).to_be_visible()
     assert parameter(page, "pins") is None
-    assert [] == said
-    no_trouble(page)
 
 
-def test_measures_side_by_side(page, server):
-    """A column a head; a clear difference from the first is bold, with its sign."""
-    visit(page, server.link("/compare", pins=TWO))
-    card = page.locator(".st-key-card-measures")
-    row = card.get_by_role("row").filter(has_text="attention to the previous token")
-    expect(row.locator("strong")).to_have_text(re.compile(r"^−\d+$"))
-    expect(card.get_by_role("columnheader")).to_have_text(
-        ["Measure", "L2H6, n = 400", "L2H5, n = 400"]
-    )
-    no_trouble(page)
-
-
-def test_bad_pins_are_named(page, server):
-    bad = "L99H0@demo-gpt2,nonsense,L0H0@/etc,L0H0@demo-gpt2;corpus=/etc/passwd"
-    visit(page, server.link("/compare", pins=f"{bad},L2H6@demo-gpt2{TEXTS}"))
-    box = page.get_by_test_id("stAlertContentWarning")
-    expect(box).to_have_count(1)
-    expect(box.get_by_role("listitem")).to_have_count(4)
-    for words in ("from L0H0 to L3H7", "nonsense", "model is not offered", "corpus is not offered"):
-        expect(box).to_contain_text(words)
-    expect(page.locator(".st-key-figure-kernels .main-svg").first).to_be_visible()
-    expect(page.get_by_text("Traceback")).to_have_count(0)
-
-
-def test_bad_pins_are_told_elsewhere(page, server):
-    visit(page, server.link("/helix", pins="nonsense,L2H6@demo-gpt2"))
-    expect(page.get_by_test_id("stToast")).to_contain_text("the page «Compare» says why")
-    go(page, "Compare")
-    expect(page.get_by_test_id("stAlertContentWarning")).to_contain_text("nonsense")
-
-
-def test_what_is_not_computed_waits(page, server):
-    visit(page, server.link("/compare", pins="L0H1@demo-attn-2l;context=64;windows=50"))
-    expect(page.get_by_text("Not computed yet: L0H1 demo-attn-2l context 64")).to_be_visible()
-    expect(page.get_by_test_id("stProgress")).to_have_count(0)
-    page.get_by_role("button", name="Compute them").click()
-    expect(page.locator(".st-key-figure-kernels .main-svg").first).to_be_visible()
-    settle(page)
-    no_trouble(page)
-
-
-def test_heads_like_this_one(page, server):
+def heads_like_this_one(page):
     """Nearest first, with how many runs were searched; a row pins its head, a name opens it."""
-    visit(page, server.link("/compare", head="L2H6"))
     expect(page.get_by_text(re.compile(r"\d+ heads of \d+ runs?"))).to_be_visible()
     gaps = [float(each) for each in column(page, "alike-table", "TV distance")]
     assert len(gaps) > 3
@@ -128,14 +97,35 @@ def test_heads_like_this_one(page, server):
     led = click_name(page, "alike-table", 0)
     expect(led.get_by_role("heading", name=f"{name} of {model.split()[0]}")).to_be_visible()
     click_row(page, "alike-table", 0)
-    settle(page)
     assert [f"{name}@{model.split()[0]}"] == [each.split(";")[0] for each in pinned(page)]
-    no_trouble(page)
 
 
+def test_bad_pins_are_named(shipped_only):
+    """On this page all of them, and what fits is drawn; elsewhere in a word, and where it says."""
+    bad = "L99H0@demo-gpt2,nonsense,L0H0@/etc,L0H0@demo-gpt2;corpus=/etc/passwd"
+    app = opened_as_linked("compare", pins=f"{bad},L2H6@demo-gpt2")
+    (warned,) = (each.value.replace("\\", "") for each in app.warning)
+    assert 4 == len(warned.splitlines())
+    for words in ("from L0H0 to L3H7", "nonsense", "model is not offered", "corpus is not offered"):
+        assert words in warned
+    assert {"unpin-0", "unpin-all"} == {
+        each.key for each in app.button if str(each.key).startswith("unpin-")
+    }
+    assert not app.exception
+
+    (toast,) = opened_as_linked("helix", pins="nonsense,L2H6@demo-gpt2").toast
+    assert "the page «Compare» says why" in toast.value
+
+
+@pytest.mark.browser
 def test_two_models(page, server):
     """Grids in one scale; what is not computed waits for a press; a measure by depth."""
-    visit(page, server.link("/compare", second="demo-attn-2l", context=64, head="L2H6"))
+    pins = "L0H1@demo-attn-2l;context=64;windows=50"
+    visit(page, server.link("/compare", second="demo-attn-2l", context=64, head="L2H6", pins=pins))
+    expect(page.get_by_text("Not computed yet: L0H1 demo-attn-2l context 64")).to_be_visible()
+    page.get_by_role("button", name="Compute them").click()
+    expect(page.locator(".st-key-figure-kernels .main-svg").first).to_be_visible()
+    settle(page)
     expect(page.get_by_text("demo-attn-2l at n =")).to_be_visible()
     for number in (0, 1):
         button = page.locator(f".st-key-compute-model-{number}").get_by_role("button")
@@ -150,5 +140,5 @@ def test_two_models(page, server):
         choose(page, "Measure of both", "distance to observed attention")
     grids.nth(1).locator("[data-name=L1H0]").click()
     settle(page)
-    assert ["L1H0@demo-attn-2l;context=64;windows=50"] == pinned(page)
+    assert [pins, pins.replace("L0H1", "L1H0")] == pinned(page)
     no_trouble(page)

@@ -5,7 +5,6 @@ from xml.etree import ElementTree
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.support.server import serve
 from tests.support.visit import settle, side_cell, until, visit
 
 pytestmark = pytest.mark.browser
@@ -15,13 +14,9 @@ RANGES = """() => [...document.querySelectorAll("[class*=st-key-figure-square-] 
   .map(each => [...each.layout.xaxis.range, ...each.layout.yaxis.range].map(Math.round).join())"""
 
 
-@pytest.fixture(scope="module")
-def url(tmp_path_factory):
-    """A server with what comes with the project, which computes nothing."""
-    root = tmp_path_factory.mktemp("stored")
-    settings = {"POSKERNEL_READ_ONLY": "1"}
-    with serve(root / "cache", root / "server.log", shipped=True, settings=settings) as started:
-        yield f"{started.url}/positional_kernels?model=demo-gpt2&head=L2H6"
+@pytest.fixture
+def url(still):
+    return f"{still.url}/positional_kernels?model=demo-gpt2&head=L2H6"
 
 
 def figure(page: Page, name: str):
@@ -49,10 +44,19 @@ def test_a_figure_far_below_waits_until_one_scrolls_there(page: Page, url):
     expect(far.locator(".main-svg").first).to_be_visible()
     after = far.bounding_box()
     assert (before["width"], before["height"]) == (after["width"], after["height"])
+    a_figure_that_waits_follows_the_last_choice(page)
 
 
-def test_maps_side_by_side_show_the_same_part(page: Page, url):
-    visit(page, url)
+def test_at_a_card_of_a_dark_page(page: Page, url):
+    """A link leads to its card; maps side by side show the same part; a picture is for print."""
+    page.emulate_media(color_scheme="dark")
+    visit(page, f"{url}#similarity")
+    expect(page.locator(".st-key-card-similarity")).to_be_in_viewport()
+    maps_side_by_side_show_the_same_part(page)
+    a_picture_is_for_print(page)
+
+
+def maps_side_by_side_show_the_same_part(page: Page) -> None:
     figure(page, "square-kernel").scroll_into_view_if_needed()
     settle(page)
     whole = page.evaluate(RANGES)
@@ -71,10 +75,8 @@ def test_maps_side_by_side_show_the_same_part(page: Page, url):
     assert part[0] != whole[0]
 
 
-def test_a_picture_is_for_print(page: Page, url):
+def a_picture_is_for_print(page: Page) -> None:
     """Saved from a dark page: on white, with dark text, as wide as a paper, saying what it is."""
-    page.emulate_media(color_scheme="dark")
-    visit(page, url)
     shown = figure(page, "similarity")
     shown.scroll_into_view_if_needed()
     settle(page)
@@ -93,10 +95,8 @@ def test_a_picture_is_for_print(page: Page, url):
     assert "fill: rgb(201, 211, 218)" not in text
 
 
-def test_a_figure_that_waits_follows_the_last_choice(page: Page, url):
+def a_figure_that_waits_follows_the_last_choice(page: Page) -> None:
     """One head, another, and the first again before the browser is idle: the first is drawn."""
-    page.add_init_script("window.requestIdleCallback = () => 0")
-    page.goto(url)
     far = figure(page, "layer")
     far.scroll_into_view_if_needed()
     expect(far.locator(".main-svg").first).to_be_visible()

@@ -21,16 +21,6 @@ from tests.support.visit import (
 pytestmark = pytest.mark.browser
 
 
-@pytest.fixture
-def landing(page: Page, server):
-    def go(**parameters: object) -> Page:
-        visit(page, server.link(**parameters))
-        expect(cells(page)).to_have_count(32)
-        return page
-
-    return go
-
-
 def kinds(page: Page) -> list[str]:
     labels = [each.get_attribute("aria-label") for each in cells(page).all()]
     return [
@@ -38,8 +28,11 @@ def kinds(page: Page) -> list[str]:
     ]
 
 
-def test_kinds_order_and_thresholds(landing):
-    page = landing(head="L2H4")
+def test_kernels_kinds_order_and_thresholds(page, server):
+    visit(page, server.link(head="L2H6"))
+    expect(cells(page)).to_have_count(32)
+    the_curve_follows_the_kinds(page)
+    kernels_in_the_cells(page)
     page.locator(".st-key-filters summary").click()
     kinds_that_are_switched_off_are_dimmed(page)
     order_by_etc(page)
@@ -79,11 +72,11 @@ def thresholds_change_the_kinds(page: Page) -> None:
     expect(page).to_have_url(re.compile(r"lshare=0"))
     settle(page)
     assert {"local"} == set(kinds(page))
+    no_trouble(page)
 
 
-def test_the_curve_follows_the_kinds(landing):
+def the_curve_follows_the_kinds(page: Page) -> None:
     """Its axis is logarithmic where the head is local, at once as the head changes."""
-    page = landing(head="L2H6")
     axis = page.locator(".curve .tick.middle").last
     assert "local" == kinds(page)[2 * 8 + 6]
     expect(axis).to_contain_text("log scale")
@@ -92,9 +85,8 @@ def test_the_curve_follows_the_kinds(landing):
     expect(axis).not_to_contain_text("log scale")
 
 
-def test_kernels_in_the_cells(landing):
+def kernels_in_the_cells(page: Page) -> None:
     """A switch draws every kernel in its cell; pointing at one shows it larger, with no request."""
-    page = landing(head="L2H6")
     flip(page, "Kernels in the cells", False)
     assert "false" == parameter(page, "curves")
     expect(cells(page).locator("svg")).to_have_count(0)
@@ -111,12 +103,6 @@ def test_kernels_in_the_cells(landing):
     cell(page, "L1H3").hover()
     tip = page.locator(".tip:popover-open")
     large = tip.locator(".large polyline")
-    expect(large).to_be_visible()
-    assert shapes[8 + 3] == large.get_attribute("points")
+    expect(large).to_have_attribute("points", shapes[8 + 3])
     expect(tip).to_contain_text("kernel at n = 400, log spacing")
     assert asked == page.evaluate("window.visitor.asked")
-    visit(page, page.url)
-    expect(cells(page).locator("svg")).to_have_count(32)
-    flip(page, "Kernels in the cells", False)
-    expect(cells(page).locator("svg")).to_have_count(0)
-    no_trouble(page)

@@ -11,7 +11,6 @@ from poskernel_core.analyses import find
 from poskernel_core.engine.engine import Engine, describe_run
 from poskernel_core.engine.plan import plan_of
 from poskernel_core.storage.store import Store
-from tests.support.server import serve
 from tests.support.visit import curve, go, head_shown, no_trouble, settle, side_cell, values, visit
 
 pytestmark = pytest.mark.browser
@@ -24,20 +23,11 @@ CENTRE = """point => {
 FIELD, MODEL = "Find and go", "demo-gpt2"
 
 
-@pytest.fixture(scope="module")
-def stored(tmp_path_factory):
-    """A server with what comes with the project, which computes nothing."""
-    root = tmp_path_factory.mktemp("stored")
-    settings = {"POSKERNEL_READ_ONLY": "1"}
-    with serve(root / "cache", root / "server.log", shipped=True, settings=settings) as started:
-        yield started
-
-
 @pytest.fixture
-def opened(page: Page, stored):
+def opened(page: Page, still):
     def there(path: str = "/positional_kernels", **chosen: object) -> Page:
         query = "&".join(f"{name}={value}" for name, value in chosen.items())
-        visit(page, f"{stored.url}{path}?{query}")
+        visit(page, f"{still.url}{path}?{query}")
         expect(head_shown(page)).not_to_be_empty()
         return page
 
@@ -60,6 +50,8 @@ def test_one_head_is_never_drawn_under_the_name_of_another(opened):
     assert len(known) == len(set(known.values())) > 2
     assert ["L20H8"] == asked(page)
     expect(page.locator("html")).not_to_have_attribute("data-behind", "")
+    what_is_pointed_at_stays_while_the_server_follows(page)
+    head_and_position_stay_through_back_and_reload(page)
     no_trouble(page)
 
 
@@ -95,8 +87,16 @@ def test_the_numbers_are_those_of_the_result(opened, tmp_path, monkeypatch):
         np.testing.assert_allclose([*map(float, told.groups())], given, rtol=0.02)
 
 
-def test_pointing_shows_another_head_and_asks_nobody(opened):
+def test_pointing_keys_axes_and_words(opened):
     page = opened(head="L3H4")
+    pointing_shows_another_head_and_asks_nobody(page)
+    the_curve_is_saved_on_white_with_its_identity(page)
+    logarithmic_axes_are_in_the_address(page)
+    the_grid_is_walked_by_keys_alone(page)
+    find_and_go(page)
+
+
+def pointing_shows_another_head_and_asks_nobody(page: Page) -> None:
     before = page.evaluate("window.visitor.asked")
     side_cell(page, "L7H1").hover()
     expect(head_shown(page)).to_have_text("L7H1 at n = 400")
@@ -107,8 +107,7 @@ def test_pointing_shows_another_head_and_asks_nobody(opened):
     assert before == page.evaluate("window.visitor.asked")
 
 
-def test_what_is_pointed_at_stays_while_the_server_follows(opened):
-    page = opened(head="L3H4")
+def what_is_pointed_at_stays_while_the_server_follows(page: Page) -> None:
     side_cell(page, "L7H1").click()
     side_cell(page, "L20H8").hover()
     settle(page)
@@ -118,16 +117,14 @@ def test_what_is_pointed_at_stays_while_the_server_follows(opened):
     expect(head_shown(page)).to_have_text("L7H1 at n = 400")
 
 
-def test_the_head_and_position_chosen_stay_on_every_page_through_back_and_reload(opened):
-    page = opened(head="L3H4")
-    side_cell(page, "L7H1").click()
+def head_and_position_stay_through_back_and_reload(page: Page) -> None:
     page.locator(".position input").focus()
     page.keyboard.press("ArrowLeft")
     expect(head_shown(page)).to_have_text("L7H1 at n = 319")
     settle(page)
     chosen = values(page)
     assert ("L7H1", "319") == (chosen["Head"], chosen["query"])
-    for title in ("Overview", "Spectrum", "Map"):
+    for title in ("Overview", "Spectrum", "Kernel"):
         go(page, title)
         assert chosen == values(page)
         expect(page.locator("[data-testid=stTopNavSection][aria-current]")).to_have_count(1)
@@ -139,9 +136,8 @@ def test_the_head_and_position_chosen_stay_on_every_page_through_back_and_reload
     assert chosen == values(page)
 
 
-def test_find_and_go(opened):
+def find_and_go(page: Page) -> None:
     """A head as people write it, a measure, a page; nothing of that name."""
-    page = opened()
     page.keyboard.press("/")
     field = page.get_by_role("combobox", name=FIELD)
     expect(field).to_be_focused()
@@ -170,9 +166,8 @@ def test_find_and_go(opened):
     expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
 
 
-def test_the_grid_is_walked_by_keys_alone(opened):
+def the_grid_is_walked_by_keys_alone(page: Page) -> None:
     """One tab stop; a screen reader hears rows, columns, and each head with its number."""
-    page = opened(head="L3H4")
     grid = page.get_by_test_id("stSidebar").get_by_role("grid")
     expect(grid.locator("[tabindex='0']")).to_have_count(1)
     side_cell(page, "L3H4").focus()
@@ -187,8 +182,7 @@ def test_the_grid_is_walked_by_keys_alone(opened):
     assert 'rowheader "L4"' in heard
 
 
-def test_logarithmic_axes_are_in_the_address(opened):
-    page = opened(head="L3H4")
+def logarithmic_axes_are_in_the_address(page: Page) -> None:
     box = page.get_by_label("log attention")
     expect(box).not_to_be_checked()
     box.check()
@@ -197,10 +191,10 @@ def test_logarithmic_axes_are_in_the_address(opened):
     assert "attention" in parse_qs(urlsplit(page.url).query)["log"]
     page.reload()
     expect(page.get_by_label("log attention")).to_be_checked()
+    settle(page)
 
 
-def test_the_curve_is_saved_on_white_with_its_identity(opened, tmp_path):
-    page = opened(head="L3H4")
+def the_curve_is_saved_on_white_with_its_identity(page: Page) -> None:
     with page.expect_download() as waiting:
         page.get_by_role("button", name="SVG", exact=True).first.click()
     file = waiting.value
@@ -211,9 +205,11 @@ def test_the_curve_is_saved_on_white_with_its_identity(opened, tmp_path):
     assert "var(--" not in text
 
 
-def test_on_a_phone_the_grid_stands_above_the_figures_and_the_menu_closes(page, stored):
+def test_on_a_phone_the_grid_stands_above_the_figures_and_the_menu_closes(new_context, still):
+    """The phone is another visitor's: the browser keeps that the menu was closed."""
+    page = new_context().new_page()
     page.set_viewport_size({"width": 390, "height": 844})
-    visit(page, f"{stored.url}/positional_kernels?head=L3H4")
+    visit(page, f"{still.url}/positional_kernels?head=L3H4")
     above = page.locator(".st-key-above [role=gridcell][data-name=L7H1]")
     above.click()
     expect(head_shown(page)).to_have_text("L7H1 at n = 400")

@@ -69,8 +69,17 @@ def shade(page: Page, at: int) -> float:
 
 
 @pytest.mark.browser
-def test_all_heads_and_the_chosen_one(show):
-    page = show()
+def test_every_token_of_a_list(show):
+    page = show(at=20)
+    nothing_is_cut_off(page)
+    expect(page.locator(".told")).to_contain_text("20 ")
+    a_token_becomes_the_query(page)
+    tokens_under_the_pointer_and_the_keys(page)
+    all_heads_and_the_chosen_one(page)
+    no_trouble(page)
+
+
+def all_heads_and_the_chosen_one(page: Page) -> None:
     expect(page.locator(".patterns [role=gridcell]")).to_have_count(32)
     expect(small(page, "L2H6")).to_have_attribute("aria-selected", "true")
     assert until(page, PAINTED, ".patterns canvas")
@@ -86,15 +95,11 @@ def test_all_heads_and_the_chosen_one(show):
     assert "L3H4" == parameter(page, "head")
     small(page, "L3H4").press("Control+Home")
     expect(small(page, "L0H0")).to_be_focused()
-    no_trouble(page)
 
 
-@pytest.mark.browser
-def test_tokens_under_the_pointer_and_the_keys(show):
+def tokens_under_the_pointer_and_the_keys(page: Page) -> None:
     """A previous-token head shades the token before; incoming, the one after; both by keyboard."""
-    page = show(at=20)
     told = page.locator(".told")
-    expect(told).to_contain_text("20 ")
     word(page, 9).hover()
     expect(told).to_contain_text("9 ")
     expect(told).to_contain_text("attends most to 8 ")
@@ -114,12 +119,9 @@ def test_tokens_under_the_pointer_and_the_keys(show):
     word(page, 9).hover()
     expect(told).to_contain_text("gets most attention from 10 ")
     assert shade(page, 10) > 0.5 > shade(page, 8) == 0.0
-    no_trouble(page)
 
 
-@pytest.mark.browser
-def test_a_token_becomes_the_query(show):
-    page = show()
+def a_token_becomes_the_query(page: Page) -> None:
     with redraws(page, "row"):
         word(page, 12).click()
     assert "12" == parameter(page, "at")
@@ -132,6 +134,7 @@ def test_a_token_becomes_the_query(show):
     with redraws(page, "row"):
         write(page, TOKEN, "20")
     expect(word(page, 20)).to_have_attribute("aria-selected", "true")
+    page.locator(".attention .lines").scroll_into_view_if_needed()
     box = page.locator(".attention .lines").bounding_box()
     assert box is not None
     with redraws(page, "row"):
@@ -142,7 +145,6 @@ def test_a_token_becomes_the_query(show):
     unfold_run(page)
     press(page, "Skip first keys (tokens)", "Home")
     assert before != hash_of(page, "row")
-    no_trouble(page)
 
 
 @pytest.mark.browser
@@ -166,12 +168,18 @@ def test_a_typed_text_and_its_link(show, server):
     expect(page.get_by_role("textbox", name=FIELD_NAME)).to_have_value(typed)
     settle(page)
     assert name == parameter(page, "text")
-    no_trouble(page)
+    write(page, FIELD_NAME, "hello")  # whose only keys are skipped
+    expect(page.get_by_text("No key is left for the token at position")).to_be_visible()
+    expect(title_of(page, "row")).to_have_count(0)
+    unfold_run(page)
+    press(page, "Skip first keys (tokens)", "Home")
+    expect(title_of(page, "row")).to_be_visible()
+    strangers_text(page)
 
 
-@pytest.mark.browser
-def test_strangers_text(show):
-    page = show(text="<img src=x onerror=alert(1)> **bold** \u202eevil\u202c \x07 end")
+def strangers_text(page: Page) -> None:
+    write(page, FIELD_NAME, "<img src=x onerror=alert(1)> **bold** \u202eevil\u202c \x07 end")
+    expect(page.locator(".words")).to_contain_text("onerror")
     expect(page.locator(".words img")).to_have_count(0)
     assert "\\u0007" in page.locator(".words").inner_text()
     assert "\u202e" not in page.locator(".words").inner_text()
@@ -181,30 +189,18 @@ def test_strangers_text(show):
     complains(page, "the context holds 512: shorten it by about")
 
 
-@pytest.mark.browser
-@pytest.mark.parametrize("width", [390, 1024, 1400])
-def test_nothing_is_cut_off(show, width):
-    page = show()
-    page.set_viewport_size({"width": width, "height": 900})
-    for _ in in_both_themes(page):
-        assert until(page, PAINTED, ".patterns canvas")
-        assert until(page, PAINTED, ".attention .map")
-        assert page.evaluate(
-            "document.querySelector('[data-testid=stMain]').scrollWidth <= innerWidth"
-        )
-        box = page.locator(".words").bounding_box()
-        assert box is not None
-        assert box["x"] + box["width"] <= width
-
-
-@pytest.mark.browser
-def test_a_text_of_skipped_keys_alone(show):
-    page = show("hello")
-    expect(page.get_by_text("No key is left for the token at position")).to_be_visible()
-    expect(title_of(page, "row")).to_have_count(0)
-    visit(page, page.url + "&skip=0")
-    expect(title_of(page, "row")).to_be_visible()
-    no_trouble(page)
+def nothing_is_cut_off(page: Page) -> None:
+    for width in (390, 1400):
+        page.set_viewport_size({"width": width, "height": 900})
+        for _ in in_both_themes(page):
+            assert until(page, PAINTED, ".patterns canvas")
+            assert until(page, PAINTED, ".attention .map")
+            assert page.evaluate(
+                "document.querySelector('[data-testid=stMain]').scrollWidth <= innerWidth"
+            )
+            box = page.locator(".words").bounding_box()
+            assert box is not None
+            assert box["x"] + box["width"] <= width
 
 
 @pytest.fixture

@@ -46,8 +46,8 @@ def column(page: Page, name: str) -> list[str]:
     return tables.column(page, "ranking-table", name)
 
 
-def test_ranking_look_back_and_selection(show):
-    page = show()
+def test_ranking_and_curves(show):
+    page = show(query=127)
     expect(ranking(page)).to_have_attribute("aria-rowcount", "33")
     names = column(page, "head")
     kind = column(page, "kind")[names.index(CELL)]
@@ -55,6 +55,7 @@ def test_ranking_look_back_and_selection(show):
     published = page.get_by_test_id("stExpander").filter(has_text="Published for GPT-2 small")
     published.locator("summary").click()
     expect(published.get_by_test_id("stDataFrame")).to_be_visible()
+    curves_of_a_head(page)
 
     write(page, BACK, "2")
     only = page.get_by_role("switch", name="Only heads whose largest diagonal is k = 2")
@@ -84,8 +85,7 @@ def test_ranking_look_back_and_selection(show):
     no_trouble(page)
 
 
-def test_no_head_looks_back_so_far(show):
-    page = show(back=31, onlyback="true")
+def no_head_looks_back_so_far(page: Page) -> None:
     sentence = page.get_by_text("No head of this model has its largest diagonal at k = 31.")
     expect(sentence).to_be_visible()
     write(page, BACK, "0")
@@ -93,8 +93,7 @@ def test_no_head_looks_back_so_far(show):
     assert {"0"} == set(column(page, "largest at k"))
 
 
-def test_curves_of_a_head(show):
-    page = show(query=127)
+def curves_of_a_head(page: Page) -> None:
     for _ in in_both_themes(page):
         expect(page.locator(".st-key-card-profile .curve .line").first).to_be_visible()
         for card in ("scores", "tangent"):
@@ -114,11 +113,11 @@ def test_curves_of_a_head(show):
     expect(head_shown(page)).to_contain_text(other)
     assert before[1] != curve(page)[1]
     expect(page.get_by_role("heading", name=f"{other}: ")).to_be_visible()
-    no_trouble(page)
 
 
 def test_stages_of_a_text_and_a_window(show):
-    page = show(zoom=100)
+    page = show(zoom=100, back=31, onlyback="true")
+    no_head_looks_back_so_far(page)
     expect(title_of(page, "stages-window")).to_contain_text("Positions 100 to 149")
     maps = [f"{part}-{stage}" for part in ("whole", "window")
             for stage in ("score", "masked_score", "pattern")]  # fmt: skip
@@ -136,20 +135,20 @@ def test_stages_of_a_text_and_a_window(show):
         seek(page, "Text", "Exodus 12")
     assert "Exodus 12" == parameter(page, "item")
     expect(title_of(page, "stages-window")).to_contain_text("Positions 101 to 116")
+    seek(page, "Text", "my own text")
+    a_text_of_the_readers_own(page)
     no_trouble(page)
 
 
-def test_a_text_of_the_readers_own(show):
-    page = show(context=64, item="my own text")
+def a_text_of_the_readers_own(page: Page) -> None:
     expect(page.get_by_text("Type or paste a text")).to_be_visible()
     few = "The king saw the city."
     write(page, "Your text", few)
     expect(title_of(page, "stages-whole")).to_contain_text("The whole text")
     expect(title_of(page, "stages-window")).to_have_count(0)
     assert few == parameter(page, "text")
-    write(page, "Your text", f"{few} " * 40)
-    complains(page, "64")
+    write(page, "Your text", f"{few} " * 160)
+    complains(page, f"{CONTEXT}")
     expect(title_of(page, "stages-whole")).to_have_count(0)
-    write(page, "Your text", f"{few} " * 6)
-    expect(title_of(page, "stages-window")).to_contain_text("Positions 0 to ")
-    no_trouble(page)
+    write(page, "Your text", f"{few} " * 30)
+    expect(title_of(page, "stages-window")).to_contain_text("Positions ")
