@@ -30,12 +30,14 @@ IDLE = """() => new Promise(done =>
 PLOTLY = """window.drawn = []
 window.Plotly = {
   Icons: {}, Plots: { resize() {} },
-  purge: (place) => (place.textContent = ""),
+  purge: (place) => { place.textContent = ""; delete place.data },
   react: async (place, { data }) => {
     drawn.push(data)
     if (drawn.length <= (window.fails ?? 0)) throw new Error("no room")
     place.on = () => {}
-    place.textContent = "drawn"
+    if (!place.data) place.innerHTML = "<p>drawn</p>" // as Plotly, which changes what it drew
+    place.data = { data }
+    await window.drawing
   },
 }"""
 
@@ -77,6 +79,29 @@ def test_a_figure_of_two_calls_is_drawn(page: Page, load):
     expect(page.locator(".figure")).to_have_text("drawn")
     assert [2] == page.evaluate("drawn")
     expect(page.locator(".figure")).not_to_have_attribute("data-due", "")
+
+
+@pytest.mark.parametrize("held", ["script", "drawing"])
+def test_a_figure_is_replaced_before_it_is_drawn(page: Page, load, held):
+    """The latest of two is drawn once what they wait for is there, and stays."""
+    load(FIGURE)
+    if held == "script":
+        routes: list[Route] = []
+        page.route("**/plotly.js", lambda route: routes.append(route))
+    else:
+        page.evaluate("() => { window.drawing = new Promise(done => (window.go = done)) }")
+    page.evaluate(f"call({figure(1)})")
+    page.evaluate(IDLE)
+    page.evaluate(f"call({figure(2)})")
+    page.evaluate(IDLE)
+    if held == "script":
+        routes[0].fulfill(body=PLOTLY, content_type="text/javascript")
+    else:
+        page.evaluate("go()")
+    expect(page.locator(".figure")).not_to_have_attribute("data-due", "")
+    page.evaluate(IDLE)
+    expect(page.locator(".figure")).to_have_text("drawn")
+    assert ([2] if held == "script" else [1, 2]) == page.evaluate("drawn")
 
 
 @pytest.mark.parametrize("fails", [1, 2])

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pages.shared.jobs import results
 from poskernel_core import analyses
 from poskernel_core.analyses.kernels.formulas import classify
 from poskernel_core.common.specs import Request, model_prefix
@@ -281,8 +282,9 @@ def test_a_new_measure_makes_nothing_stale(toy, shipped_engine, monkeypatch):
 
     assert shipped_engine.worker_pid is None
     monkeypatch.setattr(toy, "precomputed", "always")
-    with pytest.raises(PageFailed):  # of another model: pages keep their plans
-        heads_of("head", "demo-rotary", shipped_engine)
+    monkeypatch.setattr(results, "_PLANS", {})
+    with pytest.raises(PageFailed):
+        heads_of("head", "demo-attn-2l", shipped_engine)
 
 
 def test_what_is_there_is_not_written_again(tmp_path, monkeypatch):

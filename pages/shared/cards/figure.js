@@ -111,7 +111,8 @@ async function draw(place) {
     place.textContent = "This figure needs a file that did not arrive: reload the page.";
     return;
   }
-  if (!heard.has(place)) place.textContent = "";
+  if (drawn.get(place) !== asked) return; // meanwhile another figure came, or the place went
+  if (!place.firstElementChild) place.textContent = ""; // a sentence, no figure
   const { data, layout, frames } = JSON.parse(asked.spec);
   try {
     await Plotly.react(place, {
