@@ -1,4 +1,4 @@
-"""Sources of position once more: plain transformers, and loops over groups of texts.
+"""Components of queries and keys, and sources of position: plain transformers, and loops.
 
 The parts of the stream are caught by hooks on the modules' outputs; weights are read from the state
 and applied in float64. No code is shared with `poskernel_core`.
@@ -32,9 +32,10 @@ BIAS = "ALiBi's bias"
 
 
 class Split:
-    """One layer's queries, and its keys as a sum of components.
+    """One layer's queries and keys as sums of components.
 
-    `queries [text, head, pos, d]`, `keys[name] [text, kv, pos, d]`; before rotation `still[name]`.
+    `asked[name] [text, head, pos, d]` add up to `queries`; `keys[name] [text, kv, pos, d]`, before
+    rotation `still[name]`.
     """
 
     def __init__(self, path: Path, windows: np.ndarray, layer: int) -> None:
@@ -88,26 +89,26 @@ class Split:
             return x if shift is None else x - x.mean(axis=-1, keepdims=True)
 
         sigma = np.sqrt((centred(stream) ** 2).mean(axis=-1, keepdims=True) + eps)
-        (wq, bq), (wk, bk) = maps(kind, state, layer, heads)
-        scaled = {name: gain * centred(x) / sigma @ wk for name, x in parts.items()}
         constant = np.zeros(len(gain)) if shift is None else shift
-        q = (gain * centred(stream) / sigma + constant) @ wq + bq
-        whole = sum(scaled.values()) + constant @ wk + bk
-        if (constant @ wk + bk).any():
-            scaled["constant"] = np.broadcast_to(constant @ wk + bk, whole.shape)
-        width = config.get("head_dim") or wq.shape[1] // heads
-        q, whole = split(q, width), split(whole, width)
-        self.still = {name: split(x, width) for name, x in scaled.items()}
-        if kind == "qwen3":
-            inside = f"model.layers.{layer}.self_attn"
-            q = q / rms(q, eps) * state[f"{inside}.q_norm.weight"]
-            size = rms(whole, eps)
-            g = state[f"{inside}.k_norm.weight"]
-            self.still = {name: x / size * g for name, x in self.still.items()}
+        sides = maps(kind, state, layer, heads)
+        width = config.get("head_dim") or sides[0][0].shape[1] // heads
+        found = []
+        for part, (weight, bias) in zip("qk", sides, strict=True):
+            side = {name: gain * centred(x) / sigma @ weight for name, x in parts.items()}
+            rest = constant @ weight + bias
+            if rest.any():
+                side["constant"] = np.broadcast_to(rest, (*windows.shape, len(rest)))
+            side = {name: split(x, width) for name, x in side.items()}
+            if kind == "qwen3":
+                size = rms(sum(side.values()), eps)
+                own = state[f"model.layers.{layer}.self_attn.{part}_norm.weight"]
+                side = {name: x / size * own for name, x in side.items()}
+            found.append(side)
         angles = turning(config, width, windows.shape[1])
         self.turn = lambda x: rotated(x, angles)
-        self.queries = self.turn(q)
-        self.keys = {name: self.turn(x) for name, x in self.still.items()}
+        self.still = found[1]
+        self.asked, self.keys = ({name: self.turn(x) for name, x in side.items()} for side in found)
+        self.queries = sum(self.asked.values())
         self.slopes = slopes(heads) if kind == "bloom" else None
         self.scale = 1 / math.sqrt(width)
 

@@ -18,7 +18,8 @@ class Turned:
 
     `queries`, `keys` [text, head, pos, pair]: complex pairs before the rotation; `rest` the same
     of the dimensions that are not turned, `[text, head, pos, d - 2 pair]`, of queries and of keys.
-    `speed` [pair] and `factor` are the model's; every head has a key of its own here.
+    `speed` [pair], `factor`, and the `scale` of scores are the model's; every head has a key of its
+    own here.
     """
 
     queries: list[np.ndarray]
@@ -26,6 +27,17 @@ class Turned:
     rest: list[tuple[np.ndarray, np.ndarray]]
     speed: np.ndarray
     factor: float
+    scale: float
+
+    def table(self, layer: int, text: int, head: int, n: int, low: int) -> list[list[float]]:
+        """`G[i][j]`: the score of key `j` turned to place `i`, for the query at `n`."""
+        seen = slice(low, n + 1)
+        queries, keys = self.rest[layer]
+        passed = keys[text, head, seen].astype(float) @ queries[text, head, n]
+        both = self.queries[layer][text, head, n] * np.conj(self.keys[layer][text, head, seen])
+        turns = [np.exp(1j * self.speed * (n - i)) for i in range(low, n + 1)]
+        rows = [self.factor**2 * (both * turn).real.sum(axis=1) + passed for turn in turns]
+        return [(self.scale * row).tolist() for row in rows]
 
 
 def turned_of(path: Path, windows: np.ndarray) -> Turned:
@@ -52,6 +64,7 @@ def turned_of(path: Path, windows: np.ndarray) -> Turned:
         [(q[..., 2 * pairs :], k[..., 2 * pairs :]) for q, k in both],
         speed,
         float(rotary.attention_scaling),
+        next(part.scaling for part in model.modules() if hasattr(part, "scaling")),
     )
 
 

@@ -90,11 +90,7 @@ class NormCause(Sampled[NormCauseParams]):
     runs = "norm_cause:norm_cause"
 
     def with_params(self, run: RunSpec, params: NormCauseParams) -> RunSpec:
-        """Return the run of the random sequences.
-
-        Raises:
-            BadRequest: the pairs have no room for two rows.
-        """
+        """Return the run of the random sequences."""
         rows = second_positions(params.length, params.first, params.candidates, run.start_token)
         if len(rows) < 2:
             raise BadRequest(

@@ -190,11 +190,7 @@ class InductionRecency(Sampled[RecencyParams]):
         }
 
     def with_params(self, run: RunSpec, params: RecencyParams) -> RunSpec:
-        """Return the run of the random sequences.
-
-        Raises:
-            BadRequest: the pairs have no room.
-        """
+        """Return the run of the random sequences."""
         second_positions(params.length, params.first, params.candidates, run.start_token)
         return random_run(run, params.length, params.samples)
 
@@ -248,10 +244,6 @@ class RecencyPatterns(Sampled[RecencyPatternsParams]):
         }
 
     def with_params(self, run: RunSpec, params: RecencyPatternsParams) -> RunSpec:
-        """Return the run of the random sequences.
-
-        Raises:
-            BadRequest: the pairs have no room.
-        """
+        """Return the run of the random sequences."""
         pairs_layout(params.length, params.first, params.second, params.candidates, run.start_token)
         return random_run(run, params.length, params.samples)

@@ -65,11 +65,7 @@ class KernelDistances(Analysis[KernelDistancesParams]):
     precomputed = "always"
 
     def needs(self, run: RunSpec, params: KernelDistancesParams) -> Mapping[str, RunSpec]:
-        """Return the run itself.
-
-        Raises:
-            BadRequest: the position is outside the context, or sees no key.
-        """
+        """Return the run itself."""
         check_query(params.query, params.skip, run.context)
         return {"main": run}
 

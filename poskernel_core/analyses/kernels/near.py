@@ -68,11 +68,7 @@ class NearKernels(Composition[NearKernelsParams]):
     figure = "near_kernels_figure"
 
     def parts(self, run: RunSpec, params: NearKernelsParams) -> Mapping[str, SubQuestion]:
-        """Return the kernels of all heads.
-
-        Raises:
-            BadRequest: the position is outside the context, or sees no key.
-        """
+        """Return the kernels of all heads."""
         check_query(params.query, params.skip, run.context)
         asked = KernelParams(query=params.query, skip=params.skip)
         return {"kernel": SubQuestion(PositionalKernel(), run, asked)}

@@ -51,11 +51,7 @@ def all_heads(
 def one_head(
     subject: ExperimentContext, statistics: Statistics, params: HeadOnTextParams, progress: Progress
 ) -> Result:
-    """Run the text up to a head: :class:`~poskernel_core.analyses.own_text.spec.HeadOnText`.
-
-    Raises:
-        BadRequest: no such head.
-    """
+    """Run the text up to a head: :class:`~poskernel_core.analyses.own_text.spec.HeadOnText`."""
     main, geometry = statistics["main"], subject.model.geometry
     layer, head = parse_cell(params.head, geometry.n_layers, geometry.n_heads)
     length = subject.windows.shape[1]

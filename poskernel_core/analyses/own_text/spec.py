@@ -38,11 +38,7 @@ class _OnText(Experiment[OwnTextParams]):
     uses = ("token embeddings",)
 
     def with_params(self, run: RunSpec, params: OwnTextParams) -> RunSpec:
-        """Return the run whose mean keys are used.
-
-        Raises:
-            BadRequest: no text is given.
-        """
+        """Return the run whose mean keys are used."""
         text_run(run, params)
         return run
 

@@ -249,12 +249,7 @@ def all_heads(
     params: PositionSourcesParams,
     progress: Progress,
 ) -> Result:
-    """Run the texts up to each layer; see :class:`~.spec.PositionSources`.
-
-    Raises:
-        BadRequest: too few texts, or no query position.
-        UnsupportedModel: compressed or borrowed keys.
-    """
+    """Run the texts up to each layer; see :class:`~.spec.PositionSources`."""
     geometry = subject.model.geometry
     layers = geometry.with_heads
     texts = _Texts(subject, statistics["main"], params)
@@ -323,12 +318,7 @@ def one_head(
     params: HeadSourcesParams,
     progress: Progress,
 ) -> Result:
-    """Run the texts up to one head's layer; see :class:`~.spec.HeadSources`.
-
-    Raises:
-        BadRequest: no such head, too few texts, or no query position.
-        UnsupportedModel: compressed or borrowed keys.
-    """
+    """Run the texts up to one head's layer; see :class:`~.spec.HeadSources`."""
     geometry = subject.model.geometry
     layer, head = parse_cell(params.head, geometry.n_layers, geometry.n_heads)
     if geometry.reason(layer):

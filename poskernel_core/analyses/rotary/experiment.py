@@ -23,11 +23,7 @@ def change_bands(
     params: ChangedBandsParams,
     progress: Progress,
 ) -> Result:
-    """Run every window clean and with every change; see :class:`ChangedBands`.
-
-    Raises:
-        BadRequest: no such head or layer, or a middle band that ends before it begins.
-    """
+    """Run every window clean and with every change; see :class:`ChangedBands`."""
     geometry = subject.model.geometry
     cell = parse_cell(params.head, geometry.n_layers, geometry.n_heads)
     edits = edits_of(subject, params)
@@ -50,11 +46,7 @@ def change_bands(
 
 
 def edits_of(subject: ExperimentContext, params: ChangedBandsParams) -> list[Edit]:
-    """Return the edits of all runs, the clean run first.
-
-    Raises:
-        BadRequest: no such head or layer, or a middle band that ends before it begins.
-    """
+    """Return the edits of all runs, the clean run first."""
     sizes = subject.model.geometry.n_layers, subject.model.geometry.n_heads
     if params.heads.strip():
         cells = parse_cells(params.heads, *sizes)

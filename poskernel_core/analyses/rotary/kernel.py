@@ -123,11 +123,7 @@ class EquivariantKernel(Analysis[EquivariantParams]):
     precomputed = "always"
 
     def needs(self, run: RunSpec, params: EquivariantParams) -> Mapping[str, RunSpec]:
-        """Return the run, and the small pass that gathers rotary pairs.
-
-        Raises:
-            BadRequest: the middle band ends before it begins, or the position sees no key.
-        """
+        """Return the run, and the small pass that gathers rotary pairs."""
         rotary = rotary_run(run, params)
         check_query(params.query, params.skip, run.context)
         return {"main": run, "rotary": rotary}

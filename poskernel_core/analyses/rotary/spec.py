@@ -141,11 +141,7 @@ class RotarySpectrum(Analysis[SpectrumParams]):
     ignores = KEPT_QUERIES | OWN_PASS
 
     def needs(self, run: RunSpec, params: SpectrumParams) -> Mapping[str, RunSpec]:
-        """Return a separate small pass over the same windows.
-
-        Raises:
-            BadRequest: the middle band ends before it begins, or no position is left.
-        """
+        """Return a separate small pass over the same windows."""
         return {"main": rotary_run(run, params)}
 
     def compute(self, statistics: Statistics, params: SpectrumParams, progress: Progress) -> Result:

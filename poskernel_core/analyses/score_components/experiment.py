@@ -24,12 +24,7 @@ def score_components(
     params: ScoreComponentsParams,
     progress: Progress,
 ) -> Result:
-    """Split the scores: :class:`~poskernel_core.analyses.score_components.spec.ScoreComponents`.
-
-    Raises:
-        BadRequest: no such head or token, a key that the query does not see, or a text too long for
-            the memory.
-    """
+    """Split the scores: :class:`~poskernel_core.analyses.score_components.spec.ScoreComponents`."""
     geometry, tokens = subject.model.geometry, subject.windows[:1]
     layer, head = parse_cell(params.head, geometry.n_layers, geometry.n_heads)
     if reason := geometry.reason(layer):

@@ -96,9 +96,5 @@ class ScoreComponents(Experiment[ScoreComponentsParams]):
         return -1
 
     def with_params(self, run: RunSpec, params: ScoreComponentsParams) -> RunSpec:
-        """Return the run of the text alone; a text longer than the context is an error.
-
-        Raises:
-            BadRequest: no text is given.
-        """
+        """Return the run of the text alone; a text longer than the context is an error."""
         return text_run(run, params, whole=True).model_copy(update={"positions": (0,)})

@@ -52,11 +52,7 @@ def sink_anatomy(
     params: SinkAnatomyParams,
     progress: Progress,
 ) -> Result:
-    """Run the texts; see :class:`~poskernel_core.analyses.sink_anatomy.spec.SinkAnatomy`.
-
-    Raises:
-        BadRequest: there is no start token, or too little text.
-    """
+    """Run the texts; see :class:`~poskernel_core.analyses.sink_anatomy.spec.SinkAnatomy`."""
     geometry, start = subject.model.geometry, _start_of(subject)
     first, length = int(subject.start_token), FRONT + params.length
     texts = subject.windows[:, first : first + length]

@@ -137,11 +137,7 @@ class SinkAnatomy(Experiment[SinkAnatomyParams]):
         return {"length": max(2, min(48, run.context - FRONT - run.start_token))}
 
     def with_params(self, run: RunSpec, params: SinkAnatomyParams) -> RunSpec:
-        """Return the run over the texts.
-
-        Raises:
-            BadRequest: the texts do not fit the context.
-        """
+        """Return the run over the texts."""
         need = FRONT + params.length + run.start_token
         if need > run.context:
             raise BadRequest(

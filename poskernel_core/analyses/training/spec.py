@@ -51,11 +51,7 @@ class OfCheckpoints(Composition[C]):
     """A question asked of each checkpoint of a training run; results have an axis ``step``."""
 
     def with_params(self, run: RunSpec, params: C) -> RunSpec:
-        """Return the run with the whole training as its model, even if it names one checkpoint.
-
-        Raises:
-            UnknownModel: the model has no checkpoints, or lacks a chosen one.
-        """
+        """Return the run with the whole training as its model, even if it names one checkpoint."""
         training = chosen_run(run, params)
         specs = [spec_of(training, each) for each in training.checkpoints]
         marks = [[each.revision, each.fingerprint if training.local else ""] for each in specs]
@@ -217,11 +213,7 @@ class KernelOverTraining(OfCheckpoints[KernelOverTrainingParams]):
     figure = "kernel_over_training_figure"
 
     def parts(self, run: RunSpec, params: KernelOverTrainingParams) -> Mapping[str, SubQuestion]:
-        """Return the kernels of all heads, for every checkpoint.
-
-        Raises:
-            BadRequest: a head outside the model, or a position outside the context.
-        """
+        """Return the kernels of all heads, for every checkpoint."""
         geometry = _geometry(run.model)
         parse_cell(params.head, geometry.n_layers, geometry.n_heads)
         question = PositionalKernel()

@@ -1,71 +1,16 @@
-"""The causal test of falling norms: both runs, their changes, and what errors there are."""
+"""The causal test of falling norms: both runs and their paired changes, by plain loops."""
 
 import numpy as np
-import pytest
-import torch
 
-from poskernel_core.analyses.induction.experiment.norm_cause import paired
 from poskernel_core.analyses.induction.norm_cause import NormCause
-from poskernel_core.analyses.induction.spec import InductionRecency
-from poskernel_core.analyses.random_tokens.spec import RandomAttention
 from poskernel_core.data.layouts import pairs_layout, random_layout
 from poskernel_core.engine.engine import describe_run
-from poskernel_core.statistics.moments import Moments
 from tests.analyses.induction.test_recency import drawn, one_sequence, switched
 from tests.analyses.interventions.test_switches import perform, subject_of
 from tests.support import oracles_random as oracle
 from tests.support.refusals import refused
 
-SAMPLES = 4
-PAIRS = {"samples": SAMPLES, "length": 9, "first": 1, "ablate": "L1H0"}
-
-
-@pytest.fixture(scope="module")
-def found(model_dirs):
-    """The test on a random GPT-2, and the experiments that it repeats, as they are and flat."""
-    subject = subject_of(model_dirs["gpt2"])
-    own = {"samples": SAMPLES, "ablate": "L1H0", "length": 17, "trend_from": 1}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("poskernel_core.analyses.random_tokens.experiment.sampled.MEASURED", SAMPLES)
-        cause = perform(NormCause, subject, **PAIRS, random_length=17, trend_from=1)
-        runs = [
-            (
-                perform(InductionRecency, subject, **PAIRS, equalise_norms=equalise),
-                perform(RandomAttention, subject, **own, equalise_norms=equalise),
-            )
-            for equalise in (False, True)
-        ]
-    return cause, runs
-
-
-def over_rows(result, name, *place):
-    """Mean over rows and its error, in plain loops."""
-    values, errors = (part[name][(slice(None), *place)] for part in (result.values, result.errors))
-    mean = sum(float(value) for value in values) / len(values)
-    return mean, sum(float(error) ** 2 for error in errors) ** 0.5 / len(values)
-
-
-@pytest.mark.parametrize("run", [0, 1])
-def test_both_runs(found, run):
-    cause, (recency, rows) = found[0], found[1][run]
-    layer, head = 1, 3
-    expected = {
-        "probability": over_rows(recency, "probability", 1),
-        "probability_advantage": over_rows(recency, "advantage"),
-        "attention_advantage": over_rows(recency, "attention_advantage", layer, head),
-    }
-    for name, (mean, error) in expected.items():
-        place = (run,) if name.startswith("prob") else (run, layer, head)
-        assert mean == pytest.approx(float(cause.values[name][place]), rel=1e-9)
-        assert error == pytest.approx(float(cause.errors[name][place]), rel=1e-9)
-    total = [over_rows(recency, "candidate_attention", layer, head, pair) for pair in (0, 1)]
-    assert sum(mean for mean, _ in total) == pytest.approx(cause.values["attention"][run, 1, 3])
-    same = {"rtol": 1e-9, "atol": 1e-15}
-    for name in ("probability_rise", "attention_rise"):
-        np.testing.assert_allclose(recency.values[name], cause.values[name][run], **same)
-        np.testing.assert_allclose(recency.errors[name], cause.errors[name][run], **same)
-    for one, other in ((rows.values, cause.values), (rows.errors, cause.errors)):
-        np.testing.assert_allclose(one["slope"][..., -1], other["slope"][run], **same)
+SAMPLES, LENGTH, SLOPE_LENGTH = 4, 9, 17
 
 
 def numbers(seen):
@@ -80,70 +25,69 @@ def numbers(seen):
     }
 
 
-def paired_in_loops(path):
-    """Flat less clean of every value, and its error: `{name: (mean, error)}`.
-
-    Every sequence is run twice, its two numbers subtracted, and only then averaged.
-    """
-    rows = []
-    clean, flat = (edits_of(path, PAIRS["length"], flatten) for flatten in (False, True))
-    for second in range(3, PAIRS["length"] - 2):
-        layout = pairs_layout(PAIRS["length"], 1, second, 2, True)
-        changes = []
-        for ids in drawn(layout, second, SAMPLES):
-            before, after = (numbers(one_sequence(path, ids, True, e)) for e in (clean, flat))
-            changes.append({name: after[name] - before[name] for name in before})
-        rows.append(changes)
-    found = {}
-    for name in rows[0][0]:
-        pairs = [oracle.mean_and_error([one[name] for one in changes]) for changes in rows]
-        (first, error), (last, other) = pairs[0], pairs[-1]
-        mean = sum(pair[0] for pair in pairs) / len(pairs)
-        spread = np.sqrt(sum(pair[1] ** 2 for pair in pairs)) / len(pairs)
-        rise = last - first, np.sqrt(error**2 + other**2)
-        found[name] = rise if name.endswith("rise") else (mean, spread)
-    clean, flat = (edits_of(path, 17, flatten) for flatten in (False, True))
-    changes = []
-    for ids in drawn(random_layout(17, True), 0, SAMPLES):
-        before, after = (last_slopes(path, ids, edits) for edits in (clean, flat))
-        changes.append(after - before)
-    return found | {"slope": oracle.mean_and_error(changes)}
-
-
-def edits_of(path, length, flatten):
-    """Plain GPT-2's edits of one run of sequences of a length."""
-    params = {"equalise_norms": flatten, "length": length}
-    return switched(path, True, params, {"cells": [(1, 0)]}, SAMPLES)[0]
-
-
 def last_slopes(path, ids, edits):
     """Slope of the last row of every head of one sequence."""
     patterns = oracle.see(path, ids, edits).patterns
     return np.array([[oracle.slopes(head, 1)[-1] for head in layer] for layer in patterns])
 
 
-def test_changes(found, model_dirs):
-    cause = found[0]
-    for name, (mean, error) in paired_in_loops(model_dirs["gpt2"]).items():
-        values, errors = (part[f"{name}_change"] for part in (cause.values, cause.errors))
-        scale = np.abs(mean).max()
-        np.testing.assert_allclose(values, mean, rtol=1e-3, atol=2e-3 * scale, err_msg=name)
-        np.testing.assert_allclose(errors, error, rtol=1e-3, atol=2e-3 * scale, err_msg=name)
+def three(before, after):
+    """The norms as they are, equalised, and the change of one sequence."""
+    return np.stack([before, after, after - before])
+
+
+def by_loops(path):
+    """All values, as they are, equalised and changed, with their errors: `{name: (mean, error)}`.
+
+    Every sequence is run twice, its two numbers subtracted, and only then averaged.
+    """
+
+    def edits_of(length):
+        runs = ({"equalise_norms": flatten, "length": length} for flatten in (False, True))
+        return [switched(path, True, run, {"cells": [(1, 0)]}, SAMPLES)[0] for run in runs]
+
+    rows, found = [], {}
+    edits = edits_of(LENGTH)
+    for second in range(3, LENGTH - 2):
+        each = []
+        for ids in drawn(pairs_layout(LENGTH, 1, second, 2, True), second, SAMPLES):
+            before, after = (numbers(one_sequence(path, ids, True, one)) for one in edits)
+            each.append({name: three(before[name], after[name]) for name in before})
+        rows.append({name: oracle.mean_and_error([one[name] for one in each]) for name in each[0]})
+    for name in rows[0]:
+        means, errors = (np.array(part) for part in zip(*(row[name] for row in rows), strict=True))
+        if name.endswith("rise"):
+            found[name] = means[-1] - means[0], np.sqrt(errors[-1] ** 2 + errors[0] ** 2)
+        else:
+            found[name] = means.mean(axis=0), np.sqrt((errors**2).sum(axis=0)) / len(rows)
+    edits = edits_of(SLOPE_LENGTH)
+    each = [
+        three(*(last_slopes(path, ids, one) for one in edits))
+        for ids in drawn(random_layout(SLOPE_LENGTH, True), 0, SAMPLES)
+    ]
+    return found | {"slope": oracle.mean_and_error(each)}
+
+
+def test_both_runs_and_their_changes(model_dirs, monkeypatch):
+    monkeypatch.setattr(
+        "poskernel_core.analyses.random_tokens.experiment.sampled.MEASURED", SAMPLES
+    )
+    path = model_dirs["gpt2"]
+    asked = {"samples": SAMPLES, "length": LENGTH, "first": 1, "ablate": "L1H0"}
+    cause = perform(NormCause, subject_of(path), **asked, random_length=SLOPE_LENGTH, trend_from=1)
+    for name, pair in by_loops(path).items():
+        for part, expected in zip((cause.values, cause.errors), pair, strict=True):
+            for value, row in ((name, expected[:2]), (f"{name}_change", expected[2])):
+                scale = np.abs(pair[0][2]).max()
+                np.testing.assert_allclose(
+                    part[value], row, rtol=1e-3, atol=2e-3 * scale, err_msg=value
+                )
         assert scale > 0
-
-
-def test_errors_of_paired_numbers():
-    """Two sequences of 1 and 3 become 2 and 5: changes of 1 and 2, 1.5 with an error of 0.5."""
-    moments = Moments()
-    moments.add(paired(torch.tensor([1.0, 3.0]), torch.tensor([2.0, 5.0])))
-    np.testing.assert_allclose([2.0, 3.5, 1.5], moments.mean)
-    np.testing.assert_allclose([1.0, 1.5, 0.5], moments.error)
 
 
 def test_one_row_is_refused(model_dirs):
     run = describe_run(str(model_dirs["gpt2"]))
-    params = NormCause.params(length=7, first=2)
     with refused("two rows or more"):
-        NormCause().canonical(run, params)
+        NormCause().canonical(run, NormCause.params(length=7, first=2))
     longer = NormCause.params(length=8, first=2, random_length=6)
     assert 8 == NormCause().canonical(run, longer).context

@@ -5,13 +5,11 @@ import pytest
 
 from poskernel_core.data.made import doubled
 from poskernel_core.forward import attention
-from tests.analyses.previous_token.test_previous_token_kinds import different
 from tests.support import builders, oracles
 from tests.support import oracles_positions as op
 from tests.support.passes import gather as gathered
-from tests.support.truth import truth_of
 
-TEXTS, CONTEXT = 3, 31
+CONTEXT = 31
 
 
 def gather(path, windows, start_token, what=("repeats",), batch=None):
@@ -36,22 +34,6 @@ def test_repeated_tokens(model_dirs, truths, repeating, monkeypatch, name, block
                     arrays["repeats"][layer, head, place], oracles.mean(each), atol=1e-5
                 )
     assert (arrays["repeat_texts"] == 1).all()
-
-
-def test_texts_without_repeats(model_dirs):
-    ids = different(TEXTS, CONTEXT)
-
-    none = gather(model_dirs["gpt2"], ids, True)
-    ids[1, 12] = ids[1, 11]
-    some = gather(model_dirs["gpt2"], ids, True)
-
-    assert not none["repeats"][..., 1].any()
-    assert none["repeats"][..., 0].all()
-    assert ([1, 0], [1, 1 / 3]) == tuple(
-        pytest.approx(found["repeat_texts"][2].tolist()) for found in (none, some)
-    )
-    pattern = np.stack(truth_of(model_dirs["gpt2"], ids).attentions)[:, 1, :, 12, 11]
-    np.testing.assert_allclose(some["repeats"][..., 1], pattern / 3, atol=1e-6)
 
 
 def test_batches_do_not_matter(model_dirs):

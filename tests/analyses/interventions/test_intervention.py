@@ -8,13 +8,12 @@ from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.analyses.interventions.experiment.intervene import CANDIDATES, intervene
 from poskernel_core.analyses.interventions.spec import InterventionParams
 from poskernel_core.forward import interventions, loading
-from poskernel_core.forward.readout import kl_divergence, measure
 from poskernel_core.models import catalog
 from poskernel_core.models.tokenizers import load_tokenizer
 from tests.support import builders, oracles, plain_gpt2
 from tests.support import oracles_positions as op
 from tests.support.refusals import refused
-from tests.support.truth import Recorder, truth_of
+from tests.support.truth import Recorder
 
 PROMPT = "The previous token, and the token before it"
 CONTEXT = 41
@@ -80,26 +79,6 @@ def subjects(model_dirs):
 
 def softmax(rows):
     return [oracles.softmax(row) for row in np.asarray(rows).tolist()]
-
-
-def test_measures(model_dirs, subjects):
-    window = subjects["gpt2"].windows
-    truth = truth_of(model_dirs["gpt2"], window)
-    tokens, p = window[0].tolist(), softmax(truth.logits[0])
-
-    found = measure(
-        subjects["gpt2"].model, window, interventions.Edit(), start_token=True, cell=(2, 3)
-    )
-
-    losses = [op.nll(p[n - 1], tokens[n]) for n in range(1, len(tokens))]
-    np.testing.assert_allclose(found.loss[1:], losses, atol=1e-4)
-    assert np.isnan(found.loss[0])
-    np.testing.assert_allclose(softmax(found.logits), p, atol=1e-5)
-    np.testing.assert_allclose(found.pattern, truth.attentions[2][0, 3], atol=1e-5)
-    for layer, head in np.ndindex(3, 5):
-        pattern = truth.attentions[layer][0, head].tolist()
-        each = [pattern[n][n - 1] for n in range(2, len(tokens))]
-        assert oracles.mean(each) == pytest.approx(found.previous_mass[layer, head], abs=1e-5)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -178,13 +157,6 @@ def test_rows_still_add_up(subjects, moves):
     params = InterventionParams(text=PROMPT, change="move", moves=moves, head="L1H2")
     changed = intervene(subjects["gpt2"], {}, params, quiet).values["changed"]
     np.testing.assert_allclose(changed.sum(axis=1), 1, atol=1e-5)
-
-
-def test_kl_divergence():
-    clean = torch.tensor([[0.5, 0.5], [0.25, 0.75]]).double().log() + 3
-    changed = torch.tensor([[0.25, 0.75], [0.25, 0.75]]).double().log()
-    expected = [op.kl([0.5, 0.5], [0.25, 0.75]), 0.0]
-    np.testing.assert_allclose(kl_divergence(clean, changed), expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("case", BAD)

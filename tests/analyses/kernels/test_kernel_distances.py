@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poskernel_core.analyses.kernels import formulas as kernels
-from poskernel_core.common.attention import ScoreRule, Slopes, first_visible
+from poskernel_core.common.attention import ScoreRule, Slopes
 from tests.analyses.kernels.test_kernels import SEEDS, kernels_of
 from tests.support import oracles
 from tests.support.oracles_groups import query_variation
@@ -105,11 +105,3 @@ def test_aligned_distance(seed, skip):
                 pair = rows[head, a].tolist(), n, rows[head, b].tolist(), m
                 expected = oracles.aligned_distance(*pair, skip)
                 assert expected == pytest.approx(found[head, a, b], abs=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("n", "skip", "window", "expected"),
-    [(10, 0, None, 0), (10, 4, None, 4), (10, 4, 5, 6), (10, 8, 5, 8), (2, 0, 7, 0), (3, 4, 7, 4)],
-)
-def test_first_visible(n, skip, window, expected):
-    assert expected == first_visible(n, skip, window)

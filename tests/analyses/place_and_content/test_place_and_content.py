@@ -1,5 +1,6 @@
 """Place and content: by hand, by plain loops over the whole table, and heads with known scores."""
 
+import math
 from dataclasses import replace
 from shutil import copytree
 
@@ -13,10 +14,11 @@ from poskernel_core.analyses.place_and_content.formulas import SHARES, variances
 from poskernel_core.analyses.place_and_content.spec import PlaceAndContent
 from poskernel_core.common.attention import first_visible
 from poskernel_core.common.errors import BadRequest, PosKernelError
-from tests.support import oracles, oracles_place
+from tests.support import oracles
 from tests.support.builders import place
 from tests.support.builders.contextual import ask, some_windows, study
 from tests.support.builders.families import FAMILY_MODELS
+from tests.support.oracles_rotary import turned_of
 
 TEXTS = 7
 # skip, start token, context, windows by layer
@@ -48,6 +50,27 @@ def some_table(seed, places=17, batch=3, d=5):
     return [source.normal(size=size) + source.normal(size=d) for size in sizes]
 
 
+def parts(table):
+    """Place, content and interaction of a table, and twice the covariance along its diagonal."""
+    size = range(len(table))
+    whole = oracles.mean([oracles.mean(row) for row in table])
+    place = [oracles.mean(row) - whole for row in table]
+    content = [oracles.mean([row[j] for row in table]) - whole for j in size]
+    rest = [(table[i][j] - whole - place[i] - content[j]) ** 2 for i in size for j in size]
+    return (
+        oracles.mean([a**2 for a in place]),
+        oracles.mean([b**2 for b in content]),
+        oracles.mean(rest),
+        2 * oracles.mean([a * b for a, b in zip(place, content, strict=True)]),
+    )
+
+
+def expected_shares(rows):
+    """The shares of all windows together."""
+    sums = [math.fsum(column) for column in zip(*rows, strict=True)]
+    return [each / math.fsum(sums[:3]) for each in sums]
+
+
 @given(SIZES, st.integers(0, 2**32 - 1))
 def test_equals_the_whole_table(sizes, seed):
     """Rows, columns and the rest of all scores of all keys at all places, none negative."""
@@ -57,7 +80,7 @@ def test_equals_the_whole_table(sizes, seed):
     for one, head in np.ndindex(queries.shape[:2]):
         turned = [sum(queries[one, head, part] * row[part] for part in (0, 1)) for row in turns[0]]
         table = np.array(turned) @ keys[one].T
-        expected = oracles_place.parts(table.tolist())
+        expected = parts(table.tolist())
         near = {"rel": 1e-12, "abs": 1e-12 * float((table**2).mean())}
         assert found[:4, one, head].tolist() == pytest.approx(expected, **near)
         assert found[:3, one, head].sum() == pytest.approx(table.var(), **near)
@@ -66,15 +89,15 @@ def test_equals_the_whole_table(sizes, seed):
 
 @pytest.mark.parametrize("name", CASES)
 def test_plain_loops(dirs, name):
-    """Every key rotated to every place by transformers itself, in models of three kinds."""
+    """Every key turned to every place from where transformers has it, in models of three kinds."""
     skip, start, context, windows = CASES[name]
     ids, positions = some_windows(TEXTS, context, start), (0, skip + 1, 11, context - 2)
     result = perform(dirs[name], ids, positions, start, skip=skip, first_windows=TEXTS)
-    layers = oracles_place.layers_of(dirs[name], ids)
-    assert len(layers) == 3
+    truth = turned_of(dirs[name], ids)
+    assert len(truth.queries) == 3
 
-    for number, layer in enumerate(layers):
-        heads = layer.queries.shape[1]
+    for number, queries in enumerate(truth.queries):
+        heads = queries.shape[1]
         for head, at in ((heads - 1, 3), (2, 1), (1, 0)):
             n = positions[at]
             low = first_visible(n, skip, windows[number])
@@ -83,10 +106,10 @@ def test_plain_loops(dirs, name):
             if n - low < 1:
                 assert np.isnan(found).all()
                 continue
-            rows = [oracles_place.parts(layer.table(text, head, n, low)) for text in range(TEXTS)]
-            expected = oracles_place.shares(rows)
+            rows = [parts(truth.table(number, text, head, n, low)) for text in range(TEXTS)]
+            expected = expected_shares(rows)
             np.testing.assert_allclose(found, expected, atol=1e-5)
-            left = [oracles_place.shares(rows[:out] + rows[out + 1 :]) for out in range(TEXTS)]
+            left = [expected_shares(rows[:out] + rows[out + 1 :]) for out in range(TEXTS)]
             columns = zip(*left, strict=True)
             np.testing.assert_allclose(
                 errors, [*map(oracles.jackknife_se, columns)], rtol=1e-4, atol=1e-7

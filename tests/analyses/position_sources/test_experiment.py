@@ -9,7 +9,7 @@ import torch
 import poskernel_core as pk
 from poskernel_core.analyses.position_sources import experiment
 from poskernel_core.analyses.position_sources.spec import HeadSources, PositionSources
-from poskernel_core.common.errors import BadRequest, UnsupportedModel
+from poskernel_core.common.errors import UnsupportedModel
 from poskernel_core.forward.components import read_components
 from tests.support.builders.contextual import perform, some_windows, study
 from tests.support.builders.families import EVERY_MODEL, tried
@@ -17,6 +17,7 @@ from tests.support.builders.position_sources import passed_on
 from tests.support.oracles import jackknife_se
 from tests.support.oracles_position_sources import Expected, Split
 from tests.support.passes import loaded
+from tests.support.refusals import refused
 
 TEXTS, CONTEXT, SKIP, GROUPS = 20, 11, 2, 10
 POSITIONS = (1, 4, 10)
@@ -157,23 +158,18 @@ def test_components_add_up_to_the_mean_keys(tmp_path, name):
             np.testing.assert_allclose(keys.sum(axis=0), whole, atol=1e-5 * np.abs(whole).max())
 
 
-def test_few_texts_are_refused(paths):
+@pytest.mark.parametrize(
+    ("texts", "params", "words"),
+    [
+        (3, {"head": "L1H2"}, "Expected 4 windows of text or more"),
+        (TEXTS, {"head": "L1H2", "skip": 17}, "a query position of 17"),
+        (TEXTS, {"head": "L9H9"}, "L<layer>H<head>"),
+    ],
+)
+def test_refused(paths, texts, params, words):
     subject, main, _ = setting(paths["gpt2"])
-    few = replace(subject, windows=subject.windows[:3])
-    with pytest.raises(BadRequest, match="Expected 4 windows of text or more"):
-        perform(PositionSources, few, main)
-
-
-def test_no_query_position_is_refused(paths):
-    subject, main, _ = setting(paths["gpt2"])
-    with pytest.raises(BadRequest, match="a query position of 17"):
-        perform(HeadSources, subject, main, head="L1H2", skip=17)
-
-
-def test_unknown_head_is_refused(paths):
-    subject, main, _ = setting(paths["gpt2"])
-    with pytest.raises(BadRequest, match="L<layer>H<head>"):
-        perform(HeadSources, subject, main, head="L9H9")
+    with refused(words):
+        perform(HeadSources, replace(subject, windows=subject.windows[:texts]), main, **params)
 
 
 @pytest.mark.parametrize(("by", "source"), [("head", "L0H0"), ("mlp", "MLP 0")])

@@ -14,7 +14,6 @@ from poskernel_core.analyses.position_sources.formulas import (
     equal_weights,
     gradient,
     triples,
-    variance,
 )
 from poskernel_core.common.attention import ScoreRule, Slopes
 
@@ -237,7 +236,3 @@ def test_scores_by_offset_by_loops(rule):
                         rows.append(score[n - offset] - mean)
         expected = sum(rows) / len(rows)
         assert found[choice, place, c, offset] == pytest.approx(expected, abs=1e-9)
-
-
-def test_variance_is_weighted():
-    assert variance(np.array([0.0, 3.0]), np.array([1 / 3, 2 / 3])) == pytest.approx(2)

@@ -183,20 +183,6 @@ def test_norms_of_averages(averages):
     np.testing.assert_allclose(result.values["pattern"][0, 1], np.eye(13), atol=1e-6)
 
 
-def test_flattened_norms(averages, monkeypatch):
-    monkeypatch.setattr("poskernel_core.analyses.random_tokens.experiment.sampled.MEASURED", 500)
-    subject = subject_of(averages, start=False)
-
-    result = perform(RandomAttention, subject, samples=500, length=13, equalise_norms=True)
-
-    norm, error = result.values["norm"][0], result.errors["norm"][0]
-    level = np.mean(averaged_norms(13))
-    # the measured norms have errors as large
-    assert (np.abs(norm - level) < 4 * math.sqrt(2) * error + 0.02 * level).all()
-    spread = result.errors["norm_exponent"][0]
-    assert 0 == pytest.approx(result.values["norm_exponent"][0], abs=6 * spread)
-
-
 def test_exponent_in_a_window(model_dirs):
     """With a window of 7, position 20 sees 7 tokens, not 21: the definition says visible tokens."""
     result = perform(RandomAttention, subject_of(model_dirs["mistral"]), samples=13, length=23)

@@ -1,11 +1,10 @@
-"""Figures and the sentence of one score's components, on made-up numbers."""
+"""Figures of one score's components, on made-up numbers."""
 
 from typing import Any
 
 import numpy as np
 import pytest
 
-from poskernel_core.analyses.findings import finding_of
 from poskernel_core.analyses.score_components import figures
 from poskernel_core.analyses.score_components.spec import ScoreComponents
 
@@ -70,53 +69,3 @@ def test_those_that_vary_most_are_stacked(monkeypatch):
     figure = figures.keys_figure(result, "as it is")
     assert figure.data[0].name == "MLP 0"
     assert [("a", -2.0), ("b", 1.0)] == figures.largest(["b", "a"], np.array([1.0, -2.0]))
-
-
-def table_with(**entries: float) -> np.ndarray:
-    table = np.zeros((5, 5))
-    for place, value in entries.items():
-        query, key = place.removeprefix("at").split("_")
-        table[int(query), int(key)] = value
-    return table
-
-
-@pytest.mark.parametrize(
-    ("entries", "sentence"),
-    [
-        (
-            {"at3_1": 5.83, "at0_0": 0.4, "at2_2": -0.1},
-            "Key 5 lies 6.1 nats above its row's mean; the largest pair makes 5.8: what L0H0 "
-            "wrote there, asked for by what MLP 0 wrote at query 6.",
-        ),
-        (
-            {"at4_0": -2.0, "at0_3": 1.5},
-            "Key 5 lies 0.5 nats below its row's mean; the largest pair makes 2.0: the token "
-            "embedding there, asked for by the constant part at query 6.",
-        ),
-        (
-            {"at1_1": 2.0, "at0_0": 1.5, "at2_2": -2.5},
-            "Key 5 lies 1.0 nats above its row's mean; the largest pair makes 2.0: what L0H0 wrote "
-            "there, asked for by what L0H0 wrote at query 6.",
-        ),
-        ({"at0_0": 1.0, "at1_1": -1.05}, ""),
-    ],
-)
-def test_sentence(entries, sentence):
-    """The largest pair in the direction of the whole; nothing for a score near its row's mean."""
-    one = np.random.default_rng(1).standard_normal((5, 5))
-    found = made(mean_component_score=one, component_score=one + table_with(**entries))
-    assert finding_of(found) == sentence
-
-
-def test_sentence_with_alibi():
-    """ALiBi's bias counts in the whole, and makes no pair."""
-    one = np.zeros((5, 5))
-    found = made(True, mean_component_score=one, component_score=table_with(at1_2=1.0))
-    # bias at key 5: −0.5; mean of keys 3 to 6: −0.75
-    assert finding_of(found).startswith(
-        "Key 5 lies 1.2 nats above its row's mean; the largest pair makes 1.0: what L0H1"
-    )
-
-
-def test_nothing_is_said_of_a_part():
-    assert finding_of(made().only("key_margin")) == ""

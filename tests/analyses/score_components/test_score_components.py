@@ -9,12 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poskernel_core.analyses.base import ExperimentContext
+from poskernel_core.analyses.position_sources.experiment import NAMES
 from poskernel_core.analyses.score_components import experiment, formulas
 from poskernel_core.analyses.score_components.spec import ScoreComponents
 from tests.support import Made, builders
 from tests.support.builders.contextual import ask
 from tests.support.builders.families import EVERY_MODEL
-from tests.support.oracles_score_components import score_table
+from tests.support.oracles_position_sources import Split
 from tests.support.passes import loaded
 from tests.support.refusals import refused
 
@@ -40,18 +41,24 @@ def tokens():
     return builders.random_ids(1, LENGTH, seed=11)
 
 
-def test_in_plain_loops(dirs):
-    ids, path, layer, head = tokens(), dirs["gpt2"], 2, 3
-    found = components(path, ids, head="L2H3", query=QUERY, key=KEY, other=2)
+@pytest.mark.parametrize(
+    ("name", "layer", "head"), [("gpt2", 2, 3), ("llama", 1, 4), ("gpt_neox", 2, 1)]
+)
+def test_parts_of_plain_transformers(dirs, name, layer, head):
+    ids, cell = tokens(), f"L{layer}H{head}"
+    found = components(dirs[name], ids, head=cell, query=QUERY, key=KEY, other=2)
+    split = Split(dirs[name], ids.numpy(), layer)
+    own = head * split.keys["MLP 0"].shape[1] // split.asked["MLP 0"].shape[1]
+    for side, each in (("query", split.asked), ("key", split.keys)):
+        assert [NAMES.get(part, part) for part in found.texts[f"{side}_names"]] == [*each]
     for key, value in ((KEY, "component_score"), (2, "other_component_score")):
-        names, table = score_table(path, ids[0].tolist(), layer, head, QUERY, key)
-        assert names == found.texts["query_names"].tolist() == found.texts["key_names"].tolist()
-        largest = np.abs(table).sum()
-        np.testing.assert_allclose(found.values[value], table, atol=1e-6 * largest, rtol=0)
+        queries = np.array([part[0, head, QUERY] for part in split.asked.values()])
+        keys = np.array([part[0, own, key] for part in split.keys.values()])
+        table = split.scale * queries @ keys.T
+        same = {"atol": 1e-6 * np.abs(table).sum(), "rtol": 0}
+        np.testing.assert_allclose(found.values[value], table, **same)
         for margin, axis in (("query_margin", 1), ("key_margin", 0)):
-            np.testing.assert_allclose(
-                found.values[margin][:, key], np.sum(table, axis=axis), atol=1e-6 * largest, rtol=0
-            )
+            np.testing.assert_allclose(found.values[margin][:, key], table.sum(axis=axis), **same)
 
 
 @pytest.mark.parametrize("name", FAMILIES)

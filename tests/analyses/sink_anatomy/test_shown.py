@@ -1,4 +1,4 @@
-"""What results about the anatomy of sinks say, and how they are drawn."""
+"""How the anatomy of a sink is drawn."""
 
 import numpy as np
 import pytest
@@ -6,54 +6,9 @@ import pytest
 from poskernel_core.analyses.drawing import figure_of
 from poskernel_core.analyses.sink_anatomy.figures import arrangement_rows
 from poskernel_core.analyses.sink_anatomy.formulas import arrangements_of, interactions
-from tests.support.made_findings import found
 from tests.support.made_results import result
 
-HEAD = {"layer": 3, "head": 2}
 NAMES = ("standing_first", "position_zero", "start_token", "key_effect", "query_effect")
-
-
-def said(*effects, error=0.01, sink=0.8):
-    numbers = dict(zip(NAMES, ((each, error) for each in effects), strict=True))
-    return found("sink-anatomy", {"sink": (sink, 0.01), **numbers}, **HEAD)
-
-
-@pytest.mark.parametrize(
-    ("effects", "sentence"),
-    [
-        ((0.3, -0.01, 0.6, 0.07, 0.8),
-         "The sink of L3H2 follows what stands first (+0.30) and the start token (+0.60), not "
-         "position 0 (−0.01); the start token acts through the queries after it (+0.80)."),
-        ((-0.14, 0.39, 0.2, 0.2, 0.0),
-         "The sink of L3H2 follows position 0 (+0.39) and the start token (+0.20), and less what "
-         "stands first (−0.14); the start token acts through its key (+0.20)."),
-        ((0.0, np.nan, 0.7, 0.4, 0.3),
-         "The sink of L3H2 follows the start token (+0.70), not what stands first (0); the start "
-         "token acts through its key (+0.40) and the queries after it (+0.30)."),
-        ((0.5, 0.1, 0.0, 0.3, 0.0),
-         "The sink of L3H2 follows what stands first (+0.50), not the start token (0)."),
-        ((0.0, 0.0, 0.0, 0.0, 0.0), ""),
-        ((0.1, 0.1, 0.1, 0.5, 0.5), ""),
-    ],
-)  # fmt: skip
-def test_one_head(effects, sentence):
-    """Certain effects are told, small ones denied, open ones left out."""
-    assert sentence == said(*effects)
-
-
-def test_a_head_without_a_sink():
-    assert ("L3H2 has no sink: the first key gets 0.12 of its attention (limit 0.3).") == said(
-        *[np.nan] * 5, error=np.nan, sink=0.12
-    )
-    assert "" == said(*[np.nan] * 5, error=np.nan, sink=0.29)
-
-
-def test_no_head_has_a_sink():
-    none = dict.fromkeys(NAMES, (np.full((1, 2), np.nan), np.nan))
-    assert (
-        "In none of 2 heads is the attention to the first key 0.3 or more; it is largest in L0H1 "
-        "(0.20)."
-    ) == found("sink-anatomy", {**none, "sink": ([[0.1, 0.2]], 0.01)})
 
 
 @pytest.mark.parametrize(("scheme", "bars"), [("learned", 9), ("rotary", 5)])

@@ -33,11 +33,7 @@ RISES = {"probability": "probability_rise", "attention_last": "attention_rise"}
 def norm_cause(
     subject: ExperimentContext, statistics: Statistics, params: NormCauseParams, progress: Progress
 ) -> Result:
-    """Run every sequence twice; see :class:`~poskernel_core.analyses.NormCause`.
-
-    Raises:
-        BadRequest: the model has no such head.
-    """
+    """Run every sequence twice; see :class:`~poskernel_core.analyses.NormCause`."""
     start, samples = subject.start_token, params.samples
     seconds = second_positions(params.length, params.first, params.candidates, start)
     switches = {name: getattr(params, name) for name in Ablations.model_fields}

@@ -29,11 +29,7 @@ MAX_CELLS = 2**23
 def induction_recency(
     subject: ExperimentContext, statistics: Statistics, params: RecencyParams, progress: Progress
 ) -> Result:
-    """Run every row; see :class:`~poskernel_core.analyses.InductionRecency`.
-
-    Raises:
-        BadRequest: a head that is not there.
-    """
+    """Run every row; see :class:`~poskernel_core.analyses.InductionRecency`."""
     start, layers = subject.start_token, subject.model.geometry.n_layers
     seconds = second_positions(params.length, params.first, params.candidates, start)
     check_size(subject, params.length, MAX_CELLS, rows=len(seconds))
@@ -99,11 +95,7 @@ def recency_patterns(
     params: RecencyPatternsParams,
     progress: Progress,
 ) -> Result:
-    """Run one row; see :class:`~poskernel_core.analyses.RecencyPatterns`.
-
-    Raises:
-        BadRequest: a head that is not there.
-    """
+    """Run one row; see :class:`~poskernel_core.analyses.RecencyPatterns`."""
     check_size(subject, params.length, MAX_CELLS)
     count = steps(progress, params.samples + measured(params))
     edit, _ = ablations(subject, params, params.length, count)

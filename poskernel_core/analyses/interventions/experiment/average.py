@@ -15,11 +15,7 @@ from poskernel_core.statistics.moments import means_of
 def average(
     subject: ExperimentContext, statistics: Statistics, params: AveragingParams, progress: Progress
 ) -> Result:
-    """Run every window with every group size; see :class:`~poskernel_core.analyses.Averaging`.
-
-    Raises:
-        BadRequest: positions are not learned, or there is no such layer.
-    """
+    """Run every window with every group size; see :class:`~poskernel_core.analyses.Averaging`."""
     sizes = (1, *GROUP_SIZES)
     edits = [averaging_edit(subject, statistics, params, size) for size in sizes]
     texts = len(subject.windows)

@@ -29,11 +29,7 @@ def intervene(
     params: InterventionParams,
     progress: Progress,
 ) -> Result:
-    """Run the prompt clean and changed; see :class:`~poskernel_core.analyses.Intervention`.
-
-    Raises:
-        BadRequest: a head, layer, row or key that is not there.
-    """
+    """Run the prompt clean and changed; see :class:`~poskernel_core.analyses.Intervention`."""
     geometry = subject.model.geometry
     cell = parse_cell(params.head, geometry.n_layers, geometry.n_heads)
     edit = build_edit(subject, statistics, params)
@@ -53,11 +49,7 @@ def intervene(
 def build_edit(
     subject: ExperimentContext, statistics: Statistics, params: InterventionParams
 ) -> Edit:
-    """Return the edit that the parameters describe, for this model and prompt.
-
-    Raises:
-        BadRequest: a head, layer, row or key does not exist, or positions are not learned.
-    """
+    """Return the edit that the parameters describe, for this model and prompt."""
     geometry = subject.model.geometry
     sizes = geometry.n_layers, geometry.n_heads
     match params.change:
@@ -82,11 +74,7 @@ def build_edit(
 def averaging_edit(
     subject: ExperimentContext, statistics: Statistics, place: AveragingPlace, group: int
 ) -> Edit:
-    """Return the edit that averages positions, in ``W_pos`` or in the stream before a layer.
-
-    Raises:
-        BadRequest: positions are not learned, or there is no such layer.
-    """
+    """Return the edit that averages positions, in ``W_pos`` or in the stream before a layer."""
     geometry, layer = subject.model.geometry, place.layer
     if geometry.scheme != "learned":
         raise BadRequest(

@@ -35,11 +35,7 @@ def position_vs_token(
     params: PositionVsTokenParams,
     progress: Progress,
 ) -> Result:
-    """Run the three conditions; see :class:`~poskernel_core.analyses.PositionVsToken`.
-
-    Raises:
-        BadRequest: sequences too long for the number of heads.
-    """
+    """Run the three conditions; see :class:`~poskernel_core.analyses.PositionVsToken`."""
     check_size(subject, params.length, MAX_CELLS)
     layout = random_layout(params.length, subject.start_token)
     rotary = subject.model.geometry.scheme != "learned"  # positions are in queries and keys

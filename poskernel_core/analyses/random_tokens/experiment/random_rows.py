@@ -40,11 +40,7 @@ def random_attention(
     params: RandomAttentionParams,
     progress: Progress,
 ) -> Result:
-    """Run the sequences; see :class:`~poskernel_core.analyses.RandomAttention`.
-
-    Raises:
-        BadRequest: the model has no such head, or sequences are too long for the number of heads.
-    """
+    """Run the sequences; see :class:`~poskernel_core.analyses.RandomAttention`."""
     length, layers = params.length, subject.model.geometry.n_layers
     check_size(subject, length, MAX_CELLS)
     count = steps(progress, params.samples + measured(params))

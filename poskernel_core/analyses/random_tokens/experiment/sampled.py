@@ -90,9 +90,6 @@ def ablations(
     """Return the edit that the parameters describe, and the norms that it equalises.
 
     Norms are root mean squares, ``[head, pos]``; None: not equalised.
-
-    Raises:
-        BadRequest: the model has no such head.
     """
     geometry = subject.model.geometry
     edits: list[Edit] = []
