@@ -91,7 +91,7 @@ def run_pass(
     from poskernel_core.data.corpora import Cut, in_stretches
     from poskernel_core.forward.loaded import LoadedModel
     from poskernel_core.models.tokenizers import load_tokenizer
-    from poskernel_core.passes.prepare import check_ids, sizes_of, wants_table
+    from poskernel_core.passes.prepare import check_ids, sizes_of, wants_texts
     from poskernel_core.passes.runner import gather as run
 
     dealt = windows if isinstance(windows, Cut) else None
@@ -121,7 +121,7 @@ def run_pass(
     remedy = f"make the windows with the tokenizer of {spec.model.name!r}, or load their own model"
     check_ids(loaded.geometry, windows, remedy)
     cut = dealt or in_stretches(windows)
-    tokenizer = load_tokenizer(loaded.located) if wants_table(spec) else None
+    tokenizer = load_tokenizer(loaded.located) if wants_texts(spec) else None
     sizes = sizes_of(spec, loaded.geometry, cut.tokens, cut.dealt, tokenizer)
     spec = spec.model_copy(update={"positions": sizes.positions})
     gathered = run(loaded, cut.tokens, sizes, spec, batch=execution.batch)

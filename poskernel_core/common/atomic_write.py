@@ -14,11 +14,7 @@ from poskernel_core.common.errors import BadRequest
 
 
 def check_target(path: Path) -> None:
-    """Check that a path can be a file and that its folder exists.
-
-    Raises:
-        BadRequest: an empty name, a folder, a device or similar, or a folder that does not exist.
-    """
+    """Check that a path can be a file and that its folder exists."""
     if not path.name or os.path.isdir(path):
         raise BadRequest(f"Expected the name of a file to write, got {str(path)!r}.")
     if os.path.exists(path) and not os.path.isfile(path):
@@ -33,9 +29,6 @@ def atomic_write(path: Path, write: Callable[[Path], object]) -> None:
     """Write a temporary file in the same folder, then rename it to ``path`` when it is complete.
 
     If ``path`` is a link, its target is written. With concurrent writers the last one wins.
-
-    Raises:
-        BadRequest: the file cannot be written.
     """
     check_target(path)
     place = _target(path)
@@ -56,11 +49,7 @@ def _target(path: Path) -> Path:
 
 
 def check_folder(path: Path) -> None:
-    """Check that a folder exists or could be created; creates nothing.
-
-    Raises:
-        BadRequest: the path or one of its parents is not a folder, or permission is missing.
-    """
+    """Check that a folder exists or could be created; creates nothing."""
     there = next(each for each in (path, *path.parents) if os.path.lexists(each))
     number = 0
     if not os.path.isdir(there):
@@ -72,11 +61,7 @@ def check_folder(path: Path) -> None:
 
 
 def check_ours(folder: Path, name: str, mark: bytes) -> None:
-    """Check that a folder, if it exists, is empty or an earlier export, so that nothing is lost.
-
-    Raises:
-        BadRequest: the folder is not empty, and its file ``name`` is missing or lacks our mark.
-    """
+    """Check that a folder, if it exists, is empty or an earlier export, so that nothing is lost."""
     with contextlib.suppress(OSError):
         if not os.path.isdir(folder) or not os.listdir(folder):
             return
@@ -89,11 +74,7 @@ def check_ours(folder: Path, name: str, mark: bytes) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Create a folder unless it exists.
-
-    Raises:
-        BadRequest: a file has this name, or the folder cannot be created.
-    """
+    """Create a folder unless it exists."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -104,9 +85,6 @@ def write_tree(folder: Path, files: Iterable[tuple[str, Any]]) -> int:
     """Write files into a folder, by their relative names; return their number.
 
     Strings and bytes are written unchanged, other values as JSON.
-
-    Raises:
-        BadRequest: a file cannot be written.
     """
     written = 0
     for name, value in files:

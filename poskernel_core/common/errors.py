@@ -1,6 +1,7 @@
 """The errors that users can see; each message is one clear sentence.
 
-Exit codes: 2 for :class:`BadRequest` and what derives from it, 1 for all others.
+Exit codes: 2 for :class:`BadRequest` and what derives from it, 1 for all others. Functions that are
+not in the package's own ``__all__`` may raise these without saying so in their docstrings.
 A message says what was expected, what was given, and what to do.
 """
 

@@ -21,20 +21,12 @@ ZIP_DAMAGE = (
 
 
 def is_folder(path: Path) -> bool:
-    """Return whether a path is a folder.
-
-    Raises:
-        BadRequest: no permission to search its parent folder.
-    """
+    """Return whether a path is a folder."""
     return _look(path, path.is_dir)
 
 
 def is_file(path: Path) -> bool:
-    """Return whether a path is a file.
-
-    Raises:
-        BadRequest: no permission to search its parent folder.
-    """
+    """Return whether a path is a file."""
     return _look(path, path.is_file)
 
 
@@ -60,7 +52,6 @@ def read_json(path: Path, most: int = MAX_JSON_BYTES) -> Any:
     """Return the value of a JSON file of at most ``most`` bytes.
 
     Raises:
-        BadRequest: no permission to read the file.
         ValueError: too large, not UTF-8, not JSON, or nested too deeply.
         OSError: the file cannot be read for another reason.
     """

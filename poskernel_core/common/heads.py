@@ -6,11 +6,7 @@ from poskernel_core.common.errors import BadRequest
 
 
 def parse_cell(text: str, n_layers: int, n_heads: int) -> tuple[int, int]:
-    """Return ``(layer, head)`` of a head written ``L0H3``.
-
-    Raises:
-        BadRequest: not of that form, or outside the model.
-    """
+    """Return ``(layer, head)`` of a head written ``L0H3``."""
     text = str(text)  # callers may pass any object
     found = re.fullmatch(r"[Ll]([0-9]{1,6})[Hh]([0-9]{1,6})", text.strip())
     cell = (int(found[1]), int(found[2])) if found else (-1, -1)

@@ -161,7 +161,6 @@ class Result:
         return sum(array.nbytes for part in NUMBERS for array in getattr(self, part).values())
 
     def _changed(self, change: Callable[[str, np.ndarray], np.ndarray]) -> dict[str, Any]:
-        """Apply a function to every array of values, errors and biases."""
         return {
             part: {name: change(name, array) for name, array in getattr(self, part).items()}
             for part in NUMBERS

@@ -40,7 +40,6 @@ PATHS = ("/", "./", "../", "~/")
 
 
 def _matching(pattern: str, expected: str) -> AfterValidator:
-    """Return a check that a text matches a pattern."""
 
     def check(text: str) -> str:
         if not re.fullmatch(pattern, text):
@@ -166,11 +165,7 @@ def variable(field: str) -> str:
 
 
 def settings() -> Settings:
-    """Read the environment variables; an empty variable counts as not set.
-
-    Raises:
-        BadRequest: a variable has an invalid value or an old name; the message names the variable.
-    """
+    """Read the environment variables; an empty variable counts as not set."""
     for old, new in VARIABLES.items():
         if os.environ.get(old, "").strip():
             raise BadRequest(f"{old} is called {new} now.")
@@ -189,18 +184,13 @@ def settings() -> Settings:
 
 
 def _expected(error: Any) -> str:
-    """Return a description of the expected value."""
     if error["type"] == "value_error":  # raised by our own validator
         return str(error["ctx"]["error"])
     return EXPECTED.get(error["type"]) or str(error["msg"]).removeprefix("Input should be ")
 
 
 def checked_address(text: str) -> str:
-    """Return the address of a dashboard without a trailing slash.
-
-    Raises:
-        BadRequest: not an address.
-    """
+    """Return the address of a dashboard without a trailing slash."""
     try:
         return _ADDRESS.validate_python(str(text))  # callers may pass any object
     except ValidationError as error:
@@ -209,11 +199,7 @@ def checked_address(text: str) -> str:
 
 
 def checked_gb(size: Any) -> float:
-    """Check a size limit of the store in GB, as passed by a Python program.
-
-    Raises:
-        BadRequest: not a valid size.
-    """
+    """Check a size limit of the store in GB, as passed by a Python program."""
     number = plain_python(size)
     if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number <= MAX_GB:
         raise BadRequest(
@@ -226,9 +212,6 @@ def check_paths() -> None:
     """Check at a server's start that listed paths exist and that no model has an old name.
 
     Paths that disappear later are handled when they are used.
-
-    Raises:
-        BadRequest: a path that does not exist, or an old name.
     """
     lists = {name: os.environ.get(name, "") for name in ("POSKERNEL_MODELS", "POSKERNEL_CORPORA")}
     for name, path in ((n, each.strip()) for n, text in lists.items() for each in text.split(",")):

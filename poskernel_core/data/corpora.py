@@ -41,11 +41,7 @@ READING = b"2"
 
 
 def offered(spec: CorpusSpec) -> CorpusSpec:
-    """Resolve a corpus named by a user; refuse the internal names of generated tokens.
-
-    Raises:
-        UnknownCorpus: as :func:`resolve`, or an internal name.
-    """
+    """Resolve a corpus named by a user; refuse the internal names of generated tokens."""
     if spec.name in (REPEATED, RANDOM):
         raise UnknownCorpus(
             f"The corpus {spec.name!r} belongs to the experiments that draw their own tokens: "
@@ -55,11 +51,7 @@ def offered(spec: CorpusSpec) -> CorpusSpec:
 
 
 def resolve(spec: CorpusSpec) -> CorpusSpec:
-    """Check that a corpus exists and fill in its fingerprint.
-
-    Raises:
-        UnknownCorpus: no such corpus, file, item or text, or a file that does not match its suffix.
-    """
+    """Check that a corpus exists and fill in its fingerprint."""
     if spec.name == TYPED:
         if spec.text is None or not spec.text.strip():
             raise UnknownCorpus("Expected some text, got none: type or paste a few sentences.")
@@ -145,13 +137,6 @@ def token_windows(
     single text (typed, or a named item) gives one window, which may be shorter than ``context``.
 
     With ``cut``, ready windows may be longer than ``context``; they are truncated.
-
-    Raises:
-        TooLittleText: there is no window at all, or ``exactly`` is set and there are fewer windows
-            than requested (rounded down to equal groups).
-        BadRequest: there is no tokenizer or no start token, or a single text must be ``whole`` and
-            is longer than the context.
-        UnknownCorpus: as :func:`check_ready_windows`.
     """
     if spec.name.endswith(".npy"):
         check_ready_windows(spec, context, cut)
@@ -267,11 +252,7 @@ def _chunks(
 
 
 def check_ready_windows(spec: CorpusSpec, context: int, cut: bool = False) -> None:
-    """Check that a file of ready windows fits the context, by its header; ignore other corpora.
-
-    Raises:
-        UnknownCorpus: not a valid .npy file, not integers, or windows of another length.
-    """
+    """Check that a file of ready windows fits the context, by its header; ignore other corpora."""
     if not spec.name.endswith(".npy"):
         return
     try:

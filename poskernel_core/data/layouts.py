@@ -72,9 +72,6 @@ def sequences(layout: Layout, source: TokenPool, stream: int, samples: Iterable[
     """Return token ids ``[text, pos]`` of some samples of a layout.
 
     Every sample has a separate random generator, seeded by seed, stream and sample number.
-
-    Raises:
-        BadRequest: the pool is too small for the layout, or the start token is missing.
     """
     if layout.draws > len(source.pool):
         raise BadRequest(
@@ -104,11 +101,7 @@ def twice_layout(period: int, start_token: bool) -> Layout:
 
 
 def second_positions(length: int, first: int, candidates: int, start_token: bool) -> range:
-    """Return the possible positions of the last pair: after the others, before the last token.
-
-    Raises:
-        BadRequest: there is no such position, or ``first`` is at the start token.
-    """
+    """Return the possible positions of the last pair: after the others, before the last token."""
     found = range(first + 2 * (candidates - 1), length - 2)
     if first < start_token:
         raise BadRequest(
@@ -131,9 +124,6 @@ def pairs_layout(
 
     The pairs are at ``first``, ``first + 2`` and so on; the last one is at ``second``. Token 0 is
     ``[A]``, tokens 1 to ``candidates`` are the candidates, and the others are random.
-
-    Raises:
-        BadRequest: there is no room for the pairs, or ``second`` is not possible.
     """
     room = second_positions(length, first, candidates, start_token)
     if second not in room:

@@ -21,9 +21,6 @@ def parse_moves(text: str, words: Sequence[str]) -> dict[int, list[int]]:
     Args:
         text: moves, separated by commas.
         words: the text of each token of the prompt.
-
-    Raises:
-        BadRequest: there are no moves, a word is not in the prompt, or a key is after its row.
     """
     moves: dict[int, list[int]] = {}
     for part in filter(None, (each.strip() for each in text.split(","))):
@@ -89,11 +86,7 @@ def _places(word: str, words: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def parse_layers(text: str, n_layers: int) -> list[int]:
-    """Parse a list of layers such as ``0-3, 5``; return them in ascending order.
-
-    Raises:
-        BadRequest: not of that form, or outside the model.
-    """
+    """Parse a list of layers such as ``0-3, 5``; return them in ascending order."""
     layers: set[int] = set()
     for part in filter(None, (each.strip() for each in text.split(","))):
         first, _, last = (side.strip() for side in part.partition("-"))
@@ -111,11 +104,7 @@ def parse_layers(text: str, n_layers: int) -> list[int]:
 
 
 def parse_cells(text: str, n_layers: int, n_heads: int) -> list[tuple[int, int]]:
-    """Parse a list of heads such as ``L0H3, L1H4``; return them in ascending order.
-
-    Raises:
-        BadRequest: an empty list, not of that form, or outside the model.
-    """
+    """Parse a list of heads such as ``L0H3, L1H4``; return them in ascending order."""
     cells = [parse_cell(part, n_layers, n_heads) for part in text.replace(",", " ").split()]
     if not cells:
         raise BadRequest("Expected heads such as L0H3, L1H4, got none.")

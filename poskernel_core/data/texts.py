@@ -86,11 +86,7 @@ def _resolved(source: HubCorpus) -> str:
 
 
 def find_file(name: str) -> Path:
-    """Return the file of a bundled or local corpus.
-
-    Raises:
-        UnknownCorpus: no such corpus or file, or the file is too large.
-    """
+    """Return the file of a bundled or local corpus."""
     path = BUNDLED.get(name) or Path(os.path.expanduser(name))
     if not os.path.isfile(path):
         known = ", ".join([*BUNDLED, *HUB])
@@ -117,22 +113,12 @@ def _bundled(name: str) -> tuple[dict[str, str], ...]:
 
 
 def documents(spec: CorpusSpec, seed: int = 0) -> Iterator[str]:
-    """Return the documents of a corpus in an order fixed by ``seed``.
-
-    Raises:
-        UnknownCorpus: a file that cannot be read in the format of its suffix.
-        NoNetwork: a hub corpus, and the hub cannot be reached.
-    """
+    """Return the documents of a corpus in an order fixed by ``seed``."""
     return counted_documents(spec, seed)[0]
 
 
 def counted_documents(spec: CorpusSpec, seed: int = 0) -> tuple[Iterator[str], int | None]:
-    """Return the documents as :func:`documents`, and their number (None for hub corpora).
-
-    Raises:
-        UnknownCorpus: as :func:`documents`.
-        NoNetwork: as :func:`documents`.
-    """
+    """Return the documents as :func:`documents`, and their number (None for hub corpora)."""
     if spec.name == TYPED:
         return iter([(spec.text or "").removeprefix(MARK)]), 1
     if spec.item is not None:
@@ -181,11 +167,7 @@ def read_texts(path: Path) -> Iterator[str]:
 
 
 def look_at(path: Path) -> None:
-    """Check a file of texts quickly, by its beginning or its metadata.
-
-    Raises:
-        UnknownCorpus: a file that cannot be read in the format of its suffix.
-    """
+    """Check a file of texts quickly, by its beginning or its metadata."""
     with _reading(path):
         _LOOKS[_suffix(path)](path)
 
@@ -196,7 +178,6 @@ def _suffix(path: Path) -> str:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """Refuse a file in one sentence if reading it fails."""
     try:
         yield
     except KeyError as error:
@@ -343,11 +324,7 @@ _LOOKS: dict[str, Callable[[Path], object]] = {
 
 
 def check_reachable(spec: CorpusSpec) -> None:
-    """Check that a hub corpus is available; do nothing for other corpora.
-
-    Raises:
-        NoNetwork: the hub cannot be reached, and the corpus is not in the local cache.
-    """
+    """Check that a hub corpus is available; do nothing for other corpora."""
     if spec.name not in HUB or not offline():
         return
     from huggingface_hub import constants

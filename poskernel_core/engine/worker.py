@@ -10,6 +10,7 @@ task that fails reports its error and never stops its thread.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import sys
@@ -23,7 +24,6 @@ from io import TextIOBase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from poskernel_core.common import heap
 from poskernel_core.common.errors import Cancelled, ComputeFailed, PosKernelError, StoreFailed
 from poskernel_core.common.progress import Report
 from poskernel_core.common.specs import Execution
@@ -64,6 +64,15 @@ class Budget:
         """Count what a picture took."""
         self._last = seconds
         self._spent += seconds
+
+
+def give_back() -> None:
+    """Return free memory to the system, for some milliseconds, where the C library is glibc.
+
+    Freed tensors leave holes that glibc keeps, so that memory grows with every new kind of work.
+    """
+    with contextlib.suppress(AttributeError, OSError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 class Worker:
@@ -117,7 +126,7 @@ class Worker:
             self._stepped.wait()
             time.sleep(TIDY_AFTER)
             self._stepped.clear()
-            heap.give_back()
+            give_back()
 
     def _attempt(self, task: Task) -> None:
         """Do one step of a task; report how the task ended, unless it continues."""

@@ -165,11 +165,7 @@ def _rotated(query: Tensor, key: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tens
 
 
 def _slopes(module: Any, bias: Tensor, factor: float = 1.0, rounded: bool = False) -> Slopes:
-    """Return the slopes of an ALiBi bias ``[head, key]`` that begins at 0.
-
-    Raises:
-        UnsupportedModel: the bias is not a slope times position.
-    """
+    """Return the slopes of an ALiBi bias ``[head, key]`` that begins at 0."""
     length = bias.shape[1]
     if bias.device.type == "meta":
         return Slopes((0.0,) * len(bias), factor, rounded)

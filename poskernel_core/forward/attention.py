@@ -309,7 +309,6 @@ def _scores_fit(call: AttentionCall) -> bool:
 
 
 def _fused(call: AttentionCall) -> Tensor:
-    """Return the attention output from torch's fused kernel."""
     length, rule = call.q.shape[2], call.rule
     mask = None
     if rule.slopes is not None:

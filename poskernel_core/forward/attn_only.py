@@ -34,7 +34,6 @@ def load(located: Located) -> GPT2LMHeadModel:
     """Build the attention-only module of a located model and load its weights.
 
     Raises:
-        UnsupportedModel: a norm other than LN, or too few weights for the configuration.
         KeyError, ValueError: the weights do not fit the configuration.
     """
     state = _read_state(located)

@@ -177,22 +177,13 @@ class Reading:
 
 
 def read_components(model: LoadedModel, tokens: Tensor, layer: int) -> Reading:
-    """Run texts up to one layer's attention; return the components that it reads.
-
-    Raises:
-        UnsupportedModel: as :func:`read_layers`.
-    """
+    """Run texts up to one layer's attention; return the components that it reads."""
     return read_layers(model, tokens, (layer,))[0]
 
 
 @torch.inference_mode()
 def read_layers(model: LoadedModel, tokens: Tensor, layers: Sequence[int]) -> list[Reading]:
-    """Run texts once, up to the last of some layers; return the components that each of them reads.
-
-    Raises:
-        UnsupportedModel: the model has compressed keys, or is built in a way in which the
-            components do not add up.
-    """
+    """Run texts once, up to the last of some layers; return the components that each reads."""
     if any(each.is_meta for each in model.module.parameters()):
         raise UnsupportedModel(
             f"Some weights of {model.located.spec.name!r} stay on the disk, where they cannot be "
@@ -306,7 +297,6 @@ class _Structure(Observer):
         self._seen: list[tuple[nn.Module, Tensor | None, Tensor]] = []
 
     def hooked(self) -> ExitStack:
-        """Hook all modules of all blocks, as a context."""
         stack = ExitStack()
         for layer in range(self._model.geometry.n_layers):
             for part in self._model.block(layer).modules():
@@ -321,13 +311,11 @@ class _Structure(Observer):
             self._seen.append((module, given, first.to(home, copy=True)))  # Falcon adds in place
 
     def residual(self, layer: int, x: Tensor, batch: Batch) -> None:
-        """Close the block before."""
         if layer:
             self._close(layer - 1, x)
         self._stream, self._seen = x.clone(), []
 
     def attention_input(self, layer: int, x: Tensor, batch: Batch) -> None:
-        """Find the norm whose output the attention reads."""
         norms = [part for part, _, out in self._seen if _is_norm(part) and torch.equal(out, x)]
         if not norms and not torch.equal(x, self._stream):
             raise _refused(self._model, layer, "attention reads more than the normed stream")
@@ -377,7 +365,6 @@ class _Components(Observer):
         self._written: dict[int, tuple[list[Part], Tensor]] = {}
 
     def hooked(self) -> ExitStack:
-        """Hook the output projections below the last layer, and the attentions, as a context."""
         stack = ExitStack()
         for at, block in enumerate(self._blocks[: max(self._layers)]):
             for name in ("out", "behind"):
@@ -398,25 +385,20 @@ class _Components(Observer):
         self._there = (args[0] if args else kwargs["hidden_states"]).device
 
     def positions(self, x: Tensor, batch: Batch) -> None:
-        """Keep the positional embeddings."""
         self._positions = x
 
     def residual(self, layer: int, x: Tensor, batch: Batch) -> None:
-        """Keep the stream before every layer."""
         self._streams.append(x.float())
 
     def attention_input(self, layer: int, x: Tensor, batch: Batch) -> None:
-        """Keep what a reading layer's attention reads."""
         if layer in self._layers:
             self._inputs[layer] = x.float()
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
-        """Keep a reading layer's queries and keys."""
         if call.layer in self._layers:
             self._calls[call.layer] = call
 
     def reading(self, layer: int) -> Reading:
-        """Return the components that a layer reads."""
         stream, block, x = self._streams[layer], self._blocks[layer], self._inputs[layer]
         norm = _Norm.of(block.norm, stream.new_zeros(1, 1, stream.shape[-1]))
         linear = norm.linear(stream)

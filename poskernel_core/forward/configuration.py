@@ -25,8 +25,7 @@ from poskernel_core.forward.attention import AttentionCall
 from poskernel_core.forward.hooks import Hooks
 from poskernel_core.forward.loaded import attach, blocks_of, positions_of
 from poskernel_core.models import configuration
-from poskernel_core.models.geometry import Geometry
-from poskernel_core.models.layers import CHUNKED, FULL, NONE, SLIDING, Layer
+from poskernel_core.models.geometry import CHUNKED, FULL, NONE, SLIDING, Geometry, Layer
 
 TOKENS = 5
 SCALAR = torch.ops.aten._local_scalar_dense.default  # noqa: SLF001
@@ -57,12 +56,7 @@ HEADLESS = {
 
 
 def read(name: str, config: dict[str, Any]) -> Geometry:
-    """Return the attention geometry of a hub-format configuration.
-
-    Raises:
-        UnsupportedModel: transformers builds no language model of it, or its attention cannot be
-            split into heads.
-    """
+    """Return the attention geometry of a hub-format configuration."""
     found = build(name, config)
     with refusing(name, "{} cannot be run on a few tokens, as transformers says"):
         found._experts_implementation = "eager"  # noqa: SLF001 - others want numbers in bfloat16
@@ -71,11 +65,7 @@ def read(name: str, config: dict[str, Any]) -> Geometry:
 
 
 def build(name: str, config: dict[str, Any]) -> Any:
-    """Return transformers' configuration of a ``config.json``.
-
-    Raises:
-        UnsupportedModel: an unknown architecture, or fields that it refuses.
-    """
+    """Return transformers' configuration of a ``config.json``."""
     kind = configuration.model_type(config)
     if kind not in CONFIG_MAPPING:
         raise UnsupportedModel(
@@ -111,9 +101,6 @@ def kind_of(name: str, config: Any) -> Any:
     """Return the auto class of transformers that creates a model.
 
     Models that also read images are created completely, and run on text only.
-
-    Raises:
-        UnsupportedModel: the model is not a language model.
     """
     for kind in (AutoModelForCausalLM, AutoModelForImageTextToText):
         if type(config) in kind._model_mapping:  # noqa: SLF001
@@ -176,11 +163,7 @@ class _Seen(Hooks):
         self.turns |= {_storage(each): each for each in tensors}
 
     def attend(self, call: AttentionCall) -> Tensor:
-        """Keep a call, and return something of the shape of the heads' outputs.
-
-        Raises:
-            UnsupportedModel: it is the layer's second one.
-        """
+        """Keep a call, and return something of the shape of the heads' outputs."""
         if call.layer in self.calls:
             raise UnsupportedModel(
                 f"Layer {call.layer} attends twice and uses both patterns together, which is not "
@@ -238,7 +221,6 @@ class _WithoutNumbers(TorchDispatchMode):
 
 
 def _look(name: str, module: PreTrainedModel, config: Any) -> Geometry:
-    """Run a few tokens through a model without numbers, and describe its layers."""
     n_layers = getattr(config, "decoder_layers", getattr(config, "num_hidden_layers", 0))
     seen = _Seen()
     architecture = str(config.model_type)

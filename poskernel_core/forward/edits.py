@@ -115,30 +115,24 @@ class Chain(Edit):
 
     @property
     def angles_of(self) -> int | None:
-        """The length that the first edit with one wants."""
         wanted = (edit.angles_of for edit in self.edits)
         return next((length for length in wanted if length is not None), None)
 
     @property
     def keeps_attention(self) -> bool:
-        """Whether there are edits, and all keep the attention."""
         return bool(self.edits) and all(edit.keeps_attention for edit in self.edits)
 
     @property
     def wants_rotations(self) -> bool:
-        """Whether any of the edits wants rotations."""
         return any(edit.wants_rotations for edit in self.edits)
 
     def rotation(self, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
-        """Apply all edits in order."""
         return reduce(lambda out, edit: edit.rotation(*out), self.edits, (cos, sin))
 
     def call(self, call: AttentionCall, rotation: Rotation | None) -> AttentionCall:
-        """Apply all edits in order."""
         return reduce(lambda out, edit: edit.call(out, rotation), self.edits, call)
 
     def slopes(self, layer: int, slopes: Slopes) -> Slopes | None:
-        """Apply all edits in order, until one returns None."""
         left: Slopes | None = slopes
         for edit in self.edits:
             left = None if left is None else edit.slopes(layer, left)

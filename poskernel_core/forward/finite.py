@@ -13,11 +13,7 @@ def is_finite(tensor: Tensor) -> bool:
 
 
 def require_finite(found: Tensor, whose: str) -> Tensor:
-    """Return the output of a part of a model if it is finite.
-
-    Raises:
-        ComputeFailed: it contains NaN or infinity.
-    """
+    """Return the output of a part of a model if it is finite."""
     if not is_finite(found):
         raise ComputeFailed(
             f"{whose} puts out NaN or infinity for these tokens: the weights, or the change made, "

@@ -116,11 +116,7 @@ class Seen:
 
 
 def take_apart(model: LoadedModel) -> FirstLayer:
-    """Return the parts of layer 0.
-
-    Raises:
-        BadRequest: the architecture is not supported, or has no neurons that read attention.
-    """
+    """Return the parts of layer 0."""
     geometry = model.geometry
     norm1, values, out, norm2, w_in, w_out = _modules(model)
     w_v, b_v = _values(values, model)
@@ -135,11 +131,7 @@ def take_apart(model: LoadedModel) -> FirstLayer:
 
 
 def count_neurons(model: LoadedModel) -> int:
-    """Return the number of neurons in layer 0.
-
-    Raises:
-        BadRequest: as :func:`take_apart`.
-    """
+    """Return the number of neurons in layer 0."""
     return _matrix(_modules(model)[4])[0].shape[1]
 
 

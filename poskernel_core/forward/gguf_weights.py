@@ -53,8 +53,6 @@ def convert(located: Located, make_skeleton: Callable[[Path], nn.Module]) -> Non
         make_skeleton: creates the model of a directory's ``config.json`` on the meta device.
 
     Raises:
-        NoSpace, StoreFailed: the directory cannot be written.
-        UnsupportedModel: the file has changed since it was located.
         ValueError: tensors are missing, unexpected, or have the wrong shape.
     """
     name, file, directory = located.spec.name, located.gguf, located.directory

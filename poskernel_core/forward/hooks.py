@@ -121,11 +121,7 @@ class Hooks:
         rotary.register_forward_hook(self._rotation, with_kwargs=True)
 
     def add_to_block(self, block: nn.Module, layer: int, architecture: str) -> None:
-        """Hook one block's input, and tag its modules with the layer.
-
-        Raises:
-            UnsupportedModel: another layer shares the block or a part of it.
-        """
+        """Hook one block's input, and tag its modules with the layer."""
         block.register_forward_pre_hook(partial(self._residual, layer), with_kwargs=True)
         for part in block.modules():
             shared = "poskernel" in vars(part) and vars(part)["poskernel"][1] != layer
@@ -241,7 +237,6 @@ class Hooks:
         """Compute the heads' outputs of a call, with the running pass's observer and edit.
 
         Raises:
-            ComputeFailed: the outputs contain NaN or infinity.
             PassEnded: this is the last layer of the pass.
         """
         running, observer, batch = self._pass, self._pass.observer, self._pass.batch
@@ -294,9 +289,6 @@ def _attention(
 
     ``attention_mask`` is the :class:`MaskSpec` returned by
     :func:`~poskernel_core.forward.masks.mask_spec_of`; there is no padding.
-
-    Raises:
-        UnsupportedModel: an unknown argument, which might change the attention.
     """
     mask = attention_mask
     if mask is None:

@@ -39,7 +39,6 @@ class AveragedPositions(Edit):
     keep: int = 0
 
     def positions(self, x: Tensor) -> Tensor:
-        """Return the averaged rows."""
         return averaged(self.rows, self.group, self.keep)[: x.shape[-2]].to(x).expand_as(x)
 
 
@@ -57,7 +56,6 @@ class AveragedStream(Edit):
     keep: int = 0
 
     def residual(self, layer: int, x: Tensor) -> Tensor:
-        """Return the stream with the difference added."""
         if layer != self.layer:
             return x
         change = averaged(self.rows, self.group, self.keep) - self.rows
@@ -78,11 +76,9 @@ class PredecessorKnockout(Edit):
     stage: Stage
 
     def scores(self, layer: int, scores: Tensor) -> Tensor:
-        """Hide the predecessors if the stage is before the softmax."""
         return self._cut(layer, scores, -torch.inf) if self.stage == "scores" else scores
 
     def pattern(self, layer: int, pattern: Tensor) -> Tensor:
-        """Set the predecessors' attention to zero if the stage is after the softmax."""
         return self._cut(layer, pattern, 0.0) if self.stage == "pattern" else pattern
 
     def _cut(self, layer: int, square: Tensor, value: float) -> Tensor:
@@ -113,7 +109,6 @@ class MovedAttention(Edit):
     scope: Literal["head", "layer"]
 
     def scores(self, layer: int, scores: Tensor) -> Tensor:
-        """Raise the scores of the new keys if the stage is before the softmax."""
         if layer != self.layer or self.stage != "scores" or not self.moves:
             return scores
         scores = scores.clone()
@@ -123,7 +118,6 @@ class MovedAttention(Edit):
         return scores
 
     def pattern(self, layer: int, pattern: Tensor) -> Tensor:
-        """Replace the rows if the stage is after the softmax."""
         if layer != self.layer or self.stage != "pattern" or not self.moves:
             return pattern
         pattern = pattern.clone()
@@ -133,7 +127,6 @@ class MovedAttention(Edit):
         return pattern
 
     def heads(self, layer: int, z: Tensor) -> Tensor:
-        """Scale the head's output if the scope is the head."""
         if layer != self.layer or self.scope != "head":
             return z
         z = z.clone()
@@ -141,7 +134,6 @@ class MovedAttention(Edit):
         return z
 
     def output(self, layer: int, out: Tensor) -> Tensor:
-        """Scale the layer's attention output if the scope is the layer."""
         return out * self.scale if layer == self.layer and self.scope == "layer" else out
 
 
@@ -152,7 +144,6 @@ class AblatedHeads(Edit):
     cells: Collection[tuple[int, int]]
 
     def heads(self, layer: int, z: Tensor) -> Tensor:
-        """Set the outputs of this layer's ablated heads to zero."""
         heads = [head for at, head in self.cells if at == layer]
         if not heads:
             return z
@@ -172,21 +163,17 @@ class RemovedEmbeddings(Edit):
     which: Literal["tokens", "positions"]
 
     def tokens(self, x: Tensor) -> Tensor:
-        """Return zeros if token embeddings are removed."""
         return torch.zeros_like(x) if self.which == "tokens" else x
 
     def positions(self, x: Tensor) -> Tensor:
-        """Return zeros if positional embeddings are removed."""
         return torch.zeros_like(x) if self.which == "positions" else x
 
     def rotation(self, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the rotation of position 0 for all positions, if positions are removed."""
         if self.which == "tokens":
             return cos, sin
         return cos[:, :1].expand_as(cos), sin[:, :1].expand_as(sin)
 
     def slopes(self, layer: int, slopes: Slopes) -> Slopes | None:
-        """Return None if positions are removed."""
         return slopes if self.which == "tokens" else None
 
 
@@ -205,11 +192,9 @@ class ChangedBand(Edit):
 
     @property
     def wants_rotations(self) -> bool:
-        """True: the wavelengths are computed from the rotation."""
         return True
 
     def call(self, call: AttentionCall, rotation: Rotation | None) -> AttentionCall:
-        """Return the call with the band changed; keys are repeated, one for each query head."""
         heads = sorted(head for at, head in self.cells if at == call.layer)
         if rotation is None or not heads:
             return call
@@ -238,7 +223,6 @@ class UniformHeads(Edit):
     cells: Collection[tuple[int, int]]
 
     def scores(self, layer: int, scores: Tensor) -> Tensor:
-        """Set the visible scores of this layer's chosen heads to zero."""
         heads = [head for at, head in self.cells if at == layer]
         if not heads:
             return scores
@@ -258,5 +242,4 @@ class ScaledHeads(Edit):
     factor: Tensor
 
     def heads(self, layer: int, z: Tensor) -> Tensor:
-        """Scale the outputs of the layer."""
         return z * self.factor[..., None].to(z) if layer == self.layer else z

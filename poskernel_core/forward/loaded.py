@@ -16,7 +16,6 @@ from poskernel_core.forward.edits import Edit
 from poskernel_core.forward.finite import require_finite
 from poskernel_core.forward.hooks import IMPLEMENTATION, ForwardPass, Hooks, PassEnded
 from poskernel_core.forward.memory import put
-from poskernel_core.forward.module_state import ModuleState
 from poskernel_core.forward.observers import Batch, Observer, Observers
 from poskernel_core.forward.precision import EXACT
 from poskernel_core.models.catalog import Located
@@ -26,6 +25,46 @@ T = TypeVar("T")
 POSITIONS = re.compile(r"(^|\.)(wpe|embed_positions|position_embeddings|positions_embed)$")
 """The name of a module of positional embeddings."""
 TORCH_DTYPE = {"float32": torch.float32, "tf32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+class ModuleState:
+    """The attributes and buffers of all modules, as they are when this is made.
+
+    Some modules of transformers change when they run: a rotary module keeps the angles of the
+    longest text so far. Every pass begins with this state, whatever ran before.
+
+    Weights and hooks are not part of it. Buffers of numbers are restored even if they were
+    overwritten; others (masks, which can be large) only if they were replaced.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self._parts = {part: _Part(part) for part in module.modules()}
+
+    def restore(self, part: nn.Module | None = None) -> None:
+        """Restore one module, or all of them."""
+        for each in self._parts if part is None else (part,):
+            self._parts[each].restore(each)
+
+
+class _Part:
+    def __init__(self, part: nn.Module) -> None:
+        self._attributes: dict[str, Any] = dict(vars(part))
+        self._buffers: dict[str, Tensor | None] = dict(vars(part)["_buffers"])
+        self._numbers = [
+            (buffer, buffer.clone())
+            for buffer in part.buffers(recurse=False)
+            if buffer.is_floating_point() or buffer.is_complex()
+        ]
+
+    def restore(self, part: nn.Module) -> None:
+        own = vars(part)
+        for name in own.keys() - self._attributes.keys():
+            del own[name]
+        own.update(self._attributes)
+        own["_buffers"].clear()
+        own["_buffers"].update(self._buffers)
+        for buffer, value in self._numbers:
+            buffer.copy_(value)
 
 
 @dataclass
@@ -75,11 +114,7 @@ class LoadedModel:
             return self.notes[name][1]
 
     def position_matrix(self) -> Tensor:
-        """Return ``W_pos [pos, model]``, beginning with position 0 (learned positions only).
-
-        Raises:
-            BadRequest: the model has no positional embeddings.
-        """
+        """Return ``W_pos [pos, model]``, beginning with position 0 (learned positions only)."""
         embedding: Any = positions_of(self.module)
         if embedding is None:
             raise BadRequest(f"{self.located.spec.name!r} has no positional embeddings.")
@@ -129,10 +164,6 @@ class LoadedModel:
         ``keep`` limits the logits to the last ``keep`` positions; with 0, no logits are computed.
         With ``until``, the pass ends after the attention of that layer (-1: the last one), without
         logits.
-
-        Raises:
-            ComputeFailed: NaN or infinity in the results.
-            UnsupportedModel: the model passes an unknown argument or mask to its attention.
         """
         batch = Batch(tokens, range(len(tokens)) if samples is None else samples)
         last = None if until is None else range(self.geometry.n_layers)[until]
@@ -179,11 +210,7 @@ def decoder_of(module: PreTrainedModel) -> nn.Module:
 
 
 def blocks_of(module: PreTrainedModel, n_layers: int) -> nn.ModuleList:
-    """Return a module's layers: of its lists that are as long, the one whose items hold most.
-
-    Raises:
-        UnsupportedModel: there is no such list.
-    """
+    """Return a module's layers: of its lists that are as long, the one whose items hold most."""
     lists = [part for part in decoder_of(module).modules() if isinstance(part, nn.ModuleList)]
     fits = [part for part in lists if len(part) == n_layers]
     if not fits:
@@ -203,11 +230,7 @@ def positions_of(module: PreTrainedModel) -> nn.Embedding | None:
 
 
 def attach(hooks: Hooks, module: PreTrainedModel, n_layers: int, architecture: str) -> None:
-    """Put hooks on a module, and our attention in place of its own.
-
-    Raises:
-        UnsupportedModel: layers that share a module, or whose list is not found.
-    """
+    """Put hooks on a module, and our attention in place of its own."""
     if architecture not in ADAPTED:
         module.set_attn_implementation(IMPLEMENTATION)
     module.eval().requires_grad_(False)

@@ -11,17 +11,19 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate import infer_auto_device_map
 from accelerate.utils import align_module_device
-from torch import nn
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.utils import logging as hf_logging
 
-from poskernel_core.common.errors import BadRequest, UnsupportedModel
+from poskernel_core.common.errors import BadRequest, ComputeFailed, UnsupportedModel
 from poskernel_core.common.settings import settings
 from poskernel_core.forward import attn_only
 from poskernel_core.forward.configuration import build, kind_of, refusing, skeleton
@@ -29,14 +31,14 @@ from poskernel_core.forward.finite import is_finite
 from poskernel_core.forward.gguf_weights import convert, is_converted
 from poskernel_core.forward.hooks import Hooks
 from poskernel_core.forward.loaded import LoadedModel, attach
-from poskernel_core.forward.memory import check_room, needed, room
-from poskernel_core.forward.placement import Placement, place
-from poskernel_core.forward.position_probe import probe_positions
+from poskernel_core.forward.memory import REST, check_room, gigabytes, in_float32, needed, room
+from poskernel_core.forward.observers import Batch, Observer
 from poskernel_core.forward.proof import check_layers, prove
+from poskernel_core.forward.rotation import attention_call
 from poskernel_core.models.catalog import Located, check_weights_here, read_config, weight_files
 from poskernel_core.models.gguf import read_header
 from poskernel_core.models.hub import fetch_snapshot
-from poskernel_core.models.positions import keep_use
+from poskernel_core.models.positions import ALIBI, NONE, ROTARY, PositionUse, keep_use
 from poskernel_core.models.weights import (
     UNUSED,
     check_enough,
@@ -54,15 +56,65 @@ more."""
 LOADING = threading.Lock()
 """Held while weights are loaded, because transformers then patches its own and torch's global
 state."""
+LENGTH = 16
+"""Tokens of the text on which positions are probed."""
+EQUAL = 1e-4
+"""Largest difference of equal vectors, relative to their largest number, in float32."""
 hf_logging.disable_progress_bar()
 
 
-def pick_device(name: str) -> torch.device:
-    """Return the device called ``name``; ``auto`` takes CUDA, then MPS, then the CPU.
+@dataclass(frozen=True)
+class Placement:
+    """Which device has which part of a model that one device cannot hold.
 
-    Raises:
-        BadRequest: the device is not on this machine.
+    accelerate moves the inputs of a part to the part's device, and loads parts that stay on the
+    disk when they run. The embeddings and layer 0 are at ``home``: questions read their weights.
+
+    Attributes:
+        parts: device of each part by module name: a GPU's number, ``cpu`` or ``disk``.
+        home: device of observers and edits; the first parts are there.
     """
+
+    parts: dict[str, int | str]
+    home: torch.device
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Devices of the parts, in words, fastest first."""
+        return tuple(
+            dict.fromkeys(
+                f"GPU {each}" if isinstance(each, int) else {"cpu": "memory"}.get(each, each)
+                for each in self.parts.values()
+            )
+        )
+
+
+def place(
+    name: str, skeleton: nn.Module, dtype: torch.dtype, free: dict[int | str, float]
+) -> Placement:
+    """Assign a device to each part of a model that does not fit on the first device.
+
+    ``skeleton`` is the model on ``meta``; ``free`` is the result of :func:`room`.
+    """
+    first = next(iter(free))
+    kept: Any = getattr(skeleton, "_no_split_modules", None) or ()
+    parts = infer_auto_device_map(
+        skeleton,
+        max_memory={at: int(size / REST) for at, size in free.items()},
+        no_split_module_classes=list(kept),
+        dtype=dtype,
+    )
+    if next(iter(parts.values())) != first:
+        raise ComputeFailed(
+            f"Not even the first layer of {name!r} fits into the {gigabytes(free[first])} that are "
+            "free: choose a smaller model, or another machine."
+        )
+    home = torch.device("cuda", first) if isinstance(first, int) else torch.device(first)
+    return Placement(parts, home)
+
+
+def pick_device(name: str) -> torch.device:
+    """Return the device called ``name``; ``auto`` takes CUDA, then MPS, then the CPU."""
     if name == "auto":
         mps = torch.backends.mps.is_available()
         name = "cuda" if torch.cuda.is_available() else "mps" if mps else "cpu"
@@ -74,11 +126,7 @@ def pick_device(name: str) -> torch.device:
 
 
 def has_room(located: Located, device: str) -> bool:
-    """Tell whether a model in float32 fits into the free memory of its device and the CPU.
-
-    Raises:
-        BadRequest, UnsupportedModel: as :func:`load`.
-    """
+    """Tell whether a model in float32 fits into the free memory of its device and the CPU."""
     free = room(pick_device(device))
     if located.directory is None and located.geometry.architecture == "attn-only":
         numbers = 2 * located.geometry.numbers  # a guess: .pth, no header
@@ -109,14 +157,6 @@ def load(located: Located, device: str = "auto", dtype: str = "float32") -> Load
 
     Patterns and logits are compared with those of transformers' own attention on a few tokens, and
     which layers use positions is seen in the attention modules.
-
-    Raises:
-        ComputeFailed: the weights do not fit into memory.
-        StoreFailed: the converted GGUF file cannot be written.
-        UnsupportedModel: the weights do not fit the configuration, contain NaN or infinity, or
-            include unused tensors; or the comparison fails.
-        NoNetwork, UnknownModel: as :mod:`poskernel_core.models.hub`.
-        ComputeDisabled: only stored results of the model are available.
     """
     check_weights_here(located)
     target = pick_device(device)
@@ -201,11 +241,7 @@ def _load_hub_format(
 
 
 def _skeleton(name: str, config: Any, numbers: int) -> PreTrainedModel:
-    """Create a model on the meta device if a file with this many numbers can fill it.
-
-    Raises:
-        UnsupportedModel: the model needs more numbers than the file contains.
-    """
+    """Create a model on the meta device if a file with this many numbers can fill it."""
     made = skeleton(name, config)
     check_enough(name, numbers, sum(parameter.numel() for parameter in made.parameters()))
     return made
@@ -269,3 +305,64 @@ def _check_finite(name: str, module: nn.Module) -> None:
                     f"{f'{path}.{place}'!r}: they are damaged, or overflowed in training; "
                     "fetch or convert them again."
                 )
+
+
+def probe_positions(model: LoadedModel) -> PositionUse:
+    """Return how the running model uses positions.
+
+    Each attention module is run by itself, on the same vector at every position: one that adds no
+    position then has the same key everywhere, so that all visible keys get the same score.
+
+    What cannot be seen, because the keys of a layer are zero or the context is one token, is as
+    expected from the configuration.
+    """
+    seen, geometry = _Seen(model), model.geometry
+    token = min(11, geometry.n_vocab - 1)
+    tokens = torch.full((1, min(LENGTH, geometry.n_ctx)), token, device="cpu")
+    with ExitStack() as stack:
+        stack.enter_context(in_float32(model.module))
+        for layer, attention in model.hooks.attentions.items():
+            hook = attention.register_forward_pre_hook(seen.hook(layer), with_kwargs=True)
+            stack.enter_context(hook)
+        model.run(tokens, observers=[seen], until=-1)
+    return PositionUse(
+        embedded=seen.embedded, layers=tuple(seen.kinds[i] for i in range(geometry.n_layers))
+    )
+
+
+class _Seen(Observer):
+    """Records whether the stream depends on position, and the kind of positions of each layer."""
+
+    def __init__(self, model: LoadedModel) -> None:
+        geometry = model.geometry
+        self.embedded = geometry.scheme == "learned"
+        own = geometry.scheme if geometry.scheme in (ROTARY, ALIBI) else NONE
+        self.kinds = {i: own if each.positions else NONE for i, each in enumerate(geometry.layers)}
+
+    def residual(self, layer: int, x: Tensor, batch: Batch) -> None:
+        """See the stream of one token repeated."""
+        if layer == 0 and (differs := _differs(x[0])) is not None:
+            self.embedded = differs
+
+    def hook(self, layer: int) -> Any:
+        """Return a hook that runs the layer's attention on one vector, before it runs itself."""
+
+        def probe(module: nn.Module, args: tuple[Any, ...], given: dict[str, Any]) -> None:
+            x = args[0] if args else given["hidden_states"]
+            vector = torch.randn(x.shape[-1], generator=torch.Generator("cpu").manual_seed(0))
+            call = attention_call(module, layer, vector.to(x).expand_as(x), args[1:], given)
+            differs = _differs(call.k[0].transpose(0, 1).flatten(1))
+            if call.slopes is not None and any(call.slopes.per_head):
+                self.kinds[layer] = ALIBI
+            elif differs is not None:
+                self.kinds[layer] = ROTARY if differs else NONE
+
+        return probe
+
+
+def _differs(rows: Tensor) -> bool | None:
+    """Return whether vectors ``[pos, d]`` differ; None if that cannot be seen."""
+    rows, largest = rows.float(), float(rows.abs().max())
+    if len(rows) < 2 or largest == 0:
+        return None
+    return float((rows - rows[:1]).abs().max()) > EQUAL * largest

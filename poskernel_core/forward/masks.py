@@ -36,11 +36,7 @@ class MaskSpec:
     known: bool = True
 
     def __getitem__(self, rows: Any) -> MaskSpec:
-        """Return the mask of all rows, which Gemma 4 asks for before layers that share keys.
-
-        Raises:
-            UnsupportedModel: anything else is asked for.
-        """
+        """Return the mask of all rows, which Gemma 4 asks for before layers that share keys."""
         if any(each not in (slice(None), slice(0, None)) for each in rows):
             raise self._changed()
         return self
@@ -61,11 +57,7 @@ class MaskSpec:
         )
 
     def check_known(self) -> None:
-        """Check that the mask is supported.
-
-        Raises:
-            UnsupportedModel: it is not.
-        """
+        """Check that the mask is supported."""
         if not self.known:
             raise UnsupportedModel(
                 "The model masks its attention in a way that PosKernel does not know, as where "

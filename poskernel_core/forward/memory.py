@@ -36,11 +36,7 @@ def room(device: torch.device) -> dict[int | str, float]:
 
 
 def check_room(name: str, numbers: int, dtype: str, free: float) -> None:
-    """Refuse a model that cannot fit into memory, before anything is loaded.
-
-    Raises:
-        ComputeFailed: it needs more memory than is free; the message says how much, with advice.
-    """
+    """Refuse a model that cannot fit into memory, before anything is loaded."""
     need, half = needed(numbers, dtype), needed(numbers, "bfloat16")
     if need <= free:
         return
@@ -103,7 +99,6 @@ def _widen(names: list[str], kept: dict[str, torch.Tensor]) -> Any:
 
 
 def _restore(part: nn.Module, kept: dict[str, torch.Tensor]) -> None:
-    """Restore the original data of converted parameters."""
     for name, data in kept.items():
         put(part, name, data)
     kept.clear()

@@ -51,11 +51,7 @@ class Difference:
 
 
 def prove(model: LoadedModel) -> Difference:
-    """Check that our attention agrees with the model's own.
-
-    Raises:
-        UnsupportedModel: patterns or logits differ by more than the tolerance.
-    """
+    """Check that our attention agrees with the model's own."""
     with in_float32(model.module):
         found = difference(model)
     if found.largest > TOLERANCE:
@@ -74,9 +70,6 @@ def difference(model: LoadedModel, tokens: Tensor | None = None) -> Difference:
     Compared are the patterns of the first and last 29 queries, and the logits of the last 29. The
     default is arbitrary tokens, 29 more than the longest window of up to ``MAX_WINDOW`` tokens has.
     The logits come from a pass without observers, which uses the fused kernel where possible.
-
-    Raises:
-        UnsupportedModel: a layer's window is not that of our geometry.
     """
     if tokens is None:
         windows = [layer.window or 0 for layer in model.geometry.layers]
@@ -132,11 +125,7 @@ def _check_windows(model: LoadedModel, seen: dict[int, int | None], length: int)
 
 
 def check_layers(model: LoadedModel) -> None:
-    """Run a few tokens, and check each layer's number and width of heads against our geometry.
-
-    Raises:
-        UnsupportedModel: a layer differs.
-    """
+    """Run a few tokens, and check each layer's number and width of heads against our geometry."""
     seen = _HeadShapes()
     model.run(made_up(model)[:, :3], observers=[seen])
     geometry = model.geometry
@@ -167,7 +156,6 @@ class _HeadShapes(Observer):
         self.shapes: dict[int, tuple[int, int, int]] = {}
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
-        """Record the sizes of a call."""
         self.shapes[call.layer] = (call.q.shape[1], call.k.shape[1], call.q.shape[-1])
 
 
@@ -182,11 +170,9 @@ class _Patterns(Observer):
         self.windows: dict[int, int | None] = {}
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
-        """Record the window or chunk of a call."""
         self.windows[call.layer] = call.window or call.chunk
 
     def pattern(self, block: PatternBlock, batch: Batch) -> None:
-        """Copy the rows of a block."""
         texts, heads, count, keys = block.pattern.shape
         if block.layer not in self.kept:
             shape = texts, heads, len(self.rows), batch.tokens.shape[1]
@@ -237,7 +223,6 @@ def _once(_module: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, d
 
 @contextmanager
 def _own_attention(model: LoadedModel) -> Iterator[None]:
-    """Restore a model's own attention inside the block."""
     architecture = model.geometry.architecture
     if architecture in ADAPTED:
         ours = {each: adapted(each) for each in model.hooks.attentions.values()}

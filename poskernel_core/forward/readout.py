@@ -78,7 +78,6 @@ class _PatternReadout(Observer):
         self._start, self._cell = start, cell
 
     def pattern(self, block: PatternBlock, batch: Batch) -> None:
-        """Keep the attention to predecessors and the pattern of the chosen head."""
         pattern = block.pattern[0]
         diagonal = pattern.diagonal(-1, dim1=-2, dim2=-1)[:, self._start :]
         self.previous_mass.append(diagonal.cpu().double().mean(dim=-1).numpy())

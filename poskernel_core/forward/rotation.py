@@ -74,11 +74,7 @@ class Rotation:
         return self.turned(one * cos - two * sin, two * cos + one * sin, x)
 
     def speeds(self) -> tuple[Float[np.ndarray, " pair"], Float[np.ndarray, " pair"]]:
-        """Return the speed (radians per token) and the scaling factor of every pair.
-
-        Raises:
-            UnsupportedModel: the speed of a pair is not constant.
-        """
+        """Return the speed (radians per token) and the scaling factor of every pair."""
         return speeds(self.cos, self.sin)
 
 
@@ -88,9 +84,6 @@ def speeds(
     """Return the speed (radians per token) and the scaling factor of every pair.
 
     A first estimate from two neighbouring positions is refined over 2, 4, 8, ... tokens.
-
-    Raises:
-        UnsupportedModel: the speed of a pair is not constant.
     """
     turn = cos[0].cpu().double().numpy() + 1j * sin[0].cpu().double().numpy()
     speed, reach = np.zeros(turn.shape[1]), 1
@@ -122,9 +115,6 @@ def continued(
     """Return a rotation at all positions, with the angles of the first ones in a shorter text.
 
     If the length of a text does not change the angles, ``cos`` and ``sin`` are returned.
-
-    Raises:
-        UnsupportedModel: the speed of a pair is not constant.
     """
     count = cos_before.shape[1]
     if torch.equal(cos[:, :count], cos_before) and torch.equal(sin[:, :count], sin_before):
@@ -159,9 +149,6 @@ def read_rotation(
     """Return the rotation of an attention module that is about to read ``x [text, pos, model]``.
 
     ``given`` are the module's other arguments. Return None if they have no cosines and sines.
-
-    Raises:
-        UnsupportedModel: no known layout of pairs matches the layer.
     """
     handed = given.get("position_embeddings")
     if handed is None or given.get("alibi") is not None:
@@ -226,9 +213,6 @@ def attention_call(
     """Return the attention call of a module that reads ``x``; the attention is not computed.
 
     ``rest`` and ``given`` are the module's other arguments in a pass.
-
-    Raises:
-        UnsupportedModel: the module computes its own attention.
     """
     probed = given | {"attention_mask": None}
     probed.pop("hidden_states", None)
@@ -269,6 +253,5 @@ def _layouts(cos: Tensor, sin: Tensor, width: int) -> Iterator[Rotation]:
 
 
 def _equal(vectors: Float[Tensor, "text head pos d"]) -> bool:
-    """Tell whether the vectors of all positions are equal, up to rounding."""
     apart = (vectors - vectors[:, :, :1]).abs().max()
     return bool(apart <= EQUAL.get(vectors.dtype, 1e-3) * vectors.abs().max())

@@ -25,9 +25,6 @@ def scaled_speeds(
     """Return the speeds (radians per token) scaled from ``length``, and the factor of cos and sin.
 
     YaRN is computed by transformers, from the base that the speeds follow.
-
-    Raises:
-        NotInModel: YaRN, and the speeds do not follow one base, such as those scaled already.
     """
     if scaling == "own" or factor == 1:
         return speed, 1.0
@@ -87,11 +84,9 @@ class ScaledRotation(Edit):
 
     @property
     def keeps_attention(self) -> bool:
-        """True: queries and keys change before the attention."""
         return True
 
     def rotation(self, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the cosines and sines of the scaled angles at positions 0, 1, ..."""
         if self.angles_of is None:
             return cos, sin
         speed, size = speeds(cos, sin)

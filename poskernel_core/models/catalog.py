@@ -12,6 +12,7 @@ import os
 import re
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,10 @@ from poskernel_core.common.errors import (
 )
 from poskernel_core.common.files import MAX_JSON_BYTES, read_object
 from poskernel_core.common.folders import default_directory
+from poskernel_core.common.modules import installed_file
 from poskernel_core.common.renamed import MODELS, told
 from poskernel_core.common.specs import AnyModel, ModelSpec
 from poskernel_core.models import gguf
-from poskernel_core.models.aliases import official_name
 from poskernel_core.models.checkpoints import local_checkpoints
 from poskernel_core.models.configuration import read_geometry
 from poskernel_core.models.curated import BUNDLED_MODELS, CURATED, ModelEntry
@@ -45,6 +46,9 @@ from poskernel_core.models.stored import (
     stored_models,
 )
 from poskernel_core.models.weights import check_enough, check_weights
+
+TABLE = "tools/model_registry/data/model_aliases.json"
+"""The short names, such as ``gpt2-small``, in transformer_lens; read without importing it."""
 
 MAX_NAME = 1024
 LISTED = 24
@@ -163,11 +167,7 @@ def local_directory(name: str) -> Path | None:
 
 
 def find_again(spec: ModelSpec) -> Located:
-    """Locate a model again at the commit or checkpoint of an earlier :func:`locate`.
-
-    Raises:
-        UnknownModel, UnsupportedModel, NoNetwork: as :func:`locate`.
-    """
+    """Locate a model again at the commit or checkpoint of an earlier :func:`locate`."""
     return locate(spec.name, spec.revision if is_local(spec.name) else spec.fingerprint)
 
 
@@ -176,12 +176,6 @@ def locate(model: AnyModel, revision: str | None = None) -> Located:
 
     A :class:`ModelSpec` is located by its name and revision. In a directory of checkpoints, each
     checkpoint is a revision; the last one is the default.
-
-    Raises:
-        InvalidField: ``model`` is neither a name nor a model specification.
-        UnknownModel: no model has this name, or the model was renamed.
-        UnsupportedModel: the configuration or file format is not supported.
-        NoNetwork: a hub model, and the hub cannot be reached.
     """
     asked = ModelSpec.model_validate(model)
     if revision is not None:
@@ -244,11 +238,7 @@ def as_probed(located: Located) -> Located:
 
 
 def check_weights_here(located: Located) -> None:
-    """Check that a model's weights are available, so that it can be run.
-
-    Raises:
-        ComputeDisabled: only stored results are available.
-    """
+    """Check that a model's weights are available, so that it can be run."""
     if located.away:
         raise ComputeDisabled(
             f"Only results of {located.spec.name!r} are here, and this is not among them: to "
@@ -318,6 +308,18 @@ def _locate_directory(name: str, directory: Path, revision: str | None) -> Locat
     return Located(spec, directory, config, geometry)
 
 
+def official_name(name: str) -> str:
+    """Return the hub name for a short name (case-insensitive); return other names unchanged."""
+    return _aliases().get(name.lower(), name)
+
+
+@cache
+def _aliases() -> dict[str, str]:
+    file = installed_file("transformer_lens", TABLE)
+    table = json.loads(file.read_text(encoding="utf-8"))["aliases"] if file else {}
+    return {alias.lower(): name for name, aliases in table.items() for alias in aliases}
+
+
 def _locate_on_hub(name: str, revision: str | None) -> Located:
     if revision and (".." in revision or not REVISION.fullmatch(revision)):
         raise UnknownModel(
@@ -330,11 +332,7 @@ def _locate_on_hub(name: str, revision: str | None) -> Located:
 
 
 def read_config(name: str, path: Path, most: int = MAX_JSON_BYTES) -> dict[str, Any]:
-    """Return the fields of a JSON file of a model.
-
-    Raises:
-        UnsupportedModel: it is larger than ``most`` bytes, or holds no JSON object.
-    """
+    """Return the fields of a JSON file of a model."""
     try:
         return read_object(path, most)
     except (OSError, ValueError) as error:
@@ -344,12 +342,7 @@ def read_config(name: str, path: Path, most: int = MAX_JSON_BYTES) -> dict[str, 
 
 
 def weight_files(name: str, directory: Path) -> list[Path]:
-    """Return the safetensors files of a model directory.
-
-    Raises:
-        UnsupportedModel: there are only pickled weights, or the index is invalid.
-        UnknownModel: the weights or a shard are missing.
-    """
+    """Return the safetensors files of a model directory."""
     if (directory / INDEX).is_file():
         files = [directory / shard for shard in _shards(name, directory / INDEX)]
     else:

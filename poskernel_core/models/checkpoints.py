@@ -77,11 +77,7 @@ def one_run(revisions: Iterable[str], tokens_per_step: int | None = None) -> tup
 
 
 def local_checkpoints(directory: Path) -> tuple[Checkpoint, ...]:
-    """Return the checkpoints in a directory, sorted by step; empty if it is not a run.
-
-    Raises:
-        UnsupportedModel: the schedule is invalid, or names a directory that is missing.
-    """
+    """Return the checkpoints in a directory, sorted by step; empty if it is not a run."""
     if os.path.isfile(directory / SCHEDULE):  # also False if the path is too long
         return _scheduled(directory)
     try:

@@ -27,8 +27,7 @@ from poskernel_core.common.files import read_json
 from poskernel_core.common.folders import default_directory
 from poskernel_core.common.modules import command, environment
 from poskernel_core.models.curated import DEMO
-from poskernel_core.models.geometry import MAX_LAYERS, Geometry
-from poskernel_core.models.layers import FULL, Layer
+from poskernel_core.models.geometry import FULL, MAX_LAYERS, Geometry, Layer
 
 READER = 1
 """Version of what is read; raising it has every configuration read again."""
@@ -60,13 +59,7 @@ def model_type(config: dict[str, Any]) -> str:
 
 
 def read_geometry(name: str, config: dict[str, Any]) -> Geometry:
-    """Return the attention geometry of a hub-format or TransformerLens configuration.
-
-    Raises:
-        UnsupportedModel: transformers builds no language model of it, its attention cannot be
-            split, or a size is out of range.
-        ComputeFailed: the process that reads it ended, or took too long.
-    """
+    """Return the attention geometry of a hub-format or TransformerLens configuration."""
     _check(name, config)
     if model_type(config) == "attn-only":
         return _attention_only(name, config)

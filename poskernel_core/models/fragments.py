@@ -37,11 +37,7 @@ def why_not(name: str, config: dict[str, Any], uses: Iterable[Part]) -> str | No
 
 
 def refuse(name: str, config: dict[str, Any], uses: Iterable[Part]) -> None:
-    """Refuse a computation that uses parts which a partial model lacks.
-
-    Raises:
-        NotInModel: the model lacks one of the parts.
-    """
+    """Refuse a computation that uses parts which a partial model lacks."""
     sentence = why_not(name, config, uses)
     if sentence is not None:
         raise NotInModel(sentence)

@@ -10,7 +10,34 @@ from pydantic import TypeAdapter
 
 from poskernel_core.common.errors import UnsupportedModel
 from poskernel_core.common.heads import head_name
-from poskernel_core.models.layers import Layer
+
+FULL, SLIDING, CHUNKED, NONE = "full", "sliding", "chunked", "none"
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer's attention, as transformers builds it.
+
+    Attributes:
+        kind: ``full``, ``sliding``, ``chunked``, or ``none`` for a layer without heads.
+        d_head: width of the queries and keys; 0 without heads.
+        n_kv_heads: number of key heads; 0 without heads.
+        window: number of visible keys, or the length of a chunk; None for all keys.
+        positions: whether position affects queries, keys or scores (apart from the mask).
+        base: base of the rotation; None without rotation, or if unknown.
+        reason: why the layer has no heads; None if it has heads.
+        keys_of: the earlier layer whose keys and values it uses; None if it makes its own.
+    """
+
+    kind: str
+    d_head: int
+    n_kv_heads: int
+    window: int | None = None
+    positions: bool = True
+    base: float | None = None
+    reason: str | None = None
+    keys_of: int | None = None
+
 
 # Limits: about twice the sizes of the largest public models.
 MAX_LAYERS = 256
@@ -90,11 +117,7 @@ class Geometry:
         return _FIELDS.validate_python(fields)
 
     def checked(self, name: str) -> "Geometry":
-        """Return the geometry of the model ``name`` if its sizes are within the limits.
-
-        Raises:
-            UnsupportedModel: a size is out of range.
-        """
+        """Return the geometry of the model ``name`` if its sizes are within the limits."""
         for field, most in LIMITS.items():
             size = getattr(self, field)
             if type(size) is not int or not 1 <= size <= most:  # type(): True is an int too

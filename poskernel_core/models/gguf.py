@@ -87,11 +87,7 @@ def is_gguf(name: str) -> bool:
 
 @contextmanager
 def writing(name: str, lock: Path) -> Iterator[None]:
-    """Hold the lock of what is made of a GGUF file; create its folder.
-
-    Raises:
-        StoreFailed: writing failed. Clients see the message, so it does not name the cache folder.
-    """
+    """Hold the lock of what is made of a GGUF file; create its folder."""
     try:
         lock.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(lock):
@@ -126,23 +122,13 @@ def _hashed(path: str, _size: int, _time: int) -> str:
 
 
 def check_same(name: str, file: Path, print_: str | None) -> None:
-    """Check that a file still has its fingerprint.
-
-    Raises:
-        UnsupportedModel: the file has changed.
-    """
+    """Check that a file still has its fingerprint."""
     if fingerprint(file) != print_:
         raise UnsupportedModel(f"{name!r} has changed since it was found: ask again.")
 
 
 def read_header(name: str, file: Path) -> Header:
-    """Return the header of a GGUF file; cached by path, size and mtime.
-
-    Raises:
-        UnknownModel: no such file.
-        UnsupportedModel: the file is damaged, or not a GGUF file.
-        BadRequest: no permission to read the file.
-    """
+    """Return the header of a GGUF file; cached by path, size and mtime."""
     if not os.path.isfile(file):
         raise UnknownModel(f"Expected a GGUF file, found none at {name!r}: check the path.")
     try:

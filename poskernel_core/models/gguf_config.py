@@ -64,12 +64,7 @@ LARGEST = {"gemma2": 46, "gemma3": 62}
 
 
 def model_config(name: str, file: Path, header: Header) -> dict[str, Any]:
-    """Return the ``config.json`` of the model in a GGUF file.
-
-    Raises:
-        UnsupportedModel: the architecture is not supported, the file is only a part of a model, or
-            it has an unknown setting that might change the attention.
-    """
+    """Return the ``config.json`` of the model in a GGUF file."""
     values, stored = header.values, {each.name: each for each in header.tensors}
     _check_whole(name, file, values)
     kind = str(values.get("general.architecture"))

@@ -49,12 +49,7 @@ def offline() -> bool:
 def fetch_file(
     name: str, filename: str, revision: str | None, kind: Literal["model", "dataset"] = "model"
 ) -> Path:
-    """Return the local path of one file of a hub repository, downloading it if necessary.
-
-    Raises:
-        UnknownModel: no such repository, revision or file.
-        NoNetwork: the hub cannot be reached and the file is not in the local cache.
-    """
+    """Return the local path of one file of a hub repository, downloading it if necessary."""
     from huggingface_hub import hf_hub_download
 
     with _in_one_sentence(name, revision):
@@ -65,12 +60,7 @@ def fetch_file(
 
 
 def fetch_snapshot(name: str, revision: str | None) -> Path:
-    """Return the directory of a hub model's safetensors, configuration and tokenizer.
-
-    Raises:
-        UnsupportedModel: the repository has no safetensors.
-        UnknownModel, NoNetwork: as for :func:`fetch_file`.
-    """
+    """Return the directory of a hub model's safetensors, configuration and tokenizer."""
     from huggingface_hub import snapshot_download
 
     with _in_one_sentence(name, revision):
@@ -105,11 +95,7 @@ class Published:
 
 
 def published(name: str, revision: str | None) -> Published:
-    """Fetch a revision's commit and the hashes of its weights from the hub.
-
-    Raises:
-        UnknownModel, NoNetwork: as for :func:`fetch_file`.
-    """
+    """Fetch a revision's commit and the hashes of its weights from the hub."""
     from huggingface_hub import HfApi
 
     if offline():
@@ -126,11 +112,7 @@ def published(name: str, revision: str | None) -> Published:
 
 
 def revisions(name: str) -> tuple[str, ...]:
-    """Return the branches and tags of a hub repository; if offline, only those in the local cache.
-
-    Raises:
-        UnknownModel, NoNetwork: as for :func:`fetch_file`.
-    """
+    """Return the branches and tags of a hub repository; if offline, those in the local cache."""
     from huggingface_hub import HfApi
 
     if offline():
@@ -142,7 +124,6 @@ def revisions(name: str) -> tuple[str, ...]:
 
 
 def _revisions_here(name: str) -> list[CachedRevisionInfo]:
-    """Return the revisions of a hub repository in the local cache."""
     from huggingface_hub import constants, scan_cache_dir
     from huggingface_hub.errors import CacheNotFound
 
@@ -191,7 +172,6 @@ def remove_weights(name: str, commit: str, keep: frozenset[str] = frozenset()) -
 
 
 def _files_here(name: str, commit: str) -> list[CachedFileInfo]:
-    """Return the safetensors of a commit in the local cache."""
     return [
         file
         for revision in _revisions_here(name)

@@ -1,7 +1,7 @@
 """How the layers of a model use positions: as seen in the running model, kept for the pages.
 
 When a model is loaded, its attention modules are probed
-(:mod:`poskernel_core.forward.position_probe`). The outcome is kept under the model's fingerprint.
+(:mod:`poskernel_core.forward.loading`). The outcome is kept under the model's fingerprint.
 Until then, what the configuration lets expect is used.
 """
 

@@ -109,11 +109,7 @@ def is_archive(name: str) -> bool:
 
 
 def result_places() -> tuple[Path, ...]:
-    """Return the project's folders of results, unless turned off, and ``POSKERNEL_MODELS``' files.
-
-    Raises:
-        BadRequest: ``POSKERNEL_SHIPPED`` is neither on nor off.
-    """
+    """Return the project's folders of results, if shown, and ``POSKERNEL_MODELS``' files."""
     own = sorted(RESULTS.glob("*")) if settings().shipped else []
     names = (name.strip() for name in os.environ.get("POSKERNEL_MODELS", "").split(","))
     return (*own, *(Path(name).expanduser() for name in names if is_archive(name)))
@@ -125,11 +121,7 @@ def opened(place: Path) -> Path | zipfile.Path:
 
 
 def read(file: Path) -> StoredModel:
-    """Return the model described in a folder or an exported file of results.
-
-    Raises:
-        BadArchive: the file does not exist, or lacks a valid model description.
-    """
+    """Return the model described in a folder or an exported file of results."""
     try:
         state = (file / MANIFEST if file.is_dir() else file).stat()
         found = _read(file, state.st_size, state.st_mtime_ns)

@@ -2,6 +2,8 @@
 
 import codecs
 import contextlib
+import json
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -21,9 +23,76 @@ from poskernel_core.common.errors import (
 from poskernel_core.common.rounding import counted
 from poskernel_core.common.specs import DEFAULT_TOKEN, ModelSpec
 from poskernel_core.models.catalog import Located, find_again, read_config
-from poskernel_core.models.gguf_tokenizer import has_vocabulary, tokenizer_file
+from poskernel_core.models.gguf import check_same, read_header, writing
 from poskernel_core.models.hub import fetch_file
 from poskernel_core.models.pieces import Pieces, normalizer_steps
+
+MAX_TOKEN = 1024
+MAX_TOKENS = 2_000_000
+WITH_DIGITS = ("smollm", "starcoder", "refact", "command-r", "codeshell")
+"""Pre-tokenizers that work like GPT-2's but split digits one by one; transformers lacks them."""
+
+AS_GPT2 = (None, "default", "gpt-2", *WITH_DIGITS)
+
+
+def has_vocabulary(name: str, file: Path) -> bool:
+    """Tell whether a GGUF file contains a vocabulary."""
+    return "tokenizer.ggml.tokens" in read_header(name, file).values
+
+
+def tokenizer_file(name: str, file: Path, directory: Path) -> Path | None:
+    """Return the ``tokenizer.json`` of a GGUF file, writing it if necessary.
+
+    Return None if the file has no vocabulary. ``tokenizer_config.json`` is written next to it and
+    names the start token.
+    """
+    made = directory / "tokenizer.json"
+    if made.is_file():
+        return made
+    if not has_vocabulary(name, file):
+        return None
+    try:
+        text, settings = _of_vocabulary(name, file)
+    except PosKernelError:
+        raise
+    except Exception as error:  # untrusted input can make transformers raise anything
+        raise UnsupportedModel(
+            f"The tokenizer of {name!r} cannot be made of its vocabulary: "
+            f"{' '.join(str(error).split())[:150]}."
+        ) from error
+    check_same(name, file, directory.name)
+    with writing(name, directory / "tokenizer.lock"):
+        if not made.is_file():
+            made.with_name("tokenizer_config.json").write_text(settings, encoding="utf-8")
+            unfinished = made.with_suffix(".partial")
+            unfinished.write_text(text, encoding="utf-8")
+            os.replace(unfinished, made)
+    return made
+
+
+def _of_vocabulary(name: str, file: Path) -> tuple[str, str]:
+    """Return the contents of ``tokenizer.json`` and ``tokenizer_config.json``."""
+    from tokenizers import pre_tokenizers
+    from transformers.integrations.gguf import convert_gguf_tokenizer, get_gguf_tokenizer
+    from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKENIZER_SPLITS
+
+    architecture, told, settings = get_gguf_tokenizer(str(file))
+    tokens, rule = told["tokens"], told.get("pre_tokenizer_type")
+    if len(tokens) > MAX_TOKENS or max(map(len, tokens), default=0) > MAX_TOKEN:
+        raise ValueError(f"more than {MAX_TOKENS:,} tokens, or one of over {MAX_TOKEN}")
+    byte_level = told.get("tokenizer_type") == "gpt2"
+    if byte_level and rule not in AS_GPT2 and rule not in GGUF_PRE_TOKENIZER_SPLITS:
+        raise UnsupportedModel(
+            f"{name!r} cuts text by the rule {str(rule)[:40]!r}, which is not read from GGUF: give "
+            "ready token windows as a .npy file, or the model it was made from."
+        )
+    backend, _ = convert_gguf_tokenizer(architecture, told)
+    if byte_level and rule in WITH_DIGITS:
+        digits = pre_tokenizers.Digits(individual_digits=True)
+        backend.pre_tokenizer = pre_tokenizers.Sequence([digits, backend.pre_tokenizer])
+    special = {kind: settings[kind] for kind in ("bos_token", "eos_token") if settings[kind]}
+    return backend.to_str(), json.dumps(special)
+
 
 MAX_IDS = 2**31
 MAX_NAMED = 6  # most tokens listed in the error about a text that is not a single token
@@ -71,19 +140,11 @@ class Tokenizer:
     start_token: str | None
 
     def encode(self, text: str) -> list[int]:
-        """Return the token ids of a text, without special tokens.
-
-        Raises:
-            UnsupportedModel: the tokenizer cannot cut this text.
-        """
+        """Return the token ids of a text, without special tokens."""
         return [token for run in self.encode_in_runs(text) for token in run]
 
     def encode_in_runs(self, text: str) -> Iterator[list[int]]:
-        """Yield the token ids of :meth:`encode` lazily, in consecutive lists.
-
-        Raises:
-            UnsupportedModel: the tokenizer cannot cut this text.
-        """
+        """Yield the token ids of :meth:`encode` lazily, in consecutive lists."""
         try:
             yield from self._pieces.encode(text)
         except Exception as error:  # the library raises a bare Exception
@@ -148,11 +209,7 @@ class Tokenizer:
         return text
 
     def start_id(self) -> int:
-        """Return the id of the start token.
-
-        Raises:
-            BadRequest: the model has none.
-        """
+        """Return the id of the start token."""
         found = self.known_start()
         if found is None:
             raise BadRequest(f"{self.model!r} has no start token: run it without one ({NO_START}).")
@@ -168,9 +225,6 @@ class Tokenizer:
 
         SentencePiece puts a space in front of a text, so ``" the"`` is cut in two there; the token
         that is spelled so is returned.
-
-        Raises:
-            BadRequest: the text is not exactly one token.
         """
         ids = self.encode(text)
         found = ids if self._known_alone(ids) else self._spelled_as(text)
@@ -235,11 +289,6 @@ def load_tokenizer(located: Located, *, convert: bool = True) -> Tokenizer | Non
     """Load a model's ``tokenizer.json``; None if the model has none, or only results.
 
     With ``convert``, tokenizers of other formats are converted, which imports transformers.
-
-    Raises:
-        UnsupportedModel: the file is damaged.
-        StoreFailed: the tokenizer converted from a GGUF file cannot be written.
-        NoNetwork: a hub model's tokenizer is not on this machine.
     """
     if located.away:
         return None
@@ -271,12 +320,7 @@ def _read(located: Located, file: Path) -> Tokenizer:
 
 
 def check_tokenizer(located: Located, needed: bool) -> None:
-    """Check the tokenizer of a local model, as far as possible without transformers.
-
-    Raises:
-        UnsupportedModel: the tokenizer cannot be read.
-        BadRequest: the tokenizer is ``needed`` but missing.
-    """
+    """Check the tokenizer of a local model, as far as possible without transformers."""
     if located.gguf is not None:
         if needed and not has_vocabulary(located.spec.name, located.gguf):
             raise BadRequest(NONE_THERE)

@@ -12,7 +12,7 @@ from pathlib import Path
 from poskernel_core.common.errors import BadRequest, NoNetwork, UnknownModel
 from poskernel_core.common.specs import ModelSpec
 from poskernel_core.models import catalog, hub
-from poskernel_core.models.aliases import official_name
+from poskernel_core.models.catalog import official_name
 from poskernel_core.models.checkpoints import (
     Checkpoint,
     checkpoint_named,
@@ -59,9 +59,6 @@ class TrainingRun:
 
         The text is ``all``, ``log``, the name of a known schedule, or a comma-separated list of
         revisions. An empty text selects all.
-
-        Raises:
-            BadRequest: an unknown revision, a step given twice, or an empty list.
         """
         word = text.strip()
         if word in ("", ALL):
@@ -90,7 +87,6 @@ class TrainingRun:
         return found
 
     def _listed(self) -> str:
-        """Return the possible choices, in words."""
         names = [each.revision for each in self.checkpoints]
         return f"{ALL}, {LOG}, or some of {names[0]}, ..., {names[-1]} between commas"
 
@@ -105,9 +101,6 @@ def training_run(name: str) -> TrainingRun | None:
 
     For a hub model without a known schedule, the hub is asked for revisions with steps in their
     names.
-
-    Raises:
-        UnsupportedModel: the schedule of a local directory cannot be read.
     """
     directory = catalog.local_directory(name.strip())
     if directory is not None or catalog.is_local(name.strip()):
@@ -121,13 +114,7 @@ def training_run(name: str) -> TrainingRun | None:
 
 
 def required_run(name: str) -> TrainingRun:
-    """Return the training run of a model.
-
-    Raises:
-        UnknownModel: the model has no checkpoints.
-        NoNetwork: only the hub knows the model's checkpoints, and the hub cannot be reached.
-        UnsupportedModel: as :func:`training_run`.
-    """
+    """Return the training run of a model."""
     found = training_run(name)
     if found is not None:
         return found
@@ -147,7 +134,6 @@ def required_run(name: str) -> TrainingRun:
 
 @lru_cache(maxsize=64)
 def _listed(name: str, _since: int) -> tuple[Checkpoint, ...]:
-    """Return the checkpoints among the hub's revisions of a model."""
     try:
         return one_run(hub.revisions(name), tokens_per_step(name))
     except (UnknownModel, NoNetwork):
@@ -173,9 +159,6 @@ def first_of_equals(
     Local weights are compared tensor by tensor. For hub models, the hub's file hashes are compared
     and nothing is downloaded. ``on_unknown`` is called for each checkpoint whose hashes are
     unknown, because the hub lacks them or cannot be reached.
-
-    Raises:
-        UnknownModel, UnsupportedModel, NoNetwork: as :mod:`.catalog` and :mod:`.hub`.
     """
     first: dict[object, str] = {}
     equal: dict[str, str] = {}

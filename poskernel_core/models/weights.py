@@ -30,12 +30,7 @@ older versions of transformers stored; multi-token prediction; parts for images 
 
 
 def check_weights(name: str, files: Sequence[Path], needed: int) -> None:
-    """Check that weight files are undamaged and hold as many numbers as a model needs.
-
-    Raises:
-        ComputeFailed: a file does not fit into memory.
-        UnsupportedModel: a damaged file, too few numbers, or weights that are not floating point.
-    """
+    """Check that weight files are undamaged and hold as many numbers as a model needs."""
     check_enough(name, count_numbers(name, files), needed)
     odd = next((odd for file in files if (odd := _read_header(name, file)[2])), None)
     if odd:
@@ -53,11 +48,7 @@ def no_memory(name: str) -> ComputeFailed:
 
 
 def check_enough(name: str, found: int, needed: int) -> None:
-    """Check that ``found`` numbers are enough for the model of a configuration.
-
-    Raises:
-        UnsupportedModel: its parts need more.
-    """
+    """Check that ``found`` numbers are enough for the model of a configuration."""
     if found < needed:
         raise UnsupportedModel(
             f"The weights of {name!r} do not fit its config.json: they hold {found:,} numbers, its "
@@ -81,20 +72,12 @@ def _read_header(name: str, file: Path) -> tuple[int, frozenset[str], str]:
 
 
 def is_bfloat16(name: str, files: Sequence[Path]) -> bool:
-    """Tell whether all weights are in bfloat16.
-
-    Raises:
-        UnsupportedModel: a damaged file.
-    """
+    """Tell whether all weights are in bfloat16."""
     return {"BF16"} == set().union(*(_read_header(name, file)[1] for file in files))
 
 
 def count_numbers(name: str, files: Sequence[Path]) -> int:
-    """Return the total count of numbers in weight files.
-
-    Raises:
-        UnsupportedModel: a damaged file.
-    """
+    """Return the total count of numbers in weight files."""
     return sum(_read_header(name, file)[0] for file in files)
 
 

@@ -50,11 +50,7 @@ class Stage:
         return fits and self.run == run.model_copy(update=same)
 
     def write(self, store: Store, run: RunSpec) -> None:
-        """Write the statistics to the store, under a run that ends here.
-
-        Raises:
-            StoreFailed: they cannot be written.
-        """
+        """Write the statistics to the store, under a run that ends here."""
         store.make_room(4 * sum(group.numbers() for group in self.groups))
         view = FormingStatistics(self, self.sizes.positions)
         for name in self.run.gather:

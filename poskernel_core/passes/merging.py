@@ -52,12 +52,6 @@ def merge_shards(
     Returns whether any statistics were missing; if none were, no shard is read. ``sources`` maps
     names (for messages) to sources that are read in addition to the store. Shards in the store
     itself are deleted afterwards.
-
-    Raises:
-        BadRequest: shards are missing or damaged, a shard was computed twice with different sums,
-            or shards do not belong together; the message names them.
-        Cancelled: raised by ``report``.
-        StoreFailed: the statistics cannot be written.
     """
     everywhere = {"the store": store, **sources}
     wanted = missing_statistics(store, run)
@@ -132,7 +126,6 @@ def _difference(run: RunSpec, other: RunSpec) -> str:
 
 
 def _flat(run: RunSpec) -> dict[str, Any]:
-    """Return the fields of a run, with model and corpus flattened (``model name``)."""
     fields = run.model_dump(mode="json")
     inner = {
         f"{part} {name}": value
@@ -173,7 +166,6 @@ def _check_pair(left: Partial, right: Partial) -> None:
 
 
 def _together(blocks: Sequence[_Found], of: int) -> PassHeader:
-    """Return the header of the whole pass."""
     for left, right in pairwise(blocks):
         _check_pair(left.partial, right.partial)
     headers = [each.partial.header for each in blocks]
@@ -204,7 +196,6 @@ def _plan(run: RunSpec, header: PassHeader) -> Sizes:
 def _added(
     blocks: Sequence[_Found], statistic: Gather, n_layers: int, sizes: Sizes
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Yield the means of each layer, computed from the added sums of its blocks."""
     for layer in range(n_layers):
         groups: dict[int, Sums] = {}
         for each in blocks:

@@ -14,7 +14,6 @@ from poskernel_core.data.layouts import TokenPool, random_layout, sequences
 from poskernel_core.data.made import RANDOM, REPEATED, doubled, repeated_windows
 from poskernel_core.models import catalog
 from poskernel_core.models.geometry import Geometry
-from poskernel_core.models.token_table import token_table
 from poskernel_core.models.tokenizers import NONE_THERE, Tokenizer
 from poskernel_core.statistics import STATISTICS, Sizes
 
@@ -25,11 +24,7 @@ SIZES = (
 
 
 def locate_again(run: RunSpec) -> catalog.Located:
-    """Find the model of a run, at the same commit and with the same weights.
-
-    Raises:
-        BadRequest: the files changed after the run was described.
-    """
+    """Find the model of a run, at the same commit and with the same weights."""
     found = catalog.find_again(run.model)
     if found.spec.fingerprint != run.model.fingerprint:
         raise BadRequest(f"The files of {run.model.name!r} changed meanwhile: ask again.")
@@ -42,12 +37,7 @@ def prepare(
     located: catalog.Located,
     tokenizer: Tokenizer | None,
 ) -> tuple[Tokens, Sizes]:
-    """Return the token windows of a run and the sizes of its pass.
-
-    Raises:
-        BadRequest: the context is too long, a token is outside the vocabulary, or there is too
-            little text.
-    """
+    """Return the token windows of a run and the sizes of its pass."""
     geometry = located.geometry
     if run.context > geometry.n_ctx:
         drawn = run.corpus.name == RANDOM
@@ -78,16 +68,12 @@ def prepare(
     return windows, sizes_of(run, geometry, windows, cut.dealt, tokenizer)
 
 
-def wants_table(run: RunSpec) -> bool:
-    """Return whether a statistic of a run needs the table of the tokenizer's tokens.
-
-    Raises:
-        BadRequest: an unknown statistic.
-    """
+def wants_texts(run: RunSpec) -> bool:
+    """Return whether a statistic of a run reads the texts of the tokenizer's tokens."""
     for name in run.gather:
         if name not in STATISTICS:
             raise BadRequest(f"No statistic {name!r}: expected some of {', '.join(STATISTICS)}.")
-    return any(STATISTICS[name].wants_table for name in run.gather)
+    return any(STATISTICS[name].wants_texts for name in run.gather)
 
 
 def sizes_of(
@@ -97,18 +83,17 @@ def sizes_of(
     dealt: Dealt,
     tokenizer: Tokenizer | None = None,
 ) -> Sizes:
-    """Return the sizes of a run's pass, with the token table if a statistic needs it.
-
-    Raises:
-        BadRequest: as :func:`sizes_for`; also an unknown statistic, or a missing tokenizer.
-    """
+    """Return the sizes of a run's pass, with the tokens' texts if a statistic reads them."""
     sizes = sizes_for(geometry, windows, run.positions, run.queries_per_position, run.start_token)
     sizes = replace(sizes, pattern_windows=run.pattern_windows, dealt=dealt)
-    if not wants_table(run):
+    if not wants_texts(run):
         return sizes
     if tokenizer is None:
         raise BadRequest(NONE_THERE)
-    return replace(sizes, table=token_table(tokenizer, geometry.n_vocab))
+    texts, ordinary = [""] * geometry.n_vocab, tokenizer.ordinary_ids(geometry.n_vocab)
+    for number, text in zip(ordinary, tokenizer.decode_each(ordinary), strict=True):
+        texts[number] = text
+    return replace(sizes, texts=tuple(texts))
 
 
 def _windows(
@@ -159,11 +144,7 @@ def random_source(run: RunSpec, geometry: Geometry, tokenizer: Tokenizer | None)
 
 
 def check_ids(geometry: Geometry, windows: Tokens, remedy: str) -> None:
-    """Check that all token ids are in the vocabulary; ``remedy`` is the advice if they are not.
-
-    Raises:
-        BadRequest: token ids outside the vocabulary.
-    """
+    """Check that all token ids are in the vocabulary; ``remedy`` is the advice if they are not."""
     low, high = int(windows.min()), int(windows.max())
     if low < 0 or high >= geometry.n_vocab:
         raise BadRequest(
@@ -178,11 +159,7 @@ def sizes_for(
     samples: int,
     start_token: bool,
 ) -> Sizes:
-    """Return the sizes of a pass over windows; positions outside the windows are left out.
-
-    Raises:
-        BadRequest: the windows are too long for the model, or no position is left.
-    """
+    """Return the sizes of a pass over windows; positions outside the windows are left out."""
     count, context = windows.shape
     if context > geometry.n_ctx:
         raise BadRequest(

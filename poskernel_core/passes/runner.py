@@ -28,7 +28,7 @@ from poskernel_core.models.tokenizers import Tokenizer
 from poskernel_core.passes import streaming
 from poskernel_core.passes.forming import Stage
 from poskernel_core.passes.merging import merge_shards
-from poskernel_core.passes.prepare import header_of, locate_again, wants_table
+from poskernel_core.passes.prepare import header_of, locate_again, wants_texts
 from poskernel_core.passes.streaming import Facts, Pass
 from poskernel_core.passes.worker_context import WorkerContext
 from poskernel_core.statistics import Sizes, Sums
@@ -75,14 +75,7 @@ def gather_run(
     report: Report,
     on_stage: OnStage | None = None,
 ) -> None:
-    """Gather the statistics of a run and write them to the store.
-
-    Raises:
-        BadRequest: the run does not fit the model or the text.
-        Cancelled: raised by ``report``; what was read is kept.
-        ComputeFailed: not even one window fits into memory, or a sum is not finite.
-        StoreFailed: the statistics cannot be written.
-    """
+    """Gather the statistics of a run and write them to the store."""
     gather_shard(shared, run, WHOLE, execution, versions, report, on_stage)
     merge_shards(shared.store, {}, run, WHOLE.of, report)
 
@@ -105,9 +98,6 @@ def gather_shard(
     a shorter one.
 
     Returns whether the shard has any windows; the last of many shards may have none.
-
-    Raises:
-        BadRequest, Cancelled, ComputeFailed, StoreFailed: as :func:`gather_run`.
     """
     store = shared.store
     ready = _prepare(shared, run, execution, report)
@@ -166,7 +156,7 @@ def _prepare(
     report(0, 0, "Loading the model")
     located = locate_again(run)
     ready = run.corpus.name.endswith(".npy") and run.destination is None
-    tokenizer = None if ready and not wants_table(run) else shared.tokenizer(located)
+    tokenizer = None if ready and not wants_texts(run) else shared.tokenizer(located)
     report(0, 0, "Cutting the text into windows")
     windows, sizes = shared.prepare(run, execution, located, tokenizer)
     if corpora.resolve(run.corpus).fingerprint != run.corpus.fingerprint:
@@ -186,11 +176,7 @@ def gather(
     *,
     batch: int | None = None,
 ) -> Gathered:
-    """Run a pass over windows and return all statistics in memory, without the store.
-
-    Raises:
-        ComputeFailed: a sum is not a finite number.
-    """
+    """Run a pass over windows and return all statistics in memory, without the store."""
     ready, began, blocks = _PreparedPass(model, windows, sizes, {}), time.monotonic(), []
     work = Pass(model, sizes, run.gather, run.dtype)
     for block in WHOLE.blocks(sizes.windows, sizes.context):
@@ -339,7 +325,6 @@ class _Gathering:
         return 0 if found is None else int(found[0]["done"])
 
     def save(self) -> None:
-        """Keep the sums of all groups that were read since they were last kept."""
         began, keep = time.monotonic(), self._keep
         for group in sorted(self._unsaved):
             done, work = self._done[group], self._works[group]
@@ -375,7 +360,6 @@ class _Gathering:
         self._unsaved.discard(group)
 
     def drop(self) -> None:
-        """Remove all checkpoints."""
         for group in self._blocks:
             drop_checkpoint(self._keep.store, self._run, self._keep.shard, group)
 

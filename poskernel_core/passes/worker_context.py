@@ -47,11 +47,7 @@ class ModelCache:
             self._held = None
 
     def take(self, located: Located, device: str, dtype: str = "float32") -> LoadedModel:
-        """Return a loaded model; a bfloat16 model is loaded for the caller and never shared.
-
-        Raises:
-            BadRequest, UnsupportedModel: as :func:`poskernel_core.forward.loading.load`.
-        """
+        """Return a loaded model; a bfloat16 model is loaded for the caller and never shared."""
         identity = located.spec, str(pick_device(device)), dtype
         if dtype == "bfloat16":
             self._make_room(located, identity)
@@ -92,11 +88,7 @@ class WorkerContext:
     )
 
     def tokenizer(self, located: Located) -> Tokenizer | None:
-        """Return a model's tokenizer (cached); None if a local model has none.
-
-        Raises:
-            UnsupportedModel, NoNetwork: as :func:`.tokenizers.load_tokenizer`.
-        """
+        """Return a model's tokenizer (cached); None if a local model has none."""
         print_ = located.spec.fingerprint
         if print_ not in self._tokenizers:
             self._tokenizers[print_] = load_tokenizer(located)
@@ -105,11 +97,7 @@ class WorkerContext:
     def prepare(
         self, run: RunSpec, execution: Execution, located: Located, tokenizer: Tokenizer | None
     ) -> tuple[Tokens, Sizes]:
-        """Return the token windows of a run (cached) and the sizes of its pass.
-
-        Raises:
-            BadRequest: as :func:`poskernel_core.passes.prepare.prepare`.
-        """
+        """Return the token windows of a run (cached) and the sizes of its pass."""
         cut = run.model_dump(mode="json", include=CUT_BY)
         key = digest([run.model.fingerprint, execution.all_windows, cut])
         kept = self._windows.get(key)

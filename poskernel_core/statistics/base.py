@@ -27,7 +27,6 @@ from poskernel_core.common.groups import Dealt, first_of_all, groups_of
 from poskernel_core.forward.attention import PatternBlock
 from poskernel_core.forward.observers import Observer
 from poskernel_core.models.geometry import Geometry
-from poskernel_core.models.token_table import TokenTable
 
 Sums = dict[str, np.ndarray]
 
@@ -48,7 +47,7 @@ class Sizes:
         start_token: whether position 0 is the start token.
         pattern_windows: how many of the first windows form attention patterns; None: all.
         dealt: what the groups consist of.
-        table: token properties, if a statistic needs them.
+        texts: text of each token id, if a statistic needs them; empty for special tokens.
     """
 
     geometry: Geometry
@@ -59,7 +58,7 @@ class Sizes:
     start_token: bool
     pattern_windows: int | None = None
     dealt: Dealt = "windows"
-    table: TokenTable | None = None
+    texts: tuple[str, ...] = ()
 
     @property
     def groups(self) -> int:
@@ -90,7 +89,7 @@ class Statistic(Observer, ABC):
         query_axes: for each sum with an axis of recorded positions, which axis it is.
         grain: added values are rounded to multiples of the grain. So sums are exact and do not
             depend on the order of additions, as long as they stay below ``2**53`` grains.
-        wants_table: whether the statistic reads ``sizes.table``.
+        wants_texts: whether the statistic reads ``sizes.texts``.
     """
 
     name: ClassVar[str]
@@ -98,7 +97,7 @@ class Statistic(Observer, ABC):
     alone: ClassVar[frozenset[str]] = frozenset()
     query_axes: ClassVar[Mapping[str, int]] = {}
     grain: ClassVar[float] = 2.0**-28
-    wants_table: ClassVar[bool] = False
+    wants_texts: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

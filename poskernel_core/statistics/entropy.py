@@ -27,12 +27,10 @@ class EntropySums(Statistic):
     wants_patterns = True
 
     def allocate(self) -> dict[str, Tensor]:
-        """Return ``entropy_sum [layer, head, query, skip]``."""
         shape = self.sizes.geometry.n_heads, len(self.sizes.positions), MAX_SKIP + 1
         return {"entropy_sum": self.zeros(*shape)}
 
     def pattern(self, block: PatternBlock, batch: Batch) -> None:
-        """Add the entropies of the recorded rows of a block."""
         recorded = self.recorded(block)
         if rows := [position - block.first_row for position in self.sizes.positions[recorded]]:
             wide = widened(block.pattern[:, :, rows], self.sums["entropy_sum"])
@@ -41,7 +39,6 @@ class EntropySums(Statistic):
 
     @classmethod
     def average(cls, name: str, means: np.ndarray, sizes: Sizes) -> dict[str, np.ndarray]:
-        """Return the means; NaN if no key is left."""
         nothing = np.arange(MAX_SKIP + 1)[None, :] > np.array(sizes.positions)[:, None]
         return super().average(name, np.where(nothing, np.nan, means), sizes)
 

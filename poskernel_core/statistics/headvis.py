@@ -34,14 +34,12 @@ class HeadVisSums(Statistic):
     _texts: list[Tensor]
 
     def allocate(self) -> dict[str, Tensor]:
-        """Return ``headvis_sum [layer, head, quantity]`` and ``headvis_count [layer]``."""
         return {
             "headvis_sum": self.zeros(self.sizes.geometry.n_heads, QUANTITIES),
             "headvis_count": self.zeros(),
         }
 
     def pattern(self, block: PatternBlock, batch: Batch) -> None:
-        """Add a block's rows to the totals of its texts; the last block adds these to the sums."""
         rows, tokens = block.pattern, batch.tokens.to(block.pattern.device)
         diagonals = diagonal_sums(block, self.sizes.context)
         logs = rows.clamp_min(torch.finfo(rows.dtype).tiny).log_()

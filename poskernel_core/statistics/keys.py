@@ -20,13 +20,11 @@ class MeanKeys(Statistic):
     means: ClassVar = {"key_sum": "mean_keys"}
 
     def allocate(self) -> dict[str, Tensor]:
-        """Return ``key_sum [layer, kv, key, d]``."""
         geometry = self.sizes.geometry
         shape = (geometry.n_kv_heads, self.sizes.context, geometry.d_head)
         return {"key_sum": self.zeros(*shape)}
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
-        """Add the keys of a batch."""
         geometry, summed = self.sizes.geometry, over_texts(call.k)
         keys = fitted(summed, geometry.d_head, geometry.n_kv_heads)
         self.add("key_sum", call.layer, keys)

@@ -26,7 +26,6 @@ class MeanPatterns(Statistic):
     _diagonals: Tensor
 
     def allocate(self) -> dict[str, Tensor]:
-        """Return ``row_sum [layer, head, query, key]``, ``profile_sum [layer, head, offset]``."""
         sizes, heads = self.sizes, self.sizes.geometry.n_heads
         return {
             "row_sum": self.zeros(heads, len(sizes.positions), sizes.context),
@@ -34,7 +33,6 @@ class MeanPatterns(Statistic):
         }
 
     def pattern(self, block: PatternBlock, batch: Batch) -> None:
-        """Add a block's recorded rows and diagonals; the last block completes the profile."""
         self._add_rows(block)
         sums = diagonal_sums(block, self.sizes.context, without_key_0=self.sizes.start_token)
         self._diagonals = sums if block.first_row == 0 else self._diagonals + sums

@@ -23,14 +23,12 @@ class SampledQueries(Statistic):
     query_axes: ClassVar = {"queries": 1}
 
     def allocate(self) -> dict[str, Tensor]:
-        """Return ``queries [layer, query, head, slot, d]`` of one group, all zero."""
         sizes, geometry = self.sizes, self.sizes.geometry
         slots = sizes.sampled // sizes.groups
         shape = (len(sizes.positions), geometry.n_heads, slots, geometry.d_head)
         return {"queries": self.zeros(*shape, wide=False)}
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
-        """Keep the queries of the first windows of the group."""
         slots = self.sums["queries"][call.layer]
         first = batch.samples.start // self.sizes.groups
         count = min(slots.shape[2] - first, call.q.shape[0])
@@ -41,7 +39,6 @@ class SampledQueries(Statistic):
 
     @classmethod
     def finish(cls, blocks: Sequence[Sums], sizes: Sizes, windows: int) -> dict[str, np.ndarray]:
-        """Return the queries of all groups, in the order of their windows."""
         first = sizes.sampled // sizes.groups
         slots = np.stack([block["queries"][..., :first, :] for block in blocks], axis=-2)
         shape = (*slots.shape[:3], sizes.sampled, slots.shape[-1])

@@ -29,14 +29,12 @@ class RepeatedTokens(Statistic):
     _previous: Tensor
 
     def allocate(self) -> dict[str, Tensor]:
-        """Return ``repeat_sum [layer, head, 2]`` and ``repeat_count [layer, 2]``."""
         return {
             "repeat_sum": self.zeros(self.sizes.geometry.n_heads, 2),
             "repeat_count": self.zeros(2),
         }
 
     def pattern(self, block: PatternBlock, batch: Batch) -> None:
-        """Collect the diagonal below the main one; the last block adds the texts to the sums."""
         pattern = block.pattern
         diagonal = pattern.diagonal(block.first_row - 1 - block.first_key, dim1=-2, dim2=-1)
         if block.first_row == 0:

@@ -23,14 +23,12 @@ class MeanResiduals(Statistic):
     grain = 2.0**-20
 
     def allocate(self) -> dict[str, Tensor]:
-        """Return ``residual_sum [layer, pos, model]`` and ``centred_square_sum [layer]``."""
         return {
             "residual_sum": self.zeros(self.sizes.context, self.sizes.geometry.d_model),
             "centred_square_sum": self.zeros(),
         }
 
     def residual(self, layer: int, x: Tensor, batch: Batch) -> None:
-        """Add the residual stream of a batch."""
         x, total = x.float(), self.sums["centred_square_sum"]
         self.add("residual_sum", layer, x.sum(dim=0))
         after = x[:, int(self.sizes.start_token) :]
@@ -47,11 +45,9 @@ class MeanNormed(Statistic):
     alone = frozenset(means.values())
 
     def allocate(self) -> dict[str, Tensor]:
-        """Return ``normed_sum [layer, pos, model]``."""
         return {"normed_sum": self.zeros(self.sizes.context, self.sizes.geometry.d_model)}
 
     def attention_input(self, layer: int, x: Tensor, batch: Batch) -> None:
-        """Add the normed stream of a batch."""
         self.add("normed_sum", layer, x.float().sum(dim=0))
 
 
@@ -66,9 +62,7 @@ class PositionRows(Statistic):
     alone = frozenset(means.values())
 
     def allocate(self) -> dict[str, Tensor]:
-        """Return ``position_sum [1, pos, model]``."""
         return {"position_sum": self.zeros(self.sizes.context, self.sizes.geometry.d_model)[:1]}
 
     def positions(self, x: Tensor, batch: Batch) -> None:
-        """Add the rows, once for every text of the batch."""
         self.add("position_sum", 0, x.float().mean(dim=0) * len(batch.tokens))

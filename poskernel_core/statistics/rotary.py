@@ -60,14 +60,12 @@ class RotaryPairs(Statistic):
         }
 
     def rotation(self, layer: int, rotation: Rotation, batch: Batch) -> None:
-        """Keep a layer's rotation for :meth:`attention`, and add its speeds."""
         self._rotations[layer] = rotation
         speed, factor = rotation.speeds()
         facts = np.stack([speed, factor, np.ones_like(speed)], axis=-1) * len(batch.samples)
         self.add("rotation_sum", layer, torch.from_numpy(facts), slice(len(speed)))
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
-        """Add the pairs of a batch."""
         rotation = self._rotations.pop(call.layer, None)
         if rotation is None:  # a layer without rotation
             return
@@ -82,7 +80,6 @@ class RotaryPairs(Statistic):
 
     @classmethod
     def finish(cls, blocks: Sequence[Sums], sizes: Sizes, windows: int) -> dict[str, np.ndarray]:
-        """Return the means; NaN for speeds and factors of pairs that are not rotated."""
         found = super().finish(blocks, sizes, windows)
         facts = found.pop("pair_facts")
         turned = facts[..., 2] > 0

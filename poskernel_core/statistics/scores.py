@@ -27,7 +27,6 @@ class RawScores(Statistic):
     means: ClassVar = {"score_sum": "score_profile", "query_sum": "mean_queries"}
 
     def allocate(self) -> dict[str, Tensor]:
-        """Return ``score_sum [layer, head, band]`` and ``query_sum [layer, head, pos, d]``."""
         geometry = self.sizes.geometry
         return {
             "score_sum": self.zeros(geometry.n_heads, 2 * BAND + 1),
@@ -35,7 +34,6 @@ class RawScores(Statistic):
         }
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
-        """Add the profile of every text of a batch, and the queries."""
         queries = fitted(over_texts(call.q), self.sizes.geometry.d_head)
         self.add("query_sum", call.layer, queries)
         total = self.sums["score_sum"]
@@ -46,7 +44,6 @@ class RawScores(Statistic):
 
     @classmethod
     def average(cls, name: str, means: np.ndarray, sizes: Sizes) -> dict[str, np.ndarray]:
-        """Return the means; NaN for offsets without pairs of positions."""
         if name == "score_profile":
             means = np.where((_lengths(sizes) <= 0).numpy(), np.nan, means)
         return super().average(name, means, sizes)

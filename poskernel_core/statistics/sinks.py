@@ -25,12 +25,10 @@ class SinkSums(Statistic):
     wants_patterns = True
 
     def allocate(self) -> dict[str, Tensor]:
-        """Return ``alpha_sum [layer, head, key]`` and ``learned_sum [layer, head]``."""
         heads, keys = self.sizes.geometry.n_heads, min(FIRST_KEYS, self.sizes.context)
         return {"alpha_sum": self.zeros(heads, keys), "learned_sum": self.zeros(heads)}
 
     def pattern(self, block: PatternBlock, batch: Batch) -> None:
-        """Collect the rows of a block; a layer's last block adds its texts to the sums."""
         rows = block.pattern
         if block.first_row == 0:
             like = self.sums["alpha_sum"]

@@ -2,38 +2,31 @@
 
 import ctypes
 import io
-import json
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
+from queue import SimpleQueue
 from types import SimpleNamespace
 
 import pytest
 
-from poskernel_core.common import heap
-from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.specs import Request
 from poskernel_core.engine import worker as worker_module
-from poskernel_core.engine.engine import describe_run
-from poskernel_core.engine.plan import make_plan
 from poskernel_core.engine.process import Child
-from poskernel_core.engine.worker import Worker
 from poskernel_core.storage.store import Store
 from tests.support import ROOT
 
 HOLES = """
 import psutil
-from poskernel_core.common import heap
-process = psutil.Process()
-blocks = [bytearray(60_000) for _ in range(2_000)]
-for block in blocks:
-    block[:] = bytes([1]) * len(block)
-full = process.memory_info().rss
+from poskernel_core.engine.worker import give_back
+rss = lambda: psutil.Process().memory_info().rss
+blocks = [bytearray(b"1" * 60_000) for _ in range(2_000)]
+full = rss()
 blocks = blocks[::50]
-holes = process.memory_info().rss
-print(heap.give_back(), full - holes, holes - process.memory_info().rss)
+holes = rss()
+give_back()
+print(full - holes, holes - rss())
 """
 glibc = pytest.mark.skipif(
     sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "malloc_trim"),
@@ -47,66 +40,43 @@ def test_holes_go_back():
     done = subprocess.run(
         [sys.executable, "-c", HOLES], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    gave, before, after = done.stdout.split()
-    assert "True" == gave
-    assert int(before) < 20e6
-    assert int(after) > 90e6
+    before, after = map(int, done.stdout.split())
+    assert before < 20e6
+    assert after > 90e6
 
 
 def test_where_the_library_cannot(monkeypatch):
-    monkeypatch.setattr(heap.ctypes, "CDLL", lambda _: object())
-    assert not heap.give_back()
+    monkeypatch.setattr(worker_module.ctypes, "CDLL", lambda _: object())
+    worker_module.give_back()
 
 
 def test_the_worker_gives_back_after_a_burst(tmp_path, monkeypatch):
-    gave, ended, times = threading.Event(), threading.Event(), []
-
-    def give_back():
-        times.append(1)
-        gave.set()
+    """Not before TIDY_AFTER, and once or twice for seven steps: the last may come meanwhile."""
+    gave, ended, steps = threading.Semaphore(0), threading.Event(), SimpleQueue()
 
     def sleep(seconds):
         assert worker_module.TIDY_AFTER == seconds
         assert ended.wait(30)
 
-    def asked(seed):
-        run = describe_run("demo-gpt2", windows=50).model_copy(update={"seed": seed})
-        plan = make_plan(Request(analysis="etc", run=run))
-        task = {"key": plan.key, "plan": plan.as_json(), "execution": {}, "client": ""}
-        return json.dumps({"tasks": [task]})
-
-    def refuse(*_):
-        raise BadRequest("No.")
-
-    def until_said(number):
-        for _ in range(600):
-            if events.getvalue().count('"error"') >= number:
-                return
-            threading.Event().wait(0.05)
-        raise AssertionError("waited in vain")
-
     def lines():
-        assert not gave.wait(0.3)
-        yield from (asked(seed) for seed in range(7))
-        until_said(7)
-        assert [] == times
+        for number in range(7):
+            steps.put(number)
+        assert not gave.acquire(timeout=0.3)
         ended.set()
-        assert gave.wait(30)
-        threading.Event().wait(0.3)
-        burst = len(times)
-        assert burst in {1, 2}  # the last may have been told just before it ended
-        gave.clear()
-        yield asked(7)
-        assert gave.wait(30)
-        threading.Event().wait(0.3)
-        assert burst + 1 == len(times)
+        assert gave.acquire(timeout=30)
+        while gave.acquire(timeout=0.3):
+            assert False, "given back for each step"
+        steps.put(7)
+        assert gave.acquire(timeout=30)
+        yield from ()
 
-    events = io.StringIO()
     clock = SimpleNamespace(sleep=sleep, monotonic=time.monotonic)
     monkeypatch.setattr(worker_module, "time", clock)
-    monkeypatch.setattr(worker_module.heap, "give_back", give_back)
-    monkeypatch.setattr(worker_module.execute, "compute", refuse)
-    Worker(Store(tmp_path), events).serve(lines())
+    monkeypatch.setattr(worker_module, "give_back", gave.release)
+    worker = worker_module.Worker(Store(tmp_path), io.StringIO())
+    worker._queue = SimpleNamespace(get=lambda on_device: steps.get())  # noqa: SLF001
+    worker._attempt = lambda task: None  # noqa: SLF001
+    worker.serve(lines())
 
 
 @glibc
@@ -120,6 +90,4 @@ def test_a_worker_has_few_heaps(tmp_path, monkeypatch, given, heaps):
     while not (environment := place.read_bytes()) and time.monotonic() < patience:
         time.sleep(0.01)  # the system fills it in a moment after the start
     child.close()
-    assert [f"MALLOC_ARENA_MAX={heaps}".encode()] == [
-        each for each in environment.split(b"\0") if each.startswith(b"MALLOC_ARENA_MAX=")
-    ]
+    assert f"MALLOC_ARENA_MAX={heaps}".encode() in environment.split(b"\0")

@@ -12,7 +12,7 @@ import poskernel_core as pk
 from poskernel_core.common.errors import ComputeFailed
 from poskernel_core.forward import loading, memory
 from poskernel_core.forward.interventions import AblatedHeads
-from poskernel_core.forward.placement import place
+from poskernel_core.forward.loading import place
 from poskernel_core.models import catalog
 from poskernel_core.passes import streaming
 from poskernel_core.passes.prepare import sizes_for

@@ -124,7 +124,7 @@ def test_keys_that_are_zero(tmp_path, monkeypatch):
         call = plain(module, layer, *given)
         return call if layer else type(call)(0, call.q, 0 * call.k, call.v, call.scale)
 
-    monkeypatch.setattr("poskernel_core.forward.position_probe.attention_call", zero)
+    monkeypatch.setattr("poskernel_core.forward.loading.attention_call", zero)
     model = loading.load(catalog.locate(str(path)), "cpu")
     assert model.located.positions.layers == EVERYWHERE
 

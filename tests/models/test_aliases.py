@@ -4,7 +4,7 @@ import pytest
 
 from poskernel_core.common.errors import NoNetwork
 from poskernel_core.models import catalog
-from poskernel_core.models.aliases import official_name
+from poskernel_core.models.catalog import official_name
 
 
 def test_short_names_are_those_of_transformer_lens():

@@ -30,9 +30,9 @@ from poskernel_core.common.errors import (
     UnsupportedModel,
 )
 from poskernel_core.forward import gguf_weights, loading, proof
-from poskernel_core.models import catalog, gguf_tokenizer
+from poskernel_core.models import catalog
 from poskernel_core.models import gguf as reading
-from poskernel_core.models.tokenizers import check_tokenizer, load_tokenizer
+from poskernel_core.models.tokenizers import WITH_DIGITS, check_tokenizer, load_tokenizer
 from tests.support import ROOT, builders
 from tests.support.builders.gguf import GGUF_MODELS, build, write_gguf
 from tests.support.strangers import refused
@@ -586,4 +586,4 @@ def test_a_real_tokenizer(real):
     )
     assert theirs.encode(text, add_special_tokens=False) == tokenizer.encode(text)
     assert ("<|im_start|>", 1) == (tokenizer.start_token, tokenizer.start_id())
-    assert "smollm" in gguf_tokenizer.WITH_DIGITS
+    assert "smollm" in WITH_DIGITS
