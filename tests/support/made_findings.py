@@ -1,5 +1,6 @@
 """Made parts of results, and what is found in them."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,27 @@ INSIDE = 0.99 * NORMAL
 """Errors between a number and a limit that its 95 % interval certainly holds."""
 
 
+def made(analysis, numbers, errors=None, *, chosen=None, texts=None, params=None, **more):
+    """A result with some of the values that a question declares, at the chosen places."""
+    question, chosen = find(analysis), chosen or {}
+    declared = {value.name: value for value in (*question.values, *question.texts)}
+    names = (*numbers, *(texts or {}))
+    return Result(
+        analysis=analysis,
+        params=params or {},
+        values={name: np.array(value, dtype=float) for name, value in numbers.items()},
+        errors={
+            name: np.broadcast_to(np.array(error, dtype=float), np.shape(numbers[name]))
+            for name, error in (errors or {}).items()
+        },
+        axes={n: tuple(a for a in declared[n].axes if a not in chosen) for n in names},
+        units={name: declared[name].unit for name in names},
+        texts={name: texts_array(text) for name, text in (texts or {}).items()},
+        chosen=chosen,
+        **more,
+    )
+
+
 def found(
     analysis: str,
     numbers: dict[str, Any],
@@ -22,32 +44,24 @@ def found(
     **chosen: int,
 ) -> str:
     """What is found in a part of a result: each number alone (exact), or a pair with its error."""
-    question = find(analysis)
-    declared = {value.name: value for value in (*question.values, *question.texts)}
     pairs = {name: each if isinstance(each, tuple) else (each,) for name, each in numbers.items()}
-    values = {name: np.array(each[0], dtype=float) for name, each in pairs.items()}
-    words = {name: texts_array(each) for name, each in (texts or {}).items()}
-    made = Result(
-        analysis=analysis,
-        params=params or {},
-        values=values,
-        axes={
-            name: tuple(axis for axis in declared[name].axes if axis not in chosen)
-            for name in (*values, *words)
-        },
-        units={name: declared[name].unit for name in (*values, *words)},
-        texts=words,
-        errors={
-            name: np.broadcast_to(np.array(each[1], dtype=float), values[name].shape)
-            for name, each in pairs.items()
-            if len(each) > 1
-        },
+    result = made(
+        analysis,
+        {name: each[0] for name, each in pairs.items()},
+        {name: each[1] for name, each in pairs.items() if len(each) > 1},
+        chosen=chosen, texts=texts, params=params,
         coordinates={axis: np.array(each) for axis, each in (coordinates or {}).items()},
-        chosen=chosen,
-    )
-    sentence = finding_of(made)
-    assert sentence == "" or (sentence[-1] == "." and len(sentence) <= 200)
+    )  # fmt: skip
+    sentence = finding_of(result)
+    if sentence:
+        check(sentence)
     return sentence
+
+
+def check(sentence, *parts):
+    """A finding says what it should, in this order; the form is that of every finding."""
+    assert re.fullmatch(r"[A-Z0-9](?:(?!\. |\n|–|\bnan\b).){1,238}\.", sentence), sentence
+    assert re.search(".*".join(map(re.escape, parts)), sentence), sentence
 
 
 @st.composite
