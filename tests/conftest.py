@@ -133,6 +133,14 @@ def workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
                 pipe.close()
 
 
+@pytest.fixture
+def desk(fresh_engine: Any, workers: list[Any], request_of: Callable[..., Any]) -> Any:
+    """An engine on an empty store, with workers that are stand-ins."""
+    from tests.support.fake_worker import Desk
+
+    return Desk(fresh_engine, workers, request_of)
+
+
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """An engine on a store of its own, for all tests of a file."""

@@ -1,224 +1,342 @@
 """The engine's side of its pipe to the worker, with a worker that does what the test says."""
 
+import sys
 import threading
-import time
+from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
+from poskernel_core.analyses.replicates import computed
 from poskernel_core.common.errors import BadRequest, Cancelled, ComputeFailed, TooLittleText
 from poskernel_core.common.result import Result
+from poskernel_core.common.specs import Request
 from poskernel_core.engine import engine as engine_module
+from poskernel_core.engine import job as job_module
+from poskernel_core.engine.counts import ENDINGS, KINDS, STATES, Counts, kind_of, open_by_kind
+from poskernel_core.engine.job import Job
+from poskernel_core.engine.plan import make_plan, plan_of
 from poskernel_core.engine.process import Child
-from poskernel_core.engine.provenance import to_entry
-from tests.support.fake_worker import WAIT, until
+from poskernel_core.storage.store import Store
+from tests.support.fake_worker import WAIT, put, until
 
 
-def write(fresh_engine, request):
-    """Put a result into the store, as the worker does before it says that it is done."""
-    result = Result("etc", {}, {"etc": np.array([2.0])}, {"etc": ("layer",)}, {"etc": "tokens"})
-    fresh_engine.store.put(request.key, *to_entry(result))
+def at_once(*acts):
+    """Do things in threads of their own, and wait for their ends."""
+    threads = [threading.Thread(target=act, daemon=True) for act in acts]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(2 * WAIT)
+        assert not each.is_alive()
 
 
-def test_equal_requests_share_a_job(fresh_engine, workers, request_of):
+def seeded(plan, seed):
+    return plan_of(plan.question, plan.run.model_copy(update={"seed": seed}), plan.params)
+
+
+def test_equal_requests_share_a_job(desk):
     """Two threads that ask for one thing get one job, and one message goes to the worker."""
     jobs, gate = [], threading.Barrier(2)
-
-    def ask():
-        gate.wait()
-        jobs.append(fresh_engine.submit(request_of()))
-
-    threads = [threading.Thread(target=ask) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    other = fresh_engine.submit(request_of(5))
+    at_once(*[lambda: (gate.wait(), jobs.append(desk.ask()))] * 2)
+    other = desk.ask(5)
 
     assert jobs[0] is jobs[1] is not other
-    assert 1 == len(workers)
-    assert [4, 5] == [workers[0].hear()["tasks"][0]["plan"]["params"]["skip"] for _ in range(2)]
-    assert fresh_engine.running(request_of()) is jobs[0]
+    assert 1 == len(desk.workers)
+    assert [4, 5] == [each["tasks"][0]["plan"]["params"]["skip"] for each in desk.hear(2)]
+    assert desk.running() is jobs[0]
 
 
-def test_progress(fresh_engine, workers, request_of):
+def test_progress(request_of, monkeypatch):
     """A job shows what the worker says of it, and estimates the time left from its pace."""
-    job = fresh_engine.submit(request_of())
-    say = workers[0].say
+    now = SimpleNamespace(monotonic=lambda: now.at, at=0.0)
+    monkeypatch.setattr(job_module, "time", now)
+    job = Job("key", request_of())
     assert ("queued", None, False) == (job.state, job.seconds_left(), job.ended)
+    running = {"state": "running", "note": "Loading the model", "done": 0, "total": 0}
+    job.take(running)
+    assert ("Loading the model", None) == (job.note, job.seconds_left())
 
-    say(job.key, "running", done=0, total=0, note="Loading the model")
-    until(lambda: job.note == "Loading the model" and job.seconds_left() is None)
-    say(job.key, "running", done=100, total=500, note="Reading")
-    until(lambda: job.total == 500)
-    began = time.monotonic()
-    time.sleep(0.2)
-    say(job.key, "running", done=200, total=500, note="Reading")
-    until(lambda: job.done == 200)
-
+    job.take(running | {"done": 100, "total": 500, "note": "Reading"})
+    now.at = 20.0
+    assert job.seconds_left() is None
+    job.take(running | {"done": 200, "total": 500, "note": "Reading"})
+    assert (200, 500, 60.0) == (job.done, job.total, job.seconds_left())
     assert not job.wait(0.01)
-    assert 0.6 <= job.seconds_left() <= 3.2 * (time.monotonic() - began)
 
 
-def test_a_result(fresh_engine, workers, request_of):
-    """When the worker is done the result is in the store, and is not computed again."""
-    job = fresh_engine.submit(request_of())
-    write(fresh_engine, request_of())
-    workers[0].say(job.key, "done")
+def test_a_result(desk):
+    """It is in the store when the worker is done; a wait with a limit ends; lost, it is said."""
+    assert desk.engine.result(desk.plan(), seconds=0.05) is None
+    job = desk.running()
+    put(desk.engine, desk.plan())
+    desk.end(job)
+    found = desk.engine.result(desk.plan())
+    assert [2.0] == found.values["etc"].tolist()
+    assert desk.engine.cached(desk.plan(5)) is None
+    desk.engine.store.drop(desk.plan().key)  # what was read lately stays in memory
+    assert found is desk.engine.cached(desk.plan())
 
-    assert job.wait(WAIT)
-    assert "done" == job.state
-    assert [2.0] == fresh_engine.result(request_of()).values["etc"].tolist()
-    assert fresh_engine.cached(request_of(5)) is None
-
-
-def test_a_result_that_takes_long(fresh_engine, workers, request_of):
-    """Within a time limit there is a result or None, never an endless wait."""
-    assert fresh_engine.result(request_of(), seconds=0.05) is None
-    assert "queued" == fresh_engine.running(request_of()).state
-
-
-def test_a_result_that_vanished(fresh_engine, workers, request_of):
-    """Done, but not in the store: the message names the setting for its size."""
-    job = fresh_engine.submit(request_of())
-    threading.Timer(0.05, workers[0].say, (job.key, "done")).start()
-
+    lost = desk.ask(5)
+    threading.Timer(0.05, desk.say, (lost, "done")).start()
     with pytest.raises(ComputeFailed, match="POSKERNEL_CACHE_GB"):
-        fresh_engine.result(request_of(), seconds=WAIT)
+        desk.engine.result(desk.plan(5), seconds=WAIT)
 
 
-def test_errors_cross_the_pipe(fresh_engine, workers, request_of):
-    """An error of the worker is raised here as the same class, with its sentence."""
-    job = fresh_engine.submit(request_of())
-    workers[0].say(job.key, "error", error="TooLittleText", message="Seven windows, no more.")
+def test_errors_cross_the_pipe(desk):
+    """An error is raised as the same class, with its sentence; asking again starts anew."""
+    job = desk.ask()
+    desk.end(job, "error", "TooLittleText", "Seven windows, no more.")
+    assert (TooLittleText, "Seven windows, no more.") == (type(job.error), str(job.error))
 
-    assert job.wait(WAIT)
-    assert TooLittleText is type(job.error)
-    assert "Seven windows, no more." == str(job.error)
-
-
-def test_after_an_error(fresh_engine, workers, request_of):
-    """Asking again starts anew."""
-    job = fresh_engine.submit(request_of())
-    workers[0].say(job.key, "error", error="ComputeFailed", message="Broken.")
-    job.wait(WAIT)
-
-    again = fresh_engine.submit(request_of())
-
+    again = desk.ask()
     assert again is not job
-    assert ("queued", 1) == (again.state, len(workers))
+    assert ("queued", 1) == (again.state, len(desk.workers))
 
 
-def test_cancel(fresh_engine, workers, request_of):
-    """The worker is told, and the job ends once the worker says so."""
-    job = fresh_engine.submit(request_of())
-    workers[0].hear()
+def test_cancel(desk):
+    """The job ends once the worker says so; what is not under way starts no worker."""
+    desk.cancel()
+    assert [] == desk.workers
+    job = desk.ask()
+    desk.cancel()
 
-    fresh_engine.cancel(request_of())
-
-    assert {"cancel": job.key} == workers[0].hear()
+    assert [{"cancel": job.key}] == desk.hear(2)[1:]
     assert not job.ended
-    workers[0].say(job.key, "cancelled")
-    assert job.wait(WAIT)
+    desk.end(job, "cancelled")
     assert Cancelled is type(job.error)
 
 
-def test_cancel_nothing(fresh_engine, workers, request_of):
-    """Cancelling what is not under way does nothing, and starts no worker."""
-    fresh_engine.cancel(request_of())
-
-    assert [] == workers
-
-
-def test_a_crash(fresh_engine, workers, request_of):
+def test_a_crash(desk):
     """A worker that dies fails its jobs, naming no directory; the next request starts another."""
-    jobs = [fresh_engine.submit(request_of(skip)) for skip in (4, 5)]
-    workers[0].die()
+    jobs = [desk.ask(skip) for skip in (4, 5)]
+    assert ("alive", 1) == (desk.engine.worker, desk.engine.counts.worker_starts)
+    desk.workers[0].die()
 
     for job in jobs:
         assert job.wait(WAIT)
         assert ComputeFailed is type(job.error)
-        assert str(fresh_engine.store.directory) not in str(job.error)
-    again = fresh_engine.submit(request_of())
-    assert 2 == len(workers)
-    write(fresh_engine, request_of())
-    workers[1].say(again.key, "done")
-    assert again.wait(WAIT)
+        assert str(desk.engine.store.directory) not in str(job.error)
+    assert "ended" == desk.engine.worker
+    again = desk.ask()
+    assert ("alive", 2) == (desk.engine.worker, desk.engine.counts.worker_starts)
+    put(desk.engine, desk.plan())
+    desk.end(again)
     assert again.error is None
 
 
-def test_the_end_of_an_old_worker_is_not_the_end_of_a_new_one(fresh_engine, workers, request_of):
+def test_the_end_of_an_old_worker_is_not_the_end_of_a_new_one(desk):
     """A dead worker's pipe that closes late does not fail what its successor works on."""
-    old = fresh_engine.submit(request_of())
-    workers[0].die(close=False)
-    young = fresh_engine.submit(request_of(5))
-    assert 2 == len(workers)
+    old = desk.ask()
+    desk.workers[0].die(close=False)
+    young = desk.ask(5)
+    assert 2 == len(desk.workers)
 
-    workers[0].mouth.close()
+    desk.workers[0].mouth.close()
     assert old.wait(WAIT)
     assert not young.wait(0.2)
-    workers[1].say(young.key, "done")
-    assert young.wait(WAIT)
-    assert "done" == young.state
+    desk.end(young)
 
 
-def test_a_worker_that_stops_listening(fresh_engine, workers, request_of):
+def test_a_worker_that_stops_listening(desk):
     """A pipe that breaks while a request is written fails that job, not the caller."""
-    fresh_engine.submit(request_of())
-    workers[0].told.close()
-
-    job = fresh_engine.submit(request_of(5))
+    desk.ask()
+    desk.workers[0].told.close()
+    job = desk.ask(5)
 
     assert job.wait(WAIT)
     assert ComputeFailed is type(job.error)
 
 
-def test_a_request_to_a_worker_that_has_just_ended(fresh_engine, workers, request_of, monkeypatch):
+def test_a_request_to_a_worker_that_has_just_ended(desk, monkeypatch):
     """Its pipe still takes the message, the listener has gone home: the job does not wait."""
-    first = fresh_engine.submit(request_of())
-    workers[0].mouth.close()
+    first = desk.ask()
+    desk.workers[0].mouth.close()
     assert first.wait(WAIT)
-
     with monkeypatch.context() as patch:
         patch.setattr(Child, "alive", True)  # as it was a moment ago
-        late = fresh_engine.submit(request_of(5))
+        late = desk.ask(5)
 
     assert late.wait(WAIT)
     assert ComputeFailed is type(late.error)
-    assert fresh_engine.submit(request_of(5)) is not late
-    assert 2 == len(workers)
+    assert desk.ask(5) is not late
+    assert 2 == len(desk.workers)
 
 
-def test_bad_requests_start_no_worker(fresh_engine, workers, request_of):
+def test_what_is_heard_of_a_process_that_dies(tmp_path, workers):
+    """Its whole events, not the one that was cut off, and once that there are no more."""
+    heard = []
+    child = Child("worker", Store(tmp_path), heard.append)
+    (process,) = workers
+    assert child.tell({"key": "a"})
+    assert {"key": "a"} == process.hear()
+    process.say("a", "running", done=1, total=2)
+    process.mouth.write('{"key": "a", "sta')
+    assert child.alive
+
+    process.die()
+    until(lambda: len(heard) > 1)
+    assert not child.alive
+    assert not child.tell({"key": "b"})
+    child.close()
+    assert process.stdout.closed
+    assert [{"key": "a", "state": "running", "done": 1, "total": 2}, None] == heard
+
+
+def test_bad_requests_start_no_worker(desk):
     """What cannot be met is refused at once, in the caller's thread."""
-    for params in ({"skip": 99}, {"colour": "red"}):
+    asked = desk.plan().request
+    for changes in ({"params": {"skip": 99}}, {"params": {"colour": "red"}}, {"analysis": "none"}):
         with pytest.raises(BadRequest):
-            fresh_engine.submit(request_of().request.model_copy(update={"params": params}))
-    with pytest.raises(BadRequest, match="No analysis"):
-        fresh_engine.submit(request_of().request.model_copy(update={"analysis": "nonsense"}))
-
-    assert [] == workers
+            desk.engine.submit(asked.model_copy(update=changes))
+    assert [] == desk.workers
 
 
-def test_old_jobs_are_forgotten(fresh_engine, workers, request_of):
+def test_old_jobs_are_forgotten(desk):
     """However many requests there were, few ended jobs are kept, and none that is under way."""
-    first = fresh_engine.submit(request_of(0))
-    request = request_of(1).request
+    first = desk.ask(0)
     for number in range(engine_module.JOBS_KEPT + 7):
-        run = request.run.model_copy(update={"seed": number})
-        job = fresh_engine.submit(request.model_copy(update={"run": run}))
-        workers[0].hear()
-        workers[0].say(job.key, "error", error="ComputeFailed", message="Broken.")
-        assert job.wait(WAIT)
+        job = desk.engine.submit(seeded(desk.plan(1), number))
+        desk.hear()
+        desk.end(job, "error")
 
-    assert len(fresh_engine._jobs) <= engine_module.JOBS_KEPT + 1
-    assert fresh_engine.running(request_of(0)) is first
+    assert len(desk.engine._jobs) <= engine_module.JOBS_KEPT + 1
+    assert desk.running(0) is first
 
 
-def test_close_ends_waiting(fresh_engine, workers, request_of):
+def test_close_ends_waiting(desk):
     """Nobody waits for a worker that was stopped."""
-    job = fresh_engine.submit(request_of())
-    fresh_engine.close()
+    job = desk.ask()
+    desk.engine.close()
 
     assert job.wait(WAIT)
-    assert -15 == workers[0].code
+    assert -15 == desk.workers[0].code
+
+
+def scores(run):
+    params = {"period": 5, "samples": 7}
+    return make_plan(Request(analysis="induction-scores", run=run, params=params))
+
+
+def test_what_is_counted(desk):
+    """From the beginning, as 0; looks for results; jobs once each, by what they are and end as."""
+    engine, counts = desk.engine, desk.engine.counts
+    assert {(kind, how): 0 for kind in KINDS for how in ENDINGS} == {
+        how: tally.jobs for how, tally in counts.tallies.items()
+    }
+    nothing = {(kind, state): 0 for kind in KINDS for state in STATES}
+    assert nothing == dict(open_by_kind(engine.open_jobs()))
+    assert ("none", 0) == (engine.worker, counts.worker_starts)
+
+    jobs = [*map(desk.ask, (1, 2, 3)), engine.submit(scores(desk.plan().run))]
+    desk.begin(jobs[3])
+    waiting = {("analysis", "queued"): 3, ("experiment", "running"): 1}
+    assert nothing | waiting == dict(open_by_kind(engine.open_jobs()))
+    jobs[0].began -= 1000
+    put(engine, desk.plan(1))
+    for job, how in zip(jobs, ("done", "error", "cancelled", "done"), strict=True):
+        desk.end(job, how)
+        desk.say(job, how)  # which is heard before the next one's end
+    assert nothing == dict(open_by_kind(engine.open_jobs()))
+    assert {(kind, how): int(kind == "analysis" or (kind, how) == ("experiment", "done"))
+            for kind in KINDS for how in ENDINGS} == {
+        how: tally.jobs for how, tally in counts.tallies.items()
+    }  # fmt: skip
+    assert 1000 <= counts.tallies["analysis", "done"].seconds < 1000 + 60
+    assert 0 <= counts.tallies["experiment", "done"].seconds < 60
+    for skip in (1, 1, 1, 2):
+        engine.cached(desk.plan(skip))
+    assert (3, 1) == (counts.hits, counts.misses)
+    depth = make_plan(Request(analysis="depth", run=desk.plan().run))
+    assert "composition" == kind_of(Job("a", depth))
+
+
+def test_counted_from_many_threads(request_of):
+    """No count is lost."""
+    counts, plan = Counts(), request_of()
+
+    def work():
+        for _ in range(500):
+            counts.looked(True)
+            counts.looked(False)
+            Job("a", plan, on_end=counts.ended).take({"state": "done"})
+
+    at_once(*[work] * 4)
+    assert (2000, 2000) == (counts.hits, counts.misses)
+    assert 2000 == counts.tallies["analysis", "done"].jobs
+
+
+@pytest.fixture
+def switching():
+    """Threads take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def test_no_job_is_lost_and_no_message_cut(desk, switching):
+    """One thread asks and asks, others say "Stop here" all the time: every job hears its end."""
+    first, over = desk.engine.submit(seeded(desk.plan(), 1000)), threading.Event()
+    jobs, heard = [first], []
+
+    def reads():
+        while not over.is_set() or len(heard) < 1:
+            heard.extend(desk.hear())
+
+    def keeps():
+        while not over.is_set():
+            assert desk.engine.keep(first.plan)
+
+    def asks():
+        jobs.extend(desk.engine.submit(seeded(desk.plan(), seed)) for seed in range(100))
+        over.set()
+        desk.engine.keep(first.plan)  # one more message, for whoever reads
+
+    at_once(reads, keeps, keeps, asks)
+    for job in jobs:
+        desk.say(job, "running", done=1, total=2)
+    until(lambda: all(job.state == "running" for job in jobs))
+    assert all({"keep", "tasks"} & each.keys() for each in heard)
+
+
+def test_a_job_ends_once(request_of):
+    """Two ends that come at the same time are told as one."""
+    ends = []
+
+    def ended(job):
+        ends.append(job.state)
+        if len(ends) == 1:
+            other.start()
+            other.join(0.3)
+
+    job = Job("key", request_of(), on_end=ended)
+    other = threading.Thread(target=job.take, args=({"state": "cancelled"},))
+    job.take({"state": "done"})
+    other.join(WAIT)
+
+    assert ["done"] == ends
+    assert (job.state, job.error) == ("done", None)
+
+
+def test_two_answers_are_computed_side_by_side():
+    """The limit on BLAS holds while any of them is computed, and is gone afterwards."""
+    from threadpoolctl import ThreadpoolController
+
+    def threads():
+        blas = ThreadpoolController().select(internal_api="openblas")
+        return {each.num_threads for each in blas.lib_controllers}
+
+    before, both, seen, after = threads(), threading.Barrier(2), [], []
+
+    def task(go_on):
+        both.wait(WAIT)
+        seen.append(threads())
+        return Result("etc", {}, {}, {}, {})
+
+    def answer():
+        computed([task], lambda done, total: None)
+        after.append(threads())
+
+    at_once(answer, answer)
+    assert [{1}, {1}] == seen
+    assert before == threads() == after[-1]

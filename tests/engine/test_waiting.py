@@ -22,18 +22,24 @@ from poskernel_core.engine.queue import Queue, Task
 from poskernel_core.engine.worker import Worker
 from poskernel_core.passes.worker_context import ModelCache
 from poskernel_core.storage.store import Store
+from tests.support.fake_worker import until
 
 PASS, SUMS = True, False
+RUN = RunSpec(
+    model=ModelSpec(name="m", fingerprint="f"), corpus=CorpusSpec(fingerprint="c"),
+    context=7, windows=1, positions=(3,),
+)  # fmt: skip
+
+
+def plan_of(seed=0, on_device=PASS, analysis="etc", **params):
+    run = RUN.model_copy(update={"seed": seed})
+    plan = make_plan(Request(analysis=analysis, run=run, params=params))
+    return replace(plan, missing=(run,) if on_device else ())
 
 
 def task(name, *clients, on_device=PASS):
     """A task of some clients that waits for the device, or for arithmetic."""
-    run = RunSpec(
-        model=ModelSpec(name="m", fingerprint="f"), corpus=CorpusSpec(fingerprint="c"),
-        context=7, windows=1, positions=(3,),
-    )  # fmt: skip
-    plan = make_plan(Request(analysis="etc", run=run))
-    return Task(name, replace(plan, missing=(run,) if on_device else ()), Execution(), clients)
+    return Task(name, plan_of(on_device=on_device), Execution(), clients)
 
 
 def drained(queue, on_device=PASS):
@@ -55,11 +61,8 @@ def test_visitors_take_turns(on_device):
 def test_a_turn_at_arithmetic_costs_none_at_the_device():
     """The next pass is that of whoever has waited longest for one."""
     queue = Queue()
-    for name in ("a0", "a1", "b0"):
-        queue.put(task(name, name[0]))
-    for name in ("a2", "b1"):
-        queue.put(task(name, name[0], on_device=SUMS))
-
+    for name, on_device in (("a0", PASS), ("a1", PASS), ("b0", PASS), ("a2", SUMS), ("b1", SUMS)):
+        queue.put(task(name, name[0], on_device=on_device))
     came = [queue.take(each).key for each in (PASS, SUMS, SUMS, PASS, PASS)]
     assert ["a0", "a2", "b1", "b0", "a1"] == came
 
@@ -71,30 +74,21 @@ def test_a_task_of_two_comes_up_at_the_earlier_turn_and_once():
     tasks[3].join("b")
     tasks[2].join("c")
     tasks[2].leave("c")
-
     assert ["a0", "a3", "a1", "a2"] == drained(queue)
 
 
-def test_a_removed_task_does_not_come_up():
-    """It leaves no gap, and can be told from one that was not there."""
-    queue, tasks = Queue(), [task(f"{number}", "a") for number in range(3)]
+def test_a_task_that_leaves_the_queue():
+    """Removed, it leaves no gap; with another plan it waits elsewhere, unless it has come up."""
+    queue, tasks = Queue(), [task(f"{number}", "a") for number in range(4)]
     queue.put(*tasks)
-
     assert queue.remove(tasks[1])
     assert not queue.remove(tasks[1])
-    assert ["0", "2"] == drained(queue)
-
-
-def test_what_lacks_nothing_any_more_waits_for_arithmetic():
-    """Another plan moves a task that waits, not one that has come up."""
-    queue, tasks = Queue(), [task(name, "a") for name in ("first", "second")]
-    queue.put(*tasks)
     assert tasks[0] is queue.get(PASS)
-    for each in tasks:
+    for each in (tasks[0], tasks[2]):
         queue.replan(each, replace(each.plan, missing=()))
 
-    assert [] == queue.for_device()
-    assert ["second"] == drained(queue, SUMS)
+    assert [tasks[3]] == queue.for_device()
+    assert (["2"], ["3"]) == (drained(queue, SUMS), drained(queue))
     assert tasks[0].plan.missing
 
 
@@ -107,31 +101,17 @@ def test_a_task_that_goes_on_later_lets_others_in_between():
         came.append(queue.get(PASS).key)
         if came[-1] == "long":
             queue.put(long)
-
     assert ["long", "b0", "c0", "long"] == came
-
-
-def test_a_cancel_between_two_steps():
-    """A task that was cancelled since its last report does not wait for its next step."""
-    queue, one = Queue(), task("one", "a")
-    queue.put(one)
-    assert queue.get(PASS) is one
-
-    one.cancel()
+    long.cancel()  # since its last report: it does not wait for its next step
     with pytest.raises(Cancelled):
-        queue.put(one)
+        queue.put(long)
     assert 0 == len(queue)
 
 
-@given(
-    st.lists(
-        st.one_of(
-            st.tuples(st.just("put"), st.integers(0, 4), st.booleans()),
-            st.tuples(st.just("get"), st.just(0), st.booleans()),
-        ),
-        max_size=60,
-    )
-)
+STEPS = st.tuples(st.sampled_from(["put", "get"]), st.integers(0, 4), st.booleans())
+
+
+@given(st.lists(STEPS, max_size=60))
 def test_between_two_turns_of_one_everybody_who_waited_has_one(steps):
     """Whenever tasks come: none is lost, each client's come in order, nobody is passed twice."""
     queue, waiting, passed = Queue(), {PASS: {}, SUMS: {}}, {PASS: {}, SUMS: {}}
@@ -160,52 +140,92 @@ def test_between_two_turns_of_one_everybody_who_waited_has_one(steps):
     assert 0 == len(queue)
 
 
-@pytest.fixture
-def events():
-    """What the worker says."""
-    return io.StringIO()
-
-
-def message(number, visitor="", passes=False, analysis="etc", **params):
+def message(number, visitor="", key=None, **asked):
     """A request as the engine sends it."""
-    run = RunSpec(
-        model=ModelSpec(name="m", fingerprint="f"),
-        corpus=CorpusSpec(fingerprint="c"),
-        context=7,
-        windows=1,
-        positions=(3,),
-        seed=number,
-    )
-    plan = make_plan(Request(analysis=analysis, run=run, params=params))
-    plan = replace(plan, missing=(run,) if passes else ())
-    task = {"key": f"{number}", "plan": plan.as_json(), "execution": {}, "client": visitor}
-    return {"tasks": [task]}
+    plan = plan_of(number, **asked).as_json()
+    return {"key": key or f"{number}", "plan": plan, "execution": {}, "client": visitor}
 
 
-def said(events):
-    """All events so far."""
-    return [json.loads(line) for line in events.getvalue().splitlines()]
+class Stage:
+    """A worker whose steps are those of the test; what it does, and what it says.
+
+    `open` lets go on what holds on to it.
+    """
+
+    def __init__(self, store, monkeypatch):
+        self.events, self.came, self.threads = io.StringIO(), [], set()
+        self.begun, self.open, self.done = (threading.Event() for _ in range(3))
+        self.worker, self._patch = Worker(store, self.events), monkeypatch
+        models = SimpleNamespace(models=ModelCache())
+        monkeypatch.setattr(Worker, "_start", lambda worker, report: models)
+
+    def plays(self, **acts):
+        """Put functions of the test in the place of those that work."""
+        for name, act in acts.items():
+            place = Worker if name.startswith("_") else worker_module.execute
+            self._patch.setattr(place, name, act)
+
+    def came_to(self, what):
+        """Note what is done; whoever comes first waits until it is let go on."""
+        self.came.append(what)
+        self.threads.add(threading.get_ident())
+        self.begun.set()
+        assert self.open.wait(30)
+
+    def serves(self, *first, then=()):
+        """Send messages; further ones once a step has begun, which then goes on."""
+
+        def lines():
+            yield json.dumps({"tasks": first})
+            if then:
+                assert self.begun.wait(30)
+                waiting = len(self.worker._queue)
+                yield json.dumps({"tasks": then})
+                until(lambda: len(self.worker._queue) == waiting + len(then))
+            self.open.set()
+
+        self.worker.serve(lines())
+
+    def said(self, number):
+        """All events, once there are so many."""
+        until(lambda: self.events.getvalue().count("\n") == number)
+        return [json.loads(line) for line in self.events.getvalue().splitlines()]
 
 
-def test_a_computation_heeds_that_it_was_cancelled(tmp_path, events, monkeypatch):
+@pytest.fixture
+def stage(tmp_path, monkeypatch):
+    return Stage(Store(tmp_path), monkeypatch)
+
+
+def test_a_computation_heeds_that_it_was_cancelled(stage):
     """It ends at its next report."""
-    ended = threading.Event()
 
-    def step(self, task):
-        report = reporter(partial(self._say, task.key), task.cancelled.is_set)
+    def step(worker, task):
+        report = reporter(partial(worker._say, task.key), task.cancelled.is_set)
         report(0, 9, "Reading")
         task.cancel()
         report(1, 9, "Reading")
         return True
 
-    monkeypatch.setattr(Worker, "_step", step)
-    monkeypatch.setattr(
-        Worker, "_end", lambda self, task, ending: (self._say(task.key, ending), ended.set())
-    )
-    Worker(Store(tmp_path), events).serve([json.dumps(message(0))])
+    stage.plays(_step=step)
+    stage.serves(message(0))
+    assert ["running", "cancelled"] == [event["state"] for event in stage.said(2)]
 
-    assert ended.wait(10)
-    assert ["running", "cancelled"] == [event["state"] for event in said(events)]
+
+def test_cancelled_while_it_waits(stage):
+    """At once, and what it waits for goes on."""
+
+    def lines():
+        yield json.dumps({"tasks": [message(0), message(1)]})
+        assert stage.begun.wait(30)
+        yield json.dumps({"cancel": "1"})
+        assert [{"key": "1", "state": "cancelled"}] == stage.said(1)
+        stage.open.set()
+
+    stage.plays(_step=lambda worker, task: stage.came_to(task.key) or True)
+    stage.worker.serve(lines())
+    assert {"key": "0", "state": "done"} == stage.said(2)[1]
+    assert ["0"] == stage.came
 
 
 class _Broken(io.StringIO):
@@ -216,184 +236,104 @@ class _Broken(io.StringIO):
 
 
 @pytest.mark.parametrize("error", [SystemExit, MemoryError, KeyboardInterrupt, RuntimeError])
-def test_nothing_ends_a_thread(tmp_path, events, monkeypatch, error):
+def test_nothing_ends_a_thread(stage, monkeypatch, error):
     """Whatever is raised, and be the log full: the job ends, and the lane takes the next one."""
     monkeypatch.setattr(worker_module.sys, "stderr", _Broken())
-    monkeypatch.setattr(worker_module, "ARITHMETIC", 1)
-    done, calls = threading.Event(), []
 
-    def step(self, task):
-        calls.append(task)
-        if len(calls) == 1:
+    def step(worker, task):
+        stage.came.append(task)
+        if len(stage.came) == 1:
             raise error("broken")
-        done.set()
         return True
 
-    monkeypatch.setattr(Worker, "_step", step)
-    worker = Worker(Store(tmp_path), events)
-    worker.serve([json.dumps(message(number)) for number in range(2)])
-
-    assert done.wait(10)
-    for _ in range(100):
-        if 2 == len(said(events)):
-            break
-        threading.Event().wait(0.05)
-    assert [("error", "ComputeFailed"), ("done", None)] == [
-        (event["state"], event.get("error")) for event in said(events)
-    ]
-    assert error.__name__ in said(events)[0]["message"]
+    stage.plays(_step=step)
+    stage.serves(message(0), message(1))
+    first, second = stage.said(2)
+    assert ("error", "ComputeFailed", "done") == (first["state"], first["error"], second["state"])
+    assert error.__name__ in first["message"]
 
 
-@pytest.mark.parametrize("passes", [True, False])
+@pytest.mark.parametrize("on_device", [PASS, SUMS])
 def test_a_hundred_requests_of_one_delay_another_by_the_one_under_way(
-    tmp_path, events, monkeypatch, passes
+    stage, monkeypatch, on_device
 ):
     """For passes and for arithmetic: the single request of a second visitor is the next."""
     monkeypatch.setattr(worker_module, "ARITHMETIC", 1)
-    began, go_on, came = threading.Event(), threading.Event(), []
-    done = threading.Event()
-
-    def step(self, task):
-        came.append(task.plan.run.seed)
-        if len(came) == 1:
-            began.set()
-            assert go_on.wait(30)
-        if len(came) == 101:
-            done.set()
-        return True
-
-    monkeypatch.setattr(Worker, "_step", step)
-    worker = Worker(Store(tmp_path), events)
-
-    def lines():
-        for number in range(100):
-            yield json.dumps(message(number, "anna", passes))
-        assert began.wait(30)
-        yield json.dumps(message(777, "ben", passes))
-        for _ in range(600):
-            if 100 == len(worker._queue):
-                break
-            threading.Event().wait(0.05)
-        go_on.set()
-
-    worker.serve(lines())
-
-    assert done.wait(30)
-    assert [0, 777, 1] == came[:3]
-    assert {*range(100), 777} == set(came)
+    stage.plays(_step=lambda worker, task: stage.came_to(task.plan.run.seed) or True)
+    stage.serves(
+        *(message(number, "anna", on_device=on_device) for number in range(100)),
+        then=[message(777, "ben", on_device=on_device)],
+    )
+    stage.said(101)
+    assert [0, 777, 1] == stage.came[:3]
+    assert {*range(100), 777} == set(stage.came)
 
 
-def test_a_pass_yields_to_short_experiments_between_its_batches(tmp_path, events, monkeypatch):
+def short(number):
+    params = {"analysis": "own-text", "text": f"text {number}"}
+    return message(number, "ben", on_device=SUMS, **params)
+
+
+def test_a_pass_yields_to_short_experiments_between_its_batches(stage):
     """One that comes while a pass reads runs at its next report, in the thread of the pass."""
-    came, begun, together, done = [], threading.Event(), threading.Event(), threading.Event()
-    threads = set()
 
     def gather_missing(shared, plan, execution, report, others, on_stage):
         for number in range(3):
             report(number, 3, "Reading")
-            came.append(("batch", number))
-            threads.add(threading.get_ident())
-            begun.set()
-            assert together.wait(30)
+            stage.came_to(number)
 
     def perform(shared, plan, execution, report):
         report(0, 1, "Running")
-        came.append(("experiment", plan.params.text))
-        threads.add(threading.get_ident())
+        stage.came_to(plan.params.text)
 
-    def compute(store, plan, report):
-        done.set()
+    stage.plays(gather_missing=gather_missing, perform=perform)
+    stage.plays(compute=lambda *_: stage.done.set())
+    stage.serves(message(0, "anna"), then=[short(1), short(2)])
 
-    monkeypatch.setattr(Worker, "_start", lambda self, report: SimpleNamespace(models=ModelCache()))
-    for name, does in (("gather_missing", gather_missing), ("perform", perform)):
-        monkeypatch.setattr(worker_module.execute, name, does)
-    monkeypatch.setattr(worker_module.execute, "compute", compute)
-    worker = Worker(Store(tmp_path), events)
-
-    def lines():
-        yield json.dumps(message(0, "anna", passes=True))
-        assert begun.wait(30)
-        for number in (1, 2):
-            yield json.dumps(message(number, "ben", analysis="own-text", text=f"text {number}"))
-        for _ in range(600):
-            if 2 == len(worker._queue):
-                break
-            threading.Event().wait(0.05)
-        together.set()
-
-    worker.serve(lines())
-
-    assert done.wait(30)
-    shorts = [("experiment", f"text {number}") for number in (1, 2)]
-    assert [("batch", 0), *shorts, ("batch", 1), ("batch", 2)] == came
-    assert 1 == len(threads)
+    assert stage.done.wait(30)
+    assert [0, "text 1", "text 2", 1, 2] == stage.came
+    assert 1 == len(stage.threads)
 
 
-def test_a_pass_never_stands_still(tmp_path, events, monkeypatch):
+def test_a_pass_never_stands_still(stage, monkeypatch):
     """However many short experiments come, it has half of the time; none waits for its end."""
-    came, done, now = [], threading.Event(), [0.0]
+    now = SimpleNamespace(monotonic=lambda: now.at, sleep=time.sleep, at=0.0)
 
     def gather_missing(shared, plan, execution, report, others, on_stage):
         for number in range(9):
             report(number, 9, "Reading")
-            came.append("batch")
-            now[0] += 1
+            stage.came.append("batch")
+            now.at += 1
 
     def perform(shared, plan, execution, report):
-        came.append("experiment")
-        now[0] += 4
-        if came.count("experiment") == 20:
-            done.set()
+        stage.came.append("experiment")
+        now.at += 4
+        if stage.came.count("experiment") == 20:
+            stage.done.set()
 
-    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=time.sleep)
-    monkeypatch.setattr(worker_module, "time", clock)
-    monkeypatch.setattr(worker_module.execute, "gather_missing", gather_missing)
-    monkeypatch.setattr(worker_module.execute, "perform", perform)
-    monkeypatch.setattr(worker_module.execute, "compute", lambda *_: None)
-    monkeypatch.setattr(Worker, "_start", lambda self, report: SimpleNamespace(models=ModelCache()))
-    short = [message(number, analysis="own-text", text=f"text {number}") for number in range(1, 21)]
-    tasks = [each for one in (message(0, passes=True), *short) for each in one["tasks"]]
-    Worker(Store(tmp_path), events).serve([json.dumps({"tasks": tasks})])
+    monkeypatch.setattr(worker_module, "time", now)
+    stage.plays(gather_missing=gather_missing, perform=perform, compute=lambda *_: None)
+    stage.serves(message(0), *map(short, range(1, 21)))
 
-    assert done.wait(30)
+    assert stage.done.wait(30)
     turns = ["experiment", *["batch"] * 4] * 2 + ["experiment", "batch"]
-    assert [*turns, *["experiment"] * 17] == came
+    assert [*turns, *["experiment"] * 17] == stage.came
 
 
-def test_what_one_pass_gathered_is_handed_on_at_once(tmp_path, events, monkeypatch):
+def test_what_one_pass_gathered_is_handed_on_at_once(stage, monkeypatch):
     """Analyses that waited for the same pass do not wait for another one first."""
-    came, begun, go_on, done = [], threading.Event(), threading.Event(), threading.Event()
-
-    def gather_missing(shared, plan, execution, report, others, on_stage):
-        came.append(("pass", plan.run.seed))
-        begun.set()
-        assert go_on.wait(30)
+    sums = []
 
     def compute(store, plan, report):
-        came.append(("sums", plan.question.name))
-        if 3 == sum(kind == "sums" for kind, _ in came):
-            done.set()
+        sums.append(plan.question.name)
+        if len(sums) == 3:
+            stage.done.set()
 
-    monkeypatch.setattr(Worker, "_start", lambda self, report: SimpleNamespace(models=ModelCache()))
-    monkeypatch.setattr(worker_module.execute, "gather_missing", gather_missing)
-    monkeypatch.setattr(worker_module.execute, "compute", compute)
+    stage.plays(gather_missing=lambda shared, plan, *_: stage.came_to(plan.run.seed))
+    stage.plays(compute=compute)
     monkeypatch.setattr(worker_module, "missing_passes", lambda store, runs: [])
-    worker = Worker(Store(tmp_path), events)
+    other = message(0, "ben", key="other", analysis="profile")
+    stage.serves(message(0, "anna"), then=[message(1, "anna"), other])
 
-    def lines():
-        yield json.dumps(message(0, "anna", passes=True))
-        assert begun.wait(30)
-        first = message(0, "ben", passes=True, analysis="profile")
-        first["tasks"][0]["key"] = "other"
-        yield json.dumps(message(1, "anna", passes=True))
-        yield json.dumps(first)
-        for _ in range(600):
-            if 2 == len(worker._queue):
-                break
-            threading.Event().wait(0.05)
-        go_on.set()
-
-    worker.serve(lines())
-
-    assert done.wait(30)
-    assert [("pass", 0), ("pass", 1)] == [each for each in came if each[0] == "pass"]
+    assert stage.done.wait(30)
+    assert [0, 1] == stage.came

@@ -7,9 +7,8 @@ from bench.reader import Lost, Reader
 from bench.readers import crowd, memory_mb, percentile
 from poskernel_core import Store
 from tests.soak.__main__ import make
-from tests.soak.memory import rise, verdicts
+from tests.soak.replicas import rise, tracebacks, verdicts
 from tests.soak.trial import Failed, Options, arrays, equality
-from tests.soak.visits import tracebacks
 from tests.support.alone import run_alone
 
 OPTIONS = Options(seed=0, kills=1, windows=1, damages=1)

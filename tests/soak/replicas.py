@@ -16,27 +16,45 @@ import asyncio
 import contextlib
 import os
 import random
+import re
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 
 from bench.reader import Lost, Reader
-from bench.readers import percentile
+from bench.readers import memory_mb, percentile
+from pages.shared.grid.measures import MEASURES
 from poskernel_core import Engine, Store
 from poskernel_core.common.result import Result
 from poskernel_core.common.specs import Request
 from poskernel_core.engine.engine import describe_run
-from tests.soak.memory import verdicts
-from tests.soak.replica import Replica, memory_of
-from tests.soak.trial import BOUND, Options, engine_at, need, same_values
-from tests.soak.visits import MODELS, PAGES, address, tracebacks
-from tests.support.server import command_line
+from poskernel_core.models.curated import BUNDLED_MODELS
+from tests.soak.trial import BOUND, Options, engine_at, need, same_values, workers
+from tests.support.server import Server, command_line, serve
+from tools.recorded import page_names
+
+MODELS = ("demo-gpt2", "demo-attn-2l", "demo-training")
+PAGES = ("", *page_names(), "no_such_page")
+PARAMETERS = {
+    "model": (*BUNDLED_MODELS, "no-such-model", "../../etc/passwd", "<script>"),
+    "corpus": ("sample", "bible", "nothing", "%00"),
+    "head": ("L0H0", "L1H3", "L2H6", "L99H99", "x", "L²H1", "L-1H0"),
+    "query": ("0", "1", "100", "400", "-5", "1e9", "nan", "٤"),
+    "skip": ("0", "4", "8", "-1", "999", "x"),
+    "context": ("64", "128", "512", "7", "1e9"),
+    "start": ("true", "false", "perhaps"),
+    "measure": (*MEASURES, "no such measure"),
+    "order": ("number", "ETC", "?"),
+    "k": ("1", "3", "1000000", "-1"),
+    "hl": ("0", "2", "77"),
+    "neuron": ("0", "648", "99999999"),
+}
+WORDS = ("blue", "fire", "water", "house", "king", "garden", "the", "server", "table", "of")
 
 CACHE_GB = 0.012
 """Holds the statistics of two or three runs."""
@@ -51,10 +69,8 @@ MAX_SECONDS = 60.0
 
 LOOK_SECONDS = 5.0
 SAMPLE_SECONDS = 1.0
-ROW_SECONDS = 120.0
 WORKER_KILLS = (15.0, 45.0)
 REPLICA_KILLS = (90.0, 150.0)
-WORDS = ("blue", "fire", "water", "house", "king", "garden", "the", "server", "table", "of")
 ROUNDING = 1e-4
 """Difference up to which answers count as equal, as a share of the largest number of an array.
 
@@ -65,273 +81,264 @@ the sums of attention are formed in another order, and the last bits differ.
 SHORTEST = 10.0
 """Minutes below which memory is told, and not judged: what is loaded first still shows."""
 
-Truth = dict[str, tuple[Request, Result]]
-"""Requests and their right answers, by name."""
+STEEPEST = 0.1
+"""Rise over the second half of a trial, as a share of the mean, up to which memory is flat."""
 
-
-@dataclass
-class _Found:
-    visits: int = 0
-    cancelled: int = 0
-    waited: int = 0
-    moved: int = 0
-    lost: list[str] = field(default_factory=list)
-    killed: Counter[str] = field(default_factory=Counter)
-    compared: int = 0
-    equal: int = 0
-    apart: float = 0.0
-    other: list[str] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
-    memory: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
-    now: dict[str, float] = field(default_factory=dict)
+Memory = dict[str, list[tuple[float, float]]]
+"""Samples ``(second, MB)`` of each process."""
 
 
 def replicas(options: Options, folder: Path) -> str:
     """Readers of two replicas for minutes: none lost, no traceback, equal answers, memory."""
     cache = folder / "cache"
-    truth = _truth(folder / "truth")
+    truth = {}  # requests and their right answers, by name
+    with engine_at(folder / "truth") as engine:
+        for model, context, analysis in product(MODELS, CONTEXTS, ("etc", "profile")):
+            run = describe_run(model, windows=TEXTS, context=context)
+            request, name = Request(analysis=analysis, run=run), f"{analysis} of {model}, {context}"
+            truth[name] = request, engine.result(request, BOUND)
+            need(truth[name][1], f"no undisturbed answer: {name}")
     command_line(cache, "precompute", MODELS[0], "--windows", str(TEXTS), "--context", "64")
-    both = [
-        Replica(f"replica {number}", cache, folder / f"server{number}.log", CACHE_GB)
-        for number in (1, 2)
-    ]
-    found = _Found()
+    both = [Replica(number, cache, folder / f"server{number}.log") for number in (1, 2)]
     with contextlib.ExitStack() as stack:
         for each in both:
             stack.callback(each.stop)
             each.start()
         store = Store(cache, CACHE_GB)
         stack.callback(store.close)
-        asyncio.run(_all(options, both, truth, store, found))
+        trial = _Trial(options, both)
+        asyncio.run(trial.all(Engine(store), truth))
     tracebacks(*(each.log for each in both), cache / "worker.log")
-    need(not found.lost, f"{len(found.lost)} visits lost: {'; '.join(found.lost[:3])}")
-    need(not found.other, f"other answers to equal questions: {'; '.join(found.other[:3])}")
-    need(found.compared, "no answer was compared")
-    said, steep = verdicts(
-        found.memory, ("server of replica 1", "worker of replica 1"), options.minutes * 60
-    )
-    need(options.minutes < SHORTEST or not steep, f"memory grows: {said}")
-    kills = ", ".join(f"{number} of a {what}" for what, number in sorted(found.killed.items()))
-    return (
-        f"{found.visits} visits in {options.minutes:g} minutes, none lost but to a killed replica "
-        f"({found.moved} opened again at the other); kills: {kills or 'none'}; "
-        f"{found.waited} waited for a computation, {found.cancelled} cancelled one; "
-        f"{found.compared} answers compared, {found.equal} equal in every bit, the others within "
-        f"{found.apart:.1e} of the largest number; a run of the script takes "
-        f"{percentile(found.seconds, 50):.2f} s, 95 % within "
-        f"{percentile(found.seconds, 95):.2f} s; memory over the second half: {said}"
-    )
+    return trial.verdict()
 
 
-def _truth(folder: Path) -> Truth:
-    """Return what pages ask at the addresses of this trial, answered by an undisturbed engine."""
-    found = {}
-    with engine_at(folder) as engine:
-        for model, context, analysis in product(MODELS, CONTEXTS, ("etc", "profile")):
-            run = describe_run(model, windows=TEXTS, context=context)
-            request, name = Request(analysis=analysis, run=run), f"{analysis} of {model}, {context}"
-            answer = engine.result(request, BOUND)
-            need(answer, f"no undisturbed answer: {name}")
-            found[name] = (request, answer)
-    return found
+class Replica:
+    """One of several servers on one store: started, killed, started again."""
+
+    def __init__(self, number: int, cache: Path, log: Path) -> None:
+        self.name, self.cache, self.log = f"replica {number}", cache, log
+        self.lives = 0
+        self.server: Server | None = None
+        self._open = contextlib.ExitStack()
+
+    def start(self) -> None:
+        """Start it, at a port of its own."""
+        settings = {"POSKERNEL_CACHE_GB": str(CACHE_GB)}
+        self.server = self._open.enter_context(serve(self.cache, self.log, settings=settings))
+        self.lives += 1
+
+    def kill(self) -> None:
+        """End it with -9, as when a machine fails."""
+        if self.server is not None:
+            os.kill(self.server.pid, signal.SIGKILL)
+            self.stop()
+
+    def stop(self) -> None:
+        """End it as a host does."""
+        self.server = None
+        self._open.close()
+
+    def processes(self) -> dict[str, int]:
+        """Return the numbers of its server and of its worker, as far as they run (Linux)."""
+        if self.server is None:
+            return {}
+        found = {"server": self.server.pid}
+        for number in workers(self.cache):
+            with contextlib.suppress(OSError):
+                stat = Path(f"/proc/{number}/stat").read_text("ascii")
+                if int(stat.rpartition(")")[2].split()[1]) == self.server.pid:
+                    found["worker"] = number
+        return found
 
 
-async def _all(
-    options: Options, both: list[Replica], truth: Truth, store: Store, found: _Found
-) -> None:
-    draw, began = random.Random(options.seed), time.monotonic()
-    end = began + 60 * options.minutes
-    quarter = began + 15 * options.minutes
-    turn = _turns(both)
-    readers = [
-        _read(random.Random(f"{options.seed} {index}"), turn, end, found)
-        for index in range(AT_ONCE)
-    ]
-    others = [
-        asyncio.create_task(_kill_workers(draw, both, quarter, found)),
-        asyncio.create_task(_kill_replica(draw, both[1], found)),
-        asyncio.create_task(_meet_all(both[0], quarter, found)),
-        asyncio.create_task(_sample(both, began, found)),
-        asyncio.create_task(_look(truth, store, began, found)),
-    ]
-    try:
-        await asyncio.gather(*readers)
-    finally:
-        for each in others:
-            each.cancel()
-        ends = await asyncio.gather(*others, return_exceptions=True)
-    for each in ends:
-        if isinstance(each, Exception):
-            raise each
+class _Trial:
+    """What readers and killers do all the time, and what is found."""
 
+    def __init__(self, options: Options, both: list[Replica]) -> None:
+        self.options, self.both, self.began = options, both, time.monotonic()
+        self.visits = self.cancelled = self.waited = self.moved = self.compared = self.equal = 0
+        self.apart = 0.0
+        self.lost: list[str] = []
+        self.other: list[str] = []
+        self.killed: Counter[str] = Counter()
+        self.seconds: list[float] = []
+        self.memory: Memory = {}
+        self._turn = self._turns()
 
-def _turns(both: list[Replica]) -> Iterator[Replica]:
-    """Return the replicas that run, one after the other, without end."""
-    while True:
-        for each in both:
-            if each.server is not None:
-                yield each
+    def _turns(self) -> Iterator[Replica]:
+        """Yield the replicas that run, one after the other, without end."""
+        while True:
+            for each in self.both:
+                if each.server is not None:
+                    yield each
 
+    def _until(self, share: float) -> float:
+        """Return the seconds that are left of a share of the trial."""
+        return self.began + 60 * share * self.options.minutes - time.monotonic()
 
-async def _read(draw: random.Random, turn: Iterator[Replica], end: float, found: _Found) -> None:
-    while time.monotonic() < end:
-        where, to = _where(draw), next(turn)
-        for _ in range(9):
-            life = to.lives
-            try:
-                await _visit(draw, to, where, end, found)
-            except Lost as lost:
-                if to.server is not None and to.lives == life:
-                    found.lost.append(f"{to.name} {where}: {lost}"[:300])
-                else:
-                    found.moved += 1
-                    to = next(turn)
-                    continue
-            found.visits += 1
-            break
-
-
-def _where(draw: random.Random) -> dict[str, str]:
-    """Return an address: half of them sound, a part of these small experiments."""
-    if draw.random() < 0.4:
-        return address(draw) | {"context": str(draw.choice(CONTEXTS))}
-    base = {
-        "model": draw.choice(MODELS), "windows": str(TEXTS), "context": str(draw.choice(CONTEXTS)),
-    }  # fmt: skip
-    own = " ".join(draw.choices(WORDS, k=draw.randrange(3, 20)))
-    more = draw.choice(
-        [
-            *2 * [{"page": ""}],
-            {"page": "previous_token"},
-            {"page": "own_text", "text": own},
-            {"page": "induction_recency", "samples": "100", "seed": str(draw.randrange(9))},
-            {"page": "position_vs_token", "samples": "100", "seed": str(draw.randrange(9))},
-            {"page": "interventions"},
+    async def all(self, engine: Engine, truth: dict[str, tuple[Request, Result]]) -> None:
+        self.began, seed = time.monotonic(), self.options.seed
+        others = [
+            asyncio.create_task(each)
+            for each in (
+                self._kill_workers(random.Random(seed)),
+                self._kill_replica(random.Random(seed + 1), self.both[1]),
+                self._meet_all(self.both[0]),
+                self._sample(),
+                self._look(engine, truth),
+            )
         ]
-    )
-    return base | more
-
-
-async def _visit(
-    draw: random.Random, to: Replica, where: dict[str, str], end: float, found: _Found
-) -> None:
-    if to.server is None:
-        raise Lost("it has just been killed")
-    async with Reader(to.server.url, BOUND) as reader:
-        found.seconds.append(await reader.open(**where))
-        await _wait(draw, reader, end, found)
-        for _ in range(draw.randrange(5) if reader.heads else 0):
-            await asyncio.sleep(draw.uniform(0, 1))
-            found.seconds.append(await reader.choose(draw.choice(reader.heads), shown=False))
-
-
-async def _meet_all(replica: Replica, quarter: float, found: _Found) -> None:
-    """Open every page at a replica once it is left alone, and wait for all that it computes.
-
-    What is imported for one analysis alone is imported here, and not in the time in which memory is
-    judged. Nobody else asks for windows of this length: an answer that the other replica has put
-    into the store would not be computed here.
-    """
-    await asyncio.sleep(max(0.0, quarter - time.monotonic()))
-    where = {
-        "model": MODELS[0], "windows": str(TEXTS), "context": str(CONTEXT_OF_ALL), "samples": "100",
-    }  # fmt: skip
-    for page in PAGES:
-        assert replica.server is not None
         try:
-            async with Reader(replica.server.url, BOUND) as reader:
-                await reader.open(**where, page=page)
-                patience = time.monotonic() + BOUND
-                while reader.waits and time.monotonic() < patience:
-                    await asyncio.sleep(PAUSE_SECONDS)
-                    await reader.again()
-        except Lost as lost:
-            found.lost.append(f"{replica.name} {page}: {lost}"[:300])
-        found.visits += 1
+            readers = (self._read(random.Random(f"{seed} {index}")) for index in range(AT_ONCE))
+            await asyncio.gather(*readers)
+        finally:
+            for each in others:
+                each.cancel()
+            ends = await asyncio.gather(*others, return_exceptions=True)
+        for each in ends:
+            if isinstance(each, Exception):
+                raise each
+
+    async def _read(self, draw: random.Random) -> None:
+        while self._until(1) > 0:
+            where, to = address(draw), next(self._turn)
+            for _ in range(9):
+                life = to.lives
+                try:
+                    await self._visit(draw, to, where)
+                except Lost as lost:
+                    if to.server is not None and to.lives == life:
+                        self.lost.append(f"{to.name} {where}: {lost}"[:300])
+                    else:
+                        self.moved += 1
+                        to = next(self._turn)
+                        continue
+                self.visits += 1
+                break
+
+    async def _visit(self, draw: random.Random, to: Replica, where: dict[str, str]) -> None:
+        if to.server is None:
+            raise Lost("it has just been killed")
+        async with Reader(to.server.url, BOUND) as reader:
+            self.seconds.append(await reader.open(**where))
+            await self._wait(draw, reader)
+            for _ in range(draw.randrange(5) if reader.heads else 0):
+                await asyncio.sleep(draw.uniform(0, 1))
+                self.seconds.append(await reader.choose(draw.choice(reader.heads), shown=False))
+
+    async def _wait(self, draw: random.Random, reader: Reader) -> None:
+        """Wait while something is computed, as the page does by itself; cancel it now and then."""
+        self.waited += reader.waits
+        patience = time.monotonic() + min(self._until(1), draw.choice((2.0, MAX_SECONDS)))
+        while reader.waits and time.monotonic() < patience:
+            if "Cancel" in reader.buttons and draw.random() < 0.1:
+                await reader.press("Cancel")
+                self.cancelled += 1
+                return
+            await asyncio.sleep(PAUSE_SECONDS)
+            await reader.again()
+
+    async def _meet_all(self, replica: Replica) -> None:
+        """Open every page at a replica once it is left alone, and wait for all that it computes.
+
+        What is imported for one analysis alone is imported here, and not in the time in which
+        memory is judged. Nobody else asks for windows of this length: an answer that the other
+        replica has put into the store would not be computed here.
+        """
+        await asyncio.sleep(max(0.0, self._until(0.25)))
+        where = {"model": MODELS[0], "context": str(CONTEXT_OF_ALL), "samples": "100"}
+        for page in PAGES:
+            assert replica.server is not None
+            try:
+                async with Reader(replica.server.url, BOUND) as reader:
+                    await reader.open(**where, windows=str(TEXTS), page=page)
+                    patience = time.monotonic() + BOUND
+                    while reader.waits and time.monotonic() < patience:
+                        await asyncio.sleep(PAUSE_SECONDS)
+                        await reader.again()
+            except Lost as lost:
+                self.lost.append(f"{replica.name} {page}: {lost}"[:300])
+            self.visits += 1
+
+    async def _kill_workers(self, draw: random.Random) -> None:
+        while True:
+            await asyncio.sleep(draw.uniform(*WORKER_KILLS))
+            replica = draw.choice(self.both if self._until(0.25) > 0 else self.both[1:])
+            found = await asyncio.to_thread(replica.processes)
+            if "worker" in found:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(found["worker"], signal.SIGKILL)
+                    self.killed["worker"] += 1
+
+    async def _kill_replica(self, draw: random.Random, replica: Replica) -> None:
+        while True:
+            await asyncio.sleep(draw.uniform(*REPLICA_KILLS))
+            replica.kill()
+            self.killed["replica"] += 1
+            await asyncio.sleep(2)
+            await asyncio.to_thread(replica.start)
+
+    async def _sample(self) -> None:
+        """Note the memory of every process, all the time."""
+        while True:
+            await asyncio.sleep(SAMPLE_SECONDS)
+            for replica in self.both:
+                for what, number in (await asyncio.to_thread(replica.processes)).items():
+                    with contextlib.suppress(OSError, StopIteration):
+                        sample = time.monotonic() - self.began, memory_mb(number)
+                        self.memory.setdefault(f"{what} of {replica.name}", []).append(sample)
+
+    async def _look(self, engine: Engine, truth: dict[str, tuple[Request, Result]]) -> None:
+        """Hold every answer that is stored against that of the undisturbed engine, all the time."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            for name, (request, answer) in truth.items():
+                other = await asyncio.to_thread(engine.cached, request)
+                if other is not None:
+                    self.compared += 1
+                    equal = same_values(answer, other)
+                    self.equal += equal
+                    apart = 0.0 if equal else _apart(answer, other)
+                    self.apart = max(self.apart, apart)
+                    if apart > ROUNDING:
+                        self.other.append(f"{name}, by {apart:.1e} of the largest")
+
+    def verdict(self) -> str:
+        """Say what was found; fail where a visit was lost, an answer differs or memory grows."""
+        minutes = self.options.minutes
+        need(not self.lost, f"{len(self.lost)} visits lost: {'; '.join(self.lost[:3])}")
+        need(not self.other, f"other answers to equal questions: {'; '.join(self.other[:3])}")
+        need(self.compared, "no answer was compared")
+        watched = "server of replica 1", "worker of replica 1"
+        said, steep = verdicts(self.memory, watched, minutes * 60)
+        need(minutes < SHORTEST or not steep, f"memory grows: {said}")
+        kills = ", ".join(f"{number} of a {what}" for what, number in sorted(self.killed.items()))
+        return (
+            f"{self.visits} visits in {minutes:g} minutes, none lost but to a killed replica "
+            f"({self.moved} opened again at the other); kills: {kills or 'none'}; "
+            f"{self.waited} waited for a computation, {self.cancelled} cancelled one; "
+            f"{self.compared} answers compared, {self.equal} equal in every bit, the others within "
+            f"{self.apart:.1e} of the largest number; a run of the script takes "
+            f"{percentile(self.seconds, 50):.2f} s, 95 % within "
+            f"{percentile(self.seconds, 95):.2f} s; memory over the second half: {said}"
+        )
 
 
-async def _wait(draw: random.Random, reader: Reader, end: float, found: _Found) -> None:
-    """Wait while something is computed, as the page does by itself; cancel it now and then."""
-    found.waited += reader.waits
-    patience = min(end, time.monotonic() + draw.choice((2.0, MAX_SECONDS)))
-    while reader.waits and time.monotonic() < patience:
-        if "Cancel" in reader.buttons and draw.random() < 0.1:
-            await reader.press("Cancel")
-            found.cancelled += 1
-            return
-        await asyncio.sleep(PAUSE_SECONDS)
-        await reader.again()
-
-
-async def _kill_workers(
-    draw: random.Random, both: list[Replica], quarter: float, found: _Found
-) -> None:
-    while True:
-        await asyncio.sleep(draw.uniform(*WORKER_KILLS))
-        replica = draw.choice(both if time.monotonic() < quarter else both[1:])
-        number = await asyncio.to_thread(replica.worker)
-        if number is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(number, signal.SIGKILL)
-                found.killed["worker"] += 1
-
-
-async def _kill_replica(draw: random.Random, replica: Replica, found: _Found) -> None:
-    while True:
-        await asyncio.sleep(draw.uniform(*REPLICA_KILLS))
-        replica.kill()
-        found.killed["replica"] += 1
-        await asyncio.sleep(2)
-        await asyncio.to_thread(replica.start)
-
-
-async def _sample(both: list[Replica], began: float, found: _Found) -> None:
-    """Note the memory of every process, all the time."""
-    while True:
-        await asyncio.sleep(SAMPLE_SECONDS)
-        now = time.monotonic() - began
-        found.now = await asyncio.to_thread(memory_of, both)
-        for name, size in found.now.items():
-            found.memory.setdefault(name, []).append((now, size))
-
-
-async def _look(truth: Truth, store: Store, began: float, found: _Found) -> None:
-    """Compare what is stored with the truth, all the time; print rows of memory."""
-    engine, row = Engine(store), 0.0
-    print("\n| minute | server 1 (MB) | worker 1 | server 2 | worker 2 | store | visits | kills |")
-    print("|---|---|---|---|---|---|---|---|", flush=True)
-    while True:
-        await asyncio.sleep(LOOK_SECONDS)
-        now = time.monotonic() - began
-        await asyncio.to_thread(_compare, engine, truth, found)
-        if now >= row:
-            row += ROW_SECONDS
-            names = ("server of replica 1", "worker of replica 1", "server of replica 2",
-                     "worker of replica 2")  # fmt: skip
-            sizes = " | ".join(
-                f"{found.now[name]:.0f}" if name in found.now else "" for name in names
-            )
-            held = sum(store.keys().values()) / 1e6
-            print(
-                f"| {now / 60:.1f} | {sizes} | {held:.0f} | {found.visits} "
-                f"| {found.killed.total()} |",
-                flush=True,
-            )
-
-
-def _compare(engine: Engine, truth: Truth, found: _Found) -> None:
-    """Hold every answer that is stored now against that of the undisturbed engine."""
-    for name, (request, answer) in truth.items():
-        other = engine.cached(request)
-        if other is not None:
-            found.compared += 1
-            if same_values(answer, other):
-                found.equal += 1
-                continue
-            apart = _apart(answer, other)
-            found.apart = max(found.apart, apart)
-            if apart > ROUNDING:
-                found.other.append(f"{name}, by {apart:.1e} of the largest")
+def address(draw: random.Random) -> dict[str, str]:
+    """Return an address: half of them sound, a part of these small experiments."""
+    base = {"windows": str(TEXTS), "context": str(draw.choice(CONTEXTS))}
+    if draw.random() < 0.4:
+        names = draw.sample(list(PARAMETERS), draw.randrange(5))
+        wild = {name: draw.choice(PARAMETERS[name]) for name in names}
+        return wild | base | {"page": draw.choice(PAGES)}
+    own = " ".join(draw.choices(WORDS, k=draw.randrange(3, 20)))
+    few = {"samples": "100", "seed": str(draw.randrange(9))}
+    pages = {
+        "": {}, "previous_token": {}, "interventions": {}, "own_text": {"text": own},
+        "induction_recency": few, "position_vs_token": few,
+    }  # fmt: skip
+    page = draw.choice(["", *pages])
+    return base | {"model": draw.choice(MODELS), "page": page} | pages[page]
 
 
 def _apart(one: Result, other: Result) -> float:
@@ -342,3 +349,42 @@ def _apart(one: Result, other: Result) -> float:
         if np.nanmax(np.abs(array)) > 0
     ]
     return float(max(shares))
+
+
+def tracebacks(*logs: Path) -> None:
+    """Fail if a log has a traceback."""
+    for place in logs:
+        text = place.read_text("utf-8", "replace") if place.is_file() else ""
+        found = text.count("Traceback")
+        need(not found, f"{place.name} has {found} tracebacks, the last: {_last_of(text)}")
+
+
+def _last_of(log: str) -> str:
+    """Return the last traceback of a log in a line: where, and then what it was."""
+    plain = re.sub(r"\x1b\[[\d;]*m", "", log)  # streamlit's are coloured
+    lines = plain[max(0, plain.rfind("Traceback")) :].splitlines()
+    ends = next((at for at, line in enumerate(lines[1:], 1) if not line.startswith(" ")), -1)
+    places = [line.strip() for line in lines[1:ends] if re.search(r"\.py\b", line)]
+    return f"{'; '.join(places)}: {lines[ends]}" if lines else ""
+
+
+def rise(samples: list[tuple[float, float]]) -> float:
+    """Return how far a line through samples ``(time, size)`` rises, as a share of their mean."""
+    times, sizes = np.array(samples).T
+    slope = np.polyfit(times - times[0], sizes, 1)[0]
+    return float(slope * (times[-1] - times[0]) / sizes.mean())
+
+
+def verdicts(memory: Memory, names: Iterable[str], seconds: float) -> tuple[str, bool]:
+    """Say of each process named whether its memory is flat; tell whether that of any is not."""
+    said, steep = [], False
+    for name in names:
+        late = [each for each in memory.get(name, []) if each[0] >= seconds / 2]
+        if len(late) < 3:
+            said.append(f"{name} not seen")
+            continue
+        share, mean = rise(late), np.mean([size for _, size in late])
+        steep = steep or share >= STEEPEST
+        word = "flat" if share < STEEPEST else "GROWS"
+        said.append(f"{name} {word} ({share:+.1%} of {mean:.0f} MB)")
+    return ", ".join(said), steep

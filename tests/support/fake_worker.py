@@ -5,6 +5,11 @@ import os
 import subprocess
 import time
 
+import numpy as np
+
+from poskernel_core.common.result import Result
+from poskernel_core.engine.provenance import to_entry
+
 WAIT = 10.0
 """Seconds that a test waits for another thread."""
 
@@ -47,8 +52,53 @@ class FakeWorker(subprocess.Popen):
             self.mouth.close()
 
 
-def until(condition):
-    end = time.monotonic() + WAIT
+def until(condition, seconds=WAIT, pause=0.01):
+    """Wait for what another thread or process is about to do."""
+    end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.01)
+        time.sleep(pause)
+
+
+def put(engine, plan):
+    """Store a result, as the worker does before it says that it is done."""
+    result = Result("etc", {}, {"etc": np.array([2.0])}, {"etc": ("layer",)}, {"etc": "tokens"})
+    engine.store.put(plan.key, *to_entry(result))
+
+
+class Desk:
+    """An engine whose workers are stand-ins; its requests differ by how many keys they skip.
+
+    `there`, if it is set, are the only visitors who are present.
+    """
+
+    def __init__(self, engine, workers, request_of):
+        self.engine, self.workers, self.plan, self.there = engine, workers, request_of, None
+        engine._present = lambda who: self.there is None or not who or who in self.there  # noqa: SLF001
+
+    def ask(self, skip=4, visitor=""):
+        return self.engine.submit(self.plan(skip), visitor)
+
+    def cancel(self, skip=4, visitor=""):
+        return self.engine.cancel(self.plan(skip), visitor)
+
+    def running(self, skip=4):
+        return self.engine.running(self.plan(skip))
+
+    def hear(self, number=1):
+        """What the worker is told next, so many messages of it."""
+        return [self.workers[-1].hear() for _ in range(number)]
+
+    def say(self, job, state, **more):
+        self.workers[-1].say(job.key, state, **more)
+
+    def begin(self, job, done=1):
+        """Let a job run, and wait until the engine has heard of it."""
+        self.say(job, "running", done=done, total=7, note="Reading")
+        until(lambda: job.done == done)
+
+    def end(self, job, state="done", error="ComputeFailed", message="Broken."):
+        """Let a job end, and wait until it has."""
+        self.say(job, state, error=error, message=message)
+        assert job.wait(WAIT)
+        assert job.state == state
