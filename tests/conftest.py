@@ -180,6 +180,16 @@ def shipped_only(shipped_engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results, "engine", lambda: shipped_engine)
 
 
+@pytest.fixture
+def computed(engine: Any, near_workers: None, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Pages run as scripts have what they ask for computed before they go on."""
+    from pages.shared.jobs import results
+
+    monkeypatch.setattr(results, "engine", lambda: engine)
+    monkeypatch.setattr(results, "PATIENCE", 300.0)
+    return engine
+
+
 @pytest.fixture(scope="session")
 def shared_dir() -> Path:
     """The folder `shared` beside the checkout: real weights and texts that are not in the tree."""

@@ -153,32 +153,24 @@ def write_card(out: Path, folder: Path, pieces: list[Piece], recipe: dict[str, A
     sizes: Counter[str] = Counter()
     for piece in pieces:
         sizes[piece.domain] += len(piece.text)
-    (out / "README.md").write_text(card(measured, sizes, recipe, folder != out), encoding="utf-8")
-
-
-def card(
-    measured: dict[str, Any], sizes: dict[str, int], recipe: dict[str, Any], checkpoints: bool
-) -> str:
-    """The model card; `sizes` are the characters of each training domain."""
-    note = fill(recipe["note"], 100, break_on_hyphens=False)
     kinds = Counter(kind for layer in measured["kind"] for kind in layer)
-    told = {
-        "note": note,
+    told = recipe | {
+        "note": fill(recipe["note"], 100, break_on_hyphens=False),
         "kinds": ", ".join(f"{count} {kind}" for kind, count in kinds.most_common()),
         "sizes": sizes,
         "measured": measured,
-        "checkpoints": checkpoints,
+        "checkpoints": folder != out,
     }
     known = {"LICENCES": LICENCES, "SHARE": SHARE, "best_heads": best_heads, "spread": spread}
     environment = Environment(trim_blocks=True, undefined=StrictUndefined)
-    return environment.from_string(CARD.read_text("utf-8"), known).render(recipe | told)
+    card = environment.from_string(CARD.read_text("utf-8"), known).render(told)
+    (out / "README.md").write_text(card, encoding="utf-8")
 
 
-def best_heads(scores: list[list[float]], count: int = 3) -> str:
-    """The highest scores with their heads, as in `L1H6 0.93`."""
+def best_heads(scores: list[list[float]]) -> str:
+    """The three highest scores with their heads, as in `L1H6 0.93`."""
     cells = [(v, f"L{i}H{j}") for i, row in enumerate(scores) for j, v in enumerate(row)]
-    best = sorted(cells, reverse=True)[:count]
-    return ", ".join(f"{cell} {value:.2f}" for value, cell in best)
+    return ", ".join(f"{cell} {value:.2f}" for value, cell in sorted(cells, reverse=True)[:3])
 
 
 def spread(values: list[list[float]]) -> str:

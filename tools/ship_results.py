@@ -8,7 +8,8 @@ stays as it is, byte for byte; what no page requests any more is removed. Measur
 precomputed are not requested, so a new one changes nothing here. Results are cached in
 `build/shipped-cache`, so that an interrupted run continues. The weights of smollm2-135m are those
 that `make real-model` fetches; without them its results stay as they are, and what is missing of
-them is said.
+them is said. Last, `configurations.json` tells machines without transformers what the bundled
+models' configurations mean.
 """
 
 import json
@@ -17,6 +18,7 @@ import sys
 import time
 import zipfile
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,15 +34,19 @@ sys.path[:0] = [str(ROOT)]
 from poskernel_core.analyses import Experiment, find
 from poskernel_core.common.atomic_write import atomic_write
 from poskernel_core.common.differences import DIFFERENCES, STEP
+from poskernel_core.common.errors import BadArchive
 from poskernel_core.common.result import Result
 from poskernel_core.common.specs import DEFAULT_QUERY, Request
 from poskernel_core.engine.engine import Engine, describe_run
 from poskernel_core.engine.plan import Plan, plan_of
 from poskernel_core.engine.precomputed import first_questions
+from poskernel_core.forward.configuration import read as read_geometry
+from poskernel_core.models import configuration
 from poskernel_core.models.catalog import locate
 from poskernel_core.models.curated import BUNDLED_MODELS
 from poskernel_core.models.known import telling_head
 from poskernel_core.models.stored import ENTRY, MANIFEST, RESULTS, Shown, packaged_file
+from poskernel_core.models.stored import read as read_results
 from poskernel_core.storage.encoding import Entry, compressed, encode
 from poskernel_core.storage.shipped import ASKED_FILE, Shipped, address
 from poskernel_core.storage.statistics import alone, statistics_keys
@@ -112,6 +118,22 @@ def main() -> None:
             print(f"{model}: {new} entries are new, {gone} removed, {took:.0f} s", flush=True)
     finally:
         engine.close()
+    configuration.SHIPPED.write_text(json.dumps(configurations()) + "\n", "utf-8")
+
+
+def configurations() -> dict[str, Any]:
+    """Return the geometry of every bundled model's configuration, by its hash."""
+    files = [file for folder in BUNDLED_MODELS.values() for file in folder.rglob("config.json")]
+    configs = [json.loads(file.read_text("utf-8")) for file in files]
+    for file in RESULTS.iterdir():
+        with suppress(BadArchive):  # without a model of their own
+            configs.append(dict(read_results(file).config))
+    texts = {json.dumps(each, sort_keys=True): each for each in configs}
+    return {
+        configuration.digest(text): read_geometry("a bundled model", config).as_json()
+        for text, config in sorted(texts.items())
+        if configuration.model_type(config) != "attn-only"
+    }
 
 
 def take(store: Store) -> None:

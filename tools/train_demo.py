@@ -11,7 +11,6 @@ import math
 import sys
 import time
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ import scipy.fft
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import ByteLevelBPETokenizer, Tokenizer
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from transformers import (
@@ -177,14 +176,8 @@ def smooth_positions(rows: Tensor, least: int, progress: float) -> None:
     """
     left = max(0.0, 1 - progress / EASING)
     waves = least + round((len(rows) - 1 - least) * left**3)
-    slow = cosine_waves(len(rows) - 1)[:waves].to(rows)
-    rows[1:] = slow.T @ (slow @ rows[1:])
-
-
-@cache
-def cosine_waves(positions: int) -> Tensor:
-    """Orthonormal cosine waves from slow to fast, [wave, position]."""
-    return torch.from_numpy(scipy.fft.idct(np.eye(positions), norm="ortho", axis=0).T.copy())
+    slow = scipy.fft.dct(rows[1:].numpy(), axis=0)[:waves]
+    rows[1:] = torch.from_numpy(scipy.fft.idct(slow, n=len(rows) - 1, axis=0))
 
 
 class Windows:
@@ -236,19 +229,13 @@ def prepare_tokenizer(texts: list[str], recipe: Recipe, out: Path) -> np.ndarray
     """
     file = out / TOKENIZER[0]
     if not file.is_file():
-        tokenizer = Tokenizer(models.BPE())
-        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-        tokenizer.decoder = decoders.ByteLevel()
-        trainer = trainers.BpeTrainer(
-            vocab_size=recipe.vocabulary,
-            special_tokens=[START_TOKEN],
-            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-            show_progress=False,
-        )
-        tokenizer.train_from_iterator(texts, trainer)
+        tokenizer = ByteLevelBPETokenizer()
+        settings = {"min_frequency": 0, "special_tokens": [START_TOKEN], "show_progress": False}
+        tokenizer.train_from_iterator(texts, vocab_size=recipe.vocabulary, **settings)
+        tokenizer.save(str(file))
         special = {"bos_token": START_TOKEN, "eos_token": START_TOKEN}
         PreTrainedTokenizerFast(
-            tokenizer_object=tokenizer, model_max_length=recipe.context, **special
+            tokenizer_file=str(file), model_max_length=recipe.context, **special
         ).save_pretrained(out)
     encoded = Tokenizer.from_file(str(file)).encode_batch_fast([text + "\n\n" for text in texts])
     return np.concatenate([np.asarray(each.ids, dtype=np.int32) for each in encoded])
@@ -259,7 +246,7 @@ def save_model(
 ) -> None:
     """Write configuration and weights."""
     tensors = {
-        name: tensor.detach().to("cpu", dtype).contiguous()
+        name: tensor.detach().to(dtype).contiguous()
         for name, tensor in model.state_dict().items()
         if name != "lm_head.weight"  # tied to the token embedding
     }
@@ -315,7 +302,6 @@ class Run:
     recipe: Recipe
     model: PreTrainedModel
     windows: Windows
-    device: str
     steps: int
 
     def step(self, optimizers: list[torch.optim.Optimizer], progress: float) -> float:
@@ -327,10 +313,10 @@ class Run:
         if progress < self.recipe.short_share:
             length = min(SHORT_WINDOW, length)
         count = TOKENS_PER_STEP // length
-        tokens = torch.from_numpy(self.windows.batch(count, length + 1)).to(self.device)
+        tokens = torch.from_numpy(self.windows.batch(count, length + 1))
         first = torch.from_numpy(self.windows.offsets(count, self.recipe.context - length))
-        positions = (first[:, None] + torch.arange(length)).to(self.device)
-        with torch.autocast(self.device, dtype=torch.bfloat16):
+        positions = first[:, None] + torch.arange(length)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
             logits = self.model(tokens[:, :-1], position_ids=positions, use_cache=False).logits
         loss = cross_entropy(logits.flatten(0, 1).float(), tokens[:, 1:].flatten())
         for optimizer in optimizers:
@@ -364,7 +350,6 @@ def main() -> None:
     parser.add_argument("--corpus", type=Path, required=True, help="folder of .jsonl or .txt files")
     parser.add_argument("--out", type=Path, required=True, help="directory for the model")
     parser.add_argument("--minutes", type=float, help="length of the training; default: recipe's")
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--resume", action="store_true", help="go on from the weights in --out")
     parser.add_argument("--checkpoints", action="store_true", help="keep the steps of the recipe")
@@ -384,7 +369,7 @@ def main() -> None:
         with safe_open(out / WEIGHTS, framework="pt") as weights:
             steps = int(weights.metadata()["steps"])
     windows = Windows(stream, recipe.vocabulary, args.seed)
-    run = Run(recipe, model.to(args.device), windows, args.device, steps)
+    run = Run(recipe, model, windows, steps)
     run.train(args.minutes or recipe.minutes, out if args.checkpoints else None)
     if args.checkpoints:
         measured = keep_checkpoint(model, recipe, out, run.steps)

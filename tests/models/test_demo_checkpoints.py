@@ -38,7 +38,7 @@ def test_a_training_leaves_a_run(tmp_path, monkeypatch, name, llama):
     stream = train_demo.prepare_tokenizer(text, recipe, tmp_path)
     torch.manual_seed(0)
     windows = train_demo.Windows(stream, recipe.vocabulary, 0)
-    run = train_demo.Run(recipe, train_demo.build_model(recipe), windows, "cpu", 0)
+    run = train_demo.Run(recipe, train_demo.build_model(recipe), windows, 0)
     run.train(0.01, tmp_path)
     train_demo.keep_checkpoint(run.model, recipe, tmp_path, run.steps)
 

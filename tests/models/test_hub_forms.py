@@ -15,7 +15,7 @@ from poskernel_core.models import catalog, configuration
 from tests.support import ROOT, architectures
 from tests.support.builders import hub_form
 from tests.support.truth import Recorder
-from tools.configurations import bundled
+from tools.ship_results import configurations
 
 CONFIGS = json.loads((ROOT / "tests/support/builders/hub_configs.json").read_text("utf-8"))
 IDS = architectures.IDS
@@ -99,7 +99,8 @@ def test_an_architecture_runs_or_says_why(tmp_path, kind):
 
 
 def test_bundled_models_are_read_without_transformers():
-    assert json.loads(configuration.SHIPPED.read_text("utf-8")) == json.loads(json.dumps(bundled()))
+    shipped = json.loads(configuration.SHIPPED.read_text("utf-8"))
+    assert shipped == json.loads(json.dumps(configurations()))
 
 
 def test_read_once_by_a_process_of_its_own(tmp_path, monkeypatch):

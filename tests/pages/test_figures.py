@@ -10,6 +10,7 @@ from tests.support.visit import settle, side_cell, until, visit
 pytestmark = pytest.mark.browser
 
 SVG = "{http://www.w3.org/2000/svg}"
+PLAYER = "document.querySelector('.st-key-figure-morph .js-plotly-plot')"
 RANGES = """() => [...document.querySelectorAll("[class*=st-key-figure-square-] .figure")]
   .map(each => [...each.layout.xaxis.range, ...each.layout.yaxis.range].map(Math.round).join())"""
 
@@ -52,6 +53,10 @@ def test_at_a_card_of_a_dark_page(page: Page, url):
     page.emulate_media(color_scheme="dark")
     visit(page, f"{url}#similarity")
     expect(page.locator(".st-key-card-similarity")).to_be_in_viewport()
+    links = page.locator(".st-key-contents a")
+    expect(links).to_have_count(9)
+    for link in links.all():
+        expect(page.locator(link.get_attribute("href"))).to_be_attached()
     maps_side_by_side_show_the_same_part(page)
     a_picture_is_for_print(page)
 
@@ -93,6 +98,21 @@ def a_picture_is_for_print(page: Page) -> None:
     assert "fill: rgb(255, 255, 255)" in paper
     assert "fill: rgb(59, 70, 80)" in text
     assert "fill: rgb(201, 211, 218)" not in text
+
+
+def test_the_morph_plays_and_can_be_moved(page: Page, still):
+    visit(page, f"{still.url}/helix?model=demo-gpt2")
+    shown = figure(page, "morph")
+    shown.scroll_into_view_if_needed()
+    until(page, f"() => {PLAYER}?._fullLayout?.sliders")
+    layers = page.evaluate(f"{PLAYER}._fullLayout.sliders[0].steps.length")
+    assert 4 == layers
+    shown.locator(".updatemenu-button").first.click()
+    until(page, f"{PLAYER}._fullLayout.sliders[0].active === {layers - 1}")
+    last = page.evaluate(f"String(Array.from({PLAYER}.data[0].x))")
+    shown.locator(".slider-rail-touch-rect").click(position={"x": 3, "y": 3}, force=True)
+    until(page, f"{PLAYER}._fullLayout.sliders[0].active === 0")
+    until(page, f"last => String(Array.from({PLAYER}.data[0].x)) !== last", last)
 
 
 def a_figure_that_waits_follows_the_last_choice(page: Page) -> None:

@@ -1,218 +1,172 @@
-"""The page of interventions in a browser: presets, every kind of change, and bad input."""
+"""The interventions page as a script: presets, moves of one's own, prompts of every length."""
 
-import re
-from urllib.parse import parse_qs, urlsplit
+from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from streamlit.testing.v1 import AppTest
 
+from pages.interventions.controls import CHANGES
+from pages.shared.jobs import results
+from poskernel_core.analyses.base import Params
 from poskernel_core.analyses.interventions.presets import presets_for
-from tests.support.visit import (
-    cell,
-    complains,
-    no_trouble,
-    parameter,
-    pick,
-    press,
-    redraws,
-    seek,
-    settle,
-    side_cell,
-    slider,
-    title_of,
-    values,
-    write,
+from poskernel_core.data.moves import fitting, words_of
+from tests.support.bound import opened, opened_as_linked
+from tools.recorded import figures_on
+
+OWN = "The cat saw the dog; the cat"
+LONG = "The king saw the city. " * 12
+PAGE, CONTEXT, PRESETS = "interventions", "128", presets_for("demo-gpt2")
+FIRST, OTHER = PRESETS[0], "L0H1"
+
+
+def said(app: AppTest) -> list[str]:
+    assert not app.exception
+    return [each.value.replace("\\", "") for each in app.error]
+
+
+@pytest.mark.slow
+def test_presets(computed):
+    """Each brings its prompt, its change and its head, which the patterns are of."""
+    app = opened(PAGE, head=OTHER, context=CONTEXT)
+    assert app.button(key="look").click().run().selectbox(key="head").value == FIRST.cell
+    assert "look" not in [each.key for each in app.button]
+    for preset in (*PRESETS[1:], FIRST):
+        app.selectbox(key="head").select(OTHER)
+        app.selectbox(key="preset").select(preset.name).run()
+        shown = app.text_area(key="prompt").value, app.selectbox(key="head").value
+        assert (preset.prompt, preset.cell or OTHER) == shown
+        (change,) = (each.value for each in app.button_group if each.key == "change")
+        assert preset.params["change"] == CHANGES[change]
+        assert preset.about in [each.value for each in app.caption]
+        assert f"{shown[1]} on the prompt" in [each.value for each in app.subheader]
+        assert ([], 5) == (said(app), len(app.metric))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("link", "sentence"),
+    [
+        ({"moves": ["999>1"]}, "Position 999 is outside the prompt"),
+        ({"moves": ["xylophone>1"]}, "has no word 'xylophone'"),
+        ({"moves": ["1>3"]}, "comes after it"),
+        ({"moves": ["from 3 to 1"]}, "A move is written row>key"),
+        ({"change": "blind to predecessor", "layers": "7-9"}, "Expected layers from 0 to 3"),
+        ({"change": "remove embeddings", "prompt": LONG * 8}, CONTEXT),
+    ],
 )
-from tests.support.visit_tables import opens
+def test_bad_input_gives_one_sentence(computed, link, sentence):
+    app = opened(PAGE, context=CONTEXT, **link)
+    (told,) = said(app)
+    assert sentence in told
+    assert ([], 0) == (figures_on(app), len(app.metric))
 
-pytestmark = pytest.mark.browser
 
-PAGE, CONTEXT = "/interventions", 128
-PRESETS = presets_for("demo-gpt2")
-FIRST = PRESETS[0]
-OTHER = "L0H1" if FIRST.cell != "L0H1" else "L0H2"
-WORDS = {
-    "average": "average positions",
-    "blind": "blind to predecessor",
-    "move": "move attention",
-    "ablate": "ablate heads",
-    "remove": "remove embeddings",
-}
-HEAD, MOVES, LAYERS = "Head that is changed", "Rows and their new keys", "In layers"
-BEFORE = "before the softmax"
+@pytest.mark.slow
+def test_an_empty_prompt_and_one_with_a_window(computed):
+    app = opened(PAGE, context=CONTEXT, change="remove embeddings", prompt="  ")
+    assert app.info[0].value.startswith("Type a prompt of a few words or more")
+    app.text_area(key="prompt").input(LONG).run()
+    assert [] == said(app)
+    assert {"whole-clean", "window-clean"} < {*figures_on(app)}
 
 
 @pytest.fixture
-def show(page: Page, server):
-    return opens(page, server, PAGE, context=CONTEXT, head=FIRST.cell)
+def asked() -> list[dict[str, Any]]:
+    return []
 
 
-def numbers(page: Page) -> list[str]:
-    expect(page.get_by_test_id("stMetricValue")).to_have_count(5)
-    return page.get_by_test_id("stMetricValue").all_inner_texts()
+@pytest.fixture
+def show(monkeypatch, asked):
+    """Open the page by a link, with nothing computed."""
+
+    def note(question: Any, run: Any, params: Params) -> None:
+        asked.append(params.model_dump())
+
+    monkeypatch.setattr(results, "fetch", note)
+
+    def go(**parameters: Any) -> AppTest:
+        app = opened_as_linked("interventions", **parameters)
+        assert not app.exception
+        return app
+
+    return go
 
 
-def prompt(page: Page) -> str:
-    return page.get_by_role("textbox", name="Prompt", exact=True).input_value()
+def test_words_and_moves_that_fit():
+    """Words in the order in which they first stand; a move fits if both its words are there."""
+    assert ["one", "two", ";", "'"] == words_of("one two; one 'two' 3")
+    moves = ["king>fire", "dog>saw", "saw>dog", "3>1", "40>1", "nonsense"]
+    assert ["dog>saw", "3>1"] == fitting(moves, OWN.replace("; the cat", " cat"))
 
 
-def add(page: Page, label: str, option: str) -> None:
-    """Add to a choice of several by typing; its list closes as the field is left."""
-    box = page.get_by_role("combobox", name=label, exact=True)
-    box.fill(option)
-    box.press("Enter")
-    box.press("Tab")
-    settle(page)
+def test_the_page_opens_on_the_head_that_is_changed(show, asked):
+    app = show()
+    assert (FIRST.cell, FIRST.cell) == (asked[-1]["head"], asked[-1]["edited"])
+    assert FIRST.params["moves"] == asked[-1]["moves"]
+    assert not app.error
 
 
-def test_presets_moves_and_bad_input(show):
-    page = show(head=OTHER)
-    page.get_by_role("button", name=f"Look at {FIRST.cell}").click()
-    expect(title_of(page, "patterns-whole")).to_contain_text(f"{FIRST.cell} on the prompt")
-    settle(page)
-    expect(page.get_by_role("button", name="Look at ")).to_have_count(0)
-    for preset in (*PRESETS[1:], FIRST):
-        side_cell(page, OTHER).click()
-        settle(page)
-        with redraws(page, "losses"):
-            seek(page, "Preset", preset.name)
-        expect(page.get_by_role("radio", name=WORDS[preset.params["change"]])).to_be_checked()
-        assert (preset.prompt, preset.cell) == (prompt(page), values(page)["Head"])
-        expect(page.get_by_text(preset.about)).to_be_visible()
-        expect(title_of(page, "patterns-whole")).to_contain_text(f"{preset.cell} on the prompt")
-        assert 5 == len(numbers(page))
-        no_trouble(page)
-    write(page, "Prompt", f"{FIRST.prompt} king")
-    expect(page.get_by_text("Changed since: choose another preset")).to_be_visible()
-    for preset in PRESETS[1::-1]:
-        with redraws(page, "losses"):
-            seek(page, "Preset", preset.name)
-    moving_ablating_and_removing(page)
-    bad_input_gives_one_sentence_and_is_mended(page)
+def test_a_prompt_of_ones_own_drops_what_does_not_fit(show, asked):
+    """No error: the reader is asked for moves among the words that are there."""
+    app = show()
+    asked.clear()
+    app.text_area(key="prompt").input(OWN).run()
+    assert not app.error
+    assert [] == app.multiselect(key="moves").value
+    assert [] == asked
+    assert "press Add" in app.info[0].value
+    assert ["The", "cat", "saw", "the", "dog", ";"] == app.selectbox(key="moverow").options
+    app.selectbox(key="moverow").select("saw").run()
+    assert ["The", "cat", "saw"] == app.selectbox(key="movekey").options
+    app.selectbox(key="movekey").select("The").run()
+    app.button(key="addmove").click().run()
+    assert ["saw>The"] == app.multiselect(key="moves").value
+    assert (OWN, "saw>The") == (asked[-1]["text"], asked[-1]["moves"])
+    app.text_area(key="prompt").input(OWN.replace("saw", "bit")).run()
+    assert [] == app.multiselect(key="moves").value
 
 
-def test_averaging_and_prompts(show):
-    page = show(change=WORDS["average"])
-    the_grid_of_heads_and_the_averaging(page)
-    averaging_and_blinding(page)
-    prompts_of_every_length(page)
+def test_the_first_prompt_brings_its_moves_back(show):
+    """Who has chosen no move of their own gets those of the preset with its prompt."""
+    app = show()
+    prompt, moves = app.text_area(key="prompt").value, app.multiselect(key="moves").value
+    app.text_area(key="prompt").input(OWN).run()
+    app.text_area(key="prompt").input(prompt).run()
+    assert moves == app.multiselect(key="moves").value
 
 
-def averaging_and_blinding(page: Page) -> None:
-    with redraws(page, "losses"):
-        press(page, "Positions per group", "ArrowLeft")
-    with redraws(page, "losses"):
-        seek(page, "Averaged", "in the stream before layer 2")
-    assert parameter(page, "group")
-    assert "in the stream before layer 2" == parameter(page, "place")
-    with redraws(page, "losses"):
-        write(page, "Spare the first positions", "4")
-    assert "4" == parameter(page, "keep")
-    with redraws(page, "losses"):
-        pick(page, WORDS["blind"])
-    with redraws(page, "losses"):
-        press(page, "Every k-th position, k =", "Home")
-    assert "1" == parameter(page, "every")
-    with redraws(page, "losses"):
-        seek(page, "Changed", BEFORE)
-    with redraws(page, "losses"):
-        write(page, LAYERS, "0,3")
-    assert ("0,3", BEFORE) == (parameter(page, "layers"), parameter(page, "stage"))
-    no_trouble(page)
+def test_a_link_with_a_prompt_alone(show, asked):
+    app = show(prompt=OWN)
+    assert ([], [], 0) == (asked, app.multiselect(key="moves").value, len(app.error))
+    linked = show(prompt=OWN, moves=["cat>The"], edited="L1H2")
+    assert ("cat>The", "L1H2") == (asked[-1]["moves"], asked[-1]["edited"])
+    assert not linked.warning
 
 
-def moving_ablating_and_removing(page: Page) -> None:
-    with redraws(page, "losses"):
-        add(page, MOVES, "4>1")
-    with redraws(page, "losses"):
-        write(page, "Multiply by", "2.5")
-    with redraws(page, "losses"):
-        seek(page, "What is multiplied", "the whole layer's attention output")
-    with redraws(page, "losses"):
-        seek(page, "Changed", BEFORE)
-    with redraws(page, "losses"):
-        write(page, "Nats above the largest score", "1")
-    with redraws(page, "losses"):
-        seek(page, HEAD, OTHER)
-    moves = FIRST.params["moves"].split(", ")
-    assert [*moves, "4>1"] == parse_qs(urlsplit(page.url).query)["moves"]
-    given = {"scale": "2.5", "strength": "1", "edited": OTHER}
-    assert given == {name: parameter(page, name) for name in given}
-    with redraws(page, "losses"):
-        pick(page, WORDS["ablate"])
-    with redraws(page, "losses"):
-        add(page, "Ablated heads", OTHER)
-    with redraws(page, "losses"):
-        pick(page, WORDS["remove"])
-    with redraws(page, "losses"):
-        pick(page, "token embeddings")
-    assert "token embeddings" == parameter(page, "removed")
-    no_trouble(page)
+def test_heads_are_chosen_from_those_of_the_model(show, asked):
+    """No head ablated: asked for one; another model leaves out what it has not."""
+    app = show(change="ablate heads")
+    assert "L2H6" == asked[-1]["heads"]
+    app.multiselect(key="ablated").set_value([]).run()
+    assert "Choose one or more heads" in app.info[0].value
+    app.multiselect(key="ablated").set_value(["L0H1", "L3H7"]).run()
+    assert "L0H1, L3H7" == asked[-1]["heads"]
+    app.selectbox(key="model").select("demo-attn-2l").run()
+    assert not app.error
+    assert "L0H1" == asked[-1]["heads"]
 
 
-def bad_input_gives_one_sentence_and_is_mended(page: Page) -> None:
-    pick(page, WORDS["move"])
-    box = page.get_by_role("combobox", name=MOVES, exact=True)
-    for bad, sentence in (
-        ("999>1", "Position 999 is outside the prompt"),
-        ("xylophone>1", "has no word 'xylophone'"),
-        ("1>3", "comes after it"),
-        ("from 3 to 1", "A move is written row>key"),
-    ):
-        add(page, MOVES, bad)
-        complains(page, sentence)
-        expect(page.locator(".js-plotly-plot")).to_have_count(0)
-        box.press("Backspace")
-        box.press("Tab")
-        settle(page)
-        expect(page.locator(".st-key-figure-losses .main-svg").first).to_be_visible()
-        no_trouble(page)
-    pick(page, WORDS["blind"])
-    write(page, LAYERS, "7-9")
-    complains(page, "Expected layers from 0 to 3")
-    write(page, LAYERS, "0")
-    assert 5 == len(numbers(page))
-    no_trouble(page)
+def test_a_link_that_changes_a_preset_says_so(show):
+    captions = [each.value for each in show(prompt=OWN).caption]
+    assert FIRST.about not in captions
+    assert any(each.startswith("Changed since") for each in captions)
 
 
-def prompts_of_every_length(page: Page) -> None:
-    """Empty: asked for one; too long: one sentence; long: a window to move; mended each time."""
-    pick(page, WORDS["remove"])
-    long = "The king saw the city. " * 12
-    write(page, "Prompt", "  ")
-    expect(page.get_by_text("Type a prompt of a few words or more")).to_be_visible()
-    write(page, "Prompt", long * 8)
-    complains(page, f"{CONTEXT}")
-    expect(page.get_by_test_id("stMetric")).to_have_count(0)
-    write(page, "Prompt", FIRST.prompt)
-    before = numbers(page)
-    page.get_by_role("textbox", name="Prompt", exact=True).fill(long)
-    page.keyboard.press("Control+Enter")
-    expect(page.get_by_test_id("stMetricValue").first).not_to_have_text(before[0])
-    settle(page)
-    assert long.strip() == parameter(page, "prompt").strip()
-    with redraws(page, "window-clean"):
-        slider(page, "Window begins at position").press("ArrowRight")
-    with redraws(page, "window-changed"):
-        seek(page, "Window (positions)", "16")
-    assert ("1", "16") == (parameter(page, "zoom"), parameter(page, "zoomsize"))
-    no_trouble(page)
-
-
-def the_grid_of_heads_and_the_averaging(page: Page) -> None:
-    expect(
-        page.get_by_role("gridcell", name=re.compile(r"^L\dH\d: .*clean.*changed"))
-    ).to_have_count(32)
-    with redraws(page, "whole-clean"):
-        cell(page, OTHER).click()
-    expect(title_of(page, "patterns-whole")).to_contain_text(f"{OTHER} on the prompt")
-    assert (OTHER, OTHER) == (parameter(page, "head"), values(page)["Head"])
-    expect(cell(page, OTHER)).to_have_attribute("aria-selected", "true")
-    expect(title_of(page, "averaging")).to_have_count(0)
-    page.get_by_role("switch", name="Measure the loss").check(force=True)
-    expect(page.locator(".st-key-figure-averaging .main-svg").first).to_be_visible()
-    settle(page)
-    assert "true" == parameter(page, "avgtable")
-    with redraws(page, "averaging"):
-        seek(page, "Averaged", "in the stream before layer 1")
-    no_trouble(page)
+@pytest.mark.parametrize(("scheme", "context"), [("learned", 1024), ("rotary", 256), ("no", 64)])
+def test_presets_of_a_model_without_its_own(scheme, context):
+    """The prompt fits a short context; embeddings are removed where positions are left."""
+    presets = presets_for("a model of a reader's", scheme, context)
+    removed = [each for each in presets if each.params["change"] == "remove"]
+    assert len(removed) == (scheme == "learned")
+    assert 2 == len({each.name for each in presets})
+    assert all((len(each.prompt) < 4 * 64) == (context < 512) for each in presets)

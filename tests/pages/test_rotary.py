@@ -89,6 +89,8 @@ def test_a_model_that_turns_nothing(show, monkeypatch):
 def test_the_helix_leads_here(show, rotary):
     app = show("helix", model=rotary, **SMALL)
     assert any("](rotary_spectrum?" in each.value for each in app.info)
+    figures = {"helix", "morph", "variance", "angles_residual", "angles_position", "shape"}
+    assert figures == {*charts(app)}
     (angles,) = (each.value for each in app.dataframe if "angles" in each.value)
     assert [] == [row for row in angles["angles"] if "GPT-2" in row or "W_pos" in row]
 

@@ -1,13 +1,18 @@
 """Widgets that are bound to the address: what they hold, and other values that they could hold."""
 
+import base64
+import json
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
+import numpy as np
+import plotly.graph_objects as go
 from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import Widget
 
 from tests.support.server import ROOT
-from tools.recorded import open_page
+from tools.recorded import FIGURE, open_page
 
 FIRST = {"model": "demo-gpt2"}
 MODELS = {"over_training": {"model": "demo-training"}, "rotary_spectrum": {"model": "demo-rotary"}}
@@ -30,6 +35,34 @@ def opened_as_linked(name: str = "", **parameters: Any) -> AppTest:
 def bound(node: Any) -> dict[str, Widget]:
     """The bound widgets of a page that was run, or of a part of it, by their parameters."""
     return {each.proto.query_param_key: each for each in walk(node) if _is_bound(each)}
+
+
+def figure_on(app: AppTest, name: str) -> go.Figure:
+    """A figure of a page that was run."""
+    (found,) = (
+        each.proto.json
+        for each in app.get("bidi_component")
+        if each.proto.component_name == FIGURE and each.proto.id.endswith(f"-figure-{name}")
+    )
+    return go.Figure(json.loads(json.loads(found)["spec"], object_hook=_array))
+
+
+def _array(found: dict[str, Any]) -> Any:
+    """Numbers are packed by Plotly."""
+    if "bdata" not in found:
+        return found
+    numbers = np.frombuffer(base64.b64decode(found["bdata"]), found["dtype"])
+    return numbers.reshape(json.loads(f"[{found['shape']}]")) if "shape" in found else numbers
+
+
+def headings(app: AppTest) -> list[str]:
+    """The titles of a page's cards."""
+    return [each.value.replace("\\", "") for each in app.subheader]
+
+
+def named(link: str) -> str:
+    """The head that a cell of a table names."""
+    return parse_qs(urlsplit(link).query)["head"][0]
 
 
 def walk(node: Any) -> Iterator[Any]:
@@ -56,7 +89,8 @@ def other_value(widget: Any) -> list[str]:
             return [str(each + widget.step) for each in value[:1]] + [str(value[1])]
         return [str(next(end for end in ends if end != value))]
     if widget.type == "number_input":
-        return [str(value + (widget.step if value < widget.max else -widget.step))]
+        more = widget.step if value < widget.max else -widget.step
+        return [str(type(value)(value + more))]
     if widget.type in ("text_input", "text_area"):
         return [TYPED]
     shown = [getattr(each, "content", each) for each in widget.options]

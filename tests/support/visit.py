@@ -206,16 +206,6 @@ TRACES = """name => document.querySelector(`.st-key-figure-${name} .js-plotly-pl
   trace => [trace.name, (trace.x ?? []).length])"""
 
 
-COLOUR = """([figure, name]) => {
-  const plot = document.querySelector(`.st-key-figure-${figure} .js-plotly-plot`);
-  const probe = document.body.appendChild(document.createElement("i"));
-  probe.style.color = plot._fullData.find(trace => trace.name === name).line.color;
-  const colour = getComputedStyle(probe).color;
-  probe.remove();
-  return colour;
-}"""
-
-
 UNTIL = """async ([arg, patience]) => {
   for (const end = performance.now() + patience; ; ) {
     const given = (SCRIPT);
@@ -255,11 +245,6 @@ def traces(page: Page, figure: str) -> dict[str, int]:
     """The name of every trace of a figure, and the number of its points."""
     hash_of(page, figure)
     return dict(page.evaluate(TRACES, figure))
-
-
-def line_colour(page: Page, figure: str, trace: str) -> str:
-    """The colour of a line of a figure, as the browser writes it."""
-    return page.evaluate(COLOUR, [figure, trace])
 
 
 def table(page: Page, key: str) -> Locator:

@@ -1,0 +1,69 @@
+"""Every control of every page, as a script: a link holds each choice, and the page follows it."""
+
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from pages import NAMES
+from tests.support.bound import bound, opened, other_value, walk
+
+pytestmark = pytest.mark.slow
+
+SMALL = {"windows": "20", "context": "128"}
+TEXTS = ";windows=20;context=128"
+MORE: dict[str, dict[str, Any]] = {
+    "compare": {"pins": f"L2H6@demo-gpt2{TEXTS},L2H5@demo-gpt2{TEXTS}"},
+    "contextual": {"firstwindows": "8"},
+    "contextual_neurons": {"firstwindows": "8"},
+    "helix": {"rtok": "10"},
+    "induction_recency": {"model": "demo-attn-2l", "samples": "100"},
+    "own_text": {"text": "one two three, one two four; one two three"},
+    "position_vs_token": {"model": "demo-attn-2l", "samples": "100"},
+}
+"""What fills a page, or has less computed."""
+
+CHOICES = ("button_group", "radio", "selectbox", "select_slider")
+MOST = 8
+"""Of more options than these only one is tried."""
+
+FOLLOWED = {"preset"}
+"""What writes other controls as it is chosen, and says nothing in a link."""
+
+SHOWN = ("bidi_component", "dataframe", "html", "markdown", "metric", "caption", "info")
+
+
+def shown(app: AppTest) -> list[str]:
+    found = (each for each in walk(app.main) if getattr(each, "type", "") in SHOWN)
+    return [getattr(each.proto, "json", "") or str(each.proto) for each in found]
+
+
+def others(widget: Any) -> list[list[str]]:
+    """Other values than a widget's: of a few options all."""
+    if widget.type not in CHOICES or len(widget.options) > MOST or isinstance(widget.value, list):
+        return [value for value in [other_value(widget)] if value != [str(widget.value)]]
+    every = [str(getattr(each, "content", each)) for each in widget.options]
+    return [[each] for each in every if each != str(widget.value)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_control(computed, name):
+    """Those that another choice brings, too."""
+    ways, tried, idle = [SMALL | MORE.get(name, {})], set(), {}
+    while ways:
+        link = ways.pop()
+        app = opened(name, **link)
+        assert [] == [each.value for each in (*app.exception, *app.error, *app.warning)]
+        before, there = shown(app), bound(app.main)
+        for key in there.keys() - tried - FOLLOWED:
+            for value in others(there[key]):
+                other = opened(name, **link | {key: value})
+                said = [each.value for each in (*other.exception, *other.error, *other.warning)]
+                more = bound(other.main)
+                print(name, key, value, more.keys() - there.keys(), said, shown(other) == before, flush=True)
+                if said or shown(other) == before:
+                    idle[key, *value] = said
+                if more.keys() - there.keys() - tried:
+                    ways.append(link | {key: value})
+        tried |= there.keys()
+    assert {} == idle
