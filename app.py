@@ -26,7 +26,7 @@ from pages.shared.cards.embed import (
 from pages.shared.cards.plain import nothing_said, plain, say_error
 from pages.shared.jobs.jobs import draw_forming, nothing_forms
 from pages.shared.jobs.results import PageStopped, engine, say_notice
-from pages.shared.selection.echo import note_drawn
+from pages.shared.selection.fit import note_drawn
 from pages.shared.selection.links import read_link, tell
 from pages.shared.selection.pins import keep_pins
 from poskernel_core.analyses import ANALYSES

@@ -12,7 +12,7 @@ import streamlit as st
 
 from pages.shared.cards.embed import in_place_of
 from pages.shared.cards.plain import plain, say_error
-from pages.shared.selection.echo import is_behind
+from pages.shared.selection.fit import keep_drawn
 from pages.shared.selection.links import waits, write
 from pages.shared.selection.session import session_id
 from poskernel_core.common.errors import Cancelled
@@ -108,8 +108,9 @@ def _draw_state(engine: Engine, jobs: list[Job], drawn: State, shown: bool) -> N
         st.session_state[STOPPING] = False
         st.toast(refused, icon=":material/inventory_2:")
     over = any(job.ended and not isinstance(job.error, Cancelled) for job in jobs)
-    if (over or _state(jobs) != drawn) and not is_behind():
-        st.rerun(scope="app")  # takes the browser's values; if these are old, half a second later
+    if over or _state(jobs) != drawn:
+        keep_drawn()
+        st.rerun(scope="app")
     so_far = f"{_so_far(jobs)} shown. " if shown else ""
     if all(job.ended for job in jobs):
         told = "The computation was cancelled; it goes on from its last checkpoint."

@@ -5,12 +5,14 @@ default.
 """
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 import streamlit as st
 
 from pages.shared.cards.embed import note_parameter
 from pages.shared.selection.links import write
+
+DRAWN: Final = "widgets-drawn"
 
 
 def linked(key: str) -> dict[str, Any]:
@@ -79,3 +81,24 @@ def fitted_span(key: str, first: int, last: int) -> dict[str, Any]:
     low, high = (min(max(end, first), last) for end in value)
     _write(key, value, (low, high) if low < high else default, default)
     return linked(key) | {"value": default}
+
+
+def note_drawn() -> None:
+    """Store the value of every widget; call it when the whole page has been drawn."""
+    st.session_state[DRAWN] = {
+        key: value
+        for key, value in st.session_state.items()
+        if str(key).isalnum() and isinstance(value, str | int | float | list | tuple)
+        if not isinstance(value, bool)  # a button is pressed for one run only
+    }
+
+
+def keep_drawn() -> None:
+    """Give widgets the values that the page was drawn with, before a timer draws it again.
+
+    What a callback has written reaches the browser with the next page. If a fragment reruns on a
+    timer before that, the browser sends older values, and Streamlit takes them.
+    """
+    for key, value in st.session_state.get(DRAWN, {}).items():
+        if st.session_state.get(key) != value:
+            st.session_state[key] = value
