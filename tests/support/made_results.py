@@ -7,6 +7,7 @@ import plotly.graph_objects as go
 
 from poskernel_core.analyses import find
 from poskernel_core.analyses.position_vs_token.spec import CONDITIONS
+from poskernel_core.analyses.rotary.bands import CHANGES
 from poskernel_core.common.result import Result, texts_array
 from poskernel_core.data.layouts import ROLES, pairs_layout, second_positions
 
@@ -14,6 +15,61 @@ LAYERS = 2
 SHARE = "share of attention"
 CASES = ("start token, [A] at 1", "none, [A] at 0", "none, [A] at 1")
 TEXTS = {"conditions": CONDITIONS, "cases": CASES}
+
+
+SIZES = {"layer": 2, "head": 3, "other": 3, "key": 11, "query": 11, "pos": 11, "offset": 11,
+         "component": 5, "case": 3, "condition": 3, "way": 4, "pair": 2, "change": len(CHANGES)}  # fmt: skip
+PRIMES = (13, 17, 19, 23, 29, 31, 37, 41)
+"""Sizes of a question's other axes, in turn: one in another's place does not fit."""
+COORDINATES = {"query", "step", "second", "factor", "budget", "distance", "subset", "shift",
+               "position", "group"}  # fmt: skip
+"""Axes that answers count from 2 in steps of 3 here, unless they are told otherwise."""
+GIVEN = {"head": "L1H2", "query": 10, "neuron": 4, "text": "x", "word": "a", "words": "a,b"}
+
+
+def answer(
+    name: str,
+    *,
+    sizes: dict[str, int] | None = None,
+    coordinates: dict[str, Any] | None = None,
+    texts: dict[str, list[Any]] | None = None,
+    **params: Any,
+) -> Result:
+    """An answer with all that a question declares: random numbers, each with an error of a tenth.
+
+    Texts are the name of what they are and their number, unless they are given.
+    """
+    question, random = find(name), np.random.default_rng(5)
+    declared = {each.name: each for each in (*question.values, *question.texts)}
+    sizes, primes = SIZES | (sizes or {}), iter(PRIMES)
+    for axis in (axis for each in declared.values() for axis in each.axes):
+        sizes[axis] = sizes[axis] if axis in sizes else next(primes)
+    shapes = {each: tuple(sizes[axis] for axis in one.axes) for each, one in declared.items()}
+    values = {
+        each.name: random.integers(len(each.labels), size=shapes[each.name])
+        if each.labels
+        else np.array(random.uniform(0.1, 1, shapes[each.name]))
+        for each in question.values
+    }
+    words = {each.name: np.empty(shapes[each.name], object) for each in question.texts}
+    for each, array in words.items():
+        array.flat = [f"{each} {place}" for place in range(array.size)]
+    given = {field: GIVEN[field] for field in question.params.model_fields if field in GIVEN}
+    counted = {axis: 2 + 3 * np.arange(sizes[axis]) for axis in sizes if axis in COORDINATES}
+    return Result(
+        analysis=name,
+        params=dict(question.params(**given)) | params,
+        values=values,
+        axes={each: one.axes for each, one in declared.items()},
+        units={each: one.unit for each, one in declared.items()},
+        texts=words | {each: texts_array(one) for each, one in (texts or {}).items()},
+        labels={each.name: each.labels for each in question.values if each.labels},
+        errors={
+            each: np.array(value / 10) for each, value in values.items() if value.dtype.kind == "f"
+        },
+        coordinates=counted | (coordinates or {}),
+        provenance={"model": "m", "context": 11, "position_scheme": "learned"},
+    )
 
 
 def result(

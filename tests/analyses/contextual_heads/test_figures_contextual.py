@@ -4,11 +4,10 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from poskernel_core.analyses.additivity import figures as added
 from poskernel_core.analyses.contextual_heads import figures as draw
 from poskernel_core.analyses.kernels.figures import distances_figure
 from tests.support import made_contextual as made
-from tests.support.made_results import band_of, check_curve, named
+from tests.support.made_results import check_curve, named
 
 
 def groups(figure: go.Figure) -> list[go.Scatter]:
@@ -45,38 +44,6 @@ def test_variations_of_zero_stand_at_the_edge_and_undefined_ones_are_told() -> N
     assert (every > minus).all()
 
 
-def test_variation_along_positions_beside_the_prediction() -> None:
-    found = made.denominators()
-    figure = draw.variation_figure(found)
-    for label, name in (("observed", "denominator_cv"), ("predicted", "predicted_cv")):
-        check_curve(named(figure, label), found.coordinates["query"], found.values[name])
-    band = band_of(figure, "observed ± 1 s.e.")
-    np.testing.assert_allclose(1.1 * found.values["denominator_cv"], band.y)
-
-
-def test_denominators_of_all_windows_in_one_trace() -> None:
-    found = made.denominators()
-    figure = draw.denominators_figure(found, True)
-    texts = named(figure, "11 windows")
-    drawn = np.reshape(texts.y, (made.TEXTS, made.QUERIES + 1))
-    np.testing.assert_array_equal(found.values["denominator"], drawn[:, :-1])
-    assert np.isnan(drawn[:, -1]).all()
-    places = np.reshape(texts.x, drawn.shape)
-    np.testing.assert_array_equal(found.coordinates["query"], places[3, :-1])
-    check_curve(named(figure, "mean"), y=found.values["mean"])
-    for index in range(2):
-        own = named(figure, f"&lt;i&gt;text&lt;/i&gt; {index}")
-        check_curve(own, found.coordinates["query"], found.values["own_denominator"][index])
-
-
-def test_copies_by_distance() -> None:
-    found = made.heads()
-    figure = draw.duplicates_figure(found, 2, 4)
-    for label, name in (("the same", "duplicate_attention"), ("another", "baseline")):
-        mean, error = (part[name][2, 4] for part in (found.values, found.errors))
-        check_curve(named(figure, label), found.coordinates["distance"], mean, error)
-
-
 @pytest.mark.parametrize("count", [1, made.TOKENS])
 def test_weights_are_counted_in_round_steps(count: int) -> None:
     found = made.weights(count)
@@ -99,21 +66,3 @@ def test_distances_with_groups_together() -> None:
     error = found.errors["distance"][1][np.ix_(order, order)]
     np.testing.assert_array_equal(error, cells.customdata)
     assert [f"L1H{head}" for head in order] == list(figure.layout.xaxis.ticktext)
-
-
-def test_shares_of_the_keys_variance() -> None:
-    found = made.additivity()
-    figure = added.shares_figure(found, 1)
-    names = ("position_share", "content_share", "interaction_share")
-    for bars, name in zip(figure.data, names, strict=True):
-        np.testing.assert_array_equal(found.values[name][1], bars.y)
-        assert [f"L1H{head}" for head in range(made.HEADS)] == list(bars.x)
-
-
-def test_drift_of_content() -> None:
-    found = made.additivity()
-    found.values["content_similarity"][2, 3] = np.linspace(1, -0.8, made.QUERIES)
-    figure = added.similarity_figure(found, 2, 3)
-    check_curve(named(figure, "content"), found.coordinates["shift"],
-                found.values["content_similarity"][2, 3])  # fmt: skip
-    assert figure.layout.yaxis.range[0] < -0.8
