@@ -19,11 +19,12 @@ from poskernel_core.analyses.contextual_heads import figures as contextual
 from poskernel_core.analyses.dilution import figures as dilution
 from poskernel_core.analyses.drawing import figure_of
 from poskernel_core.analyses.foreseen.figures import cache_figure
-from poskernel_core.analyses.helix import figures as helix
 from poskernel_core.analyses.induction import figures as induction
+from poskernel_core.analyses.induction.role_maps import row_pattern_figure
 from poskernel_core.analyses.interventions import figures as interventions
 from poskernel_core.analyses.kernels.figures import distances_figure
 from poskernel_core.analyses.position_vs_token import figures as position
+from poskernel_core.analyses.random_tokens.figures import norm_figure
 from poskernel_core.analyses.rotary import figures as rotary
 from poskernel_core.analyses.training import figures as training
 from poskernel_core.common.result import Result
@@ -85,7 +86,10 @@ def places(arrays: dict[str, np.ndarray], drawn: np.ndarray) -> tuple[str, list[
 
 
 def shown(found: Result, trace: Any) -> str:
-    """The value that a trace shows as it is, seen to be at the right places; or an empty name."""
+    """The value that a trace shows as it is, seen to be at the right places, and what is fixed.
+
+    Fixed is the place on an axis that all its numbers share. An empty text: it is computed.
+    """
     across = getattr(trace, "orientation", None) == "h"
     along, drawn = (trace.y, trace.x) if across else (trace.x, trace.y)
     along, drawn = numbers(along), numbers(trace.z if trace.type == "heatmap" else drawn)
@@ -117,7 +121,8 @@ def shown(found: Result, trace: Any) -> str:
         error, where = places(found.errors, numbers(bars.array)[known])
         same = len(where) == len(at) and np.array_equal(where, at)
         assert bars.symmetric is False or (same and error.startswith(name)), name
-    return name
+    fixed = (f"{index[0]}" for index in at if (index == index[0]).all())
+    return " ".join([name, *fixed])
 
 
 def look_at(found: Result, figure: go.Figure) -> dict[str, str]:
@@ -148,19 +153,15 @@ def look_at(found: Result, figure: go.Figure) -> dict[str, str]:
     return names
 
 
-AT = {"head": {"layer": 1, "head": 2}, "query": {"query": 8}}
-
-
-def found_by(name: str) -> list[str]:
-    return ANALYSES[name].selectable()
+HEAD = {"layer": 1, "head": 2}
 
 
 @pytest.mark.parametrize("name", ANALYSES)
 def test_the_figure_of_every_question(name: str) -> None:
     """Of a whole answer, and of each part that one can choose."""
     found = made(name)
-    wanted = [AT[each] for each in found_by(name)]
-    for chosen in ({}, *wanted, *([{**wanted[0], **wanted[1]}] if len(wanted) > 1 else [])):
+    parts = [{"head": HEAD, "query": {"query": 8}}[each] for each in ANALYSES[name].selectable()]
+    for chosen in ({}, *parts, {key: at for part in parts for key, at in part.items()}):
         part = found.select(**chosen)
         names = look_at(part, figure_of(part))
         assert any(names.values()) or name in COMPUTED, chosen
@@ -170,46 +171,41 @@ HEAD = {"layer": 1, "head": 2}
 SHARES = ("position_share", "content_share", "interaction_share")
 FIGURES: list[tuple[str, dict[str, int], Callable[..., go.Figure], list[Any], dict[str, str]]] = [
     ("additivity", {}, additivity.shares_figure, [1], {
-        each.partition("_")[0]: each for each in SHARES}),
-    ("additivity", {}, additivity.similarity_figure, [1, 2], {"content": "content_similarity"}),
-    ("additivity", HEAD, figure_of, [], {"content_similarity": "content_similarity"}),
-    ("extended-embedding", {}, bag.nearest_figure, [], {
-        "extended": "cosine", "token": "plain_cosine"}),
-    ("word-neurons", {}, bag.scores_figure, [], {"score": "score"}),
+        each: f"{each}_share 1" for each in ("position", "content", "interaction")}),
+    ("additivity", {}, additivity.similarity_figure, [1, 2], {"content": "content_similarity 1 2"}),
+    ("extended-embedding", {}, figure_of, [], {"extended": "cosine", "token": "plain_cosine"}),
     ("contextual-neurons", {}, bag.neurons_figure, [4, "fires"], {
-        "neurons": "r2", "10 largest": "r2", "chosen": "r2"}),
+        "neurons": "r2", "10 largest": "r2", "chosen": "r2 4"}),
     ("contextual-neurons", {}, bag_kernel_figure, [], {"mean kernel": "kernel"}),
     ("contextual-neurons", {}, quality_figure, ["bag_cosine"], {
-        f"variants {place}": "bag_cosine" for place in range(13)}),
+        f"variants {place}": f"bag_cosine {place}" for place in range(13)}),
     ("neuron", {}, bag.related_figure, [4], {
-        "neurons": "output_cosine", "chosen": "output_cosine"}),
+        "neurons": "output_cosine", "chosen": "output_cosine 4"}),
     ("neuron-trace", {}, bag.trace_figure, [], {
         "true": "true", "predicted": "predicted", "bag": "bag", "position": "position",
         "other": "others", "current": "direct"}),
     ("contextual-heads", {}, contextual.duplicates_figure, [1, 2], {
-        "the same": "duplicate_attention", "another": "baseline"}),
-    ("contextual-heads", HEAD, figure_of, [], {"duplicate": "duplicate_attention"}),
+        "the same": "duplicate_attention 1 2", "another": "baseline 1 2"}),
     ("denominators", {}, contextual.variation_figure, [], {
         "observed": "denominator_cv", "predicted": "predicted_cv"}),
     ("denominators", {}, contextual.denominators_figure, [True], {
-        "13 windows": "denominator", "mean": "mean", "own_texts 1": "own_denominator"}),
-    ("kernel-distances", {}, distances_figure, [1], {"": "distance"}),
+        "13 windows": "denominator", "mean": "mean", "own_texts 1": "own_denominator 1"}),
+    ("kernel-distances", {}, distances_figure, [1], {"": "distance 1"}),
     ("longer-contexts", HEAD, figure_of, [], {
-        f"scaling {place} angles": "kernel" for place in range(3)}),
+        "scaling 0 angles, 2 ×": "kernel 0 0", "scaling 0 angles, 5 ×": "kernel 0 1",
+        "scaling 1 angles": "kernel 1 1", "scaling 2 angles": "kernel 2 1"}),
     ("longer-contexts", {}, dilution.loss_figure, [], {
-        f"scaling {place} angles": "loss" for place in range(3)}),
+        f"scaling {place} angles": f"loss {place} 1" for place in range(3)}),
     ("dilution", HEAD, figure_of, [], {"ETC": "etc", "all": "visible_keys"}),
-    ("foreseen-attention", HEAD, figure_of, [], {"kernel": "captured", "best": "captured"}),
+    ("foreseen-attention", HEAD, figure_of, [], {"kernel": "captured 0", "best": "captured 3"}),
     ("foreseen-attention", {}, cache_figure, [], {
         "by kernel": "cache_for_95", "first 4": "fixed_cache_for_95"}),
     ("how-many-texts", HEAD, figure_of, [], {"measured": "error"}),
-    ("helix", {}, helix.shape_figure, [], {}),
-    ("induction-scores", {}, induction.induction_figure, [], {"": "induction"}),
-    ("induction-recency", {}, induction.probability_figure, [], {
-        "[B]": "probability", "[C]": "probability", "other": "probability_other"}),
+    ("induction-recency", {}, figure_of, [], {
+        "[B]": "probability 0", "[C]": "probability 1", "other": "probability_other"}),
     ("induction-recency", {}, induction.candidate_figure, [1, 2], {
-        "[B]": "candidate_attention", "[C]": "candidate_attention"}),
-    ("induction-recency", {}, induction.last_rows_figure, [1, 2], {"": "last_row"}),
+        "[B]": "candidate_attention 1 2 0", "[C]": "candidate_attention 1 2 1"}),
+    ("induction-recency", {}, induction.last_rows_figure, [1, 2], {"": "last_row 1 2"}),
     ("intervention", {}, interventions.losses_figure, [], {
         "clean": "clean_loss", "changed": "changed_loss"}),
     ("intervention", {}, interventions.kl_figure, [], {"KL": "kl"}),
@@ -218,33 +214,36 @@ FIGURES: list[tuple[str, dict[str, int], Callable[..., go.Figure], list[Any], di
         "place": "place_share", "content": "content_share", "both": "both_share",
         "covariance": "covariance_share"}),
     ("position-vs-token", {}, position.score_conditions_figure, [1, 2, 8], {
-        f"conditions {place}": "score" for place in range(3)}),
+        f"conditions {place}": f"score {place} 1 2 8" for place in range(3)}),
     ("position-vs-token", {}, position.pattern_conditions_figure, [1, 2, 8], {
-        f"conditions {place}": "pattern" for place in range(3)}),
+        f"conditions {place}": f"pattern {place} 1 2 8" for place in range(3)}),
     ("position-vs-token", {}, position.look_back_figure, [1, 2], {
-        f"conditions {place}": "profile" for place in range(3)}),
-    ("position-vs-token", {}, position.condition_map_figure, [1, 2, 0], {"": "pattern"}),
+        f"conditions {place}": f"profile {place} 1 2" for place in range(3)}),
+    ("position-vs-token", {}, position.condition_map_figure, [1, 2, 0], {"": "pattern 0 1 2"}),
     ("position-zero", {}, position.position_zero_figure, [1, 2], {
-        f"{ring}cases {place}": "last_row" for place in range(3) for ring in ("", "[B]: ")}),
-    ("rotary-spectrum", HEAD, rotary.amplitudes_figure, [], {
+        "cases 0": "last_row 0 1 2", "cases 2": "last_row 2 1 2", "[B]: cases 2": "last_row 2 1 2 2"
+    }),
+    ("random-attention", {}, norm_figure, [[5, 3]], {"H3": "norm 3", "H5": "norm 5"}),
+    ("recency-patterns", {}, row_pattern_figure, [1, 2], {"": "pattern 1 2"}),
+    ("rotary-spectrum", HEAD, figure_of, [], {
         "amplitude": "amplitude", "swing": "swing", "phase": "phase"}),
     ("rotary-spectrum", HEAD, rotary.usage_figure, [], {"usage": "usage"}),
     ("rotary-spectrum", HEAD, rotary.shares_figure, [], {
         "queries": "query_share", "keys": "key_share"}),
     ("equivariant-kernel", HEAD, rotary.logit_figure, [], {
-        "S(D)": "positional_logit", "short": "band_logit", "long": "band_logit"}),
-    ("equivariant-kernel", HEAD, rotary.equivariant_curve, [], {
+        "S(D)": "positional_logit", "short": "band_logit 0", "long": "band_logit 2"}),
+    ("equivariant-kernel", HEAD, figure_of, [], {
         "equivariant": "equivariant_kernel", "positional": "mean_key_kernel",
         "observed": "observed"}),
     ("equivariant-kernel", HEAD, rotary.without_figure, [], {
-        "all": "equivariant_kernel", "without long": "without_band"}),
+        "all": "equivariant_kernel", "without long": "without_band 2"}),
     ("changed-bands", {}, rotary.profiles_figure, ["removed"], {
-        "clean": "profile", "long ones removed": "profile"}),
+        "clean": "profile 0", "long ones removed": "profile 6"}),
     ("over-training", {}, training.curves_figure, [["L0H1", "L1H2"]], {
-        "L0H1": "measure", "L1H2": "measure"}),
+        "L0H1": "measure 0 1", "L1H2": "measure 1 2"}),
 ]  # fmt: skip
-"""A question, what is chosen of its answer, a figure, the figure's choices, and the value that
-each trace shows, by how the trace's name begins.
+"""A question, what is chosen of its answer, a figure, the figure's choices, and what each trace
+shows (a value, and the places that are fixed in it), by how the trace's name begins.
 """
 
 
