@@ -115,7 +115,12 @@ def shown(found: Result, trace: Any) -> str:
         ]
         ways = [along[known] + sign * each for each in counted for sign in (1, -1)]
         ranked = (np.diff(drawn) <= 0).all() and (np.diff(along) == 1).all()
-        assert beside or ranked or not axes or any(np.ptp(way) < 1e-6 for way in ways), name
+        assert (
+            beside
+            or ranked
+            or not axes
+            or any(np.ptp(way) < 1e-6 and (len(way) > 1 or not way[0]) for way in ways)
+        ), name
     bars = trace.error_x if across else getattr(trace, "error_y", None)
     if bars is not None and bars.array is not None:
         error, where = places(found.errors, numbers(bars.array)[known])

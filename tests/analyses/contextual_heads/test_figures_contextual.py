@@ -6,8 +6,7 @@ import pytest
 
 from poskernel_core.analyses.contextual_heads import figures as draw
 from poskernel_core.analyses.kernels.figures import distances_figure
-from tests.support import made_contextual as made
-from tests.support.made_results import check_curve, named
+from tests.support.made_results import answer, check_curve, named
 
 
 def groups(figure: go.Figure) -> list[go.Scatter]:
@@ -16,7 +15,7 @@ def groups(figure: go.Figure) -> list[go.Scatter]:
 
 
 def test_the_plane_shows_every_head_once() -> None:
-    found = made.heads()
+    found = answer("contextual-heads", sizes={"layer": 3, "head": 5})
     figure = draw.plane_figure(found, 2, 1, 0.5, 0.4)
     shown = []
     for code, trace in enumerate(groups(figure)):
@@ -31,7 +30,7 @@ def test_the_plane_shows_every_head_once() -> None:
 
 def test_variations_of_zero_stand_at_the_edge_and_undefined_ones_are_told() -> None:
     """A log axis has no zero; no bar reaches it either."""
-    found = made.heads()
+    found = answer("contextual-heads", sizes={"layer": 3, "head": 5})
     found.values["denominator_cv"][0, 0] = found.errors["denominator_cv"][0, 0] = 0.0
     found.values["denominator_cv"][0, 1] = np.nan
     found.errors["denominator_cv"][0, 2] = 5.0
@@ -44,10 +43,11 @@ def test_variations_of_zero_stand_at_the_edge_and_undefined_ones_are_told() -> N
     assert (every > minus).all()
 
 
-@pytest.mark.parametrize("count", [1, made.TOKENS])
+@pytest.mark.parametrize("count", [1, 97])
 def test_weights_are_counted_in_round_steps(count: int) -> None:
-    found = made.weights(count)
+    found = answer("token-weights", sizes={"token": count})
     values = found.values["log_weight"]
+    values -= 0.5
     figure = draw.weights_figure(found)
     bars = figure.data[0]
     assert count == np.sum(bars.y)
@@ -58,7 +58,8 @@ def test_weights_are_counted_in_round_steps(count: int) -> None:
 
 
 def test_distances_with_groups_together() -> None:
-    found = made.distances()
+    found = answer("kernel-distances", sizes={"head": 5, "other": 5})
+    found.values["group"][:] = [0, 1, 0, 2, 1]
     figure = distances_figure(found, 1)
     order = [0, 2, 1, 4, 3]
     cells = figure.data[0]

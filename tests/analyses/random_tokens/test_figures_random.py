@@ -7,13 +7,17 @@ from poskernel_core.analyses.induction import figures as of_induction
 from poskernel_core.analyses.induction.role_maps import row_pattern_figure, row_patterns_figure
 from poskernel_core.analyses.random_tokens.figures import intrinsic_figure, norm_figure
 from poskernel_core.plotting.conditions import measured
-from tests.support.made_results import (
-    check_curve,
-    named,
-    patterns,
-    recency,
-    rows,
-)
+from tests.support.made_results import answer, check_curve, named
+
+LENGTH = {"query": 48, "key": 48, "pos": 48}
+
+
+def rows(heads=3):
+    """Attention to random tokens; the norm is at as many tokens as are visible."""
+    found = answer("random-attention", sizes=LENGTH | {"head_of_layer_0": heads}, trend_from=1)
+    found.values["pattern"][:] = np.tril(found.values["pattern"])
+    found.values["visible_keys"][:] = np.arange(1, 49)
+    return found
 
 
 @pytest.mark.parametrize("query", [0, 2, 47])
@@ -53,7 +57,7 @@ def test_a_trend_leaves_out_what_a_window_hides() -> None:
 def test_a_large_key_0_stands_at_the_edge_with_its_value() -> None:
     found = rows()
     row = found.values["pattern"][0, 0, 47]
-    row[:], row[0] = 0.001, 0.9
+    row[:], row[0], found.errors["pattern"][:] = 0.001, 0.9, 1e-4
     figure = intrinsic_figure(found, 0, 0, 47)
     assert (1, True) == (len(figure.layout.annotations), figure.layout.yaxis.range[1] < 0.1)
     aside = named(intrinsic_figure(found, 0, 0, 47, log_y=True), "left out")
@@ -93,21 +97,23 @@ def test_ablated_heads_have_no_exponent() -> None:
 
 def test_recency() -> None:
     """Candidates are marked in the rows."""
-    marks = np.array(of_induction.last_rows_figure(recency(), 1, 0).data[0].text)
-    roles = np.array(recency().text_of("role"))
+    found = answer("induction-recency")
+    marks = np.array(of_induction.last_rows_figure(found, 1, 0).data[0].text)
+    roles = np.array(found.text_of("role"))
     for letter in "BC":
         np.testing.assert_array_equal(roles == f"[{letter}]", marks == letter)
 
 
 def test_small_maps_of_every_head() -> None:
-    found = patterns(heads=12)
+    found = answer("recency-patterns", sizes={"query": 13, "key": 13, "pos": 13, "head": 12})
     figure = row_patterns_figure(found, 1)
     cells, seen = np.array(figure.data[0].z), np.tri(13) > 0
     for pattern, frame in zip(found.values["pattern"][1], figure.layout.shapes, strict=True):
         top, left = round(frame.y0 + 0.5), round(frame.x0 + 0.5)
         panel = cells[top : top + 13, left : left + 13]
         np.testing.assert_allclose(np.where(seen, pattern, np.nan), panel, rtol=1e-6)
-    long = patterns(48, 2)  # pooled
+    long = answer("recency-patterns", sizes=LENGTH | {"head": 2})  # pooled
+    long.values["pattern"][:] = np.tril(long.values["pattern"])
     pooled = row_patterns_figure(long, 0).data[0].z[23][1]
     assert long.values["pattern"][0, 0, 46:48, 2:4].max() == pytest.approx(pooled)
     one = np.nan_to_num(row_pattern_figure(long, 1, 1).data[0].z)
