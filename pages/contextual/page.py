@@ -2,34 +2,178 @@
 
 from functools import partial
 
+import numpy as np
 import streamlit as st
 
 from pages.contextual import captions as words
-from pages.contextual.sections import (
-    draw_denominators,
-    draw_evidence,
-    draw_layer,
-    draw_weights,
-    heads_table,
-)
 from pages.shared.cards.card import card
-from pages.shared.cards.one_head import draw_duplicates
+from pages.shared.cards.figure import chart
+from pages.shared.cards.one_head import draw_duplicates, draw_variation
 from pages.shared.experiments.contextual_controls import (
     choose_first_windows,
+    choose_texts,
     choose_thresholds,
     choose_token,
 )
 from pages.shared.jobs import results
+from pages.shared.selection.fit import linked
 from pages.shared.selection.head_choice import offer_head
 from pages.shared.selection.head_link import head_link
 from pages.shared.selection.place import Place
-from pages.shared.selection.selection import Selection
+from pages.shared.selection.selection import Selection, select_head
+from pages.shared.tables.tables import (
+    choice_table,
+    errors_line,
+    heads_frame,
+    markdown_table,
+    number_columns,
+    rounded_table,
+)
+from pages.shared.tables.word_lists import word_lists
 from poskernel_core.analyses.contextual_heads.behaviour import regrouped
-from poskernel_core.analyses.contextual_heads.figures import plane_figure
+from poskernel_core.analyses.contextual_heads.denominators import (
+    Denominators,
+    DenominatorsParams,
+    TokenWeights,
+    TokenWeightsParams,
+)
+from poskernel_core.analyses.contextual_heads.figures import (
+    denominators_figure,
+    plane_figure,
+    weights_figure,
+)
 from poskernel_core.analyses.contextual_heads.spec import ContextualHeads, ContextualParams
+from poskernel_core.analyses.kernels.distances import KernelDistances, KernelDistancesParams
+from poskernel_core.analyses.kernels.figures import distances_figure
+from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import counted
+from poskernel_core.common.rounding import counted, value_and_bias
 from poskernel_core.plotting.layout import quoted
+
+MAX_LINES = 16
+WIDE = 100  # from this ratio of largest to smallest denominator on, their axis is logarithmic
+COLUMNS = {
+    "etc": ("ETC (tokens)", "effective token count of the destination token's mean kernel"),
+    "denominator_cv": (
+        "CV",
+        "variation of the denominator over windows: its standard deviation, relative to its mean",
+    ),
+    "predicted_cv": ("independent", "the CV if tokens of a window were independent"),
+    "local_mass": ("last 10 tokens", "share of the kernel's mass there"),
+    "near_duplicates": (
+        "near duplicates",
+        "attention to duplicates up to 10 tokens back, minus that to other tokens there",
+    ),
+    "far_duplicates": ("far duplicates", "the same for duplicates further back"),
+}
+
+
+def heads_table(heads: Result, selected: str) -> None:
+    """Draw every head as a row: contextual heads first, by ascending CV."""
+    numbers = {label: heads.values[name] for name, (label, _) in COLUMNS.items()}
+    table = heads_frame({"group": np.array(heads.text_of("group"))} | numbers)
+    order = np.lexsort(
+        (table[COLUMNS["denominator_cv"][0]], heads.values["group"].ravel() != words.CONTEXTUAL)
+    )
+    shown = rounded_table(table.iloc[order], heads, {COLUMNS[name][0]: name for name in COLUMNS})
+    choice_table(shown, "contextual-table", select_head, number_columns(dict(COLUMNS.values())))
+    listed = counted(len(table), "head")
+    st.caption(f"{listed}: contextual ones first, by ascending CV. Selected: {selected}.")
+    errors_line(heads)
+
+
+def draw_evidence(head: Result, limits: dict[str, float]) -> None:
+    """Draw the evidence for a head's group: each number next to its threshold."""
+    read, query = counted(head.provenance["first_windows"], "window"), head.params["query"]
+    duplicates = f"duplicate token from {limits['duplicates']:g}"
+    rows = (
+        ("Attention to near duplicates", "near_duplicates", duplicates),
+        ("Attention to far duplicates", "far_duplicates", duplicates),
+        ("Mass in the last 10 tokens", "local_mass", f"detokenization from {limits['local']:g}"),
+        (f"ETC at n = {query} (tokens)", "etc", f"contextual from {limits['broad']:.0f}"),
+        (f"CV over {read}", "denominator_cv", f"contextual up to {limits['steady']:g}"),
+        ("CV expected of independent tokens", "predicted_cv", "no threshold"),
+    )
+    cells = [(label, value_and_bias(head, name), limit) for label, name, limit in rows]
+    markdown_table(("Evidence", "Value", "Threshold"), cells)
+
+
+def draw_denominators(selection: Selection, token: str, first_windows: int) -> None:
+    """Draw the selected head's denominators along positions, and their variation.
+
+    At most ``MAX_LINES`` of the ``first_windows`` are read, so that lines can be distinguished.
+    """
+    asked = DenominatorsParams(
+        head=selection.cell,
+        token=token,
+        skip=selection.skip,
+        first_windows=min(MAX_LINES, first_windows),
+        **choose_texts(),
+    )
+    found = results.fetch(Denominators, selection.run, asked)
+    if found is None:
+        return
+    left, right = st.columns(2)
+    with left:
+        lines = found.only(
+            *(n for n in ("denominator", "own_denominator", "mean") if n in found.values)
+        )
+        low, high = (float(pick(found.values["denominator"])) for pick in (np.min, np.max))
+        figure = partial(denominators_figure, found, log_y=high > WIDE * max(low, 1e-300))
+        card("denominators", figure, lines, words.DENOMINATORS, f"Denominators of {selection.cell}")
+    with right:
+        draw_variation(found)
+
+
+def draw_weights(selection: Selection, token: str) -> None:
+    """Draw to which tokens content adds most and least attention."""
+    asked = TokenWeightsParams(
+        head=selection.cell, query=selection.query, token=token, skip=selection.skip
+    )
+    found = results.fetch(TokenWeights, selection.run, asked)
+    if found is None:
+        return
+    figure = partial(weights_figure, found)
+
+    def draw() -> None:
+        word_lists(found, ("up", "down"), "nats", "token-weights")
+        chart("weights", figure)
+
+    card("weights", figure, found, words.WEIGHTS, f"Token weights of {selection.cell}", draw)
+
+
+def draw_layer(selection: Selection) -> None:
+    """Draw the distances between the kernels of a layer's heads, and their groups."""
+    st.subheader(f"Kernels of layer {selection.layer}", anchor="layer-kernels")
+    left, right = st.columns([3, 2])
+    alike = right.slider("Largest distance within a group", 0.0, 1.0, 0.1, 0.01, **linked("alike"))
+    apart = right.slider("Distance that rules a pair out", 0.0, 1.0, 0.5, 0.01, **linked("apart"))
+    query = max(selection.query, selection.skip)
+    asked = KernelDistancesParams(query=query, skip=selection.skip, alike=alike, apart=apart)
+    found = results.fetch(KernelDistances, selection.run, asked)
+    if found is None:
+        return
+    layer = found.select(layer=selection.layer)
+    right.markdown(_pairs(layer, selection.layer, apart))
+    figure = partial(distances_figure, found, selection.layer)
+    with left:
+        card("distances", figure, layer, words.DISTANCES, "Distances between kernels")
+
+
+def _pairs(layer: Result, number: int, apart: float) -> str:
+    """Return the groups and the ruled-out pairs as Markdown."""
+    groups, distance = layer.values["group"], layer.values["distance"]
+    members = [np.flatnonzero(groups == group) for group in np.unique(groups)]
+    links = [head_link(head_name(number, head)) for head in range(len(groups))]
+    named = [", ".join(links[head] for head in each) for each in members if len(each) > 1]
+    out = [f"{links[i]}–{links[j]}" for i, j in np.argwhere(np.triu(distance >= apart, 1))]
+    pairs = len(distance) * (len(distance) - 1) // 2
+    return (
+        f"**Candidates for superposition:** {'; '.join(named) or 'none'}.  \n"
+        f"**Ruled out:** {len(out)} of {counted(pairs, 'pair')}"
+        f"{': ' + ', '.join(out) if out else ''}."
+    )
+
 
 PLACE = Place(
     "Context",

@@ -2,12 +2,14 @@
 
 from functools import partial
 
+import numpy as np
+import pandas as pd
 import streamlit as st
 
 from pages.position_vs_token import captions as words
-from pages.position_vs_token.sections import draw_first, draw_look_back
 from pages.shared.cards.card import card
-from pages.shared.cards.figure import charts
+from pages.shared.cards.figure import chart, charts
+from pages.shared.cards.metric import draw_metrics
 from pages.shared.experiments.random_controls import (
     Draws,
     choose_draws,
@@ -15,13 +17,16 @@ from pages.shared.experiments.random_controls import (
     enough_context,
 )
 from pages.shared.jobs import results
-from pages.shared.selection.fit import fitted
-from pages.shared.selection.head_choice import offer_strongest
+from pages.shared.selection.fit import choose_one, fitted
+from pages.shared.selection.head_choice import offer_strongest, strongest
 from pages.shared.selection.place import Place
-from pages.shared.selection.selection import Selection
+from pages.shared.selection.selection import Selection, select_head
+from pages.shared.tables.tables import choice_table, heads_frame, number_columns
 from poskernel_core.analyses.position_vs_token.figures import (
     condition_map_figure,
+    look_back_figure,
     pattern_conditions_figure,
+    position_zero_figure,
     score_conditions_figure,
 )
 from poskernel_core.analyses.position_vs_token.spec import (
@@ -33,6 +38,92 @@ from poskernel_core.analyses.position_vs_token.spec import (
 )
 from poskernel_core.analyses.random_tokens.params import SAMPLES
 from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import counted, rounded, value_text
+
+BOTH, POSITION = 0, 1
+OFFSETS = {
+    "k, both": "offset of the largest diagonal, tokens",
+    "k, position only": "the same with positions only",
+}
+HELP = {
+    "P(k), both": "mean attention along it",
+    "P(k), position only": "the same with positions only",
+    "1 to 0, position only": "attention from position 1 to position 0",
+    "P(1), position only": "mean attention to the previous token elsewhere",
+}
+
+
+def look_back_table(parts: Result, selected: str) -> None:
+    """Draw every head as a row, most attention first; a click selects the head."""
+    table = _table(parts)
+    k = table["k, position only"]
+    kept = {"all": k >= 0, "k = 0": k == 0, "k = 1": k == 1, "k = 2": k == 2, "k ≥ 3": k >= 3}
+    back = choose_one("Heads that look back by position", kept, "lookk")
+    table = table[kept[back]].reset_index(drop=True)
+    if table.empty:
+        st.info(f"No head of this model looks back by {back} with positions only.")
+        return
+    columns = number_columns(HELP, "%.3f") | number_columns(OFFSETS, "%d")
+    choice_table(table, "look-back-table", select_head, columns, rows=8)
+    st.caption(f"{counted(len(table), 'head')}; scroll for more. Selected: {selected}.")
+
+
+def _table(parts: Result) -> pd.DataFrame:
+    values = parts.values
+    table = heads_frame(
+        {
+            "k, both": values["largest_offset"][BOTH],
+            "P(k), both": values["largest_mass"][BOTH],
+            "k, position only": values["largest_offset"][POSITION],
+            "P(k), position only": values["largest_mass"][POSITION],
+            "1 to 0, position only": values["first_mass"][POSITION],
+            "P(1), position only": values["profile"][POSITION, ..., 1],
+        }
+    )
+    return table.sort_values("P(k), position only", ascending=False, ignore_index=True)
+
+
+def draw_look_back(parts: Result, selection: Selection) -> None:
+    """Draw the offsets at which heads look back, and the selected head's diagonals."""
+    shown = parts.only("largest_offset", "largest_mass", "first_mass", "profile")
+    figure = partial(look_back_figure, parts, selection.layer, selection.head)
+
+    def draw() -> None:
+        look_back_table(shown, selection.cell)
+        chart("look-back", figure, titled=True)
+
+    card("lookback", figure, shown, words.LOOK_BACK, "Look-back heads", draw)
+
+
+def draw_first(zero: Result, parts: Result, selection: Selection) -> None:
+    """Draw the exception of position 0."""
+    one = selection.of(parts)
+    alone, both = one.select(condition=1), one.select(condition=0)
+    st.markdown(
+        f"**{selection.cell}** attends from position 1 to position 0 with "
+        f"{value_text(alone, 'first_mass')} by position only and {value_text(both, 'first_mass')} "
+        f"with both. Elsewhere it attends to the previous token with "
+        f"{value_text(alone.select(offset=1), 'profile')} by position only and "
+        f"{value_text(both.select(offset=1), 'profile')} with both."
+    )
+    st.markdown(
+        "Probability of [B] after the last [A], by the start of the sequence and the position of "
+        "the first [A]:"
+    )
+    layer, head = strongest(np.nan_to_num(zero.values["candidate_attention"]).max(axis=0))
+    told = "probability of [B] after the last [A]"
+    numbers = (zero.values["probability"].tolist(), zero.errors["probability"].tolist())
+    texts = [
+        "no start token" if np.isnan(value) else rounded(value, error)
+        for value, error in zip(*numbers, strict=True)
+    ]
+    draw_metrics(
+        [(case, text, told) for case, text in zip(zero.words("cases"), texts, strict=True)]
+    )
+    figure = partial(position_zero_figure, zero, layer, head)
+    shown = zero.select(layer=layer, head=head)
+    card("zero", figure, shown, words.FIRST)
+
 
 PLACE = Place(
     "Position and token",

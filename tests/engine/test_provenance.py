@@ -4,7 +4,7 @@ from poskernel_core.common.header import PassHeader
 from poskernel_core.common.specs import CorpusSpec, ModelSpec, RunSpec
 from poskernel_core.engine.provenance import from_entry, provenance, to_entry
 from poskernel_core.storage.encoding import decode, encode
-from tests.support import made_results
+from tests.support.made_results import answer
 
 RUN = RunSpec(
     model=ModelSpec(name="m", revision="main", fingerprint="abc"),
@@ -49,7 +49,7 @@ def test_fewer_patterns_are_said():
 
 def test_values_come_back_in_their_order():
     """The bytes know arrays by name alone, in an order that changes from reading to reading."""
-    written = made_results.recency()
+    written = answer("induction-recency")
     read = from_entry(decode(encode("key", *to_entry(written)), "key"))
 
     assert len(written.values) > 3

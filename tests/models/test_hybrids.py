@@ -15,8 +15,9 @@ from poskernel_core.common.specs import CorpusSpec
 from poskernel_core.forward.attention import uniform_blocks
 from poskernel_core.forward.edits import Edit
 from poskernel_core.plotting.by_axes import by_axes
-from tests.support import builders, made_contextual, made_results
+from tests.support import builders
 from tests.support.builders.families import FAMILY_MODELS
+from tests.support.made_results import answer
 from tests.support.truth import Recorder
 
 WINDOWS, CONTEXT, QUERY = 7, 29, 20
@@ -72,7 +73,7 @@ def test_observers_miss_no_layer(model):
 
 @pytest.mark.parametrize(
     "made",
-    [made_contextual.additivity(), made_contextual.distances(), made_results.patterns()],
+    [answer("additivity"), answer("kernel-distances"), answer("recency-patterns")],
     ids=lambda made: made.analysis,
 )
 def test_figures_of_all_heads_begin_with_a_layer_that_has_some(made):
@@ -93,7 +94,7 @@ def test_layers_without_heads_have_no_curves(model):
 
 @pytest.mark.parametrize("broad", [0.6, 1e9])
 def test_the_head_that_is_named_is_there(broad):
-    made = made_contextual.heads().without_heads({0: CONVOLUTION})
+    made = answer("contextual-heads").without_heads({0: CONVOLUTION})
     made = replace(made, params={"broad": broad, "steady": 0.1})
     cells = [(layer, head) for layer, head in np.ndindex(made.values["etc"].shape) if layer > 0]
     cells = [cell for cell in cells if made.values["etc"][cell] >= broad] or cells

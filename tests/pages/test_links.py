@@ -11,7 +11,7 @@ from poskernel_core.analyses.bag.contextual_neurons import ContextualNeurons
 from poskernel_core.analyses.interventions.presets import presets_for
 from poskernel_core.models.known import telling_head
 from tests.support.bound import bound, opened, opened_as_linked
-from tests.support.made_contextual import neurons
+from tests.support.made_results import answer
 from tools.recorded import page_names
 
 METHODS = "methods"
@@ -31,7 +31,7 @@ def follow(monkeypatch):
     """Open a page by a link, with nothing computed."""
 
     def found(question: Any, *_: Any) -> Any:
-        return neurons() if question is ContextualNeurons else None
+        return answer("contextual-neurons") if question is ContextualNeurons else None
 
     monkeypatch.setattr(results, "fetch", found)
     for name in DRAWN:

@@ -10,7 +10,7 @@ from poskernel_core.plotting.curves import BANDS, curves
 from poskernel_core.plotting.layout import is_square, relayout, set_title
 from poskernel_core.plotting.maps import folded_square, kernel_map
 from poskernel_core.plotting.parts import part
-from tests.support.made_results import named, scores
+from tests.support.made_results import answer, named
 
 AT = np.arange(3, 8)
 ROW = np.full(26, 1 / 26)
@@ -64,7 +64,7 @@ def test_curves_of_a_result():
 
 
 def test_a_part_with_its_errors() -> None:
-    found = scores()
+    found = answer("induction-scores")
     for kind, each in zip((found.values, found.errors), part(found, "induction", layer=1),
                           strict=True):  # fmt: skip
         np.testing.assert_array_equal(kind["induction"][1], each)
@@ -72,7 +72,7 @@ def test_a_part_with_its_errors() -> None:
     one.errors.clear()
     value, error = part(one, "induction", layer=None, head=None)  # selected before
     assert (found.values["induction"][1, 2], True) == (value, np.isnan(error))
-    for at, told in (({"layer": 2}, "1, received 2"), ({"head": None}, "4, received None")):
+    for at, told in (({"layer": 2}, "1, received 2"), ({"head": None}, "2, received None")):
         with pytest.raises(ValueError, match=f"from 0 to {told}"):
             part(found, "induction", **at)
 

@@ -134,6 +134,8 @@ def variation_figure(found: Result) -> go.Figure:
 
 def denominators_figure(found: Result, log_y: bool = False) -> go.Figure:
     """Draw one head's denominator in every window, the mean, and each own text in a colour."""
+    if "query" in found.chosen:
+        return by_axes(found)
     (mean, error), query = part(found, "mean"), found.coordinates["query"]
     values = part(found, "denominator")[0]
     ends = np.full((len(values), 1), np.nan)  # a gap between one text and the next

@@ -223,7 +223,9 @@ def kernel_figure(kernel: Result) -> go.Figure:
 
 
 def kernel_map_figure(found: Result) -> go.Figure:
-    """Draw the kernel of one head at every query position."""
+    """Draw the kernel of one head at every query position, or at one of them."""
+    if "query" in found.chosen:
+        return by_axes(found)
     title = f"Kernel of {found.params['head']}"
     return kernel_map(found.values["kernel"], found.coordinates["query"], title=title)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pages.contextual_neurons import bag
-from tests.support.made_contextual import neurons
+from tests.support.made_results import answer
 
 
 @pytest.mark.parametrize(
@@ -13,7 +13,7 @@ from tests.support.made_contextual import neurons
      ((), None)],
 )  # fmt: skip
 def test_a_bag_that_hardly_predicts_is_told(monkeypatch, rows, told):
-    boxes, found = [], neurons()
+    boxes, found = [], answer("contextual-neurons", sizes={"variant": 4})
     monkeypatch.setattr(bag.st, "info", lambda text, **_: boxes.append(text))
     found.values["bag_centred_r2"][:] = np.nan
     for variant, row in enumerate(rows):

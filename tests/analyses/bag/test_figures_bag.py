@@ -4,15 +4,32 @@ import numpy as np
 import pytest
 
 from poskernel_core.analyses.bag import figures as draw
-from poskernel_core.analyses.bag.quality import bag_kernel_figure, quality_figure
-from poskernel_core.analyses.drawing import figure_of
+from poskernel_core.analyses.bag.quality import bag_kernel_figure
 from poskernel_core.plotting.layout import quoted
-from tests.support import made_contextual as made
-from tests.support.made_results import band_of, check_curve, named, result
+from tests.support.made_results import answer, check_curve, named, result
 
-SHOWN = quoted(made.HOSTILE)[:-1]
+HOSTILE = "<b>\n"
+SHOWN = quoted(HOSTILE)[:-1]
 """How a hostile word begins in a figure."""
 WORDS = ["<b>", " server", "rows\n", "x", " y", "z", "w"]
+
+
+def neurons(word="a"):
+    """Contextual neurons, of whose tokens each is the same word."""
+    words = np.full((31, 7), word, object).tolist()
+    return answer("contextual-neurons", sizes={"neuron": 31, "rank": 7},
+                  texts={"top_words": words, "bottom_words": words})  # fmt: skip
+
+
+def neuron(count=97):
+    """One neuron's tokens, of which up to seven of either end are listed."""
+    found = answer("neuron", sizes={"neuron": 31, "token": count, "rank": min(7, count)})
+    values = found.values["contribution"]
+    values[:] = np.random.default_rng(5).normal(size=count)
+    order = np.argsort(values)
+    found.values["top_value"][:] = values[order[::-1][:7]]
+    found.values["bottom_value"][:] = values[order[:7]]
+    return found
 
 
 def latents(shares=(0.5, 0.2), rest=0.1):
@@ -25,12 +42,6 @@ def latents(shares=(0.5, 0.2), rest=0.1):
         {"top": ids, "bottom": ids[:, ::-1], "share": np.array(shares), "rest": np.array(rest)},
         texts={"top_words": np.array(WORDS, dtype=object)[ids]},
     )
-
-
-def nearest():
-    """A result of the nearest tokens."""
-    shapes = dict.fromkeys(("cosine", "plain_cosine"), (len(WORDS),))
-    return result("extended-embedding", shapes, texts={"words": WORDS})
 
 
 def scores(count=23):
@@ -48,16 +59,6 @@ def test_shares_others_and_rest():
     assert 0 == everything.y[2]
 
 
-def test_nearest_tokens():
-    found = nearest()
-    figure = draw.nearest_figure(found)
-
-    extended, plain = figure.data
-    assert found.values["cosine"].tolist() == list(extended.y)
-    assert found.values["plain_cosine"].tolist() == list(plain.y)
-    assert all("<" not in word and "\n" not in word for word in figure.layout.xaxis.ticktext)
-
-
 def test_scores_ranked():
     found = scores()
     figure = draw.scores_figure(found)
@@ -70,42 +71,12 @@ def test_scores_ranked():
     assert order[:5] + order[-5:] == named
 
 
-@pytest.mark.parametrize(
-    "found",
-    [made.heads(), made.denominators(), made.weights(), made.distances(), made.additivity(),
-     made.neurons(), made.neuron(), made.trace(), latents(), nearest(), scores()],
-    ids=lambda found: found.analysis,
-)  # fmt: skip
-def test_figure_of_every_result(found):
-    """`show --html` draws each of them."""
-    if found.analysis == "contextual-heads":
-        found.params.update({"broad": 0.3, "steady": 0.5})
-    assert figure_of(found).data
-
-
-@pytest.mark.parametrize(
-    ("found", "value"),
-    [
-        (made.heads(), "duplicate_attention"),
-        (made.distances(), "distance"),
-        (made.additivity(), "content_similarity"),
-    ],
-    ids=lambda value: getattr(value, "analysis", ""),
-)
-def test_figure_of_one_head(found, value):
-    found.provenance["model"] = "m"
-    one = found.select(layer=2, head=3)
-
-    *_, curve = figure_of(one).data  # after its band
-    check_curve(curve, y=one.values[value], error=one.errors[value])
-
-
 def test_every_neuron_once_with_its_number_first() -> None:
-    found = made.neurons()
+    found = neurons()
     figure = draw.neurons_figure(found, 3, "fires")
     rest, first = figure.data[:2]
     numbers = np.array([row[0] for trace in (rest, first) for row in trace.customdata])
-    assert list(range(made.NEURONS)) == sorted(numbers)
+    assert list(range(31)) == sorted(numbers)
     x, y = (np.concatenate([rest[axis], first[axis]]) for axis in "xy")
     np.testing.assert_array_equal(found.values["drive_share"][numbers], x)
     np.testing.assert_array_equal(found.values["r2"][numbers], y)
@@ -117,16 +88,16 @@ def test_every_neuron_once_with_its_number_first() -> None:
 
 
 def test_hover_escapes_words_and_cuts_long_ones() -> None:
-    found = made.neurons(words=(made.HOSTILE + "x" * 100,))
+    found = neurons(HOSTILE + "x" * 100)
     hover = draw.neurons_figure(found, 0, "drive").data[0].customdata[0][1]
     assert SHOWN in hover
-    assert made.HOSTILE not in hover
+    assert HOSTILE not in hover
     assert "x" * 18 not in hover
 
 
 def test_neurons_without_share_or_far_below() -> None:
     """Zero has no place on a log axis, R² of -50 none beside 1; the triangle points down."""
-    found = made.neurons()
+    found = neurons()
     found.values["drive_share"][4] = 0.0
     found.values["r2"][4], found.values["r2"][5], found.values["drive"][4] = -50.0, np.nan, 0.0
     figure = draw.neurons_figure(found, 4, "drive")
@@ -138,28 +109,19 @@ def test_neurons_without_share_or_far_below() -> None:
     assert (rest.x[at], -1) == (named(figure, "chosen").x[0], named(figure, "chosen").y[0])
 
 
-def test_quality_of_every_variant() -> None:
-    found, value = made.neurons(), "bag_centred_r2"
-    figure = quality_figure(found, value)
-    for variant, name in enumerate(made.VARIANTS):
-        curve, at = named(figure, name), found.values[value][variant]
-        check_curve(curve, found.coordinates["query"], at, found.errors[value][variant])
-        np.testing.assert_allclose(1.1 * at, band_of(figure, name).y)
-
-
 @pytest.mark.parametrize("large", [False, True])
 def test_kernel_over_the_offset(large: bool) -> None:
-    found = made.neurons()
+    found = neurons()
     kernel = found.values["kernel"]
     kernel[0] = 50.0 if large else 0.2
     figure = bag_kernel_figure(found)
-    check_curve(figure.data[0], np.arange(13), kernel[::-1])
+    check_curve(figure.data[0], np.arange(11), kernel[::-1])
     assert large == len(figure.layout.annotations)
 
 
-@pytest.mark.parametrize("count", [1, made.TOKENS])
+@pytest.mark.parametrize("count", [1, 97])
 def test_contributions_name_the_ends(count: int) -> None:
-    found = made.neuron(count)
+    found = neuron(count)
     figure = draw.contributions_figure(found)
     assert count == np.sum(figure.data[0].y)
     notes = figure.layout.annotations
@@ -170,28 +132,22 @@ def test_contributions_name_the_ends(count: int) -> None:
 
 
 def test_a_neuron_along_a_text() -> None:
-    found = made.trace()
-    figure = draw.trace_figure(found, True)
-    names = {"true": "true", "predicted": "predicted", "bag": "bag of",
-             "position": "position", "others": "other", "direct": "current"}  # fmt: skip
-    assert len(names) == len(figure.data)
-    for name, label in names.items():
-        curve = named(figure, label)
-        check_curve(curve, np.arange(17), found.values[name])
-        assert quoted(f"{made.HOSTILE}16") == curve.customdata[16][0]
+    words = [f"{HOSTILE}{place}" for place in range(11)]
+    trace = answer("neuron-trace", text="", item="<u>Genesis</u>", texts={"tokens": words})
+    figure = draw.trace_figure(trace, True)
+    assert all(quoted(f"{HOSTILE}10") == curve.customdata[10][0] for curve in figure.data)
     assert "<u>" not in figure.layout.title.text
 
 
 def test_relatives_of_a_neuron() -> None:
-    found = made.neuron()
+    found = neuron()
     related, cosine = found.values["related"], found.values["output_cosine"]
     related[[2, 9]] = [-0.999, np.nan]
     figure = draw.related_figure(found, 4)
     every, first, ring = figure.data
-    check_curve(every, related, cosine)
-    np.testing.assert_array_equal(np.arange(made.NEURONS)[:, None], every.customdata)
+    np.testing.assert_array_equal(np.arange(31)[:, None], every.customdata)
     expected = [n for n in np.argsort(-np.nan_to_num(np.abs(related))) if n != 4][:5]
     assert 2 == expected[0]
     assert {f"{n}" for n in expected} == {each.text for each in figure.layout.annotations}
     check_curve(first, y=cosine[expected])
-    check_curve(ring, [1.0], [cosine[4]])
+    check_curve(ring, [related[4]], [cosine[4]])

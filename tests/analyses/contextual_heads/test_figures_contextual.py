@@ -4,11 +4,9 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from poskernel_core.analyses.additivity import figures as added
 from poskernel_core.analyses.contextual_heads import figures as draw
 from poskernel_core.analyses.kernels.figures import distances_figure
-from tests.support import made_contextual as made
-from tests.support.made_results import band_of, check_curve, named
+from tests.support.made_results import answer, check_curve, named
 
 
 def groups(figure: go.Figure) -> list[go.Scatter]:
@@ -17,7 +15,7 @@ def groups(figure: go.Figure) -> list[go.Scatter]:
 
 
 def test_the_plane_shows_every_head_once() -> None:
-    found = made.heads()
+    found = answer("contextual-heads", sizes={"layer": 3, "head": 5})
     figure = draw.plane_figure(found, 2, 1, 0.5, 0.4)
     shown = []
     for code, trace in enumerate(groups(figure)):
@@ -32,7 +30,7 @@ def test_the_plane_shows_every_head_once() -> None:
 
 def test_variations_of_zero_stand_at_the_edge_and_undefined_ones_are_told() -> None:
     """A log axis has no zero; no bar reaches it either."""
-    found = made.heads()
+    found = answer("contextual-heads", sizes={"layer": 3, "head": 5})
     found.values["denominator_cv"][0, 0] = found.errors["denominator_cv"][0, 0] = 0.0
     found.values["denominator_cv"][0, 1] = np.nan
     found.errors["denominator_cv"][0, 2] = 5.0
@@ -45,42 +43,11 @@ def test_variations_of_zero_stand_at_the_edge_and_undefined_ones_are_told() -> N
     assert (every > minus).all()
 
 
-def test_variation_along_positions_beside_the_prediction() -> None:
-    found = made.denominators()
-    figure = draw.variation_figure(found)
-    for label, name in (("observed", "denominator_cv"), ("predicted", "predicted_cv")):
-        check_curve(named(figure, label), found.coordinates["query"], found.values[name])
-    band = band_of(figure, "observed ± 1 s.e.")
-    np.testing.assert_allclose(1.1 * found.values["denominator_cv"], band.y)
-
-
-def test_denominators_of_all_windows_in_one_trace() -> None:
-    found = made.denominators()
-    figure = draw.denominators_figure(found, True)
-    texts = named(figure, "11 windows")
-    drawn = np.reshape(texts.y, (made.TEXTS, made.QUERIES + 1))
-    np.testing.assert_array_equal(found.values["denominator"], drawn[:, :-1])
-    assert np.isnan(drawn[:, -1]).all()
-    places = np.reshape(texts.x, drawn.shape)
-    np.testing.assert_array_equal(found.coordinates["query"], places[3, :-1])
-    check_curve(named(figure, "mean"), y=found.values["mean"])
-    for index in range(2):
-        own = named(figure, f"&lt;i&gt;text&lt;/i&gt; {index}")
-        check_curve(own, found.coordinates["query"], found.values["own_denominator"][index])
-
-
-def test_copies_by_distance() -> None:
-    found = made.heads()
-    figure = draw.duplicates_figure(found, 2, 4)
-    for label, name in (("the same", "duplicate_attention"), ("another", "baseline")):
-        mean, error = (part[name][2, 4] for part in (found.values, found.errors))
-        check_curve(named(figure, label), found.coordinates["distance"], mean, error)
-
-
-@pytest.mark.parametrize("count", [1, made.TOKENS])
+@pytest.mark.parametrize("count", [1, 97])
 def test_weights_are_counted_in_round_steps(count: int) -> None:
-    found = made.weights(count)
+    found = answer("token-weights", sizes={"token": count})
     values = found.values["log_weight"]
+    values -= 0.5
     figure = draw.weights_figure(found)
     bars = figure.data[0]
     assert count == np.sum(bars.y)
@@ -91,7 +58,8 @@ def test_weights_are_counted_in_round_steps(count: int) -> None:
 
 
 def test_distances_with_groups_together() -> None:
-    found = made.distances()
+    found = answer("kernel-distances", sizes={"head": 5, "other": 5})
+    found.values["group"][:] = [0, 1, 0, 2, 1]
     figure = distances_figure(found, 1)
     order = [0, 2, 1, 4, 3]
     cells = figure.data[0]
@@ -99,21 +67,3 @@ def test_distances_with_groups_together() -> None:
     error = found.errors["distance"][1][np.ix_(order, order)]
     np.testing.assert_array_equal(error, cells.customdata)
     assert [f"L1H{head}" for head in order] == list(figure.layout.xaxis.ticktext)
-
-
-def test_shares_of_the_keys_variance() -> None:
-    found = made.additivity()
-    figure = added.shares_figure(found, 1)
-    names = ("position_share", "content_share", "interaction_share")
-    for bars, name in zip(figure.data, names, strict=True):
-        np.testing.assert_array_equal(found.values[name][1], bars.y)
-        assert [f"L1H{head}" for head in range(made.HEADS)] == list(bars.x)
-
-
-def test_drift_of_content() -> None:
-    found = made.additivity()
-    found.values["content_similarity"][2, 3] = np.linspace(1, -0.8, made.QUERIES)
-    figure = added.similarity_figure(found, 2, 3)
-    check_curve(named(figure, "content"), found.coordinates["shift"],
-                found.values["content_similarity"][2, 3])  # fmt: skip
-    assert figure.layout.yaxis.range[0] < -0.8

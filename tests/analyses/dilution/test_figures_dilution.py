@@ -6,7 +6,6 @@ import pytest
 from poskernel_core.analyses.dilution.figures import (
     dilution_figure,
     longer_contexts_figure,
-    loss_figure,
     ranking,
 )
 from tests.support.made_results import result
@@ -85,11 +84,3 @@ def test_ranking(longer):
     assert ("L1H1", "L0H1", "L1H0", "L1H2", "L0H0") == own.y
     assert [0.0, 0.7, 0.3, 0.2, 0.1] == list(own.x)
     assert [0.9, 0.6, 0.1, 0.1, 0.0] == list(linear.x)
-
-
-def test_loss(longer):
-    drawn = traces(loss_figure(longer))
-    assert ["own angles", "linear angles"] == [*drawn]
-    for place, trace in enumerate(drawn.values()):
-        np.testing.assert_array_equal(trace.y, longer.values["loss"][place, -1])
-        np.testing.assert_array_equal(trace.x, longer.coordinates["position"])

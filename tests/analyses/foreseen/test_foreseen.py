@@ -7,9 +7,7 @@ from hypothesis import strategies as st
 
 import poskernel_core as pk
 from poskernel_core.analyses import find
-from poskernel_core.analyses.drawing import figure_of
 from poskernel_core.analyses.foreseen import formulas
-from poskernel_core.analyses.foreseen.figures import cache_figure
 from poskernel_core.analyses.foreseen.formulas import WAYS
 from poskernel_core.common.specs import ALL_GATHERED, RunSpec
 from tests.support import builders
@@ -334,23 +332,6 @@ def test_how_many_texts(made):
     assert np.isnan(found.values["error"][0]).all()
     assert np.isfinite(found.values["error"][1:]).all()
     assert np.isfinite(found.values["enough"]).all()
-
-
-def test_figures(made):
-    gathered, _ = made("llama")
-    found = ask(gathered)
-    head = figure_of(found.select(layer=1, head=2))
-    named = {trace.name: trace for trace in head.data if trace.showlegend is not False}
-    assert set(WAYS) <= set(named)
-    np.testing.assert_array_equal(found.values["captured"][1, 2, 3], named["best fixed choice"].y)
-    assert "log" == head.layout.xaxis.type
-    caches = cache_figure(found)
-    shown = {trace.name: trace.y for trace in caches.data}
-    np.testing.assert_array_equal(found.values["cache_for_95"], shown["by kernel"])
-    np.testing.assert_array_equal(
-        found.values["fixed_cache_for_95"], shown["first 4 and last keys"]
-    )
-    assert figure_of(found).data
 
 
 def test_layers_without_heads(tmp_path):

@@ -20,7 +20,8 @@ from poskernel_core.engine.engine import describe_run
 from poskernel_core.engine.plan import plan_of
 from poskernel_core.models import catalog
 from poskernel_core.plotting.palette import NO_VALUE
-from tests.support import builders, made_contextual
+from tests.support import builders
+from tests.support.made_results import answer
 from tests.support.passes import loaded
 
 EVERY = pytest.mark.parametrize("measure", MEASURES.values(), ids=list(MEASURES))
@@ -107,15 +108,15 @@ def test_parameters_and_the_last_shift(found) -> None:
 
 
 def test_a_head_without_a_number_is_grey() -> None:
-    result, measure = made_contextual.heads(), MEASURES["CV of the softmax denominator"]
+    result, measure = answer("contextual-heads"), MEASURES["CV of the softmax denominator"]
     result.values["denominator_cv"][1, 2] = np.nan
     colours = grid_colours(measure, result)
-    assert [1 * made_contextual.HEADS + 2] == [i for i, each in enumerate(colours)
+    assert [1 * 3 + 2] == [i for i, each in enumerate(colours)
                                                if each == NO_VALUE]  # fmt: skip
 
 
 def test_groups_have_the_colours_of_their_names() -> None:
-    result, measure = made_contextual.heads(), MEASURES["behaviour group"]
+    result, measure = answer("contextual-heads"), MEASURES["behaviour group"]
     named = {text: colour for colour, text in measure.shade(
         result, result.values[measure.declared.value].astype(float)).legend if text}  # fmt: skip
     words = [each for row in result.text_of("group") for each in row]

@@ -6,7 +6,7 @@ import pytest
 from poskernel_core.analyses.interventions import figures as draw
 from poskernel_core.common.result import texts_array
 from poskernel_core.plotting.layout import quoted
-from tests.support.made_results import check_curve, named, result
+from tests.support.made_results import check_curve, result
 
 
 def changed(length=5):
@@ -41,14 +41,6 @@ def test_next_tokens_are_sorted_by_the_clean_run():
     )  # fmt: skip
 
 
-def test_along_the_prompt():
-    found = changed(14)
-    for name in ("clean", "changed"):
-        curve = named(draw.losses_figure(found), name)
-        check_curve(curve, np.arange(14), found.values[f"{name}_loss"])
-    check_curve(draw.kl_figure(found).data[0], y=found.values["kl"])
-
-
 @pytest.mark.parametrize("zoom", [None, (1, 4)])
 @pytest.mark.parametrize("name", ["clean", "difference"])
 def test_the_pattern_of_the_observed_head(name, zoom):
@@ -64,7 +56,6 @@ def test_the_change_of_all_heads():
     found = changed()
     found.values["previous_mass_change"][0, 0] = -2
     cells = draw.mass_figure(found).data[0]
-    np.testing.assert_array_equal(found.values["previous_mass_change"], cells.z)
     assert (-2, 2) == (cells.zmin, cells.zmax)
 
 

@@ -3,25 +3,21 @@
 import numpy as np
 import pytest
 
-from poskernel_core.analyses.drawing import figure_of
 from poskernel_core.analyses.induction import figures as of_induction
 from poskernel_core.analyses.induction.role_maps import row_pattern_figure, row_patterns_figure
-from poskernel_core.analyses.position_vs_token import figures as draw
-from poskernel_core.analyses.position_vs_token.spec import CONDITIONS
 from poskernel_core.analyses.random_tokens.figures import intrinsic_figure, norm_figure
 from poskernel_core.plotting.conditions import measured
-from tests.support.made_results import (
-    CASES,
-    band_of,
-    check_curve,
-    named,
-    parts,
-    patterns,
-    recency,
-    rows,
-    scores,
-    zero,
-)
+from tests.support.made_results import answer, check_curve, named
+
+LENGTH = {"query": 48, "key": 48, "pos": 48}
+
+
+def rows(heads=3):
+    """Attention to random tokens; the norm is at as many tokens as are visible."""
+    found = answer("random-attention", sizes=LENGTH | {"head_of_layer_0": heads}, trend_from=1)
+    found.values["pattern"][:] = np.tril(found.values["pattern"])
+    found.values["visible_keys"][:] = np.arange(1, 49)
+    return found
 
 
 @pytest.mark.parametrize("query", [0, 2, 47])
@@ -61,7 +57,7 @@ def test_a_trend_leaves_out_what_a_window_hides() -> None:
 def test_a_large_key_0_stands_at_the_edge_with_its_value() -> None:
     found = rows()
     row = found.values["pattern"][0, 0, 47]
-    row[:], row[0] = 0.001, 0.9
+    row[:], row[0], found.errors["pattern"][:] = 0.001, 0.9, 1e-4
     figure = intrinsic_figure(found, 0, 0, 47)
     assert (1, True) == (len(figure.layout.annotations), figure.layout.yaxis.range[1] < 0.1)
     aside = named(intrinsic_figure(found, 0, 0, 47, log_y=True), "left out")
@@ -99,78 +95,26 @@ def test_ablated_heads_have_no_exponent() -> None:
     assert "not defined" == measured(np.nan, np.nan)
 
 
-def test_three_conditions() -> None:
-    """Rows up to the query, profiles up to half of the length, and the map of one condition."""
-    found = parts()
-    for name in ("score", "pattern"):
-        figure = getattr(draw, f"{name}_conditions_figure")(found, 1, 2, 8)
-        for condition, label in enumerate(CONDITIONS):
-            mean = found.values[name][condition, 1, 2, 8, :9]
-            curve = named(figure, label)
-            check_curve(curve, y=mean, error=mean / 10)
-            np.testing.assert_allclose(1.1 * mean, band_of(figure, curve.name).y)
-    expected = found.values["profile"][1, 0, 1, :7]
-    curve = named(draw.look_back_figure(found, 0, 1), "position only, most at k = 2")
-    check_curve(curve, y=expected, error=expected / 10)
-    cells = draw.condition_map_figure(found, 1, 0, 2).data[0].z
-    np.testing.assert_allclose(found.values["pattern"][2, 1, 0], np.nan_to_num(cells), rtol=1e-6)
-
-
-def test_position_zero_rings_b_in_every_case() -> None:
-    found = zero()
-    figure = draw.position_zero_figure(found, 1, 1)
-    for case, name in enumerate(CASES):
-        row = found.values["last_row"][case, 1, 1]
-        check_curve(named(figure, name), y=row, error=row / 10)
-        check_curve(named(figure, f"[B]: {name}"), [2], row[2:3])
-
-
 def test_recency() -> None:
-    """Probabilities with their errors, the attention to each candidate, and rows with marks."""
-    found = recency(candidates=3)
-    figure, seconds = of_induction.probability_figure(found), found.coordinates["second"]
-    mean = found.values["probability"]
-    for name, row in (("[B]", mean[:, 0]), ("other", found.values["probability_other"])):
-        check_curve(named(figure, name), seconds, row, row / 10)
-    curves = of_induction.candidate_figure(found, 1, 2).data
-    for pair, row in enumerate(found.values["candidate_attention"][:, 1, 2].T):
-        check_curve(curves[pair], y=row, error=row / 10)
-    cells = of_induction.last_rows_figure(recency(), 1, 0).data[0]
-    np.testing.assert_allclose(recency().values["last_row"][:, 1, 0], cells.z, rtol=1e-6)
-    roles, marks = np.array(recency().text_of("role")), np.array(cells.text)
+    """Candidates are marked in the rows."""
+    found = answer("induction-recency")
+    marks = np.array(of_induction.last_rows_figure(found, 1, 0).data[0].text)
+    roles = np.array(found.text_of("role"))
     for letter in "BC":
         np.testing.assert_array_equal(roles == f"[{letter}]", marks == letter)
 
 
 def test_small_maps_of_every_head() -> None:
-    found = patterns(heads=12)
+    found = answer("recency-patterns", sizes={"query": 13, "key": 13, "pos": 13, "head": 12})
     figure = row_patterns_figure(found, 1)
     cells, seen = np.array(figure.data[0].z), np.tri(13) > 0
     for pattern, frame in zip(found.values["pattern"][1], figure.layout.shapes, strict=True):
         top, left = round(frame.y0 + 0.5), round(frame.x0 + 0.5)
         panel = cells[top : top + 13, left : left + 13]
         np.testing.assert_allclose(np.where(seen, pattern, np.nan), panel, rtol=1e-6)
-    long = patterns(48, 2)  # pooled
+    long = answer("recency-patterns", sizes=LENGTH | {"head": 2})  # pooled
+    long.values["pattern"][:] = np.tril(long.values["pattern"])
     pooled = row_patterns_figure(long, 0).data[0].z[23][1]
     assert long.values["pattern"][0, 0, 46:48, 2:4].max() == pytest.approx(pooled)
     one = np.nan_to_num(row_pattern_figure(long, 1, 1).data[0].z)
     np.testing.assert_allclose(long.values["pattern"][1, 1], one, rtol=1e-6)
-
-
-def test_induction_scores_of_all_heads() -> None:
-    cells = of_induction.induction_figure(scores()).data[0]
-    np.testing.assert_array_equal(scores().values["induction"], cells.z)
-    np.testing.assert_array_equal(scores().errors["induction"], cells.customdata[..., 0])
-    np.testing.assert_array_equal(scores().values["duplicate"], cells.customdata[..., 1])
-
-
-@pytest.mark.parametrize("make", [scores, recency, patterns, rows, parts, zero])
-def test_all_heads_or_one(make) -> None:
-    """And a selected row ends at its query."""
-    found = make()
-    assert figure_of(found).data
-    assert figure_of(found.select(layer=1, head=2)).data
-    if make in (rows, parts):
-        assert figure_of(found.select(query=8)).data
-        one = figure_of(found.select(layer=0, head=1, query=9))
-        assert 9 == max(max(trace.x) for trace in one.data)

@@ -8,7 +8,7 @@ import pytest
 from pages.over_training.sections import emergence_table
 from poskernel_core.analyses.training import figures as draw
 from poskernel_core.common.result import Result
-from tests.support.made_results import band_of, check_curve, named, result
+from tests.support.made_results import check_curve, named, result
 
 STEPS, LAYERS, HEADS = (0, 1, 4, 16, 64), 2, 3
 
@@ -53,12 +53,9 @@ def test_tokens_that_are_not_known() -> None:
         draw.axis_of(made(tokens=np.full(len(STEPS), np.nan)), "tokens")
 
 
-def test_curves_with_bands_and_emergence() -> None:
+def test_emergence() -> None:
     found = made()
     figure = draw.curves_figure(found, ["L1H2", "L0H1"])
-    mean, error = (part["measure"][:, 1, 2] for part in (found.values, found.errors))
-    check_curve(named(figure, "L1H2"), y=mean, error=error)
-    np.testing.assert_allclose(1.1 * mean, band_of(figure, "L1H2").y)
     check_curve(named(figure, "L1H2 emerges"), [4, 8, 16], [0.4] * 3)
     tokens = draw.curves_figure(found, ["L1H2"], "tokens")
     check_curve(named(tokens, "L1H2 emerges"), [4 * 2048, 8 * 2048, 16 * 2048])
@@ -132,9 +129,8 @@ def test_kinds() -> None:
             "uniform": [0, 0, 0, 0, 3]} == drawn  # fmt: skip
 
 
-def test_one_head() -> None:
+def test_induction_beside_the_sink() -> None:
     found = made().select(layer=0, head=1)
-    check_curve(named(draw.over_training_figure(found), "L0H1"), y=[0.1, 0.1, 0.1, 0.3, 0.4])
     other = made().select(layer=1, head=2)
     figure = draw.induction_and_sink_figure(found, other)
     check_curve(named(figure, "induction score"), y=found.values["measure"])

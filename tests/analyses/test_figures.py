@@ -1,0 +1,261 @@
+"""Every figure draws its answer: each number at its place, beside its own error, under a name.
+
+The answers are made from what the questions declare, of numbers that are all different. So what a
+figure shows is found again in the answer: which value it is, and at which place of each axis.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+import pytest
+
+from poskernel_core.analyses import ANALYSES
+from poskernel_core.analyses.additivity import figures as additivity
+from poskernel_core.analyses.bag import figures as bag
+from poskernel_core.analyses.bag.quality import bag_kernel_figure, quality_figure
+from poskernel_core.analyses.contextual_heads import figures as contextual
+from poskernel_core.analyses.dilution import figures as dilution
+from poskernel_core.analyses.drawing import figure_of
+from poskernel_core.analyses.foreseen.figures import cache_figure
+from poskernel_core.analyses.induction import figures as induction
+from poskernel_core.analyses.induction.role_maps import row_pattern_figure
+from poskernel_core.analyses.interventions import figures as interventions
+from poskernel_core.analyses.kernels.figures import distances_figure
+from poskernel_core.analyses.position_vs_token import figures as position
+from poskernel_core.analyses.random_tokens.figures import norm_figure
+from poskernel_core.analyses.rotary import figures as rotary
+from poskernel_core.analyses.training import figures as training
+from poskernel_core.common.result import Result
+from tests.support.made_results import answer
+
+BAND = {"sizes": {"band": 13}, "coordinates": {"band": np.arange(-5, 8)}}
+HEADS = {"texts": {"heads": ["L0H1@m", "L0H2@m", "L1H0@m"]}, "sizes": {"pin": 3}}
+NAMES = [f"L0H{head}" for head in range(5)]
+SHAPED: dict[str, dict[str, Any]] = {
+    "equivariant-kernel": {"sizes": {"band": 3}},
+    "tangent": BAND, "previous-token": BAND, "compare-kernels": HEADS, "compare-heads": HEADS,
+    "helix": {"sizes": {"component": 3}, "prompts": "repeated",
+              "coordinates": {"pos": np.arange(11)}},
+    "near-kernels": {"sizes": {"component": 2}},
+    "contextual-heads": {"broad": 0.3},
+    "longer-contexts": {"sizes": {"scaling": 3, "factor": 2}, "length": 17,
+                        "coordinates": {"offset": np.arange(11)}},
+    "score-components": {"sizes": {"query_component": 5, "key_component": 5}, "key": 5,
+                         "texts": {"query_names": NAMES, "key_names": NAMES}},
+}  # fmt: skip
+"""What cannot be known of an answer from the declaration of its question."""
+
+COMPUTED = {"kernel-map", "neuron", "neuron-latents", "token-weights", "kernel-over-training",
+            "score-components", "how-many-texts", "own-text", "helix", "intervention", "verdicts",
+            "position-sources", "profile", "tangent", "previous-token"}  # fmt: skip
+"""Questions with figures of counts, of parts of a sum, of differences to a mean, or of pictures."""
+
+
+def made(name: str) -> Result:
+    return answer(name, **SHAPED.get(name, {}))
+
+
+def numbers(values: Any) -> np.ndarray:
+    """What is drawn along an axis, if it is numbers."""
+    try:
+        return np.asarray(values, dtype=float)
+    except (TypeError, ValueError):
+        return np.empty(0)
+
+
+def places(arrays: dict[str, np.ndarray], drawn: np.ndarray) -> tuple[str, list[np.ndarray]]:
+    """The array that holds all numbers that are drawn, and the places of each along its axes.
+
+    Or several values of one head, each a number: all their names.
+    """
+    alone = {name: float(array) for name, array in arrays.items() if not array.ndim}
+    some = [
+        name for each in drawn.ravel() for name in alone if np.isclose(alone[name], each, 1e-5, 0)
+    ]
+    if len(some) == len(drawn):
+        return " ".join(some), []
+    for name, array in arrays.items():
+        flat = np.append(array.ravel().astype(float), np.inf)
+        order = np.argsort(flat)
+        at = order[np.searchsorted(flat[order], drawn * (1 - 1e-6))]
+        if array.ndim and array.dtype.kind == "f" and np.allclose(flat[at], drawn, 1e-5, 0):
+            return name, list(np.unravel_index(at, array.shape))
+    return "", []
+
+
+def shown(found: Result, trace: Any) -> str:
+    """The value that a trace shows as it is, seen to be at the right places, and what is fixed.
+
+    Fixed is the place on an axis that all its numbers share. An empty text: it is computed.
+    """
+    across = getattr(trace, "orientation", None) == "h"
+    along, drawn = (trace.y, trace.x) if across else (trace.x, trace.y)
+    along, drawn = numbers(along), numbers(trace.z if trace.type == "heatmap" else drawn)
+    known = np.isfinite(drawn)
+    name, at = places(found.values, drawn[known])
+    if not name or not known.any():
+        return ""
+    axes = found.axes.get(name, ())
+    if drawn.ndim == 2:
+        for index in at:  # an axis runs over rows or over columns
+            each = ({*zip(line, index, strict=True)} for line in np.nonzero(known))
+            assert any(len(pairs) <= max(drawn.shape) for pairs in each), name
+    elif along.shape == drawn.shape:
+        beside, where = places(found.values, along[known])
+        for axis, index in zip(found.axes.get(beside, ()), where, strict=False):
+            assert beside == name or axis not in axes or (index == at[axes.index(axis)]).all(), (
+                name,
+                beside,
+            )
+        counted = [
+            found.coordinates.get(axis, np.arange(99))[index]
+            for axis, index in zip(axes, at, strict=True)
+        ]
+        ways = [along[known] + sign * each for each in counted for sign in (1, -1)]
+        ranked = (np.diff(drawn) <= 0).all() and (np.diff(along) == 1).all()
+        assert (
+            beside
+            or ranked
+            or not axes
+            or any(np.ptp(way) < 1e-6 and (len(way) > 1 or not way[0]) for way in ways)
+        ), name
+    bars = trace.error_x if across else getattr(trace, "error_y", None)
+    if bars is not None and bars.array is not None:
+        error, where = places(found.errors, numbers(bars.array)[known])
+        same = len(where) == len(at) and np.array_equal(where, at)
+        assert bars.symmetric is False or (same and error.startswith(name)), name
+    fixed = (f"{index[0]}" for index in at if (index == index[0]).all())
+    return " ".join([name, *fixed])
+
+
+def look_at(found: Result, figure: go.Figure) -> dict[str, str]:
+    """What each trace of a figure shows, by its name; the edges of a band lie one error off."""
+    names = {}
+    for trace in figure.data:
+        if trace.type not in ("scatter", "bar", "heatmap"):
+            continue
+        assert (
+            trace.showlegend is False
+            or trace.name
+            or len(figure.data) == 1
+            or figure.layout.annotations
+        )
+        assert "nan" not in str("marker" in trace and trace.marker.color)
+        if not str(trace.name).endswith("1 s.e.") or trace.line.width != 0:
+            names[str(trace.name)] = shown(found, trace)
+            continue
+        (middle,) = (
+            each for each in figure.data
+            if each.legendgroup == trace.legendgroup and each.line.width != 0
+        )  # fmt: skip
+        off = np.abs(middle.customdata) * (1 if "+" in trace.name[-8:] else -1)
+        np.testing.assert_allclose(trace.y, middle.y + off)
+        name, at = places(found.values, middle.y)
+        assert not name or np.allclose(found.errors[name][tuple(at)], middle.customdata)
+    assert figure.data
+    return names
+
+
+HEAD = {"layer": 1, "head": 2}
+
+
+@pytest.mark.parametrize("name", ANALYSES)
+def test_the_figure_of_every_question(name: str) -> None:
+    """Of a whole answer, and of each part that one can choose."""
+    found = made(name)
+    parts = [{"head": HEAD, "query": {"query": 8}}[each] for each in ANALYSES[name].selectable()]
+    for chosen in ({}, *parts, {key: at for part in parts for key, at in part.items()}):
+        part = found.select(**chosen)
+        names = look_at(part, figure_of(part))
+        assert any(names.values()) or name in COMPUTED, chosen
+
+
+HEAD = {"layer": 1, "head": 2}
+SHARES = ("position_share", "content_share", "interaction_share")
+FIGURES: list[tuple[str, dict[str, int], Callable[..., go.Figure], list[Any], dict[str, str]]] = [
+    ("additivity", {}, additivity.shares_figure, [1], {
+        each: f"{each}_share 1" for each in ("position", "content", "interaction")}),
+    ("additivity", {}, additivity.similarity_figure, [1, 2], {"content": "content_similarity 1 2"}),
+    ("extended-embedding", {}, figure_of, [], {"extended": "cosine", "token": "plain_cosine"}),
+    ("contextual-neurons", {}, bag.neurons_figure, [4, "fires"], {
+        "neurons": "r2", "10 largest": "r2", "chosen": "r2 4"}),
+    ("contextual-neurons", {}, bag_kernel_figure, [], {"mean kernel": "kernel"}),
+    ("contextual-neurons", {}, quality_figure, ["bag_cosine"], {
+        f"variants {place}": f"bag_cosine {place}" for place in range(13)}),
+    ("neuron", {}, bag.related_figure, [4], {
+        "neurons": "output_cosine", "chosen": "output_cosine 4"}),
+    ("neuron-trace", {}, bag.trace_figure, [], {
+        "true": "true", "predicted": "predicted", "bag": "bag", "position": "position",
+        "other": "others", "current": "direct"}),
+    ("contextual-heads", {}, contextual.duplicates_figure, [1, 2], {
+        "the same": "duplicate_attention 1 2", "another": "baseline 1 2"}),
+    ("denominators", {}, contextual.variation_figure, [], {
+        "observed": "denominator_cv", "predicted": "predicted_cv"}),
+    ("denominators", {}, contextual.denominators_figure, [True], {
+        "13 windows": "denominator", "mean": "mean", "own_texts 1": "own_denominator 1"}),
+    ("kernel-distances", {}, distances_figure, [1], {"": "distance 1"}),
+    ("longer-contexts", HEAD, figure_of, [], {
+        "scaling 0 angles, 2 ×": "kernel 0 0", "scaling 0 angles, 5 ×": "kernel 0 1",
+        "scaling 1 angles": "kernel 1 1", "scaling 2 angles": "kernel 2 1"}),
+    ("longer-contexts", {}, dilution.loss_figure, [], {
+        f"scaling {place} angles": f"loss {place} 1" for place in range(3)}),
+    ("dilution", HEAD, figure_of, [], {"ETC": "etc", "all": "visible_keys"}),
+    ("foreseen-attention", HEAD, figure_of, [], {"kernel": "captured 0", "best": "captured 3"}),
+    ("foreseen-attention", {}, cache_figure, [], {
+        "by kernel": "cache_for_95", "first 4": "fixed_cache_for_95"}),
+    ("how-many-texts", HEAD, figure_of, [], {"measured": "error"}),
+    ("induction-recency", {}, figure_of, [], {
+        "[B]": "probability 0", "[C]": "probability 1", "other": "probability_other"}),
+    ("induction-recency", {}, induction.candidate_figure, [1, 2], {
+        "[B]": "candidate_attention 1 2 0", "[C]": "candidate_attention 1 2 1"}),
+    ("induction-recency", {}, induction.last_rows_figure, [1, 2], {"": "last_row 1 2"}),
+    ("intervention", {}, interventions.losses_figure, [], {
+        "clean": "clean_loss", "changed": "changed_loss"}),
+    ("intervention", {}, interventions.kl_figure, [], {"KL": "kl"}),
+    ("intervention", {}, interventions.mass_figure, [], {"": "previous_mass_change"}),
+    ("place-and-content", HEAD, figure_of, [], {
+        "place": "place_share", "content": "content_share", "both": "both_share",
+        "covariance": "covariance_share"}),
+    ("position-vs-token", {}, position.score_conditions_figure, [1, 2, 8], {
+        f"conditions {place}": f"score {place} 1 2 8" for place in range(3)}),
+    ("position-vs-token", {}, position.pattern_conditions_figure, [1, 2, 8], {
+        f"conditions {place}": f"pattern {place} 1 2 8" for place in range(3)}),
+    ("position-vs-token", {}, position.look_back_figure, [1, 2], {
+        f"conditions {place}": f"profile {place} 1 2" for place in range(3)}),
+    ("position-vs-token", {}, position.condition_map_figure, [1, 2, 0], {"": "pattern 0 1 2"}),
+    ("position-zero", {}, position.position_zero_figure, [1, 2], {
+        "cases 0": "last_row 0 1 2", "cases 2": "last_row 2 1 2", "[B]: cases 2": "last_row 2 1 2 2"
+    }),
+    ("random-attention", {}, norm_figure, [[5, 3]], {"H3": "norm 3", "H5": "norm 5"}),
+    ("recency-patterns", {}, row_pattern_figure, [1, 2], {"": "pattern 1 2"}),
+    ("rotary-spectrum", HEAD, figure_of, [], {
+        "amplitude": "amplitude", "swing": "swing", "phase": "phase"}),
+    ("rotary-spectrum", HEAD, rotary.usage_figure, [], {"usage": "usage"}),
+    ("rotary-spectrum", HEAD, rotary.shares_figure, [], {
+        "queries": "query_share", "keys": "key_share"}),
+    ("equivariant-kernel", HEAD, rotary.logit_figure, [], {
+        "S(D)": "positional_logit", "short": "band_logit 0", "long": "band_logit 2"}),
+    ("equivariant-kernel", HEAD, figure_of, [], {
+        "equivariant": "equivariant_kernel", "positional": "mean_key_kernel",
+        "observed": "observed"}),
+    ("equivariant-kernel", HEAD, rotary.without_figure, [], {
+        "all": "equivariant_kernel", "without long": "without_band 2"}),
+    ("changed-bands", {}, rotary.profiles_figure, ["removed"], {
+        "clean": "profile 0", "long ones removed": "profile 6"}),
+    ("over-training", {}, training.curves_figure, [["L0H1", "L1H2"]], {
+        "L0H1": "measure 0 1", "L1H2": "measure 1 2"}),
+]  # fmt: skip
+"""A question, what is chosen of its answer, a figure, the figure's choices, and what each trace
+shows (a value, and the places that are fixed in it), by how the trace's name begins.
+"""
+
+
+@pytest.mark.parametrize("case", FIGURES, ids=lambda case: f"{case[0]} {case[2].__name__}")
+def test_each_name_belongs_to_its_value(case) -> None:
+    name, chosen, draw, choices, values = case
+    found = made(name).select(**chosen)
+    names = look_at(found, draw(found, *choices))
+    for start, value in values.items():
+        assert value == next(one for name, one in names.items() if name.startswith(start)), start
