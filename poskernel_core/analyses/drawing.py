@@ -8,11 +8,7 @@ from poskernel_core.plotting.by_axes import by_axes
 
 
 def figure_of(result: Result) -> go.Figure:
-    """Return the figure of a result's analysis, or else curves by the axes of its main value.
-
-    Raises:
-        UnknownAnalysis: the result's analysis does not exist.
-    """
+    """Return the figure of a result's analysis, or else curves by the axes of its main value."""
     question = find(result.analysis)
     if not question.figure:
         return by_axes(result)

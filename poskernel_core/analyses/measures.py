@@ -37,11 +37,7 @@ def asked_with(
 
 
 def one_a_head(declared: HeadMeasure, found: Result, *, query: int) -> Result:
-    """Reduce a result to one number per head, at one position and the last entry of ``last``.
-
-    Raises:
-        BadRequest: the position is not recorded, or the measure does not form.
-    """
+    """Reduce a result to one number per head, at one position and the last entry of ``last``."""
     if declared.value not in found.values:
         raise BadRequest(
             f"{declared.title!r} compares query positions: it comes with the last windows."
@@ -55,11 +51,7 @@ def one_a_head(declared: HeadMeasure, found: Result, *, query: int) -> Result:
 def measure_called(
     title: str, questions: Iterable[Question[Any]]
 ) -> tuple[Question[Any], HeadMeasure]:
-    """Return the measure with this title, and the question that declares it.
-
-    Raises:
-        BadRequest: no measure has this title.
-    """
+    """Return the measure with this title, and the question that declares it."""
     titles = []
     for question in questions:
         for declared in question.measures:

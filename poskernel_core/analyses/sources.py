@@ -36,11 +36,7 @@ class SourceParams(SkipParams, TextParams, TokenParams):
 
 
 def check_query(query: int, skip: int, context: int) -> None:
-    """Check that a query position is in the context and sees keys that are not skipped.
-
-    Raises:
-        BadRequest: otherwise.
-    """
+    """Check that a query position is in the context and sees keys that are not skipped."""
     if not skip <= query < context:
         raise BadRequest(
             f"Expected a query position from {skip} (the skipped keys) to {context - 1}, got "
@@ -49,11 +45,7 @@ def check_query(query: int, skip: int, context: int) -> None:
 
 
 def source_runs(run: RunSpec, params: SourceParams, query: int | None) -> Mapping[str, RunSpec]:
-    """Return the passes needed: the run, and for a text or a token a second, small pass.
-
-    Raises:
-        BadRequest: a fixed token without a query position, or a text source without a text.
-    """
+    """Return the passes needed: the run, and for a text or a token a second, small pass."""
     if params.source == "mean":
         return {"main": run}
     if params.source == "text":
@@ -82,9 +74,6 @@ def text_run(run: RunSpec, params: TextParams, *, whole: bool = False) -> RunSpe
     """Return the pass over one text: keys and queries of every position.
 
     With ``whole`` a typed text longer than the context is an error; otherwise it is truncated.
-
-    Raises:
-        BadRequest: no text is named.
     """
     typed = bool((params.text or "").strip())
     if not typed and params.text_item is None:
@@ -114,11 +103,7 @@ def query_positions(statistics: Statistics) -> np.ndarray:
 
 
 def queries_at(statistics: Statistics, layer: int, query: int) -> np.ndarray:
-    """Return the source's queries of one layer at one position, ``[head, sample, d]``.
-
-    Raises:
-        BadRequest: the source has no query there.
-    """
+    """Return the source's queries of one layer at one position, ``[head, sample, d]``."""
     places = np.flatnonzero(query_positions(statistics) == query)
     if len(places) == 0:
         has = query_positions(statistics)

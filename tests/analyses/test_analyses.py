@@ -1,7 +1,5 @@
 """Analyses of statistics in memory against the oracles, on three architectures."""
 
-import math
-
 import numpy as np
 import pytest
 
@@ -10,7 +8,6 @@ from poskernel_core.common.heads import head_name
 from poskernel_core.common.views import stacked, without
 from poskernel_core.forward import attention
 from tests.support import builders, oracles
-from tests.support.oracles_groups import query_variation
 from tests.support.passes import loaded
 from tests.support.refusals import refused
 
@@ -48,41 +45,9 @@ class Head:
         }  # fmt: skip
         self.means = {n: oracles.mean_row(rows) for n, rows in self.kernels.items()}
 
-    def summaries(self, n):
-        """The ETC heat map's values at one position."""
-        row = self.means[n]
-        return {
-            "etc": oracles.etc(row),
-            "log_etc": math.log(oracles.etc(row)),
-            "half_mass_distance": oracles.half_mass_distance(row, n),
-            "local_mass": oracles.local_mass(row, n),
-            "visible_keys": len(oracles.visible(n, self.skip, self.window)),
-            "query_variation": query_variation([[row] for row in self.kernels[n]]),
-            "equivariance_error": oracles.equivariance(n, self.means, self.skip),
-            "attention_distance": oracles.fidelity(row, self.observed[n], self.skip),
-        }
-
 
 def heads_of(gathered):
     return np.ndindex(gathered.header.n_layers, gathered.header.n_heads)
-
-
-@EACH
-@SKIPS
-def test_etc(passes, name, skip):
-    result = pk.analyse("etc", passes[name], skip=skip)
-
-    assert list(POSITIONS) == result.coordinates["query"].tolist()
-    for layer, head in heads_of(passes[name]):
-        truth = Head(passes[name], layer, head, skip)
-        for place, n in enumerate(POSITIONS):
-            if n < skip:
-                continue
-            for value, expected in truth.summaries(n).items():
-                found = result.values[value][layer, head, place]
-                assert expected == pytest.approx(found, abs=2e-6, nan_ok=True), (value, n)
-            kind = oracles.kind(truth.means[n], n, skip, truth.window)
-            assert kind == result.text_of("kind")[layer][head][place]
 
 
 @EACH
@@ -97,22 +62,6 @@ def test_queries_below_the_skip(passes, name):
     assert 0 == result.values["visible_keys"][..., :2].max()
     printed = result.as_json()["values"]
     assert [None, None] == printed["kind"][1][2][:2] == printed["etc"][1][2][:2]
-
-
-def test_errors_of_the_heat_map(passes):
-    result = pk.analyse("etc", passes["llama"], skip=4)
-
-    assert {"etc", "log_etc", "query_variation", "attention_distance"} <= result.errors.keys()
-    for value, errors in result.errors.items():
-        assert np.isnan(errors[..., :2]).all(), value
-        assert (errors[..., 4] > 0).all(), value
-        assert result.biases[value].shape == errors.shape
-    assert not {"kind", "visible_keys"} & result.errors.keys()
-    # the error of a logarithm is that of the number over the number, where it is small
-    near = result.errors["etc"] / result.values["etc"]
-    np.testing.assert_allclose(
-        near[..., 3:], result.errors["log_etc"][..., 3:], rtol=np.nanmax(near[..., 3:])
-    )
 
 
 def test_thresholds_of_kinds(passes):

@@ -98,7 +98,12 @@ def test_heat_map(made, name, size):
             for value in exact[0]:
                 numbers = ([each[value] for each in one] for one in (exact, kept))
                 compare(found, (*at, place), *numbers, value)
+            row, seen = heads[at].mean_kernel(heads[at].groups, n, SKIP), heads[at].visible(n, SKIP)
+            assert len(seen) == found.values["visible_keys"][(*at, place)]
+            kind = oracles.kind(row, n, SKIP, heads[at].call.window, tokens=3)
+            assert kind == found.text_of("kind")[at[0]][at[1]][place]
         assert np.isnan(found.errors["etc"][(*at, 0)])  # sees no key
+    assert not {"kind", "visible_keys"} & found.errors.keys()
 
 
 @EACH
@@ -119,8 +124,15 @@ def test_kernel(made, name, size):
 
         compare(found, at, *both(heads[at], observed), "observed")
         for group, row in enumerate(kept[1:]):
-            turned = by_offset.values["replicate"][group][at][: len(seen)]
-            np.testing.assert_allclose(turned, np.array(row)[seen][::-1], atol=1e-6)
+            turned = by_offset.values["replicate"][group][at]
+            np.testing.assert_allclose(turned[: len(seen)], np.array(row)[seen][::-1], atol=1e-6)
+            assert np.isnan(turned[len(seen) :]).all()
+        compare(
+            by_offset,
+            (*at, slice(len(seen))),
+            *([np.array(row)[seen][::-1] for row in rows] for rows in (exact, kept)),
+            "kernel",
+        )
 
 
 @EACH

@@ -104,11 +104,7 @@ class Additivity(Experiment[AdditivityParams]):
         return {"passage_length": length, "shifts": max(2, min(8, room - length + 1))}
 
     def with_params(self, run: RunSpec, params: AdditivityParams) -> RunSpec:
-        """Return the run over the passages.
-
-        Raises:
-            BadRequest: the passages and their shifts do not fit the context.
-        """
+        """Return the run over the passages."""
         first = int(run.start_token)
         if first + params.passage_length + params.shifts - 1 > run.context:
             raise BadRequest(

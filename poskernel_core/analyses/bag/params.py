@@ -47,11 +47,7 @@ class BagExperiment(Experiment[B]):
     uses = ("token embeddings", "neurons")
 
     def with_params(self, run: RunSpec, params: B) -> RunSpec:
-        """Return the run.
-
-        Raises:
-            BadRequest: the position is outside the context.
-        """
+        """Return the run."""
         if params.query >= run.context:
             raise BadRequest(
                 f"Expected a position from 1 to {run.context - 1}, got {params.query}."

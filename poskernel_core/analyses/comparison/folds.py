@@ -58,11 +58,7 @@ class KernelFolds(Analysis[KernelFoldsParams]):
     )
 
     def needs(self, run: RunSpec, params: KernelFoldsParams) -> Mapping[str, RunSpec]:
-        """Return the run itself.
-
-        Raises:
-            BadRequest: the position is outside the context, or sees no key.
-        """
+        """Return the run itself."""
         check_query(params.query, params.skip, run.context)
         return {"main": run}
 

@@ -78,11 +78,7 @@ class HeadsBeside(Composition[HeadsBesideParams]):
     )
 
     def parts(self, run: RunSpec, params: HeadsBesideParams) -> Mapping[str, SubQuestion]:
-        """Return the questions of every pinned run, except those left out.
-
-        Raises:
-            BadRequest: no question is left, or a head does not exist.
-        """
+        """Return the questions of every pinned run, except those left out."""
         out = set(names_between_commas(params.leave_out))
         parts = {
             f"{first}:{name}": part
@@ -203,11 +199,7 @@ class MeasureByDepth(Composition[MeasureByDepthParams]):
     figure = "one_depth_figure"
 
     def parts(self, run: RunSpec, params: MeasureByDepthParams) -> Mapping[str, SubQuestion]:
-        """Return the question that declares the measure.
-
-        Raises:
-            BadRequest: there is no such measure, or it is a kind.
-        """
+        """Return the question that declares the measure."""
         question, declared = measure_called(params.measure, self.questions.values())
         if declared.scale == "labels":
             raise BadRequest(f"{params.measure!r} is a kind and has no mean: choose a number.")

@@ -122,11 +122,7 @@ class Pin:
 
 
 def read_pins(text: str) -> list[Pin]:
-    """Parse comma-separated pins; duplicates are dropped.
-
-    Raises:
-        BadRequest: a pin is malformed, or there are too many.
-    """
+    """Parse comma-separated pins; duplicates are dropped."""
     pins = list(dict.fromkeys(_read(each.strip()) for each in text.split(",") if each.strip()))
     if len(pins) > MAX_PINS:
         raise BadRequest(f"Expected up to {MAX_PINS} heads to compare, got {len(pins)}.")
@@ -165,11 +161,7 @@ def pinned_run(
     run: RunSpec | None = None,
     find: Callable[[str, str | None], Located] = catalog.locate,
 ) -> RunSpec:
-    """Return the run of a pin; ``run`` itself for a pin without a model. ``find`` locates models.
-
-    Raises:
-        BadRequest: the head is outside the model, or the model, corpus or length does not exist.
-    """
+    """Return the run of a pin, or ``run`` for a pin without a model; ``find`` locates models."""
     if not pin.model and run is None:
         raise BadRequest(f"The pinned head {pin.cell} needs a model, such as {pin.cell}@gpt2.")
     own = run.model if run is not None and not pin.model else None

@@ -66,11 +66,7 @@ class Pinned:
 
 
 def pinned_heads(run: RunSpec, heads: str, query: int) -> list[Pinned]:
-    """Return the pinned heads with their runs.
-
-    Raises:
-        BadRequest: no head is named, or a head does not exist.
-    """
+    """Return the pinned heads with their runs."""
     pins = read_pins(heads)
     if not pins:
         raise BadRequest("Expected heads to compare, such as 'L0H0,L0H1', got none.")

@@ -87,11 +87,7 @@ class Denominators(Experiment[DenominatorsParams]):
     runs = "denominators:denominators"
 
     def with_params(self, run: RunSpec, params: DenominatorsParams) -> RunSpec:
-        """Return the run.
-
-        Raises:
-            BadRequest: the context ends with the skipped keys.
-        """
+        """Return the run."""
         if run.context < params.skip + 3:
             raise BadRequest(
                 f"Expected a context of {params.skip + 3} tokens or more with {params.skip} "
@@ -163,10 +159,6 @@ class TokenWeights(Experiment[TokenWeightsParams]):
     runs = "token_weights:token_weights"
 
     def with_params(self, run: RunSpec, params: TokenWeightsParams) -> RunSpec:
-        """Return the run.
-
-        Raises:
-            BadRequest: the position is outside the context, or nothing visible is left.
-        """
+        """Return the run."""
         check_query(run, params.query, params.skip)
         return run

@@ -132,21 +132,13 @@ class ContextualHeads(Experiment[ContextualParams]):
     runs = "contextual:contextual_heads"
 
     def with_params(self, run: RunSpec, params: ContextualParams) -> RunSpec:
-        """Return the run.
-
-        Raises:
-            BadRequest: the position is outside the context, or nothing visible is left.
-        """
+        """Return the run."""
         check_query(run, params.query, params.skip)
         return run
 
 
 def check_query(run: RunSpec, query: int, skip: int) -> None:
-    """Check that a position is in the context and sees keys besides its own.
-
-    Raises:
-        BadRequest: otherwise.
-    """
+    """Check that a position is in the context and sees keys besides its own."""
     if not skip < query < run.context:
         raise BadRequest(
             f"Expected a position from {skip + 1} (after the skipped keys) to "

@@ -83,11 +83,7 @@ def longer_contexts(
     params: LongerContextsParams,
     progress: Progress,
 ) -> Result:
-    """Run every text in every context; see :class:`LongerContexts`.
-
-    Raises:
-        BadRequest: too little text for a longer context.
-    """
+    """Run every text in every context; see :class:`LongerContexts`."""
     start = int(subject.start_token)
     texts = long_texts(subject.windows, start, FACTORS[-1])
     length = subject.windows.shape[1]

@@ -113,11 +113,7 @@ class LongerContexts(Experiment[LongerContextsParams]):
     runs = "longer_contexts"
 
     def with_params(self, run: RunSpec, params: LongerContextsParams) -> RunSpec:
-        """Return the run over the windows that the texts are joined from.
-
-        Raises:
-            BadRequest: ``skip`` leaves out too much of the context.
-        """
+        """Return the run over the windows that the texts are joined from."""
         length = params.length or min(run.context, AFFORDABLE)
         if params.skip > length // 4:
             raise BadRequest(

@@ -126,11 +126,7 @@ class ForeseenAttention(Analysis[ForeseenParams]):
     precomputed = "always"
 
     def needs(self, run: RunSpec, params: ForeseenParams) -> Mapping[str, RunSpec]:
-        """Return the run itself.
-
-        Raises:
-            BadRequest: the position is outside the context, or among the skipped keys.
-        """
+        """Return the run itself."""
         check_query(params.query, params.skip, run.context)
         return {"main": run}
 

@@ -78,11 +78,7 @@ class HeadVerdicts(Composition[HeadVerdictsParams]):
     figure = "verdicts_figure"
 
     def parts(self, run: RunSpec, params: HeadVerdictsParams) -> Mapping[str, SubQuestion]:
-        """Return the questions that declare a measure, except those left out.
-
-        Raises:
-            BadRequest: no question is left.
-        """
+        """Return the questions that declare a measure, except those left out."""
         out = names_between_commas(params.leave_out)
         every = HeadMeasures().parts(run, _all_of(params))
         parts = {name: part for name, part in every.items() if name not in out}

@@ -124,11 +124,7 @@ def head_examples(
     params: HeadExamplesParams,
     progress: Progress,
 ) -> Result:
-    """Run the texts; see :class:`~poskernel_core.analyses.headvis.spec.HeadExamples`.
-
-    Raises:
-        BadRequest: the examples would not fit into memory.
-    """
+    """Run the texts; see :class:`~poskernel_core.analyses.headvis.spec.HeadExamples`."""
     geometry, windows = subject.model.geometry, subject.windows
     heads, context = (geometry.n_layers, geometry.n_heads), windows.shape[1]
     first = min(FIRST_TEXTS, len(windows))

@@ -49,11 +49,7 @@ def repeated_run(run: RunSpec, tokens: int) -> RunSpec:
 
 
 def first_position(context: int, start_token: bool, leave_out: int) -> int:
-    """Return the first position that counts; the start token's is an outlier and never counts.
-
-    Raises:
-        BadRequest: fewer than four positions would be left.
-    """
+    """Return the first position that counts; the start token's is an outlier and never counts."""
     first = max(leave_out, int(start_token))
     if context - first < 4:
         raise BadRequest(

@@ -70,11 +70,7 @@ class HowManyTexts(Analysis[HowManyTextsParams]):
     figure = "texts_figure"
 
     def needs(self, run: RunSpec, params: HowManyTextsParams) -> Mapping[str, RunSpec]:
-        """Return the passes that the measure's question needs.
-
-        Raises:
-            BadRequest: there is no such measure, or it has no error over texts.
-        """
+        """Return the passes that the measure's question needs."""
         question, _, asked = self._asked(params)
         return question.needs(question.canonical(run, asked), asked)
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from poskernel_core.analyses.bag.experiment import predicted
 from poskernel_core.analyses.bag.experiment.bag import build_bag, listed_tokens
-from poskernel_core.analyses.bag.experiment.neuron import chosen_heads
 from poskernel_core.analyses.bag.experiment.quality import VARIANTS, Quality
 from poskernel_core.analyses.bag.params import BagParams
 from poskernel_core.common.jackknife import jackknife
@@ -39,14 +38,17 @@ BIASES = [0.1, -0.2, 0.0, 0.3]
 
 @pytest.fixture(scope="module", params=CASES)
 def case(request, model_dirs):
-    """A bag of some heads, the same one by plain loops, and what both are made of."""
+    """A bag of some heads, the vocabulary in pieces; the same by plain loops; what both are of."""
     name, heads, start, window = CASES[request.param]
     windows = some_windows(7, LENGTH, start)
     subject, main, truth = made.studied(
         model_dirs[name], windows, CONTEXTS, heads, QUERY, start, window
     )
     params = BagParams(query=QUERY, first_windows=CONTEXTS)
-    return subject, main, build_bag(subject, main, heads, params), truth
+    with pytest.MonkeyPatch.context() as patch:
+        for place in ("bag.experiment.bag", "contextual_heads.experiment.content_weights"):
+            patch.setattr(f"poskernel_core.analyses.{place}.ROWS", 97)
+        yield subject, main, build_bag(subject, main, heads, params), truth
 
 
 @pytest.fixture(scope="module")
@@ -171,36 +173,8 @@ def test_known_model(known, texts, start):
 KEPT = {}
 
 
-def test_extended_embeddings_by_hand(known):
-    """All weights are 1, and `e(t)` holds the token's strengths, with both signs."""
-    subject, main = study(known, some_windows(5, 41), True)
-
-    bag = build_bag(subject, main, (0, 2), BagParams(query=37))
-
-    np.testing.assert_allclose(bag.weights, 1, atol=1e-4)
-    np.testing.assert_allclose(bag.kernels[:, 37, :38], 1 / 38, rtol=1e-4)
-    expected = np.zeros((VOCABULARY, made.WIDTH))
-    expected[:, 0:6:2], expected[:, 1:6:2] = STRENGTHS, -STRENGTHS
-    np.testing.assert_allclose(bag.table(ALL), expected, atol=1e-4)
-    assert (0, 2) == chosen_heads(subject, main, BagParams(query=37))
-
-
 def test_listed_tokens(known):
     subject, _ = study(known, np.array([[0, 5, 7], [0, 7, 9], [0, 0, 9]]), True)
     assert [7, 9] == listed_tokens(subject, 2).tolist()
     assert [5, 7, 9] == listed_tokens(subject, 1).tolist()
     assert list(range(1, VOCABULARY)) == listed_tokens(subject, 0).tolist()
-
-
-@pytest.mark.parametrize("case", ["window"], indirect=True)
-def test_pieces_of_the_vocabulary(case, monkeypatch):
-    subject, main, whole, _ = case
-    for place in ("bag.experiment.bag", "contextual_heads.experiment.content_weights"):
-        monkeypatch.setattr(f"poskernel_core.analyses.{place}.ROWS", 97)
-    subject.model.notes.clear()
-    cut = build_bag(subject, main, whole.heads, BagParams(query=QUERY, first_windows=CONTEXTS))
-
-    assert whole is not cut
-    close(whole.weights, cut.weights)
-    close(whole.token_scales, cut.token_scales)
-    close(whole.table(ALL), cut.table(ALL))

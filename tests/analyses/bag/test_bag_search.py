@@ -40,24 +40,6 @@ def test_nearest_of_random_weights(random_bag, bag_params):
     assert shorter == pytest.approx(float(found.values["length_rank"]))
 
 
-def test_rare_tokens(random_bag, bag_params):
-    subject, main, truth = random_bag
-    windows = np.where(subject.windows > 20, subject.windows % 20 + 1, subject.windows)
-    fewer = dataclasses.replace(subject, windows=windows)
-    counts = np.bincount(windows.ravel(), minlength=VOCABULARY)
-    common = [t for t in range(1, VOCABULARY) if counts[t] >= 4]
-    asked = bag_params | {"min_count": 4, "word": " head", "top_k": 1000}
-    found = perform(ExtendedEmbedding, fewer, main, **asked)
-
-    assert 0 == counts[subject.single_id(" head")]
-    assert sorted(common) == sorted(found.values["nearest"].tolist())
-    plain = truth.layer.embedding[[subject.single_id(" head"), *common]]
-    rows = plain - plain.mean(axis=0)
-    expected = {t: cosine(row, rows[0]) for t, row in zip(common, rows[1:].tolist(), strict=True)}
-    for token, here in zip(found.values["nearest"], found.values["plain_cosine"], strict=True):
-        assert expected[int(token)] == pytest.approx(float(here), abs=1e-5)
-
-
 def test_scores_of_random_weights(random_bag, bag_params):
     subject, main, truth = random_bag
     asked = bag_params | {"words": "sells  ok\nthe", "top_k": 4, "min_count": 0}
@@ -78,28 +60,17 @@ def test_scores_of_random_weights(random_bag, bag_params):
     assert order[:4].tolist() == found.values["against"].tolist()
 
 
-@pytest.mark.parametrize(
-    ("experiment", "params", "message"),
-    [
-        (ExtendedEmbedding, {"word": " two words"}, "one token of"),
-        (ExtendedEmbedding, {"word": " sea", "min_count": 999}, "No token occurs 999 times"),
-        (WordNeurons, {"words": " \n "}, r"Expected words"),
-        (WordNeurons, {"words": "sea", "min_count": 999}, "No token occurs 999 times"),
-        (WordNeurons, {"words": "sea", "heads": "L1H0"}, "L1H0"),
-    ],
-)
-def test_refused(random_bag, bag_params, experiment, params, message):
-    subject, main, _ = random_bag
-    with refused(message):
-        perform(experiment, subject, main, **(bag_params | params))
-
-
-def test_other_subjects_are_refused(random_bag, bag_params):
-    """A model without a tokenizer; texts that hold nothing but the word."""
+def test_refused(random_bag, bag_params):
+    """Also a model without a tokenizer, and texts that hold nothing but the word."""
     subject, main, _ = random_bag
     bare = dataclasses.replace(subject, encode=None, single_id=None)
     alone = dataclasses.replace(subject, windows=np.full((2, 19), subject.single_id(" sea")))
     for on, experiment, params, told in (
+        (subject, ExtendedEmbedding, {"word": " two words"}, "one token of"),
+        (subject, ExtendedEmbedding, {"word": " sea", "min_count": 999}, "No token occurs 999"),
+        (subject, WordNeurons, {"words": " \n "}, r"Expected words"),
+        (subject, WordNeurons, {"words": "sea", "min_count": 999}, "No token occurs 999 times"),
+        (subject, WordNeurons, {"words": "sea", "heads": "L1H0"}, "L1H0"),
         (bare, ExtendedEmbedding, {"word": " sea"}, "tokenizer"),
         (bare, WordNeurons, {"words": "a"}, "tokenizer"),
         (alone, ExtendedEmbedding, {"word": " sea", "min_count": 1}, "."),

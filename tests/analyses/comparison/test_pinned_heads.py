@@ -27,13 +27,9 @@ from poskernel_core.cli.show import check_windows
 from poskernel_core.common.errors import TooLittleText
 from poskernel_core.common.result import Result
 from poskernel_core.engine.engine import describe_run
-from tests.analyses.comparison.test_head_distances import mean_kernels
 from tests.support import oracles
-from tests.support.builders.contextual import some_windows
 from tests.support.made_results import result
-from tests.support.passes import loaded
 from tests.support.refusals import refused
-from tests.support.truth import truth_of
 
 N, SKIP = 13, 2
 TEXTS = 5
@@ -160,39 +156,6 @@ def test_apart_by_hand():
     apart = formulas.apart(np.array([[3.0, 5.0], [1.0, 2.0]]), np.array([[3.0, 4.0], [np.nan, 1]]))
     np.testing.assert_allclose(apart[0], [0, 0.4])
     assert np.isnan(apart[1]).all()
-
-
-def test_against_plain_loops(model_dirs):
-    texts = some_windows(TEXTS, 17)
-    gathered = pk.run_pass(loaded(model_dirs["mistral"]), texts, positions=(7, N))
-    found = pk.analyse("kernel-replicates", gathered, query=N, skip=SKIP)
-
-    truth = truth_of(model_dirs["mistral"], texts)
-    queries, keys = truth.queries[1], truth.keys[1]
-    heads = queries.shape[1]
-    factor, window = 14**-0.5, 7
-    rows = mean_kernels(queries, keys, factor, SKIP, window)
-    without = [
-        mean_kernels(*(np.delete(each, text, axis=0) for each in (queries, keys)),
-                     factor, SKIP, window)
-        for text in range(TEXTS)
-    ]  # fmt: skip
-    assert found.values["replicate"].shape[0] == TEXTS  # as many groups as texts: all but one each
-    seen = min(N - SKIP + 1, window)
-    for a in range(heads):
-        kernel = found.values["kernel"][1, a]
-        np.testing.assert_allclose(kernel[:seen], rows[a][N::-1][:seen], atol=2e-5)
-        assert np.isnan(kernel[seen:]).all()
-        for b in range(a):
-            left, right = (
-                (found.values["kernel"][1, h], found.values["replicate"][:, 1, h].astype(float))
-                for h in (a, b)
-            )
-            out = [oracles.total_variation(each[a], each[b]) for each in without]
-            error = formulas.distance_error(left[0], right[0], left[1], right[1], together=True)
-            assert oracles.jackknife_se(out) == pytest.approx(error, rel=1e-3, abs=2e-5)
-            expected = oracles.total_variation(rows[a], rows[b])
-            assert expected == pytest.approx(float(formulas.distance(left[0], right[0])), abs=2e-5)
 
 
 def test_pins_of_two_models(engine):

@@ -8,21 +8,17 @@ import torch
 
 from poskernel_core.analyses.contextual_heads.denominators import Denominators
 from poskernel_core.analyses.contextual_heads.experiment.contents import (
-    destination_windows,
     last_rows,
 )
-from poskernel_core.common.errors import BadRequest
 from tests.support import builders
 from tests.support import oracles_contextual as oracle
 from tests.support.builders.contextual import (
     CASES,
-    ask,
     perform,
     some_windows,
     study,
     with_token,
 )
-from tests.support.refusals import refused
 from tests.support.truth import truth_of
 
 CELLS = {"learned": "L2H3", "skip in window": "L1H4", "grouped in window": "L0H3"}
@@ -73,13 +69,6 @@ def test_layers_and_order(paths):
     np.testing.assert_allclose(whole[1].kernel, cut, atol=1e-6)
 
 
-def test_destination_windows():
-    windows = np.arange(10).reshape(2, 5)
-    changed = destination_windows(windows, 3, 77)
-    assert [[0, 1, 2, 77], [5, 6, 7, 77]] == changed.tolist()
-    assert list(range(10)) == windows.ravel().tolist()
-
-
 @pytest.mark.parametrize("case", CELLS)
 def test_every_position(paths, case):
     name, _, skip, start, window, divisor = CASES[case]
@@ -120,24 +109,3 @@ def test_positions_by_hand(paths):
         assert expected == found.coordinates["query"].tolist()
         assert (2, len(expected)) == found.values["denominator"].shape
         assert np.isnan(found.errors["denominator_cv"]).all()  # of two texts
-
-
-@pytest.mark.parametrize(
-    ("params", "words"),
-    [
-        ({"head": "L3H0"}, "from L0H0 to L2H4 in this model; got 'L3H0'"),
-        ({"head": "head 1"}, "written L<layer>H<head>"),
-        ({"token": "the word"}, "mind the leading space"),
-    ],
-)
-def test_refused(paths, params, words):
-    subject, main = study(paths["gpt2"], some_windows(3, 11, True))
-    with refused(words):
-        perform(Denominators, subject, main, **params)
-
-
-@pytest.mark.parametrize("length", [4, 5])
-def test_nothing_visible(paths, tmp_path, length):
-    params, run = {"skip": 4}, {"context": length, "windows": 5}
-    with pytest.raises(BadRequest):
-        ask(tmp_path, "denominators", paths["gpt2"], params, **run)

@@ -1,6 +1,5 @@
 """Content weights of tokens: mean scores by plain loops, and one token that is weighted up."""
 
-import dataclasses
 import math
 
 import numpy as np
@@ -12,13 +11,11 @@ from tests.support import oracles_contextual as oracle
 from tests.support.builders import VOCABULARY, contextual
 from tests.support.builders.contextual import (
     CASES,
-    ask,
     perform,
     some_windows,
     study,
     with_token,
 )
-from tests.support.refusals import refused
 from tests.support.truth import truth_of
 
 UP, BY, LENGTH = 211, 1.5, 31
@@ -134,24 +131,3 @@ def test_one_token_up(one_up):
     weight = found.values["top_value"][0]
     assert (subject.decode([UP])[0], 2) == (word, len(others))
     assert BY - BY / (VOCABULARY - 1) == pytest.approx(weight, abs=1e-5)
-
-
-@pytest.mark.parametrize("cell", ["L0H1", "L2H1"])
-def test_refused(paths, cell):
-    subject, main = study(paths["gpt2"], some_windows(5, 23, True))
-    for params, words in (
-        ({"head": "L0H5"}, "from L0H0 to L2H4 in this model"),
-        ({"token": " the word"}, "mind the leading space"),
-        ({"min_count": 1000}, "No token occurs 1000 times in the windows"),
-    ):
-        with refused(words):
-            perform(TokenWeights, subject, main, **{"query": 9, "head": cell, **params})
-    bare = dataclasses.replace(subject, single_id=None)
-    with refused("needs a tokenizer, and the model has none"):
-        perform(TokenWeights, bare, main, query=9, head=cell)
-
-
-def test_position_refused(paths, tmp_path):
-    params = {"query": 13, "head": "L1H1"}
-    with refused("13"):
-        ask(tmp_path, "token-weights", paths["gpt2"], params, context=13, windows=5)

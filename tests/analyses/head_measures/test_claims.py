@@ -5,8 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import poskernel_core as pk
 from poskernel_core.analyses import ANALYSES
@@ -216,16 +214,6 @@ def test_a_wavelength():
         assert f"Moved most by a wavelength {word}." == said(result)
 
 
-@given(st.floats(-2, 2), st.floats(0, 1), st.floats(1, 13), st.floats(-2, 2))
-def test_a_limit_is_passed_by_the_whole_interval(value, error, width, limit):
-    passes = Number(value, error, width).passes(limit)
-    least, most = value - width * error, value + width * error
-    assert (passes == "yes") == (least >= limit)
-    assert (passes == "no") == (most < limit and least < limit)
-    assert Number(value, 2 * error + 1, width).passes(limit) in (passes, "about")
-    assert Number(value, error, 3 * width).passes(limit) in (passes, "about")
-
-
 @pytest.mark.parametrize(
     ("groups", "expected"), [(0, "An induction"), (10, "An induction"), (2, "About an induction")]
 )
@@ -253,13 +241,6 @@ def test_an_interval_lies_around_a_number_less_its_bias(bias, passes):
     result = induction(0.35)
     result.biases["induction"] = np.array([[bias]])
     assert passes == Head({"it": result}, 0, 0).number("it", "induction").passes(0.3)
-
-
-def test_without_an_error_nothing_is_certain():
-    assert "about" == Number(0.9, NAN, 2.26).passes(0.3)
-    assert "no" == Number(0.1, NAN, 2.26).passes(0.3)
-    assert Number(NAN, 0.1, 2.26).passes(0.3) is None
-    assert "yes" == Number(0.9, 0.1, 2.26, NAN).passes(0.3)
 
 
 def verdicts(engine, model, context, windows, **params):

@@ -137,12 +137,7 @@ def by_position(scales: np.ndarray, start: int, length: int) -> Float[Tensor, " 
 def build_bag(
     subject: ExperimentContext, main: StatisticsView, heads: tuple[int, ...], params: BagParams
 ) -> Bag:
-    """Return the bag of some heads; the latest bag is cached with the model.
-
-    Raises:
-        BadRequest: the model's layer 0 cannot be split into parts, or the token is not in its
-            vocabulary.
-    """
+    """Return the bag of some heads; the latest bag is cached with the model."""
     key = (heads, params.token, params.query, params.first_windows, fingerprint(subject, main))
     bag: Bag = subject.model.remember("bag", key, lambda: _build(subject, main, heads, params))
     return bag if bag.by == params.scale else replace(bag, by=params.scale)
@@ -185,11 +180,7 @@ def fingerprint(subject: ExperimentContext, main: StatisticsView) -> tuple[bool,
 
 
 def listed_tokens(subject: ExperimentContext, fewest: int) -> np.ndarray:
-    """Return the ids of ordinary tokens with at least ``fewest`` occurrences, ascending.
-
-    Raises:
-        BadRequest: there are none.
-    """
+    """Return the ids of ordinary tokens with at least ``fewest`` occurrences, ascending."""
     assert subject.source is not None
     found = subject.source.pool[token_counts(subject)[subject.source.pool] >= fewest]
     if not len(found):

@@ -29,11 +29,7 @@ def neuron_latents(
     params: NeuronLatentsParams,
     progress: Progress,
 ) -> Result:
-    """Decompose a neuron; see :class:`~poskernel_core.analyses.NeuronLatents`.
-
-    Raises:
-        BadRequest: no such neuron, a neuron without input, too many components, or no bag.
-    """
+    """Decompose a neuron; see :class:`~poskernel_core.analyses.NeuronLatents`."""
     main = statistics["main"]
     progress(0, 2)
     bag = bag_of(subject, main, params, params.neuron)
@@ -77,9 +73,6 @@ def components(table: np.ndarray, count: int, seed: int) -> tuple[np.ndarray, np
 
     ``values @ directions`` approximates the centred table. Values are uncorrelated over all tokens:
     the rotation may be fitted on only some of the tokens, but it is orthogonal.
-
-    Raises:
-        BadRequest: the table has fewer dimensions than ``count``.
     """
     white, spread = _whitened(table, count)
     some = white

@@ -33,11 +33,7 @@ SAMPLES = 32
 def chosen_heads(
     subject: ExperimentContext, main: StatisticsView, params: BagParams
 ) -> tuple[int, ...]:
-    """Return the heads that fill the bag, ascending: those named, or else the contextual ones.
-
-    Raises:
-        BadRequest: a head of another layer, or none found.
-    """
+    """Return the heads that fill the bag, ascending: those named, or else the contextual ones."""
     geometry = subject.model.geometry
     if params.heads.strip():
         cells = parse_cells(params.heads, geometry.n_layers, geometry.n_heads)
@@ -75,11 +71,7 @@ def _contextual(
 def bag_of(
     subject: ExperimentContext, main: StatisticsView, params: BagParams, neuron: int | None = None
 ) -> Bag:
-    """Return the bag of the chosen heads; check that the neuron exists.
-
-    Raises:
-        BadRequest: no such neuron, or the bag cannot be built.
-    """
+    """Return the bag of the chosen heads; check that the neuron exists."""
     neurons = count_neurons(subject.model)
     if neuron is not None and neuron >= neurons:
         raise BadRequest(f"No neuron {neuron}: expected 0 to {neurons - 1}.")
@@ -89,11 +81,7 @@ def bag_of(
 def neuron(
     subject: ExperimentContext, statistics: Statistics, params: NeuronParams, progress: Progress
 ) -> Result:
-    """Return a neuron's contributions; see :class:`~poskernel_core.analyses.Neuron`.
-
-    Raises:
-        BadRequest: no such neuron, or the bag cannot be built.
-    """
+    """Return a neuron's contributions; see :class:`~poskernel_core.analyses.Neuron`."""
     main = statistics["main"]
     progress(0, 1)
     bag = bag_of(subject, main, params, params.neuron)

@@ -75,11 +75,7 @@ def contextual_neurons(
     params: ContextualNeuronsParams,
     progress: Progress,
 ) -> Result:
-    """Rank all neurons; see :class:`~poskernel_core.analyses.ContextualNeurons`.
-
-    Raises:
-        BadRequest: heads outside layer 0, a model without neurons, or an unknown token.
-    """
+    """Rank all neurons; see :class:`~poskernel_core.analyses.ContextualNeurons`."""
     main = statistics["main"]
     texts = torch.from_numpy(first_in_equal_groups(subject.windows, params.first_windows))
     count = steps(progress, len(texts))

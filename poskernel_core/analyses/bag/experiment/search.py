@@ -24,11 +24,7 @@ def extended_embedding(
     params: ExtendedEmbeddingParams,
     progress: Progress,
 ) -> Result:
-    """Return the nearest tokens; see :class:`~poskernel_core.analyses.ExtendedEmbedding`.
-
-    Raises:
-        BadRequest: the word is not one token, or the bag cannot be built.
-    """
+    """Return the nearest tokens; see :class:`~poskernel_core.analyses.ExtendedEmbedding`."""
     main = statistics["main"]
     progress(0, 1)
     word = token_id(subject, params.word)
@@ -65,11 +61,7 @@ def word_neurons(
     params: WordNeuronsParams,
     progress: Progress,
 ) -> Result:
-    """Return the neurons of some words; see :class:`~poskernel_core.analyses.WordNeurons`.
-
-    Raises:
-        BadRequest: no words, no tokenizer, or the bag cannot be built.
-    """
+    """Return the neurons of some words; see :class:`~poskernel_core.analyses.WordNeurons`."""
     main = statistics["main"]
     progress(0, 1)
     if subject.encode is None or not params.words.split():

@@ -23,11 +23,7 @@ def neuron_trace(
     params: NeuronTraceParams,
     progress: Progress,
 ) -> Result:
-    """Return both pre-activations; see :class:`~poskernel_core.analyses.NeuronTrace`.
-
-    Raises:
-        BadRequest: no such neuron or text, or the bag cannot be built.
-    """
+    """Return both pre-activations; see :class:`~poskernel_core.analyses.NeuronTrace`."""
     main = statistics["main"]
     progress(0, 1)
     tokens = torch.from_numpy(_text(subject, params))

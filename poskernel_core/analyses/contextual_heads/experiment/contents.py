@@ -54,11 +54,7 @@ def token_counts(subject: ExperimentContext) -> np.ndarray:
 
 
 def token_id(subject: ExperimentContext, text: str) -> int:
-    """Return the id of a text that is one token.
-
-    Raises:
-        BadRequest: the text is not one token, or the model has no tokenizer.
-    """
+    """Return the id of a text that is one token."""
     if subject.single_id is None:
         raise BadRequest("A fixed token needs a tokenizer, and the model has none.")
     return subject.single_id(text)
@@ -69,9 +65,6 @@ def own_texts(subject: ExperimentContext, typed: str, items: str) -> dict[str, n
 
     ``typed`` are texts separated by lines of dashes, ``items`` names of chapters separated by
     semicolons. Each text begins with the start token, if there is one.
-
-    Raises:
-        BadRequest: no such chapter, or the model has no tokenizer.
     """
     found = {text.strip(): text for text in re.split(r"(?m)^-{3,}\s*$", typed) if text.strip()}
     for item in filter(None, map(str.strip, items.split(";"))):
@@ -80,11 +73,7 @@ def own_texts(subject: ExperimentContext, typed: str, items: str) -> dict[str, n
 
 
 def chapter(item: str) -> str:
-    """Return the text of a named chapter.
-
-    Raises:
-        BadRequest: there is no such chapter.
-    """
+    """Return the text of a named chapter."""
     known = texts.items(CHAPTERS)
     if item not in known:
         raise BadRequest(f"No chapter {item!r}: expected some of {', '.join(known)}.")
@@ -92,11 +81,7 @@ def chapter(item: str) -> str:
 
 
 def token_ids(subject: ExperimentContext, text: str) -> np.ndarray:
-    """Return the token ids ``[pos]`` of a text, start token first, cut to the windows' length.
-
-    Raises:
-        BadRequest: the model has no tokenizer.
-    """
+    """Return the token ids ``[pos]`` of a text, start token first, cut to the windows' length."""
     if subject.encode is None:
         raise BadRequest("A text needs a tokenizer, and the model has none.")
     first, length = subject.windows[0, : int(subject.start_token)], subject.windows.shape[1]

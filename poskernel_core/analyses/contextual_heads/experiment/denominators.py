@@ -31,11 +31,7 @@ def denominators(
     params: DenominatorsParams,
     progress: Progress,
 ) -> Result:
-    """Run every window at every position; see :class:`~poskernel_core.analyses.Denominators`.
-
-    Raises:
-        BadRequest: no such head or text, or the token is not one of the model.
-    """
+    """Run every window at every position; see :class:`~poskernel_core.analyses.Denominators`."""
     main = statistics["main"]
     geometry = subject.model.geometry
     layer, head = parse_cell(params.head, geometry.n_layers, geometry.n_heads)

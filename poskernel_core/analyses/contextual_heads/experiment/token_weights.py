@@ -35,11 +35,7 @@ def token_weights(
     params: TokenWeightsParams,
     progress: Progress,
 ) -> Result:
-    """Score every token; see :class:`~poskernel_core.analyses.TokenWeights`.
-
-    Raises:
-        BadRequest: no such head, or the text is not one token of the model.
-    """
+    """Score every token; see :class:`~poskernel_core.analyses.TokenWeights`."""
     main = statistics["main"]
     geometry = subject.model.geometry
     layer, head = parse_cell(params.head, geometry.n_layers, geometry.n_heads)
