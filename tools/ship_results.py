@@ -34,9 +34,9 @@ from poskernel_core.common.atomic_write import atomic_write
 from poskernel_core.common.differences import DIFFERENCES, STEP
 from poskernel_core.common.result import Result
 from poskernel_core.common.specs import DEFAULT_QUERY, Request
+from poskernel_core.engine.checkpoints import first_questions
 from poskernel_core.engine.engine import Engine, describe_run
 from poskernel_core.engine.plan import Plan, plan_of
-from poskernel_core.engine.precomputed import first_questions
 from poskernel_core.models.catalog import locate
 from poskernel_core.models.curated import BUNDLED_MODELS
 from poskernel_core.models.known import telling_head

@@ -215,7 +215,6 @@ def perform(shared: WorkerContext, plan: Plan, execution: Execution, report: Rep
 
 
 def _check_cell(params: Any, reasons: Mapping[int, str]) -> None:
-    """Check that the layer of the requested head has heads."""
     layer = layer_of(getattr(params, "head", ""))
     if layer in reasons:
         raise BadRequest(

@@ -183,7 +183,6 @@ def citation(result: Result, title: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return a text with TeX's special characters escaped."""
     return "".join(TEX.get(letter, letter) for letter in text)
 
 

@@ -149,7 +149,6 @@ def write_partial(
 def _find(
     source: Source, run: RunSpec, statistic: Gather, shard: Shard, group: int
 ) -> Partial | None:
-    """Return the manifest of a block's sums, or None if there is none."""
     found = source.get(_key(run, statistic, shard, group, MANIFEST))
     return None if found is None else Partial.read(found[0])
 

@@ -3,7 +3,6 @@
 import os
 import signal
 import sys
-import time
 from threading import Thread
 from types import ModuleType
 
@@ -16,6 +15,7 @@ from poskernel_core.engine.distributed.attempts import Attempts
 from poskernel_core.engine.distributed.cluster import check_address, run_on_cluster, workers_of
 from poskernel_core.storage.store import Store
 from tests.engine.test_shared_work import OF, expected, merged, run, silent, tasks
+from tests.support import until
 
 __all__ = ["expected", "run", "tasks"]
 
@@ -30,33 +30,19 @@ ADDRESSES = {
 }
 
 
-@pytest.mark.parametrize("address", ADDRESSES)
-def test_addresses_that_are_refused(address):
-    """No other machine without encryption, and nothing that is no address."""
-    with pytest.raises(BadRequest, match=ADDRESSES[address]):
+def test_addresses(monkeypatch):
+    """This machine, and others with encryption; certificates and the package are asked for."""
+    for address in ("tcp://127.0.0.1:1", "tcp://localhost:1", "tcp://[::1]:1", "tls://host:1"):
         check_address(address)
-
-
-@pytest.mark.parametrize(
-    "address", ["tcp://127.0.0.1:1", "tcp://localhost:1", "tcp://[::1]:1", "tls://host:1"]
-)
-def test_addresses_that_are_taken(address):
-    """This machine, and others with encryption."""
-    check_address(address)
-
-
-def test_without_the_package(monkeypatch):
-    """One sentence says what to install."""
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(BadRequest, match=r"pip install '\.\[cluster\]'"):
-        workers_of("tcp://127.0.0.1:1")
-
-
-def test_without_certificates():
-    """One sentence says where they are named."""
+    for address, words in ADDRESSES.items():
+        with pytest.raises(BadRequest, match=words):
+            check_address(address)
     pytest.importorskip("distributed")
     with pytest.raises(BadRequest, match="no certificates are given"):
         workers_of("tls://127.0.0.1:1")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(BadRequest, match=r"pip install '\.\[cluster\]'"):
+        workers_of("tcp://127.0.0.1:1")
 
 
 def test_progress_that_comes_while_it_is_told(tasks):
@@ -174,10 +160,7 @@ def test_cancel_on_a_cluster(cluster, long):
     with pytest.raises(Cancelled):
         run_on_cluster(address, [long], store, report)
     with Client(address, set_as_default=False) as client:
-        until = time.monotonic() + 15
-        while any(client.run(executing).values()) and time.monotonic() < until:
-            time.sleep(0.1)
-        assert not any(client.run(executing).values())
+        until(lambda: not any(client.run(executing).values()), 15)
 
 
 def give_up_at_once(dask_scheduler):

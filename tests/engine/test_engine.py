@@ -21,8 +21,7 @@ from poskernel_core.passes import runner, worker_context
 from poskernel_core.passes.worker_context import WorkerContext
 from poskernel_core.storage.shards import partials_of
 from poskernel_core.storage.statistics import StoredStatistics, read_checkpoint
-from tests.support import builders
-from tests.support.fake_worker import until
+from tests.support import builders, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unchecked")]
 

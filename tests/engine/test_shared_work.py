@@ -123,19 +123,15 @@ def test_a_process_that_cannot_be_started(tmp_path, tasks, monkeypatch):
         run_on_devices(("cpu", "cpu"), tasks, Store(tmp_path), report)
 
 
-def test_cancelled(tmp_path, tasks, monkeypatch):
+def test_cancelled(tmp_path, tasks, workers):
     """The processes end with the report that says so."""
-    started, start = [], devices.Child
-    monkeypatch.setattr(
-        devices, "Child", lambda *given: started.append(start(*given)) or started[-1]
-    )
 
     def report(done, total, note):
         raise Cancelled("Enough.")
 
     with pytest.raises(Cancelled):
         run_on_devices(("cpu", "cpu"), tasks, Store(tmp_path), report)
-    assert [-signal.SIGTERM] * 2 == [each.close() for each in started]
+    assert [-signal.SIGTERM] * 2 == [each.code for each in workers]
 
 
 def test_a_task_that_cannot_be_done(tmp_path, tasks):
