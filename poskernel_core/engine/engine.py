@@ -294,9 +294,7 @@ class Engine:
         job = self._jobs.get(make_plan(request).key)
         return None if job is not None and job.ended and job.abandoned else job
 
-    def result(
-        self, request: Asked, seconds: float | int | None = None, client: str = ""
-    ) -> Result | None:
+    def result(self, request: Asked, seconds: float | int | None = None) -> Result | None:
         """Return a result, computing it if needed; None if that takes longer than ``seconds``.
 
         Raises:
@@ -306,12 +304,12 @@ class Engine:
         found = self.cached(plan)
         if found is not None:
             return found
-        job = self.submit(plan, client)
+        job = self.submit(plan)
         try:
             if not job.wait(seconds):
                 return None
         except KeyboardInterrupt:
-            self.cancel(plan, client)
+            self.cancel(plan)
             raise
         if job.error is not None:
             raise job.error
@@ -324,7 +322,6 @@ class Engine:
         self,
         request: Asked,
         query: int | None,
-        client: str = "",
         tell: Callable[[Job], None] = lambda job: None,
     ) -> Iterator[Result]:
         """Yield what a result is at a query position after more and more windows, then the result.
@@ -336,7 +333,7 @@ class Engine:
         """
         plan, ended = make_plan(request), False
         if self.cached(plan) is None:
-            job = self.submit(plan, client, query)
+            job = self.submit(plan, looks_at=query)
             stages, seen = [job.formed], {0}
             job.on_event.append(lambda job: stages.append(job.formed))
             try:
@@ -350,12 +347,12 @@ class Engine:
                         if (so_far := self.cached(plan.of_stage(windows, query))) is not None:
                             yield so_far
             except (KeyboardInterrupt, GeneratorExit):
-                self.cancel(plan, client)
+                self.cancel(plan)
                 job.wait(5)
                 raise
             if job.error is not None:
                 raise job.error
-        found = self.result(plan, client=client)
+        found = self.result(plan)
         assert found is not None  # no time limit was set
         yield found
 

@@ -162,11 +162,6 @@ def is_written(store: Store, run: RunSpec, shard: Shard, block: Block, made: Mad
     return True
 
 
-def is_begun(store: Store, run: RunSpec, statistic: Gather) -> bool:
-    """Return whether the store has blocks of an unsplit run."""
-    return bool(partials_of(store, run, statistic, WHOLE))
-
-
 def read_layer(source: Source, partial: Partial, layer: int) -> dict[str, np.ndarray]:
     """Return the sums of one layer, without the layer axis.
 
