@@ -15,16 +15,14 @@ from streamlit.web.server.starlette import starlette_app
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.settings import check_paths, settings
 from poskernel_core.engine.engine import Engine
-from serving.address import greet
+from serving.address import below, greet, take_base
 from serving.admission import Admission, ConnectionLimits
-from serving.base import below, take_base
 from serving.headers import security_headers, with_headers
 from serving.health import HealthMonitor, health_route
+from serving.kept import numbers_route, plotly_route
 from serving.memory import collecting
 from serving.metrics import listen, registry
-from serving.numbers import numbers_route
 from serving.page import page_routes
-from serving.plotly import plotly_route
 from serving.site import site_routes
 
 # The folder `pages` does not hold pages in Streamlit's older sense. Streamlit notices that only at

@@ -1,4 +1,8 @@
-"""Print the server's own address at the start.
+"""The server's own address, told at the start, and its base path.
+
+The base path, such as ``/heads`` (``STREAMLIT_SERVER_BASE_URL_PATH=heads``), is removed from each
+request. Pages ask for their parts relative to their own address, so nothing inside the server needs
+to know it, and a proxy may pass it on or remove it.
 
 Streamlit's greeting asks an external host for this machine's public address before any of our code
 runs. ``.streamlit/config.toml`` turns it off, and :func:`greet` replaces it.
@@ -10,6 +14,9 @@ import time
 from threading import Thread
 from urllib.parse import urlencode
 
+from starlette.requests import Request
+from starlette.responses import RedirectResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 from streamlit import cli_util, config
 from streamlit.web.server import server_util
 
@@ -45,3 +52,28 @@ def _open(root: str, pages: str) -> None:
     while not answers(root) and time.monotonic() < end:
         time.sleep(0.1)
     cli_util.open_browser(pages)
+
+
+def take_base() -> str:
+    """Return the base path, such as ``/heads``, or an empty string; take it from Streamlit."""
+    base = config.get_option("server.baseUrlPath").strip("/")
+    config.set_option("server.baseUrlPath", "")
+    return base and f"/{base}"
+
+
+def below(app: ASGIApp, base: str) -> ASGIApp:
+    """Wrap an app as Starlette middleware that removes a base path from the path of requests."""
+    if not base:
+        return app
+
+    async def served(scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope.get("path", "")
+        if path == base and scope["type"] == "http":
+            last, query = base.rpartition("/")[2], Request(scope).url.query
+            await RedirectResponse(f"{last}/{query and '?'}{query}")(scope, receive, send)
+            return
+        if path.startswith(f"{base}/"):
+            scope = {**scope, "path": path.removeprefix(base)}
+        await app(scope, receive, send)
+
+    return served

@@ -16,8 +16,9 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, inf
 
+from cachetools import TTLCache
 from starlette.requests import HTTPConnection
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -92,8 +93,7 @@ class SlidingWindow:
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
-        self._events: dict[tuple[str, str], deque[float]] = {}
-        self._swept = now()
+        self._events: TTLCache[tuple[str, str], deque[float]] = TTLCache(inf, MINUTE, now)
 
     def __len__(self) -> int:
         """Return the number of keys in memory."""
@@ -101,16 +101,13 @@ class SlidingWindow:
 
     def wait(self, key: tuple[str, str], most: int) -> float:
         """Count an event and return 0, or return the seconds to wait if the limit is reached."""
-        now = self._now()
-        if now >= self._swept + MINUTE:
-            self._events = {k: v for k, v in self._events.items() if v[-1] > now - MINUTE}
-            self._swept = now
-        events = self._events.setdefault(key, deque())
+        now, events = self._now(), self._events.get(key, deque())
         while events and events[0] <= now - MINUTE:
             events.popleft()
         if len(events) >= most:
             return events[0] + MINUTE - now
         events.append(now)
+        self._events[key] = events
         return 0.0
 
 

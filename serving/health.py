@@ -8,21 +8,22 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from poskernel_core.common.errors import PosKernelError
+from poskernel_core.common.errors import NoSpace, PosKernelError, ReadOnlyStore, StoreFailed
 from poskernel_core.common.settings import settings
 from poskernel_core.engine.admission import computes
 from poskernel_core.engine.engine import Engine
 from poskernel_core.server import identity
-from poskernel_core.storage.condition import Condition, condition
+from poskernel_core.storage.store import Store
 
 HEALTH = "/health"
-FAILING = Condition("failing")
+STATES = ("writable", "read-only", "full", "failing")
 WHY = {
     "failing": "The store can be neither read nor written: look at its folder, at who owns that, "
     "and at its disk.",
@@ -33,6 +34,40 @@ WHY = {
     "another.",
 }
 """Explanations, by the state of the store or of the worker."""
+
+
+@dataclass(frozen=True)
+class Condition:
+    """The state of a store.
+
+    Attributes:
+        state: ``writable``, ``read-only`` or ``full`` (both readable), or ``failing``.
+        entries: number of entries, without shipped results; None if unknown.
+        size: bytes of their values; None if unknown.
+    """
+
+    state: str
+    entries: int | None = None
+    size: int | None = None
+
+
+def condition(store: Store) -> Condition:
+    """Check a store; a damaged database is set aside, as on any other access."""
+    state = "writable"
+    try:
+        try:
+            store.make_room(0)
+        except NoSpace:
+            state = "full"
+        except ReadOnlyStore:
+            state = "read-only"
+        sizes = store.keys()
+        return Condition(state, len(sizes), sum(sizes.values()))
+    except StoreFailed:
+        return Condition("failing")
+
+
+FAILING = Condition("failing")
 
 
 class HealthMonitor:

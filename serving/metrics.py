@@ -26,9 +26,8 @@ from poskernel_core import __version__
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.engine.counts import open_by_kind
 from poskernel_core.engine.engine import Engine
-from poskernel_core.storage.condition import STATES
 from serving.admission import Admission
-from serving.health import HealthMonitor
+from serving.health import STATES, HealthMonitor
 
 RUN_SECONDS = Histogram(
     "poskernel_run_seconds",

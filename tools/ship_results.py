@@ -37,9 +37,9 @@ from poskernel_core.common.differences import DIFFERENCES, STEP
 from poskernel_core.common.errors import BadArchive
 from poskernel_core.common.result import Result
 from poskernel_core.common.specs import DEFAULT_QUERY, Request
+from poskernel_core.engine.checkpoints import first_questions
 from poskernel_core.engine.engine import Engine, describe_run
 from poskernel_core.engine.plan import Plan, plan_of
-from poskernel_core.engine.precomputed import first_questions
 from poskernel_core.forward.configuration import read as read_geometry
 from poskernel_core.models import configuration
 from poskernel_core.models.catalog import locate

@@ -99,7 +99,6 @@ def import_results(file: Path) -> None:
 
 
 def _made(kind: str, engine: Engine, run: Run, folder: Path) -> tuple[Path, Files]:
-    """Return the target folder and the files to write."""
     if kind == "headvis":
         found = list(_answers(engine, run, HEADVIS_QUESTIONS).values())
         return folder.joinpath(*folder_of(found[0])), tree(*found)
@@ -116,7 +115,6 @@ def _made(kind: str, engine: Engine, run: Run, folder: Path) -> tuple[Path, File
 
 
 def _answers(engine: Engine, run: Run, names: Iterable[str]) -> dict[str, Result]:
-    """Return the results of several questions, submitted together."""
     asked = {name: build_request(name, run.model, **run.fields())[0] for name in names}
     return _all(engine, run, asked)
 

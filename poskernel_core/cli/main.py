@@ -154,7 +154,6 @@ def _end_of_output() -> int:
 
 
 def _check_letters(arguments: Sequence[str]) -> None:
-    """Refuse arguments with invalid UTF-8 or a zero byte."""
     for text in arguments:
         if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
             raise BadRequest(f"Expected arguments in UTF-8, got {text[:80]!r}.")

@@ -155,7 +155,6 @@ def question_options(question: Question[Any]) -> list[click.Parameter]:
 
 
 def _own_option(name: str, field: FieldInfo) -> Option:
-    """Return the option of one parameter of an analysis."""
     option, given = partial(Option, section=OWN_SECTION), field.default
     if name == "query":  # its upper limit depends on the context and is checked later
         help = f"{field.description}; {DEFAULT_QUERY} if not given, or the last that can be read"
@@ -174,7 +173,6 @@ def _own_option(name: str, field: FieldInfo) -> Option:
 
 
 def _type(kind: Any, field: FieldInfo) -> click.ParamType[Any]:
-    """Return click's type of a parameter, with its limits."""
     if words := typing.get_args(kind):
         return click.Choice(words)
     names = ("ge", "gt", "le", "lt")

@@ -21,7 +21,11 @@ from poskernel_core.common.progress import Report
 from poskernel_core.common.rounding import counted
 from poskernel_core.common.shards import MAX_SHARDS, Shard, ShardTask
 from poskernel_core.common.specs import Request, RunSpec
-from poskernel_core.engine.checkpoints import Precomputing, precompute_checkpoints
+from poskernel_core.engine.checkpoints import (
+    Precomputing,
+    first_questions,
+    precompute_checkpoints,
+)
 from poskernel_core.engine.distributed.shards import (
     check_computes,
     merge,
@@ -31,7 +35,6 @@ from poskernel_core.engine.distributed.shards import (
 )
 from poskernel_core.engine.engine import describe_run
 from poskernel_core.engine.plan import make_plan
-from poskernel_core.engine.precomputed import first_questions
 from poskernel_core.models import catalog
 from poskernel_core.models.known import telling_head
 from poskernel_core.models.schedules import SCHEDULES
@@ -41,9 +44,6 @@ from poskernel_core.storage.store import Store
 
 ShardExecutor = Callable[[Sequence[ShardTask], Store, Report], None]
 """A function that computes shards: in this process, on several devices, or on a cluster."""
-
-Asked = list[tuple[str, Request]]
-"""Requests, each with the name of its question."""
 
 
 @dataclass(frozen=True)
@@ -208,16 +208,14 @@ def _precompute_here(
         )
 
 
-def _asked_first(run: Run, experiments: bool) -> Asked:
-    """Return the requests for the default results of a model's pages."""
+def _asked_first(run: Run, experiments: bool) -> list[Request]:
     geometry = catalog.locate(run.model, run.revision).geometry
     described = describe_run(run.model, **run.fields())
     head = telling_head(run.model, "contextual")
-    asked: Asked = []
+    asked = []
     for name, params in first_questions(described, geometry, head, experiments=experiments):
         with _or_left_out(name):
-            request, _ = build_request(name, run.model, params=params, **run.fields())
-            asked.append((name, request))
+            asked.append(build_request(name, run.model, params=params, **run.fields())[0])
     return asked
 
 
@@ -235,23 +233,23 @@ def _asked_of_checkpoint(run: Run, checkpoint: str, experiments: bool) -> list[R
     ]
 
 
-def _answer_all(run: Run, asked: Asked) -> None:
+def _answer_all(run: Run, asked: Sequence[Request]) -> None:
     """Compute all requests and print their status; questions that do not fit are skipped.
 
     All requests are submitted at once, so that one pass gathers everything over the same windows.
     """
     fitting = []
     with closing(run.engine()) as engine:
-        for name, request in asked:
-            with _or_left_out(name):
+        for request in asked:
+            with _or_left_out(request.analysis):
                 new = engine.cached(request) is None
                 if new:
                     engine.submit(request)
-                fitting.append((name, request, "computed" if new else "cached"))
-        for name, request, how in fitting:
-            with _or_left_out(name):
+                fitting.append((request, "computed" if new else "cached"))
+        for request, how in fitting:
+            with _or_left_out(request.analysis):
                 answer(engine, request)
-                status(f"{name}: {how}")
+                status(f"{request.analysis}: {how}")
 
 
 @contextmanager
@@ -265,11 +263,10 @@ def _or_left_out(name: str) -> Iterator[None]:
         status(f"{name}: left out. {error}")
 
 
-def _asked_and_passes(run: Run, experiments: bool) -> tuple[Asked, list[RunSpec]]:
-    """Return the requests for the default results, and the passes that they need."""
+def _asked_and_passes(run: Run, experiments: bool) -> tuple[list[Request], list[RunSpec]]:
     asked, standing = _asked_first(run, experiments), []
-    for name, request in asked:
-        with _or_left_out(name):
+    for request in asked:
+        with _or_left_out(request.analysis):
             found = make_plan(request)
             passes_of([found])
             standing.append(found)
@@ -281,10 +278,9 @@ def _merge(
     store: Store,
     sources: Sequence[Path],
     count: int,
-    asked: Asked,
+    asked: Sequence[Request],
     passes: Sequence[RunSpec],
 ) -> None:
-    """Merge shards and compute the requests from them."""
     with open_sources(sources) as opened:
         merged = merge(store, opened, passes, count, _report)
     show_progress("")

@@ -51,7 +51,6 @@ def summary(result: Result) -> str:
 
 
 def _rounded(texts: np.ndarray) -> str:
-    """Return formatted numbers as one text, for a scalar or an array."""
     if texts.ndim == 0:
         return str(texts)
     with np.printoptions(threshold=MAX_NUMBERS, linewidth=100, formatter={"all": str}):

@@ -44,8 +44,6 @@ def mute(stream: TextIO) -> None:
 
 def printable(text: str, *, lines: bool = False) -> str:
     """Escape the control characters of a text; line ends are kept if ``lines``."""
-    if text.isprintable():
-        return text
     return "".join(_shown(character, lines) for character in text)
 
 

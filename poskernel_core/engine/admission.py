@@ -74,7 +74,6 @@ def check_worker() -> None:
 
 
 def _check_parts(plan: Plan) -> None:
-    """Check that the model has the position scheme and the parts that a question needs."""
     model, uses, question = plan.run.model, plan.question.uses, plan.question
     local = catalog.is_local(model.name)
     if uses and local:

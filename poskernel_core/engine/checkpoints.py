@@ -1,4 +1,6 @@
-"""Precompute the checkpoints of a training run, one set of weights at a time.
+"""What ``precompute`` computes: all results on the pages at default settings, of checkpoints too.
+
+The checkpoints of a training run are computed one set of weights at a time.
 
 In some public training runs two revisions hold the same weights. The hub gives the hashes of files
 before they are downloaded, so the later revision is reported, and gets the results of the earlier
@@ -9,14 +11,36 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from poskernel_core.analyses import ANALYSES
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.rounding import counted
-from poskernel_core.common.specs import Request
+from poskernel_core.common.specs import Request, RunSpec
 from poskernel_core.engine.plan import make_plan
 from poskernel_core.models import catalog, hub
 from poskernel_core.models.checkpoints import Checkpoint
+from poskernel_core.models.geometry import Geometry
 from poskernel_core.models.training import TrainingRun, first_of_equals
 from poskernel_core.storage.store import Store
+
+
+def first_questions(
+    run: RunSpec, geometry: Geometry, cell: str, *, experiments: bool
+) -> list[tuple[str, dict[str, Any]]]:
+    """Return the names and parameters of the questions that the pages ask by default.
+
+    ``cell`` is the head that the pages open on; ``experiments`` adds experiments, which run the
+    model again.
+    """
+    wanted = {"always", "experiments"} if experiments else {"always"}
+    return [
+        (
+            name,
+            question.default_params(run, geometry)
+            | ({"head": cell} if "head" in question.params.model_fields else {}),
+        )
+        for name, question in ANALYSES.items()
+        if question.precomputed in wanted and question.fits_scheme(geometry.scheme)
+    ]
 
 
 @dataclass(frozen=True)

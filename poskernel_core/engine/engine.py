@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +95,9 @@ class Engine:
         self.counts = Counts()
         self._jobs: dict[str, Job] = {}  # the latest of each request
         self._numbers = itertools.count()
-        self._recent: LRUCache[tuple[str, ...], Result] = LRUCache(RECENT_BYTES, _nbytes)
+        self._recent: LRUCache[tuple[str, ...], Result] = LRUCache(
+            RECENT_BYTES, attrgetter("nbytes")
+        )
         self._lock = threading.RLock()
         self._child: Child | None = None
         self._sent: dict[str, Job] = {}  # what the worker works on, by the job's key
@@ -179,22 +182,20 @@ class Engine:
         plan = make_plan(request)
         person = self._person(client) if client else ""
         with self._lock:
-            job = self._joined(plan.key, client, person, looks_at)
-        if job is not None:
-            return job
+            if (job := self._joined(plan.key, client, person)) is not None:
+                return self._looked_at(job, looks_at)
         todo = to_compute(self.store, plan)
         check_plan(self.store, plan, todo, settings() if client else None)
         with self._lock:
-            job = self._joined(plan.key, client, person, looks_at)
-            if job is not None:
-                return job
+            if (job := self._joined(plan.key, client, person)) is not None:
+                return self._looked_at(job, looks_at)
             if client:
                 check_open(map(_direct, self._open()), person, settings())
             self.store.make_room(0)
-            job = self._start(plan, todo, client, person, looks_at)
+            job = self._start(plan, todo, client, person)
             self._forget_old()
             self._look_after(client)
-            return job
+            return self._looked_at(job, looks_at)
 
     def keep(self, request: Asked) -> bool:
         """Keep the statistics of a run's next stage (``Job.kept``); return whether a job runs."""
@@ -206,14 +207,13 @@ class Engine:
             self._tell({"keep": job.key})
             return True
 
-    def _start(
-        self,
-        plan: Plan,
-        todo: Sequence[Plan],
-        client: str,
-        person: str,
-        looks_at: int | None,
-    ) -> Job:
+    def _looked_at(self, job: Job, query: int | None) -> Job:
+        """Let the result of a job form at a query position too, unless it is a composition."""
+        if query is not None:
+            self._tell({"look": job.key, "query": query})
+        return job
+
+    def _start(self, plan: Plan, todo: Sequence[Plan], client: str, person: str) -> Job:
         """Start the job of a plan; that of a composition consists of the jobs of its parts."""
         job = self._new_job(plan if plan.composition else todo[0], client, person)
         if plan.composition is not None:
@@ -228,7 +228,7 @@ class Engine:
         new = [each for each in job.parts or [job] if self._jobs.get(each.plan.key) is not each]
         for part in job.parts:
             part.on_event.append(partial(self._of_part, job))
-        self._send(new, person, looks_at)
+        self._send(new, person)
         self._jobs |= {each.plan.key: each for each in (*new, job)}
         for part in job.parts:
             if part.state in ENDS:
@@ -262,15 +262,12 @@ class Engine:
             job.take({"state": "done"})
 
     def _withdraw(self, job: Job) -> None:
-        """Withdraw a composition's clients from its parts."""
         with self._lock:
             for part in job.parts:
                 for client in [each for each in part.clients if each[1:] == (job.key,)]:
                     self._leave(part, client)
 
-    def _joined(
-        self, key: str, client: Client, person: str, looks_at: int | None = None
-    ) -> Job | None:
+    def _joined(self, key: str, client: Client, person: str) -> Job | None:
         """Return the open job of a key and add the client to it; None if there is none."""
         job = self._jobs.get(key)
         if job is None or job.ended or (job.cancelling and client not in job.clients):
@@ -283,8 +280,6 @@ class Engine:
                 self._joined(part.plan.key, (str(client), job.key), person)
             if new and not job.parts:
                 self._tell({"join": job.key, "client": person})
-        if looks_at is not None:
-            self._tell({"look": job.key, "query": looks_at})
         return job
 
     def _open(self) -> list[Job]:
@@ -299,9 +294,7 @@ class Engine:
         job = self._jobs.get(make_plan(request).key)
         return None if job is not None and job.ended and job.abandoned else job
 
-    def result(
-        self, request: Asked, seconds: float | int | None = None, client: str = ""
-    ) -> Result | None:
+    def result(self, request: Asked, seconds: float | int | None = None) -> Result | None:
         """Return a result, computing it if needed; None if that takes longer than ``seconds``.
 
         Raises:
@@ -311,12 +304,12 @@ class Engine:
         found = self.cached(plan)
         if found is not None:
             return found
-        job = self.submit(plan, client)
+        job = self.submit(plan)
         try:
             if not job.wait(seconds):
                 return None
         except KeyboardInterrupt:
-            self.cancel(plan, client)
+            self.cancel(plan)
             raise
         if job.error is not None:
             raise job.error
@@ -329,7 +322,6 @@ class Engine:
         self,
         request: Asked,
         query: int | None,
-        client: str = "",
         tell: Callable[[Job], None] = lambda job: None,
     ) -> Iterator[Result]:
         """Yield what a result is at a query position after more and more windows, then the result.
@@ -341,7 +333,7 @@ class Engine:
         """
         plan, ended = make_plan(request), False
         if self.cached(plan) is None:
-            job = self.submit(plan, client, query)
+            job = self.submit(plan, looks_at=query)
             stages, seen = [job.formed], {0}
             job.on_event.append(lambda job: stages.append(job.formed))
             try:
@@ -355,12 +347,12 @@ class Engine:
                         if (so_far := self.cached(plan.of_stage(windows, query))) is not None:
                             yield so_far
             except (KeyboardInterrupt, GeneratorExit):
-                self.cancel(plan, client)
+                self.cancel(plan)
                 job.wait(5)
                 raise
             if job.error is not None:
                 raise job.error
-        found = self.result(plan, client=client)
+        found = self.result(plan)
         assert found is not None  # no time limit was set
         yield found
 
@@ -464,7 +456,7 @@ class Engine:
         for key in ended[: max(0, len(self._jobs) - JOBS_KEPT)]:
             del self._jobs[key]
 
-    def _send(self, jobs: Sequence[Job], person: str, looks_at: int | None) -> None:
+    def _send(self, jobs: Sequence[Job], person: str) -> None:
         """Send new jobs to the worker, together, so that they can share a pass."""
         if self._child is None or not self._child.alive:
             if self._child is not None:
@@ -476,7 +468,7 @@ class Engine:
         self._sent.update({job.key: job for job in jobs})
         more = {"execution": self.execution.model_dump(), "client": person}
         tasks = [{"key": job.key, "plan": job.plan.as_json(), **more} for job in jobs]
-        if not self._tell({"tasks": tasks, "query": looks_at}):
+        if not self._tell({"tasks": tasks}):
             for job in jobs:
                 job.take(BROKEN)
 
@@ -492,10 +484,6 @@ class Engine:
                 job.take(event or BROKEN)
                 if job.ended:
                     sent.pop(key, None)
-
-
-def _nbytes(result: Result) -> int:
-    return result.nbytes
 
 
 def _direct(job: Job) -> dict[Client, str]:

@@ -15,12 +15,13 @@ from poskernel_core.analyses.base import Analysis, ExperimentContext
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.heads import layer_of
 from poskernel_core.common.progress import Report
+from poskernel_core.common.shards import WHOLE
 from poskernel_core.common.specs import Execution
 from poskernel_core.common.views import StatisticsView
 from poskernel_core.engine.plan import Plan, gathering, plan_of
 from poskernel_core.engine.provenance import keep, software
 from poskernel_core.models import catalog
-from poskernel_core.storage.shards import drop_left_over, is_begun
+from poskernel_core.storage.shards import drop_left_over, partials_of
 from poskernel_core.storage.statistics import (
     LayerMissing,
     StoredStatistics,
@@ -74,7 +75,7 @@ def gather_missing(
             while missing:
                 begun = read_checkpoint(store, windows)
                 read = set(begun[0]["gather"]) if begun else set()
-                part = {g for g in missing if g in read or is_begun(store, windows, g)}
+                part = {g for g in missing if g in read or partials_of(store, windows, g, WHOLE)}
                 gather_run(
                     shared,
                     gathering(windows, part or missing),
@@ -159,8 +160,6 @@ def located(plan: Plan) -> Plan:
         UnknownModel, NoNetwork: as :func:`poskernel_core.models.catalog.locate`.
     """
     model = plan.run.model
-    if model.fingerprint:
-        return plan
     found = catalog.locate(model.name, model.revision).spec
     run = plan.run.model_copy(update={"model": found})
     return plan_of(plan.question, run, plan.params)
@@ -215,7 +214,6 @@ def perform(shared: WorkerContext, plan: Plan, execution: Execution, report: Rep
 
 
 def _check_cell(params: Any, reasons: Mapping[int, str]) -> None:
-    """Check that the layer of the requested head has heads."""
     layer = layer_of(getattr(params, "head", ""))
     if layer in reasons:
         raise BadRequest(

@@ -9,12 +9,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from cachetools import FIFOCache, LRUCache
+from cachetools import FIFOCache, LRUCache, cached
 
 from poskernel_core.analyses.comparison.formulas import distance, largest_error
 from poskernel_core.analyses.comparison.pins import Pin
@@ -184,15 +183,18 @@ def _runs(
     return chosen[:MAX_RUNS], whole and len(chosen) <= MAX_RUNS
 
 
+def _size(rows: _Rows | None) -> int:
+    """Return the bytes of kernels; what could not be read is too large to be kept."""
+    return MAX_BYTES + 1 if rows is None else rows[0].nbytes + rows[1].nbytes
+
+
+@cached(
+    LRUCache(MAX_BYTES, _size),
+    key=lambda store, key, found: (str(store.directory), key),
+    lock=threading.Lock(),
+)
 def _rows(store: Store, key: str, found: _Kernels) -> _Rows | None:
-    """Return the kernels of an entry by offset (cached)."""
-    place = str(store.directory), key
-    with _READING:
-        kept = _KEPT.get(place)
-    if kept is not None:
-        return kept
-    result = stored(store, key)
-    if result is None:
+    if (result := stored(store, key)) is None:
         return None
     n = found.query
 
@@ -206,8 +208,6 @@ def _rows(store: Store, key: str, found: _Kernels) -> _Rows | None:
     for layer, visible in enumerate(np.nanmax(result.values["visible_keys"], axis=1, initial=0)):
         for rows in (kernel, error):
             rows[layer, :, int(visible) :] = np.nan
-    with _READING, suppress(ValueError):  # the cache is smaller than this
-        _KEPT[place] = kernel, error
     return kernel, error
 
 
@@ -226,10 +226,6 @@ def _pin(cell: str, told: Mapping[str, Any], geometry: Geometry) -> Pin:
     )
 
 
-_KEPT: LRUCache[tuple[str, str], _Rows] = LRUCache(
-    MAX_BYTES, lambda rows: rows[0].nbytes + rows[1].nbytes
-)
-"""Cache of kernels, by the store's directory and the entry's key."""
 _HEADERS: FIFOCache[tuple[str, str], _Kernels | None] = FIFOCache(MAX_HEADERS)
 """Cache of parsed headers by the store's directory and the key; an entry never changes."""
 _READING = threading.Lock()

@@ -217,7 +217,6 @@ def _with_usual_word(params: P, model: ModelSpec) -> P:
 
 
 def _with_text(run: RunSpec) -> RunSpec:
-    """Return the run with its corpus' fingerprint."""
     if run.corpus.fingerprint:
         return run
     return run.model_copy(update={"corpus": corpora.resolve(run.corpus)})

@@ -9,8 +9,6 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
-import numpy as np
-
 import poskernel_core
 from poskernel_core.analyses import ANALYSES
 from poskernel_core.common.errors import ComputeFailed
@@ -140,29 +138,26 @@ def to_entry(result: Result) -> Entry:
 
 def from_entry(entry: Entry) -> Result | None:
     """Convert a store entry to a result; None if it has another layout."""
+    header, arrays = entry
+    parts: dict[str, dict[str, Any]] = {part: {} for part in ARRAYS}
     try:
-        return _from_entry(*entry)
+        for path, array in arrays.items():
+            part, name = path.split("/", 1)
+            parts[part][name] = array
+        parts["values"] = {
+            name: parts["values"][name] for name in header["axes"] if name in parts["values"]
+        }
+        result = Result(
+            analysis=header["analysis"],
+            params=header["params"],
+            axes={name: tuple(axes) for name, axes in header["axes"].items()},
+            units=header["units"],
+            labels={name: tuple(words) for name, words in header["labels"].items()},
+            texts={name: texts_array(text) for name, text in header["texts"].items()},
+            provenance=header["provenance"],
+            **parts,
+        )
+        question = ANALYSES.get(result.analysis)  # an earlier version may have declared otherwise
+        return result.as_declared(question.values) if question else result
     except (KeyError, ValueError, TypeError, AttributeError):
         return None
-
-
-def _from_entry(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Result:
-    parts: dict[str, dict[str, Any]] = {part: {} for part in ARRAYS}
-    for path, array in arrays.items():
-        part, name = path.split("/", 1)
-        parts[part][name] = array
-    parts["values"] = {
-        name: parts["values"][name] for name in header["axes"] if name in parts["values"]
-    }
-    result = Result(
-        analysis=header["analysis"],
-        params=header["params"],
-        axes={name: tuple(axes) for name, axes in header["axes"].items()},
-        units=header["units"],
-        labels={name: tuple(words) for name, words in header["labels"].items()},
-        texts={name: texts_array(text) for name, text in header["texts"].items()},
-        provenance=header["provenance"],
-        **parts,
-    )
-    question = ANALYSES.get(result.analysis)  # an earlier version may have declared otherwise
-    return result.as_declared(question.values) if question else result

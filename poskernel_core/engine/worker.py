@@ -97,19 +97,19 @@ class Worker:
         for line in lines:
             (verb, about), *given = json.loads(line).items()
             if verb == "tasks":
-                self._take(about, **dict(given))
+                self._take(about)
             elif (task := self._tasks.get(about)) is not None:
                 getattr(task, verb)(**dict(given))
                 if task.cancelled.is_set() and self._queue.remove(task):
                     self._end(task, {"state": "cancelled"})
 
-    def _take(self, messages: Iterable[dict[str, Any]], query: int | None = None) -> None:
+    def _take(self, messages: Iterable[dict[str, Any]]) -> None:
         """Queue tasks that were sent together, so that they can share a pass."""
-        looked_at, tasks = () if query is None else (query,), []
+        tasks = []
         for each in messages:
             try:
                 plan, execution = Plan.read(each["plan"]), Execution(**each["execution"])
-                tasks.append(Task(each["key"], plan, execution, (each["client"],), looked_at))
+                tasks.append(Task(each["key"], plan, execution, (each["client"],)))
             except Exception as error:
                 self._say(each["key"], _failure(error))
         self._tasks |= {task.key: task for task in tasks}
@@ -249,7 +249,6 @@ class Worker:
 
 
 def _failure(error: BaseException) -> dict[str, Any]:
-    """Return the event that ends a task with an error."""
     if isinstance(error, Cancelled):
         return {"state": "cancelled"}
     if isinstance(error, PosKernelError):

@@ -183,7 +183,6 @@ def citation(result: Result, title: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return a text with TeX's special characters escaped."""
     return "".join(TEX.get(letter, letter) for letter in text)
 
 
@@ -331,9 +330,7 @@ def _worded(result: Result, name: str) -> np.ndarray:
     return np.array([*result.labels[name], ""], dtype=object).take(value)
 
 
-def to_html(
-    figures: Sequence[Any], result: Result, name: str, *, title: str = "", dark: bool = False
-) -> str:
+def to_html(figures: Sequence[Any], result: Result, name: str, *, title: str = "") -> str:
     """Return a self-contained page: the finding, figures, a caption, and the embedded data.
 
     Args:
@@ -341,7 +338,6 @@ def to_html(
         result: the result shown.
         name: name of the figure, for files saved from it.
         title: heading; default: the name.
-        dark: whether the figures are drawn for a dark page.
     """
     config, plotly = chart_config(file_stem(result, name)), True
     drawn = []
@@ -358,6 +354,4 @@ def to_html(
         finding=finding_of(result),
         figures=drawn,
         about={**result.as_json()["run"], **_about(result)},
-        paper="#11181e" if dark else "#ffffff",
-        ink="#e4eaee" if dark else "#1b2630",
     )

@@ -118,7 +118,6 @@ def _declared(question: Question[Any]) -> dict[str, Value]:
 
 
 def _optional(question: Question[Any]) -> set[str]:
-    """Return the values and texts that some answers lack."""
     return {name for name, each in _declared(question).items() if each.optional}
 
 

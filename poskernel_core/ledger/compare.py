@@ -66,7 +66,6 @@ def check(figure: PublishedFigure, result: Result) -> Checked:
 
 
 def _check_axes(figure: PublishedFigure, result: Result) -> None:
-    """Check that the result has the figure's value and axes."""
     axes = result.only(figure.value).axes[figure.value]
     asked = {*figure.select, *figure.over, *(("layer", "head") if figure.heads else ())}
     if figure.candidate:
@@ -110,7 +109,6 @@ def _selected(figure: PublishedFigure, result: Result) -> Result:
 
 
 def _candidate(figure: PublishedFigure, result: Result) -> dict[str, int]:
-    """Return the coordinate of the next token that the figure names."""
     if not figure.candidate:
         return {}
     words = result.words("candidates")

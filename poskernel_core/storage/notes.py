@@ -5,38 +5,41 @@ weights, the head and the date.
 """
 
 import json
-from dataclasses import asdict, astuple, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 
 from filelock import FileLock
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from poskernel_core.common.atomic_write import atomic_write
 from poskernel_core.common.errors import BadRequest, StoreFailed
-from poskernel_core.common.files import read_json
 
 MAX_NOTE = 4_000
 FILE = "notes.json"
 MAX_NOTES = 10_000
 
 
-@dataclass(frozen=True)
-class Note:
+class Note(BaseModel):
     """A note on a head.
 
     Attributes:
         model: the model's name.
         fingerprint: the fingerprint of its weights.
-        head: the head, such as ``L0H3``.
+        head: the head, such as ``L0H3``; older files say ``cell``.
         text: the note.
         date: the day on which it was written, ``YYYY-MM-DD``.
     """
 
+    model_config = ConfigDict(frozen=True, strict=True)
+
     model: str
     fingerprint: str
-    head: str
+    head: str = Field(validation_alias=AliasChoices("head", "cell"))
     text: str
     date: str
+
+
+NOTES = TypeAdapter(list[Note])
 
 
 class Notes:
@@ -85,8 +88,9 @@ class Notes:
                 if len(kept) >= MAX_NOTES:
                     raise BadRequest(f"There are {MAX_NOTES:,} notes already: remove some.")
                 if text:
-                    kept.append(Note(model, fingerprint, head, text, today))
-                written = json.dumps([asdict(note) for note in kept], indent=1, ensure_ascii=False)
+                    told = {"model": model, "fingerprint": fingerprint, "head": head}
+                    kept.append(Note(**told, text=text, date=today))
+                written = json.dumps([dict(note) for note in kept], indent=1, ensure_ascii=False)
                 atomic_write(self.file, lambda path: path.write_text(written + "\n", "utf-8"))
         except (OSError, UnicodeEncodeError) as error:
             raise StoreFailed(f"The note cannot be written: {error}.") from error
@@ -94,17 +98,10 @@ class Notes:
     def _read(self) -> list[Note]:
         if not self.file.is_file():
             return []
-        names = tuple(field.name for field in fields(Note))
         try:
-            found = [
-                Note(**{n: each["cell" if n == "head" and "cell" in each else n] for n in names})
-                for each in read_json(self.file)  # older files say ``cell`` for ``head``
-            ]
-            if any(not isinstance(value, str) for note in found for value in astuple(note)):
-                raise TypeError
-        except (OSError, KeyError, TypeError, ValueError) as error:
+            return NOTES.validate_json(self.file.read_bytes())
+        except (OSError, ValidationError) as error:
             raise StoreFailed(
                 f"The file of notes, {FILE}, cannot be read: expected a list of notes, each with "
-                f"{', '.join(names)}; mend it or move it away."
+                f"{', '.join(Note.model_fields)}; mend it or move it away."
             ) from error
-        return found

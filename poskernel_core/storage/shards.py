@@ -149,7 +149,6 @@ def write_partial(
 def _find(
     source: Source, run: RunSpec, statistic: Gather, shard: Shard, group: int
 ) -> Partial | None:
-    """Return the manifest of a block's sums, or None if there is none."""
     found = source.get(_key(run, statistic, shard, group, MANIFEST))
     return None if found is None else Partial.read(found[0])
 
@@ -161,11 +160,6 @@ def is_written(store: Store, run: RunSpec, shard: Shard, block: Block, made: Mad
         if found is None or found.made != made or not all(map(store.has, found.entry_keys())):
             return False
     return True
-
-
-def is_begun(store: Store, run: RunSpec, statistic: Gather) -> bool:
-    """Return whether the store has blocks of an unsplit run."""
-    return bool(partials_of(store, run, statistic, WHOLE))
 
 
 def read_layer(source: Source, partial: Partial, layer: int) -> dict[str, np.ndarray]:

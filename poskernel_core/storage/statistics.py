@@ -101,7 +101,6 @@ class StoredLayer(Mapping[str, np.ndarray]):
 
 
 def _read(store: Store, key: str) -> dict[str, np.ndarray]:
-    """Return the arrays of an entry (cached)."""
     with _READING:
         kept = _LAYERS.get(store)
         if kept is None:

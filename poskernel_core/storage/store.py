@@ -28,9 +28,19 @@ from poskernel_core.common.errors import BadRequest, StoreFailed
 from poskernel_core.common.folders import default_directory
 from poskernel_core.common.settings import checked_gb, settings
 from poskernel_core.common.specs import brief
-from poskernel_core.storage.disk import ASIDE, DATABASE, BytesOnly, select, set_aside
+from poskernel_core.storage.disk import (
+    ASIDE,
+    DATABASE,
+    FAILURES,
+    BytesOnly,
+    failure,
+    is_damage,
+    no_room,
+    select,
+    set_aside,
+    why,
+)
 from poskernel_core.storage.encoding import Entry, decode, encode, read_header
-from poskernel_core.storage.failures import FAILURES, failure, is_damage, no_room, why
 from poskernel_core.storage.shipped import shipped
 
 T = TypeVar("T")

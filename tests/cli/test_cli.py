@@ -6,6 +6,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from jsonschema import Draft202012Validator
 
 import poskernel_core as pk
 from poskernel_core import Engine
@@ -78,12 +79,6 @@ def test_show_is_analyse(run, place, small, analysis, options, params, chosen):
             close(values, printed[part][name])
 
 
-def assert_sentence(err, words):
-    assert words in err
-    assert 1 == err.count("\n")
-    assert "Traceback" not in err
-
-
 @cache
 def gathered(place, small):
     from poskernel_core.data import corpora
@@ -142,9 +137,11 @@ def test_relative_paths(run, small, place, model_dirs, monkeypatch):
 
 @pytest.mark.slow
 def test_show_live(run, monkeypatch, tmp_path):
-    """A line of JSON for each stage, the last of all windows; else the findings, aside."""
+    """A line of JSON for each stage, the last of all windows; else the findings, aside.
+
+    Without `--live` nothing but the result is computed and kept.
+    """
     monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path))
-    monkeypatch.setenv("POSKERNEL_SHIPPED", "0")
     asked = ("show", "etc", "demo-attn-2l", "--windows", 40, "--context", 32, "--query", 11)
     code, out, err = run(*asked, "--live", "--json")
     lines = [json.loads(line) for line in out.splitlines()]
@@ -156,19 +153,19 @@ def test_show_live(run, monkeypatch, tmp_path):
     whole = json.loads(run(*asked, "--json")[1])
     assert whole["values"] == lines[-1]["values"]
     assert whole["run"]["windows"] == lines[-1]["windows"]
+    form = Draft202012Validator(pk.schema("etc", live=True))
+    for line in lines:
+        form.validate(line)
+    for wrong in ({**lines[0], "at": {}}, {**lines[0], "of": "40"}, {"windows": 4, "of": 40}):
+        assert not form.is_valid(wrong)
+    assert not Draft202012Validator(pk.schema("kernel", live=True)).is_valid(lines[0])
 
     _, out, err = run(*asked, "--live")
     assert "40 of 40 windows: " in err
     assert out.startswith("etc of ")
-
-
-@pytest.mark.slow
-def test_show_alone(run, monkeypatch, tmp_path):
-    """Without `--live` nothing but the result is computed and kept."""
-    monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path))
-    assert 0 == run("show", "etc", "demo-attn-2l", "--windows", 40, "--context", 32)[0]
-
-    results = [header for _, header in Store(tmp_path).headers() if "analysis" in header]
+    monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path / "alone"))
+    assert 0 == run(*asked)[0]
+    results = [header for _, header in Store(tmp_path / "alone").headers() if "analysis" in header]
     assert [40] == [header["provenance"]["windows"] for header in results]
 
 
@@ -199,3 +196,60 @@ def test_models(run, small, monkeypatch):
     assert 1 == sum(line.startswith("gpt2 ") for line in out.splitlines())
     assert "on the hub" in lines["gpt2"]
     assert "ready" in lines["demo-gpt2"] or "cached" in lines["demo-gpt2"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--windows", 7000), f"windows of {CONTEXT} tokens, 7000 were asked"),
+        (("--query", 11, "--source", "token", "--token", " Zebra crossing"), "one token"),
+    ],
+)
+def test_what_a_worker_finds(run, small, options, words):
+    code, out, err = run("show", "kernel", *small, *options)
+
+    assert (2, "", 1) == (code, out, err.count("\n"))
+    assert words in err
+
+
+def without_weights(path):
+    (path / "model.safetensors").rename(path / "pytorch_model.bin")
+
+
+def config(**fields):
+    """Return what changes a configuration; without a kind of model, nothing else is left of it."""
+
+    def spoil(path):
+        old = json.loads((path / "config.json").read_text())
+        kept = {} if "model_type" in fields else old
+        (path / "config.json").write_text(json.dumps({**kept, **fields}))
+
+    return spoil
+
+
+SPOILT = {
+    # what is done to the directory, words of the message
+    "pickled only": (without_weights, "pickled"),
+    "no config": (lambda path: (path / "config.json").unlink(), "no config.json"),
+    "no weights": (lambda path: (path / "model.safetensors").unlink(), "model.safetensors"),
+    "config lacks sizes": (config(model_type="gpt2"), "do not fit"),  # it has those of the class
+    "an encoder": (config(model_type="t5"), "encoder"),
+    "unheard of": (config(model_type="abacus"), "abacus"),
+    "sizes do not fit": (config(n_embd=40), "do not fit"),  # which a worker finds
+}
+
+
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(each, marks=pytest.mark.slow) if "fit" in each else each for each in SPOILT],
+)
+def test_spoilt_models(run, tmp_path, small, model_dirs, case):
+    spoil, words = SPOILT[case]
+    path = shutil.copytree(model_dirs["gpt2"], tmp_path / "bad")
+    spoil(path)
+
+    code, out, err = run("show", "etc", path, *small[1:])
+
+    assert (2, "", 1) == (code, out, err.count("\n"))
+    assert words in err

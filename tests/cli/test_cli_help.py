@@ -159,16 +159,6 @@ def test_head(monkeypatch, capsys, tmp_path):
         assert printed["values"] == pk.show(name, MODEL, head="L0H3").as_json()["values"]
 
 
-def test_cancelled(monkeypatch, capsys):
-    def interrupt():
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(cli, "Store", interrupt)
-
-    assert 1 == cli.main(["models"])
-    assert ("", "Cancelled.\n") == capsys.readouterr()
-
-
 def examples():
     """The lines of the documentation that show a result, as a shell would split them."""
     files = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]

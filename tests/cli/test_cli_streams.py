@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -47,10 +48,11 @@ def test_letters_that_an_encoding_lacks(monkeypatch):
         assert b"0.729 \\xb1 0.037\n" == stream.buffer.getvalue()
 
 
-def test_an_error_of_another_file(monkeypatch):
-    def broken():
-        raise OSError(5, "Input/output error")
-
-    monkeypatch.setattr(cli, "Store", broken)
+def test_what_has_nothing_to_do_with_streams(monkeypatch, capsys):
+    """A cancel is one word; an error of another file stays what it is."""
+    monkeypatch.setattr(cli, "Store", Mock(side_effect=KeyboardInterrupt))
+    assert 1 == cli.main(["models"])
+    assert ("", "Cancelled.\n") == capsys.readouterr()
+    monkeypatch.setattr(cli, "Store", Mock(side_effect=OSError(5, "Input/output error")))
     with pytest.raises(OSError, match="Input/output error"):
         cli.main(["models"])

@@ -59,20 +59,15 @@ def test_biases_and_what_errors_count():
     assert 2 == lines.count("bias")
 
 
-def test_what_axes_stand_for():
+def test_words():
     lines = said(
-        {"x": [1.0, 2.0]},
+        {"kind": [1, 0]},
+        labels={"kind": ("local", "uniform")},
         coordinates={"head": np.array([4, 10])},
         texts=[("cases", ["one", "two"]), ("runs", ("flat",))],
     )
-
     for line in ("head: [ 4 10]", "cases: one; two", "runs: flat"):
         assert line in lines
-
-
-def test_words():
-    lines = said({"kind": [1, 0]}, labels={"kind": ("local", "uniform")})
-
     assert "['uniform' 'local']" == lines[-1]
 
 

@@ -7,7 +7,6 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-import poskernel_core as pk
 from poskernel_core.api import build_request
 from poskernel_core.cli import main as cli
 from poskernel_core.cli.terminal import printable
@@ -16,13 +15,10 @@ from poskernel_core.common.heads import parse_cell
 from poskernel_core.common.result import Result
 from poskernel_core.common.specs import CorpusSpec
 from poskernel_core.data.moves import parse_layers
-from poskernel_core.engine import admission
 from poskernel_core.engine.engine import Engine, describe_run
 from poskernel_core.engine.plan import make_plan
 from poskernel_core.engine.provenance import to_entry
-from poskernel_core.models import catalog
 from poskernel_core.storage.store import Store
-from tests.support import builders
 from tests.support.bound import opened_as_linked
 from tests.support.strangers import refused
 
@@ -31,6 +27,7 @@ __all__ = ["refused"]
 CONTEXT = 29
 LONG, DIGITS = "a" * 5000, "9" * 5000
 SHOW = ("show", "etc", "MODEL", "--context", CONTEXT)
+KERNEL = ("show", "kernel", "MODEL", "--context", CONTEXT)
 INPUTS = {
     "no such home": (("show", "etc", "~nouser"), "no config.json"),
     "5,000 letters": (("show", "etc", LONG), "5000"),
@@ -47,6 +44,18 @@ INPUTS = {
     "head of 5,000 digits": ((*SHOW, "--head", f"L{DIGITS}H0"), "A head is written"),
     "texts of 5,000 digits": ((*SHOW, "--windows", DIGITS), "--windows"),
     "device in other digits": ((*SHOW, "--device", "cuda:\u0663"), "device"),
+    "unknown model": (("show", "etc", "./nowhere"), "config.json"),
+    "no model": (("show", "etc", ""), "model name"),
+    "hub model offline": (("show", "etc", "nobody/nothing"), "demo-gpt2"),
+    "head outside": ((*SHOW, "--head", "L0H5"), "L0H0 to L2H4"),
+    "query outside": ((*KERNEL, "--query", 29), "choose 0 to 28"),
+    "unknown corpus": ((*SHOW, "--corpus", "nowhere"), "No corpus 'nowhere'"),
+    "context too long": ((*SHOW, "--context", 42), "2 to 41 tokens"),
+    "revision of a directory": ((*SHOW, "--revision", "v1"), "revisions"),
+    "chapter of no bible": ((*SHOW, "--corpus-item", "Job"), "no text 'Job'"),
+    "text source without text": ((*KERNEL, "--source", "text"), "a text, got"),
+    "import of nothing": (("import", "nowhere.zip"), "nowhere.zip"),
+    "export of nothing": (("export", "MODEL", "x.zip"), "Nothing is cached"),
     "terminal's escape": (("show", "\x1b[31metc", "MODEL"), "No analysis '\\x1b[31metc'"),
 }
 
@@ -149,22 +158,6 @@ def test_a_character_on_the_edge(tmp_path):
     assert describe_run("demo-gpt2", corpus=CorpusSpec(name=str(file))).corpus.fingerprint
 
 
-def test_a_store_that_is_large_enough(model_dirs):
-    """What is taken for the least size of statistics is less than what is stored."""
-    for name in ("gpt2", "llama"):
-        path = model_dirs[name]
-        geometry = catalog.locate(str(path)).geometry
-        ids = builders.random_ids(5, CONTEXT).numpy()
-        gathered = pk.run_pass(pk.load(str(path), device="cpu"), ids, start_token=False)
-        run = describe_run(str(path), context=CONTEXT, windows=5)
-        held = sum(
-            array.nbytes
-            for layer in range(geometry.n_layers)
-            for array in gathered.layer(layer).values()
-        )
-        assert 0.6 * held < admission.least_bytes(geometry, run, 5) <= held, name
-
-
 def test_a_device_matters_for_what_is_computed(model_dirs, tmp_path, monkeypatch, capsys):
     """What is stored is shown whatever device is named, as long as it is written as one."""
     monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path))
@@ -201,18 +194,13 @@ def test_figures_of_strangers(refused, model_dirs, tmp_path):
     assert "nested too deeply" in words
 
 
-@pytest.mark.parametrize("text", [3, None, ("L0H1",), b"L0H1"])
-def test_what_is_no_text_is_no_head(unchecked, text):
-    with pytest.raises(BadRequest, match=r"^A head is written L<layer>H<head>"):
-        parse_cell(text, 9, 9)
-
-
-@pytest.mark.parametrize("text", ["L\u0660H\u0661", "L²H0", f"L{DIGITS}H0"])
-def test_digits(text):
-    with pytest.raises(BadRequest):
-        parse_cell(text, 9, 9)
-    with pytest.raises(BadRequest):
-        parse_layers(text[1:].partition("H")[0], 9)
+def test_what_is_no_head(unchecked):
+    for text in (3, None, ("L0H1",), b"L0H1", "L\u0660H\u0661", "L²H0", f"L{DIGITS}H0"):
+        with pytest.raises(BadRequest, match=r"^A head is written L<layer>H<head>"):
+            parse_cell(text, 9, 9)
+    for text in ("\u0660", "²", DIGITS):
+        with pytest.raises(BadRequest):
+            parse_layers(text, 9)
 
 
 def test_printable():

@@ -1,13 +1,19 @@
-"""What is refused of a request before a worker starts: how large its statistics are at least."""
+"""What is refused before a worker starts: what a visitor asks for at once, what has no room."""
+
+import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import poskernel_core as pk
-from poskernel_core.common.errors import BadRequest, ComputeFailed
-from poskernel_core.common.specs import CorpusSpec, Execution
+from poskernel_core.common.errors import BadRequest, ComputeFailed, TooLarge
+from poskernel_core.common.settings import PUBLIC, settings, variable
+from poskernel_core.common.specs import CorpusSpec, Execution, Request
 from poskernel_core.data import corpora
 from poskernel_core.engine import admission
-from poskernel_core.engine.engine import describe_run
+from poskernel_core.engine.engine import Engine, describe_run
+from poskernel_core.engine.plan import make_plan
 from poskernel_core.models import catalog
 from poskernel_core.models.tokenizers import load_tokenizer
 from poskernel_core.passes import runner
@@ -15,16 +21,8 @@ from poskernel_core.passes.worker_context import WorkerContext
 from poskernel_core.storage.store import Store
 from tests.support import builders
 
-CONTEXT = 41
-
-
-def held(arrays):
-    """The bytes of all arrays of a pass."""
-    return sum(
-        array.nbytes
-        for layer in range(arrays.header.n_layers)
-        for array in arrays.layer(layer).values()
-    )
+CONTEXT, MODEL = 41, "demo-gpt2"
+OWN_MACHINE = "compute (it|them) on your own machine"
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
@@ -38,69 +36,205 @@ def test_the_least_size(model_dirs, name, windows, read, samples):
     found = pk.run_pass(pk.load(path, device="cpu"), ids, queries_per_position=samples)
     run = describe_run(path, context=CONTEXT, windows=windows)
     run = run.model_copy(update={"queries_per_position": samples})
+    layers = (found.layer(layer).values() for layer in range(found.header.n_layers))
+    held = sum(array.nbytes for arrays in layers for array in arrays)
 
     least = admission.least_bytes(catalog.locate(path).geometry, run, read)
-
     assert read == found.header.windows
-    assert 0.7 * held(found) < least <= held(found)
+    assert 0.7 * held < least <= held
 
 
 @pytest.mark.parametrize(
     ("corpus", "asked", "least"),
-    [
-        ("openwebtext", 64, 60),
-        ("wikitext", 7, 7),
-        ("repeated", 23, 20),
-        ("random", 101, 100),
-        ("sample", 13, 10),
-        ("sample", 10**6, None),
-        (__file__, 64, 1),
-    ],
-)
+    [("openwebtext", 64, 60), ("wikitext", 7, 7), ("repeated", 23, 20), ("random", 101, 100),
+     ("sample", 13, 10), (__file__, 64, 1)],
+)  # fmt: skip
 def test_the_fewest_windows(corpus, asked, least):
-    """Equal groups of what is asked for, or of what a bundled text holds at least."""
+    """Equal groups of what is asked for."""
     run = describe_run("demo-attn-2l", context=31, windows=asked)
     run = run.model_copy(update={"corpus": CorpusSpec(name=corpus)})
-
-    found = admission._least_windows(run)
-
-    assert found == (found if least is None else least)
-    assert least is not None or (0 == found % 10 and 10 < found < asked)
+    assert least == admission._least_windows(run)
 
 
-def test_a_bundled_text_holds_what_is_said():
-    """The least number of windows is there."""
+def test_the_fewest_windows_of_a_bundled_text():
+    """What it holds at least; they are there."""
     run = describe_run("demo-attn-2l", context=31, windows=10**6)
-    found = corpora.token_windows(
-        run.corpus,
-        load_tokenizer(catalog.locate("demo-attn-2l")),
-        context=31,
-        windows=admission._least_windows(run),
-        start_token=True,
-        exactly=True,
-    )
-
-    assert admission._least_windows(run) == len(found.tokens)
+    tokenizer, least = load_tokenizer(catalog.locate("demo-attn-2l")), admission._least_windows(run)
+    given = {"context": 31, "windows": least, "start_token": True, "exactly": True}
+    assert 0 == least % 10 < 10 < least < 10**6
+    assert least == len(corpora.token_windows(run.corpus, tokenizer, **given).tokens)
 
 
-def test_room_for_sums_and_statistics(model_dirs):
-    """A store that holds no more than the statistics is too small for the sums that they are of."""
-    run = describe_run(str(model_dirs["llama"]), context=CONTEXT, windows=20)
-    run = run.model_copy(update={"corpus": CorpusSpec(name="repeated")})
-    geometry = catalog.locate(str(model_dirs["llama"])).geometry
-    least = admission.least_bytes(geometry, run, 20)
+def test_room_for_sums_and_statistics(model_dirs, tmp_path):
+    """A store that holds no more than the statistics is too small for the sums that they are of.
 
+    So is one for a text whose windows nobody knows before; no word of shards.
+    """
+    llama = str(model_dirs["llama"])
+    run = describe_run(llama, context=CONTEXT, windows=20)
+    least = admission.least_bytes(catalog.locate(llama).geometry, run, 20)
     with pytest.raises(BadRequest, match=r"MB or more while they are gathered, the store holds"):
         admission._check_room(least, run)
     admission._check_room(3 * least, run)
 
-
-def test_a_store_that_is_too_small_for_the_sums(tmp_path, model_dirs):
-    """One sentence, and no word of shards."""
     store = Store(tmp_path, 0.0001)
+    with pytest.raises(BadRequest, match=r"the store holds 0\.1"):
+        Engine(store, "cpu").submit(Request(analysis="etc", run=run))
     corpus = CorpusSpec(name="text", text="She sells sea shells by the sea shore.")
-    run = describe_run(str(model_dirs["llama"]), corpus=corpus, context=CONTEXT)
-
+    run = describe_run(llama, corpus=corpus, context=CONTEXT)
     with pytest.raises(ComputeFailed, match="The store is too small for the sums") as caught:
         runner.gather_run(WorkerContext(store), run, Execution(), {}, lambda *_: None)
     assert "shard" not in str(caught.value)
+
+
+@pytest.fixture
+def engine(fresh_engine, monkeypatch):
+    """An engine on an empty store; a worker of its is never started, and no bound is set."""
+    for name in ["POSKERNEL_PUBLIC", *map(variable, PUBLIC)]:
+        monkeypatch.delenv(name, raising=False)
+    fresh_engine._send = lambda *_: None
+    return fresh_engine
+
+
+def asked(analysis="etc", params=None, **run):
+    """A request about the bundled model."""
+    return Request(analysis=analysis, run=describe_run(MODEL, **run), params=params or {})
+
+
+def refused(engine, request):
+    """The sentence that a visitor reads; nothing is queued, and no worker is started."""
+    with pytest.raises(TooLarge) as error:
+        engine.submit(request, "anna")
+    assert engine.running(request) is None
+    assert engine.worker_pid is None
+    text = str(error.value)
+    assert re.search(rf"^This server .*: .*{OWN_MACHINE}\.$", text)
+    return text
+
+
+def typed(length):
+    """A text of that many characters, of few tokens where it is a corpus."""
+    return {"corpus": CorpusSpec(name="text", text="x" * length), "windows": 1, "context": 16}
+
+
+def samples(number, length):
+    return {"params": {"samples": number, "length": length}}
+
+
+LONG = "up to 1,000 characters, got 1,001"
+BOUNDS = {
+    # the bound, what it allows, what it refuses, words of the sentence
+    "windows": ("WINDOWS=500", {"windows": 500}, {"windows": 2000},
+                "This server computes up to 500 windows at a time; 2,000 were asked for: choose "
+                "fewer, or compute them on your own machine."),
+    "tokens": ("TOKENS=3200", {"windows": 50, "context": 64}, {"windows": 51, "context": 64},
+               r"up to 3,200 tokens .* needs up to 3,264 \("),
+    "samples of random-attention": ("SAMPLES=300", samples(300, 24), samples(301, 24),
+                                    "up to 300 samples at a time; 301 were asked for"),
+    # drawn anew for every row: 13 tokens have rows at positions 4 to 10
+    "samples of induction-recency": ("TOKENS=9099", samples(99, 13), samples(100, 13),
+                                     r"needs up to 9,100 \("),
+    "a corpus": ("CHARACTERS=1000", typed(1000), typed(1001), LONG),
+}  # fmt: skip
+TYPED = {
+    # wherever a text is typed: question, its field, what else it needs; a list of heads is none
+    "own-text": ("text", {}),
+    "neuron-trace": ("text", {"query": 9}),
+    "denominators": ("own_texts", {"head": "L0H0"}),
+    "intervention": ("text", {"head": "L0H0", "change": "ablate"}),
+}
+for name, (field, more) in TYPED.items():
+    allowed, not_allowed = ({"params": more | {field: "x" * n}} for n in (1000, 1001))
+    BOUNDS[f"a text of {name}"] = "CHARACTERS=1000", allowed, not_allowed, LONG
+
+
+@pytest.mark.parametrize("case", BOUNDS)
+def test_bounds(engine, monkeypatch, case):
+    """What the server allows, what was asked for, what to do; the bound itself is allowed."""
+    bound, allowed, not_allowed, words = BOUNDS[case]
+    analysis = case.rpartition(" of ")[2] if " of " in case else "etc"
+    monkeypatch.setenv("POSKERNEL_MAX_{}".format(*bound.split("=")), bound.partition("=")[2])
+    assert re.search(words, refused(engine, asked(analysis, **not_allowed)))
+    assert engine.submit(asked(analysis, **allowed), "anna")
+
+
+def test_tokens_of_what_shares_a_pass_count_once(engine, monkeypatch):
+    """And those of a composition's parts together: one pass over 50 windows, one over 50 more."""
+    whole = asked("previous-token", windows=50, context=64)
+    needed = len({run.model_copy(update={"gather": ()}) for run in make_plan(whole).needs.values()})
+    assert 2 == needed
+    monkeypatch.setenv("POSKERNEL_MAX_TOKENS", str(2 * 50 * 64 - 1))
+    assert "needs up to 6,400 (" in refused(engine, whole)
+    monkeypatch.setenv("POSKERNEL_MAX_TOKENS", str(2 * 50 * 64))
+    assert engine.submit(whole, "anna")
+
+
+def test_samples_are_no_windows(engine, monkeypatch):
+    """Sequences of random tokens are bounded as such, and not as windows of text."""
+    monkeypatch.setenv("POSKERNEL_MAX_WINDOWS", "2")
+    assert engine.submit(asked("random-attention", {"samples": 300, "length": 24}), "anna")
+
+
+def test_a_program_of_ones_own_has_no_bound(engine, monkeypatch):
+    """The command line and Python ask as the unnamed visitor."""
+    monkeypatch.setenv("POSKERNEL_PUBLIC", "1")
+    for name in ("WINDOWS", "TOKENS", "SAMPLES", "CHARACTERS", "JOBS", "JOBS_TOTAL"):
+        monkeypatch.setenv(f"POSKERNEL_MAX_{name}", "1")
+
+    for seed in range(3):
+        assert engine.submit(asked(windows=2000, seed=seed))
+    assert engine.submit(asked("random-attention", {"samples": 20_000, "length": 24}))
+    assert engine.submit(asked("own-text", {"text": "x" * 1001}))
+
+
+def test_without_settings_nothing_that_is_offered_is_refused(engine):
+    """Every choice of the sidebar, the most samples of a page, the longest text."""
+    longest = describe_run(MODEL).context
+    for request in (
+        asked(windows=2000, context=longest),
+        asked("random-attention", {"samples": 20_000, "length": 512}),
+        asked("own-text", {"text": "x " * 50_000}),
+        asked("over-training", {"measure": "induction score"}).model_copy(
+            update={"run": describe_run("demo-training", windows=2000)}
+        ),
+    ):
+        assert engine.submit(request, "anna")
+
+
+def test_a_public_server_shows_every_page_first(monkeypatch):
+    """Its bounds hold the 500 windows of 1,024 tokens that a page begins with, some passes."""
+    monkeypatch.setenv("POSKERNEL_PUBLIC", "1")
+    quotas = settings()
+    assert 500 <= quotas.max_windows
+    assert 4 * 500 * 1024 <= quotas.max_tokens
+    assert 2000 <= quotas.max_samples
+    monkeypatch.setenv("POSKERNEL_MAX_WINDOWS", "7")
+    assert 7 == settings().max_windows
+
+
+def test_what_is_stored_has_no_size(engine, monkeypatch):
+    """A host may show what no visitor could ask for."""
+    request = asked(windows=2000)
+    monkeypatch.setenv("POSKERNEL_MAX_WINDOWS", "1")
+    engine.store.put(make_plan(request).key, {}, {})
+    refused(engine, asked(windows=1999))
+    assert engine.submit(request, "anna")  # damaged or not: it is there, and costs nothing to look
+
+
+@given(st.lists(st.sets(st.sampled_from(["anna", "ben", ""]), min_size=1), max_size=9))
+def test_open_jobs_are_counted_by_person(jobs):
+    """Against counting by hand: programs count for nobody."""
+    waiting = [{f"{name} {n}": name for name in job} for n, job in enumerate(jobs)]
+    own = sum("anna" in job for job in jobs)
+    every = sum(bool(job - {""}) for job in jobs)
+    for most, most_in_all in ((own, 99), (own + 1, every), (own + 1, every + 1)):
+        bounds = settings().model_copy(
+            update={"max_jobs": max(1, most), "max_jobs_total": max(1, most_in_all)}
+        )
+        full = own >= bounds.max_jobs or every >= bounds.max_jobs_total
+        try:
+            admission.check_open(waiting, "anna", bounds)
+        except BadRequest:
+            assert full
+        else:
+            assert not full

@@ -1,7 +1,14 @@
-"""The engine with its real worker: one computation, cancelling, kills, what others have dropped."""
+"""The engine with its real worker: one computation, cancelling, kills, what others have dropped.
 
+And where the disk is full, cannot be written or has vanished.
+"""
+
+import json
 import os
+import shutil
 import signal
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -9,11 +16,19 @@ import pytest
 
 import poskernel_core as pk
 from poskernel_core import Engine, Execution, Store
-from poskernel_core.common.errors import Cancelled, ComputeFailed
+from poskernel_core.common.errors import (
+    Cancelled,
+    ComputeFailed,
+    NoSpace,
+    ReadOnlyStore,
+    StoreFailed,
+)
+from poskernel_core.common.modules import environment
 from poskernel_core.common.shards import WHOLE
 from poskernel_core.common.specs import CorpusSpec, Request
 from poskernel_core.engine import execute
 from poskernel_core.engine.engine import describe_run
+from poskernel_core.engine.plan import make_plan
 from poskernel_core.engine.provenance import software
 from poskernel_core.forward import loading
 from poskernel_core.models import catalog
@@ -21,8 +36,8 @@ from poskernel_core.passes import runner, worker_context
 from poskernel_core.passes.worker_context import WorkerContext
 from poskernel_core.storage.shards import partials_of
 from poskernel_core.storage.statistics import StoredStatistics, read_checkpoint
-from tests.support import builders
-from tests.support.fake_worker import until
+from tests.support import builders, until
+from tests.support.disks import fill, read_only, small_disk
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unchecked")]
 
@@ -261,3 +276,133 @@ def test_a_worker_that_cannot_be_started(fresh_engine, asked, monkeypatch):
                 fresh_engine.result(asked(), 5)
         assert fresh_engine.running(asked()) is None
     assert fresh_engine.result(asked(), 300) is not None
+
+
+def gathers(store, run):
+    runner.gather_run(WorkerContext(store), run, Execution(device="cpu"), {}, lambda *_: None)
+
+
+@pytest.mark.usefixtures("near_worker")
+def test_a_full_disk(tmp_path, model_dirs, asked):
+    """A pass that cannot be written ends in one sentence, and the same worker goes on later."""
+    with small_disk(tmp_path / "disk", 8) as disk:
+        engine = Engine(Store(disk / "store"), CPU)
+        assert engine.result(asked(3), WAIT) is not None
+        worker, filler = engine.worker_pid, fill(disk)
+
+        with pytest.raises(NoSpace, match=r"No space is left .* are needed, .* are free"):
+            engine.result(asked(5), WAIT)
+        assert engine.cached(asked(3)) is not None
+        os.truncate(filler, filler.stat().st_size - 200_000)  # for the store's rows, not a pass
+        with pytest.raises(NoSpace):
+            engine.result(asked(6), WAIT)
+        filler.unlink()
+
+        assert engine.result(asked(6), WAIT) is not None
+        assert engine.result(scores(model_dirs["gpt2"], 1), WAIT) is not None
+        assert worker == engine.worker_pid
+        engine.close()
+
+
+def test_the_disk_fills_up_during_a_pass(tmp_path, asked, monkeypatch):
+    """No lane is lost when the end of a pass, and the worker's log, can no longer be written."""
+    with small_disk(tmp_path / "disk", 8) as disk:
+        store, run, filler = Store(disk / "store"), asked(5).run, []
+        finish = runner.streaming.finish
+
+        def then_full(*given):
+            filler.append(fill(disk))
+            return finish(*given)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(runner.streaming, "finish", then_full)
+            with pytest.raises(StoreFailed, match="No space is left"):
+                gathers(store, run)
+        assert StoredStatistics.open(store, run) is None
+        filler[0].unlink()
+        gathers(store, run)
+        assert StoredStatistics.open(store, run) is not None
+        store.close()
+
+
+@pytest.mark.usefixtures("near_worker")
+def test_the_cache_directory_vanishes(tmp_path, asked):
+    """Deleted under a running engine, it is made again, and everything goes on."""
+    engine = Engine(Store(tmp_path / "store"), CPU)
+    assert engine.result(asked(3), WAIT) is not None
+    worker = engine.worker_pid
+    shutil.rmtree(tmp_path / "store")
+
+    assert engine.cached(asked(3)) is not None  # in memory still
+    assert engine.result(asked(3, skip=5), WAIT) is not None
+    assert worker == engine.worker_pid
+    engine.close()
+
+
+@pytest.mark.usefixtures("near_worker")
+def test_a_directory_that_cannot_be_written(tmp_path, asked):
+    """What is computed is served; anything new is refused at once, and no worker is started."""
+    engine = Engine(Store(tmp_path), CPU)
+    before = engine.result(asked(3), WAIT)
+    engine.close()
+    engine.store.close()
+    opened = Engine(Store(tmp_path), CPU)
+    with read_only(tmp_path) as directory:
+        for served in (opened, Engine(Store(directory), CPU)):
+            found = served.cached(asked(3))
+            np.testing.assert_array_equal(before.values["etc"], found.values["etc"])
+            with pytest.raises(ReadOnlyStore, match="what is computed already is shown"):
+                served.submit(asked(4))
+            assert served.worker_pid is None
+            served.store.close()
+
+
+def test_non_finite_sums(tmp_path, asked, monkeypatch):
+    """Keys that overflow are an error that names the layer, and nothing is stored."""
+    store, keys = Store(tmp_path), runner.streaming.STATISTICS["keys"]
+    seen = keys.attention
+
+    def overflow(self, call, batch):
+        seen(self, call, batch)
+        if call.layer == 1:
+            self.sums["key_sum"][1, 0, 5] = np.inf
+
+    monkeypatch.setattr(keys, "attention", overflow)
+    with pytest.raises(ComputeFailed, match=r"layer 1 are not finite \(key_sum\)"):
+        gathers(store, asked(3).run)
+    assert [] == list(store.keys())
+    store.close()
+
+
+WORKER = """
+import runpy, sys, threading, time
+from concurrent.futures import ThreadPoolExecutor
+from poskernel_core.engine import execute
+
+def compute(store, plan, report):
+    report(0, 2, "Computing")
+    threading.main_thread().join()
+    ThreadPoolExecutor(1).submit(int)
+
+execute.compute = compute
+threading.Timer(2, int).start()
+runpy.run_module("poskernel_core.engine.worker", run_name="__main__")
+"""
+"""Python waits for the timer at its end, and takes no new work for its pools meanwhile."""
+
+
+def test_it_ends_without_a_word(tmp_path):
+    """In the middle of the arithmetic on stored sums, which nobody waits for any longer."""
+    run = describe_run("demo-attn-2l", context=32, windows=20)
+    plan = make_plan(Request(analysis="etc", run=run))
+    execution = Execution(device="cpu").model_dump()
+    task = {"key": "a", "plan": plan.as_json(), "execution": execution, "client": ""}
+    worker = subprocess.Popen(
+        [sys.executable, "-c", WORKER, tmp_path], env=environment(), text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    print(json.dumps({"tasks": [task]}), file=worker.stdin, flush=True)
+    assert "Computing" in worker.stdout.readline()
+    said, complaints = worker.communicate(timeout=60)
+
+    assert (0, "", "") == (worker.returncode, said, complaints)

@@ -17,7 +17,8 @@ from poskernel_core.engine.job import Job
 from poskernel_core.engine.plan import make_plan, plan_of
 from poskernel_core.engine.process import Child
 from poskernel_core.storage.store import Store
-from tests.support.fake_worker import WAIT, put, until
+from tests.support import WAIT, until
+from tests.support.fake_worker import put
 
 
 def at_once(*acts):

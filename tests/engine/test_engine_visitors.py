@@ -111,7 +111,7 @@ def test_how_much_one_may_ask_for(desk, monkeypatch):
         desk.ask(7, "anna 99")
     desk.ask(2, "anna 5")
     desk.ask(7, "ben 1")
-    assert "ben" == desk.hear(2)[-1]["tasks"][0]["client"]
+    assert "ben" == desk.hear()[0]["tasks"][0]["client"]
     assert desk.ask(7, "anna 99")  # it is under way for ben in any case
 
     monkeypatch.setenv("POSKERNEL_MAX_JOBS_TOTAL", "4")

@@ -57,11 +57,11 @@ def test_files_that_change_meanwhile(copied, tmp_path, what):
     store.close()
 
 
-@pytest.mark.parametrize("revision", ["../../x", "refs/pr/1", "a b", "-x"])
-def test_revisions_that_are_paths(revision):
+def test_revisions_that_are_paths():
     """A revision is a branch, tag or commit, and nothing else."""
-    with pytest.raises(UnknownModel, match="A revision is"):
-        catalog.locate("owner/model", revision)
+    for revision in ("../../x", "refs/pr/1", "a b", "-x"):
+        with pytest.raises(UnknownModel, match="A revision is"):
+            catalog.locate("owner/model", revision)
 
 
 def test_default_batch():

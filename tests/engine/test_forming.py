@@ -15,8 +15,7 @@ from poskernel_core.engine.plan import make_plan
 from poskernel_core.engine.worker import Budget
 from poskernel_core.storage.statistics import missing_statistics
 from poskernel_core.storage.store import Store
-from tests.support import builders
-from tests.support.fake_worker import until
+from tests.support import builders, until
 
 WINDOWS, CONTEXT, QUERY = 23, 19, 17
 STAGES = [4, 8, 10]

@@ -86,17 +86,14 @@ def test_the_nearest_position_is_taken(kernels):
     assert float(formulas.distance(ours, theirs)) == pytest.approx(first.distance, abs=1e-5)
 
 
-def test_a_model_that_is_not_offered_is_not_named(kernels):
-    """What the host computed for itself stays with the host; a changed model is left out."""
+def test_what_is_passed_over(kernels):
+    """Entries of other kinds, with odd headers, of weights that are gone, are no neighbours.
+
+    What the host computed for itself, of a model that is not offered, stays with the host.
+    """
     store, found = kernels
     only = search(store, found, offered=lambda model: model == MODELS[0])
-    assert {MODELS[0]} == {each.pin.model for each in only.heads}
-    assert 1 == only.runs
-
-
-def test_what_is_not_there_or_damaged_is_passed_over(kernels, tmp_path, monkeypatch):
-    """Entries of other kinds, with odd headers, or of weights that are gone, are no neighbours."""
-    store, found = kernels
+    assert ({MODELS[0]}, 1) == ({each.pin.model for each in only.heads}, only.runs)
     for number, header in enumerate(
         ({}, {"analysis": "kernel"}, {"analysis": "kernel", "params": {"source": "mean"},
          "provenance": {"model": 3}}, {"analysis": "kernel", "params": [], "provenance": {}})
@@ -127,16 +124,11 @@ def test_another_layout_is_passed_over(kernels, tmp_path):
         other.close()
 
 
-def test_it_stops_in_time(kernels, monkeypatch):
-    """Where the store is too large for the time there is, that is said."""
-    store, found = kernels
-    monkeypatch.setattr(nearest_kernels, "MAX_SECONDS", -1.0)
-    answer = search(store, found)
-    assert (False, 0) == (answer.whole, answer.runs)
+def test_what_it_may_cost(kernels, monkeypatch):
+    """Headers that no longer fit into memory are read again: the answer is the same.
 
-
-def test_what_is_remembered_is_bounded(kernels, monkeypatch):
-    """Headers that no longer fit are read again: the answer is the same."""
+    Where the store is too large for the time there is, that is said.
+    """
     store, found = kernels
     remembered = FIFOCache(2)
     monkeypatch.setattr(nearest_kernels, "_HEADERS", remembered)
@@ -144,6 +136,9 @@ def test_what_is_remembered_is_bounded(kernels, monkeypatch):
     assert 2 == len(remembered)
     assert answers[0] == answers[1]
     assert 47 == len(answers[0].heads)
+    monkeypatch.setattr(nearest_kernels, "MAX_SECONDS", -1.0)
+    answer = search(store, found)
+    assert (False, 0) == (answer.whole, answer.runs)
 
 
 def test_shipped_headers(tmp_path, monkeypatch):

@@ -5,7 +5,8 @@ import pytest
 from poskernel_core.common.errors import Busy, ComputeFailed
 from poskernel_core.common.specs import Request
 from poskernel_core.engine.plan import make_plan
-from tests.support.fake_worker import WAIT, put, until
+from tests.support import WAIT, until
+from tests.support.fake_worker import put
 
 
 @pytest.fixture
@@ -44,25 +45,32 @@ def test_parts_go_out_together(desk, whole):
     assert job.error is None
 
 
-def test_a_part_that_was_dropped(desk, whole):
-    """All are done, one is not in the store any more: the setting is named."""
-    job = desk.engine.submit(whole)
-    for part in job.parts:
+def test_a_whole_that_fails(desk, whole):
+    """All parts are done, one is not in the store any more: the setting is named.
+
+    With the error of a part, the others are cancelled; a crash ends all; then it starts anew.
+    """
+    jobs = [desk.engine.submit(whole)]
+    for part in jobs[0].parts:
         desk.end(part)
-    assert job.wait(WAIT)
-    assert "POSKERNEL_CACHE_GB" in str(job.error)
+    assert jobs[0].wait(WAIT)
+    assert "POSKERNEL_CACHE_GB" in str(jobs[0].error)
 
-
-def test_a_part_that_fails(desk, whole):
-    """The whole ends with its error, and the other parts are cancelled."""
-    job = desk.engine.submit(whole, "anna")
-    desk.hear()
-    failed, *others = job.parts
+    jobs.append(desk.engine.submit(whole, "anna"))
+    desk.hear(2)
+    failed, *others = jobs[1].parts
     desk.end(failed, "error")
-
-    assert job.wait(WAIT)
-    assert (ComputeFailed, "Broken.") == (type(job.error), str(job.error))
+    assert jobs[1].wait(WAIT)
+    assert (ComputeFailed, "Broken.") == (type(jobs[1].error), str(jobs[1].error))
     assert {each.key for each in others} == {each["cancel"] for each in desk.hear(len(others))}
+
+    jobs.append(desk.engine.submit(whole))
+    desk.workers[0].die()
+    assert jobs[2].wait(WAIT)
+    assert isinstance(jobs[2].error, ComputeFailed)
+    jobs.append(desk.engine.submit(whole))
+    assert 4 == len({id(job) for job in jobs})
+    assert (2, len(whole.parts)) == (len(desk.workers), len(jobs[3].parts))
 
 
 def test_a_part_that_somebody_else_wants_goes_on(desk, whole):
@@ -110,14 +118,3 @@ def test_a_whole_counts_once(desk, whole, monkeypatch):
     desk.ask(5, "anna")
     with pytest.raises(Busy, match="2 of yours wait or run"):
         desk.ask(6, "anna")
-
-
-def test_a_crash_ends_the_whole(desk, whole):
-    """All parts end, and so does what they are parts of; asking again starts anew."""
-    job = desk.engine.submit(whole)
-    desk.workers[0].die()
-    assert job.wait(WAIT)
-    assert isinstance(job.error, ComputeFailed)
-    again = desk.engine.submit(whole)
-    assert again is not job
-    assert (2, len(whole.parts)) == (len(desk.workers), len(again.parts))

@@ -39,25 +39,22 @@ def places(monkeypatch) -> list[str | None]:
     return found
 
 
-def test_cancel_is_in_no_fragment(places):
-    """A fragment that has moved on the page drops its clicks; the page itself drops none."""
+def test_progress(places):
+    """Said in words, not by the name that the command line has for it.
+
+    Cancel is in no fragment: one that has moved on the page drops its clicks; the page drops none.
+    """
     app = AppTest.from_function(follow_two, default_timeout=60).run()
     assert not app.exception
     assert (2, [None, None]) == (len(app.get("progress")), places)
-
-
-def test_what_is_computed_is_said_in_words():
-    """Not by the name that the command line has for it."""
-    app = AppTest.from_function(follow_two, default_timeout=60).run()
     shown = [each.value for each in app.markdown]
     assert "**Computing the effective token count for demo\\-gpt2**" in shown
     assert "**Computing the helix of positions for demo\\-gpt2**" in shown
 
 
-@pytest.mark.parametrize("name", ANALYSES)
-def test_every_analysis_has_words_for_its_progress(name):
+def test_every_analysis_has_words_for_its_progress():
     """They begin small, as they stand after "Computing", and are no name of the command line."""
-    noun_phrase = ANALYSES[name].noun_phrase
-    assert noun_phrase[0].islower()
-    assert noun_phrase != name
-    assert not noun_phrase.endswith(".")
+    for name, analysis in ANALYSES.items():
+        assert analysis.noun_phrase[0].islower(), name
+        assert analysis.noun_phrase != name
+        assert not analysis.noun_phrase.endswith(".")

@@ -201,6 +201,18 @@ def command(capsys, monkeypatch):
     return one
 
 
+@pytest.fixture
+def refused(command):
+    """Run a command that is refused; returns its one sentence."""
+
+    def one(*given):
+        code, said = command(*given)
+        assert (2, 1) == (code, said.count("\n"))
+        return said
+
+    return one
+
+
 @pytest.fixture(scope="module")
 def stores(place, options):
     """Four stores with a shard each, computed by the command line, and their files."""
@@ -302,48 +314,54 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("case", CHANGES)
-def test_shards_that_do_not_belong_together(tmp_path, stores, options, command, case):
+def test_shards_that_do_not_belong_together(tmp_path, stores, options, refused, case):
     """One sentence says which two, and in what they differ."""
     change, words = CHANGES[case]
     others = [*stores[:2], changed(tmp_path, stores[2], change), stores[3]]
-
-    code, said = command(tmp_path / "to", "merge", *options, "--shards", OF, *others)
-
-    assert (2, 1) == (code, said.count("\n"))
+    said = refused(tmp_path / "to", "merge", *options, "--shards", OF, *others)
     assert "cannot be added" in said
     assert words in said
 
 
-def test_a_shard_twice(tmp_path, stores, options, command):
+def test_a_shard_twice(tmp_path, stores, options, refused):
     """With equal sums it is one shard; with others it is named."""
 
     def change(header):
         header["layers"] = ["0" * 64, *header["layers"][1:]]
 
     twice = [*stores, changed(tmp_path, stores[1], change)]
-    code, said = command(tmp_path / "to", "merge", *options, "--shards", OF, *twice)
-
-    assert (2, 1) == (code, said.count("\n"))
-    assert "Shard 1/4 is there twice with different sums" in said
-    alone = [stores[0], twice[-1], *stores[2:]]
-    code, said = command(tmp_path / "to", "merge", *options, "--shards", OF, *alone)
-    assert (2, 1) == (code, said.count("\n"))
+    merge = tmp_path / "to", "merge", *options, "--shards", OF
+    assert "Shard 1/4 is there twice with different sums" in refused(*merge, *twice)
+    said = refused(*merge, stores[0], twice[-1], *stores[2:])
     assert re.search(r"Layer 0 of '\w+' in shard 1/4 is lost or damaged", said)
 
 
-def test_lost_shards(tmp_path, place, stores, options, command):
-    """They are named; where there is one of another run instead, so is the difference."""
-    code, said = command(tmp_path / "to", "merge", *options, "--shards", OF, stores[2], stores[0])
-    assert (2, 1) == (code, said.count("\n"))
+def test_lost_shards(tmp_path, place, stores, options, refused):
+    """They are named; where there is one of another run instead, so is the difference.
+
+    A folder without files, a file that is none of ours, and no file; no word of an import.
+    """
+    merge = tmp_path / "to", "merge", *options, "--shards", OF
+    said = refused(*merge, stores[2], stores[0])
     assert "Of 4 shards numbered from 0, these are lost: 1, 3 (" in said
     assert "(precompute, shard 1/4)" in said
 
     ids = tmp_path / "ids.npy"
     np.save(ids, np.load(place / "ids.npy")[::-1])
     ours = (*options[:2], str(ids), *options[3:])
-    code, said = command(tmp_path / "to", "merge", *ours, "--shards", OF, *stores)
-    assert (2, 1) == (code, said.count("\n"))
+    said = refused(tmp_path / "to", "merge", *ours, "--shards", OF, *stores)
     assert "corpus fingerprint is" in said
+
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "text.zip").write_text("no zip")
+    for name, words in (
+        ("empty", "found neither"),
+        ("text.zip", "not a file that 'export'"),
+        ("none.zip", "There is no file"),
+    ):
+        said = refused(*merge, tmp_path / name)
+        assert words in said
+        assert "import" not in said
 
 
 MISUSES = {
@@ -360,17 +378,14 @@ MISUSES = {
 
 
 @pytest.mark.parametrize("case", MISUSES)
-def test_misuse(tmp_path, options, command, case):
+def test_misuse(tmp_path, options, refused, case):
     """One sentence for each combination that makes no sense."""
     given, words = MISUSES[case]
-    code, said = command(tmp_path / "to", "precompute", *options, *given)
-
-    assert (2, 1) == (code, said.count("\n"))
-    assert words in said
+    assert words in refused(tmp_path / "to", "precompute", *options, *given)
 
 
 @pytest.mark.parametrize("looked", ["is_dir", "is_file"])
-def test_a_folder_that_may_not_be_read(tmp_path, options, command, monkeypatch, looked):
+def test_a_folder_that_may_not_be_read(tmp_path, options, refused, monkeypatch, looked):
     """One sentence, for a source of shards and for a folder that they are written to."""
     locked = tmp_path / "locked"
     locked.mkdir()
@@ -386,23 +401,6 @@ def test_a_folder_that_may_not_be_read(tmp_path, options, command, monkeypatch, 
     if looked == "is_dir":
         asked += [("precompute", *options, "--shard", "0/2", "--shard-files", locked / "below")]
     for each in asked:
-        code, said = command(tmp_path / "to", *each)
-
-        assert (2, 1) == (code, said.count("\n"))
+        said = refused(tmp_path / "to", *each)
         assert f"Cannot look for '{locked}" in said
         assert "Permission denied; ask for" in said
-
-
-def test_nothing_to_merge_from(tmp_path, options, command):
-    """A folder without files, a file that is none of ours, and no file; no word of an import."""
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "text.zip").write_text("no zip")
-    for place, words in (
-        ("empty", "found neither"),
-        ("text.zip", "not a file that 'export'"),
-        ("none.zip", "There is no file"),
-    ):
-        code, said = command(tmp_path / "to", "merge", *options, "--shards", 2, tmp_path / place)
-        assert (2, 1) == (code, said.count("\n"))
-        assert words in said
-        assert "import" not in said

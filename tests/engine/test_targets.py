@@ -47,46 +47,37 @@ def result_of(local, etc, log_etc=(3.4, 0.01), biases=(0.0, 0.0), groups=10):
     )
 
 
-NARROW, UNIFORM, UNKNOWN = (8.0, 1.0), (32.0, 1.0), (20.0, 1.0)
+NARROW, UNIFORM, UNKNOWN, NONE = (8.0, 1.0), (32.0, 1.0), (20.0, 1.0), (0.0, 0.0)
 HEADS = {
-    "local to the limit": ((0.75, 0.125), UNKNOWN, True),
-    "local not quite": ((0.75, 0.126), NARROW, False),
-    "not local, to the limit": ((0.25, 0.125), NARROW, False),
-    "not local and narrow": ((0.25, 0.124), NARROW, True),
-    "not local and uniform": ((0.25, 0.124), UNIFORM, True),
-    "not local, neither for certain": ((0.25, 0.124), UNKNOWN, False),
-    "uniform to the limit": ((0.1, 0.0), (30.0, 5.0), True),
-    "uniform not quite": ((0.1, 0.0), (30.0, 5.1), False),
-    "narrow to the limit": ((0.1, 0.0), (10.0, 5.0), False),
-    "narrow": ((0.1, 0.0), (10.0, 4.9), True),
-    "no visible keys": ((NAN, NAN), (NAN, NAN), False),
-    "no error": ((0.9, NAN), NARROW, False),
-    "exact": ((0.5, 0.0), UNKNOWN, True),
+    # share on the last tokens, effective tokens, biases of the two; whether the kind stands
+    "local to the limit": ((0.75, 0.125), UNKNOWN, NONE, True),
+    "local not quite": ((0.75, 0.126), NARROW, NONE, False),
+    "not local, to the limit": ((0.25, 0.125), NARROW, NONE, False),
+    "not local and narrow": ((0.25, 0.124), NARROW, NONE, True),
+    "not local and uniform": ((0.25, 0.124), UNIFORM, NONE, True),
+    "not local, neither for certain": ((0.25, 0.124), UNKNOWN, NONE, False),
+    "uniform to the limit": ((0.1, 0.0), (30.0, 5.0), NONE, True),
+    "uniform not quite": ((0.1, 0.0), (30.0, 5.1), NONE, False),
+    "narrow to the limit": ((0.1, 0.0), (10.0, 5.0), NONE, False),
+    "narrow": ((0.1, 0.0), (10.0, 4.9), NONE, True),
+    "no visible keys": ((NAN, NAN), (NAN, NAN), NONE, False),
+    "no error": ((0.9, NAN), NARROW, NONE, False),
+    "exact": ((0.5, 0.0), UNKNOWN, NONE, True),
+    # the middle of the interval is the value without the bias; an unknown one moves nothing
+    "biased upwards": ((0.75, 0.125), UNKNOWN, (0.01, 0.0), False),
+    "biased downwards": ((0.75, 0.126), UNKNOWN, (-0.01, 0.0), True),
+    "uniform, biased upwards": ((0.1, 0.0), (30.0, 5.0), (0.0, 1.0), False),
+    "uniform, biased downwards": ((0.1, 0.0), (30.0, 5.1), (0.0, -1.0), True),
+    "narrow, biased downwards": ((0.1, 0.0), (10.0, 4.9), (0.0, -1.0), False),
+    "narrow, biased upwards": ((0.1, 0.0), (10.0, 5.0), (0.0, 1.0), True),
+    "a bias that is unknown": ((0.75, 0.125), UNKNOWN, (NAN, NAN), True),
 }
 
 
 @pytest.mark.parametrize("case", HEADS)
 def test_a_kind_stands(case):
     """No interval, here of two errors, holds a limit that the kind goes by."""
-    local, etc, expected = HEADS[case]
-
-    assert [[[expected]]] == stands(result_of(local, etc), 2.0).tolist()
-
-
-@pytest.mark.parametrize(
-    ("local", "etc", "biases", "expected"),
-    [
-        ((0.75, 0.125), UNKNOWN, (0.01, 0.0), False),
-        ((0.75, 0.126), UNKNOWN, (-0.01, 0.0), True),
-        ((0.1, 0.0), (30.0, 5.0), (0.0, 1.0), False),
-        ((0.1, 0.0), (30.0, 5.1), (0.0, -1.0), True),
-        ((0.1, 0.0), (10.0, 4.9), (0.0, -1.0), False),
-        ((0.1, 0.0), (10.0, 5.0), (0.0, 1.0), True),
-        ((0.75, 0.125), UNKNOWN, (NAN, NAN), True),
-    ],
-)
-def test_the_bias_moves_the_interval(local, etc, biases, expected):
-    """Its middle is the value without the bias; one that is unknown moves nothing."""
+    local, etc, biases, expected = HEADS[case]
     assert [[[expected]]] == stands(result_of(local, etc, biases=biases), 2.0).tolist()
 
 
@@ -95,44 +86,32 @@ def test_the_bias_moves_the_interval(local, etc, biases, expected):
                                   (4, 3.182446, 7.453319), (2, 12.706205, 127.321336)]
 )  # fmt: skip
 def test_intervals(groups, usual, sure):
-    """Student's t by table: kinds stand by intervals of 95 %, targets are met by 99.5 %."""
-    assert (usual, sure) == (
-        pytest.approx(interval(groups), rel=1e-6),
-        pytest.approx(interval(groups, 0.995), rel=1e-6),
-    )
+    """Student's t by table: kinds stand by intervals of 95 %, targets are met by 99.5 %.
+
+    Half of the interval of a known effective token count is at most 5 %, as a factor.
+    """
+    assert usual == pytest.approx(interval(groups), rel=1e-6)
+    assert sure == pytest.approx(interval(groups, 0.995), rel=1e-6)
     for width, verdict in ((usual, stands), (sure, lambda result: meets("kinds", result))):
         local = 0.5 + width * np.array([0.999, 1.001]), np.ones(2)
         found = verdict(result_of(local, NARROW, groups=groups))
         assert [[[False], [True]]] == found.tolist()
 
-
-@pytest.mark.parametrize("groups", [10, 4])
-def test_an_effective_token_count_is_known(groups):
-    """Half of its interval is at most 5 %, as a factor; a head that sees nothing is no obstacle."""
-    error = math.log(1.05) / interval(groups, 0.995)
-    etc = np.array([30.0, 30.0, 30.0, NAN]), 1.0
-    log_etc = np.log(etc[0]), np.array([0.999 * error, 1.001 * error, NAN, NAN])
-
-    found = meets("etc", result_of((0.5, 0.1), etc, log_etc, groups=groups))
-
+    error, etc = math.log(1.05) / sure, np.array([30.0, 30.0, 30.0, NAN])
+    log_etc = np.log(etc), np.array([0.999 * error, 1.001 * error, NAN, NAN])
+    found = meets("etc", result_of((0.5, 0.1), (etc, 1.0), log_etc, groups=groups))
     assert [[[True], [False], [False], [True]]] == found.tolist()
 
 
-def test_heads_that_see_nothing():
-    """Their kind is no obstacle either."""
+def test_heads_of_which_nothing_is_known():
+    """One that sees nothing is no obstacle; of one group no errors are known, and none is met."""
     local, etc = (np.array([NAN, 0.5]), 0.01), (np.array([NAN, 8.0]), 0.1)
-
     assert [[[True], [False]]] == meets("kinds", result_of(local, etc)).tolist()
-
-
-@pytest.mark.parametrize("until", ["kinds", "etc"])
-@pytest.mark.parametrize("groups", [0, 1])
-def test_one_group(until, groups):
-    """Nothing is known of its errors, so no head meets a target."""
     local = np.array([0.99, NAN]), 0.0
-    found = meets(until, result_of(local, (local[0], 0.0), (0.0, 0.0), groups=groups))
-
-    assert [[[False], [False]]] == found.tolist()
+    for groups in (0, 1):
+        alone = result_of(local, (local[0], 0.0), (0.0, 0.0), groups=groups)
+        for until in ("kinds", "etc"):
+            assert [[[False], [False]]] == meets(until, alone).tolist()
 
 
 def ever_met(looks, share, monkeypatch):
@@ -167,20 +146,25 @@ def shared(tmp_path):
     return WorkerContext(Store(tmp_path / "store"))
 
 
-@pytest.fixture(scope="module")
-def known(tmp_path_factory):
-    """A model whose kernels do not depend on its texts."""
-    return builders.look_back(tmp_path_factory.mktemp("known") / "model", k=3)
-
-
 @pytest.mark.parametrize("until", ["kinds", "etc"])
-def test_a_model_that_is_known_at_once(shared, known, tmp_path, until):
-    """Four windows are enough, and the run has no more."""
-    run = run_over(tmp_path, known, IDS, 70, positions=POSITIONS, until=until)
-    gather(shared, run, 8, lambda stage: is_met(until, stage))
+def test_a_model_that_is_known_at_once(shared, tmp_path, until):
+    """Its kernels do not depend on its texts: four windows are enough, and the run has no more.
 
+    A pass without what a target needs reads all its windows.
+    """
+    known, seen = builders.look_back(tmp_path / "model", k=3), []
+
+    def look(stage):
+        seen.append(stage.windows)
+        return is_met(until, stage)
+
+    run = run_over(tmp_path, known, IDS, 20, positions=POSITIONS, until=until)
+    gather(shared, run, 8, look)
     header = held(shared.store, run)[0]
-    assert (4, 4) == (header.windows, header.groups)
+    assert ([4], 4, 4) == (seen, header.windows, header.groups)
+    few = run.model_copy(update={"gather": ("keys", "queries"), "until": None})
+    gather(shared, few, 8, look)
+    assert ([4, 4, 8, 10], 20) == (seen, held(shared.store, few)[0].windows)
 
 
 @pytest.mark.parametrize(("most", "query"), [(35, 23), (4, 5)])
@@ -208,17 +192,3 @@ def test_where_it_is_looked_at(shared, model_dirs, tmp_path, monkeypatch, most, 
         answer = EtcHeatMap().answer({"main": view}, EtcParams(), lambda done, total: None)
         heads = [meets(until, answer)[:, :, place] for until in ("kinds", "etc")]
         assert [each.all() for each in heads] == met
-
-
-def test_a_pass_without_what_a_target_needs(shared, known, tmp_path):
-    """It reads all its windows."""
-    run = run_over(tmp_path, known, IDS, 20, positions=POSITIONS, gather=("keys", "queries"))
-    seen = []
-
-    def look(stage):
-        seen.append(stage.windows)
-        return is_met("kinds", stage)
-
-    gather(shared, run, 8, look)
-    assert [4, 8, 10] == seen
-    assert 20 == held(shared.store, run)[0].windows

@@ -22,7 +22,7 @@ from poskernel_core.engine.queue import Queue, Task
 from poskernel_core.engine.worker import Worker
 from poskernel_core.passes.worker_context import ModelCache
 from poskernel_core.storage.store import Store
-from tests.support.fake_worker import until
+from tests.support import until
 
 PASS, SUMS = True, False
 RUN = RunSpec(
@@ -53,22 +53,21 @@ def test_visitors_take_turns(on_device):
     queue = Queue()
     for name in ("a0", "a1", "a2", "a3", "a4", "b0", "c0", "b1"):
         queue.put(task(name, name[0], on_device=on_device))
-
     assert [] == drained(queue, not on_device)
     assert ["a0", "b0", "c0", "a1", "b1", "a2", "a3", "a4"] == drained(queue, on_device)
 
 
-def test_a_turn_at_arithmetic_costs_none_at_the_device():
-    """The next pass is that of whoever has waited longest for one."""
+def test_turns_of_two():
+    """A turn at arithmetic costs none at the device: the next is whoever has waited longest there.
+
+    A task of two comes up at the earlier turn, and once; whoever joins it lends it no turn later.
+    """
     queue = Queue()
     for name, on_device in (("a0", PASS), ("a1", PASS), ("b0", PASS), ("a2", SUMS), ("b1", SUMS)):
         queue.put(task(name, name[0], on_device=on_device))
     came = [queue.take(each).key for each in (PASS, SUMS, SUMS, PASS, PASS)]
     assert ["a0", "a2", "b1", "b0", "a1"] == came
 
-
-def test_a_task_of_two_comes_up_at_the_earlier_turn_and_once():
-    """Whoever joins a task that waits far back moves it forward, and lends it no turn later."""
     queue, tasks = Queue(), [task(f"a{number}", "a") for number in range(4)]
     queue.put(*tasks)
     tasks[3].join("b")
@@ -102,6 +101,7 @@ def test_a_task_that_goes_on_later_lets_others_in_between():
         if came[-1] == "long":
             queue.put(long)
     assert ["long", "b0", "c0", "long"] == came
+    assert long is queue.get(PASS)
     long.cancel()  # since its last report: it does not wait for its next step
     with pytest.raises(Cancelled):
         queue.put(long)

@@ -62,9 +62,12 @@ def test_a_block_holds_every_offset_up_to_32_and_means_beyond():
 
 
 def test_bins_by_hand():
+    """Other results have no block."""
     assert [0, 1, 2] == edges(2).tolist()
     assert [*range(34), 37, 42, 43] == edges(43).tolist()
     assert [*range(33), 34.5, 38.0] == binned(np.arange(40.0)[None, None])[0, 0].tolist()
+    with pytest.raises(BadRequest, match="kernels or profiles of all heads"):
+        packed(kernels().select(layer=0, head=1))
 
 
 @given(st.integers(1, 3000))
@@ -74,9 +77,3 @@ def test_bins_hold_every_offset_once(length):
     assert (np.diff(ends) > 0).all()
     mass = np.random.default_rng(length).random((1, 1, length))
     assert binned(mass) @ np.diff(ends) == pytest.approx(mass.sum())
-
-
-def test_other_results_have_no_block():
-    made = kernels()
-    with pytest.raises(BadRequest, match="kernels or profiles of all heads"):
-        packed(made.select(layer=0, head=1))

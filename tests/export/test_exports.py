@@ -80,41 +80,34 @@ def scalars(text: str) -> dict[str, str]:
 
 
 def test_identity(whole, head):
+    """Another run has another digest, whatever its date; an axis is no position."""
     about = identity(head)
     assert {"model": "org/some-model", "revision": "main", "layer": 1, "head": 2, "n": 400,
             "skip": 4, "windows": 5, "date": RUN["date"]}.items() <= about.items()  # fmt: skip
     assert about["run"] == identity(whole)["run"]
     assert "head" not in identity(whole)
+    full = Result("a", {"query": 3}, {"x": np.zeros(2)}, {"x": ("query",)}, {"x": ""})
+    assert "n" not in identity(full)
 
-
-def test_another_run_has_another_digest(whole):
     def digest(**changed: object) -> str:
         return identity(replace(whole, **changed))["run"]
 
     assert digest() == digest(provenance=RUN | {"date": "later"})
-    assert digest() != digest(params=whole.params | {"skip": 5})
-    assert digest() != digest(analysis="another")
-    assert digest() != digest(provenance=RUN | {"model_fingerprint": "another"})
+    others = {"params": whole.params | {"skip": 5}, "analysis": "another",
+              "provenance": RUN | {"model_fingerprint": "another"}}  # fmt: skip
+    assert 4 == len({digest(), *(digest(**{name: each}) for name, each in others.items())})
 
 
-@pytest.mark.parametrize(
-    ("chosen", "params", "stem"),
-    [
+def test_file_names():
+    for chosen, params, stem in (
         ({"layer": 2, "head": 6}, {"query": 400}, "org_some-model-L2H6-n400-curve"),
         ({"layer": 2}, {}, "org_some-model-L2-curve"),
         ({"query": 31}, {}, "org_some-model-n31-curve"),
         ({}, {"head": "L1H0"}, "org_some-model-L1H0-curve"),
         ({}, {}, "org_some-model-curve"),
-    ],
-)
-def test_file_names(chosen, params, stem):
-    one = Result("a", params, {}, {}, {}, provenance=RUN, chosen=chosen)
-    assert stem == file_stem(one, "curve")
-
-
-def test_a_position_that_is_an_axis_is_not_the_position():
-    full = Result("a", {"query": 3}, {"x": np.zeros(2)}, {"x": ("query",)}, {"x": ""})
-    assert "n" not in identity(full)
+    ):
+        one = Result("a", params, {}, {}, {}, provenance=RUN, chosen=chosen)
+        assert stem == file_stem(one, "curve")
 
 
 def test_csv_of_all_heads(whole):
@@ -159,18 +152,7 @@ def test_csv_of_one_head(head):
 
 def test_csv_with_a_hash_in_a_word(head):
     table = read(to_csv(replace(head, provenance=RUN | {"model": "a#b"})))
-    assert {"a#b"} == set(table["model"])
-    assert KEYS == len(table)
-
-
-def test_npz(whole):
-    with np.load(io.BytesIO(to_npz(whole)), allow_pickle=False) as file:
-        for name, value in whole.values.items():
-            np.testing.assert_array_equal(value, file[name])
-        np.testing.assert_array_equal(whole.errors["etc"], file["etc_error"])
-        np.testing.assert_array_equal(whole.biases["etc"], file["etc_bias"])
-        assert identity(whole) == json.loads(str(file["identity"]))
-        assert ["layer", "head"] == json.loads(str(file["layout"]))["axes"]["etc"]
+    assert ({"a#b"}, KEYS) == (set(table["model"]), len(table))
 
 
 @pytest.mark.parametrize("name", ANALYSES)
@@ -198,6 +180,9 @@ def test_npz_of_every_question(name, monkeypatch):
         for arrays in (made.values, errors, made.coordinates):
             for key, array in arrays.items():
                 np.testing.assert_array_equal(array, file[key])
+        assert identity(made) == json.loads(str(file["identity"]))
+        axes = json.loads(str(file["layout"]))["axes"]
+        assert {key: [*each] for key, each in made.axes.items()} == axes
 
 
 @pytest.mark.parametrize("told", [{}, {"errors": "documents", "groups": 10}])
@@ -300,14 +285,11 @@ def test_heads_that_are_compared_are_named():
 
 
 def test_citations(head):
+    """What TeX reads is escaped, and the braces balance, also where a name has one."""
     for text in (citation(head, "A curve"), bibtex(head, "A curve")):
         for part in ("A curve", "org/some-model", "L1H2", identity(head)["run"], "2026-01-02"):
             assert part in text
     assert re.match(r"@software\{poskernel-[0-9a-f]{12},\n", bibtex(head, "A curve"))
-
-
-def test_characters_that_tex_reads(head):
-    """Escaped, and the braces balance, also where a name has one."""
     run = head.provenance | {"model": r"a{b_c\d%e&f#g"}
     entry = bibtex(replace(head, provenance=run), "50 % of L1_H2 & more~^$")
     assert r"a\textbraceleft{}b\_c\textbackslash{}d\%e\&f\#g" in entry
@@ -346,21 +328,19 @@ def test_svg_of_the_grid(grid):
         assert word in words
 
 
-def test_a_missing_cell_is_hatched(grid):
-    whole = grid_picture(grid, "Title").svg()
-    grid["rows"][0][0]["missing"] = True
-    left = [line for line in grid_picture(grid, "Title").svg().split("\n") if line not in whole]
-
-    assert len(left) > 5
-    assert all('stroke="#ffffff"' in line for line in left)
-
-
-def test_png_of_the_grid(grid):
+def test_files_of_the_grid(grid):
+    """A picture of dots is as large, of the same colours; a missing head is hatched in white."""
     picture = grid_picture(grid, "Title", dark=True)
     image = Image.open(io.BytesIO(picture.png())).convert("RGB")
     assert (round(3 * picture.width), round(3 * picture.height)) == image.size
     counts = {colour: count for count, colour in image.getcolors(1 << 20)}
     assert counts[(13, 8, 135)] > 5000  # the first of the scale, plasma's blue
+
+    whole = grid_picture(grid, "Title").svg()
+    grid["rows"][0][0]["missing"] = True
+    left = [line for line in grid_picture(grid, "Title").svg().split("\n") if line not in whole]
+    assert len(left) > 5
+    assert all('stroke="#ffffff"' in line for line in left)
 
 
 @pytest.mark.parametrize(("heads", "layers"), [(1, 1), (31, 11)])

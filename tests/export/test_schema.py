@@ -86,52 +86,28 @@ def valid(name, answer, **kind):
     validator(name, **kind).validate(answer)
 
 
-def test_every_question_has_an_answer_here():
-    groups = [shipped_answers().keys(), COMPOSED.keys(), COMPUTED.keys()]
-    assert sorted(ANALYSES) == sorted(name for group in groups for name in group)
+@pytest.mark.parametrize("name", ANALYSES)
+def test_answers(name, request):
+    """Shipped ones, what is combined of them, and what is computed here."""
+    if name in COMPOSED:
+        model, params = COMPOSED[name]
+        asked, _ = build_request(name, model, params=params)
+        answer = request.getfixturevalue("shipped_engine").cached(asked)
+    elif name in COMPUTED:
+        model, params = COMPUTED[name]
+        model = request.getfixturevalue("rotary") if model == "rotary" else model
+        given = {"context": 32, "windows": 10, "params": params}
+        answer = pk.show(name, model, engine=request.getfixturevalue("engine"), **given)
+    else:
+        answer = shipped_answers()[name]
+    valid(name, printed(answer))
 
 
-@pytest.mark.parametrize("name", sorted(ANALYSES.keys() - COMPOSED.keys() - COMPUTED.keys()))
-def test_shipped_answers(name):
-    valid(name, printed(shipped_answers()[name]))
-
-
-@pytest.mark.parametrize("name", COMPOSED)
-def test_composed_answers(name, shipped_engine):
-    model, params = COMPOSED[name]
-    request, _ = build_request(name, model, params=params)
-    valid(name, printed(shipped_engine.cached(request)))
-
-
-@pytest.mark.parametrize("name", COMPUTED)
-def test_computed_answers(name, engine, rotary):
-    model, params = COMPUTED[name]
-    model = rotary if model == "rotary" else model
-    valid(name, printed(pk.show(name, model, context=32, windows=10, engine=engine, params=params)))
-
-
-@pytest.mark.parametrize("chosen", [{"head": "L1H2"}, {"query": 31}, {"head": "L1H2", "query": 31}])
-def test_parts_of_an_answer(chosen, engine):
-    found = printed(pk.show("etc", MODEL, context=32, windows=10, engine=engine, **chosen))
-    assert bool(found["at"])
-    valid("etc", found)
-
-
-@pytest.mark.slow
-def test_lines_while_it_forms(capsys, monkeypatch, tmp_path):
-    monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path))
-    asked = ("show", "etc", MODEL, "--windows", "40", "--context", "32", "--live", "--json")
-    assert 0 == cli.main([*asked, "--head", "L0H1", "--query", "11"])
-    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-
-    assert {40} == {line["of"] for line in lines}
-    for line in lines:
-        valid("etc", line, live=True)
-    for wrong in ({**lines[0], "at": {}}, {**lines[0], "of": "40"}, {"windows": 4, "of": 40}):
-        with pytest.raises(ValidationError):
-            valid("etc", wrong, live=True)
-    with pytest.raises(ValidationError):
-        valid("kernel", lines[0], live=True)
+def test_parts_of_an_answer(engine):
+    for chosen in ({"head": "L1H2"}, {"query": 31}, {"head": "L1H2", "query": 31}):
+        found = printed(pk.show("etc", MODEL, context=32, windows=10, engine=engine, **chosen))
+        assert bool(found["at"])
+        valid("etc", found)
 
 
 BREAKS = {

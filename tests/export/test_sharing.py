@@ -97,11 +97,17 @@ def test_cells_say_the_numbers(site, answers):
     assert len(pairs) == len({word for word, _ in pairs}) == len({colour for _, colour in pairs})
 
 
-def test_a_table_reads_back(site, answers):
+def test_pages_of_heads(site, answers):
+    """A table reads back; pages say what errors count."""
+    kernel = answers["kernel"]
     table = pd.read_csv(site / "heads" / "L1H3.csv", comment="#")
     column = next(name for name in table if name.startswith("kernel ("))
-    kernel = answers["kernel"].select(layer=1, head=3).values["kernel"]
-    np.testing.assert_allclose(table[column].dropna(), kernel, rtol=1e-12)
+    shown = kernel.select(layer=1, head=3).values["kernel"]
+    np.testing.assert_allclose(table[column].dropna(), shown, rtol=1e-12)
+    assert errors_of(answers["verdicts"]) in unescape((site / "index.html").read_text("utf-8"))
+    page = unescape((site / "heads" / "L1H3.html").read_text("utf-8"))
+    assert errors_of(kernel) in page
+    assert "<th>value</th><th>bias</th><th>unit</th>" in page
 
 
 def test_a_data_set_for_the_hub(answers, tmp_path):
@@ -120,51 +126,42 @@ def test_a_data_set_for_the_hub(answers, tmp_path):
     assert header["axes"]["kernel"] == ["layer", "head", "key"]
 
 
-def test_pages_say_what_errors_count(site, answers):
-    assert errors_of(answers["verdicts"]) in unescape((site / "index.html").read_text("utf-8"))
-    page = unescape((site / "heads" / "L1H3.html").read_text("utf-8"))
-    assert errors_of(answers["kernel"]) in page
-    assert "<th>value</th><th>bias</th><th>unit</th>" in page
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    return tmp_path_factory.mktemp("cli")
-
-
-@pytest.mark.parametrize("option", ["--gallery", "--hub-card"])
-def test_on_the_command_line(option, store, tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("POSKERNEL_CACHE", str(store))
-    folder = tmp_path / "out" / "folder"
-    assert main(["export", MODEL, option, str(folder), *RUN]) == 0
-    name = "index.html" if option == "--gallery" else "README.md"
-    assert (folder / name).is_file()
-    assert f"written to {folder}" in capsys.readouterr().err
-    assert main(["export", MODEL, option, str(folder), *RUN]) == 0  # over an earlier one
-    assert f"written to {folder}" in capsys.readouterr().err
-    (folder / name).write_text("mine")
-    (tmp_path / "link").symlink_to(folder)
-    for place in (folder, tmp_path / "link"):
-        assert main(["export", MODEL, option, str(place), *RUN]) == 2
-        assert "holds files that were not exported like this" in capsys.readouterr().err
-    assert "mine" == (folder / name).read_text()
-    (tmp_path / "file").write_text("x")
-    assert main(["export", MODEL, option, str(tmp_path / "file"), *RUN]) == 2
-    assert "Cannot make the folder" in capsys.readouterr().err
-    assert main(["export", MODEL, "a.zip", option, str(folder)]) == 2
-    assert "Give one of FILE, --gallery, --hub-card" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("option", ["--gallery", "--headvis"])
+@pytest.mark.parametrize("option", ["--gallery", "--hub-card", "--headvis"])
 def test_refused_without_a_folder(option, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path / "store"))
     (tmp_path / "short.txt").write_text("one two three")
     run = ["--corpus", str(tmp_path / "short.txt"), *RUN]
-
     assert main(["export", MODEL, option, str(tmp_path / "out" / "folder"), *run]) == 2
-
     assert "gives 0 windows" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_on_the_command_line(tmp_path, monkeypatch, capsys):
+    """Over an earlier one, but over nothing else."""
+    monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path / "store"))
+    (tmp_path / "file").write_text("x")
+
+    def export(option, place, *given):
+        code = main(["export", MODEL, *given, option, str(place), *(() if given else RUN)])
+        return code, capsys.readouterr().err
+
+    for option, name in (("--gallery", "index.html"), ("--hub-card", "README.md")):
+        folder = tmp_path / option / "folder"
+        for _ in range(2):
+            code, said = export(option, folder)
+            assert (0, True) == (code, f"written to {folder}" in said)
+            assert (folder / name).is_file()
+        (folder / name).write_text("mine")
+        (tmp_path / "link").unlink(missing_ok=True)
+        (tmp_path / "link").symlink_to(folder)
+        for place in (folder, tmp_path / "link"):
+            code, said = export(option, place)
+            assert (2, True) == (code, "files that were not exported like this" in said)
+        assert "mine" == (folder / name).read_text()
+        code, said = export(option, tmp_path / "file")
+        assert (2, True) == (code, "Cannot make the folder" in said)
+        code, said = export(option, folder, "a.zip")
+        assert (2, True) == (code, "Give one of FILE, --gallery, --hub-card" in said)
 
 
 @pytest.mark.browser

@@ -51,12 +51,11 @@ def made():
     return found
 
 
-@pytest.mark.parametrize(("head", "axis"), [("L2H6", "log"), ("L0H0", None)])
-def test_a_local_kernel_has_room_where_it_is(shipped_engine, head, axis):
+def test_a_local_kernel_has_room_where_it_is(shipped_engine):
     """As on the page: most of L2H6 lies on the last ten tokens, L0H0 is spread over all."""
-    view = pk.view("kernel", "demo-gpt2", head=head, query=400, engine=shipped_engine)
-
-    assert axis == view.figure.layout.xaxis.type
+    asked = {"query": 400, "engine": shipped_engine}
+    views = [pk.view("kernel", "demo-gpt2", head=head, **asked) for head in ("L2H6", "L0H0")]
+    assert ["log", None] == [view.figure.layout.xaxis.type for view in views]
 
 
 def test_values_are_the_table(made):
@@ -70,16 +69,12 @@ def test_values_are_the_table(made):
 
 def test_text_where_there_are_no_figures(made):
     told = repr(View(made, HOME)).splitlines()
-
     assert told[0].startswith("L0H1, model demo")
     assert "  pattern [query=3 key=3] (share of attention)" in told
     assert told[-1].startswith(f"{HOME}/?show=own-text-head&")
 
-
-def test_strangers_text_is_text(made):
-    made.provenance["model"] = "<img src=x>"
+    made.provenance["model"] = "<img src=x>"  # a stranger's text is text
     page = View(made, HOME).html(library=False)
-
     assert 1 == page.count("<script>") == page.count("</script>")
     assert "<img" not in page
     assert "&lt;img src=x&gt;" in page
@@ -87,22 +82,23 @@ def test_strangers_text_is_text(made):
 
 def test_the_library_comes_once(made, first, monkeypatch):
     """In the first cell with a figure, and in it again when it is run again; by hand otherwise."""
-    cell = {"id": "one"}
-    shell = SimpleNamespace(get_parent=lambda: {"metadata": {"cellId": cell["id"]}})
-    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
-    mark = "window.Plotly = Plotly"
+    has = []
 
-    assert mark in shown(View(made))["text/html"]
-    cell["id"] = "two"
-    assert mark not in shown(View(made))["text/html"]
-    assert mark in shown(View(made, embed=True))["text/html"]
-    cell["id"] = "one"
-    assert mark in shown(View(made))["text/html"]
-    assert mark not in shown(View(made, embed=False))["text/html"]
+    def cell(name, **given):
+        shell = SimpleNamespace(get_parent=lambda: {"metadata": {"cellId": name}})
+        place = SimpleNamespace(get_ipython=lambda: shell if name else None)
+        monkeypatch.setitem(sys.modules, "IPython", place)
+        has.append("window.Plotly = Plotly" in shown(View(made, **given))["text/html"])
 
-
-def test_outside_of_a_notebook(made, first):
-    assert all("window.Plotly = Plotly" in shown(View(made))["text/html"] for _ in range(2))
+    for name, given in (
+        ("one", {}), ("two", {}), ("two", {"embed": True}), ("one", {}), ("one", {"embed": False}),
+    ):  # fmt: skip
+        cell(name, **given)
+    assert [True, False, True, True, False] == has
+    monkeypatch.setattr(views, "EMBEDDED", [])  # outside of a notebook
+    for _ in range(2):
+        cell("")
+    assert [True, True] == has[5:]
 
 
 @pytest.mark.parametrize(

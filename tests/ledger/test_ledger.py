@@ -1,5 +1,6 @@
-"""The reproduction ledger: right and deliberately broken models, tolerances, gaps."""
+"""The reproduction ledger: right and deliberately broken models, tolerances, gaps, runs."""
 
+import json
 import re
 from dataclasses import replace
 
@@ -7,9 +8,14 @@ import numpy as np
 import pytest
 
 from poskernel_core.analyses.interventions.spec import Intervention
+from poskernel_core.cli import main as cli
 from poskernel_core.common.result import Result
 from poskernel_core.ledger.compare import brief, check
 from poskernel_core.ledger.published import PublishedFigure
+from poskernel_core.ledger.reproduce import compare, request_for
+from tests.support import builders
+
+pytestmark = pytest.mark.usefixtures("near_worker")
 
 
 def figure(**fields):
@@ -61,13 +67,12 @@ def test_tolerance(published, absolute, relative, verdict):
     assert abs(published - 0.5) == pytest.approx(line.worst)
 
 
-@pytest.mark.parametrize(("published", "verdict"), [(0.5451, "agrees"), (0.5453, "differs")])
-def test_few_groups_allow_for_more(published, verdict):
+def test_few_groups_allow_for_more():
     """Errors over ten groups have intervals of 2.262 of them."""
-    asked = figure(published=published, absolute=0.0, select={"layer": 1, "head": 1})
     ours = replace(TABLE, provenance={"errors": "documents", "groups": 10})
-
-    assert verdict == check(asked, ours).verdict
+    for published, verdict in ((0.5451, "agrees"), (0.5453, "differs")):
+        asked = figure(published=published, absolute=0.0, select={"layer": 1, "head": 1})
+        assert verdict == check(asked, ours).verdict
 
 
 def test_one_wrong_number_of_many():
@@ -84,27 +89,19 @@ def test_cells_shorter_rows_and_gaps():
     cells = check(figure(heads=("L1H2", "L0H1"), published=[0.6, 0.2]), TABLE)
     short = check(figure(published=[0.4, 0.5], select={"layer": 1}), TABLE)
     gap = check(figure(published=[None, 0.5, 0.6], select={"layer": 1}), TABLE)
+    one = {"layer": 1, "head": 1}
+    ratio = check(figure(published=1.25, select=one, over={"layer": 1, "head": 0}), TABLE)
 
     assert ("agrees", [0.6, 0.2], [0.02, 0.01]) == (cells.verdict, cells.ours, cells.errors)
     assert ("agrees", [0.4, 0.5]) == (short.verdict, short.ours)
     assert ("agrees", 2, 2) == (gap.verdict, gap.within, gap.points)
+    assert ("agrees", 1.25, 0.05) == (
+        ratio.verdict, pytest.approx(ratio.ours), pytest.approx(ratio.errors)
+    )  # fmt: skip
 
-
-def test_a_missing_number_of_ours_never_agrees():
-    ours = result([np.nan, 0.5], [np.nan, 0.1], ("layer",))
-
+    ours = result([np.nan, 0.5], [np.nan, 0.1], ("layer",))  # what is missing never agrees
     line = check(figure(published=[0.5, 0.5], absolute=10.0), ours)
-
     assert ("differs", 1, 2, [None, 0.5]) == (line.verdict, line.within, line.points, line.ours)
-
-
-def test_ratio():
-    line = check(
-        figure(published=1.25, select={"layer": 1, "head": 1}, over={"layer": 1, "head": 0}), TABLE
-    )
-
-    assert "agrees" == line.verdict
-    assert (1.25, 0.05) == (pytest.approx(line.ours), pytest.approx(line.errors))
 
 
 def test_words_and_the_largest_cell():
@@ -146,26 +143,100 @@ def test_what_a_result_does_not_hold(fields, words):
     assert re.search(words, line.why)
 
 
-@pytest.mark.parametrize(
-    ("number", "error", "text"),
-    [
+def test_brief():
+    for number, error, text in (
         (0.12345, None, "0.123"), (2, None, "2"), (None, None, "None"), ("a", None, "a"),
         (0.12345, 0.02, "0.123 ± 0.020"),
         ([1.0, 2.0, 3.0, 4.0, 5.0], None, "[1, 2, 3, 4, ...]"),
         ([[0.12345, 1.0], [2.0]], [[0.02, None], [1.0]], "[[0.123 ± 0.020, 1], [2.0 ± 1.0]]"),
-    ],
-)  # fmt: skip
-def test_brief(number, error, text):
-    assert text == brief(number, error)
+    ):  # fmt: skip
+        assert text == brief(number, error)
 
 
 def test_a_next_token():
     ours = result(
         [0.7, 0.2], None, ("candidate",), coordinates={"candidate": np.array([31, 7])}
     ).with_text(Intervention.texts[0], [" turtle", " pirate"])
-    asked = figure(published=0.2, candidate=" pirate")
-
-    assert ("agrees", 0.2) == (check(asked, ours).verdict, check(asked, ours).ours)
+    found = check(figure(published=0.2, candidate=" pirate"), ours)
+    assert ("agrees", 0.2) == (found.verdict, found.ours)
     missing = check(figure(published=0.2, candidate=" ninja"), ours)
     assert "not computed" == missing.verdict
     assert "' ninja' is not among the likeliest next tokens" in missing.why
+
+
+BACK, LENGTH = 3, 13
+KNOWN = [
+    {
+        "id": "offset", "figure": "How far back L0H0 looks", "value": "largest_offset",
+        "select": {"condition": 1, "layer": 0, "head": 0}, "published": BACK,
+    },
+    {
+        "id": "row", "figure": "L0H0 from query 9", "value": "pattern", "absolute": 1e-3,
+        "select": {"condition": 0, "layer": 0, "head": 0, "query": 9},
+        "published": [0.0] * 6 + [1.0] + [0.0] * 3,
+    },
+    {
+        "id": "uniform", "figure": "L0H1 from query 9", "value": "pattern", "relative": 1e-3,
+        "select": {"condition": 0, "layer": 0, "head": 1, "query": 9}, "published": [0.1] * 10,
+    },
+]  # fmt: skip
+
+
+@pytest.fixture
+def ledger(tmp_path, monkeypatch, capsys):
+    """The ledger of a model that looks back so far, as the command line prints it."""
+    monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path / "cache"))
+    common = {
+        "models": ["known"], "source": "by construction", "question": "position-vs-token",
+        "run": {"start_token": True}, "params": {"length": LENGTH, "samples": 4},
+    }  # fmt: skip
+    file = tmp_path / "figures.json"
+    file.write_text(json.dumps([common | each for each in KNOWN]))
+
+    def one(back, *options, name="known"):
+        model = builders.look_back(tmp_path / f"back-{back}", back)
+        code = cli.main(["reproduce", str(model), "--as", name, "--figures", str(file), *options])
+        assert 0 == code
+        return capsys.readouterr().out
+
+    return one
+
+
+@pytest.mark.slow
+def test_a_right_and_a_broken_model(ledger):
+    right = json.loads(ledger(BACK, "--json"))
+    broken = json.loads(ledger(BACK + 2, "--json"))
+
+    assert ["agrees"] * 3 == [line["verdict"] for line in right]
+    assert ["differs", "differs", "agrees"] == [line["verdict"] for line in broken]
+    assert [BACK, BACK + 2] == [lines[0]["ours"] for lines in (right, broken)]
+    assert 1.0 == pytest.approx(broken[1]["worst"], abs=1e-3)
+
+
+def test_a_model_without_figures(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path))
+    assert 2 == cli.main(["reproduce", "demo-gpt2", "--as", "gpt3"])
+    said = capsys.readouterr()
+    known = "there are some of attn-only-2l, distilgpt2, gpt2"
+    assert f"No figures were published for 'gpt3'; {known}" in said.err
+    assert "" == said.out
+    assert 0 == cli.main(["reproduce", "demo-gpt2"])
+    assert "No figures were published for 'demo-gpt2'" in capsys.readouterr().out
+
+
+def test_the_figure_decides_on_its_run():
+    asked = figure(run={"start_token": False, "context": 64, "corpus": "bible"})
+
+    request = request_for(asked, "demo-attn-2l", start_token=True, windows=7)
+
+    run = request.run
+    assert (False, 64, "bible", 7) == (run.start_token, run.context, run.corpus.name, run.windows)
+
+
+def test_a_run_that_is_none():
+    runs = {"model": "x"}, {"windows": "many"}, {"seed": -3}, {"colour": 1}, {"context": "abc"}
+    for run in runs:
+        lines = list(compare("demo-gpt2", [figure(run=run), figure(id="two")], lambda _: TABLE))
+        assert "not computed" == lines[0].verdict
+        assert "The figure's run" in lines[0].why
+        assert "two" == lines[1].figure.id

@@ -24,35 +24,27 @@ def by_id(name):
     return next(each for each in published.read_figures() if each.id == name)
 
 
-@pytest.mark.parametrize("figure", published.read_figures(), ids=lambda figure: figure.id)
-def test_every_figure_can_be_asked_for(figure):
-    question = analyses.find(figure.question)
-    question.params(**figure.params)
-    request = request_for(figure, "demo-attn-2l")
-
-    assert figure.question == request.analysis
-    assert figure.source
-    assert figure.models
-    assert figure.value in {value.name for value in question.values}
-    assert not figure.heads or isinstance(figure.published, tuple)
+def test_every_figure_can_be_asked_for():
+    for figure in published.read_figures():
+        question = analyses.find(figure.question)
+        question.params(**figure.params)
+        assert figure.question == request_for(figure, "demo-attn-2l").analysis
+        assert figure.source
+        assert figure.models
+        assert figure.value in {value.name for value in question.values}
+        assert not figure.heads or isinstance(figure.published, tuple)
 
 
-@pytest.mark.parametrize(
-    ("model", "own", "offered"),
-    [
-        ("gpt2", "gpt2", ["gpt2", "attn-only-2l", "distilgpt2"]),
-        ("demo-gpt2", "demo-gpt2", ["demo-gpt2", "attn-only-2l", "distilgpt2", "gpt2"]),
-        ("part", "gpt2", ["part", "gpt2", "attn-only-2l", "distilgpt2"]),
-        (
-            "part",
-            "openai-community/gpt2",
-            ["part", "openai-community/gpt2", "attn-only-2l", "distilgpt2"],
-        ),
-        ("part", "some/other", ["part", "some/other", "attn-only-2l", "distilgpt2", "gpt2"]),
-    ],
-)
-def test_names_that_the_ledger_offers(model, own, offered):
-    assert offered == offered_names(model, own)
+def test_names_that_the_ledger_offers():
+    rest = ["attn-only-2l", "distilgpt2"]
+    for model, own, offered in (
+        ("gpt2", "gpt2", ["gpt2", *rest]),
+        ("demo-gpt2", "demo-gpt2", ["demo-gpt2", *rest, "gpt2"]),
+        ("part", "gpt2", ["part", "gpt2", *rest]),
+        ("part", "openai-community/gpt2", ["part", "openai-community/gpt2", *rest]),
+        ("part", "some/other", ["part", "some/other", *rest, "gpt2"]),
+    ):
+        assert offered == offered_names(model, own)
 
 
 def test_models():

@@ -1,11 +1,10 @@
 """A server that was just started, and one that is full, seen in a browser."""
 
-import time
-
 import pytest
 from playwright.sync_api import expect
 
 from tests.serving.test_proxy import sessions
+from tests.support import until
 from tests.support.server import PATIENCE, serve
 from tests.support.visit import visit
 
@@ -42,10 +41,7 @@ def test_a_reader_is_told_and_gets_in_later(tmp_path, new_context):
         assert 200 == first.reload().status
         expect(first.get_by_role("heading", name="Methods", level=1)).to_be_visible()
         first.close()
-        end = time.monotonic() + PATIENCE
-        while sessions(server):
-            assert time.monotonic() < end, "waited in vain"
-            time.sleep(0.05)
+        until(lambda: not sessions(server), PATIENCE)
         other.get_by_role("link", name="Try again").click()
 
         expect(other.get_by_role("heading", name="Methods", level=1)).to_be_visible()

@@ -2,7 +2,6 @@
 
 import json
 import os
-import urllib.request
 from urllib.parse import urlsplit
 
 import pytest
@@ -10,12 +9,12 @@ from playwright.sync_api import expect
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from serving.base import below as below_base
+from serving.address import below as below_base
 from serving.page import page_routes
 from tests.pages.test_downloads import fetch
 from tests.pages.test_embed_alone import Frame
 from tests.support.caddy import caddy, needs_caddy
-from tests.support.server import ROOT, serve
+from tests.support.server import ROOT, answer, serve
 from tests.support.visit import cell, go, head_shown, no_trouble, settle, tool, visit
 
 REMOVES = """
@@ -88,8 +87,7 @@ def test_a_visit(root, new_context):
     assert [] == [each for each in asked if each[0] >= 400 or not each[1].startswith(f"{root}/")]
     kinds = ("numbers", "static", "_stcore", "plotly.js", "media")
     assert {*kinds} <= {urlsplit(url).path.split("/")[3] for _, url in asked}
-    with urllib.request.urlopen(f"{root}/health") as told:
-        assert "ok" == json.load(told)["status"]
+    assert "ok" == json.loads(answer(f"{root}/health")[2])["status"]
 
 
 @pytest.mark.parametrize(

@@ -69,11 +69,9 @@ def not_served():
 
 
 def test_requirements_of_the_serving_image():
-    whole, part = requirements(WHOLE), requirements(PART)
-
-    assert part < whole
-    left = not_served()
-    assert {"torch", "transformers", "transformer_lens", "datasets", "scipy"} <= {*left}
+    assert requirements(PART) < requirements(WHOLE)
+    heavy = {"torch", "transformers", "transformer_lens", "datasets", "scipy"}
+    assert heavy <= {*not_served()}
 
 
 def test_images_are_made_of_what_is_there():
@@ -110,8 +108,11 @@ def test_the_image_copies_all_that_the_app_imports():
 
 
 def test_compose_file():
-    dashboard, proxy = (COMPOSE["services"][name] for name in ("dashboard", "proxy"))
+    """Both are locked up; settings about visitors are passed on, and the proxy is believed.
 
+    The health that is asked for is the one that looks at the store, as in the image.
+    """
+    dashboard, proxy = (COMPOSE["services"][name] for name in ("dashboard", "proxy"))
     for service in (dashboard, proxy):
         assert service["read_only"]
         assert ["ALL"] == service["cap_drop"]
@@ -126,18 +127,16 @@ def test_compose_file():
     assert all((ROOT / each).is_file() for each in mounted if each.startswith("."))
     assert "service_healthy" == proxy["depends_on"]["dashboard"]["condition"]
 
-
-def test_compose_passes_the_settings_of_a_server_on():
-    """All that are about visitors, empty unless the host sets them; the proxy is believed."""
-    told = COMPOSE["services"]["dashboard"]["environment"]
-
-    for name in map(variable, PUBLIC):
-        assert f"${{{name}:-}}" == told[name]
+    told = dashboard["environment"]
+    assert [] == [name for name in map(variable, PUBLIC) if f"${{{name}:-}}" != told[name]]
     trusted = re.fullmatch(r"\$\{FORWARDED_ALLOW_IPS:-(.*)\}", told["FORWARDED_ALLOW_IPS"])[1]
     networks = [ipaddress.ip_network(each) for each in trusted.split(",")]
     assert all(each.is_private for each in networks)
     docker = ipaddress.ip_address("172.18.0.3")
     assert any(docker in each for each in networks if each.version == 4)
+    asked = dashboard["healthcheck"]["test"][-1]
+    assert re.search(r"HEALTHCHECK.*?\n.*?(urlopen\(.*?\))", DOCKERFILE)[1] in asked
+    assert f":8501{HEALTH}'" in asked
 
 
 @pytest.mark.parametrize("file", DEPLOYED, ids=lambda file: file.name)
@@ -156,14 +155,6 @@ def test_what_is_laid_over_compose(file):
     named = set(re.findall(r"-f (\S+\.yaml)", file.read_text("utf-8")))
     assert {"compose.yaml", f"deploy/{file.name}"} <= named
     assert [] == [each for each in named if not (ROOT / each).is_file()]
-
-
-def test_images_and_compose_ask_for_the_health_that_looks_at_the_store():
-    """Streamlit's own says only that the process answers."""
-    asked = COMPOSE["services"]["dashboard"]["healthcheck"]["test"][-1]
-
-    assert re.search(r"HEALTHCHECK.*?\n.*?(urlopen\(.*?\))", DOCKERFILE)[1] in asked
-    assert f":8501{HEALTH}'" in asked
 
 
 def test_trimming(tmp_path):

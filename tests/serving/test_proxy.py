@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import urllib.request
 
 import pytest
 from playwright.sync_api import expect
@@ -11,7 +10,7 @@ from playwright.sync_api import expect
 from tests.pages.test_downloads import fetch
 from tests.support.caddy import caddy, needs_caddy
 from tests.support.near_worker import command_line_here
-from tests.support.server import serve
+from tests.support.server import answer, serve
 from tests.support.visit import cell, complains, go, head_shown, no_trouble, settle, visit
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, needs_caddy]
@@ -35,8 +34,7 @@ def replicas(tmp_path):
 
 
 def sessions(server):
-    with urllib.request.urlopen(f"{server.url}/health") as answer:
-        return json.load(answer)["sessions"]
+    return json.loads(answer(f"{server.url}/health")[2])["sessions"]
 
 
 def cookie(page):

@@ -6,7 +6,6 @@ import os
 import pwd
 import shutil
 import socket
-import subprocess
 import sys
 import tempfile
 import threading
@@ -22,7 +21,8 @@ from poskernel_core.cli.main import PROGRAM
 from poskernel_core.common.errors import BadRequest, ComputeFailed
 from poskernel_core.common.folders import default_directory
 from poskernel_core.common.modules import command
-from tests.support.server import PATIENCE, ROOT, environment, free_port, wait_for
+from tests.support import until
+from tests.support.server import PATIENCE, ROOT, environment, free_port, running
 
 # pytest runs tests of one browser together: where all have it, module fixtures are made once.
 pytestmark = pytest.mark.usefixtures("browser_name")
@@ -32,13 +32,9 @@ def test_without_a_command(capsys):
     assert 0 == cli.main([])
     out, err = capsys.readouterr()
     lines = [line.split()[1:] for line in out.splitlines() if line.startswith("  poskernel ")]
-
     assert "" == err
     assert ["serve", "show", "precompute"] == [words[0] for words in lines]
     assert {words[0] for words in lines} <= PROGRAM.commands.keys()
-
-
-def test_the_version(capsys):
     assert 0 == cli.main(["--version"])
     assert f"poskernel {pk.__version__}\n" == capsys.readouterr().out
 
@@ -49,27 +45,21 @@ def taken():
         yield str(door.getsockname()[1])
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("--port", "99999"), "'--port': 99999 is not in the range 1<=x<=65535"),
-        (
-            ("--port", "TAKEN", "--host", "127.0.0.1"),
-            "Cannot listen at port TAKEN (",
-        ),
-        (("--host", "192.0.2.1", "--port", "8501"), "Cannot listen at 192.0.2.1 ("),
-        (("--host", ""), "'--host': expected a host name or an address"),
-        (("--model", "/no/such/model"), "'/no/such/model' has no config.json"),
-        (("--model", "demo-gpt2,demo-attn-2l"), "expected a model's name or directory"),
-        (("--model", "no-such-model"), "'no-such-model' is not on this machine"),
-        (
-            ("--cache", "FILE"),
-            "The store at 'FILE' cannot be used",
-        ),
-        (("demo-gpt2",), "demo-gpt2"),
-    ],
-)
-def test_what_it_refuses(words, said, taken, tmp_path, capsys, monkeypatch):
+REFUSED = {
+    ("--port", "99999"): "'--port': 99999 is not in the range 1<=x<=65535",
+    ("--port", "TAKEN", "--host", "127.0.0.1"): "Cannot listen at port TAKEN (",
+    ("--host", "192.0.2.1", "--port", "8501"): "Cannot listen at 192.0.2.1 (",
+    ("--host", ""): "'--host': expected a host name or an address",
+    ("--model", "/no/such/model"): "'/no/such/model' has no config.json",
+    ("--model", "demo-gpt2,demo-attn-2l"): "expected a model's name or directory",
+    ("--model", "no-such-model"): "'no-such-model' is not on this machine",
+    ("--cache", "FILE"): "The store at 'FILE' cannot be used",
+    ("demo-gpt2",): "demo-gpt2",
+}
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_what_it_refuses(words, taken, tmp_path, capsys, monkeypatch):
     for name in ("MODELS", "CACHE", "OPEN", "PUBLIC", "READ_ONLY"):
         monkeypatch.setenv(f"POSKERNEL_{name}", str(tmp_path / "cache") if name == "CACHE" else "")
     file = tmp_path / "file"
@@ -80,10 +70,8 @@ def test_what_it_refuses(words, said, taken, tmp_path, capsys, monkeypatch):
 
     assert 2 == cli.main(["serve", *map(filled, words)])
     out, err = capsys.readouterr()
-
-    assert "" == out
-    assert filled(said) in err
-    assert 1 == err.count("\n")
+    assert ("", 1) == (out, err.count("\n"))
+    assert filled(REFUSED[words]) in err
 
 
 def test_a_browser_is_opened(tmp_path):
@@ -96,21 +84,10 @@ def test_a_browser_is_opened(tmp_path):
     ours = environment(tmp_path / "elsewhere") | {"PYTHONPATH": str(ROOT)}
     ours["PATH"] = f"{tmp_path}{os.pathsep}{ours['PATH']}"
     ours["STREAMLIT_SERVER_BASE_URL_PATH"] = base
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [*command("poskernel_core", "serve", "--open", "--model", "demo-attn-2l"),
-             "--port", str(port), "--host", host, "--cache", "store", "--read-only", "--public"],
-            cwd=tmp_path, env=ours, stdout=output, stderr=output,
-        )  # fmt: skip
-    try:
-        wait_for(f"http://{told}:{port}{base}/health", process)
-        end = threading.Event()
-        for _ in range(600):
-            if opened.exists() or end.wait(0.1):
-                break
-    finally:
-        process.terminate()
-        process.wait(PATIENCE)
+    serve = command("poskernel_core", "serve", "--open", "--model", "demo-attn-2l")
+    serve += ["--port", str(port), "--host", host, "--cache", "store", "--read-only", "--public"]
+    with running(serve, f"http://{told}:{port}{base}/health", log, ours, tmp_path):
+        until(opened.exists, PATIENCE)
 
     assert f"http://{told}:{port}{base}/?model=demo-attn-2l" == opened.read_text()
     assert opened.read_text() in log.read_text()
@@ -177,19 +154,18 @@ def test_colab(notebook_server, monkeypatch):
 
 
 @pytest.mark.slow
-def test_one_that_is_there(notebook_server, monkeypatch):
-    given = pk.serve(address=f"{notebook_server.address}/")
-    monkeypatch.setenv("POSKERNEL_ADDRESS", notebook_server.address)
-    for found in (given, pk.serve()):
-        assert (notebook_server.address, None) == (found.address, None)
-        found.stop()
-    assert served.answers(notebook_server.address)
-
-
-@pytest.mark.slow
-def test_one_at_the_usual_port(notebook_server, server, monkeypatch, capsys):
-    monkeypatch.setattr(served, "started", [])
+def test_one_that_is_there(notebook_server, server, monkeypatch, capsys):
+    """By its address, or at the usual port if it has our store and may be shown in notebooks."""
     ours = notebook_server.address
+    given = pk.serve(address=f"{ours}/")
+    with monkeypatch.context() as patch:
+        patch.setenv("POSKERNEL_ADDRESS", ours)
+        for found in (given, pk.serve()):
+            assert (ours, None) == (found.address, found.process)
+            found.stop()
+    assert served.answers(ours)
+
+    monkeypatch.setattr(served, "started", [])
     for url, cache, other in (
         (ours, None, ""),
         (ours, "elsewhere", "has another store than elsewhere"),
@@ -252,29 +228,19 @@ def test_a_user_without_an_account(tmp_path):
     port, log = free_port(), tmp_path / "log"
     tmp_path.chmod(0o777)
     ours = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [*SETPRIV, *command("poskernel_core", "serve", "--port", str(port))],
-            cwd="/", env=ours, stdout=output, stderr=output,
-        )  # fmt: skip
-    try:
-        wait_for(f"http://localhost:{port}/health", process)
-    finally:
-        process.terminate()
-        process.wait(PATIENCE)
+    serve = [*SETPRIV, *command("poskernel_core", "serve", "--port", str(port))]
+    with running(serve, f"http://localhost:{port}/health", log, ours, "/"):
+        pass
     told = log.read_text().split("\n\n")[0].strip()
     assert told.startswith(f"Results are kept in {tmp_path}/poskernel-")
     assert "Traceback" not in log.read_text()
 
 
-def test_nobody_there(taken):
+def test_nobody_there(monkeypatch):
     with pytest.raises(BadRequest, match="none answers: start it with 'poskernel serve'"):
         pk.serve(address=f"http://localhost:{free_port()}")
     with pytest.raises(BadRequest, match="the address to be that of a dashboard"):
         pk.serve(address="localhost:8501")
-
-
-def test_one_that_does_not_start(monkeypatch):
     monkeypatch.setenv("POSKERNEL_MODELS", "/no/such/model")
     monkeypatch.setattr(served, "started", [])
     monkeypatch.setattr(served, "DEFAULT_PORT", free_port())

@@ -3,14 +3,13 @@
 import contextlib
 import http.client
 import socket
-import subprocess
 import sys
 import threading
 
 import pytest
 
 from serving import address
-from tests.support.server import PATIENCE, ROOT, environment, free_port, wait_for
+from tests.support.server import PATIENCE, environment, free_port, running
 
 FOREIGN = {
     "Origin": "http://elsewhere.example",
@@ -61,26 +60,19 @@ def recorder():
 @pytest.mark.slow
 def test_nobody_is_asked(tmp_path):
     """Whatever the server would ask of another host goes to a proxy, which notes it."""
-    port = free_port()
-    with recorder() as (proxy, asked), (tmp_path / "log").open("w", encoding="utf-8") as log:
+    port, log = free_port(), tmp_path / "log"
+    with recorder() as (proxy, asked):
         outside = {"NO_PROXY": "", "no_proxy": ""} | dict.fromkeys(
             ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), proxy
         )
-        process = subprocess.Popen(
-            [sys.executable, "-m", "streamlit", "run", "serve.py", f"--server.port={port}",
-             "--server.address=0.0.0.0"],
-            cwd=ROOT, env=environment(tmp_path) | outside, stdout=log, stderr=log,
-        )  # fmt: skip
-        try:
-            wait_for(f"http://127.0.0.1:{port}/_stcore/health", process)
+        serve = [sys.executable, "-m", "streamlit", "run", "serve.py", f"--server.port={port}",
+                 "--server.address=0.0.0.0"]  # fmt: skip
+        health = f"http://127.0.0.1:{port}/_stcore/health"
+        with running(serve, health, log, environment(tmp_path) | outside):
             caller = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
             caller.request("GET", "/_stcore/stream", headers=FOREIGN)
             assert 403 == caller.getresponse().status
             caller.close()
-        finally:
-            process.terminate()
-            process.wait(PATIENCE)
 
     assert [] == asked
-    told = (tmp_path / "log").read_text("utf-8")
-    assert f"PosKernel is served at http://localhost:{port}\n" in told
+    assert f"PosKernel is served at http://localhost:{port}\n" in log.read_text("utf-8")

@@ -4,9 +4,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
 from functools import partial
 from types import SimpleNamespace
 
@@ -14,7 +11,8 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
-from tests.support.server import PATIENCE, free_port, serve
+from tests.support import until as wait_until
+from tests.support.server import PATIENCE, answer, free_port, serve
 
 pytestmark = pytest.mark.slow
 
@@ -45,25 +43,14 @@ def server(tmp_path_factory):
         )
 
 
-def get(address, client=None):
-    """Status and text of an answer, errors included, as a client behind a proxy gets it."""
-    headers = {} if client is None else {"X-Forwarded-For": client}
-    try:
-        with urllib.request.urlopen(urllib.request.Request(address, headers=headers)) as found:
-            return found.status, found.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
-
-
 def enter(server, client, **options):
     return connect(server.stream, additional_headers={"X-Forwarded-For": client}, **options)
 
 
 def until(server, number):
-    end = time.monotonic() + PATIENCE
-    while json.loads(get(f"{server.url}/health")[1])["sessions"] != number:
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.02)
+    """Wait for so many open pages."""
+    health = f"{server.url}/health"
+    wait_until(lambda: json.loads(answer(health)[2])["sessions"] == number, PATIENCE)
 
 
 def test_who_is_admitted(server):
@@ -131,22 +118,24 @@ def test_however_a_session_ends_its_place_is_free(server, way):
 
 
 def test_requests_are_limited_and_files_are_not(server):
+    def status(path, client=None):
+        named = {"X_Forwarded_For": client} if client else {}
+        return answer(server.url + path, **named)[0]
+
     client = "203.0.113.99"
-    found = [get(f"{server.url}/no_such_page", client)[0] for _ in range(52)]
-    assert [200] * 50 + [429] * 2 == found
-    assert 200 == get(f"{server.url}/_stcore/health", client)[0]
-    assert 200 == get(f"{server.url}/health", client)[0]
-    assert 200 == get(f"{server.url}/helix", SCHOOL)[0]
-    assert {200} == {get(f"{server.url}/helix")[0] for _ in range(60)}  # this machine
+    assert [200] * 50 + [429] * 2 == [status("/no_such_page", client) for _ in range(52)]
+    assert 200 == status("/_stcore/health", client) == status("/health", client)
+    assert 200 == status("/helix", SCHOOL)
+    assert {200} == {status("/helix") for _ in range(60)}  # this machine
 
 
 def test_metrics_have_a_port_of_their_own(server):
     until(server, 0)
     with enter(server, HOME):
         until(server, 1)
-        text = get(server.metrics)[1]
+        text = answer(server.metrics)[2]
 
     assert "\nposkernel_sessions 1.0\n" in text
     assert "\nposkernel_sessions_limit 3.0\n" in text
-    assert 404 == get(f"{server.url}/_stcore/metrics")[0]
-    assert "poskernel_sessions" not in get(f"{server.url}/metrics")[1]
+    assert 404 == answer(f"{server.url}/_stcore/metrics")[0]
+    assert "poskernel_sessions" not in answer(f"{server.url}/metrics")[2]

@@ -7,14 +7,16 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from prometheus_client import generate_latest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from poskernel_core import Engine, Store
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.server import identity
-from poskernel_core.storage.condition import STATES, condition
-from serving.health import HEALTH, HealthMonitor, health_route
+from serving.admission import Admission, ConnectionLimits
+from serving.health import HEALTH, STATES, HealthMonitor, condition, health_route
+from serving.metrics import registry
 from tests.support.disks import fill, read_only, small_disk
 
 
@@ -73,17 +75,24 @@ def test_the_worker(store, worker, status):
 
 
 def test_a_store_that_cannot_be_used(tmp_path):
+    """Nor do metrics name it; once it can be, all is well."""
     place = tmp_path / "store"
     place.write_text("in the way")
     with asking(lambda: Engine(Store(place))) as ask:
         status, told = ask()
+        monitor = HealthMonitor(lambda: Engine(Store(place)), kept=0)
+        numbers = registry(Admission(ConnectionLimits()), monitor)
+        text = generate_latest(numbers).decode()
         place.unlink()
         assert 200 == ask()[0]
 
     assert 503 == status
     assert ("failing", "failing", "none") == (told["status"], told["store"], told["worker"])
     assert told["why"]
-    assert str(tmp_path) not in str(told)
+    assert 'poskernel_store_state{state="failing"} 1.0' in text
+    assert "poskernel_sessions 0.0" in text
+    assert "poskernel_store_bytes" not in text
+    assert str(tmp_path) not in f"{told} {text}"
 
 
 def test_a_store_that_cannot_be_written(tmp_path, monkeypatch):
@@ -129,15 +138,9 @@ def test_a_damaged_database(tmp_path):
         assert store.get("a") is None
 
 
-def test_another_process_writes(store):
-    database = sqlite3.connect(store.directory / "cache.db", isolation_level=None)
-    with contextlib.closing(database) as other:
-        other.execute("BEGIN IMMEDIATE")
-        assert "writable" == condition(store).state
-        other.execute("ROLLBACK")
-
-
 def test_nothing_is_written_to_find_out(store):
+    """And nothing is waited for: another process may be writing."""
+
     def seen():
         with contextlib.closing(sqlite3.connect(store.directory / "cache.db")) as database:
             rows = database.execute("SELECT key, store_time, access_time FROM Cache").fetchall()
@@ -145,7 +148,11 @@ def test_nothing_is_written_to_find_out(store):
 
     store.keys()  # the thread's connection
     before = seen()
-    found = [condition(store) for _ in range(3)]
+    database = sqlite3.connect(store.directory / "cache.db", isolation_level=None)
+    with contextlib.closing(database) as other:
+        other.execute("BEGIN IMMEDIATE")
+        found = [condition(store) for _ in range(3)]
+        other.execute("ROLLBACK")
 
     assert before == seen()
     assert {"writable"} == {each.state for each in found} < {*STATES}

@@ -39,9 +39,8 @@ def limit(admission, asked):
     return refusal and refusal.limit
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "same"),
-    [
+def test_what_is_one_client():
+    for one, other, same in (
         ("203.0.113.77", "203.0.113.77", True),
         ("203.0.113.77", "203.0.113.78", False),
         ("203.0.113.77", "::ffff:203.0.113.77", True),
@@ -50,36 +49,28 @@ def limit(admission, asked):
         ("fe80::1%eth0", "fe80::2", True),
         ("_hidden" * 20, "_hidden" * 30, True),  # as long as an address at most
         ("", None, True),
-    ],
-)
-def test_what_is_one_client(one, other, same):
-    doors = admission(sessions_each=1)
-    with doors.session(session(one)):
-        assert ("sessions_each" if same else None) == limit(doors, session(other))
+    ):
+        doors = admission(sessions_each=1)
+        with doors.session(session(one)):
+            assert ("sessions_each" if same else None) == limit(doors, session(other)), one
 
 
-@pytest.mark.parametrize(
-    ("client", "headers", "local"),
-    [
-        ("127.0.0.1", {}, True),
-        ("127.8.8.8", {}, True),
-        ("::1", {}, True),
-        ("::ffff:127.0.0.1", {}, True),
-        # a proxy's word, which a stranger may have put there
+def test_clients_on_this_machine():
+    """A proxy's word may have been put there by a stranger."""
+    for client, headers, local in (
+        *((own, {}, True) for own in ("127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1")),
         ("127.0.0.1", {"x_forwarded_for": "127.0.0.1"}, False),
         ("192.168.1.5", {}, False),
         (None, {}, False),
-    ],
-)
-def test_clients_on_this_machine(client, headers, local):
-    asked = session(client, **headers)
-    doors = admission(requests_each=1)
-    assert (None, None if local else "requests_each") == (limit(doors, asked), limit(doors, asked))
-    doors = admission(sessions=2, sessions_each=1)
-    with doors.session(asked):
-        assert (None if local else "sessions_each") == limit(doors, asked)
+    ):
+        asked, doors = session(client, **headers), admission(requests_each=1)
+        refused = [limit(doors, asked) for _ in range(2)]
+        assert [None, None if local else "requests_each"] == refused, client
+        doors = admission(sessions=2, sessions_each=1)
         with doors.session(asked):
-            assert "sessions" == limit(doors, asked)
+            assert (None if local else "sessions_each") == limit(doors, asked)
+            with doors.session(asked):
+                assert "sessions" == limit(doors, asked)
 
 
 @pytest.mark.parametrize(
@@ -144,20 +135,16 @@ def test_too_many_requests_of_one_client():
     assert {"requests_each": 4} == +doors.refused
 
 
-@pytest.mark.parametrize("path", FILES)
-def test_files_and_health_have_a_limit_of_their_own(path):
-    doors = admission(requests_each=2)
-
-    assert [None, None, "requests_each"] == [limit(doors, scope()) for _ in range(3)]
-    found = Counter(limit(doors, scope(path)) for _ in range(2 * FILES_A_REQUEST + 3))
-    assert {None: 2 * FILES_A_REQUEST, "files_each": 3} == found
-
-
-@pytest.mark.parametrize("path", ["/staticfiles", "/helix", "/_stcore/upload_file/a/b", "/a/b/c"])
-def test_all_else_is_a_request(path):
-    doors = admission(requests_each=1)
-
-    assert [None, "requests_each"] == [limit(doors, scope(path)) for _ in range(2)]
+def test_files_and_health_have_a_limit_of_their_own():
+    """All else is a request."""
+    for path in FILES:
+        doors = admission(requests_each=2)
+        assert [None, None, "requests_each"] == [limit(doors, scope()) for _ in range(3)]
+        found = Counter(limit(doors, scope(path)) for _ in range(2 * FILES_A_REQUEST + 3))
+        assert {None: 2 * FILES_A_REQUEST, "files_each": 3} == found
+    for path in ("/staticfiles", "/helix", "/_stcore/upload_file/a/b", "/a/b/c"):
+        doors = admission(requests_each=1)
+        assert [None, "requests_each"] == [limit(doors, scope(path)) for _ in range(2)]
 
 
 ACTS = st.lists(

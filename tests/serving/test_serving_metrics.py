@@ -2,21 +2,20 @@
 
 import contextlib
 import urllib.error
-import urllib.request
 from types import SimpleNamespace
 
 import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from poskernel_core import Engine, Store, __version__
+from poskernel_core import __version__
 from poskernel_core.common.errors import BadRequest
 from serving.admission import Admission, ConnectionLimits
 from serving.health import HealthMonitor
 from serving.metrics import RUN_SECONDS, listen, registry
 from tests.support.asgi import STREAM, scope
 from tests.support.bound import opened_as_linked
-from tests.support.server import free_port
+from tests.support.server import answer, free_port
 from tools.recorded import open_page
 
 
@@ -86,22 +85,11 @@ def test_what_happened_is_told(quiet, fresh_engine):
     assert 99.62 == pytest.approx(found["poskernel_run_seconds_sum", page])
 
 
-def test_a_store_that_cannot_be_used(tmp_path):
-    (tmp_path / "file").write_text("x")
-    found = told(server(lambda: Engine(Store(tmp_path / "file"))))
-
-    assert 1 == found["poskernel_store_state", ("state", "failing")]
-    assert ("poskernel_sessions",) in found
-    assert ("poskernel_store_bytes",) not in found
-    assert str(tmp_path) not in str(found)
-
-
 def test_an_address_of_its_own(quiet):
     port = free_port()
     stop = listen(("127.0.0.1", port), quiet.numbers)
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
-            text = answer.read().decode()
+        text = answer(f"http://127.0.0.1:{port}/metrics")[2]
         with pytest.raises(BadRequest, match=f"POSKERNEL_METRICS .*{port}"):
             listen(("127.0.0.1", port), quiet.numbers)
     finally:
@@ -109,7 +97,7 @@ def test_an_address_of_its_own(quiet):
 
     assert "\nposkernel_sessions 0.0\n" in text
     with pytest.raises(urllib.error.URLError):
-        urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5)
+        answer(f"http://127.0.0.1:{port}/metrics")
 
 
 def test_the_app_tells_how_long_it_ran(quiet, tmp_path, monkeypatch):

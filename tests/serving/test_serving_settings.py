@@ -88,30 +88,25 @@ def test_wrong_values(monkeypatch, name, said):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(
-    "said", ["", "*", "127.0.0.1,::1", " 10.0.0.0/8 , fc00::/7,", "10.1.2.3, 2001:db8::1"]
-)
-def test_proxies_that_uvicorn_believes(monkeypatch, said):
+def test_proxies_that_uvicorn_believes(monkeypatch):
     """As it reads them: nothing is left that it takes for a name."""
-    monkeypatch.setenv("FORWARDED_ALLOW_IPS", said)
-    settings()
-
-    trusted = ProxyHeadersMiddleware(None, said.strip()).trusted_hosts
-    assert set() == trusted.trusted_literals - {""}
+    for said in ("", "*", "127.0.0.1,::1", " 10.0.0.0/8 , fc00::/7,", "10.1.2.3, 2001:db8::1"):
+        monkeypatch.setenv("FORWARDED_ALLOW_IPS", said)
+        settings()
+        trusted = ProxyHeadersMiddleware(None, said.strip()).trusted_hosts
+        assert set() == trusted.trusted_literals - {""}
 
 
 def test_bounds_are_those_of_the_host(monkeypatch):
+    """A public server has tighter ones, where the host says nothing else."""
+    alone = settings()
     for number, name in enumerate(COUNTS, start=5):
         monkeypatch.setenv(variable(name), str(number))
-
     assert ConnectionLimits(5, 6, 7) == ConnectionLimits.of_host()
-
-
-def test_a_public_server_has_tighter_quotas(monkeypatch):
-    alone = settings()
+    for name in COUNTS:
+        monkeypatch.delenv(variable(name))
     monkeypatch.setenv("POSKERNEL_PUBLIC", "1")
     monkeypatch.setenv("POSKERNEL_MAX_JOBS", "1000")
-
     found = settings()
     assert 1000 == found.max_jobs
     for name, quota in PUBLIC.items():
@@ -120,22 +115,29 @@ def test_a_public_server_has_tighter_quotas(monkeypatch):
         assert name == "max_jobs" or quota == getattr(found, name)
 
 
-@pytest.mark.parametrize(("said", "shown"), [("", True), ("1", True), ("0", False)])
-def test_what_comes_with_the_project(monkeypatch, said, shown):
-    monkeypatch.setenv("POSKERNEL_SHIPPED", said)
+def test_what_comes_with_the_project(monkeypatch):
+    for said, shown in (("", True), ("1", True), ("0", False)):
+        monkeypatch.setenv("POSKERNEL_SHIPPED", said)
+        assert shown == any(True for _ in shipped().headers())
 
-    assert shown == any(True for _ in shipped().headers())
 
-
-@pytest.mark.parametrize(("old", "new"), VARIABLES.items())
-def test_an_old_name(monkeypatch, old, new):
-    assert new in map(variable, Settings.model_fields)
-    monkeypatch.setenv(old, " ")
-    settings()
-
-    monkeypatch.setenv(old, "12")
-    with pytest.raises(BadRequest, match=f"^{old} is called {new} now"):
-        settings()
+def test_old_names(monkeypatch, tmp_path):
+    """Of variables, and of models on offer."""
+    for old, new in VARIABLES.items():
+        assert new in map(variable, Settings.model_fields)
+        with monkeypatch.context() as patch:
+            patch.setenv(old, " ")
+            settings()
+            patch.setenv(old, "12")
+            with pytest.raises(BadRequest, match=f"^{old} is called {new} now"):
+                settings()
+    monkeypatch.chdir(tmp_path)
+    for old, new in MODELS.items():
+        monkeypatch.setenv("POSKERNEL_MODELS", f"gpt2, {old}")
+        with pytest.raises(BadRequest, match=f"^POSKERNEL_MODELS: '{old}' is called '{new}' now.$"):
+            check_paths()
+        (tmp_path / old).mkdir()
+        check_paths()
 
 
 def test_the_documentation_has_every_variable():
@@ -170,16 +172,6 @@ def test_paths_on_offer(monkeypatch, tmp_path, name):
         with pytest.raises(BadRequest, match=rf"^Expected {name} to name .* nothing at '.*no"):
             check_paths()
         settings()  # a page whose model is gone says so by itself
-
-
-@pytest.mark.parametrize(("old", "new"), MODELS.items())
-def test_models_on_offer_go_by_their_names_of_today(monkeypatch, tmp_path, old, new):
-    monkeypatch.setenv("POSKERNEL_MODELS", f"gpt2, {old}")
-    with pytest.raises(BadRequest, match=f"^POSKERNEL_MODELS: '{old}' is called '{new}' now.$"):
-        check_paths()
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / old).mkdir()
-    check_paths()
 
 
 @pytest.mark.slow

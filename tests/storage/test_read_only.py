@@ -55,16 +55,13 @@ def test_a_page_of_what_is_not_there(engine, name, model_dirs, monkeypatch):
 
 def test_what_is_there_is_shown(shipped_only):
     app = opened_as_linked("positional_kernels")
-
     assert figures_on(app)
     assert [] == [each.value for each in [*app.exception, *app.error, *app.info]]
 
 
 def test_a_text_is_not_kept(engine):
     app = opened_as_linked("own_text", model=MODEL, text="blue fire")
-
-    assert "blue fire" == app.query_params["text"]
-    assert "blue fire" == app.text_area[0].value
+    assert "blue fire" == app.query_params["text"] == app.text_area[0].value
 
 
 @pytest.mark.parametrize("way", [("--shard", "0/2"), ("--shards", "2"), ("--devices", "cpu")])

@@ -54,32 +54,22 @@ LARGE = {
 }
 
 
-def entry_of(key):
-    return compressed(encode(key, *ENTRY))
-
-
 @pytest.fixture(params=["a folder", "a zip file"])
 def place(request, tmp_path):
     """Two entries: in a folder, as they ship, or in a file, as they are exported to be shown."""
     folder = tmp_path / "shipped" / "m"
     folder.mkdir(parents=True)
-    files = {f"{key}{SUFFIX}": entry_of(key) for key in ("one", "two")} | {ASKED_FILE: b"{}"}
+    for key in ("one", "two"):
+        (folder / f"{key}{SUFFIX}").write_bytes(compressed(encode(key, *ENTRY)))
+    (folder / ASKED_FILE).write_bytes(b"{}")
     if request.param == "a folder":
-        for name, data in files.items():
-            (folder / name).write_bytes(data)
         return folder
-    with zipfile.ZipFile(folder.with_suffix(".zip"), "w") as file:
-        for name, data in files.items():
-            file.writestr(name, data)
-    folder.rmdir()
-    return folder.with_suffix(".zip")
-
-
-@pytest.fixture
-def beneath(place, tmp_path, monkeypatch):
-    monkeypatch.setenv("POSKERNEL_SHIPPED", "1")
-    monkeypatch.setattr("poskernel_core.models.stored.RESULTS", place.parent)
-    return Store(tmp_path / "cache")
+    file = folder.with_suffix(".zip")
+    with zipfile.ZipFile(file, "w") as zipped:
+        for each in folder.iterdir():
+            zipped.write(each, each.name)
+    shutil.rmtree(folder)
+    return file
 
 
 def same(a, b):
@@ -104,7 +94,11 @@ def test_rounded(bits):
     assert (LARGE["counts"] == arrays["counts"]).all()
 
 
-def test_beneath_the_store(beneath):
+def test_beneath_the_store(place, tmp_path, monkeypatch):
+    """Its entries are there, hide nothing newer, and can be switched off."""
+    monkeypatch.setenv("POSKERNEL_SHIPPED", "1")
+    monkeypatch.setattr("poskernel_core.models.stored.RESULTS", place.parent)
+    beneath = Store(tmp_path / "cache")
     assert beneath.has("one")
     assert same(beneath.get("one"), ENTRY)
     assert not beneath.has("three")
@@ -116,32 +110,25 @@ def test_beneath_the_store(beneath):
     assert {"newer": True} == beneath.get("one")[0]
     beneath.drop("one")
     assert same(beneath.get("one"), ENTRY)
-
-
-def test_switched_off(beneath, tmp_path, monkeypatch):
     monkeypatch.setenv("POSKERNEL_SHIPPED", "0")
     bare = Store(tmp_path / "cache")
-
     assert not bare.has("one")
     assert bare.get("one") is None
 
 
-def test_damaged(place):
+def test_damaged(place, tmp_path):
+    """One entry is as good as missing, the other is there; no archive, or none of ours, is none."""
     whole = place / f"one{SUFFIX}" if place.is_dir() else place
     data = bytearray(whole.read_bytes())
     data[300] ^= 255
     whole.write_bytes(bytes(data))
     found = Shipped([place])
-
     assert found.has("one")
     assert found.get("one") is None
     assert not found.has("one")
     assert same(found.get("two"), ENTRY)
 
-
-def test_no_archive(tmp_path):
     (tmp_path / "m.zip").write_bytes(b"nonsense")
-
     assert not Shipped([]).has("one")
     assert not Shipped([tmp_path / "none.zip", tmp_path / "m.zip"]).has("one")
 
@@ -257,34 +244,23 @@ class Toy(type(analyses.find("entropy"))):
     figure = ""
 
 
-@pytest.fixture
-def toy(monkeypatch):
+def test_a_new_measure_makes_nothing_stale(shipped_engine, monkeypatch):
+    """The verdict leaves it out of what ships, until it is precomputed."""
     monkeypatch.setitem(analyses.ANALYSES, "toy", Toy())
-    return Toy
+    model, engine = "demo-attn-2l", shipped_engine
+    assert ["toy"] == engine.missing(Request(analysis="verdicts", run=describe_run(model)))
 
-
-def heads_of(page, model, engine):
     def answer(plan):
         found = engine.cached(plan)
         assert found is not None, STALE
         return found
 
-    recorded = visit(model, page, answer)
-    return set(recorded) == {request.key for request in asked(model)[page]}
-
-
-def test_a_new_measure_makes_nothing_stale(toy, shipped_engine, monkeypatch):
-    """The verdict leaves it out of what ships, until it is precomputed."""
-    run = describe_run("demo-attn-2l")
-    assert ["toy"] == shipped_engine.missing(Request(analysis="verdicts", run=run))
-
-    assert heads_of("head", "demo-attn-2l", shipped_engine)
-
-    assert shipped_engine.worker_pid is None
-    monkeypatch.setattr(toy, "precomputed", "always")
+    assert set(visit(model, "head", answer)) == {each.key for each in asked(model)["head"]}
+    assert engine.worker_pid is None
+    monkeypatch.setattr(Toy, "precomputed", "always")
     monkeypatch.setattr(results, "_PLANS", {})
     with pytest.raises(PageFailed):
-        heads_of("head", "demo-attn-2l", shipped_engine)
+        visit(model, "head", answer)
 
 
 def test_what_is_there_is_not_written_again(tmp_path, monkeypatch):

@@ -42,6 +42,10 @@ def whole(store, keys=KEYS):
 
 def test_a_full_disk(tmp_path):
     with small_disk(tmp_path / "disk", 3) as disk:
+        filler = fill(disk)
+        with pytest.raises(BadRequest, match=r"cannot be used \(.*(No space|is full)"):
+            Store(disk / "store")
+        filler.unlink()
         filled(disk / "store")
         store = Store(disk / "store")
         filler = fill(disk)
@@ -59,15 +63,6 @@ def test_a_full_disk(tmp_path):
         store.put("new", {}, LARGE)
         assert store.get("new") is not None
         store.close()
-
-
-def test_an_empty_store_on_a_full_disk(tmp_path):
-    with small_disk(tmp_path / "disk", 1) as disk:
-        filler = fill(disk)
-        with pytest.raises(BadRequest, match=r"cannot be used \(.*(No space|is full)"):
-            Store(disk / "store")
-        filler.unlink()
-        Store(disk / "store").put("new", {}, LARGE)
 
 
 def test_a_directory_that_never_could_be_written(tmp_path):
@@ -132,39 +127,29 @@ def test_the_directory_vanishes(tmp_path):
     store.close()
 
 
-REPLACED = {
-    "a file": lambda place: place.write_text("mine"),
-    "a link that leads nowhere": lambda place: place.symlink_to("nowhere"),
-}
-
-
-@pytest.mark.parametrize("what", REPLACED)
+@pytest.mark.parametrize("what", ["a file", "a link that leads nowhere"])
 def test_something_else_in_place_of_the_directory(tmp_path, what):
     """One sentence says so: under an open store without its name, which visitors would read."""
-    filled(tmp_path / "store")
-    store = Store(tmp_path / "store")
-    (tmp_path / "store").rename(tmp_path / "gone")
-    REPLACED[what](tmp_path / "store")
+    place = tmp_path / "store"
+    filled(place)
+    store = Store(place)
+    place.rename(tmp_path / "gone")
+    place.write_text("mine") if what == "a file" else place.symlink_to("nowhere")
 
     assert 0 == whole(store)
     assert not store.has(KEYS[0])
-
-    def hold():
-        with store.lock("work", lambda: None):
-            pass
-
     for act in (
         lambda: store.put("new", {}, LARGE),
         lambda: store.make_room(0),
         lambda: list(store.keys()),
-        hold,
+        lambda: store.lock("work", lambda: None).__enter__(),
     ):
         with pytest.raises(StoreFailed, match="directory was removed, or something else") as error:
             act()
         assert str(tmp_path) not in str(error.value)
     with pytest.raises(BadRequest, match=r"store' cannot be used .*POSKERNEL_CACHE"):
-        Store(tmp_path / "store")
-    assert not (tmp_path / "store").is_dir()
+        Store(place)
+    assert not place.is_dir()
     store.close()
 
 

@@ -157,7 +157,6 @@ def test_a_bomb(store, tmp_path, monkeypatch):
 def test_larger_than_the_store(store, tmp_path):
     """Entries that could only push each other out are not written."""
     file = write(tmp_path / "large.zip", about(), (KEYS[0], entry(size=2**19), STORED))
-
     with pytest.raises(BadRequest, match="the store takes"):
         import_archive(store, file)
     assert [] == list(store.keys())

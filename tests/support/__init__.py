@@ -1,9 +1,21 @@
 """Builders of models, oracles, servers and browsers for the tests."""
 
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 """The checkout."""
+
+WAIT = 10.0
+"""Seconds that a test waits for another thread."""
+
+
+def until(condition, seconds=WAIT, pause=0.01):
+    """Wait for what another thread or process is about to do."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(pause)
 
 
 class Made(dict):

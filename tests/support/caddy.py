@@ -5,13 +5,13 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.support import until
 from tests.support.server import ROOT, free_port
 
 OURS = Path(sys.prefix) / "caddy/usr/bin"
@@ -34,13 +34,13 @@ def caddy(folder: Path, configuration: str, **settings: str) -> Iterator[str]:
             stdout=log, stderr=log,
         )  # fmt: skip
     try:
-        end = time.monotonic() + 60
-        while time.monotonic() < end:
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
+
+        def answers():
             assert process.poll() is None, (folder / "log").read_text("utf-8")
-            time.sleep(0.1)
+            with socket.socket() as probe:
+                return probe.connect_ex(("127.0.0.1", port)) == 0
+
+        until(answers, 60, 0.1)
         yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()

@@ -3,15 +3,12 @@
 import json
 import os
 import subprocess
-import time
 
 import numpy as np
 
 from poskernel_core.common.result import Result
 from poskernel_core.engine.provenance import to_entry
-
-WAIT = 10.0
-"""Seconds that a test waits for another thread."""
+from tests.support import WAIT, until
 
 
 class FakeWorker(subprocess.Popen):
@@ -50,14 +47,6 @@ class FakeWorker(subprocess.Popen):
         self.told.close()
         if close and not self.mouth.closed:
             self.mouth.close()
-
-
-def until(condition, seconds=WAIT, pause=0.01):
-    """Wait for what another thread or process is about to do."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(pause)
 
 
 def put(engine, plan):

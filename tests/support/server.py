@@ -5,10 +5,12 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from email.message import Message
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -72,20 +74,35 @@ def serve(
         sys.executable, "-m", "streamlit", "run", "serve.py", f"--server.port={port}",
         "--server.address=127.0.0.1",
     ]  # fmt: skip
-    with log.open("a", encoding="utf-8") as output:
-        process = subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env=environment(cache, shipped) | {"POSKERNEL_MODELS": models} | dict(settings or {}),
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        )
-    try:
-        wait_for(f"http://127.0.0.1:{port}/_stcore/health", process)
+    ours = environment(cache, shipped) | {"POSKERNEL_MODELS": models} | dict(settings or {})
+    with running(command, f"http://127.0.0.1:{port}/_stcore/health", log, ours) as process:
         yield Server(f"http://127.0.0.1:{port}", cache, process.pid)
+
+
+@contextmanager
+def running(
+    command: Sequence[str], health: str, log: Path, env: Mapping[str, str], cwd: Path | str = ROOT
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that writes into a file, from when an address answers; it is stopped at the end."""
+    with log.open("a", encoding="utf-8") as output:
+        process = subprocess.Popen(command, cwd=cwd, env=env, stdout=output, stderr=output)
+    try:
+        wait_for(health, process)
+        yield process
     finally:
         process.terminate()
         process.wait(PATIENCE)
+
+
+def answer(address: str, **headers: str) -> tuple[int, Message, str]:
+    """Status, headers and text of an answer, errors included; names of headers have ``_``."""
+    named = {name.replace("_", "-"): text for name, text in headers.items()}
+    try:
+        with urllib.request.urlopen(urllib.request.Request(address, headers=named)) as found:
+            return found.status, found.headers, found.read().decode("utf-8", "replace")
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.headers, error.read().decode()
 
 
 def free_port() -> int:

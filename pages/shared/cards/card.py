@@ -200,7 +200,7 @@ def _downloads(name: str, figure: Make, shown: _Shown) -> None:
 
     def page() -> str:
         figures = [picture().svg()] if shown.grids else made(figure)
-        return to_html(figures, result, name, title=shown.title, dark=False)
+        return to_html(figures, result, name, title=shown.title)
 
     kinds: list[tuple[str, str, Callable[[], str | bytes]]] = [
         ("CSV", "csv", lambda: to_csv(result)),

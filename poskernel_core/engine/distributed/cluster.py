@@ -112,7 +112,6 @@ def run_on_cluster(address: str, tasks: Sequence[ShardTask], store: Store, repor
 
 
 def _ending(future: Future[str], task: ShardTask, store: Store) -> Event:
-    """Return the final event of a shard."""
     from distributed import KilledWorker
 
     try:

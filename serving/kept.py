@@ -1,11 +1,14 @@
-"""``/numbers/<key>``: a stored result of all heads as a block that the browser draws from.
+"""What the browser keeps for good: the numbers of all heads, and Plotly's own script.
 
-The key is the hash of all inputs, so a block never changes, and the browser keeps it.
+``/numbers/<key>`` is a stored result of all heads as a block that the browser draws from. The key
+is the hash of all inputs, so a block never changes.
 """
 
 import gzip
 import threading
 from collections.abc import Callable
+from functools import cache
+from importlib.resources import files
 
 from cachetools import LRUCache, cached
 from starlette.concurrency import run_in_threadpool
@@ -41,3 +44,17 @@ def numbers_route(engine: Callable[[], Engine]) -> Route:
         return Response(found, media_type="application/octet-stream", headers=KEPT)
 
     return Route("/numbers/{key}", answer)
+
+
+def plotly_route() -> Route:
+    """Return the route of ``/plotly.js``; the pages ask for it with its version."""
+
+    @cache
+    def script() -> bytes:
+        return gzip.compress(files("plotly").joinpath("package_data/plotly.min.js").read_bytes(), 6)
+
+    async def answer(_: Request) -> Response:
+        packed = await run_in_threadpool(script)
+        return Response(packed, media_type="text/javascript", headers=KEPT)
+
+    return Route("/plotly.js", answer)
