@@ -44,7 +44,7 @@ FROM packages AS all-packages
 # An index that serves only torch, such as an index of CPU builds; empty: pip's own.
 ARG TORCH_INDEX_URL=
 COPY requirements.txt ./
-# Without transformer_lens: it is only for notebooks.
+# Without transformer_lens, of which only the table of short model names is read.
 RUN grep -v '^transformer_lens==' requirements.txt > served.txt \
     && pip --python /opt/packages/bin/python install --no-cache-dir \
         ${TORCH_INDEX_URL:+--index-url "$TORCH_INDEX_URL"} "$(grep '^torch==' served.txt)" \

@@ -49,7 +49,6 @@ def test_the_program_in_one_piece_runs(tmp_path) -> None:
 
 
 def called(line, names):
-    """The functions that a line calls."""
     for node in ast.walk(ast.parse(line)):
         match node:
             case ast.Call(func=ast.Name(id=name)):

@@ -69,7 +69,7 @@ def list_plugins() -> None:
 
 def _state(store: Store, name: str) -> str:
     """Return the local state of a model: on the hub, results only, cached entries, or ready."""
-    if not (hub.on_this_machine(name) or catalog.is_local(name)):
+    if not (hub.commit_here(name, None) or catalog.is_local(name)):
         return "on the hub"
     located = catalog.locate(name)
     if located.away:

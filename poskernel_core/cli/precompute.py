@@ -37,8 +37,7 @@ from poskernel_core.engine.engine import describe_run
 from poskernel_core.engine.plan import make_plan
 from poskernel_core.models import catalog
 from poskernel_core.models.known import telling_head
-from poskernel_core.models.schedules import SCHEDULES
-from poskernel_core.models.training import required_run
+from poskernel_core.models.training import SCHEDULES, required_run
 from poskernel_core.storage.archive import open_sources
 from poskernel_core.storage.store import Store
 

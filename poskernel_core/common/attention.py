@@ -14,12 +14,6 @@ import numpy as np
 from jaxtyping import Float
 
 
-def first_visible(n: int, skip: int, window: int | None, chunk: int | None = None) -> int:
-    """Return the first visible key of the query at ``n``, given ``skip``, window and chunk."""
-    low = skip if window is None else max(skip, n - window + 1)
-    return low if chunk is None else max(low, n // chunk * chunk)
-
-
 def is_hidden(query: Any, key: Any, window: int | None, chunk: int | None = None) -> Any:
     """Return whether keys are hidden: after the query, before its window, or in another chunk.
 
@@ -113,7 +107,8 @@ class ScoreRule:
 
     def first_visible(self, n: int, skip: int = 0) -> int:
         """Return the first visible key of the query at ``n``."""
-        return first_visible(n, skip, self.window, self.chunk)
+        low = skip if self.window is None else max(skip, n - self.window + 1)
+        return low if self.chunk is None else max(low, n // self.chunk * self.chunk)
 
     def is_hidden(self, query: Any, key: Any) -> Any:
         """Return whether keys are hidden from queries, as :func:`is_hidden`."""

@@ -2,7 +2,7 @@
 
 A model is either a local directory in our format (``config.json`` in TransformerLens terms, weights
 as safetensors with GPT-2's names), or a hub repository in TransformerLens' older format. The module
-is GPT-2 with its MLPs removed; the same tensors also boot transformer_lens' native bridge.
+is GPT-2 with its MLPs removed.
 """
 
 from collections.abc import Iterable

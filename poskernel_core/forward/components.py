@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from poskernel_core.common.errors import UnsupportedModel
 from poskernel_core.common.heads import head_name
 from poskernel_core.forward.attention import AttentionCall
-from poskernel_core.forward.loaded import LoadedModel
+from poskernel_core.forward.loaded import LoadedModel, affine
 from poskernel_core.forward.memory import in_float32
 from poskernel_core.forward.observers import Batch, Observer
 from poskernel_core.forward.precision import EXACT
@@ -76,7 +76,6 @@ class Side:
         inner: ``W beta + b``.
         outer: the bias of a norm of queries or keys.
         scale: that norm's factor at the text's own scale; ones without such a norm.
-        normed: whether ``scale`` depends on the text.
         shared: number of query heads that share one of these.
     """
 
@@ -84,7 +83,6 @@ class Side:
     inner: Float[Tensor, "own d"]
     outer: Float[Tensor, "own d"]
     scale: Float[Tensor, "text own pos"]
-    normed: bool
     shared: int
 
     def through(
@@ -168,10 +166,7 @@ class Reading:
         """Return queries or keys after rotation, which is that of all texts of one length."""
         if self.rotation is None:
             return x
-        cos, sin = (
-            self.rotation.cos[:1],
-            self.rotation.sin[:1],
-        )  # some models have one for each text
+        cos, sin = self.rotation.cos[:1], self.rotation.sin[:1]  # some have one for each text
         same = replace(self.rotation, cos=cos, sin=sin)
         return same.applied(x.transpose(0, 1), rows).transpose(0, 1)
 
@@ -435,20 +430,19 @@ class _Components(Observer):
         matrix = norm.gain.view(-1, 1) * weights
         matrix = matrix - matrix.mean(dim=-2, keepdim=True) if norm.centred else matrix
         ones = real.new_ones(1).expand(real.shape[:3])
-        side = Side(weights, inner[:, 0], behind, ones, False, 1)
+        side = Side(weights, inner[:, 0], behind, ones, 1)
         plain = side.linear(self._inputs[layer])
         moved = behind[None, :, None].expand_as(plain)
         if rotation is not None:
             plain, moved = rotation.applied(plain), rotation.applied(moved)
         scale = _own_scale(real - moved, plain)
-        normed = not _equal(scale, ones)
-        scale = scale if normed else ones
+        scale = ones if _equal(scale, ones) else scale
         if not _equal(plain * scale[..., None] + moved, real):
             why = "queries or keys are no linear map of the normed stream (they may be clipped)"
             raise _refused(self._model, layer, why)
         shared = self._calls[layer].q.shape[1] // real.shape[1]
         constant = norm.bias.view(-1) @ weights + inner[:, 0]
-        return Side(matrix, constant, behind, scale, normed, shared)
+        return Side(matrix, constant, behind, scale, shared)
 
     def _parts(self, layer: int) -> Iterator[Part]:
         """Yield the components of a layer's stream in the order in which they are written."""
@@ -480,7 +474,7 @@ class _Components(Observer):
     def _heads(self, layer: int, block: _Block) -> tuple[Part, Tensor, Tensor]:
         """Return a layer's heads, the bias of its attention output, and both together."""
         z, out = self._kept[layer, "out"]
-        weight, bias = _affine(block.out)
+        weight, bias = affine(block.out)
         factor, shape = _multiplier(self._model), self._streams[layer].shape
         out, scale, behind = out.reshape(shape), z.new_ones(shape[:2]), weight.new_zeros(1)
         if block.behind is not None:
@@ -494,13 +488,6 @@ class _Components(Observer):
         names = tuple(head_name(layer, head) for head in range(heads))
         part = Part(names, rows, weight.reshape(heads, -1, shape[-1]))
         return part, scale * bias + factor * behind, factor * out
-
-
-def _affine(module: Any) -> tuple[Tensor, Tensor]:
-    """Return weights ``[in, out]`` and bias ``[out]`` of a ``Linear`` or ``Conv1D``."""
-    weight = module.weight.float()
-    weight = weight.T if isinstance(module, nn.Linear) else weight
-    return weight, weight.new_zeros(weight.shape[1]) if module.bias is None else module.bias.float()
 
 
 def _rotation(module: Any, layer: int, x: Tensor, given: dict[str, Any]) -> Rotation | None:

@@ -12,7 +12,7 @@ So compare it with a clean pass under a plain ``Edit()``, which is computed in e
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from typing import Any
 
@@ -28,12 +28,15 @@ class Edit:
 
     Axes: ``[text, pos, model]`` for embeddings, stream and layer output,
     ``[text, head, query, key]`` for scores and patterns, ``[text, head, pos, d]`` for heads.
+
+    Attributes:
+        wants_rotations: whether :meth:`call` is used; if so, each layer's rotation is read.
+        keeps_attention: whether slopes, scores, patterns and heads stay; then no whole pattern is
+            formed.
     """
 
-    @property
-    def wants_rotations(self) -> bool:
-        """Whether :meth:`call` is used; if so, each layer's rotation is read."""
-        return False
+    wants_rotations: bool = False
+    keeps_attention: bool = False
 
     @property
     def angles_of(self) -> int | None:
@@ -42,11 +45,6 @@ class Edit:
         A few models turn by other angles in longer texts.
         """
         return None
-
-    @property
-    def keeps_attention(self) -> bool:
-        """Whether slopes, scores, patterns and heads stay; then no whole pattern is formed."""
-        return False
 
     def tokens(self, x: Tensor) -> Tensor:
         """Return the token embeddings to use."""
@@ -99,11 +97,8 @@ def _in_order(hook: str) -> Any:
     return apply
 
 
-@dataclass(frozen=True)
 class Chain(Edit):
     """Several edits, applied in order at each hook."""
-
-    edits: Sequence[Edit]
 
     tokens = _in_order("tokens")
     positions = _in_order("positions")
@@ -113,18 +108,15 @@ class Chain(Edit):
     heads = _in_order("heads")
     output = _in_order("output")
 
+    def __init__(self, edits: Sequence[Edit]) -> None:
+        self.edits = edits
+        self.keeps_attention = bool(edits) and all(edit.keeps_attention for edit in edits)
+        self.wants_rotations = any(edit.wants_rotations for edit in edits)
+
     @property
     def angles_of(self) -> int | None:
         wanted = (edit.angles_of for edit in self.edits)
         return next((length for length in wanted if length is not None), None)
-
-    @property
-    def keeps_attention(self) -> bool:
-        return bool(self.edits) and all(edit.keeps_attention for edit in self.edits)
-
-    @property
-    def wants_rotations(self) -> bool:
-        return any(edit.wants_rotations for edit in self.edits)
 
     def rotation(self, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
         return reduce(lambda out, edit: edit.rotation(*out), self.edits, (cos, sin))

@@ -12,7 +12,7 @@ from poskernel_core.common.attention import repeat_kv
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.forward.finite import require_finite
 from poskernel_core.forward.hooks import PassEnded
-from poskernel_core.forward.loading import LoadedModel
+from poskernel_core.forward.loaded import LoadedModel, affine
 from poskernel_core.forward.precision import EXACT
 
 GPT2 = ("ln_1", "attn.c_attn", "attn.c_proj", "ln_2", "mlp.c_fc", "mlp.c_proj")
@@ -201,12 +201,8 @@ def _norm(module: Any) -> LinearNorm:
     return LinearNorm(gain, torch.zeros_like(gain), False, module.variance_epsilon)
 
 
-def _matrix(module: Any) -> tuple[Tensor, Tensor]:
-    """Return weights ``[in, out]`` and bias ``[out]`` of a ``Linear`` or ``Conv1D``."""
-    weight = module.weight.detach().float().cpu()
-    weight = weight.T if isinstance(module, nn.Linear) else weight
-    none = weight.new_zeros(weight.shape[1])
-    return weight, none if module.bias is None else module.bias.detach().float().cpu()
+def _matrix(module: Any) -> list[Tensor]:
+    return [each.cpu() for each in affine(module)]
 
 
 def _values(module: nn.Module, model: LoadedModel) -> tuple[Tensor, Tensor]:

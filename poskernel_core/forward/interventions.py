@@ -189,10 +189,7 @@ class ChangedBand(Edit):
     shortest: float
     longest: float
     treatment: Literal["frozen", "removed"]
-
-    @property
-    def wants_rotations(self) -> bool:
-        return True
+    wants_rotations = True
 
     def call(self, call: AttentionCall, rotation: Rotation | None) -> AttentionCall:
         heads = sorted(head for at, head in self.cells if at == call.layer)

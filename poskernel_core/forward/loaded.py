@@ -194,6 +194,14 @@ class LoadedModel:
         return require_finite(found.logits.float(), name)
 
 
+def affine(module: Any) -> tuple[Tensor, Tensor]:
+    """Return weights ``[in, out]`` and bias ``[out]`` of a ``Linear`` or ``Conv1D``, in float32."""
+    weight = module.weight.detach().float()
+    weight = weight.T if isinstance(module, nn.Linear) else weight
+    none = weight.new_zeros(weight.shape[1])
+    return weight, none if module.bias is None else module.bias.detach().float()
+
+
 def body_of(module: PreTrainedModel) -> nn.Module:
     """Return a module without its unembedding (for Llama 4, ``base_model`` is wrong)."""
     body: nn.Module = module.base_model

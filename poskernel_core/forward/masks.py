@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from poskernel_core.common.attention import first_visible, is_hidden
+from poskernel_core.common.attention import ScoreRule, is_hidden
 from poskernel_core.common.errors import UnsupportedModel
 
 ROWS = 256
@@ -91,8 +91,8 @@ def mask_spec_of(
         if bool((seen == is_hidden(rows, keys, found.window, found.chunk)).any()):
             return MaskSpec(known=False)
     found = _causal_mask(starts)
-    lows = [first_visible(n, 0, found.window, found.chunk) for n in range(q_length)]
-    return found if lows == starts else MaskSpec(known=False)
+    rule = ScoreRule(1.0, found.window, found.chunk)
+    return found if starts == [*map(rule.first_visible, range(q_length))] else MaskSpec(known=False)
 
 
 def _expected(mask_function: Callable[..., torch.Tensor]) -> MaskSpec:

@@ -63,12 +63,7 @@ def losses(logits: Tensor, tokens: Tensor) -> np.ndarray:
 
 
 class _PatternReadout(Observer):
-    """Observer of one window's patterns under an edit.
-
-    Attributes:
-        previous_mass: mean attention to the predecessor, ``[head]`` for each layer run so far.
-        of_cell: pattern of the chosen head, ``[query, key]``.
-    """
+    """Keep mean attention to predecessors, ``[head]`` by layer, and the chosen head's pattern."""
 
     wants_patterns = True
 

@@ -76,15 +76,12 @@ class ScaledRotation(Edit):
     scaling: Scaling
     factor: float
     length: int
+    keeps_attention = True  # queries and keys change before it
 
     @property
     def angles_of(self) -> int | None:
         """``length``; the model's own angles are those of the pass."""
         return None if self.scaling == "own" or self.factor == 1 else self.length
-
-    @property
-    def keeps_attention(self) -> bool:
-        return True
 
     def rotation(self, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
         if self.angles_of is None:

@@ -34,7 +34,7 @@ from poskernel_core.models.configuration import read_geometry
 from poskernel_core.models.curated import BUNDLED_MODELS, CURATED, ModelEntry
 from poskernel_core.models.geometry import Geometry
 from poskernel_core.models.gguf_config import model_config
-from poskernel_core.models.hub import fetch_file, on_this_machine
+from poskernel_core.models.hub import commit_here, fetch_file
 from poskernel_core.models.positions import PositionUse, angles_by_length, position_use
 from poskernel_core.models.stored import (
     PACKAGED,
@@ -208,7 +208,7 @@ def _locate(name: str, revision: str | None) -> Located:
 def _results_alone(name: str) -> StoredModel | None:
     """Return the stored results of a model whose weights are not on this machine, or None."""
     kept, directory = stored_models().get(name), local_directory(name)
-    here = os.path.exists(directory) if directory else kept and on_this_machine(name)
+    here = os.path.exists(directory) if directory else kept and commit_here(name, None)
     return None if here else kept
 
 

@@ -7,7 +7,6 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -76,26 +75,11 @@ def fetch_snapshot(name: str, revision: str | None) -> Path:
     return directory
 
 
-def on_this_machine(name: str) -> bool:
-    """Tell whether a hub model's configuration is in the local cache; never uses the network."""
-    return commit_here(name, None) is not None
+def published(name: str, revision: str | None) -> tuple[tuple[str, str], ...]:
+    """Return file name and SHA-256 of each safetensors file of a revision, as the hub says.
 
-
-@dataclass(frozen=True)
-class Published:
-    """The hub's metadata of one revision; needs no download.
-
-    Attributes:
-        commit: commit hash of the revision.
-        weights: file name and SHA-256 of each safetensors file; empty if the hub lacks a hash.
+    It needs no download, and is empty if the hub lacks a hash.
     """
-
-    commit: str
-    weights: tuple[tuple[str, str], ...]
-
-
-def published(name: str, revision: str | None) -> Published:
-    """Fetch a revision's commit and the hashes of its weights from the hub."""
     from huggingface_hub import HfApi
 
     if offline():
@@ -108,7 +92,7 @@ def published(name: str, revision: str | None) -> Published:
         if file.rfilename.endswith(WEIGHTS)
     ]
     known = weights and all(sha for _, sha in weights)
-    return Published(str(told.sha), tuple(sorted(weights)) if known else ())
+    return tuple(sorted(weights)) if known else ()
 
 
 def revisions(name: str) -> tuple[str, ...]:

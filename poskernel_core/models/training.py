@@ -19,7 +19,6 @@ from poskernel_core.models.checkpoints import (
     local_checkpoints,
     one_run,
 )
-from poskernel_core.models.schedules import SCHEDULES, schedule_for, tokens_per_step
 from poskernel_core.models.weights import weights_digest
 
 ASK_AGAIN = 600.0
@@ -27,6 +26,37 @@ ASK_AGAIN = 600.0
 
 ALL, LOG = "all", "log"
 """Keywords for all checkpoints of a run, and for those nearest to the powers of two."""
+
+
+def _schedule(revision: str, tokens_per_step: int, *steps: int) -> tuple[Checkpoint, ...]:
+    return tuple(Checkpoint(f"{revision}{n}", n, n * tokens_per_step) for n in steps)
+
+
+_THOUSANDS = range(1000, 143_001, 1000)
+SCHEDULES = {
+    "pythia": _schedule("step", 2_097_152, 0, *(2**power for power in range(10)), *_THOUSANDS),
+    "pythia-v0": _schedule("step", 2_097_152, *_THOUSANDS),
+    "stanford-crfm": _schedule(
+        "checkpoint-", 524_288, *range(0, 100, 10), *range(100, 2000, 50),
+        *range(2000, 20_000, 100), *range(20_000, 400_001, 1000),
+    ),
+}  # fmt: skip
+"""Checkpoints of public runs, by their names in ``precompute --revisions``. Other runs, such as
+OLMo and SmolLM3, have the step in the name of each revision, and the hub lists the revisions."""
+
+TOKENS_PER_STEP = {"HuggingFaceTB/SmolLM3": 2_359_296}
+"""Tokens per step of runs whose revisions the hub lists, by prefix of the hub name."""
+
+
+def schedule_for(name: str) -> tuple[Checkpoint, ...]:
+    """Return the checkpoints of a hub model of a known family; empty for others."""
+    if name.startswith("EleutherAI/pythia"):
+        return SCHEDULES["pythia-v0" if "v0" in name else "pythia"]
+    return SCHEDULES["stanford-crfm"] if name.startswith("stanford-crfm/") else ()
+
+
+def _tokens_per_step(name: str) -> int | None:
+    return next((n for start, n in TOKENS_PER_STEP.items() if name.startswith(start)), None)
 
 
 @dataclass(frozen=True)
@@ -66,7 +96,7 @@ class TrainingRun:
         if word == LOG:
             return self.log_spaced()
         if word in SCHEDULES:
-            return replace(self, checkpoints=SCHEDULES[word].checkpoints())
+            return replace(self, checkpoints=SCHEDULES[word])
         known = {each.revision: each for each in self.checkpoints}
         names = dict.fromkeys(filter(None, map(str.strip, word.split(","))))
         found = [known.get(name) or self._unlisted(name) for name in names]
@@ -79,7 +109,7 @@ class TrainingRun:
 
     def _unlisted(self, name: str) -> Checkpoint:
         """Return the checkpoint of a hub revision outside the schedule, if its name has a step."""
-        found = None if self.local else checkpoint_named(name, tokens_per_step(self.model))
+        found = None if self.local else checkpoint_named(name, _tokens_per_step(self.model))
         if found is None:
             raise BadRequest(
                 f"{self.model!r} has no checkpoint {name[:64]!r}: expected {self._listed()}."
@@ -107,9 +137,7 @@ def training_run(name: str) -> TrainingRun | None:
         found = local_checkpoints(directory) if directory else ()
         return TrainingRun(name.strip(), found) if found else None
     official = official_name(name.strip())
-    schedule = schedule_for(official)
-    known = schedule.checkpoints() if schedule else ()
-    known = known or _listed(official, int(time.monotonic() // ASK_AGAIN))
+    known = schedule_for(official) or _listed(official, int(time.monotonic() // ASK_AGAIN))
     return TrainingRun(official, known) if known else None
 
 
@@ -135,7 +163,7 @@ def required_run(name: str) -> TrainingRun:
 @lru_cache(maxsize=64)
 def _listed(name: str, _since: int) -> tuple[Checkpoint, ...]:
     try:
-        return one_run(hub.revisions(name), tokens_per_step(name))
+        return one_run(hub.revisions(name), _tokens_per_step(name))
     except (UnknownModel, NoNetwork):
         return ()
 
@@ -178,4 +206,4 @@ def _print_of(run: TrainingRun, checkpoint: Checkpoint) -> object:
     if run.local:
         located = catalog.locate(run.model, checkpoint.revision)
         return weights_digest(catalog.weight_files(run.model, Path(str(located.directory))))
-    return () if hub.offline() else hub.published(run.model, checkpoint.revision).weights
+    return () if hub.offline() else hub.published(run.model, checkpoint.revision)

@@ -29,7 +29,7 @@ from poskernel_core.passes import streaming
 from poskernel_core.passes.forming import Stage
 from poskernel_core.passes.merging import merge_shards
 from poskernel_core.passes.prepare import header_of, locate_again, wants_texts
-from poskernel_core.passes.streaming import Facts, Pass
+from poskernel_core.passes.streaming import Pass
 from poskernel_core.passes.worker_context import WorkerContext
 from poskernel_core.statistics import Sizes, Sums
 from poskernel_core.storage.encoding import Entry
@@ -183,7 +183,12 @@ def gather(
         work.clear()
         work.run(windows, block.windows, batch)
         work.check_finite()
-        blocks.append({name: _single(each) for name, each in work.block().items()})
+        blocks.append(
+            {
+                name: {each: array.astype(np.float32) for each, array in sums.items()}
+                for name, sums in work.block().items()
+            }
+        )
     header = _header(ready, run, work.facts)
     header = header.model_copy(update={"seconds": round(time.monotonic() - began, 3)})
     layers = range(sizes.geometry.n_layers)
@@ -196,10 +201,6 @@ def gather(
         ]
         parts[name] = {each: np.concatenate([one[each] for one in found]) for each in found[0]}
     return Gathered(header, parts)
-
-
-def _single(sums: Sums) -> Sums:
-    return {name: array.astype(np.float32) for name, array in sums.items()}
 
 
 def _layer(sums: Sums, layer: int) -> Sums:
@@ -216,13 +217,7 @@ class _Keep:
 
 
 class _Gathering:
-    """The groups of a shard while they are read: their sums, and how many windows each has.
-
-    Attributes:
-        total: windows of the shard.
-        step: windows per batch.
-        numbers: number of elements of a group's sums.
-    """
+    """The groups of a shard while they are read: their sums, and how many windows each has."""
 
     def __init__(
         self,
@@ -387,9 +382,9 @@ class _Gathering:
         return Stage(run, self.total, sizes, header, works)
 
 
-def _header(ready: _PreparedPass, run: RunSpec, facts: Facts) -> PassHeader:
+def _header(ready: _PreparedPass, run: RunSpec, facts: dict[str, Any]) -> PassHeader:
     header = header_of(ready.sizes, run, ready.model.where).model_dump()
-    return PassHeader(**header | facts.header() | ready.known, seconds=0.0, resumed_at_window=0)
+    return PassHeader(**header | facts | ready.known, seconds=0.0, resumed_at_window=0)
 
 
 def lower(

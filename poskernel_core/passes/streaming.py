@@ -8,7 +8,7 @@ texts are in memory at a time.
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -43,25 +43,6 @@ def default_batch(device: str, context: int) -> int:
 
 class OutOfMemory(Exception):
     """A batch did not fit into memory; the sums of the current block are invalid."""
-
-
-@dataclass(frozen=True)
-class Facts:
-    """The score rules of all layers, known only once the model has run."""
-
-    rules: tuple[ScoreRule, ...]
-
-    def header(self) -> dict[str, Any]:
-        """Return the rules as fields of a pass header; a feature that no layer has is ``()``."""
-        few = {
-            "chunks": tuple(rule.chunk for rule in self.rules),
-            "caps": tuple(rule.cap for rule in self.rules),
-            "slopes": tuple(rule.slopes for rule in self.rules),
-        }
-        return {
-            "scales": tuple(rule.scale for rule in self.rules),
-            "sliding_windows": tuple(rule.window for rule in self.rules),
-        } | {name: found if any(found) else () for name, found in few.items()}
 
 
 def batches(windows: range, step: int, seen: int) -> Iterator[range]:
@@ -158,10 +139,21 @@ class Pass:
             raise
 
     @property
-    def facts(self) -> Facts:
-        """The score rule of every layer; available after the first batch."""
-        layers = range(self.sizes.geometry.n_layers)
-        return Facts(tuple(self._calls.seen[layer] for layer in layers))
+    def facts(self) -> dict[str, Any]:
+        """The score rules of all layers as fields of a header; available after the first batch.
+
+        A feature that no layer has is ``()``.
+        """
+        rules = [self._calls.seen[layer] for layer in range(self.sizes.geometry.n_layers)]
+        few = {
+            "chunks": tuple(rule.chunk for rule in rules),
+            "caps": tuple(rule.cap for rule in rules),
+            "slopes": tuple(rule.slopes for rule in rules),
+        }
+        return {
+            "scales": tuple(rule.scale for rule in rules),
+            "sliding_windows": tuple(rule.window for rule in rules),
+        } | {name: found if any(found) else () for name, found in few.items()}
 
     def sums(self) -> Sums:
         """Return a copy of the sums so far, as NumPy arrays."""

@@ -21,13 +21,13 @@ def machine(tmp_path, monkeypatch):
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=900))
 
     def make(version, **groups):
-        line, mount, bound, taken, prefix, _ = GROUPS[version]
+        line, mount, bound, taken, prefix, none = GROUPS[version]
         (tmp_path / "proc/self").mkdir(parents=True)
         (tmp_path / "proc/self/cgroup").write_text(f"9:pids:/elsewhere\n{line}\n")
         for name, (most, used, files) in groups.items():
             folder = tmp_path / "sys/fs/cgroup" / mount / {"top": "", "a": "a", "b": "a/b"}[name]
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / bound).write_text(f"{most}\n")
+            (folder / bound).write_text(f"{most or none}\n")
             (folder / taken).write_text(f"{used}\n")
             stat = f"anon 7\n{prefix}active_file {files}\n{prefix}inactive_file 1\n"
             (folder / "memory.stat").write_text(stat)
@@ -36,31 +36,21 @@ def machine(tmp_path, monkeypatch):
     return make
 
 
-@pytest.mark.parametrize("version", GROUPS)
-def test_the_group_of_the_process(machine, version):
-    root = machine(version, b=(500, 300, 20))
-    assert 500 - 300 + 20 + 1 == free_memory(root)
+CASES = {
+    # what the groups say (None: no bound), and the bytes that are free of the machine's 900
+    "the group of the process": ({"b": (500, 300, 20)}, 500 - 300 + 20 + 1),
+    "the least counts": ({"top": (None, 1, 0), "a": (400, 350, 0), "b": (500, 100, 0)}, 51),
+    "the path of a host": ({"top": (500, 300, 0)}, 201),
+    "more than the machine has": ({"b": (10**12, 0, 0)}, 900),
+    "nothing is left": ({"b": (100, 300, 0)}, 0),
+}
 
 
 @pytest.mark.parametrize("version", GROUPS)
-def test_the_least_counts(machine, version):
-    none = GROUPS[version][-1]
-    root = machine(version, top=(none, 1, 0), a=(400, 350, 0), b=(500, 100, 0))
-    assert 51 == free_memory(root)
-
-
-@pytest.mark.parametrize("version", GROUPS)
-def test_the_path_of_a_host(machine, version):
-    assert 201 == free_memory(machine(version, top=(500, 300, 0)))
-
-
-@pytest.mark.parametrize("version", GROUPS)
-def test_more_than_the_machine_has(machine, version):
-    assert 900 == free_memory(machine(version, b=(10**12, 0, 0)))
-
-
-def test_nothing_is_left(machine):
-    assert 0 == free_memory(machine(2, b=(100, 300, 0)))
+@pytest.mark.parametrize("case", CASES)
+def test_bounds_of_groups(machine, version, case):
+    groups, expected = CASES[case]
+    assert expected == free_memory(machine(version, **groups))
 
 
 def test_a_group_that_does_not_count_files(machine):

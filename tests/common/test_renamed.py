@@ -92,19 +92,6 @@ def test_parameters(name, given, sentence):
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"cell": "L0H0"}, "'cell' is called 'head' now."),
-        ({"listed": 9}, "Expected fields of a run ("),
-    ],
-)
-def test_words_of_a_run(given, sentence):
-    with pytest.raises(BadRequest) as error:
-        pk.show("induction-recency", MODEL, **given)
-    assert str(error.value).startswith(sentence)
-
-
-@pytest.mark.parametrize(
-    ("given", "sentence"),
-    [
         (("induction-recency", MODEL, "--silence", "L0H0"), "'--silence' is called '--ablate' now"),
         (("kernel", MODEL, "--cell=L0H0"), "'--cell' is called '--head' now"),
         (("etc", MODEL, "--silence", "L0H0"), "No such option '--silence'"),

@@ -72,21 +72,6 @@ def loop(texts, tokenizer, start, context=CONTEXT):
     return [start + tokens[i : i + size] for i in range(0, len(tokens) - size + 1, size)]
 
 
-def share_of(documents):
-    """The least whole number of windows that is 1.2 times the even share of 500 windows.
-
-    More where a group would not have 50 windows: in turn, one group after another gets a document.
-    """
-    share, fewest = 1, [0] * 10
-    while 10 * share * documents < 12 * 500:
-        share += 1
-    for document in range(documents):
-        fewest[document % 10] += 1
-    while min(fewest) * share < 50:
-        share += 1
-    return share
-
-
 def dealing_loop(texts, tokenizer, start, windows, share, context=CONTEXT, laps=True):
     """Deal all documents, lap after lap, and take as many rows of each group in turn."""
     size = context - len(start)
@@ -196,9 +181,10 @@ def test_every_group_may_have_its_windows(documents):
     """By hand: 1.2 times 500 / 13 windows are 46.2; seven of ten groups have one document."""
     assert (50, 1) == (corpora.largest_share(13), corpora.largest_share(None))
     share = corpora.largest_share(documents)
-    assert share_of(documents) == share
-    assert share * (documents // 10) >= 50
-    assert 5 * share * documents >= 6 * 500
+    fits = [
+        n * (documents // 10) >= 50 and 5 * n * documents >= 6 * 500 for n in (share - 1, share)
+    ]
+    assert [False, True] == fits
 
 
 LINES = [
@@ -437,6 +423,7 @@ def test_a_stream_is_read_until_all_groups_have_their_windows(monkeypatch, windo
 @pytest.mark.parametrize(("windows", "has"), [(64, 60), (7, 7)])
 def test_equal_groups(tokenizer, windows, has):
     texts = [*itertools.islice(corpora.documents(CorpusSpec(), 5), 150)]
+    assert texts[0] != next(corpora.documents(CorpusSpec(), 0))
     found = made("sample", tokenizer, windows=windows, seed=5)
     assert (has, CONTEXT) == found.tokens.shape
     assert dealing_loop(texts, tokenizer, [0], has, 3) == found.tokens.tolist()
@@ -530,13 +517,6 @@ def test_few_windows_of_a_large_file(tmp_path):
     tracemalloc.stop()
     assert (20, CONTEXT) == found.tokens.shape
     assert peak < 2**15 * CONTEXT * 8 / 5
-
-
-def test_bundled_sample(tokenizer):
-    spec = corpora.resolve(CorpusSpec())
-    texts = {next(corpora.documents(spec, seed))[:99] for seed in range(5)}
-    assert 64 == len(spec.fingerprint)
-    assert len(texts) > 1
 
 
 def test_bible_chapters(tokenizer):

@@ -40,6 +40,9 @@ NO_MOVES = {
     "9>shark": "no word 'shark'",
     "8>pirate": "no word 'pirate' at or before position 8",
     "NINJA>3": "no word 'NINJA'",
+    "ate>2": "no word 'ate'",
+    "pir>2": "no word 'pir'",
+    "9>nin": "no word 'nin'",
     "²>1": "no word '²'",
 }
 LAYERS = {
@@ -64,12 +67,6 @@ def test_moves_that_are_not_there(text):
         parse_moves(text, WORDS)
     assert "\n" not in str(caught.value)
     assert str(caught.value).endswith(".")
-
-
-@pytest.mark.parametrize("text", ["ate>2", "pir>2", "9>nin"])
-def test_part_of_a_word_is_not_the_word(text):
-    with pytest.raises(BadRequest, match="no word"):
-        parse_moves(text, WORDS)
 
 
 def test_a_word_that_begins_another():
@@ -114,11 +111,6 @@ def test_layers_far_outside():
     assert peak < 1_000_000
 
 
-@given(st.sets(st.integers(0, 6), min_size=1))
-def test_layers_one_by_one(layers):
-    assert sorted(layers) == parse_layers(",".join(map(str, layers)), 7)
-
-
 @pytest.mark.parametrize("text", CELLS)
 def test_cells(text):
     assert CELLS[text] == parse_cells(text, 7, 11)
@@ -146,6 +138,9 @@ def test_repeated_windows(vocabulary, context, seed, avoid):
     assert tokens <= set(range(vocabulary))
     again = repeated_windows(vocabulary, context=context, windows=count, avoid=avoid, seed=seed)
     np.testing.assert_array_equal(windows, again)
+    other = repeated_windows(293, context=context, windows=7, avoid=avoid, seed=seed + 1)
+    mine = repeated_windows(293, context=context, windows=7, avoid=avoid, seed=seed)
+    assert {*other[:, 0].tolist()} != {*mine[:, 0].tolist()}
     every = repeated_windows(vocabulary, context=context, windows=choice + 1, avoid=avoid)
     assert choice - choice % min(10, choice) == len(every) == len(set(every[:, 0].tolist()))
 
@@ -158,13 +153,6 @@ def test_fewer_repeated_windows_are_the_first(vocabulary):
     for windows in (1, 64, 500, vocabulary - 2):
         found = repeated_windows(vocabulary, windows=windows, **given)
         np.testing.assert_array_equal(every[:windows], found)
-
-
-def test_seeds_of_repeated_windows():
-    one, other = (
-        repeated_windows(293, context=3, windows=7, avoid=0, seed=seed) for seed in (0, 1)
-    )
-    assert set(one[:, 0].tolist()) != set(other[:, 0].tolist())
 
 
 @pytest.mark.parametrize(

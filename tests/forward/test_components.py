@@ -143,7 +143,6 @@ def keeper(kept, kind, at):
 
 
 def test_embeddings(loaded, ids):
-    """Token and positional embeddings are the rows of the weights, OPT's from row 2 on."""
     for name, tokens, positions in (
         ("gpt2", "transformer.wte", "transformer.wpe"),
         ("opt", "model.decoder.embed_tokens", "model.decoder.embed_positions"),
@@ -239,8 +238,6 @@ def test_a_layer_norm_behind(dirs, ids):
 
 
 class Streams(Observer):
-    """The stream before every layer."""
-
     def __init__(self):
         self.before = {}
 
@@ -249,14 +246,12 @@ class Streams(Observer):
 
 
 def test_half_precision(dirs, ids):
-    """In bfloat16 the sums agree to its rounding."""
     model = loading.load(catalog.locate(str(dirs["qwen3"])), "cpu", "bfloat16")
     for reading in readings(model, ids):
         close(reading.projected("key", 1).sum(dim=0), reading.call.k[:, 0].float(), 3e-2)
 
 
 def test_nothing_is_left_behind(loaded, ids):
-    """No hook stays on the model, and its passes give what they gave."""
     model = loaded["gemma2"]
     before = hooks(model), model.run(ids)
     read_components(model, ids, 1)

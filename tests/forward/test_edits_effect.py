@@ -1,4 +1,4 @@
-"""Edits take effect in every architecture, and end with their run."""
+"""Edits take effect in every architecture, as edits of the weights do, and end with their run."""
 
 import numpy as np
 import pytest
@@ -7,6 +7,7 @@ import torch
 from poskernel_core.forward import interventions
 from poskernel_core.forward.edits import Edit
 from tests.support import builders
+from tests.support import oracles_positions as op
 from tests.support.truth import Recorder
 
 EACH = pytest.mark.parametrize(
@@ -66,3 +67,37 @@ def test_an_edit_ends_with_its_run(loaded, ids):
         loaded["gpt2"].run(ids, Broken())
 
     assert torch.equal(clean, loaded["gpt2"].run(ids))
+
+
+def logits(model, ids):
+    with torch.inference_mode():
+        return model(ids, use_cache=False).logits
+
+
+@pytest.mark.parametrize(("length", "group"), [(37, 10), (23, 5), (7, 100)])
+def test_averaged_weight(model_dirs, loaded, length, group):
+    """`W_pos` does not know how long a prompt is: its last group is averaged whole all the same."""
+    ids, plain = builders.random_ids(2, length, seed=5), builders.hf_eager_model(model_dirs["opt"])
+    weight = plain.model.decoder.embed_positions.weight  # OPT's rows begin at 2
+    with torch.no_grad():
+        weight[2:] = torch.tensor(op.averaged_positions(weight[2:].double().tolist(), group))
+
+    edit = interventions.AveragedPositions(group, loaded["opt"].position_matrix())
+    found = loaded["opt"].run(ids, edit)
+
+    np.testing.assert_allclose(found, logits(plain, ids), atol=1e-4, rtol=1e-4)
+    assert (found - loaded["opt"].run(ids)).abs().max() > 1e-2
+
+
+@pytest.mark.parametrize("which", ["tokens", "positions"])
+def test_removed_embeddings_are_zero_weights(model_dirs, loaded, ids, which):
+    model = builders.hf_eager_model(model_dirs["opt"])
+    decoder, unembed = model.model.decoder, model.lm_head.weight.detach().clone()
+    with torch.no_grad():
+        part = decoder.embed_tokens if which == "tokens" else decoder.embed_positions
+        part.weight.zero_()
+        model.lm_head.weight = torch.nn.Parameter(unembed)
+
+    found = loaded["opt"].run(ids, interventions.RemovedEmbeddings(which))
+
+    np.testing.assert_allclose(found, logits(model, ids), atol=1e-4, rtol=1e-4)

@@ -88,12 +88,15 @@ def test_every_moment_comes_with_its_batch(loaded, ids, name, edit):
 @pytest.mark.parametrize(("until", "layers"), [(0, 1), (1, 2), (-1, 3), (-3, 1), (None, 3)])
 @pytest.mark.parametrize("edit", [None, Edit()])
 def test_a_pass_ends_where_it_is_told_to(loaded, ids, until, layers, edit):
-    recorder = Recorder()
-    logits = loaded["gpt2"].run(ids, edit, [recorder], until=until)
+    recorder, ran, last = Recorder(), [], loaded["gpt2"].module.transformer.h[-1].mlp
+    with last.register_forward_hook(lambda *_: ran.append(1)):
+        logits = loaded["gpt2"].run(ids, edit, [recorder], until=until)
+    assert (until is None) == bool(ran)
     assert layers == len(recorder.calls) == len(recorder.outputs)
     assert (until is None) == bool(logits.numel())
     with pytest.raises(IndexError):
         loaded["gpt2"].run(ids, until=3)
+    assert layers == len(recorder.calls)  # the observer is gone
 
 
 @pytest.mark.parametrize("name", ["gpt2", "gpt_neo", "mistral"])
@@ -186,17 +189,6 @@ def test_what_attentions_are_told(loaded, ids, name):
     known = hooks.WITHOUT_EFFECT | {"scaling", "sliding_window"}
     assert told <= known
     assert name == "gpt_neo" or {"dropout", "scaling", "position_ids"} <= told
-
-
-def test_a_pass_ends_at_the_last_attention(loaded, ids):
-    model, ran, recorder = loaded["gpt2"], [], Recorder()
-    handle = model.module.transformer.h[-1].mlp.register_forward_hook(lambda *_: ran.append(1))
-    assert 0 == model.run(ids, observers=[recorder], until=-1).numel()
-    handle.remove()
-    assert ([], 3) == (ran, len(recorder.calls))
-
-    model.run(ids)  # the observer is gone
-    assert 3 == len(recorder.calls)
 
 
 def test_an_observer_that_fails_is_taken_off(loaded, ids):

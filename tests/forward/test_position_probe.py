@@ -12,6 +12,9 @@ from poskernel_core.common.specs import RunSpec
 from poskernel_core.forward import loading, rotation
 from poskernel_core.models import catalog
 from poskernel_core.models.positions import PositionUse, angles_by_length
+from poskernel_core.storage.archive import export_model, import_archive
+from poskernel_core.storage.store import Store
+from poskernel_core.storage.view import export_view
 from tests.support.builders import hf_eager_attentions
 from tests.support.builders.families import (
     EVERY_MODEL,
@@ -140,57 +143,36 @@ def ask(path: str, analysis: str = "sinks", **more: object):
     return pk.show(analysis, path, context=24, windows=10, **more)
 
 
-def test_the_outcome_is_kept(probed):
-    """Expected from the configuration before the model is loaded, seen after; for results too."""
+def test_the_outcome_is_kept(probed, tmp_path, monkeypatch):
+    """Expected from the configuration before the model is loaded; seen after, and by whoever gets
+    the results, with the model or without. One that is damaged is ignored."""
     assert "rotary" == catalog.locate(probed).geometry.scheme
     assert "no" == ask(probed).provenance["position_scheme"]
     located = catalog.locate(probed)
     assert ("no", NOWHERE) == (located.geometry.scheme, located.positions.layers)
     with pytest.raises(NotInModel, match="has no positions"):
         ask(probed, "rotary-spectrum")
+    export_model(Store(), located, tmp_path / "all.zip")
+    export_view(Store(), located, tmp_path / "results.zip")
+
+    (kept,) = (tmp_path / "cache" / "positions").iterdir()
+    for text in ("{", "[]", '{"embedded": 1}', '{"embedded": true, "layers": ["no"]}'):
+        kept.write_text(text)
+        assert "rotary" == catalog.locate(probed).geometry.scheme
+    import_archive(Store(tmp_path / "other"), tmp_path / "all.zip")
+    assert "no" == catalog.locate(probed).geometry.scheme
+    shutil.rmtree(probed)
+    shutil.rmtree(kept.parent)
+    monkeypatch.setenv("POSKERNEL_MODELS", str(tmp_path / "results.zip"))
+    alone = catalog.locate(probed)
+    assert alone.away
+    assert ("no", NOWHERE) == (alone.geometry.scheme, alone.positions.layers)
 
 
 def test_a_refusal_in_the_worker(probed):
     """A question about rotations, admitted by the configuration, finds none in the model."""
     with pytest.raises(NotInModel, match="got one with no positions"):
         ask(probed, "rotary-spectrum")
-
-
-def test_results_without_weights(probed, tmp_path, monkeypatch):
-    """The file of results says what was seen; one that does not is read as before."""
-    ask(probed)
-    file = tmp_path / "results.zip"
-    from poskernel_core.storage.store import Store
-    from poskernel_core.storage.view import export_view
-
-    export_view(Store(), catalog.locate(probed), file)
-    shutil.rmtree(probed)
-    shutil.rmtree(tmp_path / "cache" / "positions")
-    monkeypatch.setenv("POSKERNEL_MODELS", str(file))
-    located = catalog.locate(probed)
-    assert located.away
-    assert ("no", NOWHERE) == (located.geometry.scheme, located.positions.layers)
-
-
-def test_an_archive_brings_it(probed, tmp_path, monkeypatch):
-    from poskernel_core.storage.archive import export_model, import_archive
-    from poskernel_core.storage.store import Store
-
-    ask(probed)
-    file = tmp_path / "all.zip"
-    export_model(Store(), catalog.locate(probed), file)
-    monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path / "other"))
-    assert "rotary" == catalog.locate(probed).geometry.scheme
-    import_archive(Store(), file)
-    assert "no" == catalog.locate(probed).geometry.scheme
-
-
-def test_a_damaged_outcome_is_ignored(probed, tmp_path):
-    ask(probed)
-    (kept,) = (tmp_path / "cache" / "positions").iterdir()
-    for text in ("{", "[]", '{"embedded": 1}', '{"embedded": true, "layers": ["no"]}'):
-        kept.write_text(text)
-        assert "rotary" == catalog.locate(probed).geometry.scheme
 
 
 @pytest.mark.parametrize(

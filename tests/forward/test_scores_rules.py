@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from poskernel_core.analyses.kernels.formulas import effective_tokens, kernel_rows
 from poskernel_core.analyses.previous_token.formulas import position_profile
-from poskernel_core.common.attention import ScoreRule, Slopes
+from poskernel_core.common.attention import ScoreRule, Slopes, only_visible, repeat_kv
 from poskernel_core.common.specs import BAND
 from poskernel_core.forward import attention
 from poskernel_core.forward.attention import (
@@ -167,7 +167,6 @@ def test_raw_scores_of_blocks(monkeypatch, rule, rows, order):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("order", ["heads first", "positions first"])
 def test_sums_over_texts(dtype, order):
-    """They are float32 sums, whichever way queries and keys lie in memory."""
     x = torch.randn(3, 5, 7, 2, generator=torch.Generator().manual_seed(1)).to(dtype)
     expected = x.double().numpy().sum(axis=0)
     if order == "positions first":
@@ -277,3 +276,28 @@ def test_masks_are_recognised(size):
 )
 def test_other_masks_are_not_taken_for_one_of_them(seen):
     assert not mask(seen).known
+
+
+def sees(query, key, window):
+    return key <= query and (window is None or query - key < window)
+
+
+@pytest.mark.parametrize("window", [None, 1, 4, 20])
+def test_only_visible(window):
+    values = np.random.default_rng(3).normal(size=(2, 9, 9))
+    found = only_visible(values, window)
+
+    for head in range(2):
+        for n in range(9):
+            seen = [i for i in range(9) if sees(n, i, window)]
+            assert seen == np.flatnonzero(~np.isnan(found[head, n])).tolist()
+            assert (values[head, n, seen] == found[head, n, seen]).all()
+            assert ScoreRule(1.0, window).first_visible(n) == seen[0]
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("kind", [np.asarray, torch.tensor])
+def test_heads_that_share_keys(kind, axis):
+    found = repeat_kv(kind([[1, 2], [3, 4]]), 6, axis)
+    rows = [[1, 2]] * 3 + [[3, 4]] * 3
+    assert (rows if axis == 0 else [[1, 1, 1, 2, 2, 2], [3, 3, 3, 4, 4, 4]]) == found.tolist()

@@ -14,13 +14,6 @@ from poskernel_core.models.training import first_of_equals, training_run
 from tools import train_demo
 
 
-def test_steps_that_are_kept():
-    """Evenly on a logarithmic axis, by factors of 4, 2, and of the root of 2 around 4,096."""
-    kept = train_demo.RECIPES["demo-training"].checkpoints
-
-    assert [round(2048 * 2 ** (k / 4)) for k in (2, 3, 4, 5, 6)] == [*kept[4:9]]
-
-
 @pytest.mark.parametrize(
     ("name", "llama"),
     [

@@ -10,7 +10,7 @@ from poskernel_core import analyses
 from poskernel_core.api import build_request
 from poskernel_core.cli import main as cli
 from poskernel_core.common.errors import NotInModel
-from poskernel_core.ledger.published import figures_of, read_figures
+from poskernel_core.ledger.published import figures_of
 from poskernel_core.ledger.reproduce import published_name, request_for
 from poskernel_core.models import catalog, curated, fragments
 from tests.support.bound import opened_as_linked
@@ -84,11 +84,6 @@ def test_figures_that_need_more(figure):
             request_for(figure, PART)
     else:
         assert figure.question == request_for(figure, PART).analysis
-
-
-def test_some_lines_can_be_computed():
-    open_lines = [each.id for each in read_figures() if WHOLE in each.models and not each.needs]
-    assert {"kinds-local", "kinds-slow-decay", "kinds-uniform"} < set(open_lines)
 
 
 def test_reproduce_holds_a_part_against_the_whole(capsys, monkeypatch, tmp_path):

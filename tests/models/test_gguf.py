@@ -108,20 +108,6 @@ def test_the_model_is_the_original(made, name, kind):
     assert proof.difference(model).largest < 1e-5
 
 
-ROUNDED = ("gemma", "gemma2", "gemma3", "llama-3.1")
-"""One is added to the gains and taken off again; speeds are divided in another order."""
-
-
-@pytest.mark.parametrize("name", [name for name in GGUF_MODELS if name not in ROUNDED])
-def test_the_kernels_are_those_of_the_same_weights(made, name):
-    answers = []
-    for each in made(name, "Q8_0"):
-        model = pk.load(str(each), device="cpu")
-        gathered = pk.run_pass(model, windows().numpy(), positions=(30,), queries_per_position=2)
-        answers.append(pk.analyse("kernel", gathered, query=30, skip=3).values["kernel"])
-    assert np.array_equal(*answers)
-
-
 def test_the_second_start_converts_nothing(made, monkeypatch, tmp_path):
     _, file = made("llama-tied")
     monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path))
@@ -263,17 +249,11 @@ REFUSED = {
     "another family": ("llama", {"general.architecture": "mamba"}, (), "'mamba', which is not"),
     "no family": ("llama", {"general.architecture": "clip"}, (), "reads images"),
     "an adapter": ("llama", {"general.type": "adapter"}, (), "'adapter'"),
-    "a projector": ("llama", {"general.type": "mmproj"}, (), "'mmproj'"),
     "a part": ("llama", {"split.count": 3}, (), "join the parts"),
     "stretched": ("llama", {"llama.rope.scaling.type": "yarn"}, (), "'llama.rope.scaling.type'"),
-    "a factor": ("llama", {"llama.rope.scaling.factor": 8.0}, (), "'llama.rope.scaling.factor'"),
     "a window": ("llama", {"llama.attention.sliding_window": 7}, (), "sliding_window' to '7'"),
-    "a scale": ("qwen2", {"qwen2.attention.scale": 0.5}, (), "'qwen2.attention.scale'"),
-    "experts": ("llama", {"llama.expert_count": 8}, (), "'llama.expert_count'"),
     "half of a head": ("llama", {"llama.rope.dimension_count": 4}, (), "dimension_count' to '4'"),
     "a long width": ("qwen3", {"qwen3.attention.key_length": "7" * 10**6}, (), "got '777"),
-    "long values": ("qwen3", {"qwen3.attention.value_length": "7" * 10**6}, (),
-                    "value_length' to '77"),
     "narrow values": ("qwen3", {"qwen3.attention.value_length": 7}, (), "value_length' to '7'"),
     "no layers": ("llama", {}, ("llama.block_count",), "found none"),
     "layers as text": ("llama", {"llama.block_count": "3"}, (), "got '3'"),
@@ -286,7 +266,6 @@ REFUSED = {
     "uneven heads": ("llama", {"llama.attention.head_count_kv": 4}, (), "6 heads that share 4"),
     "no embeddings": ("llama", {}, ("token_embd.weight",), "no embeddings"),
     "shared keys in GPT-2": ("gpt2", {"gpt2.attention.head_count_kv": 1}, (), "_kv' to '1'"),
-    "a rotation of GPT-2": ("gpt2", {"gpt2.rope.freq_base": 9.0}, (), "'gpt2.rope.freq_base'"),
     "a long family": ("llama", {"general.architecture": "x" * 10**6}, (), "'xxx"),
 }  # fmt: skip
 

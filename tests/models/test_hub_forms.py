@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
 import torch
@@ -142,9 +141,3 @@ def test_nothing_heavy_is_imported_to_locate_a_bundled_model():
         "assert not {'torch', 'transformers'} & {*sys.modules}"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
-
-
-def test_geometry_as_json(tmp_path):
-    geometry = configuration.read_geometry("m", CONFIGS["granite40_350m"])
-    again = type(geometry).read(json.loads(json.dumps(geometry.as_json())))
-    assert geometry == again != replace(geometry, numbers=7)

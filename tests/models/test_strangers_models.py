@@ -51,38 +51,31 @@ def header(length, content=b"{}"):
 MODELS = {
     # architecture, what is done to its directory, words of the sentence
     "100,000 layers": ("gpt2", fields(n_layer=10**5), "at most 256, got '100000'"),
-    "a billion layers": ("gpt2", fields(n_layer=10**9), "n_layer"),
     "more layers than weights": ("gpt2", fields(n_layer=200), "they hold"),
     "more tokens than weights": ("opt", fields(vocab_size=10**6), "they hold"),
     "longer than its weights": ("attn_only", fields(n_ctx=10**6), "they hold"),
     "a billion tokens": ("llama", fields(vocab_size=10**9), "n_vocab"),
     "wide": ("gpt2", fields(n_embd=10**12), "n_embd"),
     "no heads": ("gpt2", fields(n_head=0), "'n_head'"),
-    "heads below zero": ("gpt2", fields(n_head=-5), "n_head"),
     "boolean heads": ("gpt2", fields(n_head=True), "got bool"),
-    "heads as text": ("gpt2", fields(n_head="5"), "n_head"),
     "heads with a point": ("gpt2", fields(n_head=5.0), "value: 5.0"),
     "infinite context": ("gpt2", fields(n_positions=float("inf")), "n_positions"),
     "heads that do not add up": ("gpt2", fields(n_head=4), "divisible by num_heads"),
     "a long number": ("gpt2", fields(n_head=10**4000), "n_head"),
     "head width as text": ("llama", fields(head_dim="10"), "head_dim"),
-    "key heads as text": ("llama", fields(num_key_value_heads="2"), "num_key_value_heads"),
     "no key heads": ("llama", fields(num_key_value_heads=0), "num_key_value_heads"),
     "uneven key heads": ("llama", fields(num_key_value_heads=4), "6 heads that share 4"),
-    "wide MLP": ("llama", fields(intermediate_size=10**12), "intermediate_size"),
     "a billion kinds of layers": (
         "gpt_neo", fields(attention_types=[[["global"], 10**9]]), "attention_types",
     ),
     "kinds of layers as text": ("gpt_neo", fields(attention_types="all"), "attention_types"),
     "layers without end": ("llama", fields(layer_types=["full_attention"] * 10**5), "100000"),
     "layers of another kind": ("llama", fields(layer_types=["spiral"] * 3), "entries must be in"),
-    "kinds of layers are a number": ("llama", fields(layer_types=3), "not iterable"),
     "a billion experts": ("llama", fields(num_experts=10**9), "num_experts"),
     "a huge part for pictures": (
         "llama", fields(vision_config={"deep": [{"hidden_size": 10**12}]}), "'hidden_size'",
     ),
     "a window without end": ("mistral", fields(sliding_window=10**12), "sliding_window"),
-    "a window as text": ("mistral", fields(sliding_window="7"), "sliding_window"),
     "a base of NaN": (
         "llama", fields(rope_parameters={"rope_type": "default", "rope_theta": float("nan")}),
         "Expected a number as 'rope_theta'",
@@ -94,7 +87,6 @@ MODELS = {
     "large config": ("gpt2", text("config.json", " " * (11 * 2**20)), "larger than 10 MB"),
     "index is a list": ("gpt2", index([]), "index.json"),
     "index without files": ("gpt2", index({}), "weight_map"),
-    "weight map is a list": ("gpt2", index({"weight_map": ["a"]}), "weight_map"),
     "weight map holds a number": ("gpt2", index({"weight_map": {"a": 1}}), "weight_map"),
     "weight map leads out": ("gpt2", index({"weight_map": {"a": "../../etc/passwd"}}), "next to"),
     "long header": ("gpt2", header(2**60), "damaged"),
@@ -107,11 +99,6 @@ MODELS = {
     "tokenizer that blows up": ("gpt2", normalizer("s" * 99), "texts of 99 characters"),
     "settings no JSON": ("gpt2", text("tokenizer_config.json", "{"), "tokenizer_config.json"),
     "settings a list": ("gpt2", text("tokenizer_config.json", "[1]"), "holds something else"),
-    "settings nested": ("gpt2", text("tokenizer_config.json", DEEP), "nested too deeply"),
-    "settings in Latin-1": (
-        "gpt2", text("tokenizer_config.json", '{"é": 1}'.encode("latin-1")),
-        "tokenizer_config.json",
-    ),
     "no tokenizer": ("gpt2", lambda p: [f.unlink() for f in p.glob("tokenizer*")], ".npy"),
 }  # fmt: skip
 
@@ -162,10 +149,7 @@ def test_weights_that_are_no_numbers(model_dirs, tmp_path, name, tensor, value, 
         pk.load(str(path), device="cpu")
 
 
-KINDS = [torch.int8, torch.int32, torch.bool, torch.complex64]
-
-
-@pytest.mark.parametrize(("name", "kind"), [("attn_only", KINDS[0]), *(("gpt2", k) for k in KINDS)])
+@pytest.mark.parametrize(("name", "kind"), [("attn_only", torch.int8), ("gpt2", torch.bool)])
 def test_weights_of_a_wrong_kind(refused, model_dirs, tmp_path, name, kind):
     tensor = "transformer.h.1.attn.c_attn.weight"
     path = changed(
@@ -178,11 +162,9 @@ def test_weights_of_a_wrong_kind(refused, model_dirs, tmp_path, name, kind):
     ("name", "tensor"),
     [
         ("llama", "model.layers.1.mlp.up_proj.weight_scale"),
-        ("llama", "model.layers.1.mlp.up_proj.bias"),
         ("llama", "model.layers.3.mlp.up_proj.weight"),
         ("gpt2", "transformer.ln_e.weight"),
         ("attn_only", "transformer.h.0.mlp.c_fc.weight"),
-        ("attn_only", "more"),
     ],
 )
 def test_tensors_left_over(model_dirs, tmp_path, name, tensor):

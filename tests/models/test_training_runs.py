@@ -18,11 +18,12 @@ from poskernel_core.common.errors import BadRequest, NoNetwork, UnknownModel, Un
 from poskernel_core.engine.plan import make_plan
 from poskernel_core.models import catalog, hub
 from poskernel_core.models.checkpoints import Checkpoint, checkpoint_named, one_run
-from poskernel_core.models.schedules import SCHEDULES, schedule_for
 from poskernel_core.models.training import (
+    SCHEDULES,
     TrainingRun,
     first_of_equals,
     required_run,
+    schedule_for,
     spec_of,
     training_run,
 )
@@ -74,12 +75,26 @@ def test_schedules_are_those_of_transformer_lens():
         ("pythia-v0", theirs.PYTHIA_V0_CHECKPOINTS),
         ("stanford-crfm", theirs.STANFORD_CRFM_CHECKPOINTS),
     ):
-        assert sorted(set(steps)) == [each.step for each in SCHEDULES[name].checkpoints()]
+        assert sorted(set(steps)) == [each.step for each in SCHEDULES[name]]
     for model in ("EleutherAI/pythia-70m", "EleutherAI/pythia-1b-v0", "stanford-crfm/battlestar"):
         labels, _ = theirs.get_checkpoint_labels(model)
-        found = schedule_for(model).checkpoints()
+        found = schedule_for(model)
         assert sorted(set(labels)) == [each.step for each in found]
-    assert schedule_for("gpt2") is None
+    assert schedule_for("gpt2") == ()
+
+
+def test_short_names_are_those_of_transformer_lens():
+    from transformer_lens.tools.model_registry.registry_io import load_model_aliases
+
+    table = load_model_aliases()
+    assert "gpt2-small" in table["gpt2"]
+    for name, aliases in table.items():
+        for alias in aliases:
+            assert name == catalog.official_name(alias) == catalog.official_name(alias.upper())
+    for name in ("demo-gpt2", "gpt2", "somebody/some-model", ""):
+        assert name == catalog.official_name(name)
+    with pytest.raises(NoNetwork, match="NeelNanda/Attn_Only_2L512W_C4_Code"):
+        catalog.locate("attn-only-2l")
 
 
 def test_schedules_import_nothing_heavy():
@@ -227,7 +242,7 @@ class FakeHub:
             SimpleNamespace(rfilename="config.json", lfs=None),
             SimpleNamespace(rfilename="model.safetensors", lfs=lfs),
         ]
-        return SimpleNamespace(sha=f"commit-{revision}", siblings=files)
+        return SimpleNamespace(siblings=files)
 
     def list_repo_refs(self, name):
         return SimpleNamespace(branches=[SimpleNamespace(name=n) for n in self.weights], tags=[])

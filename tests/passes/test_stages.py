@@ -51,13 +51,11 @@ def silent(done, total, note):
 
 @pytest.fixture(scope="module")
 def models():
-    """The models of this module, loaded once."""
     return ModelCache(most=len(CASES))
 
 
 @pytest.fixture
 def shared(tmp_path, models):
-    """A worker's context with an empty store."""
     return WorkerContext(Store(tmp_path / "store"), models)
 
 
@@ -88,7 +86,6 @@ class Formed:
         gather(self.context, self.run, BATCH, self.look)
 
     def look(self, stage):
-        """Keep all of a stage."""
         assert (self.windows, stage.run.windows) == (stage.of, stage.windows)
         stage.write(self.kept, stage.run)
         at = {query: stage.at(query) for query in POSITIONS}
@@ -98,7 +95,6 @@ class Formed:
         return False
 
     def first(self, windows):
-        """The run of the first windows."""
         return self.run.model_copy(update={"windows": windows})
 
 
@@ -310,7 +306,6 @@ COVERED = {
 
 
 def test_what_a_stage_covers(shared, model_dirs, tmp_path):
-    """The statistics of a run that is not shorter, if they are gathered there."""
     fields = {"gather": FEW, "positions": POSITIONS}
     run, covered = run_over(tmp_path, model_dirs["gpt2"], IDS, 40, **fields), {}
 

@@ -48,7 +48,6 @@ def outcome(path: Path, kind: str) -> str:
 
 
 def made(path: Path, kind: str) -> bool:
-    """Whether a small model of the class could be made, at this path."""
     try:
         return bool(hub_form.build(path, kind))
     except Exception:  # of transformers: sizes that it wants otherwise, or a package it lacks
@@ -56,13 +55,11 @@ def made(path: Path, kind: str) -> bool:
 
 
 def told() -> dict[str, str]:
-    """What the page says of each class."""
     rows = re.findall(r"^\| (`.*`) \| (.*) \|$", TABLE.read_text("utf-8"), re.MULTILINE)
     return {kind: why for kinds, why in rows for kind in re.findall("`(.*?)`", kinds)}
 
 
 def page(found: dict[str, str]) -> str:
-    """The page that says it."""
     rows = "".join(
         f"| {', '.join(f'`{kind}`' for kind, each in found.items() if each == why)} | {why} |\n"
         for why in sorted(set(found.values()), key=lambda why: (not why.startswith(RUNS), why))
@@ -80,7 +77,6 @@ those of transformers' own attention, or one sentence refused it.
 
 
 def main() -> None:
-    """Write the page, or the rows of some classes anew."""
     found = told() if sys.argv[1:] else {}
     with tempfile.TemporaryDirectory() as folder:
         for kind in sys.argv[1:] or KINDS:

@@ -15,7 +15,6 @@ UNIFORM = "uniform"
 
 
 def mean(values: Sequence[float]) -> float:
-    """Arithmetic mean; nan of nothing."""
     return math.fsum(values) / len(values) if values else math.nan
 
 
@@ -34,18 +33,15 @@ def visible(n: int, skip: int, window: int | None) -> list[int]:
 
 
 def variance(values: Sequence[float]) -> float:
-    """Mean squared distance from the mean."""
     middle = mean(values)
     return mean([(value - middle) ** 2 for value in values])
 
 
 def standard_error(values: Sequence[float]) -> float:
-    """Standard error of a mean of independent values."""
     return math.sqrt(variance(values) / (len(values) - 1))
 
 
 def softmax(scores: Row) -> list[float]:
-    """Softmax over all positions."""
     return softmax_at(dict(enumerate(scores)), len(scores))
 
 
@@ -169,7 +165,6 @@ def diagonal_profile(patterns: Sequence[Sequence[Row]], start: int) -> list[floa
 
 
 def jackknife_se(left_out: Sequence[float]) -> float:
-    """Standard error from the values with one of `S` parts left out each."""
     parts, centre = len(left_out), mean(left_out)
     return math.sqrt((parts - 1) / parts * math.fsum((x - centre) ** 2 for x in left_out))
 

@@ -115,7 +115,6 @@ class Recorder(Observer):
         self.batches.append(batch)
 
     def residual(self, layer: int, x: Tensor, batch) -> None:
-        """Keep the residual stream before a layer, the layers in order."""
         assert len(self.residuals) == layer
         self.residuals.append(x.clone())
         self.batches.append(batch)
@@ -134,7 +133,6 @@ class Recorder(Observer):
         self.batches.append(batch)
 
     def heads(self, layer: int, z: Tensor, batch) -> None:
-        """Keep the heads' outputs, the layers in order."""
         assert len(self.outputs) == layer
         self.outputs.append(z.clone())
         self.batches.append(batch)

@@ -279,7 +279,7 @@ def test_precompute_removes_what_it_downloaded(monkeypatch, precomputing):
     events = []
 
     def published(name, revision):
-        return hub.Published(f"commit-{revision}", (("model.safetensors", f"sha-{revision}"),))
+        return (("model.safetensors", f"sha-{revision}"),)
 
     def located(name, revision):
         return type(
