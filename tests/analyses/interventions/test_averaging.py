@@ -5,9 +5,13 @@ import pytest
 
 from poskernel_core import Execution
 from poskernel_core.analyses.helix.formulas import GROUP_SIZES
-from poskernel_core.analyses.interventions.averaging import Averaging, AveragingParams
-from poskernel_core.analyses.interventions.experiment.average import average
-from poskernel_core.analyses.interventions.spec import Intervention, InterventionParams
+from poskernel_core.analyses.interventions.experiment import average
+from poskernel_core.analyses.interventions.spec import (
+    Averaging,
+    AveragingParams,
+    Intervention,
+    InterventionParams,
+)
 from poskernel_core.common.specs import CorpusSpec, Request
 from poskernel_core.engine.engine import describe_run
 from poskernel_core.engine.plan import make_plan

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from poskernel_core.analyses.position_vs_token.experiment.parts import largest_offsets
+from poskernel_core.analyses.position_vs_token.experiment import largest_offsets
 from poskernel_core.analyses.position_vs_token.spec import PositionVsToken
 from poskernel_core.data.layouts import random_layout
 from tests.analyses.induction.test_recency import drawn
