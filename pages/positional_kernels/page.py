@@ -24,15 +24,15 @@ from poskernel_core.analyses.additivity.spec import Additivity, AdditivityParams
 from poskernel_core.analyses.foreseen.figures import cache_figure, foreseen_figure
 from poskernel_core.analyses.foreseen.spec import ForeseenAttention, ForeseenParams
 from poskernel_core.analyses.kernels.etc import EtcHeatMap, EtcParams
-from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
-from poskernel_core.analyses.kernels.kernel_map import KernelMap, KernelMapParams
-from poskernel_core.analyses.kernels.panels import (
+from poskernel_core.analyses.kernels.figures import (
     PANELS,
     layer_panel,
     map_panel,
     panels,
     square_panel,
 )
+from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
+from poskernel_core.analyses.kernels.kernel_map import KernelMap, KernelMapParams
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, value_text
 

@@ -1,5 +1,6 @@
 """Run one prompt clean and changed, and windows of text with positions averaged in groups."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -135,22 +136,39 @@ def average(
     """Run every window with every group size; see :class:`~poskernel_core.analyses.Averaging`."""
     sizes = (1, *GROUP_SIZES)
     edits = [averaging_edit(subject, statistics, params, size) for size in sizes]
-    texts = len(subject.windows)
-    rows: list[list[tuple[float, np.ndarray]]] = []
-    for text in range(texts):
-        rows.append([])
-        for place, edit in enumerate(edits):
-            progress(text * len(sizes) + place, texts * len(sizes))
-            rows[-1].append(_one(subject, text, edit))
-    # [text, group] and [text, group, layer, head]
-    loss, masses = (np.array([[one[part] for one in row] for row in rows]) for part in (0, 1))
-    each = {"loss": loss, "loss_change": loss - loss[:, :1], "previous_mass": masses}
+
+    def effects(found: Measured, clean: Measured) -> dict[str, Any]:
+        return {"loss": float(np.nanmean(found.loss)), "previous_mass": found.previous_mass}
+
+    each = each_window(subject, edits, effects, progress)
+    ordered = {value.name: each[value.name] for value in Averaging.values}
     coordinates = {"group": np.array(sizes)}
-    return Averaging.estimated(subject, params, *means_of(each), coordinates=coordinates)
+    return Averaging.estimated(subject, params, *means_of(ordered), coordinates=coordinates)
 
 
-def _one(subject: ExperimentContext, text: int, edit: Edit) -> tuple[float, np.ndarray]:
-    """Return the mean loss of a window, and attention to the predecessor ``[layer, head]``."""
-    window = subject.windows[text : text + 1]
-    found = measure(subject.model, window, edit, start_token=subject.start_token)
-    return float(np.nanmean(found.loss)), found.previous_mass
+def each_window(
+    subject: ExperimentContext,
+    edits: Sequence[Edit],
+    effects: Callable[[Measured, Measured], dict[str, Any]],
+    progress: Progress,
+    cell: tuple[int, int] | None = None,
+) -> dict[str, np.ndarray]:
+    """Return what every edit does to every window, ``[text, edit, ...]`` by name.
+
+    The first edit is the clean run; ``effects`` of a run and the clean one have their ``loss`` and
+    ``previous_mass``, whose changes are added. ``cell`` is the head whose pattern is read.
+    """
+    rows: list[list[dict[str, Any]]] = []
+    for text in range(len(subject.windows)):
+        clean: Measured | None = None
+        rows.append([])
+        window = subject.windows[text : text + 1]
+        for place, edit in enumerate(edits):
+            progress(text * len(edits) + place, len(subject.windows) * len(edits))
+            found = measure(subject.model, window, edit, start_token=subject.start_token, cell=cell)
+            clean = clean or found
+            rows[-1].append(effects(found, clean))
+    each = {name: np.array([[run[name] for run in row] for row in rows]) for name in rows[0][0]}
+    for name in ("loss", "previous_mass"):
+        each[f"{name}_change"] = each[name] - each[name][:, :1]
+    return each

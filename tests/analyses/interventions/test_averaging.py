@@ -80,15 +80,6 @@ def test_averaging(model_dirs, streams, layer, start, keep):
     assert np.abs(result.values["loss_change"][1:]).min() > 1e-3
 
 
-@pytest.mark.parametrize(
-    ("name", "layer", "words"),
-    [("llama", None, "rotary positions"), ("gpt2", 3, "layer from 0 to 2")],
-)
-def test_refused(model_dirs, streams, name, layer, words):
-    with refused(words):
-        average(texts_of(model_dirs[name]), streams, AveragingParams(layer=layer), quiet)
-
-
 def test_text_longer_than_the_context(model_dirs):
     located = catalog.locate(str(model_dirs["gpt2"]))
     run, tokenizer = describe_run(str(model_dirs["gpt2"])), load_tokenizer(located)
