@@ -17,7 +17,6 @@ from pages.shared.selection.head_link import page_link
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection
 from pages.shared.selection.zoom import choose_zoom
-from poskernel_core.analyses.interventions.averaging import Averaging, AveragingParams
 from poskernel_core.analyses.interventions.figures import (
     PATTERNS,
     averaging_figure,
@@ -27,7 +26,12 @@ from poskernel_core.analyses.interventions.figures import (
     mass_figure,
     pattern_figure,
 )
-from poskernel_core.analyses.interventions.spec import Intervention, InterventionParams
+from poskernel_core.analyses.interventions.spec import (
+    Averaging,
+    AveragingParams,
+    Intervention,
+    InterventionParams,
+)
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import value_text

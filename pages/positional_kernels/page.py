@@ -35,15 +35,15 @@ from poskernel_core.analyses.dilution.spec import Dilution, DilutionParams
 from poskernel_core.analyses.foreseen.figures import cache_figure, foreseen_figure
 from poskernel_core.analyses.foreseen.spec import ForeseenAttention, ForeseenParams
 from poskernel_core.analyses.kernels.etc import EtcHeatMap, EtcParams
-from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
-from poskernel_core.analyses.kernels.kernel_map import KernelMap, KernelMapParams
-from poskernel_core.analyses.kernels.panels import (
+from poskernel_core.analyses.kernels.figures import (
     PANELS,
     layer_panel,
     map_panel,
     panels,
     square_panel,
 )
+from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
+from poskernel_core.analyses.kernels.kernel_map import KernelMap, KernelMapParams
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, value_text

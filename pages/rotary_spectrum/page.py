@@ -35,7 +35,8 @@ from poskernel_core.analyses.rotary.figures import (
 )
 from poskernel_core.analyses.rotary.formulas import BANDS
 from poskernel_core.analyses.rotary.kernel import EquivariantKernel, EquivariantParams
-from poskernel_core.analyses.rotary.spec import RotarySpectrum, SpectrumParams
+from poskernel_core.analyses.rotary.pairs import BandParams
+from poskernel_core.analyses.rotary.spec import RotarySpectrum
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, rounded, value_and_bias, value_text
 from poskernel_core.plotting.shades import linear, logarithmic
@@ -233,7 +234,7 @@ def _numbers(one: Result, kernel: Result) -> str:
 
 def draw_page(selection: Selection, bands: dict[str, Any]) -> None:
     """Draw the results for the chosen bands."""
-    asked = SpectrumParams(skip=selection.skip, **bands)
+    asked = BandParams(skip=selection.skip, **bands)
     found = results.fetch(RotarySpectrum, selection.run, asked)
     if found is None:
         return

@@ -34,7 +34,7 @@ TOPICS = (
     "previous_token.spec",
     "previous_token.stages",
     "interventions.spec",
-    "interventions.averaging",
+    "interventions.spec",
     "additivity.spec",
     "own_text.spec",
     "score_components.spec",

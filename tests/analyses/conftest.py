@@ -41,3 +41,10 @@ def streams(model_dirs):
     windows = repeated_windows(293, context=41, windows=3, avoid=0)
     model = loaded(model_dirs["gpt2"])
     return {"repeated": pk.run_pass(model, windows, start_token=False, gather=STREAM_SUMS)}
+
+
+@pytest.fixture
+def few_measured(monkeypatch, request):
+    """Norms are measured on as many sequences as a module runs, which plain loops can follow."""
+    place = "poskernel_core.analyses.random_tokens.experiment.sampled.MEASURED"
+    monkeypatch.setattr(place, request.module.SAMPLES)

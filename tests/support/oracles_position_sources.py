@@ -110,7 +110,7 @@ class Split:
         self.asked, self.keys = ({name: self.turn(x) for name, x in side.items()} for side in found)
         self.queries = sum(self.asked.values())
         self.slopes = slopes(heads) if kind == "bloom" else None
-        self.scale = 1 / math.sqrt(width)
+        self.scale, self.window, self.capped = 1 / math.sqrt(width), None, lambda x: x
 
 
 def maps(kind, state, layer, heads):
@@ -205,7 +205,7 @@ class Expected:
         effects = dict.fromkeys(self.names, 0.0)
         scores, kernels = {}, {}
         for own, n in itertools.product(kept, positions):
-            seen = np.arange(skip, n + 1)
+            seen = np.arange(max(skip, n + 1 - (split.window or n + 1)), n + 1)
             bias = -fall * (n - seen)
             for text in of[own]:
                 q = split.scale * split.queries[text, head, n]
@@ -219,7 +219,7 @@ class Expected:
                         part[g][BIAS], still_part[g][BIAS] = bias, 0 * bias
                 whole = {g: sum(part[g].values()) for g in kept}
                 average = sum(whole.values()) / len(kept)
-                kernel = softmax(average)
+                kernel = softmax(split.capped(average))
                 kernels.setdefault(n, []).append(kernel)
                 equal = np.full(len(seen), 1 / len(seen))
                 for g, h in itertools.permutations(kept, 2):
@@ -238,7 +238,7 @@ class Expected:
                 spread += covariance(score, score, equal)
                 for name in self.names:
                     rest = average - sum(part[g][name] for g in kept) / len(kept)
-                    effects[name] += np.abs(kernel - softmax(rest)).sum() / 2
+                    effects[name] += np.abs(kernel - softmax(split.capped(rest))).sum() / 2
                     for g in kept:
                         if g != own or name == BIAS:
                             scores.setdefault((n, name), []).append(part[g][name])

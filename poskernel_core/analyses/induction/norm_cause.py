@@ -2,6 +2,7 @@
 
 from pydantic import Field
 
+from poskernel_core.analyses.base import Experiment
 from poskernel_core.analyses.induction.spec import PairsParams
 from poskernel_core.analyses.random_tokens.params import Sampled, random_run
 from poskernel_core.common.errors import BadRequest
@@ -87,7 +88,8 @@ class NormCause(Sampled[NormCauseParams]):
     )
     texts = outputs("conditions [norms]", "name", "the two conditions")
     figure = "norm_cause_figure"
-    runs = "norm_cause:norm_cause"
+    runs = "norm_cause"
+    default_params = Experiment.default_params
 
     def with_params(self, run: RunSpec, params: NormCauseParams) -> RunSpec:
         """Return the run of the random sequences."""

@@ -11,7 +11,6 @@ from poskernel_core.analyses.random_tokens.params import (
     NormAblations,
     Sampled,
     SampleParams,
-    first_samples,
     random_run,
 )
 from poskernel_core.common.result import estimates, outputs
@@ -76,7 +75,7 @@ class InductionScores(Sampled[InductionScoresParams]):
     )
     figure = "induction_scores_figure"
     precomputed = "experiments"
-    runs = "copies:induction_scores"
+    runs = "induction_scores"
 
     def default_params(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
         """Return a length that fits into the context."""
@@ -178,21 +177,15 @@ class InductionRecency(Sampled[RecencyParams]):
         ),
     )
     texts = outputs("examples [second pos]", "token", "the first sequence of every row")
+    most = CLEAR_SAMPLES
     figure = "recency_figure"
     precomputed = "experiments"
-    runs = "recency:induction_recency"
-
-    def default_params(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
-        """Return a length that fits into the context, and fewer samples for a large model."""
-        return {
-            "length": min(13, geometry.n_ctx),
-            "samples": first_samples(CLEAR_SAMPLES, geometry),
-        }
+    runs = "induction_recency"
 
     def with_params(self, run: RunSpec, params: RecencyParams) -> RunSpec:
         """Return the run of the random sequences."""
         second_positions(params.length, params.first, params.candidates, run.start_token)
-        return random_run(run, params.length, params.samples)
+        return super().with_params(run, params)
 
     def tokens(self, run: RunSpec, params: RecencyParams) -> int:
         """Return the tokens of all rows."""
@@ -231,19 +224,16 @@ class RecencyPatterns(Sampled[RecencyPatternsParams]):
         ),
         *outputs("role [pos]", "role", "what stands where", labels=ROLES),
     )
+    most = CLEAR_SAMPLES
     figure = "patterns_figure"
     precomputed = "experiments"
-    runs = "recency:recency_patterns"
+    runs = "recency_patterns"
 
     def default_params(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
         """Return a length and a row that fit into the context, and the number of samples."""
-        return {
-            "length": min(13, geometry.n_ctx),
-            "second": min(10, geometry.n_ctx - 3),
-            "samples": first_samples(CLEAR_SAMPLES, geometry),
-        }
+        return super().default_params(run, geometry) | {"second": min(10, geometry.n_ctx - 3)}
 
     def with_params(self, run: RunSpec, params: RecencyPatternsParams) -> RunSpec:
         """Return the run of the random sequences."""
         pairs_layout(params.length, params.first, params.second, params.candidates, run.start_token)
-        return random_run(run, params.length, params.samples)
+        return super().with_params(run, params)

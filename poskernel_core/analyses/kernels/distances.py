@@ -89,7 +89,6 @@ class KernelDistances(Analysis[KernelDistancesParams]):
 def _layer(
     statistics: Statistics, params: KernelDistancesParams, layer: int
 ) -> dict[str, np.ndarray]:
-    """Return the distances between the heads of a layer, ``[head, other]``."""
     view, n = statistics["main"], params.query
     rule = view.header.rule(layer)
     low = rule.first_visible(n, params.skip)

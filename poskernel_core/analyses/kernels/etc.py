@@ -188,7 +188,6 @@ def stands(result: Result, width: float | None = None) -> np.ndarray:
 def _layer(
     view: StatisticsView, layer: int, positions: np.ndarray, params: EtcParams
 ) -> dict[str, np.ndarray]:
-    """Return the summaries of one layer, ``[head, query]`` each."""
     arrays, header = view.layer(layer), view.header
     rule = header.rule(layer)
     keys, observed = arrays["mean_keys"], arrays["mean_rows"]

@@ -1,19 +1,13 @@
 """Position against token: a head's scores and patterns with one of the two removed."""
 
-from typing import Any
-
 from pydantic import Field
 
 from poskernel_core.analyses.random_tokens.params import (
-    SAMPLES,
     Sampled,
     SampleParams,
-    first_samples,
-    random_run,
 )
 from poskernel_core.common.result import estimates, outputs
 from poskernel_core.common.specs import RunSpec
-from poskernel_core.models.geometry import Geometry
 
 CONDITIONS = ("both", "position only", "token only")
 """The three runs, in the order of the axis ``condition``."""
@@ -84,15 +78,7 @@ class PositionVsToken(Sampled[PositionVsTokenParams]):
     texts = outputs("conditions [condition]", "name", "the three runs")
     figure = "conditions_figure"
     precomputed = "experiments"
-    runs = "parts:position_vs_token"
-
-    def default_params(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
-        """Return a length that fits into the context, and fewer samples for a large model."""
-        return {"length": min(24, geometry.n_ctx), "samples": first_samples(SAMPLES, geometry)}
-
-    def with_params(self, run: RunSpec, params: PositionVsTokenParams) -> RunSpec:
-        """Return the run of the random sequences."""
-        return random_run(run, params.length, params.samples)
+    runs = "position_vs_token"
 
 
 class PositionZeroParams(SampleParams):
@@ -147,14 +133,8 @@ class PositionZero(Sampled[PositionZeroParams]):
     figure = "zero_figure"
     precomputed = "experiments"
     ignores = Sampled.ignores | {"start_token"}
-    runs = "zero:position_zero"
-
-    def default_params(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
-        """Return a length that fits into the context, and fewer samples for a large model."""
-        return {"length": min(11, geometry.n_ctx), "samples": first_samples(SAMPLES, geometry)}
+    runs = "position_zero"
 
     def with_params(self, run: RunSpec, params: PositionZeroParams) -> RunSpec:
         """Return the run of the random sequences; each case sets whether it has a start token."""
-        return random_run(run, params.length, params.samples).model_copy(
-            update={"start_token": False}
-        )
+        return super().with_params(run, params).model_copy(update={"start_token": False})

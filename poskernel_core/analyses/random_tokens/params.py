@@ -1,6 +1,6 @@
 """Shared by the experiments on random tokens: parameters, and the canonical run."""
 
-from typing import Final, Literal, TypeVar
+from typing import Any, ClassVar, Final, Literal, TypeVar
 
 from pydantic import Field
 
@@ -61,12 +61,26 @@ S = TypeVar("S", bound=SampleParams)
 
 
 class Sampled(Experiment[S]):
-    """An experiment over random sequences; it ignores the corpus and its windows."""
+    """An experiment over random sequences; it ignores the corpus and its windows.
 
+    Attributes:
+        most: the default number of sequences; large models have fewer.
+    """
+
+    most: ClassVar[int] = SAMPLES
     ignores = Experiment.ignores | OWN_WINDOWS | {"corpus", "context"}
     long = True
     draws = True
     error_counts = "sequences of random tokens"
+
+    def default_params(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
+        """Return a length that fits into the context, and fewer samples for a large model."""
+        length = min(self.params.model_fields["length"].default, geometry.n_ctx)
+        return {"length": length, "samples": first_samples(self.most, geometry)}
+
+    def with_params(self, run: RunSpec, params: Any) -> RunSpec:
+        """Return the run of the random sequences."""
+        return random_run(run, params.length, params.samples)
 
 
 def random_run(run: RunSpec, length: int, samples: int) -> RunSpec:

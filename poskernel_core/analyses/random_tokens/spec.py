@@ -1,7 +1,5 @@
 """How attention to random tokens depends on position, and the norms of layer 0's outputs."""
 
-from typing import Any
-
 from pydantic import Field
 
 from poskernel_core.analyses.random_tokens.params import (
@@ -9,12 +7,8 @@ from poskernel_core.analyses.random_tokens.params import (
     RANDOM_TOKENS,
     NormAblations,
     Sampled,
-    first_samples,
-    random_run,
 )
 from poskernel_core.common.result import estimates, outputs
-from poskernel_core.common.specs import RunSpec
-from poskernel_core.models.geometry import Geometry
 
 
 class RandomAttentionParams(NormAblations):
@@ -82,15 +76,7 @@ class RandomAttention(Sampled[RandomAttentionParams]):
         ),
         *outputs("visible_keys [pos]", "tokens", "number of tokens that a position sees"),
     )
+    most = CLEAR_SAMPLES
     figure = "random_figure"
     precomputed = "experiments"
     runs = "random_rows:random_attention"
-
-    def default_params(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
-        """Return a length that fits, and enough samples for a trend, or fewer for a large model."""
-        samples = first_samples(CLEAR_SAMPLES, geometry)
-        return {"samples": samples, "length": min(RANDOM_TOKENS, geometry.n_ctx)}
-
-    def with_params(self, run: RunSpec, params: RandomAttentionParams) -> RunSpec:
-        """Return the run of the random sequences."""
-        return random_run(run, params.length, params.samples)

@@ -1,19 +1,21 @@
 """Run windows of text with each band of wavelengths frozen or removed."""
 
 import math
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
 from jaxtyping import Float
 
 from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
+from poskernel_core.analyses.interventions.experiment import each_window
 from poskernel_core.analyses.rotary.bands import TREATMENTS, ChangedBands, ChangedBandsParams
 from poskernel_core.common.heads import parse_cell
 from poskernel_core.common.result import Result
 from poskernel_core.data.moves import parse_cells, parse_layers
 from poskernel_core.forward.edits import Edit
 from poskernel_core.forward.interventions import ChangedBand
-from poskernel_core.forward.readout import Measured, measure
+from poskernel_core.forward.readout import Measured
 from poskernel_core.statistics.moments import means_of
 
 
@@ -26,23 +28,10 @@ def change_bands(
     """Run every window clean and with every change; see :class:`ChangedBands`."""
     geometry = subject.model.geometry
     cell = parse_cell(params.head, geometry.n_layers, geometry.n_heads)
-    edits = edits_of(subject, params)
-    rows: list[list[dict[str, np.ndarray]]] = []
-    for text in range(len(subject.windows)):
-        clean: Measured | None = None
-        rows.append([])
-        for place, edit in enumerate(edits):
-            progress(text * len(edits) + place, len(subject.windows) * len(edits))
-            found = measure(
-                subject.model,
-                subject.windows[text : text + 1],
-                edit,
-                start_token=subject.start_token,
-                cell=cell,
-            )
-            clean = clean or found
-            rows[-1].append(_effects(found, clean, int(subject.start_token)))
-    return _result(subject, params, rows)
+    effects = partial(_effects, start=int(subject.start_token))
+    each = each_window(subject, edits_of(subject, params), effects, progress, cell)
+    ordered = {value.name: each[value.name] for value in ChangedBands.values}
+    return ChangedBands.estimated(subject, params, *means_of(ordered))
 
 
 def edits_of(subject: ExperimentContext, params: ChangedBandsParams) -> list[Edit]:
@@ -65,7 +54,6 @@ def edits_of(subject: ExperimentContext, params: ChangedBandsParams) -> list[Edi
 
 
 def _effects(found: Measured, clean: Measured, start: int) -> dict[str, np.ndarray]:
-    """Return the values of one run of one window."""
     pattern = found.pattern.astype(np.float64)
     apart = np.abs(pattern - clean.pattern).sum(axis=-1)
     return {
@@ -80,15 +68,3 @@ def _profile(pattern: Float[np.ndarray, "query key"], context: int) -> Float[np.
     """Return the mean of every diagonal of a pattern; NaN at offsets without a pair."""
     means = [float(np.diagonal(pattern, -back).mean()) for back in range(len(pattern))]
     return np.pad(means, (0, context - len(means)), constant_values=np.nan)
-
-
-def _result(
-    subject: ExperimentContext, params: ChangedBandsParams, rows: list[list[dict[str, np.ndarray]]]
-) -> Result:
-    """Return means over windows with their errors."""
-    names = rows[0][0]
-    each = {name: np.array([[run[name] for run in row] for row in rows]) for name in names}
-    for name in ("loss", "previous_mass"):
-        each[f"{name}_change"] = each[name] - each[name][:, :1]
-    ordered = {value.name: each[value.name] for value in ChangedBands.values}
-    return ChangedBands.estimated(subject, params, *means_of(ordered))

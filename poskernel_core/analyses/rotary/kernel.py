@@ -23,14 +23,6 @@ from poskernel_core.common.result import Result, estimates
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
 
 LOGITS = ("positional_logit", "band_logit")
-PER_HEAD = (
-    "etc",
-    "band_etc",
-    "band_distance",
-    "kernel_distance",
-    "equivariant_attention_distance",
-    "attention_distance",
-)
 
 
 class EquivariantParams(BandParams):
@@ -138,7 +130,6 @@ class EquivariantKernel(Analysis[EquivariantParams]):
 
 
 def _layer(statistics: Statistics, params: EquivariantParams, layer: int) -> dict[str, np.ndarray]:
-    """Return the values of one layer."""
     view, n = statistics["main"], params.query
     header = view.header
     rule = header.rule(layer)
@@ -155,8 +146,9 @@ def _layer(statistics: Statistics, params: EquivariantParams, layer: int) -> dic
     row |= {"mean_key_kernel": mean_key, "observed": seen}
     row["attention_distance"] = total_variation(mean_key, seen)
     hidden = header.context - len(offset)
+    offsets = {value.name for value in EquivariantKernel.values if "offset" in value.axes}
     return {
-        name: array if name in PER_HEAD else _padded(name, array, hidden)
+        name: _padded(name, array, hidden) if name in offsets else array
         for name, array in row.items()
     }
 

@@ -18,11 +18,7 @@ from poskernel_core.common.result import Result, estimates, outputs
 from poskernel_core.common.specs import RunSpec
 
 
-class SpectrumParams(BandParams):
-    """Parameters of the rotary spectrum."""
-
-
-class RotarySpectrum(Analysis[SpectrumParams]):
+class RotarySpectrum(Analysis[BandParams]):
     r"""Amplitude, phase and use of every wavelength, in every head of a rotary model.
 
     A rotary head turns pairs of its dimensions. Pair $r$ turns by $\theta_r$ radians per token,
@@ -51,7 +47,7 @@ class RotarySpectrum(Analysis[SpectrumParams]):
     noun_phrase = "the rotary spectrum"
     error_counts = "windows"
     scheme = "rotary"
-    params = SpectrumParams
+    params = BandParams
     values = (
         *outputs(
             "wavelength [layer pair]",
@@ -140,11 +136,11 @@ class RotarySpectrum(Analysis[SpectrumParams]):
     precomputed = "always"
     ignores = KEPT_QUERIES | OWN_PASS
 
-    def needs(self, run: RunSpec, params: SpectrumParams) -> Mapping[str, RunSpec]:
+    def needs(self, run: RunSpec, params: BandParams) -> Mapping[str, RunSpec]:
         """Return a separate small pass over the same windows."""
         return {"main": rotary_run(run, params)}
 
-    def compute(self, statistics: Statistics, params: SpectrumParams, progress: Progress) -> Result:
+    def compute(self, statistics: Statistics, params: BandParams, progress: Progress) -> Result:
         """Compute the spectra of all layers."""
         view = statistics["main"]
         require_rotations(view)

@@ -258,7 +258,6 @@ def chosen_run(run: RunSpec, params: CheckpointParams) -> TrainingRun:
 
 
 def _runs(run: RunSpec, params: CheckpointParams) -> Iterator[tuple[Checkpoint, RunSpec]]:
-    """Yield each checkpoint, and the run with its weights."""
     training = chosen_run(run, params)
     for checkpoint in training.checkpoints:
         yield checkpoint, run.model_copy(update={"model": spec_of(training, checkpoint)})

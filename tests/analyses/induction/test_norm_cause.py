@@ -68,10 +68,7 @@ def by_loops(path):
     return found | {"slope": oracle.mean_and_error(each)}
 
 
-def test_both_runs_and_their_changes(model_dirs, monkeypatch):
-    monkeypatch.setattr(
-        "poskernel_core.analyses.random_tokens.experiment.sampled.MEASURED", SAMPLES
-    )
+def test_both_runs_and_their_changes(model_dirs, few_measured):
     path = model_dirs["gpt2"]
     asked = {"samples": SAMPLES, "length": LENGTH, "first": 1, "ablate": "L1H0"}
     cause = perform(NormCause, subject_of(path), **asked, random_length=SLOPE_LENGTH, trend_from=1)

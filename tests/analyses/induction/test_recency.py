@@ -10,6 +10,7 @@ from tests.analyses.interventions.test_switches import agree, perform, subject_o
 from tests.support import builders, oracles
 from tests.support import oracles_random as oracle
 
+pytestmark = pytest.mark.usefixtures("few_measured")
 SAMPLES, LENGTH = 3, 9
 FLATTENING = 1_000_000
 RISES = {"probability": "probability_rise", "candidate_attention": "attention_rise"}
@@ -36,14 +37,6 @@ CASES = {
 def drawn(layout, stream, samples=SAMPLES, seed=3):
     source = TokenPool(np.arange(1, builders.VOCABULARY), builders.START, seed)
     return sequences(layout, source, stream, range(samples)).tolist()
-
-
-@pytest.fixture(autouse=True)
-def few_measured(monkeypatch):
-    """Norms are measured on as many sequences as are run, which plain loops can follow."""
-    monkeypatch.setattr(
-        "poskernel_core.analyses.random_tokens.experiment.sampled.MEASURED", SAMPLES
-    )
 
 
 def switched(path, start, params, switches, samples=SAMPLES):

@@ -5,9 +5,13 @@ import pytest
 
 from poskernel_core import Execution
 from poskernel_core.analyses.helix.formulas import GROUP_SIZES
-from poskernel_core.analyses.interventions.averaging import Averaging, AveragingParams
-from poskernel_core.analyses.interventions.experiment.average import average
-from poskernel_core.analyses.interventions.spec import Intervention, InterventionParams
+from poskernel_core.analyses.interventions.experiment import average
+from poskernel_core.analyses.interventions.spec import (
+    Averaging,
+    AveragingParams,
+    Intervention,
+    InterventionParams,
+)
 from poskernel_core.common.specs import CorpusSpec, Request
 from poskernel_core.engine.engine import describe_run
 from poskernel_core.engine.plan import make_plan
@@ -74,15 +78,6 @@ def test_averaging(model_dirs, streams, layer, start, keep):
     assert list(SIZES) == result.coordinates["group"].tolist()
     assert (0, 0) == (result.values["loss_change"][0], result.errors["loss_change"][0])
     assert np.abs(result.values["loss_change"][1:]).min() > 1e-3
-
-
-@pytest.mark.parametrize(
-    ("name", "layer", "words"),
-    [("llama", None, "rotary positions"), ("gpt2", 3, "layer from 0 to 2")],
-)
-def test_refused(model_dirs, streams, name, layer, words):
-    with refused(words):
-        average(texts_of(model_dirs[name]), streams, AveragingParams(layer=layer), quiet)
 
 
 def test_text_longer_than_the_context(model_dirs):

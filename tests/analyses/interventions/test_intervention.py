@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from poskernel_core.analyses.base import ExperimentContext
-from poskernel_core.analyses.interventions.experiment.intervene import CANDIDATES, intervene
+from poskernel_core.analyses.interventions.experiment import CANDIDATES, intervene
 from poskernel_core.analyses.interventions.spec import InterventionParams
 from poskernel_core.forward import interventions, loading
 from poskernel_core.models import catalog

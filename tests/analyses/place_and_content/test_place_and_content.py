@@ -13,7 +13,6 @@ import poskernel_core as pk
 from poskernel_core.analyses.place_and_content.formulas import SHARES, variances
 from poskernel_core.analyses.place_and_content.spec import PlaceAndContent
 from poskernel_core.common.attention import first_visible
-from poskernel_core.common.errors import BadRequest, PosKernelError
 from tests.support import oracles
 from tests.support.builders import place
 from tests.support.builders.contextual import ask, some_windows, study
@@ -167,17 +166,6 @@ def test_through_the_store(dirs, tmp_path):
     assert [10, 10, 10, 10] == [*told, again.provenance["windows"]]
     for name in SHARES:
         np.testing.assert_array_equal(found.values[name], again.values[name])
-
-
-@pytest.mark.parametrize(("name", "value"), [("first_windows", 1), ("skip", 33)])
-def test_wrong_parameters_are_said(dirs, tmp_path, name, value):
-    with pytest.raises(BadRequest, match=name):
-        ask(tmp_path, "place-and-content", dirs["llama"], {name: value}, context=31)
-
-
-def test_a_model_without_rotation_is_said(fresh_engine):
-    with pytest.raises(PosKernelError, match="choose a model with rotary positions"):
-        pk.show("place-and-content", "demo-gpt2", engine=fresh_engine)
 
 
 @pytest.mark.usefixtures("near_workers")

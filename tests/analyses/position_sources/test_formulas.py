@@ -1,6 +1,7 @@
 """Shares of components by hand, by plain loops, and what must add up."""
 
-import math
+from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from poskernel_core.analyses.position_sources.formulas import (
     triples,
 )
 from poskernel_core.common.attention import ScoreRule, Slopes
+from tests.support.oracles_position_sources import Expected
 
 GROUPS, KEYS, WIDTH, COMPONENTS = 5, 7, 3, 2
 POSITIONS = np.array([2, 5, 6, 5])
@@ -78,60 +80,43 @@ def test_noise_by_hand():
     assert found.plain == pytest.approx([0])
 
 
-def by_loops(reading, parts, weights, kept):
-    """Numerators of the components and of the bias, and the variance with its noise, by loops."""
-    groups = [g for g in range(len(kept)) if kept[g]]
-    sums, bias, count, noisy = [0.0] * COMPONENTS, 0.0, 0, []
-    for own in groups:
-        for row, n in enumerate(reading.positions):
-            q = reading.queries[own, row]
-            weight = weights[own, row]
-            slope = reading.rule.slopes.per_head[0] if reading.rule.slopes else 0.0
-            added = [-slope * (n - i) for i in range(KEYS)]
-
-            def score(keys, q=q):
-                return [reading.rule.scale * math.fsum(q * keys[i]) for i in range(KEYS)]
-
-            def cov(x, y, weight=weight):
-                mx, my = (math.fsum(w * z for w, z in zip(weight, each, strict=True))
-                          for each in (x, y))  # fmt: skip
-                return math.fsum(
-                    w * (a - mx) * (b - my) for w, a, b in zip(weight, x, y, strict=True)
-                )
-
-            whole = {h: [a + b for a, b in zip(score(reading.keys[h]), added, strict=True)]
-                     for h in groups}  # fmt: skip
-            mean = [sum(whole[h][i] for h in groups) / len(groups) for i in range(KEYS)]
-            noisy.append(cov(mean, mean))
-            for g in groups:
-                for h in groups:
-                    if len({g, h, own}) == 3:
-                        count += 1
-                        bias += cov(added, whole[h])
-                        for c in range(COMPONENTS):
-                            sums[c] += cov(score(parts[g, c]), whole[h])
-    return [each / count for each in sums], bias / count, sum(noisy) / len(noisy)
-
-
+@pytest.mark.parametrize("out", [None, 2])
 @pytest.mark.parametrize("rule", RULES)
-def test_plain_loops(rule):
-    """Shares and noise with all groups, and without the third, with kernels as weights."""
-    reading, parts = made(3, RULES[rule])
-    kernel = reading.kernel(reading.products(reading.keys.mean(axis=0)))
-    choices = [np.ones(GROUPS, bool), np.arange(GROUPS) != 2]
+def test_plain_loops(rule, out):
+    """Shares, noise, effects and scores by offset of two texts a group; also without a group."""
+    random, rule, names = np.random.default_rng(3), RULES[rule], ("L0H0", "MLP 0")
+    parts = {name: random.normal(size=(2 * GROUPS, 1, KEYS, WIDTH)) for name in names}
+    split = SimpleNamespace(
+        queries=random.normal(size=(2 * GROUPS, 1, KEYS, WIDTH)), keys=parts, still=parts,
+        turn=lambda x: x, scale=rule.scale, window=rule.window, capped=rule.capped,
+        slopes=rule.slopes and rule.slopes.per_head,
+    )  # fmt: skip
+    positions, kept = [2, 5, 6], [g for g in range(GROUPS) if g != out]
+    # with a cap, the effect is that of the capped scores, and all else of those before it
+    expected = Expected(split, 0, positions, 1, GROUPS, kept)
 
-    found = gradient(reading, [kernel, equal(reading)], choices)
+    order = [[g, g + GROUPS] for g in range(GROUPS)]
+    queries = split.queries[order][:, :, 0][:, :, positions].reshape(GROUPS, -1, WIDTH)
+    keys = np.stack([parts[name][order][:, :, 0].mean(axis=1) for name in names], axis=1)
+    reading = Reading(queries, np.tile(positions, 2), keys.sum(axis=1), rule, 1)
+    choice = np.isin(np.arange(GROUPS), kept)
+    run_keys = reading.keys[choice].mean(axis=0)
+    kernel = reading.kernel(reading.products(run_keys))
 
-    for place, weights in enumerate((kernel, equal(reading))):
-        sums, bias, noisy = by_loops(reading, parts, weights, choices[place])
-        total = sum(sums) + bias
-        assert found.total[place] == pytest.approx(total)
-        assert found.plain[place] == pytest.approx(noisy)
-        assert found.noise[place] == pytest.approx(1 - total / noisy)
-        np.testing.assert_allclose(
-            shares(found, parts)[place], np.array(sums) / total, rtol=1e-6, atol=2e-6
-        )
-        assert found.by_bias[place] / found.total[place] == pytest.approx(bias / total, abs=1e-6)
+    for name, weights in (("share", kernel), ("equal_share", equal(reading))):
+        found = gradient(reading, [weights], [choice])
+        own = [*shares(found, keys)[0], *found.bias_share[: rule.slopes is not None]]
+        assert own == pytest.approx([*expected.values[name].values()], rel=1e-5, abs=2e-6)
+        if name == "share":
+            assert found.noise == pytest.approx(expected.noise, rel=1e-5)
+    (moved,) = effects(reading, [run_keys], keys, [choice], lambda done, total: None)
+    assert moved.tolist() == pytest.approx([*expected.values["effect"].values()])
+    kernel[~choice] = kernel[choice].mean(axis=0)  # of the queries that are left
+    (scores,) = by_offset(reading, kernel, keys, [choice], 4)
+    for (place, n), (c, name) in product(enumerate(positions), enumerate(expected.names)):
+        row = expected.scores[n, name][::-1][:4]
+        np.testing.assert_allclose(scores[place, c, : len(row)], row, atol=1e-9)
+        assert np.isnan(scores[place, c, len(row) :]).all()
 
 
 def test_weights_of_one_choice_serve_all():
@@ -163,76 +148,3 @@ def test_triples():
               if len({g, h, o}) == 3 and 2 not in (g, h, o)]  # fmt: skip
     for place in np.ndindex(5, 5, 5):
         assert weights[place] == pytest.approx((place in chosen) / len(chosen))
-
-
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("out", [None, 2])
-def test_effects_by_loops(rule, out):
-    """With all groups, and without one and its queries."""
-    reading, parts = made(5, RULES[rule])
-    run_keys = parts.sum(axis=1)[0]
-    kept = [g for g in range(GROUPS) if g != out]
-    slope = reading.rule.slopes.per_head[0] if reading.rule.slopes else 0.0
-
-    (found,) = effects(
-        reading, [run_keys], parts, [np.isin(np.arange(GROUPS), kept)], lambda done, total: None
-    )
-
-    component = [sum(parts[g, c] for g in kept) / len(kept) for c in range(COMPONENTS)]
-    without = [(run_keys - each, slope) for each in component]
-    without += [(run_keys, 0.0)] if slope else []
-    assert len(found) == len(without)
-    for c, changed in enumerate(without):
-        gaps = []
-        for own in kept:
-            for row, n in enumerate(reading.positions):
-                kernels = []
-                for keys, fall in ((run_keys, slope), changed):
-                    weights = {}
-                    for i in range(1, n + 1):
-                        if reading.rule.window and i <= n - reading.rule.window:
-                            continue
-                        score = reading.rule.scale * math.fsum(reading.queries[own, row] * keys[i])
-                        if reading.rule.cap:
-                            score = reading.rule.cap * math.tanh(score / reading.rule.cap)
-                        weights[i] = math.exp(score - fall * (n - i))
-                    total = sum(weights.values())
-                    kernels.append({i: w / total for i, w in weights.items()})
-                gaps.append(sum(abs(kernels[0][i] - kernels[1][i]) for i in kernels[0]) / 2)
-        assert found[c] == pytest.approx(sum(gaps) / len(gaps))
-
-
-@pytest.mark.parametrize("rule", RULES)
-def test_scores_by_offset_by_loops(rule):
-    """With all groups, and without the fourth, up to offset 3."""
-    reading, parts = made(6, RULES[rule])
-    choices = [np.ones(GROUPS, bool), np.arange(GROUPS) != 3]
-
-    kernel = reading.kernel(reading.products(parts.sum(axis=1).mean(axis=0)))
-    found = by_offset(reading, kernel, parts, choices, 4)
-
-    bias = reading.rule.slopes is not None
-    assert found.shape == (2, 3, COMPONENTS + bias, 4)  # positions 2, 5 and 6
-    for choice, place, c, offset in np.ndindex(found.shape):
-        n = (2, 5, 6)[place]
-        window = reading.rule.window or KEYS
-        seen = [i for i in range(1, n + 1) if i > n - window]
-        if n - offset not in seen:
-            assert np.isnan(found[choice, place, c, offset])
-            continue
-        rows, at = [], np.flatnonzero(reading.positions == n)
-        weight = [math.fsum(kernel[:, at, i].ravel()) / GROUPS / len(at) for i in range(KEYS)]
-        groups = [g for g in range(GROUPS) if choices[choice][g]]
-        for own in groups:
-            for row in at:
-                for g in groups:
-                    if c == COMPONENTS:
-                        score = {i: -0.4 * (n - i) for i in seen}
-                    else:
-                        score = {i: 0.7 * math.fsum(reading.queries[own, row] * parts[g, c, i])
-                                 for i in seen}  # fmt: skip
-                    if g != own:
-                        mean = sum(weight[i] * score[i] for i in seen)
-                        rows.append(score[n - offset] - mean)
-        expected = sum(rows) / len(rows)
-        assert found[choice, place, c, offset] == pytest.approx(expected, abs=1e-9)

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from poskernel_core.analyses.position_vs_token.experiment.parts import largest_offsets
+from poskernel_core.analyses.position_vs_token.experiment import largest_offsets
 from poskernel_core.analyses.position_vs_token.spec import PositionVsToken
 from poskernel_core.data.layouts import random_layout
 from tests.analyses.induction.test_recency import drawn
@@ -73,27 +73,17 @@ def test_gpt2(model_dirs, start):
     assert np.nanmax(result.errors["pattern"][BOTH]) > 1e-2
 
 
-def masked(queries, keys, window):
-    """Scores of one head, `[query, key]`; nan where a key is not visible; and their softmax."""
-    size, scale = len(queries), 1 / math.sqrt(len(queries[0]))
-    scores, pattern = np.full((size, size), np.nan), np.zeros((size, size))
-    for n in range(size):
-        row = {i: scale * oracles.dot(queries[n], keys[i]) for i in oracles.visible(n, 0, window)}
-        for i, score in row.items():
-            scores[n, i] = score
-        pattern[n] = oracles.softmax_at(row, size)
-    return scores, pattern
-
-
 def layers_of(queries, keys, window):
     """Parts of all heads from queries and keys `[layer][head, pos, d]`; heads share keys."""
-    scores, patterns = [], []
+    scores, patterns, back = [], [], np.subtract.outer(np.arange(LENGTH), np.arange(LENGTH))
+    seen = (back >= 0) & (back < (window or LENGTH))
     for q, k in zip(queries, keys, strict=True):
-        share = len(q) // len(k)
-        heads = [masked(q[h].tolist(), k[h // share].tolist(), window) for h in range(len(q))]
-        scores.append([score for score, _ in heads])
-        patterns.append([pattern for _, pattern in heads])
-    return parts_of(np.array(scores), np.array(patterns))
+        own = np.repeat(k, len(q) // len(k), axis=0).astype(float)
+        score = np.where(seen, q.astype(float) @ own.swapaxes(1, 2) / math.sqrt(q.shape[2]), np.nan)
+        weight = np.where(seen, np.exp(score - np.nanmax(score, axis=2, keepdims=True)), 0)
+        scores.append(score)
+        patterns.append(weight / weight.sum(axis=2, keepdims=True))
+    return parts_of(scores, patterns)
 
 
 @pytest.mark.parametrize("name", WINDOWS)

@@ -3,14 +3,18 @@
 import numpy as np
 import pytest
 
+import poskernel_core as pk
 from poskernel_core.analyses.previous_token import formulas
 from poskernel_core.analyses.previous_token.spec import PreviousToken, PreviousTokenParams
+from poskernel_core.analyses.previous_token.stages import Stages, StagesParams
 from poskernel_core.common.attention import ScoreRule, Slopes
 from poskernel_core.common.specs import BAND
 from poskernel_core.data.made import doubled
-from tests.support import oracles
+from poskernel_core.forward import attention
+from tests.support import builders, oracles
 from tests.support import oracles_positions as op
-from tests.support.passes import gather
+from tests.support.passes import gather, loaded
+from tests.support.refusals import refused
 from tests.support.truth import truth_of
 
 TEXTS, CONTEXT, T = 3, 31, 37
@@ -199,3 +203,81 @@ def offset_by_offset(queries, keys, rule, start):
             scores = scores if bias is None else scores + bias[:, early] - bias[:, late]
             profile[:, BAND + offset] = scores.mean(axis=1)
     return profile
+
+
+@pytest.mark.parametrize(
+    ("name", "block", "start"), [("gpt_neo", 5, True), ("mistral", 5, False), ("mistral", 64, True)]
+)
+def test_repeated_tokens(model_dirs, truths, repeating, monkeypatch, name, block, start):
+    monkeypatch.setattr(attention, "BLOCK", block)
+    arrays = gather(model_dirs[name], repeating, start, ("repeats",)).arrays
+
+    for layer, pattern in enumerate(truths[name].attentions):
+        for head in range(pattern.shape[1]):
+            masses = [
+                op.previous_mass(text[head].tolist(), ids.tolist(), int(start))
+                for text, ids in zip(pattern, repeating, strict=True)
+            ]
+            for place, each in enumerate(zip(*[pair[::-1] for pair in masses], strict=True)):
+                np.testing.assert_allclose(
+                    arrays["repeats"][layer, head, place], oracles.mean(each), atol=1e-5
+                )
+    assert (arrays["repeat_texts"] == 1).all()
+
+
+def test_batches_do_not_matter(model_dirs):
+    ids = doubled(builders.random_ids(13, CONTEXT, seed=2).numpy(), 5, first=0)
+    what = ("keys", "patterns", "scores", "repeats")
+    whole = gather(model_dirs["mistral"], ids, False, what).arrays
+    other = gather(model_dirs["mistral"], ids, False, what, batch=2).arrays
+
+    assert set(whole) == set(other)
+    for value, array in whole.items():
+        tolerance = 9 if value.endswith(".groups") else 2e-5  # of 32767 steps
+        np.testing.assert_allclose(
+            other[value].astype(float), array, rtol=1e-4, atol=tolerance, err_msg=value
+        )
+
+
+LENGTH = 23
+WINDOWS = {"gpt_neo": 5, "llama": None}
+
+
+@pytest.fixture(scope="module")
+def window():
+    return builders.random_ids(1, LENGTH, seed=7).numpy()
+
+
+def stages(path, window, cell):
+    view = pk.run_pass(
+        loaded(path), window, positions=range(LENGTH), queries_per_position=1,
+        gather=("keys", "queries"),
+    )  # fmt: skip
+    params = StagesParams(head=cell, text="x")
+    return Stages().compute({"main": view}, params, lambda done, total: None)
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_stages_against_plain_loops(model_dirs, window, name):
+    truth = truth_of(model_dirs[name], window)
+    found = stages(model_dirs[name], window, "L1H4").values
+
+    queries = truth.queries[1][0, 4].tolist()
+    shared = truth.queries[1].shape[1] // truth.keys[1].shape[1]
+    keys = truth.keys[1][0, 4 // shared].tolist()
+    for n, i in np.ndindex(LENGTH, LENGTH):
+        score = SCALES[name] * oracles.dot(queries[n], keys[i])
+        assert score == pytest.approx(float(found["score"][n, i]), abs=1e-4)
+        seen = i in oracles.visible(n, 0, WINDOWS[name])
+        assert seen == bool(np.isfinite(found["masked_score"][n, i]))
+        assert not seen or found["masked_score"][n, i] == found["score"][n, i]
+    np.testing.assert_allclose(found["pattern"], truth.attentions[1][0, 4], atol=1e-5)
+
+
+def test_what_is_outside_is_refused(model_dirs, window):
+    result = stages(model_dirs["gpt2"], window, "L0H0")
+    assert (LENGTH,) == result.select(query=LENGTH - 1).values["pattern"].shape
+    with refused(f"expected 0 to {LENGTH - 1}"):
+        result.select(query=LENGTH)
+    with refused("L0H0 to L2H4"):
+        stages(model_dirs["gpt2"], window, "L3H0")

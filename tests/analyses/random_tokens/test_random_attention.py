@@ -21,16 +21,9 @@ from tests.support import builders, oracles
 from tests.support import oracles_random as oracle
 from tests.support.builders import AVERAGED_WIDTH
 
+pytestmark = pytest.mark.usefixtures("few_measured")
 SAMPLES, LENGTH = 11, 9
 POOL = builders.VOCABULARY - 1
-
-
-@pytest.fixture(autouse=True)
-def few_measured(monkeypatch):
-    """Norms are measured on as many sequences as are run, which plain loops can follow."""
-    monkeypatch.setattr(
-        "poskernel_core.analyses.random_tokens.experiment.sampled.MEASURED", SAMPLES
-    )
 
 
 @pytest.fixture(scope="module")

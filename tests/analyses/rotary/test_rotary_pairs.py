@@ -13,10 +13,7 @@ from transformers import (
 )
 
 import poskernel_core as pk
-from poskernel_core.common import groups
 from poskernel_core.common.errors import NotInModel, UnsupportedModel
-from poskernel_core.common.specs import MAX_SKIP
-from poskernel_core.common.views import without
 from poskernel_core.forward import hooks
 from poskernel_core.forward.edits import Edit
 from poskernel_core.forward.rotation import Rotation, read_rotation
@@ -81,22 +78,6 @@ def test_turned_back(models, name):
             passed = rest[0][text, head, n] @ rest[1][text, head, i]
             ours = call.q[text, head, n].double() @ call.k[text, head // heads, i].double()
             assert float(ours) == pytest.approx(truth.factor**2 * both + passed, abs=1e-4)
-
-
-def test_without_each_group(models, monkeypatch):
-    ids, model = builders.random_ids(20, 23, seed=6).numpy(), loaded(models["llama"])
-    given = {"positions": (0,), "gather": ("rotary",)}
-    whole = pk.run_pass(model, ids, **given)
-
-    assert (10, MAX_SKIP + 1) == whole.arrays["key_pairs.groups"].shape[1:3]
-    monkeypatch.setattr(groups, "GROUPS", 9)  # of the passes over the other groups alone
-    for group in (2, 9):
-        rest = ids[[text for text in range(20) if text // 2 != group]]
-        alone, view = pk.run_pass(model, rest, **given), without(whole, group)
-        for layer in range(3):
-            for name in ("query_pairs", "key_pairs"):
-                found, expected = view.layer(layer)[name], alone.layer(layer)[name]
-                np.testing.assert_allclose(found, expected, rtol=2e-6, atol=1e-5)
 
 
 def test_learned_positions_are_refused(model_dirs):

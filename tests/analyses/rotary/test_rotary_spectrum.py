@@ -236,20 +236,6 @@ def test_a_head_of_one_frequency(models):
     np.testing.assert_allclose(tops[..., 0], kernels["equivariant_kernel"].max(axis=-1))
 
 
-def test_two_frequencies_that_cancel(models):
-    speed = 2 * np.pi / np.array([7.0, 7.0, 25.0, 30.0, 900.0])
-    queries = np.array([2.0, 2.0, 1.5, 0, 0], dtype=complex)
-    keys = np.array([1.0, -1.0, 1.0, 0, 0], dtype=complex)
-    gathered = gathered_by_hand(models, queries, keys, speed)
-    amplitude = pk.analyse("rotary-spectrum", gathered, skip=SKIP).values["amplitude"]
-    kernels = kernels_of(gathered).values
-
-    assert (amplitude[..., :2] > amplitude[..., 2:3]).all()
-    np.testing.assert_allclose(kernels["band_logit"][..., 0, : QUERY - SKIP + 1], 0, atol=1e-5)
-    np.testing.assert_allclose(kernels["band_distance"][..., 0], 0, atol=1e-5)
-    assert (kernels["band_distance"][..., 1] > 0.1).all()
-
-
 @given(PAIRS, PAIRS, st.integers(0, 50), st.floats(0.1, 4))
 def test_shifts_and_scales(queries, keys, shift, factor):
     u, v, offset = made(queries), made(keys), np.arange(29.0)
@@ -301,7 +287,7 @@ def test_what_does_not_fit():
 
 def test_learned_positions_are_refused_at_once(tmp_path):
     engine = pk.Engine(pk.Store(tmp_path))
-    for name in ("rotary-spectrum", "equivariant-kernel"):
+    for name in ("rotary-spectrum", "equivariant-kernel", "place-and-content"):
         with refused("'demo-gpt2' has learned positions", NotInModel):
             pk.show(name, "demo-gpt2", engine=engine, windows=5, context=64, query=None)
     assert engine.worker_pid is None

@@ -5,8 +5,6 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.analyses.position_sources.experiment import NAMES
@@ -156,21 +154,6 @@ def test_counted_and_most_attended():
     assert formulas.most_attended(np.array([0.9, 0.0, 0.04, 0.03])) == 2
     assert formulas.most_attended(np.array([1.0])) == 0
     assert formulas.most_attended(np.array([0.9, 0.0])) == 0
-
-
-@given(st.integers(1, 4), st.lists(st.integers(1, 3), min_size=1, max_size=3), st.integers(0, 9))
-def test_margins_and_tables_add_up(own, sizes, seed):
-    """Whatever the portions, margins of a key and its table have one sum, the score."""
-    generator = np.random.default_rng(seed)
-    queries = generator.standard_normal((own, 5))
-    keys = generator.standard_normal((sum(sizes), 7, 5))
-    parts = np.split(keys, np.cumsum(sizes)[:-1])
-    found = formulas.split(queries, parts, {str(key): np.eye(7)[key] for key in range(7)})
-    scores = keys.sum(axis=0) @ queries.sum(axis=0)
-    for key in range(7):
-        np.testing.assert_allclose(found[str(key)].sum(axis=1), found["query_margin"][:, key])
-        np.testing.assert_allclose(found[str(key)].sum(axis=0), found["key_margin"][:, key])
-        np.testing.assert_allclose(found[str(key)].sum(), scores[key], atol=1e-9)
 
 
 def test_a_head_that_looks_back(tmp_path):

@@ -8,9 +8,10 @@ from scipy import stats
 from torch import Tensor
 
 from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
-from poskernel_core.analyses.random_tokens.experiment.rows import means
 from poskernel_core.analyses.random_tokens.experiment.sampled import (
+    MeansAndErrors,
     Norms,
+    PatternMeans,
     ablations,
     batches,
     check_size,
@@ -24,14 +25,12 @@ from poskernel_core.common.jackknife import jackknife
 from poskernel_core.common.result import Result
 from poskernel_core.data.layouts import random_layout
 from poskernel_core.forward.attention import AttentionCall, PatternBlock
-from poskernel_core.forward.observers import Batch, Observer
-from poskernel_core.statistics.moments import Moments
+from poskernel_core.forward.observers import Batch
 
 MAX_CELLS = 2**23
 MIN_KEYS = 3
 MIN_FOR_P = 10
 """Fewest keys for which a t distribution approximates the rank correlation's distribution."""
-PER_QUERY = ("layer", "head", "query")
 
 
 def random_attention(
@@ -50,20 +49,14 @@ def random_attention(
     for some, tokens in batches(subject, layout, params.samples, 0):
         subject.model.run(tokens, edit, [norms, trends], samples=some, keep=0)
         count(len(some))
-    return _result(params, trends.patterns, trends.slopes, norms)
+    return _result(params, trends.numbers(), norms)
 
 
-class _Trends(Observer):
-    """Mean patterns of every layer, and mean slopes of the patterns' rows, over edited passes.
-
-    Attributes:
-        patterns, slopes: of every layer, ``[head, query, key]`` and ``[head, query]``.
-    """
-
-    wants_patterns = True
+class _Trends(PatternMeans):
+    """Mean patterns of every layer, and mean slopes of the patterns' rows, over edited passes."""
 
     def __init__(self, layers: int, trend_from: int) -> None:
-        self.patterns, self.slopes = ([Moments() for _ in range(layers)] for _ in range(2))
+        super().__init__(layers, self._parts)
         self._first = trend_from
         self._weights: dict[int, Tensor] = {}
 
@@ -73,17 +66,14 @@ class _Trends(Observer):
             weights = slope_weights(visible_keys(call), self._first)
             self._weights[call.layer] = torch.from_numpy(weights)
 
-    def pattern(self, block: PatternBlock, batch: Batch) -> None:
-        """Add the pattern of a layer and the slopes of its rows."""
+    def _parts(self, block: PatternBlock) -> dict[str, Tensor]:
         pattern = block.pattern.cpu().double()
-        self.patterns[block.layer].add(pattern)
-        self.slopes[block.layer].add((pattern * self._weights[block.layer]).sum(dim=-1))
+        slope = (pattern * self._weights[block.layer]).sum(dim=-1)
+        return {"pattern": pattern, "slope": slope}
 
 
-def _result(
-    params: RandomAttentionParams, patterns: list[Moments], slopes: list[Moments], norms: Norms
-) -> Result:
-    (pattern, pattern_error), (slope, slope_error) = means(patterns), means(slopes)
+def _result(params: RandomAttentionParams, found: MeansAndErrors, norms: Norms) -> Result:
+    (pattern, pattern_error), (slope, slope_error) = found["pattern"], found["slope"]
     ranks = [
         rank_correlations(rows, norms.visible[layer], params.trend_from)
         for layer, rows in enumerate(pattern)

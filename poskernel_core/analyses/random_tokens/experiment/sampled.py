@@ -1,5 +1,6 @@
-"""Run random sequences: batches, ablations, and equalised norms."""
+"""Run random sequences: batches, ablations, equalised norms, and means of what is seen."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -11,7 +12,7 @@ from poskernel_core.analyses.random_tokens.params import NormAblations
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.data.layouts import Layout, random_layout, sequences
 from poskernel_core.data.moves import parse_cells
-from poskernel_core.forward.attention import AttentionCall, hidden_keys
+from poskernel_core.forward.attention import AttentionCall, PatternBlock, hidden_keys
 from poskernel_core.forward.edits import Chain, Edit
 from poskernel_core.forward.interventions import (
     AblatedHeads,
@@ -21,6 +22,9 @@ from poskernel_core.forward.interventions import (
 )
 from poskernel_core.forward.observers import Batch, Observer
 from poskernel_core.statistics.moments import Groups, Moments
+
+MeansAndErrors = dict[str, tuple[np.ndarray, np.ndarray]]
+"""Means and standard errors by name."""
 
 MAX_BATCH = 128
 PATTERN_CELLS = 2**22
@@ -159,3 +163,70 @@ class Norms(Observer):
             squares = z.cpu().double().square().sum(dim=-1)
             self.squares.add(squares)
             self.groups.add(squares, batch.samples)
+
+
+class PatternMeans(Observer):
+    """Means over samples of what is taken from the pattern of every layer, over edited passes.
+
+    Attributes:
+        layers: by the names that ``take`` gives, of every layer.
+    """
+
+    wants_patterns = True
+
+    def __init__(self, layers: int, take: Callable[[PatternBlock], dict[str, Tensor]]) -> None:
+        self.layers = defaultdict[str, list[Moments]](lambda: [Moments() for _ in range(layers)])
+        self._take = take
+
+    def pattern(self, block: PatternBlock, batch: Batch) -> None:
+        """Add what is taken from the pattern of a layer."""
+        for name, part in self._take(block).items():
+            self.layers[name][block.layer].add(part)
+
+    def numbers(self) -> MeansAndErrors:
+        """Return the accumulated means and errors, ``[layer, ...]``."""
+        return {name: means(layers) for name, layers in self.layers.items()}
+
+
+class RowMeans(PatternMeans):
+    """Means over the samples of one layout: probabilities, and the last row of every head."""
+
+    def __init__(self, layout: Layout, layers: int) -> None:
+        super().__init__(layers, self._last)
+        self.layout = layout
+        self.probability, self.other, self.advantage = Moments(), Moments(), Moments()
+
+    def run(self, subject: ExperimentContext, edit: Edit, tokens: Tensor, samples: range) -> None:
+        """Run and add a batch; ``samples`` are the numbers of its sequences."""
+        logits = subject.model.run(tokens, edit, [self], samples=samples, keep=1)[:, -1].cpu()
+        chances = torch.softmax(logits.double(), dim=-1)
+        found = chances.gather(1, tokens[:, list(self.layout.candidates)])
+        self.probability.add(found)
+        self.advantage.add(found[:, -1] - found[:, 0])
+        self.other.add(chances.gather(1, tokens[:, self.layout.others()]).mean(dim=1))
+
+    def _last(self, block: PatternBlock) -> dict[str, Tensor]:
+        last = block.pattern[:, :, -1].cpu().double()
+        found = last[..., list(self.layout.candidates)]
+        return {
+            "last_row": last,
+            "candidate_attention": found,
+            "attention_advantage": found[..., -1] - found[..., 0],
+        }
+
+
+def means(rows: list[Moments]) -> tuple[np.ndarray, np.ndarray]:
+    """Return means and standard errors, stacked."""
+    return np.stack([row.mean for row in rows]), np.stack([row.error for row in rows])
+
+
+def layers_of(rows: list[RowMeans], name: str, length: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Return means and errors of every row and layer; shorter rows are padded with NaN in front."""
+    pairs = [row.numbers()[name] for row in rows]
+    mean, error = (np.stack([_padded(pair[i], length) for pair in pairs]) for i in (0, 1))
+    return mean, error
+
+
+def _padded(array: np.ndarray, length: int) -> np.ndarray:
+    lack = max(0, length - array.shape[-1])
+    return np.pad(array, [*[(0, 0)] * (array.ndim - 1), (lack, 0)], constant_values=np.nan)

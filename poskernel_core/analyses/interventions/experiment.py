@@ -1,12 +1,16 @@
-"""Run one prompt clean and changed: build the edit, and compare the two runs."""
+"""Run one prompt clean and changed, and windows of text with positions averaged in groups."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
 from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
+from poskernel_core.analyses.helix.formulas import GROUP_SIZES
 from poskernel_core.analyses.interventions.spec import (
+    Averaging,
+    AveragingParams,
     AveragingPlace,
     Intervention,
     InterventionParams,
@@ -18,6 +22,7 @@ from poskernel_core.data.moves import parse_cells, parse_layers, parse_moves
 from poskernel_core.forward import interventions
 from poskernel_core.forward.edits import Edit
 from poskernel_core.forward.readout import Measured, kl_divergence, log_probabilities, measure
+from poskernel_core.statistics.moments import means_of
 
 CANDIDATES = 6
 FIRST_LAYERS = 4
@@ -123,3 +128,47 @@ def _candidates(clean: np.ndarray, changed: np.ndarray) -> np.ndarray:
     """Return both runs' likeliest next tokens, ordered by their probability in the clean run."""
     both = np.union1d(*(np.argsort(-row, kind="stable")[:CANDIDATES] for row in (clean, changed)))
     return both[np.argsort(-clean[both], kind="stable")]
+
+
+def average(
+    subject: ExperimentContext, statistics: Statistics, params: AveragingParams, progress: Progress
+) -> Result:
+    """Run every window with every group size; see :class:`~poskernel_core.analyses.Averaging`."""
+    sizes = (1, *GROUP_SIZES)
+    edits = [averaging_edit(subject, statistics, params, size) for size in sizes]
+
+    def effects(found: Measured, clean: Measured) -> dict[str, Any]:
+        return {"loss": float(np.nanmean(found.loss)), "previous_mass": found.previous_mass}
+
+    each = each_window(subject, edits, effects, progress)
+    ordered = {value.name: each[value.name] for value in Averaging.values}
+    coordinates = {"group": np.array(sizes)}
+    return Averaging.estimated(subject, params, *means_of(ordered), coordinates=coordinates)
+
+
+def each_window(
+    subject: ExperimentContext,
+    edits: Sequence[Edit],
+    effects: Callable[[Measured, Measured], dict[str, Any]],
+    progress: Progress,
+    cell: tuple[int, int] | None = None,
+) -> dict[str, np.ndarray]:
+    """Return what every edit does to every window, ``[text, edit, ...]`` by name.
+
+    The first edit is the clean run; ``effects`` of a run and the clean one have their ``loss`` and
+    ``previous_mass``, whose changes are added. ``cell`` is the head whose pattern is read.
+    """
+    rows: list[list[dict[str, Any]]] = []
+    for text in range(len(subject.windows)):
+        clean: Measured | None = None
+        rows.append([])
+        window = subject.windows[text : text + 1]
+        for place, edit in enumerate(edits):
+            progress(text * len(edits) + place, len(subject.windows) * len(edits))
+            found = measure(subject.model, window, edit, start_token=subject.start_token, cell=cell)
+            clean = clean or found
+            rows[-1].append(effects(found, clean))
+    each = {name: np.array([[run[name] for run in row] for row in rows]) for name in rows[0][0]}
+    for name in ("loss", "previous_mass"):
+        each[f"{name}_change"] = each[name] - each[name][:, :1]
+    return each

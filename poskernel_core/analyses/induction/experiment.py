@@ -1,0 +1,292 @@
+"""Run sequences repeated and sequences with several candidates, norms equalised or not."""
+
+from collections import defaultdict
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
+from poskernel_core.analyses.induction.norm_cause import NormCause, NormCauseParams
+from poskernel_core.analyses.induction.spec import (
+    InductionRecency,
+    InductionScores,
+    InductionScoresParams,
+    RecencyParams,
+    RecencyPatterns,
+    RecencyPatternsParams,
+)
+from poskernel_core.analyses.random_tokens.experiment.random_rows import slope_weights
+from poskernel_core.analyses.random_tokens.experiment.sampled import (
+    PatternMeans,
+    RowMeans,
+    ablations,
+    batches,
+    check_size,
+    layers_of,
+    means,
+    measured,
+    steps,
+    visible_keys,
+)
+from poskernel_core.analyses.random_tokens.params import Ablations, NormAblations
+from poskernel_core.common.result import Result
+from poskernel_core.data.layouts import (
+    Layout,
+    pairs_layout,
+    random_layout,
+    second_positions,
+    sequences,
+    twice_layout,
+)
+from poskernel_core.forward.attention import AttentionCall, PatternBlock
+from poskernel_core.forward.edits import Edit
+from poskernel_core.forward.observers import Batch, Observer
+from poskernel_core.statistics.moments import Moments
+
+
+def induction_scores(
+    subject: ExperimentContext,
+    statistics: Statistics,
+    params: InductionScoresParams,
+    progress: Progress,
+) -> Result:
+    """Run the sequences; see :class:`~poskernel_core.analyses.InductionScores`."""
+    period, first = params.period, int(subject.start_token)
+    layout = twice_layout(period, subject.start_token)
+    count = steps(progress, params.samples)
+    take = partial(_diagonals, first=first, period=period)
+    diagonals, losses = PatternMeans(subject.model.geometry.n_layers, take), Moments()
+    for some, tokens in batches(subject, layout, params.samples, 0, logits=len(layout.places)):
+        logits = subject.model.run(tokens, Edit(), [diagonals], samples=some).cpu()
+        losses.add(_copy_losses(logits, tokens, first, period))
+        count(len(some))
+    found = diagonals.numbers() | {"loss": (losses.mean, losses.error)}
+    return InductionScores.result(
+        params,
+        {name: mean for name, (mean, _) in found.items()},
+        {name: error for name, (_, error) in found.items()},
+        coordinates={"copy": np.array([1, 2])},
+    )
+
+
+def _diagonals(block: PatternBlock, first: int, period: int) -> dict[str, Tensor]:
+    """Return a layer's mean attention along three diagonals, ``[text, head]``."""
+    found, second = {}, block.pattern[..., first + period :, :]
+    for name, offset in (("induction", period - 1), ("duplicate", period)):
+        # row j of the second copy is at first + period + j
+        found[name] = second.diagonal(first + period - offset, dim1=-2, dim2=-1)[..., :period]
+    found["previous_mass"] = block.pattern.diagonal(-1, dim1=-2, dim2=-1)[..., first:]
+    return {name: diagonal.cpu().double().mean(dim=-1) for name, diagonal in found.items()}
+
+
+def _copy_losses(logits: Tensor, tokens: Tensor, first: int, period: int) -> Tensor:
+    """Return the mean loss of every sequence's first and second copy, ``[text, copy]``.
+
+    Without a start token the very first token has no prediction and is left out.
+    """
+    loss = torch.stack(
+        [_losses(text[:-1], ids[1:]) for text, ids in zip(logits, tokens, strict=True)]
+    )
+    parts = loss[:, : first + period - 1], loss[:, first + period - 1 :]
+    return torch.stack([part.mean(dim=1) for part in parts], dim=1)
+
+
+def _losses(logits: Tensor, tokens: Tensor) -> Tensor:
+    """Return the loss at every position, ``[pos]``. Takes one text, because float64 is large."""
+    return torch.nn.functional.cross_entropy(logits.double(), tokens, reduction="none")
+
+
+MAX_CELLS = 2**23
+
+
+def induction_recency(
+    subject: ExperimentContext, statistics: Statistics, params: RecencyParams, progress: Progress
+) -> Result:
+    """Run every row; see :class:`~poskernel_core.analyses.InductionRecency`."""
+    start, layers = subject.start_token, subject.model.geometry.n_layers
+    seconds = second_positions(params.length, params.first, params.candidates, start)
+    check_size(subject, params.length, MAX_CELLS, rows=len(seconds))
+    count = steps(progress, len(seconds) * params.samples + measured(params))
+    edit, norms = ablations(subject, params, params.length, count)
+    rows = []
+    for second in seconds:
+        layout = pairs_layout(params.length, params.first, second, params.candidates, start)
+        row = RowMeans(layout, layers)
+        for some, tokens in batches(subject, layout, params.samples, second, logits=1):
+            row.run(subject, edit, tokens, some)
+            count(len(some))
+        rows.append(row)
+    values, errors = _recency_values(rows)
+    if norms is not None:
+        values["norm"] = norms
+    return InductionRecency.result(
+        params,
+        values,
+        errors,
+        coordinates={"second": np.array(seconds)},
+        texts={"examples": _examples(subject, rows)},
+    )
+
+
+def _recency_values(rows: list[RowMeans]) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    found = {
+        "probability": means([row.probability for row in rows]),
+        "probability_other": means([row.other for row in rows]),
+        "advantage": means([row.advantage for row in rows]),
+    }
+    for name in ("last_row", "candidate_attention", "attention_advantage"):
+        found[name] = layers_of(rows, name)
+    found["probability_rise"] = _rise(*found["probability"])
+    found["attention_rise"] = _rise(*found["candidate_attention"])
+    values = {name: mean for name, (mean, _) in found.items()}
+    values["role"] = np.array([row.layout.roles() for row in rows])
+    return values, {name: error for name, (_, error) in found.items()}
+
+
+def _rise(mean: np.ndarray, error: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the last candidate's rise, last row minus first, with errors of independent rows."""
+    rise = np.asarray(mean[-1, ..., -1] - mean[0, ..., -1])
+    both = np.asarray(np.hypot(error[-1, ..., -1], error[0, ..., -1]))
+    return (rise, both) if len(mean) > 1 else (rise * np.nan, both * np.nan)
+
+
+def _examples(subject: ExperimentContext, rows: list[RowMeans]) -> list[list[str]]:
+    """Return the text of the first sequence of every row."""
+    assert subject.source is not None
+    found = []
+    for row in rows:
+        stream = row.layout.pairs[-1]
+        ids = sequences(row.layout, subject.source, stream, range(1))[0]
+        found.append(subject.decode(ids.tolist()))
+    return found
+
+
+def recency_patterns(
+    subject: ExperimentContext,
+    statistics: Statistics,
+    params: RecencyPatternsParams,
+    progress: Progress,
+) -> Result:
+    """Run one row; see :class:`~poskernel_core.analyses.RecencyPatterns`."""
+    check_size(subject, params.length, MAX_CELLS)
+    count = steps(progress, params.samples + measured(params))
+    edit, _ = ablations(subject, params, params.length, count)
+    layout = pairs_layout(
+        params.length, params.first, params.second, params.candidates, subject.start_token
+    )
+    seen = PatternMeans(subject.model.geometry.n_layers, lambda block: {"pattern": block.pattern})
+    for some, tokens in batches(subject, layout, params.samples, params.second):
+        subject.model.run(tokens, edit, [seen], samples=some, keep=0)
+        count(len(some))
+    pattern, error = seen.numbers()["pattern"]
+    return RecencyPatterns.result(
+        params,
+        {"pattern": pattern.astype(np.float32), "role": np.array(layout.roles())},
+        {"pattern": error.astype(np.float32)},
+    )
+
+
+RUNS = ("norms as they are", "norms equalised")
+OVER_ROWS = ("probability", "probability_advantage", "attention", "attention_advantage")
+RISES = {"probability": "probability_rise", "attention_last": "attention_rise"}
+
+
+def norm_cause(
+    subject: ExperimentContext, statistics: Statistics, params: NormCauseParams, progress: Progress
+) -> Result:
+    """Run every sequence twice; see :class:`~poskernel_core.analyses.NormCause`."""
+    start, samples = subject.start_token, params.samples
+    seconds = second_positions(params.length, params.first, params.candidates, start)
+    switches = {name: getattr(params, name) for name in Ablations.model_fields}
+    asked = [NormAblations(**switches, equalise_norms=equalise) for equalise in (False, True)]
+    sequences = len(RUNS) * (len(seconds) + 1) * samples
+    count = steps(progress, 2 * sum(measured(each) for each in asked) + sequences)
+
+    def moments(layout: Layout, stream: int, edits: list[Edit]) -> dict[str, Moments]:
+        rows, found = _LastRows(params.trend_from), defaultdict[str, Moments](Moments)
+        for some, tokens in batches(subject, layout, samples, stream, logits=1):
+            both = []
+            for edit in edits:
+                logits = subject.model.run(tokens, edit, [rows], samples=some, keep=1)
+                both.append(rows.numbers(layout, tokens, logits[:, -1].cpu()))
+                count(len(some))
+            for name, clean in both[0].items():
+                found[name].add(paired(clean, both[1][name]))
+        return found
+
+    edits = [ablations(subject, each, params.length, count)[0] for each in asked]
+    rows = [
+        moments(
+            pairs_layout(params.length, params.first, second, params.candidates, start),
+            second,
+            edits,
+        )
+        for second in seconds
+    ]
+    edits = [ablations(subject, each, params.random_length, count)[0] for each in asked]
+    slope = moments(random_layout(params.random_length, start), 0, edits)["slope"]
+    values, errors = {}, {}
+    for name, (mean, error) in {**_over_rows(rows), "slope": (slope.mean, slope.error)}.items():
+        for place, kind in ((slice(2), name), (2, f"{name}_change")):
+            values[kind], errors[kind] = np.asarray(mean[place]), np.asarray(error[place])
+    return NormCause.result(params, values, errors, texts={"conditions": RUNS})
+
+
+def paired(clean: Tensor, flat: Tensor) -> Tensor:
+    """Stack values of the same sequences: clean, flat, and flat minus clean, ``[text, 3, ...]``.
+
+    The differences are kept per sequence, so that errors of changes are paired.
+    """
+    return torch.stack([clean, flat, flat - clean], dim=1)
+
+
+class _LastRows(Observer):
+    """Keeps the last row of every layer's pattern in the latest pass."""
+
+    wants_patterns = True
+
+    def __init__(self, trend_from: int) -> None:
+        self._first = trend_from
+        self._rows: dict[int, Tensor] = {}
+        self._weights: dict[int, Tensor] = {}
+
+    def attention(self, call: AttentionCall, batch: Batch) -> None:
+        """Note which keys a slope is fitted to."""
+        if call.layer not in self._weights:
+            weights = slope_weights(visible_keys(call), self._first)[-1]
+            self._weights[call.layer] = torch.from_numpy(weights)
+
+    def pattern(self, block: PatternBlock, batch: Batch) -> None:
+        """Keep the last row of a layer."""
+        self._rows[block.layer] = block.pattern[:, :, -1].cpu().double()
+
+    def numbers(self, layout: Layout, tokens: Tensor, logits: Tensor) -> dict[str, Tensor]:
+        """Return the values of each sequence: ``[text]`` or ``[text, layer, head]``."""
+        rows = torch.stack(list(self._rows.values()), dim=1)
+        if not layout.pairs:
+            weights = torch.stack(list(self._weights.values()))
+            return {"slope": (rows * weights[:, None]).sum(dim=-1)}
+        candidates = list(layout.candidates)
+        chances = torch.softmax(logits.double(), dim=-1).gather(1, tokens[:, candidates])
+        attention = rows[..., candidates]
+        return {
+            "probability": chances[:, -1],
+            "probability_advantage": chances[:, -1] - chances[:, 0],
+            "attention": attention.sum(dim=-1),
+            "attention_advantage": attention[..., -1] - attention[..., 0],
+            "attention_last": attention[..., -1],
+        }
+
+
+def _over_rows(rows: list[dict[str, Moments]]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Return means over rows, and last row minus first, with errors of independent rows."""
+    found = {}
+    for name in rows[0]:
+        mean, error = means([row[name] for row in rows])
+        if name in OVER_ROWS:
+            found[name] = mean.mean(axis=0), np.sqrt((error**2).sum(axis=0)) / len(rows)
+        if name in RISES:
+            found[RISES[name]] = mean[-1] - mean[0], np.hypot(error[-1], error[0])
+    return found

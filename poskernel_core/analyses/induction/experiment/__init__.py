@@ -1,1 +1,0 @@
-"""The code of `induction` that runs the model; needs torch."""

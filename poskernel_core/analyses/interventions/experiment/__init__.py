@@ -1,1 +1,0 @@
-"""The code of `interventions` that runs the model; needs torch."""

@@ -1,1 +1,0 @@
-"""The code of `position_vs_token` that runs the model; needs torch."""
