@@ -10,9 +10,7 @@ from tests.support.visit import (
     choose,
     complains,
     console,
-    flip,
     go,
-    hash_of,
     no_trouble,
     parameter,
     pick,
@@ -113,21 +111,9 @@ def test_the_plane(explore):
             "Colour": "attention sink"} == shown(page, "Across", "Upwards", "Colour")  # fmt: skip
     expect(title_of(page, "heads")).to_have_text("Attention entropy against effective token count")
     choosing_by_hand(page)
-    for label, key, option in (
-        ("Across", "x", "half-mass distance"),
-        ("Upwards", "y", "distance to observed attention"),
-        ("Colour", "colour", "kind of kernel"),
-    ):
-        with redraws(page, "heads"):
-            choose(page, label, option)
-        assert option == parameter(page, key)
+    with redraws(page, "heads"):
+        choose(page, "Colour", "kind of kernel")
     expect(page.locator(f"{FIGURE} .legendtext")).to_have_text(["local", "slow decay", "uniform"])
-    shape = hash_of(page, "heads")
-    link = page.url
-    visit(page, link)
-    assert shape == hash_of(page, "heads")
-    with tool(page, "heads", "Formula") as body:
-        expect(body.get_by_text("Distance to observed attention.")).to_be_visible()
     arranged_by_kernels(page)
     no_trouble(page)
     assert [] == complaints
@@ -204,7 +190,6 @@ def test_names_and_tables(explore, new_context):
     write(page, HEADS, "")
     tables_of_others(page)
     a_table_is_its_readers_own(page, new_context().new_page())
-    measures_that_run_the_model(page)
     no_trouble(page)
 
 
@@ -258,12 +243,3 @@ def a_table_is_its_readers_own(page: Page, other: Page) -> None:
     expect(page.get_by_text("mine.csv, a table (CSV)")).to_be_visible()
     visit(other, page.url)
     expect(other.get_by_text("mine.csv")).to_have_count(0)
-
-
-def measures_that_run_the_model(page: Page) -> None:
-    flip(page, "Also measures for which the model runs again", True)
-    expect(page.get_by_test_id("stProgress")).to_have_count(0)
-    settle(page)
-    choose(page, "Across", "induction score")
-    expect(page.locator(f"{FIGURE} .xtitle", has_text="induction score")).to_be_visible()
-    assert re.search("again=true", page.url)

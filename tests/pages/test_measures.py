@@ -1,13 +1,17 @@
 """The grid of all heads by a measure of numbers and by one of names, in a browser."""
 
+import json
 import re
+from typing import Any
 
 import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
+from streamlit.testing.v1 import AppTest
 
 from poskernel_core.analyses.contextual_heads.behaviour import BEHAVIOURS
 from tests.pages.test_downloads import arrays
+from tests.support.bound import opened, walk
 from tests.support.visit import (
     cell,
     cells,
@@ -20,8 +24,6 @@ from tests.support.visit import (
     values,
     visit,
 )
-
-pytestmark = pytest.mark.browser
 
 COLOUR, ORDER, CONTEXT = "Colour heads by", "Order of heads", 128
 FACES = """cells => cells.map(cell => getComputedStyle(cell.firstChild).backgroundColor)"""
@@ -37,6 +39,28 @@ def numbers(page: Page, measure: str) -> np.ndarray:
     return np.array([float(match[1]) for match in found]).reshape(4, -1)
 
 
+@pytest.mark.slow
+def test_every_measure_of_the_map(shipped_only):
+    """Every head has a cell, and most have a number or a name."""
+    app = opened("etc_heatmap")
+    box = next(each for each in app.selectbox if each.key == "measure")
+    assert len(box.options) > 20
+    for measure in box.options:
+        app.selectbox(key="measure").select(measure).run()
+        assert ([], []) == ([*app.exception], [*app.error])
+        (grid,) = (data for data in parts(app) if "rows" in data)
+        faces = [each for row in grid["rows"] for each in row]
+        assert 32 == len(faces)
+        assert sum(not each["missing"] for each in faces) > 8, measure
+
+
+def parts(app: AppTest) -> list[dict[str, Any]]:
+    """What the parts of the page itself are sent."""
+    found = (each.proto for each in walk(app.main) if getattr(each, "type", "") == "bidi_component")
+    return [json.loads(each.json) for each in found if each.json]
+
+
+@pytest.mark.browser
 def test_order_and_choice_by_a_measure(page, server):
     measure = "attention to the previous token"
     asked = {"context": CONTEXT, "measure": measure, "order": "largest first", "head": "L1H1"}

@@ -190,7 +190,7 @@ def strangers_text(page: Page) -> None:
 
 
 def nothing_is_cut_off(page: Page) -> None:
-    for width in (390, 1400):
+    for width in (390, 1024, 1400):
         page.set_viewport_size({"width": width, "height": 900})
         for _ in in_both_themes(page):
             assert until(page, PAINTED, ".patterns canvas")

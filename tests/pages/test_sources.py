@@ -13,7 +13,7 @@ FIGURES, WORDS = 12, "The king went up to the city, and the people of the city s
 @pytest.fixture
 def show(computed):
     def go_to(**link):
-        app = opened("positional_kernels", head="L2H1", query="63", **{"windows": "50", **link})
+        app = opened("positional_kernels", head="L2H1", query="63", context="128", **{"windows": "20", **link})
         assert not app.exception
         return app
 
