@@ -70,7 +70,7 @@ def test_experiments_wait_for_a_press(show, computed):
     assert "decides its scores" in words(app)
     assert "shares" in figures_on(app)
     app = press(app, "compute-examples")
-    told = re.findall(r"([\d.]+) of [^\n]*?\((\d+) tokens? back\)", words(app))
+    told = re.findall(r"([\d.]+) of .*?\((\d+) tokens? back\)", words(app), re.DOTALL)
     assert 5 == len(told)
     assert sorted(told, key=lambda each: -float(each[0])) == told
     assert all(int(back) < 64 for _, back in told)

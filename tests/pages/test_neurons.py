@@ -36,7 +36,9 @@ def test_neurons_and_their_words(show):
     """Related neurons are others; those that fire for words come first, as do nearer tokens."""
     app = show(rank="sign agreement", words=HOSTILE, nearword=" king", components="2")
     assert not app.error
-    every, fire, kept, related = frames(app, "sign")
+    (every,) = (each for each in frames(app, "sign") if "score (sd)" not in each)
+    (related,) = (each for each in frames(app, "neuron") if "sign" not in each)
+    fire, kept = frames(app, "score (sd)")
     assert sorted(every["sign"], reverse=True) == [*every["sign"]]
     number = str(headings(app)[[each[:7] for each in headings(app)].index("Neuron ")][7:])
     assert int(number) not in [*related["neuron"]]

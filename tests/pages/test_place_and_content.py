@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.pages.test_rotary import charts, said, show  # noqa: F401  (a fixture)
+from tests.pages.test_rotary import said, show  # noqa: F401  (a fixture)
+from tools.recorded import figures_on
 
 SMALL = {"context": "53", "windows": "20"}
 TITLE = "Place, content, and both together"
@@ -18,9 +19,9 @@ def press(app):
 def test_overview(show, rotary):  # noqa: F811
     app = show("head", model=rotary, head="L1H2", **SMALL)
     assert WORDS in said(app)
-    assert "places" not in charts(app)
+    assert "places" not in figures_on(app)
     press(app)
-    assert "places" in charts(app)
+    assert "places" in figures_on(app)
     assert WORDS not in said(app)
     assert "arrange=place+and+content" in said(app)
 
@@ -30,9 +31,9 @@ def test_the_plane_on_explore(show, rotary):  # noqa: F811
     asked = SMALL | {"skip": "2", "arrange": "place and content"}
     app = show("explore", model=rotary, head="L1H2", **asked)
     assert WORDS in said(app)
-    assert "heads" not in charts(app)
+    assert "heads" not in figures_on(app)
     press(app)
-    assert ["heads"] == charts(app)
+    assert ["heads"] == figures_on(app)
     (table,) = (each.value for each in app.dataframe)
     shares = table[[f"{name} (share of variance)" for name in
                     ("place share", "content share", "share of both together")]]  # fmt: skip

@@ -13,11 +13,8 @@ SMALL = {"context": "53", "windows": "50"}
 
 
 @pytest.fixture
-def show(engine, monkeypatch, rotary):
-    """Open the page; what it asks for is computed before it goes on."""
+def show(computed, monkeypatch, rotary):
     monkeypatch.setenv("POSKERNEL_MODELS", rotary)
-    monkeypatch.setattr(results, "engine", lambda: engine)
-    monkeypatch.setattr(results, "PATIENCE", 300)
 
     def go(page: str = PAGE, **parameters: str) -> AppTest:
         app = opened_as_linked(page, **parameters)
@@ -31,15 +28,11 @@ def said(app: AppTest) -> str:
     return "\n".join(each.value for each in (*app.markdown, *app.info, *app.caption))
 
 
-def charts(app: AppTest) -> list[str]:
-    return figures_on(app)
-
-
 @pytest.mark.slow
 def test_a_rotary_model(show, rotary):
     app = show(model=rotary, head="L1H2", **SMALL)
 
-    assert [*CARDS] == charts(app)
+    assert [*CARDS] == figures_on(app)
     text = said(app)
     assert "Dominant wavelength: **" in text
     assert "| without long ones |" in text
@@ -69,7 +62,7 @@ def test_the_bands_are_the_readers(show, rotary):
 def test_changed_bands(show, rotary, where):
     app = show(model=rotary, head="L1H2", changed="true", changedin=where, **SMALL)
 
-    assert [*CARDS, "changed-loss", "changed-frozen", "changed-removed"] == charts(app)
+    assert [*CARDS, "changed-loss", "changed-frozen", "changed-removed"] == figures_on(app)
     (table,) = (each.value for each in app.markdown if "| long removed |" in each.value)
     assert 9 == len(table.splitlines())
 
@@ -90,7 +83,7 @@ def test_the_helix_leads_here(show, rotary):
     app = show("helix", model=rotary, **SMALL)
     assert any("](rotary_spectrum?" in each.value for each in app.info)
     figures = {"helix", "morph", "variance", "angles_residual", "angles_position", "shape"}
-    assert figures == {*charts(app)}
+    assert figures == {*figures_on(app)}
     (angles,) = (each.value for each in app.dataframe if "angles" in each.value)
     assert [] == [row for row in angles["angles"] if "GPT-2" in row or "W_pos" in row]
 
