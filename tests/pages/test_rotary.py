@@ -10,6 +10,9 @@ from tools.recorded import figures_on
 PAGE = "rotary_spectrum"
 CARDS = ("clocks", "amplitudes", "usage", "shares", "logit", "equivariant", "without")
 SMALL = {"context": "53", "windows": "50"}
+PLACES = {"context": "53", "windows": "20"}
+TITLE = "Place, content, and both together"
+WORDS = "Not computed yet: the shares of place and content."
 
 
 @pytest.fixture
@@ -109,3 +112,41 @@ def test_measures_of_rotary_heads_on_the_landing_page(show, rotary):
     box = next(each for each in app.selectbox if each.key == "measure")
     assert not measures & set(box.options)
     assert "effective token count" == box.value
+
+
+def press(app):
+    next(each for each in app.button if each.key == "compute-places").click().run()
+    assert ([], []) == ([*app.exception], [*app.error])
+
+
+@pytest.mark.slow
+def test_place_and_content_of_one_head(show, rotary):
+    app = show("head", model=rotary, head="L1H2", **PLACES)
+    assert WORDS in said(app)
+    assert "places" not in figures_on(app)
+    press(app)
+    assert "places" in figures_on(app)
+    assert WORDS not in said(app)
+    assert "arrange=place+and+content" in said(app)
+
+
+@pytest.mark.slow
+def test_place_and_content_of_all_heads(show, rotary):
+    asked = PLACES | {"skip": "2", "arrange": "place and content"}
+    app = show("explore", model=rotary, head="L1H2", **asked)
+    assert WORDS in said(app)
+    assert "heads" not in figures_on(app)
+    press(app)
+    assert ["heads"] == figures_on(app)
+    (table,) = (each.value for each in app.dataframe)
+    shares = table[[f"{name} (share of variance)" for name in
+                    ("place share", "content share", "share of both together")]]  # fmt: skip
+    assert shares.shape == (18, 3)
+    assert shares.sum(axis=1).to_numpy() == pytest.approx(1)
+
+
+def test_place_and_content_need_rotation(show):
+    assert TITLE not in said(show("head", model="demo-attn-2l", context="64", windows="20"))
+    app = show("explore", model="demo-attn-2l", context="64", windows="20")
+    (arrange,) = (each for each in app.button_group if each.key == "arrange")
+    assert ["two measures", "near kernels"] == [*arrange.options]
