@@ -6,9 +6,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.bound import opened_as_linked
+from tests.support.bound import figure_on, opened, opened_as_linked
 from tests.support.visit import (
-    choose,
     console,
     go,
     hash_of,
@@ -21,6 +20,7 @@ from tests.support.visit import (
     visit,
 )
 from tests.support.visit_tables import click_name, click_row, column
+from tools.recorded import figures_on
 
 TEXTS = ";windows=50"
 TWO = f"L2H6@demo-gpt2{TEXTS},L2H5@demo-gpt2{TEXTS}"
@@ -117,28 +117,30 @@ def test_bad_pins_are_named(shipped_only):
     assert "the page «Compare» says why" in toast.value
 
 
+@pytest.mark.slow
+def test_two_models(computed):
+    """What is not computed waits for a press, a model at a time; then a measure by depth."""
+    pins = "L0H1@demo-attn-2l;context=64;windows=20"
+    sizes = {"context": "64", "windows": "20"}
+    app = opened("compare", second="demo-attn-2l", head="L2H6", pins=pins, **sizes)
+    assert any("L0H1 demo-attn-2l context 64" in each.value for each in app.info)
+    for key in ("compute-pins", "compute-model-0", "compute-model-1"):
+        for button in [each for each in app.button if each.key == key]:
+            app = button.click().run()
+            assert ([], []) == ([*app.exception], [*app.error])
+    assert {"kernels", "depth"} <= {*figures_on(app)}
+    assert any("demo-attn-2l at n =" in each.value for each in app.markdown)
+    before = figure_on(app, "depth")
+    assert {"demo-gpt2", "demo-attn-2l"} <= {each.name for each in before.data}
+    app.selectbox(key="compared").select("distance to observed attention").run()
+    assert str(before) != str(figure_on(app, "depth"))
+
+
 @pytest.mark.browser
-def test_two_models(page, server):
-    """Grids in one scale; what is not computed waits for a press; a measure by depth."""
-    pins = "L0H1@demo-attn-2l;context=64;windows=50"
-    visit(page, server.link("/compare", second="demo-attn-2l", context=64, head="L2H6", pins=pins))
-    expect(page.get_by_text("Not computed yet: L0H1 demo-attn-2l context 64")).to_be_visible()
-    page.get_by_role("button", name="Compute them").click()
-    expect(page.locator(".st-key-figure-kernels .main-svg").first).to_be_visible()
-    settle(page)
-    expect(page.get_by_text("demo-attn-2l at n =")).to_be_visible()
-    for number in (0, 1):
-        button = page.locator(f".st-key-compute-model-{number}").get_by_role("button")
-        if button.count():
-            button.click()
-            settle(page)
-    expect(page.locator(".st-key-figure-depth .main-svg").first).to_be_visible()
-    assert {"demo-gpt2", "demo-attn-2l"} <= set(traces(page, "depth"))
+def test_a_head_of_the_second_model_is_pinned(page, still):
+    visit(page, f"{still.url}/compare?model=demo-gpt2&second=demo-attn-2l")
     grids = page.get_by_test_id("stMain").get_by_role("grid")
     expect(grids).to_have_count(2)
-    with redraws(page, "depth"):
-        choose(page, "Measure of both", "distance to observed attention")
     grids.nth(1).locator("[data-name=L1H0]").click()
     settle(page)
-    assert [pins, pins.replace("L0H1", "L1H0")] == pinned(page)
-    no_trouble(page)
+    assert ["L1H0@demo-attn-2l"] == [each.split(";")[0] for each in pinned(page)]

@@ -112,7 +112,10 @@ def test_the_grid_as_a_picture(shown):
     curves = [each for each, tip in tips if tip is None and len(each.get("points").split()) > 40]
     assert 32 == len(curves)  # the kernels in the cells
     picture = download(shown, "etc", "PNG")
-    assert picture.startswith(b"\x89PNG")
+    with shown.expect_download() as curve:
+        shown.get_by_role("button", name="PNG", exact=True).first.click()
+    for each in (picture, curve.value.path().read_bytes()):
+        assert each.startswith(b"\x89PNG")
     page = download(shown, "etc", "HTML").decode()
     assert "<title>demo-gpt2, n = 255: Effective token count at n = 255</title>" in page
     assert "<svg" in page

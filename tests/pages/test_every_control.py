@@ -23,9 +23,8 @@ MORE: dict[str, dict[str, Any]] = {
 }
 """What fills a page, or has less computed."""
 
-CHOICES = ("button_group", "radio", "selectbox", "select_slider")
-MOST = 8
-"""Of more options than these only one is tried."""
+CHOICES = ("button_group", "radio")
+"""Of controls with few options all are tried, of others one."""
 
 FOLLOWED = {"preset"}
 """What writes other controls as it is chosen, and says nothing in a link."""
@@ -40,7 +39,7 @@ def shown(app: AppTest) -> list[str]:
 
 def others(widget: Any) -> list[list[str]]:
     """Other values than a widget's: of a few options all."""
-    if widget.type not in CHOICES or len(widget.options) > MOST or isinstance(widget.value, list):
+    if widget.type not in CHOICES or isinstance(widget.value, list):
         return [value for value in [other_value(widget)] if value != [str(widget.value)]]
     every = [str(getattr(each, "content", each)) for each in widget.options]
     return [[each] for each in every if each != str(widget.value)]
@@ -60,7 +59,15 @@ def test_every_control(computed, name):
                 other = opened(name, **link | {key: value})
                 said = [each.value for each in (*other.exception, *other.error, *other.warning)]
                 more = bound(other.main)
-                print(name, key, value, more.keys() - there.keys(), said, shown(other) == before, flush=True)
+                print(
+                    name,
+                    key,
+                    value,
+                    more.keys() - there.keys(),
+                    said,
+                    shown(other) == before,
+                    flush=True,
+                )
                 if said or shown(other) == before:
                     idle[key, *value] = said
                 if more.keys() - there.keys() - tried:

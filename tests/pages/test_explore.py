@@ -6,13 +6,12 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.support.bound import opened
 from tests.support.visit import (
     choose,
     complains,
     console,
-    flip,
     go,
-    hash_of,
     no_trouble,
     parameter,
     pick,
@@ -25,11 +24,8 @@ from tests.support.visit import (
     until,
     values,
     visit,
-    write,
 )
 from tests.support.visit_tables import opens
-
-pytestmark = pytest.mark.browser
 
 FIGURE = ".st-key-figure-heads"
 PLACES = """name => {
@@ -106,6 +102,7 @@ def lists(page: Page, count: int) -> None:
     expect(table(page, "explored")).to_have_attribute("aria-rowcount", str(count + 1))
 
 
+@pytest.mark.browser
 def test_the_plane(explore):
     page = explore()
     complaints = console(page)
@@ -113,21 +110,9 @@ def test_the_plane(explore):
             "Colour": "attention sink"} == shown(page, "Across", "Upwards", "Colour")  # fmt: skip
     expect(title_of(page, "heads")).to_have_text("Attention entropy against effective token count")
     choosing_by_hand(page)
-    for label, key, option in (
-        ("Across", "x", "half-mass distance"),
-        ("Upwards", "y", "distance to observed attention"),
-        ("Colour", "colour", "kind of kernel"),
-    ):
-        with redraws(page, "heads"):
-            choose(page, label, option)
-        assert option == parameter(page, key)
+    with redraws(page, "heads"):
+        choose(page, "Colour", "kind of kernel")
     expect(page.locator(f"{FIGURE} .legendtext")).to_have_text(["local", "slow decay", "uniform"])
-    shape = hash_of(page, "heads")
-    link = page.url
-    visit(page, link)
-    assert shape == hash_of(page, "heads")
-    with tool(page, "heads", "Formula") as body:
-        expect(body.get_by_text("Distance to observed attention.")).to_be_visible()
     arranged_by_kernels(page)
     no_trouble(page)
     assert [] == complaints
@@ -183,28 +168,30 @@ def choosing_by_hand(page: Page) -> None:
     lists(page, 32)
 
 
-def test_names_and_tables(explore, new_context):
-    """Names are typed, or come with a link; what is no head of the model is said."""
-    page = explore(heads="L0H1, l3h2")
-    lists(page, 2)
-    with redraws(page, "heads"):
-        write(page, HEADS, "L0H1 L3H2 L1H0")
-    lists(page, 3)
-    page.get_by_role("button", name="Pin these heads").click()
-    settle(page)
-    assert 3 == len((parameter(page, "pins") or "").split(","))
+def test_names_of_heads(shipped_only):
+    """They are typed, or come with a link; what is no head of the model is said."""
+    app = opened("explore", heads="L0H1, l3h2")
     many = " ".join(f"L{layer}H{head}" for layer in range(3) for head in range(3))
-    write(page, HEADS, many)
-    lists(page, 9)
-    expect(page.get_by_role("button", name="Pin these heads")).to_be_disabled()
-    expect(page.get_by_text("9 heads are chosen: choose 8 or fewer")).to_be_visible()
-    write(page, HEADS, "L0H1 L9H9")
-    complains(page, "from L0H0 to L3H7 in this model; got 'L9H9'")
-    lists(page, 1)
-    write(page, HEADS, "")
+    for typed, count in (("", 2), ("L0H1 L3H2 L1H0", 3), (many, 9), ("L0H1 L9H9", 1)):
+        if typed:
+            app.text_input(key="heads").set_value(typed).run()
+        assert count == len(app.dataframe[0].value)
+        (pin,) = (each for each in app.button if each.label == "Pin these heads")
+        assert (count > 8) == pin.disabled
+        told = "9 heads are chosen: choose 8 or fewer"
+        assert (count > 8) == any(told in each.value for each in app.caption)
+        if count == 3:
+            pin.click().run()
+            assert 3 == len("".join(app.query_params["pins"]).split(","))
+    (said,) = (each.value.replace("\\", "") for each in app.error)
+    assert "from L0H0 to L3H7 in this model; got 'L9H9'" in said
+
+
+@pytest.mark.browser
+def test_tables(explore, new_context):
+    page = explore()
     tables_of_others(page)
     a_table_is_its_readers_own(page, new_context().new_page())
-    measures_that_run_the_model(page)
     no_trouble(page)
 
 
@@ -258,12 +245,3 @@ def a_table_is_its_readers_own(page: Page, other: Page) -> None:
     expect(page.get_by_text("mine.csv, a table (CSV)")).to_be_visible()
     visit(other, page.url)
     expect(other.get_by_text("mine.csv")).to_have_count(0)
-
-
-def measures_that_run_the_model(page: Page) -> None:
-    flip(page, "Also measures for which the model runs again", True)
-    expect(page.get_by_test_id("stProgress")).to_have_count(0)
-    settle(page)
-    choose(page, "Across", "induction score")
-    expect(page.locator(f"{FIGURE} .xtitle", has_text="induction score")).to_be_visible()
-    assert re.search("again=true", page.url)

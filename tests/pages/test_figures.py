@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.support.visit import settle, side_cell, until, visit
+from tests.support.visit import still as stand_still
 
 pytestmark = pytest.mark.browser
 
@@ -100,8 +101,28 @@ def a_picture_is_for_print(page: Page) -> None:
     assert "fill: rgb(201, 211, 218)" not in text
 
 
-def test_the_morph_plays_and_can_be_moved(page: Page, still):
+def size_of(page: Page, figure: str) -> tuple[float, float]:
+    plot = page.locator(f".st-key-figure-{figure} .main-svg").first
+    expect(plot).to_be_visible()
+    settle(page)
+    box = plot.bounding_box()
+    return box["width"], box["height"]
+
+
+def test_scenes_and_the_morph(page: Page, still):
+    """As high as they were made where there is room; on a phone hardly higher than wide."""
+    page.set_viewport_size({"width": 1400, "height": 1000})
     visit(page, f"{still.url}/helix?model=demo-gpt2")
+    assert [560, 650] == [size_of(page, figure)[1] for figure in ("helix", "morph")]
+    the_morph_plays_and_can_be_moved(page)
+    page.set_viewport_size({"width": 390, "height": 1000})
+    stand_still(page)
+    for name, around in (("helix", 130), ("morph", 220)):
+        width, height = size_of(page, name)
+        assert 0 <= height - width <= around
+
+
+def the_morph_plays_and_can_be_moved(page: Page) -> None:
     shown = figure(page, "morph")
     shown.scroll_into_view_if_needed()
     until(page, f"() => {PLAYER}?._fullLayout?.sliders")

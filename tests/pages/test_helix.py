@@ -51,7 +51,7 @@ def test_overlays(show):
 def test_subspaces_and_far_positions(show):
     app = show(k="4", far="1.5")
     assert any("top-4 subspaces" in each for each in headings(app))
-    (angles,) = (each.value["angles"] for each in app.dataframe if "angles" in each.value)
-    assert re.fullmatch(r"[\d.]+°(, [\d.]+°){3}", angles[0])
+    (angles,) = (each.value for each in app.dataframe if "angles" in each.value)
+    assert re.fullmatch(r"[\d.]+°(, [\d.]+°){3}", angles.iloc[0, -1])
     names = [each.name or "" for each in figure_on(app, "shape").data]
     assert any("beyond 1.5 × rms" in name for name in names)

@@ -162,11 +162,11 @@ def test_a_link_that_changes_a_preset_says_so(show):
     assert any(each.startswith("Changed since") for each in captions)
 
 
-@pytest.mark.parametrize(("scheme", "context"), [("learned", 1024), ("rotary", 256), ("no", 64)])
-def test_presets_of_a_model_without_its_own(scheme, context):
+@pytest.mark.parametrize(("scheme", "length"), [("learned", 1024), ("rotary", 256), ("no", 64)])
+def test_presets_of_a_model_without_its_own(scheme, length):
     """The prompt fits a short context; embeddings are removed where positions are left."""
-    presets = presets_for("a model of a reader's", scheme, context)
+    presets = presets_for("a model of a reader's", scheme, length)
     removed = [each for each in presets if each.params["change"] == "remove"]
     assert len(removed) == (scheme == "learned")
     assert 2 == len({each.name for each in presets})
-    assert all((len(each.prompt) < 4 * 64) == (context < 512) for each in presets)
+    assert all((len(each.prompt) < 4 * 64) == (length < 512) for each in presets)

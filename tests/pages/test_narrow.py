@@ -1,19 +1,19 @@
-"""Narrow windows: the grid of heads, scenes, words on numbers."""
+"""Narrow windows: the grid of heads, words on numbers."""
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
-from tests.support.visit import settle, still, visit
+from tests.support.visit import settle, visit
 
 pytestmark = pytest.mark.browser
 
 HEADS, HEADER, CELL = 12, 34, 26  # pixels of the grid's first column and of a cell, in grid.css
 
 
-def test_twelve_heads_fit_and_a_grid_that_scrolls_says_so(page, server):
+def test_twelve_heads_fit_and_a_grid_that_scrolls_says_so(page, still):
     """Twelve at 1024 pixels; a grid that scrolls fades at its edge until it is at its end."""
     page.set_viewport_size({"width": 1024, "height": 1000})
-    visit(page, server.link())
+    visit(page, f"{still.url}/?model=demo-gpt2")
     main = page.get_by_test_id("stMain")
     grid, scroller = main.locator(".head-grid"), main.locator(".scroller")
     room = scroller.evaluate("node => node.clientWidth")
@@ -29,34 +29,14 @@ def test_twelve_heads_fit_and_a_grid_that_scrolls_says_so(page, server):
     assert hint.is_visible()
 
 
-def size_of(page: Page, figure: str) -> tuple[float, float]:
-    plot = page.locator(f".st-key-figure-{figure} .main-svg").first
-    expect(plot).to_be_visible()
-    settle(page)
-    box = plot.bounding_box()
-    return box["width"], box["height"]
-
-
-def test_scenes_are_not_cut_on_a_phone(page, server):
-    """As high as they were made where there is room; else hardly higher than wide."""
-    page.set_viewport_size({"width": 1400, "height": 1000})
-    visit(page, server.link("/helix"))
-    assert [560, 650] == [size_of(page, figure)[1] for figure in ("helix", "morph")]
-    page.set_viewport_size({"width": 390, "height": 1000})
-    still(page)
-    for figure, around in (("helix", 130), ("morph", 220)):
-        width, height = size_of(page, figure)
-        assert 0 <= height - width <= around
-
-
-def test_words_on_a_number_stand_below_it_on_a_phone(page, server):
+def test_words_on_a_number_stand_below_it_on_a_phone(page, still):
     lies = """row => {
       const [name, number, words] = [...row.children].map(each => each.getBoundingClientRect());
       const whole = words.left <= name.left && words.right >= number.right - 1;
       const below = words.top >= number.bottom - 1 && whole;
       return [words.left >= number.right - 1, below];
     }"""
-    visit(page, server.link("/positional_kernels"))
+    visit(page, f"{still.url}/positional_kernels?model=demo-gpt2")
     for width, beside, below in ((1400, True, False), (390, False, True)):
         page.set_viewport_size({"width": width, "height": 1000})
         settle(page)

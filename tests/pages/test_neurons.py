@@ -1,188 +1,111 @@
-"""The page on contextual neurons in a browser: every control, and what it changes."""
+"""The page on contextual neurons: lists and texts as a script, rows that select in a browser."""
 
 import re
+from html import unescape
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.support.bound import opened_as_linked
-from tests.support.visit import (
-    complains,
-    flip,
-    no_trouble,
-    parameter,
-    pick,
-    press,
-    redraws,
-    seek,
-    settle,
-    shown,
-    table,
-    title_of,
-    traces,
-    visit,
-    write,
-)
-from tests.support.visit_tables import click_row, column, titles, wide
+from tests.support.bound import figure_on, headings, opened, opened_as_linked
+from tests.support.visit import no_trouble, parameter, redraws, settle, shown, visit, write
+from tests.support.visit_tables import click_row, column, wide
 from tools.recorded import figures_on
 
-PAGE, PARTS = "/contextual_neurons", "Show the parts of the prediction"
-HEADS, RAREST, RANKED = "Contextual heads of layer 0", "Rarest token listed", "Neurons ranked by"
-NEURON, WORDS = "Neuron of layer 0", "Which neurons fire for these words?"
-NEAR, COMPONENTS = "Tokens near the token", "Components of the vocabulary"
+PAGE, NEURON = "contextual_neurons", "Neuron of layer 0"
 HOSTILE = "<script>document.title='taken'</script> <b>bold</b> \"king\" & 'Lord'"
-BARS = """() => document.querySelector('.st-key-figure-tokens .js-plotly-plot')._fullData[0].y
-  .reduce((all, count) => all + count)"""
 RING = """() => document.querySelector('.st-key-figure-neurons .js-plotly-plot')._fullData
   .find(trace => trace.name === 'chosen').text[0]"""
 
 
 @pytest.fixture
-def show(page: Page, server):
-    return wide(page, server, PAGE)
+def show(computed):
+    def go_to(**link):
+        app = opened(PAGE, context="128", windows="50", firstwindows="8", **link)
+        assert not app.exception
+        return app
+
+    return go_to
 
 
-def chosen(page: Page, neuron: int | str) -> None:
+def frames(app, name):
+    return [each.value for each in app.dataframe if name in each.value]
+
+
+@pytest.mark.slow
+def test_neurons_and_their_words(show):
+    """Related neurons are others; those that fire for words come first, as do nearer tokens."""
+    app = show(rank="sign agreement", words=HOSTILE, nearword=" king", components="2")
+    assert not app.error
+    (every,) = (each for each in frames(app, "sign") if "score (sd)" not in each)
+    (related,) = (each for each in frames(app, "neuron") if "sign" not in each)
+    fire, kept = frames(app, "score (sd)")
+    assert sorted(every["sign"], reverse=True) == [*every["sign"]]
+    number = str(headings(app)[[each[:7] for each in headings(app)].index("Neuron ")][7:])
+    assert int(number) not in [*related["neuron"]]
+    for table, order in ((fire, -1), (kept, 1)):
+        assert sorted(order * table["score (sd)"]) == [*(order * table["score (sd)"])]
+    assert fire["score (sd)"].iloc[0] > 0
+    assert any("Tokens searched: " in each.value for each in app.caption)
+    (near,) = frames(app, "extended")
+    assert "Tokens near ␣king" in headings(app)
+    assert sorted(near["extended"], reverse=True) == [*near["extended"]]
+    assert len(near) > 5
+    assert near["extended"].max() <= 1
+    assert 2 == len(frames(app, "towards firing")[0])
+    app = show(nearword="<script>")
+    (told,) = (each.value.replace("\\", "") for each in app.error)
+    assert "Expected text that is one token of 'demo-gpt2'; '<script>' is" in told
+    assert [] == frames(app, "extended")
+
+
+@pytest.mark.slow
+def test_text_of_a_trace(show):
+    """Every token of a reader's text tells its place and number, as plain text."""
+    own = {"tracetext": "a text", "item": "my own text"}
+    app = show(**own)
+    assert "trace" not in figures_on(app)
+    assert any("the neuron is traced along it" in each.value for each in app.info)
+    app = show(**own, text=HOSTILE, parts="true")
+    (region,) = (each.proto.body for each in app.get("html") if "contribution" in each.proto.body)
+    assert f"<|endoftext|>{HOSTILE}" in unescape(re.sub("<[^>]*>", "", region))
+    told = [unescape(each) for each in re.findall(r'title="([^"]*)"', region)]
+    assert "<|endoftext|> at 0: contribution none" == told[0]
+    for place, each in enumerate(told[1:], 1):
+        assert re.fullmatch(rf".+ at {place}: contribution -?\d.*", each)
+    lines = figure_on(app, "trace").data
+    assert {len(told)} == {len(each.x) for each in lines}
+    assert {"bag of tokens", "position", "other heads", "current token"} < {e.name for e in lines}
+
+
+def chosen(page: Page, neuron: str) -> None:
     for title in (f"Neuron {neuron}", f"Tokens of neuron {neuron}", f"Neuron {neuron} along a text",
                   f"Sub-latents of neuron {neuron}"):  # fmt: skip
         expect(page.get_by_role("heading", name=title, exact=True)).to_be_visible()
     settle(page)
-    assert {NEURON: f"{neuron}"} == shown(page, NEURON)
-    assert f"{neuron}" == parameter(page, "neuron")
-
-
-def what_the_bag_is_made_of(page: Page) -> None:
-    with redraws(page, "neurons"), redraws(page, "trace"):
-        pick(page, "one for all")
-    with redraws(page, "neurons"), redraws(page, "trace"):
-        pick(page, "their mean")
-    for judged in ("R²", "cosine"):
-        with redraws(page, "quality"):
-            pick(page, judged)
-        assert judged == parameter(page, "judged")
-    few = page.evaluate(BARS)
-    with redraws(page, "tokens"):
-        write(page, RAREST, "0")
-    assert page.evaluate(BARS) > 2 * few > 20
-    for head in ("L0H3", "L0H1"):
-        with redraws(page, "bag-kernel"), redraws(page, "neurons"):
-            seek(page, HEADS, head)
-    filled = page.get_by_text(re.compile("The bag is filled by (L0H3, L0H1|L0H1, L0H3) "))
-    expect(filled).to_be_visible()
-    assert {"L0H1", "L0H3"} == set(re.findall(r"bagheads=(\w+)", page.url))
-    assert ["one for all", "their mean", "0"] == [
-        parameter(page, name) for name in ("normscale", "bagkernel", "mincount")
-    ]
+    assert {NEURON: neuron} == shown(page, NEURON)
+    assert neuron == parameter(page, "neuron")
+    assert f"<b>{neuron}</b>" == page.evaluate(RING)
 
 
 @pytest.mark.browser
-def test_neurons(show):
-    page = show()
-    first = column(page, "neuron-table", "neuron")[0]
-    expect(page.get_by_role("heading", name=f"Neuron {first}", exact=True)).to_be_visible()
-    assert f"<b>{first}</b>" == page.evaluate(RING)
-    expect(page.get_by_text("The bag is filled by L0H0, ")).to_be_visible()
-    assert first not in column(page, "related-table", "neuron")
-    assert 7 > len(column(page, "card-latents", "share")) > 1
-    components_and_neighbours(page)
-    a_neuron_is_selected(page)
-    chosen_again = parameter(page, "neuron")
-    visit(page, page.url)  # everything is stored already
-    assert f"<b>{chosen_again}</b>" == page.evaluate(RING)
-    what_the_bag_is_made_of(page)
+def test_rows_select_neurons(page, server):
+    """In the list of all, of related ones and of those that fire for words; a link keeps it."""
+    page = wide(page, server, f"/{PAGE}")(words=HOSTILE)
+    for key in ("neuron-table", "related-table", "words-for"):
+        neuron = column(page, key, "neuron")[1]
+        with redraws(page, "tokens"):
+            click_row(page, key, 1)
+        chosen(page, neuron)
+    write(page, NEURON, "5")
+    chosen(page, "5")
+    visit(page, page.url)
+    chosen(page, "5")
     assert "PosKernel" in page.title()
     no_trouble(page)
-
-
-def a_neuron_is_selected(page: Page) -> None:
-    seek(page, RANKED, "sign agreement")
-    settle(page)
-    assert "sign agreement" == parameter(page, "rank")
-    signs = [float(each) for each in column(page, "neuron-table", "sign")]
-    assert sorted(signs, reverse=True) == signs
-    third = column(page, "neuron-table", "neuron")[3]
-    with redraws(page, "tokens"), redraws(page, "related"), redraws(page, "latents"):
-        click_row(page, "neuron-table", 3)
-    chosen(page, third)
-    assert f"<b>{third}</b>" == page.evaluate(RING)
-    relative = column(page, "related-table", "neuron")[1]
-    with redraws(page, "tokens"):
-        click_row(page, "related-table", 1)
-    chosen(page, relative)
-    with redraws(page, "trace"):
-        write(page, NEURON, "5")
-    chosen(page, 5)
-    write(page, WORDS, HOSTILE)
-    expect(page.get_by_text("Tokens searched: ")).to_contain_text("<  script  >")
-    for key, order in (("words-for", -1), ("words-against", 1)):
-        scores = [order * float(each) for each in column(page, key, "score (sd)")]
-        assert sorted(scores) == scores
-    assert float(column(page, "words-for", "score (sd)")[0]) > 0
-    found = column(page, "words-for", "neuron")[0]
-    with redraws(page, "tokens"):
-        click_row(page, "words-for", 0)
-    chosen(page, found)
-
-
-@pytest.mark.browser
-def test_text_of_a_trace(show):
-    """A window, a chapter or one's own; every token tells its place and number, as plain text."""
-    page = show()
-    first = titles(page)
-    with redraws(page, "trace"):
-        write(page, "Window", "3")
-    assert "3" == parameter(page, "window")
-    assert first != titles(page)
-    with redraws(page, "trace"):
-        pick(page, "a text")
-    assert 100 < len(titles(page))
-    with redraws(page, "trace"):
-        seek(page, "Text", "Exodus 12")
-    assert "Exodus 12" == parameter(page, "item")
-    seek(page, "Text", "my own text")
-    expect(page.get_by_test_id("stAlertContentInfo")).to_be_visible()
-    expect(page.locator(".st-key-figure-trace")).to_have_count(0)
-    write(page, "Your text", HOSTILE)
-    region = page.get_by_role("region", name="Text by contribution")
-    expect(region).to_have_text(f"<|endoftext|>{HOSTILE}")
-    told = titles(page)
-    assert "<|endoftext|> at 0: contribution none" == told[0]
-    for place, each in enumerate(told[1:], 1):
-        assert re.fullmatch(rf".+ at {place}: contribution -?\d.*", each)
-    assert {len(told)} == set(traces(page, "trace").values())
-    without = traces(page, "trace")
-    flip(page, PARTS, True)
-    assert {"bag of tokens", "position", "other heads", "current token"} == (
-        set(traces(page, "trace")) - set(without)
-    )
-    flip(page, PARTS, False)
-    assert without == traces(page, "trace")
-    assert "PosKernel" in page.title()
-    no_trouble(page)
-
-
-def components_and_neighbours(page: Page) -> None:
-    rows = table(page, "card-latents").locator("tbody tr")
-    groups = rows.count()
-    with redraws(page, "latents"):
-        press(page, COMPONENTS, "Home")
-    assert "2" == parameter(page, "components")
-    expect(rows).to_have_count(2)
-    assert groups > 2
-    expect(page.get_by_text("Type a token to see")).to_be_visible()
-    write(page, NEAR, "<script>")
-    complains(page, "Expected text that is one token of 'demo-gpt2'; '<script>' is")
-    expect(page.locator(".st-key-card-near")).to_have_count(0)
-    write(page, NEAR, " king")
-    expect(title_of(page, "near")).to_have_text("Tokens near ␣king")
-    cosines = [float(each) for each in column(page, "card-near", "extended")]
-    assert sorted(cosines, reverse=True) == cosines
-    assert 5 < len(cosines)
-    assert max(cosines) <= 1
 
 
 def test_a_model_without_neurons(shipped_only):
-    app = opened_as_linked("contextual_neurons", model="demo-attn-2l")
+    app = opened_as_linked(PAGE, model="demo-attn-2l")
     (told,) = app.info
     assert "no MLPs" in told.value
     assert [] == figures_on(app)

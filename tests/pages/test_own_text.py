@@ -9,10 +9,9 @@ from playwright.sync_api import Locator, Page, expect
 from pages.own_text.typed import EXAMPLES, FIELD
 from pages.shared.jobs import results
 from poskernel_core.storage.typed import keep_text
-from tests.support.bound import opened_as_linked
+from tests.support.bound import opened, opened_as_linked
 from tests.support.visit import (
     complains,
-    go,
     hash_of,
     in_both_themes,
     no_trouble,
@@ -20,7 +19,6 @@ from tests.support.visit import (
     pick,
     press,
     redraws,
-    settle,
     title_of,
     unfold_run,
     until,
@@ -28,7 +26,9 @@ from tests.support.visit import (
     visit,
     write,
 )
+from tools.recorded import figures_on, open_page
 
+TYPED = "one two three one two three one"
 PAGE, FIELD_NAME, TOKEN = "/own_text", "Your text", "Query token (position)"
 LIST = EXAMPLES["A list that repeats"]
 PAINTED = """name => {
@@ -76,7 +76,7 @@ def test_every_token_of_a_list(show):
     a_token_becomes_the_query(page)
     tokens_under_the_pointer_and_the_keys(page)
     all_heads_and_the_chosen_one(page)
-    no_trouble(page)
+    strangers_text(page)
 
 
 def all_heads_and_the_chosen_one(page: Page) -> None:
@@ -147,36 +147,6 @@ def a_token_becomes_the_query(page: Page) -> None:
     assert before != hash_of(page, "row")
 
 
-@pytest.mark.browser
-def test_a_typed_text_and_its_link(show, server):
-    page = show(text="")
-    expect(page.get_by_text("Type or paste a text, or take an example")).to_be_visible()
-    typed = "one two three one two three one"
-    write(page, FIELD_NAME, typed)
-    expect(title_of(page, "heads")).to_be_visible()
-    name = parameter(page, "text")
-    assert re.fullmatch("[0-9a-f]{32}", name or "")
-    page.get_by_role("button", name="A program", exact=True).click()
-    expect(page.get_by_role("textbox", name=FIELD_NAME)).to_have_value(EXAMPLES["A program"])
-    settle(page)
-    assert name != parameter(page, "text")
-    visit(page, server.link(PAGE, text=name))
-    expect(page.get_by_role("textbox", name=FIELD_NAME)).to_have_value(typed)
-    expect(title_of(page, "heads")).to_be_visible()
-    go(page, "Context")
-    go(page, "Text")
-    expect(page.get_by_role("textbox", name=FIELD_NAME)).to_have_value(typed)
-    settle(page)
-    assert name == parameter(page, "text")
-    write(page, FIELD_NAME, "hello")  # whose only keys are skipped
-    expect(page.get_by_text("No key is left for the token at position")).to_be_visible()
-    expect(title_of(page, "row")).to_have_count(0)
-    unfold_run(page)
-    press(page, "Skip first keys (tokens)", "Home")
-    expect(title_of(page, "row")).to_be_visible()
-    strangers_text(page)
-
-
 def strangers_text(page: Page) -> None:
     write(page, FIELD_NAME, "<img src=x onerror=alert(1)> **bold** \u202eevil\u202c \x07 end")
     expect(page.locator(".words")).to_contain_text("onerror")
@@ -190,7 +160,7 @@ def strangers_text(page: Page) -> None:
 
 
 def nothing_is_cut_off(page: Page) -> None:
-    for width in (390, 1400):
+    for width in (390, 1024, 1400):
         page.set_viewport_size({"width": width, "height": 900})
         for _ in in_both_themes(page):
             assert until(page, PAINTED, ".patterns canvas")
@@ -223,12 +193,30 @@ def test_a_link_whose_text_is_gone(script):
 
 
 def test_a_link_with_a_name_and_one_with_a_text(script, fresh_engine):
-    name = keep_text(fresh_engine.store, LIST)
-    app = script(text=name)
-    assert LIST == app.text_area(key=FIELD).value
-    app = script(text=LIST)
-    assert LIST == app.text_area(key=FIELD).value
-    assert name == app.query_params["text"]
+    """A text goes by its name, whether it was typed, taken from the examples, or linked."""
+    app = script()
+    assert "Type or paste a text, or take an example" in app.info[0].value
+    for text in (TYPED, EXAMPLES["A program"], LIST):
+        name = keep_text(fresh_engine.store, text)
+        assert re.fullmatch("[0-9a-f]{32}", name)
+        if text in EXAMPLES.values():
+            next(each for each in app.button if EXAMPLES.get(each.label) == text).click().run()
+        else:
+            app.text_area(key=FIELD).set_value(text).run()
+        linked = script(text=name), script(text=text)
+        assert {text} == {each.text_area(key=FIELD).value for each in (app, *linked)}
+        assert {name} == {"".join(each.query_params["text"]) for each in (app, *linked)}
+    open_page(app, "contextual")
+    assert LIST == open_page(app, "own_text").text_area(key=FIELD).value
+
+
+@pytest.mark.slow
+def test_a_text_of_keys_that_are_skipped(computed):
+    asked = {"text": "hello", "windows": "20", "context": "128"}
+    app = opened("own_text", **asked)
+    assert any("No key is left for the token at position" in each.value for each in app.info)
+    assert "row" not in figures_on(app)
+    assert "row" in figures_on(opened("own_text", skip="0", **asked))
 
 
 def test_a_host_that_forbids_keeping(script, fresh_engine, monkeypatch):

@@ -4,7 +4,6 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from pages.position_sources.page import pick_head
-from pages.shared.jobs import results
 from tests.support.bound import opened_as_linked
 from tools.recorded import figures_on
 
@@ -13,11 +12,7 @@ SMALL = {"context": "41", "windows": "40"}
 
 
 @pytest.fixture
-def show(engine, monkeypatch):
-    """Open the page; what it asks for is computed before it goes on."""
-    monkeypatch.setattr(results, "engine", lambda: engine)
-    monkeypatch.setattr(results, "PATIENCE", 300)
-
+def show(computed):
     def go(**parameters: str) -> AppTest:
         app = opened_as_linked(PAGE, **SMALL, **parameters)
         assert ([], []) == ([*app.exception], [*app.error])

@@ -1,14 +1,12 @@
-"""Why a token looks at another, on the page Text: its controls, and the whole in a browser."""
-
-import re
+"""Why a token looks at another, on the page Text as a script: its controls, and an answer."""
 
 import pytest
-from playwright.sync_api import expect
 from streamlit.testing.v1 import AppTest
 
 from pages.shared.jobs import results
 from tests.analyses.score_components.test_figures_score_components import made
-from tests.support.visit import no_trouble, parameter, pick, redraws, title_of, visit, write
+from tests.support.bound import figure_on, headings, opened
+from tools.recorded import figures_on
 
 LIST = "blue fire water house king garden; blue fire water house king garden; blue fire"
 KEY, OTHER = "Key token (position)", "Other key (position)"
@@ -77,19 +75,15 @@ def test_nothing_is_drawn_while_it_is_computed(monkeypatch):
     assert not app.number_input
 
 
-@pytest.mark.browser
-def test_in_a_browser(page, server):
-    """An induction head: what the previous-token head wrote, asked for by the first MLP."""
-    visit(page, server.link("/own_text", text=LIST, head="L3H5"))
-    page.get_by_text("Split a score by what wrote").click()
-    expect(title_of(page, "reasons")).to_have_text("L3H5: why token 23 looks at token 4")
-    expect(page.locator(".st-key-finding-reasons")).to_have_text(
-        re.compile("what L2H6 wrote there, asked for by what MLP 0 wrote at query 23")
-    )
-    expect(title_of(page, "stacks")).to_be_visible()
-    with redraws(page, "reasons"):
-        pick(page, "against another key")
-    assert "against another key" == parameter(page, "against")
-    write(page, OTHER, "14")
-    expect(page.locator(".st-key-card-reasons")).to_contain_text("against another key (nats)")
-    no_trouble(page)
+@pytest.mark.slow
+def test_an_induction_head(computed):
+    """What the previous-token head wrote, asked for by the first MLP."""
+    asked = {"text": LIST, "head": "L3H5", "split": "true", "windows": "20", "context": "128"}
+    app = opened("own_text", **asked)
+    assert "L3H5: why token 23 looks at token 4" in headings(app)
+    found = "what L2H6 wrote there, asked for by what MLP 0 wrote at query 23"
+    assert any(found in each.value.replace("\\", "") for each in app.markdown)
+    assert {"reasons", "stacks"} <= {*figures_on(app)}
+    app = opened("own_text", **asked, against="against another key", other="14")
+    assert ([], []) == ([*app.exception], [*app.error])
+    assert "against another key (nats)" in str(figure_on(app, "reasons"))

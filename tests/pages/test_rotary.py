@@ -10,14 +10,14 @@ from tools.recorded import figures_on
 PAGE = "rotary_spectrum"
 CARDS = ("clocks", "amplitudes", "usage", "shares", "logit", "equivariant", "without")
 SMALL = {"context": "53", "windows": "50"}
+PLACES = {"context": "53", "windows": "20"}
+TITLE = "Place, content, and both together"
+WORDS = "Not computed yet: the shares of place and content."
 
 
 @pytest.fixture
-def show(engine, monkeypatch, rotary):
-    """Open the page; what it asks for is computed before it goes on."""
+def show(computed, monkeypatch, rotary):
     monkeypatch.setenv("POSKERNEL_MODELS", rotary)
-    monkeypatch.setattr(results, "engine", lambda: engine)
-    monkeypatch.setattr(results, "PATIENCE", 300)
 
     def go(page: str = PAGE, **parameters: str) -> AppTest:
         app = opened_as_linked(page, **parameters)
@@ -31,15 +31,11 @@ def said(app: AppTest) -> str:
     return "\n".join(each.value for each in (*app.markdown, *app.info, *app.caption))
 
 
-def charts(app: AppTest) -> list[str]:
-    return figures_on(app)
-
-
 @pytest.mark.slow
 def test_a_rotary_model(show, rotary):
     app = show(model=rotary, head="L1H2", **SMALL)
 
-    assert [*CARDS] == charts(app)
+    assert [*CARDS] == figures_on(app)
     text = said(app)
     assert "Dominant wavelength: **" in text
     assert "| without long ones |" in text
@@ -69,7 +65,7 @@ def test_the_bands_are_the_readers(show, rotary):
 def test_changed_bands(show, rotary, where):
     app = show(model=rotary, head="L1H2", changed="true", changedin=where, **SMALL)
 
-    assert [*CARDS, "changed-loss", "changed-frozen", "changed-removed"] == charts(app)
+    assert [*CARDS, "changed-loss", "changed-frozen", "changed-removed"] == figures_on(app)
     (table,) = (each.value for each in app.markdown if "| long removed |" in each.value)
     assert 9 == len(table.splitlines())
 
@@ -90,7 +86,7 @@ def test_the_helix_leads_here(show, rotary):
     app = show("helix", model=rotary, **SMALL)
     assert any("](rotary_spectrum?" in each.value for each in app.info)
     figures = {"helix", "morph", "variance", "angles_residual", "angles_position", "shape"}
-    assert figures == {*charts(app)}
+    assert figures == {*figures_on(app)}
     (angles,) = (each.value for each in app.dataframe if "angles" in each.value)
     assert [] == [row for row in angles["angles"] if "GPT-2" in row or "W_pos" in row]
 
@@ -116,3 +112,41 @@ def test_measures_of_rotary_heads_on_the_landing_page(show, rotary):
     box = next(each for each in app.selectbox if each.key == "measure")
     assert not measures & set(box.options)
     assert "effective token count" == box.value
+
+
+def press(app):
+    next(each for each in app.button if each.key == "compute-places").click().run()
+    assert ([], []) == ([*app.exception], [*app.error])
+
+
+@pytest.mark.slow
+def test_place_and_content_of_one_head(show, rotary):
+    app = show("head", model=rotary, head="L1H2", **PLACES)
+    assert WORDS in said(app)
+    assert "places" not in figures_on(app)
+    press(app)
+    assert "places" in figures_on(app)
+    assert WORDS not in said(app)
+    assert "arrange=place+and+content" in said(app)
+
+
+@pytest.mark.slow
+def test_place_and_content_of_all_heads(show, rotary):
+    asked = PLACES | {"skip": "2", "arrange": "place and content"}
+    app = show("explore", model=rotary, head="L1H2", **asked)
+    assert WORDS in said(app)
+    assert "heads" not in figures_on(app)
+    press(app)
+    assert ["heads"] == figures_on(app)
+    (table,) = (each.value for each in app.dataframe)
+    shares = table[[f"{name} (share of variance)" for name in
+                    ("place share", "content share", "share of both together")]]  # fmt: skip
+    assert shares.shape == (18, 3)
+    assert shares.sum(axis=1).to_numpy() == pytest.approx(1)
+
+
+def test_place_and_content_need_rotation(show):
+    assert TITLE not in said(show("head", model="demo-attn-2l", context="64", windows="20"))
+    app = show("explore", model="demo-attn-2l", context="64", windows="20")
+    (arrange,) = (each for each in app.button_group if each.key == "arrange")
+    assert ["two measures", "near kernels"] == [*arrange.options]

@@ -7,13 +7,14 @@ from tools.recorded import figures_on
 
 pytestmark = pytest.mark.slow
 
+SMALL = {"head": "L2H1", "query": "63", "context": "128", "windows": "20"}
 FIGURES, WORDS = 12, "The king went up to the city, and the people of the city saw the king. "
 
 
 @pytest.fixture
 def show(computed):
     def go_to(**link):
-        app = opened("positional_kernels", head="L2H1", query="63", **{"windows": "50", **link})
+        app = opened("positional_kernels", **SMALL | link)
         assert not app.exception
         return app
 

@@ -62,6 +62,7 @@ WRONG = {
     "max_jobs": ("0", "-1", "1.5", "many", "٣"),
     "allow_any_model": ("maybe",),
     "keep_texts": ("2",),
+    "public": ("maybe",),
     "user_header": ("X Forwarded", "X-User:", "\u00dcser", "x" * 65),
     "shipped": ("maybe", "2"),
     "device": ("gpu", "cuda:x", "abacus"),

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -56,8 +57,9 @@ def _array(found: dict[str, Any]) -> Any:
 
 
 def headings(app: AppTest) -> list[str]:
-    """The titles of a page's cards."""
-    return [each.value.replace("\\", "") for each in app.subheader]
+    """The titles of a page's cards, without links."""
+    texts = (each.value.replace("\\", "") for each in app.subheader)
+    return [re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text) for text in texts]
 
 
 def named(link: str) -> str:

@@ -1,6 +1,5 @@
 """What a visitor does on a page, for the tests in a browser."""
 
-import csv
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,11 +28,6 @@ Some widgets wait up to 200 ms for more of the same before they ask for a run.
 WHEN_IDLE = """() => new Promise(done =>
   requestIdleCallback(() => done((SCRIPT)()), { timeout: 1000 }))"""
 """React draws a page in pieces, and between two of them nothing seems to happen."""
-UNFOLDED = """async box => {
-  const panel = box.closest("details");
-  if (panel) await Promise.all(panel.getAnimations().map(each => each.finished));
-}"""
-"""The panel around a widget is open."""
 IS_DARK = """getComputedStyle(document.querySelector("[data-testid=stApp]")).backgroundColor
   .match(/\\d+/g).slice(0, 3).reduce((sum, each) => sum + Number(each), 0) < 384"""
 PLACES = """() => [...document.querySelectorAll("[data-testid=stMain] *")].flatMap(node => {
@@ -162,12 +156,6 @@ def tool(page: Page, card: str, name: str) -> Iterator[Locator]:
     yield body.get_by_role("tabpanel", name=name)
     page.keyboard.press("Escape")
     expect(body).to_have_count(0)
-
-
-def csv_rows(file: bytes) -> list[dict[str, str]]:
-    """The rows of a downloaded table, without the commented lines above it."""
-    lines = [line for line in file.decode().splitlines() if not line.startswith("# ")]
-    return list(csv.DictReader(lines))
 
 
 def no_trouble(page: Page) -> None:
@@ -328,23 +316,3 @@ def complains(page: Page, sentence: str) -> None:
     expect(box).to_contain_text(sentence)
     expect(box).to_have_count(1)
     expect(page.get_by_text("Traceback")).to_have_count(0)
-
-
-def seek(page: Page, label: str, option: str) -> None:
-    """Choose in a select box by typing.
-
-    A long list holds only the options near the chosen one until something is typed. It closes when
-    something around it scrolls, which a panel does that is just being opened: that is waited for.
-    """
-    box = page.get_by_role("combobox", name=label, exact=True)
-    box.scroll_into_view_if_needed()
-    box.evaluate(UNFOLDED)
-    box.click()
-    box.fill(option)
-    page.get_by_role("option", name=option, exact=True).click()
-
-
-def move(page: Page, key: str) -> None:
-    """Press a key on the slider of the query position, and wait for what follows."""
-    page.locator(".position input[type=range]").press(key)
-    settle(page)

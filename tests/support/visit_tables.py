@@ -1,17 +1,15 @@
 """What the browser tests of contextual heads and neurons share: wide pages, rows of tables."""
 
-import re
 from collections.abc import Callable, Iterable
 from urllib.parse import parse_qs, urlsplit
 
 from playwright.sync_api import Page, Position, expect
 
 from tests.support.server import Server
-from tests.support.visit import settle, table, traces, visit
+from tests.support.visit import settle, table, visit
 
 FEW = {"context": 128, "firstwindows": 8}
 ROW = 35
-TITLES = "tokens => tokens.map(token => token.title)"
 
 
 def opens(
@@ -75,14 +73,3 @@ def click_row(page: Page, key: str, row: int) -> None:
     place = page.locator(f".st-key-{key} canvas").first
     place.click(position={"x": 17, "y": 36 + (row + 0.5) * ROW}, force=True)
     settle(page)
-
-
-def groups(page: Page) -> dict[str, int]:
-    """How many heads of each group the plane shows."""
-    found = (re.fullmatch(r"(.*) \((\d+)\)", name) for name in traces(page, "plane"))
-    return {match[1]: int(match[2]) for match in found if match}
-
-
-def titles(page: Page) -> list[str]:
-    """What hovering over the tokens of the text tells."""
-    return page.locator("[aria-label='Text by contribution'] span").evaluate_all(TITLES)
