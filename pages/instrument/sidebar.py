@@ -34,6 +34,11 @@ CHOICES: Final = "instrument"
 """The key of the part that reports the reader's choices in the browser."""
 
 FOLLOWED: Final = "choices-followed"
+GO: Final = "page-found"
+"""The name of the page that the reader has found, until it is open."""
+
+TAKEN: Final = {"cell": "head", "query": "query", "log": "log", "measure": "measure"}
+"""The parameters of the address that such a choice sets."""
 BESIDE: Final = "grid-beside"
 MANY: Final = 10**6
 KEPT: Final = 256
@@ -61,7 +66,7 @@ def choose(place: Place) -> Selection:
             chosen = Selection(located, run, layer, head, query, skip)
             _tell_browser(chosen, queries, log)
         with find:
-            draw_find("find", _targets(chosen), on_measure_change=_take_measure)
+            draw_find("find", _targets(chosen))
         with heads:
             draw_heads(chosen)
         with position:
@@ -93,14 +98,7 @@ def end_run(selection: Selection, page: str) -> None:
     """
     section = next(title for title, names in SECTIONS.items() if page in names)
     at = {"cell": selection.cell, "query": selection.query, "page": page, "section": section}
-    at["measure"] = chosen_measure().declared.title
     draw_told("drawn", at | _blocks(selection.run, selection.skip, [selection.query]))
-
-
-def _take_measure() -> None:
-    """Colour the heads by the measure that was found. A callback."""
-    if measure := st.session_state["find"].measure:
-        write("measure", measure["title"])
 
 
 def _choose_cell(located: Located) -> tuple[int, int]:
@@ -144,9 +142,10 @@ def _follow() -> None:
     if not choice:
         return
     st.session_state[FOLLOWED] = choice["rev"]
-    for name, key in (("cell", "head"), ("query", "query"), ("log", "log")):
-        if st.session_state.get(key) != choice[name]:
+    for name, key in TAKEN.items():
+        if choice.get(name) not in (None, st.session_state.get(key)):
             write(key, choice[name])
+    st.session_state[GO] = choice.get("page")
 
 
 def _blocks(run: RunSpec, skip: int, queries: list[int]) -> dict[str, Any]:
@@ -186,17 +185,13 @@ def _targets(selection: Selection) -> Mapping[str, Any]:
         "heads": geometry.cells,
         "targets": [
             *(
-                {"name": title, "kind": "measure", "measure": title, "page": ""}
+                {"name": title, "kind": "measure", "measure": title, "page": FIRST}
                 for title, measure in MEASURES.items()
                 if measure.fits(geometry)
             ),
             *({"name": what, "kind": f"head {cell}", "cell": cell} for cell, what in known),
             *(
-                {
-                    "name": module_of(name).PLACE.title,
-                    "kind": "page",
-                    "page": "" if name == FIRST else name,
-                }
+                {"name": module_of(name).PLACE.title, "kind": "page", "page": name}
                 for name in NAMES
             ),
         ],

@@ -62,7 +62,6 @@ def _choose_preset(selection: Selection) -> tuple[Preset, Callable[[], None]]:
     left, right = st.columns([3, 2], vertical_alignment="bottom")
     name = left.selectbox(
         "Preset",
-        names,
         on_change=_apply,
         args=(presets, selection.cell),
         **fitted_index("preset", names, names[0]),
@@ -184,17 +183,13 @@ def _average(selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
     left, right, last = st.columns([2, 2, 1], vertical_alignment="bottom")
     layers = range(selection.located.geometry.n_layers)
     places = ["in W_pos", *map(_before, layers)]
-    place = left.selectbox("Averaged", places, **fitted_index("place", places, defaults["place"]))
-    group = right.slider(
-        "Positions per group", 1, 100, **fitted("group", range(1, 101), defaults["group"])
-    )
+    place = left.selectbox("Averaged", **fitted_index("place", places, defaults["place"]))
+    group = right.slider("Positions per group", **fitted("group", range(1, 101), defaults["group"]))
     keep = last.number_input(
         "Spare the first positions",
-        0,
-        32,
         value=defaults["keep"],
         help="in later layers the first positions have huge vectors, which averaging would spread",
-        **linked("keep"),
+        **linked("keep", ends=(0, 32)),
     )
     return {
         "change": "average",
@@ -207,7 +202,7 @@ def _average(selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
 def _blind(_selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
     one, two, three = st.columns(3, vertical_alignment="bottom")
     every = one.slider(
-        "Every k-th position, k =", 1, 20, **fitted("every", range(1, 21), defaults["every"])
+        "Every k-th position, k =", **fitted("every", range(1, 21), defaults["every"])
     )
     hint = "such as 0-3 or 0,2; empty: the first four"
     field = fitted_text("layers", defaults["layers"])
@@ -220,7 +215,6 @@ def _ablate(selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
     cells = selection.located.geometry.cells
     heads = st.multiselect(
         "Ablated heads",
-        cells,
         placeholder="choose one or more",
         **fitted_list("ablated", cells, defaults["ablated"]),
     )

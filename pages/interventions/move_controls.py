@@ -27,12 +27,11 @@ def choose_move(selection: Selection, defaults: dict[str, Any]) -> dict[str, Any
     params: dict[str, Any] = {
         "change": "move",
         "edited": one.selectbox(
-            "Head that is changed", cells, **fitted_index("edited", cells, defaults["edited"])
+            "Head that is changed", **fitted_index("edited", cells, defaults["edited"])
         ),
         "moves": ", ".join(
             two.multiselect(
                 "Rows and their new keys",
-                moves,
                 accept_new_options=True,
                 placeholder="add a move below, or type one such as 36>34",
                 help="row>key: words of the prompt (pirate>ninja), or positions (36>34)",
@@ -44,22 +43,19 @@ def choose_move(selection: Selection, defaults: dict[str, Any]) -> dict[str, Any
     scores = params["stage"] == "scores"
     one, *more, last = st.columns([1, 1, 2] if scores else [1, 3], vertical_alignment="bottom")
     params["scale"] = one.number_input(
-        "Multiply by", -10.0, 10.0, step=0.5, value=defaults["scale"], **linked("scale")
+        "Multiply by", step=0.5, value=defaults["scale"], **linked("scale", ends=(-10.0, 10.0))
     )
     for two in more:
         params["strength"] = two.number_input(
             "Nats above the largest score",
-            0.0,
-            100.0,
             step=1.0,
             value=defaults["strength"],
-            **linked("strength"),
+            **linked("strength", ends=(0.0, 100.0)),
         )
     scope = last.selectbox(
         "What is multiplied",
-        list(SCOPES),
         index=list(SCOPES).index(defaults["scope"]),
-        **linked("scope"),
+        **linked("scope", SCOPES),
     )
     params["scope"] = SCOPES[scope]
     return params
@@ -93,4 +89,4 @@ def choose_stage(place: Any, defaults: dict[str, Any]) -> str:
     """Draw the choice between scores and pattern."""
     words = list(CHANGED_STAGES)
     index = words.index(defaults["stage"])
-    return CHANGED_STAGES[place.selectbox("Changed", words, index=index, **linked("stage"))]
+    return CHANGED_STAGES[place.selectbox("Changed", index=index, **linked("stage", words))]

@@ -147,7 +147,7 @@ def page(selection: Selection) -> None:
     if ranked is not None:
         draw_ranking(selection, ranked)
         reach = st.select_slider(
-            "Offsets shown on either side (tokens)", REACHES, 8, **linked("reach")
+            "Offsets shown on either side (tokens)", value=8, **linked("reach", REACHES)
         )
         draw_head(selection, ranked, reach)
         draw_tangent(selection, reach)

@@ -52,8 +52,6 @@ def ranked_table(ranked: Result, selected: str) -> None:
     last = ranked.values["profile"].shape[-1] - 1
     back = left.number_input(
         "Look back k (tokens)",
-        0,
-        last,
         help="shows P(k) of every head as a column",
         **fitted("back", range(last + 1), 1),
     )

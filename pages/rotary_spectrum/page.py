@@ -39,7 +39,6 @@ def choose_bands(selection: Selection) -> dict[str, Any]:
     default = min(SHORT, shorts[-1])
     short = left.select_slider(
         "Short wavelengths: up to (tokens)",
-        shorts,
         help="a pair with a wavelength of 16 tokens turns once in 16 tokens",
         **fitted("short", shorts, default),
     )
@@ -47,7 +46,6 @@ def choose_bands(selection: Selection) -> dict[str, Any]:
     longs = [each for each in doubled if each >= short]
     long = right.select_slider(
         "Middle wavelengths: up to (tokens)",
-        longs,
         help="by default the context; longer wavelengths turn less than once in it",
         **fitted("long", longs, context),
     )

@@ -86,7 +86,7 @@ def _draw_bands(kernel: Result) -> None:
 
 def draw_all_heads(found: Result, selection: Selection) -> None:
     """Draw the grid of all heads by a measure of the rotary spectrum."""
-    title = st.selectbox("Colour heads by", list(MEASURES), **linked("rotaryby"))
+    title = st.selectbox("Colour heads by", **linked("rotaryby", MEASURES))
     measure = MEASURES[title or next(iter(MEASURES))]
     shown = found.only(measure.value)
     values = shown.values[measure.value].astype(float)
