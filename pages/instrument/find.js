@@ -80,6 +80,7 @@ function buildFind(root, data, view) {
     leave();
     field.blur();
     const { cell, measure, page } = each;
+    if (page && page !== drawn?.page) dispatchEvent(new Event("leave"));
     decide(cell ? { cell } : {}, { measure, page });
   };
   field.addEventListener("input", search);

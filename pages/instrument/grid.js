@@ -18,8 +18,8 @@ function outline({ block, row }) {
 }
 
 const curveNode = (points) => {
-  const svg = shape("svg", { viewBox: "0 0 100 100", preserveAspectRatio: "none" });
-  svg.append(shape("polyline", { points, "vector-effect": "non-scaling-stroke" }));
+  const svg = svgNode("svg", { viewBox: "0 0 100 100", preserveAspectRatio: "none" });
+  svg.append(svgNode("polyline", { points, "vector-effect": "non-scaling-stroke" }));
   return svg;
 };
 

@@ -62,7 +62,9 @@ def choose(place: Place) -> Selection:
             )
             usual = min(DEFAULT_QUERY, run.context - 1)
             query = one_of("Query position n (tokens)", queries, key="query", usual=usual)
-            log = st.multiselect("Logarithmic axes", LOG_AXES, LOG_AXES[:1], **linked("log"))
+            log = st.multiselect(
+                "Logarithmic axes", default=LOG_AXES[:1], **linked("log", LOG_AXES)
+            )
             chosen = Selection(located, run, layer, head, query, skip)
             _tell_browser(chosen, queries, log)
         with find:
@@ -85,7 +87,7 @@ def draw_heads(selection: Selection, key: str = BESIDE) -> None:
     offered = [title for title, measure in MEASURES.items() if measure.fits(geometry)]
     first = next(iter(MEASURES))
     if key == BESIDE:
-        st.selectbox("Colour heads by", offered, **fitted_index("measure", offered, first))
+        st.selectbox("Colour heads by", **fitted_index("measure", offered, first))
     height = 78 + geometry.n_layers * (max(6, min(20, 400 // geometry.n_layers)) + 1)
     with st.container(key=f"room-{key}", height=height, border=False):
         draw_grid(key, all_heads(selection, chosen_measure()))
@@ -107,7 +109,7 @@ def _choose_cell(located: Located) -> tuple[int, int]:
     telling = telling_head(located.spec.name)
     default = telling if telling in cells else cells[0]
     _keep_near(cells)
-    cell = st.selectbox("Head", cells, **fitted_index("head", cells, default))
+    cell = st.selectbox("Head", **fitted_index("head", cells, default))
     return parse_cell(cell, geometry.n_layers, geometry.n_heads)
 
 

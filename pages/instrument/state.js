@@ -51,7 +51,7 @@ function decide(change, more = {}) {
 
 const views = new WeakMap(); // the place of a part -> what it keeps there
 
-const shape = (tag, attributes) => {
+const svgNode = (tag, attributes) => {
   const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
   for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
   return node;

@@ -112,7 +112,7 @@ def draw_reasons(selection: Selection, text: str, query: int) -> None:
 
 def _choose(label: str, name: str, seen: list[int], default: int, place: Any) -> int:
     """Draw the field of a key that the query sees."""
-    return int(place.number_input(label, seen[0], seen[-1], **fitted(name, seen, default)))
+    return int(place.number_input(label, **fitted(name, range(seen[0], seen[-1] + 1), default)))
 
 
 def _component(name: str, html: str) -> Callable[..., Any]:
@@ -167,8 +167,6 @@ def choose_token(length: int) -> int:
     return int(
         st.number_input(
             "Query token (position)",
-            0,
-            length - 1,
             help="a click on a token chooses it as well",
             **fitted("at", range(length), length - 1),
         )
