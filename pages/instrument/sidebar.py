@@ -141,7 +141,7 @@ def _tell_browser(selection: Selection, queries: list[int], log: list[str]) -> N
 def _follow() -> None:
     """Take over what the reader has chosen in the browser. A callback."""
     choice = st.session_state[CHOICES].choice
-    if not choice:
+    if not choice or choice["rev"] == st.session_state.get(FOLLOWED):  # sent again by Back
         return
     st.session_state[FOLLOWED] = choice["rev"]
     for name, key in TAKEN.items():
