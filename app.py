@@ -12,7 +12,7 @@ import streamlit as st
 from pages import FIRST, NAMES, SECTIONS, module_of, page_showing
 from pages.instrument.lending import lacking
 from pages.instrument.model import draw_note
-from pages.instrument.sidebar import choose, draw_heads, end_run
+from pages.instrument.sidebar import GO, choose, draw_heads, end_run
 from pages.shared.cards.contents import fill_contents, title_here
 from pages.shared.cards.embed import (
     CardDrawn,
@@ -61,6 +61,9 @@ def navigation() -> tuple[Any, str]:
     if (question := st.query_params.get(SHOW)) in ANALYSES:
         link = {key: st.query_params.get_all(key) for key in st.query_params if key != SHOW}
         st.switch_page(offered[page_showing(question)], query_params=link)
+    found = offered.get(st.session_state.pop(GO, None), chosen)
+    if found.title != chosen.title:
+        st.switch_page(found, query_params={})
     return chosen, next(name for name, page in offered.items() if page.title == chosen.title)
 
 

@@ -26,6 +26,7 @@
           const elsewhere = moved || (link?.target && link.target !== "_self")
           if (link && !elsewhere) leaving = new URL(link.href).pathname !== location.pathname
         }, true)
+        addEventListener("leave", () => (leaving = true)) // by the field that finds pages
         addEventListener("popstate", () => (acted = leaving = false))
         history.pushState = (state, title, address) => {
           const next = new URL(address, location.href)

@@ -35,7 +35,7 @@ def draw_models(selection: Selection) -> None:
     own = selection.run.model.name
     left, right = st.columns(2)
     names = [NONE, *(each.name for each in catalog.entries() if each.name != own)]
-    name = left.selectbox("Second model", names, **fitted_index("second", names, NONE))
+    name = left.selectbox("Second model", **fitted_index("second", names, NONE))
     if name in (None, NONE):
         st.caption("Choose a second model. Both models are then drawn by the same measure.")
         return
@@ -46,9 +46,7 @@ def draw_models(selection: Selection) -> None:
         return
     geometries = (selection.located.geometry, other.located.geometry)
     titles = [title for title, each in MEASURES.items() if all(map(each.fits, geometries))]
-    chosen = right.selectbox(
-        "Measure of both", titles, **fitted_index("compared", titles, titles[0])
-    )
+    chosen = right.selectbox("Measure of both", **fitted_index("compared", titles, titles[0]))
     measure = MEASURES[chosen or titles[0]]
     _draw_grids(measure, selection, other)
     if measure.declared.scale != "labels":

@@ -109,10 +109,9 @@ def draw_comparison(selection: Selection, kept: Sequence[PinnedHead]) -> None:
         return
     log = st.pills(
         "Logarithmic axes",
-        ["offset", "attention"],
         selection_mode="multi",
         default=LOG_DEFAULT,
-        **linked("logpins"),
+        **linked("logpins", ["offset", "attention"]),
     )
     kernels = found.only("kernel", "etc", "position")
     figure = partial(kernels_figure, kernels, log_x="offset" in log, log_y="attention" in log)

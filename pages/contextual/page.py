@@ -146,8 +146,12 @@ def draw_layer(selection: Selection) -> None:
     """Draw the distances between the kernels of a layer's heads, and their groups."""
     st.subheader(f"Kernels of layer {selection.layer}", anchor="layer-kernels")
     left, right = st.columns([3, 2])
-    alike = right.slider("Largest distance within a group", 0.0, 1.0, 0.1, 0.01, **linked("alike"))
-    apart = right.slider("Distance that rules a pair out", 0.0, 1.0, 0.5, 0.01, **linked("apart"))
+    alike = right.slider(
+        "Largest distance within a group", value=0.1, step=0.01, **linked("alike", ends=(0.0, 1.0))
+    )
+    apart = right.slider(
+        "Distance that rules a pair out", value=0.5, step=0.01, **linked("apart", ends=(0.0, 1.0))
+    )
     query = max(selection.query, selection.skip)
     asked = KernelDistancesParams(query=query, skip=selection.skip, alike=alike, apart=apart)
     found = results.fetch(KernelDistances, selection.run, asked)

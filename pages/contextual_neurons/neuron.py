@@ -131,7 +131,7 @@ def _choose_text(selection: Selection) -> dict[str, Any] | None:
     """Draw the choice of a text: a window of the corpus, a chapter, or the reader's own."""
     if choose_one("Text", (WINDOW, "a text"), "tracetext") == WINDOW:
         last = selection.run.windows - 1
-        window = st.number_input("Window", 0, last, **fitted("window", range(last + 1), 0))
+        window = st.number_input("Window", **fitted("window", range(last + 1), 0))
         return {"window": int(window)}
     found = choose_text("the neuron is traced along it")
     if found is None:
@@ -143,11 +143,9 @@ def draw_latents(selection: Selection, number: int, shared: dict[str, Any]) -> N
     """Draw the groups of tokens that make up a neuron's contributions."""
     components = st.slider(
         "Components of the vocabulary",
-        2,
-        64,
-        24,
+        value=24,
         help="number of independent components of the extended embeddings",
-        **linked("components"),
+        **linked("components", ends=(2, 64)),
     )
     asked = NeuronLatentsParams(neuron=number, components=components, **shared)
     found = results.fetch(NeuronLatents, selection.run, asked)

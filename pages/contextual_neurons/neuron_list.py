@@ -44,8 +44,6 @@ def choose_neuron(found: Result) -> int:
     best = int(np.nanargmax(found.values["drive_share"]))
     number = st.number_input(
         "Neuron of layer 0",
-        0,
-        last,
         help=f"0 to {last}; by default, the one with the largest share. Tables select neurons too",
         **fitted("neuron", range(last + 1), best),
     )
@@ -66,7 +64,7 @@ def draw_neurons(found: Result, number: int) -> None:
     )
 
     def draw() -> None:
-        ranked = st.selectbox("Neurons ranked by", list(RANKS), **linked("rank"))
+        ranked = st.selectbox("Neurons ranked by", **linked("rank", RANKS))
         rank = RANKS[ranked or "share of variance"]
         order = np.argsort(-np.nan_to_num(found.values[rank], nan=-np.inf), kind="stable")
         _neuron_table(found, order, "neuron-table")

@@ -50,10 +50,9 @@ def choose_bag(selection: Selection) -> tuple[dict[str, Any], int, KernelChoice]
     one, two, three = st.columns([4, 2, 3], vertical_alignment="bottom")
     chosen = one.multiselect(
         "Contextual heads of layer 0",
-        heads,
         placeholder="all contextual ones",
         help="by default those that pass the usual thresholds on these windows",
-        **linked("bagheads"),
+        **linked("bagheads", heads),
     )
     token = choose_token(two, selection.run.model)
     first_windows = choose_first_windows(three, 32, selection.run.windows)
@@ -63,11 +62,9 @@ def choose_bag(selection: Selection) -> tuple[dict[str, Any], int, KernelChoice]
     kernel = choose_one("Kernel of the heads", KERNELS, "bagkernel", place=right, help=post)
     fewest = last.number_input(
         "Rarest token listed",
-        0,
-        1_000_000,
-        5,
+        value=5,
         help="how often a token must occur in the windows; 0 lists the whole vocabulary",
-        **linked("mincount"),
+        **linked("mincount", ends=(0, 1_000_000)),
     )
     bag: dict[str, Any] = {
         "heads": ", ".join(chosen),

@@ -33,17 +33,18 @@ class Order(StrEnum):
 
 def kind_thresholds() -> dict[str, Any]:
     """Draw the thresholds of the kinds; return them as parameters."""
-    tokens = st.slider("Last tokens that count as local", 1, 64, 10, **linked("ltok"))
+    tokens = st.slider("Last tokens that count as local", value=10, **linked("ltok", ends=(1, 64)))
     local = st.slider(
-        "Mass in them that makes a head local", 0.0, 1.0, 0.5, 0.05, **linked("lshare")
+        "Mass in them that makes a head local",
+        value=0.5,
+        step=0.05,
+        **linked("lshare", ends=(0.0, 1.0)),
     )
     uniform = st.slider(
         "Effective token count over visible keys that makes a head uniform",
-        0.0,
-        1.0,
-        0.5,
-        0.05,
-        **linked("ushare"),
+        value=0.5,
+        step=0.05,
+        **linked("ushare", ends=(0.0, 1.0)),
     )
     return {"local_tokens": tokens, "local_share": local, "uniform_share": uniform}
 

@@ -231,9 +231,9 @@ def page(selection: Selection) -> None:
     grid, filters = left.container(), left.expander("Filter and order", key="filters")
     with filters:
         shown = st.pills(
-            "Show kinds", KINDS, default=KINDS, selection_mode="multi", **linked("kinds")
+            "Show kinds", default=KINDS, selection_mode="multi", **linked("kinds", KINDS)
         )
-        chosen = st.selectbox("Order of heads", list(Order), **linked("order"))
+        chosen = st.selectbox("Order of heads", **linked("order", Order))
         order = Order(chosen or Order.NUMBER)
         thresholds = kind_thresholds()
     asked = KernelParams(skip=selection.skip, query=selection.query)

@@ -42,7 +42,7 @@ def choose_columns(columns: dict[str, Column], *keys: str) -> list[Column]:
     def choose(place: Any, key: str) -> Column:
         offered = list(columns) if key == "colour" else numbers
         first = FIRST[key] if FIRST[key] in offered else offered[0]
-        return columns[place.selectbox(LABELS[key], offered, **fitted_index(key, offered, first))]
+        return columns[place.selectbox(LABELS[key], **fitted_index(key, offered, first))]
 
     return [choose(place, key) for place, key in zip(st.columns(len(LABELS)), keys, strict=False)]
 

@@ -69,19 +69,23 @@ def choose_prompts(selection: Selection) -> HelixParams:
         return HelixParams(
             prompts=prompts,
             tokens=st.slider(
-                "Repeated tokens, one per prompt", 10, 200, 100, step=10, **linked("rtok")
+                "Repeated tokens, one per prompt",
+                value=100,
+                step=10,
+                **linked("rtok", ends=(10, 200)),
             ),
             leave_out=st.slider(
                 "Leave out the first positions",
-                0,
-                32,
-                0,
+                value=0,
                 help="later layers have huge values at the first positions",
-                **linked("out"),
+                **linked("out", ends=(0, 32)),
             ),
-            subspace=st.slider("k of the subspaces compared", 1, 10, 3, **linked("k")),
+            subspace=st.slider("k of the subspaces compared", value=3, **linked("k", ends=(1, 10))),
             far=st.slider(
-                "Far from 0: beyond this many times the rms", 0.5, 4.0, 1.0, 0.5, **linked("far")
+                "Far from 0: beyond this many times the rms",
+                value=1.0,
+                step=0.5,
+                **linked("far", ends=(0.5, 4.0)),
             ),
         )
 
@@ -93,12 +97,12 @@ def choose_view(helix: Result) -> HelixView:
     first, last = int(positions[0]), int(positions[-1])
     one, two, three, four = st.columns([2, 2, 3, 3], vertical_alignment="bottom")
     layer = one.select_slider(
-        "Stream before layer", range(layers), **fitted("hl", range(layers), min(2, layers - 1))
+        "Stream before layer", **fitted("hl", [*range(layers)], min(2, layers - 1))
     )
-    span = two.slider("Positions drawn", first, last, **fitted_span("span", first, last))
+    span = two.slider("Positions drawn", **fitted_span("span", first, last))
     groups = ["none", *(f"{size}" for size in GROUP_SIZES)]
-    group = three.selectbox("Averages in groups of", groups, **linked("avg"))
-    overlay = four.selectbox("Drawn with it", list(OVERLAYS), **linked("overlay"))
+    group = three.selectbox("Averages in groups of", **linked("avg", groups))
+    overlay = four.selectbox("Drawn with it", **linked("overlay", OVERLAYS))
     chosen = None if group == "none" else int(group)
     return HelixView(layer, cast("tuple[int, int]", span), chosen, overlay)
 

@@ -102,13 +102,11 @@ def draw_patterns(
     layers = list(selection.located.geometry.with_heads)
     left, right = st.columns(2)
     second = (
-        left.select_slider(
-            "Row: second [A] at (tokens)", seconds, **fitted("row", seconds, seconds[-1])
-        )
+        left.select_slider("Row: second [A] at (tokens)", **fitted("row", seconds, seconds[-1]))
         if len(seconds) > 1
         else seconds[0]
     )
-    layer = right.selectbox("Layer", layers, **fitted_index("rowlayer", layers, selection.layer))
+    layer = right.selectbox("Layer", **fitted_index("rowlayer", layers, selection.layer))
     asked = RecencyPatternsParams(second=second, samples=draws.samples, **sequences, **switches)
     found = results.fetch(RecencyPatterns, draws.run, asked)
     if found is None:
@@ -147,8 +145,8 @@ def draw_random(draws: Draws, switches: dict[str, Any], selection: Selection, lo
     found = results.fetch(RandomAttention, draws.run, asked)
     if found is None:
         return
-    rows = range(start + 3, length)
-    query = right.select_slider("Row n (tokens)", rows, **fitted("rquery", rows, length - 1))
+    rows = [*range(start + 3, length)]
+    query = right.select_slider("Row n (tokens)", **fitted("rquery", rows, length - 1))
     one = found.select(layer=selection.layer, head=selection.head, query=query)
     figure = partial(intrinsic_figure, found, selection.layer, selection.head, query)
     shown = one.only("pattern", "slope", "rank_correlation", "p_value")

@@ -169,7 +169,7 @@ function paintCurve(view) {
   const centre = (bin) => scale.x((starts[bin] + offsets[bin + 1] - 1) / 2);
   const nodes = [];
   const add = (tag, attributes, text = "") => {
-    const node = draw(tag, attributes);
+    const node = svgNode(tag, attributes);
     node.textContent = text;
     nodes.push(node);
   };
@@ -219,7 +219,7 @@ async function save(view, format) {
   if (!read) return;
   const [width, height] = [PAPER.width, Math.round(PAPER.width * PAPER.ratio)];
   const box = { width, height, viewBox: `0 0 ${width} ${height}` };
-  const svg = draw("svg", box);
+  const svg = svgNode("svg", box);
   const sheet = make("div", { style: LIGHT });
   sheet.append(svg);
   view.root.append(sheet);
@@ -231,9 +231,9 @@ async function save(view, format) {
   }
   sheet.remove();
   const { names, offsets, shape, ...identity } = read.block;
-  const told = draw("desc", {});
+  const told = svgNode("desc", {});
   told.textContent = JSON.stringify({ head: read.name, ...identity });
-  svg.prepend(told, draw("rect", { width, height, fill: "#fff" }));
+  svg.prepend(told, svgNode("rect", { width, height, fill: "#fff" }));
   const text = new XMLSerializer().serializeToString(svg);
   const at = read.block.n === undefined ? "" : `-n${read.block.n}`;
   const file = `${read.block.model.replace(/[^\w.-]+/g, "_")}-${read.name}${at}-${view.kind}.${format}`;
@@ -252,7 +252,7 @@ async function save(view, format) {
 function buildCurve(root, data) {
   const title = make("b", { class: "name" });
   const said = make("output", { class: "said" });
-  const svg = draw("svg", { role: "img" });
+  const svg = svgNode("svg", { role: "img" });
   const legend = make("div", { class: "legend" });
   const entry = (kind, text) => {
     const each = make("span", { class: `entry ${kind}` });
@@ -298,7 +298,7 @@ function buildCurve(root, data) {
   return view;
 }
 
-parts.curve = (parentElement, data) => {
+parts.curve = ({ parentElement, data }) => {
   let view = views.get(parentElement);
   if (!view) {
     view = buildCurve(parentElement.querySelector(".curve"), data);

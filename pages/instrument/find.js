@@ -27,28 +27,6 @@ function foundBy(text, targets, heads) {
     .slice(0, MAX_FOUND);
 }
 
-let going = null;
-
-function goOn({ measure }) {
-  if (going?.measure !== measure) return;
-  openPage(going.page);
-  going = null;
-}
-
-// Open a page as a reader does, by its link in the bar or in the menu of a phone.
-async function openPage(path) {
-  const link = () =>
-    [...document.querySelectorAll("[data-testid=stTopNavDropdownLink], [data-testid=stSidebarNavLink]")]
-      .find(({ href }) => new URL(href).pathname.split("/").at(-1) === path); // prettier-ignore
-  if (link()) return link().click();
-  for (const section of document.querySelectorAll("[data-testid=stTopNavSection]")) {
-    section.click();
-    await new Promise((done) => setTimeout(done, 50));
-    if (link()) return link().click();
-    section.click();
-  }
-}
-
 function buildFind(root, data, view) {
   const field = make("input", {
     type: "search",
@@ -101,10 +79,9 @@ function buildFind(root, data, view) {
   const go = (each) => {
     leave();
     field.blur();
-    if (each.cell) decide({ cell: each.cell });
-    if (!each.measure) return each.page !== undefined && openPage(each.page);
-    view.send("measure", { title: each.measure, count: Date.now() });
-    going = each; // once the server has followed: a change of page would cut its run short
+    const { cell, measure, page } = each;
+    if (page && page !== drawn?.page) dispatchEvent(new Event("leave"));
+    decide(cell ? { cell } : {}, { measure, page });
   };
   field.addEventListener("input", search);
   field.addEventListener("blur", leave);
@@ -127,16 +104,16 @@ function buildFind(root, data, view) {
   });
 }
 
-parts.find = (parentElement, data, send) => {
+parts.find = ({ parentElement, data }) => {
   let view = views.get(parentElement);
   if (!view) {
     views.set(parentElement, (view = {}));
     buildFind(parentElement.querySelector(".find"), data, view);
   }
-  Object.assign(view, { send, targets: data.targets, heads: data.heads });
+  Object.assign(view, { targets: data.targets, heads: data.heads });
 };
 
-parts.position = (parentElement, data) => {
+parts.position = ({ parentElement, data }) => {
   let view = views.get(parentElement);
   if (!view) {
     const label = make("label", {}, "Query position n ");

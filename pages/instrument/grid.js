@@ -4,16 +4,6 @@
 //
 // The table is built once per shape and then painted in place, so that focus survives reruns.
 
-const views = new WeakMap();
-
-const SVG = "http://www.w3.org/2000/svg";
-
-const draw = (tag, attributes) => {
-  const node = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
-  return node;
-};
-
 // A kernel in a box of 100 by 100: offsets from left to right with log spacing, its largest at the
 // top.
 function outline({ block, row }) {
@@ -28,8 +18,8 @@ function outline({ block, row }) {
 }
 
 const curveNode = (points) => {
-  const svg = draw("svg", { viewBox: "0 0 100 100", preserveAspectRatio: "none" });
-  svg.append(draw("polyline", { points, "vector-effect": "non-scaling-stroke" }));
+  const svg = svgNode("svg", { viewBox: "0 0 100 100", preserveAspectRatio: "none" });
+  svg.append(svgNode("polyline", { points, "vector-effect": "non-scaling-stroke" }));
   return svg;
 };
 
@@ -177,7 +167,7 @@ function listen(view) {
   });
 }
 
-parts.grid = (parentElement, data, send) => {
+parts.grid = ({ parentElement, data, setTriggerValue }) => {
   let view = views.get(parentElement);
   const [rows, columns] = [data.rows.length, data.rows[0].length];
   if (view?.cells.length !== rows || view.cells[0].length !== columns) {
@@ -194,7 +184,7 @@ parts.grid = (parentElement, data, send) => {
     paintCells(view, data.rows);
     paintLegend(view, data);
   }
-  view.send = send;
+  view.send = setTriggerValue;
   if (!data.shared) return select(view, selected);
   return () => {
     if (view.selected !== state.cell) select(view, (view.selected = state.cell));

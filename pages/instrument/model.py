@@ -27,12 +27,11 @@ def choose_model(place: Place) -> Located:
     unknown = asked not in names and not free
     name = st.selectbox(
         "Model",
-        [*names, asked] if unknown else names,
         accept_new_options=free,
         help="or type a hub name, directory or GGUF file"
         if free
         else "the host chooses the models",
-        **linked("model"),
+        **linked("model", [*names, asked] if unknown else names),
     )
     if name is None or (name not in names and not free):
         results.stop(
@@ -78,7 +77,6 @@ def _checkpoint(name: str) -> str | None:
     names = [each.revision for each in run.checkpoints]
     chosen: str = st.selectbox(
         "Checkpoint",
-        names,
         help="the model at that step of its training",
         **fitted_index("checkpoint", names, names[-1]),
     )

@@ -8,22 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import streamlit as st
-
-from pages.shared.look.component import SHARED
+from pages.shared.look.component import component, module
 
 HERE = Path(__file__).parent
-SCRIPTS = (
-    SHARED.with_suffix(".js"),
-    *(HERE / f"{n}.js" for n in ("state", "grid", "curve", "find")),
-)
-SCRIPT = "\n".join(file.read_text("utf-8") for file in SCRIPTS)
+SCRIPT = module(*(HERE / f"{name}.js" for name in ("state", "grid", "curve", "find")))
 
 
-def _part(name: str, css: str = "", html: str = "") -> Callable[..., Any]:
-    sheets = (SHARED.with_suffix(".css"), HERE / f"{css}.css") if css else ()
-    sheet = "\n".join(file.read_text("utf-8") for file in sheets)
-    drawn = st.components.v2.component(f"pk-{name}", html=html, css=sheet or None, js=SCRIPT)
+def _part(name: str, sheet: str = "find", html: str = "") -> Callable[..., Any]:
+    drawn = component(f"pk-{name}", html, SCRIPT, HERE / f"{sheet}.css")
 
     def draw(key: str, data: dict[str, Any], **more: Any) -> Any:
         return drawn(key=key, data={"part": name} | data, **more)

@@ -58,22 +58,21 @@ def choose_run(located: Located) -> tuple[RunSpec, int]:
     off: dict[str, Any] = {"disabled": alone, "help": RESULTS_ALONE if alone else None}
     line = st.empty()
     with st.expander("Run", key="run"):
-        corpus = st.selectbox("Corpus", offered, help=CORPUS_HELP, **linked("corpus"))
+        corpus = st.selectbox("Corpus", help=CORPUS_HELP, **linked("corpus", offered))
         context = st.selectbox(
-            "Context T (tokens)", contexts, **off, **fitted_index("context", contexts, default)
+            "Context T (tokens)", **off, **fitted_index("context", contexts, default)
         )
         windows = one_of("Windows of text, at most", counts, key="windows", usual=many, **off)
         start = st.toggle("Start token first", starts, **off, **linked("start"))
-        dtype = st.selectbox("Precision", dtypes, **off, **linked("dtype"))
-        ends = st.selectbox("Read until", [*ENDS], **off, **linked("until"))
+        dtype = st.selectbox("Precision", **off, **linked("dtype", dtypes))
+        ends = st.selectbox("Read until", **off, **linked("until", ENDS))
         about = "kernels leave out these keys, because attention often rests on the first keys"
         label = "Skip first keys (tokens)"
         skips = list(shown.skips) if shown and shown.skips else []
         if skips:
             skip = one_of(label, skips, key="skip", usual=DEFAULT_SKIP, help=about)
         else:
-            span = fitted("skip", range(MAX_SKIP + 1), DEFAULT_SKIP)
-            skip = st.slider(label, 0, MAX_SKIP, help=about, **span)
+            skip = st.slider(label, help=about, **fitted("skip", range(MAX_SKIP + 1), DEFAULT_SKIP))
     try:
         run = describe_run(
             located.spec.name,
@@ -115,9 +114,9 @@ def one_of(label: str, numbers: list[int], *, key: str, usual: int, **more: Any)
     """Draw a slider over some numbers, or a select box for a single one."""
     usual = min(numbers, key=lambda each: abs(each - usual))
     if len(numbers) == 1:
-        chosen: int = st.selectbox(label, numbers, **more | fitted_index(key, numbers, usual))
+        chosen: int = st.selectbox(label, **more | fitted_index(key, numbers, usual))
         return chosen
-    moved: int = st.select_slider(label, numbers, **more | fitted(key, numbers, usual))
+    moved: int = st.select_slider(label, **more | fitted(key, numbers, usual))
     return moved
 
 

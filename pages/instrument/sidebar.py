@@ -34,6 +34,11 @@ CHOICES: Final = "instrument"
 """The key of the part that reports the reader's choices in the browser."""
 
 FOLLOWED: Final = "choices-followed"
+GO: Final = "page-found"
+"""The name of the page that the reader has found, until it is open."""
+
+TAKEN: Final = {"cell": "head", "query": "query", "log": "log", "measure": "measure"}
+"""The parameters of the address that such a choice sets."""
 BESIDE: Final = "grid-beside"
 MANY: Final = 10**6
 KEPT: Final = 256
@@ -57,11 +62,13 @@ def choose(place: Place) -> Selection:
             )
             usual = min(DEFAULT_QUERY, run.context - 1)
             query = one_of("Query position n (tokens)", queries, key="query", usual=usual)
-            log = st.multiselect("Logarithmic axes", LOG_AXES, LOG_AXES[:1], **linked("log"))
+            log = st.multiselect(
+                "Logarithmic axes", default=LOG_AXES[:1], **linked("log", LOG_AXES)
+            )
             chosen = Selection(located, run, layer, head, query, skip)
             _tell_browser(chosen, queries, log)
         with find:
-            draw_find("find", _targets(chosen), on_measure_change=_take_measure)
+            draw_find("find", _targets(chosen))
         with heads:
             draw_heads(chosen)
         with position:
@@ -80,7 +87,7 @@ def draw_heads(selection: Selection, key: str = BESIDE) -> None:
     offered = [title for title, measure in MEASURES.items() if measure.fits(geometry)]
     first = next(iter(MEASURES))
     if key == BESIDE:
-        st.selectbox("Colour heads by", offered, **fitted_index("measure", offered, first))
+        st.selectbox("Colour heads by", **fitted_index("measure", offered, first))
     height = 78 + geometry.n_layers * (max(6, min(20, 400 // geometry.n_layers)) + 1)
     with st.container(key=f"room-{key}", height=height, border=False):
         draw_grid(key, all_heads(selection, chosen_measure()))
@@ -93,14 +100,7 @@ def end_run(selection: Selection, page: str) -> None:
     """
     section = next(title for title, names in SECTIONS.items() if page in names)
     at = {"cell": selection.cell, "query": selection.query, "page": page, "section": section}
-    at["measure"] = chosen_measure().declared.title
     draw_told("drawn", at | _blocks(selection.run, selection.skip, [selection.query]))
-
-
-def _take_measure() -> None:
-    """Colour the heads by the measure that was found. A callback."""
-    if measure := st.session_state["find"].measure:
-        write("measure", measure["title"])
 
 
 def _choose_cell(located: Located) -> tuple[int, int]:
@@ -109,7 +109,7 @@ def _choose_cell(located: Located) -> tuple[int, int]:
     telling = telling_head(located.spec.name)
     default = telling if telling in cells else cells[0]
     _keep_near(cells)
-    cell = st.selectbox("Head", cells, **fitted_index("head", cells, default))
+    cell = st.selectbox("Head", **fitted_index("head", cells, default))
     return parse_cell(cell, geometry.n_layers, geometry.n_heads)
 
 
@@ -141,12 +141,13 @@ def _tell_browser(selection: Selection, queries: list[int], log: list[str]) -> N
 def _follow() -> None:
     """Take over what the reader has chosen in the browser. A callback."""
     choice = st.session_state[CHOICES].choice
-    if not choice:
+    if not choice or choice["rev"] == st.session_state.get(FOLLOWED):  # sent again by Back
         return
     st.session_state[FOLLOWED] = choice["rev"]
-    for name, key in (("cell", "head"), ("query", "query"), ("log", "log")):
-        if st.session_state.get(key) != choice[name]:
+    for name, key in TAKEN.items():
+        if choice.get(name) not in (None, st.session_state.get(key)):
             write(key, choice[name])
+    st.session_state[GO] = choice.get("page")
 
 
 def _blocks(run: RunSpec, skip: int, queries: list[int]) -> dict[str, Any]:
@@ -186,17 +187,13 @@ def _targets(selection: Selection) -> Mapping[str, Any]:
         "heads": geometry.cells,
         "targets": [
             *(
-                {"name": title, "kind": "measure", "measure": title, "page": ""}
+                {"name": title, "kind": "measure", "measure": title, "page": FIRST}
                 for title, measure in MEASURES.items()
                 if measure.fits(geometry)
             ),
             *({"name": what, "kind": f"head {cell}", "cell": cell} for cell, what in known),
             *(
-                {
-                    "name": module_of(name).PLACE.title,
-                    "kind": "page",
-                    "page": "" if name == FIRST else name,
-                }
+                {"name": module_of(name).PLACE.title, "kind": "page", "page": name}
                 for name in NAMES
             ),
         ],

@@ -37,16 +37,25 @@ function choose(change) {
   redraw();
 }
 
-// A choice of the reader's. `rev` counts them: the server returns the last one that it has followed.
-function decide(change) {
+// A choice of the reader's; the server alone follows `more`. `rev` counts them: the server returns the
+// last one that it has followed.
+function decide(change, more = {}) {
   choose({ seen: null, ...change, rev: state.rev + 1 });
   if (change.query !== undefined) need(given.blocks[state.query]);
   clearTimeout(resting);
   resting = setTimeout(() => {
     const { cell, query, log, rev } = state;
-    tellServer("choice", { cell, query, log, rev });
+    tellServer("choice", { cell, query, log, rev, ...more });
   }, REST);
 }
+
+const views = new WeakMap(); // the place of a part -> what it keeps there
+
+const svgNode = (tag, attributes) => {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  return node;
+};
 
 const placeOf = (name) => /^L(\d+)H(\d+)$/.exec(name).slice(1).map(Number);
 
@@ -112,11 +121,11 @@ function reading(kind, name = state.seen ?? state.cell, own = null) {
 }
 
 // The first part of a page: what the server has chosen, and where the numbers are.
-function followServer(_root, data, send) {
+function followServer({ data, setStateValue }) {
   const other = data.run !== given.run;
   if (other) for (const kept of [blocks, fetched]) kept.clear();
   given = data;
-  tellServer = send;
+  tellServer = setStateValue;
   if (other || data.rev >= state.rev)
     choose({
       rev: data.rev,
@@ -132,7 +141,7 @@ function followServer(_root, data, send) {
 }
 
 // The last part of a page: the figures above it have been drawn for this head and position.
-function endRun(_root, data) {
+function endRun({ data }) {
   if (drawn && drawn.page !== data.page) {
     closeMenu();
     choose({ seen: null });
@@ -142,7 +151,6 @@ function endRun(_root, data) {
   need(given.blocks[state.query]);
   need(given.profile);
   markSection(data.section);
-  goOn(data);
   redraw();
 }
 
@@ -172,9 +180,10 @@ document.addEventListener(
 const parts = { state: followServer, told: endRun };
 const drawing = new WeakMap(); // the place of a part -> the function that draws it
 
-export default function ({ data, parentElement, setStateValue }) {
+export default function (component) {
+  const { data, parentElement } = component;
   followers.delete(drawing.get(parentElement));
-  const draw = parts[data.part](parentElement, data, setStateValue);
+  const draw = parts[data.part](component);
   if (draw) {
     drawing.set(parentElement, draw);
     followers.add(draw);

@@ -37,12 +37,11 @@ def choose_move(selection: Selection, defaults: dict[str, Any]) -> dict[str, Any
     params: dict[str, Any] = {
         "change": "move",
         "edited": one.selectbox(
-            "Head that is changed", cells, **fitted_index("edited", cells, defaults["edited"])
+            "Head that is changed", **fitted_index("edited", cells, defaults["edited"])
         ),
         "moves": ", ".join(
             two.multiselect(
                 "Rows and their new keys",
-                moves,
                 accept_new_options=True,
                 placeholder="add a move below, or type one such as 36>34",
                 help="row>key: words of the prompt (pirate>ninja), or positions (36>34)",
@@ -54,22 +53,19 @@ def choose_move(selection: Selection, defaults: dict[str, Any]) -> dict[str, Any
     scores = params["stage"] == "scores"
     one, *more, last = st.columns([1, 1, 2] if scores else [1, 3], vertical_alignment="bottom")
     params["scale"] = one.number_input(
-        "Multiply by", -10.0, 10.0, step=0.5, value=defaults["scale"], **linked("scale")
+        "Multiply by", step=0.5, value=defaults["scale"], **linked("scale", ends=(-10.0, 10.0))
     )
     for two in more:
         params["strength"] = two.number_input(
             "Nats above the largest score",
-            0.0,
-            100.0,
             step=1.0,
             value=defaults["strength"],
-            **linked("strength"),
+            **linked("strength", ends=(0.0, 100.0)),
         )
     scope = last.selectbox(
         "What is multiplied",
-        list(SCOPES),
         index=list(SCOPES).index(defaults["scope"]),
-        **linked("scope"),
+        **linked("scope", SCOPES),
     )
     params["scope"] = SCOPES[scope]
     return params
@@ -103,7 +99,7 @@ def choose_stage(place: Any, defaults: dict[str, Any]) -> str:
     """Draw the choice between scores and pattern."""
     words = list(CHANGED_STAGES)
     index = words.index(defaults["stage"])
-    return CHANGED_STAGES[place.selectbox("Changed", words, index=index, **linked("stage"))]
+    return CHANGED_STAGES[place.selectbox("Changed", index=index, **linked("stage", words))]
 
 
 CHANGES: Final[dict[str, str]] = {
@@ -141,7 +137,6 @@ def _choose_preset(selection: Selection) -> tuple[Preset, Callable[[], None]]:
     left, right = st.columns([3, 2], vertical_alignment="bottom")
     name = left.selectbox(
         "Preset",
-        names,
         on_change=_apply,
         args=(presets, selection.cell),
         **fitted_index("preset", names, names[0]),
@@ -263,17 +258,13 @@ def _average(selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
     left, right, last = st.columns([2, 2, 1], vertical_alignment="bottom")
     layers = range(selection.located.geometry.n_layers)
     places = ["in W_pos", *map(_before, layers)]
-    place = left.selectbox("Averaged", places, **fitted_index("place", places, defaults["place"]))
-    group = right.slider(
-        "Positions per group", 1, 100, **fitted("group", range(1, 101), defaults["group"])
-    )
+    place = left.selectbox("Averaged", **fitted_index("place", places, defaults["place"]))
+    group = right.slider("Positions per group", **fitted("group", range(1, 101), defaults["group"]))
     keep = last.number_input(
         "Spare the first positions",
-        0,
-        32,
         value=defaults["keep"],
         help="in later layers the first positions have huge vectors, which averaging would spread",
-        **linked("keep"),
+        **linked("keep", ends=(0, 32)),
     )
     return {
         "change": "average",
@@ -286,7 +277,7 @@ def _average(selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
 def _blind(_selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
     one, two, three = st.columns(3, vertical_alignment="bottom")
     every = one.slider(
-        "Every k-th position, k =", 1, 20, **fitted("every", range(1, 21), defaults["every"])
+        "Every k-th position, k =", **fitted("every", range(1, 21), defaults["every"])
     )
     hint = "such as 0-3 or 0,2; empty: the first four"
     field = fitted_text("layers", defaults["layers"])
@@ -299,7 +290,6 @@ def _ablate(selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
     cells = selection.located.geometry.cells
     heads = st.multiselect(
         "Ablated heads",
-        cells,
         placeholder="choose one or more",
         **fitted_list("ablated", cells, defaults["ablated"]),
     )

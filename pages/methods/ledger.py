@@ -30,7 +30,6 @@ def draw_ledger(selection: Selection) -> None:
     names = offered_names(model, own)
     chosen = st.selectbox(
         "Figures published for",
-        names,
         help="choose another name if the selected model is a copy of that model",
         **fitted_index("published", names, own),
     )
@@ -140,7 +139,7 @@ def _row(figure: PublishedFigure, line: Checked | None) -> dict[str, Any]:
 def _draw_details(figures: tuple[PublishedFigure, ...], lines: dict[str, Checked]) -> None:
     """Draw every number of one figure: published, ours, and its error."""
     names = [figure.id for figure in figures]
-    chosen = st.selectbox("Numbers of", names, **fitted_index("ledgerid", names, names[0]))
+    chosen = st.selectbox("Numbers of", **fitted_index("ledgerid", names, names[0]))
     figure = next(each for each in figures if each.id == chosen)
     line = lines.get(chosen)
     st.caption(f"{figure.figure}. {plain(figure.note)} Computed by {_asked(figure)}.")

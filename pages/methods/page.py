@@ -29,7 +29,7 @@ def draw_definitions() -> None:
     """Draw the definitions, each in an expander; a link may open one of them."""
     found = methods()
     names = [ALL, *(method.name for method in found)]
-    chosen = st.selectbox("Definition", names, **linked("method"))
+    chosen = st.selectbox("Definition", **linked("method", names))
     for heading, runs in (
         ("Read from the statistics of a pass", False),
         ("Run the model again", True),

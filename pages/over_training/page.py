@@ -45,7 +45,7 @@ SINK = "attention sink"
 def choose_measure(geometry: Geometry) -> HeadMeasure:
     """Draw the list of the model's measures; return the chosen one."""
     titles = [title for title, measure in MEASURES.items() if measure.fits(geometry)]
-    chosen = st.selectbox("Measure", titles, index=titles.index(FIRST), **linked("follow"))
+    chosen = st.selectbox("Measure", index=titles.index(FIRST), **linked("follow", titles))
     return MEASURES[chosen or FIRST].declared
 
 

@@ -97,7 +97,6 @@ def draw_curves(found: Result, chosen: Chosen) -> None:
     default = list(dict.fromkeys([selection.cell, *most_changed(found, FEW)]))
     shown = st.multiselect(
         "Heads",
-        names,
         help="by default the selected head and those that changed the most",
         **fitted_list("tracked", names, default),
     )
@@ -140,7 +139,7 @@ def emergence_table(found: Result) -> Styler:
 def draw_step(found: Result, measure: HeadMeasure, selection: Selection) -> None:
     """Draw the grid of all heads at a chosen step, on one scale for all steps."""
     steps = found.coordinates["step"].tolist()
-    step = st.select_slider("Step", steps, **fitted("step", steps, steps[-1]))
+    step = st.select_slider("Step", **fitted("step", steps, steps[-1]))
     here = found.only("measure").select(step=int(step))
 
     def draw() -> None:

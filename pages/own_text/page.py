@@ -15,7 +15,7 @@ from pages.shared.cards.card import card
 from pages.shared.cards.metric import draw_metrics
 from pages.shared.cards.plain import say
 from pages.shared.jobs import results
-from pages.shared.look.component import component
+from pages.shared.look.component import component, module
 from pages.shared.selection.fit import choose_one, fitted, linked
 from pages.shared.selection.links import write
 from pages.shared.selection.place import Place
@@ -112,12 +112,16 @@ def draw_reasons(selection: Selection, text: str, query: int) -> None:
 
 def _choose(label: str, name: str, seen: list[int], default: int, place: Any) -> int:
     """Draw the field of a key that the query sees."""
-    return int(place.number_input(label, seen[0], seen[-1], **fitted(name, seen, default)))
+    return int(place.number_input(label, **fitted(name, range(seen[0], seen[-1] + 1), default)))
 
 
-_HERE = Path(__file__).parent
-_PATTERNS = component("patterns", _HERE, "patterns", "<div class='patterns'></div>")
-_TOKENS = component("tokens", _HERE, "tokens", "<div class='attention'></div>")
+def _component(name: str, html: str) -> Callable[..., Any]:
+    file = Path(__file__).with_name(f"{name}.js")
+    return component(name, html, module(file), file.with_suffix(".css"))
+
+
+_PATTERNS = _component("patterns", "<div class='patterns'></div>")
+_TOKENS = _component("tokens", "<div class='attention'></div>")
 
 
 def draw_patterns(found: Result, cell: str) -> None:
@@ -129,8 +133,6 @@ def draw_patterns(found: Result, cell: str) -> None:
         if picked:
             select_head(picked)
 
-    if key in st.session_state:
-        st.session_state[key]["cell"] = cell
     data = packed_patterns(found) | {
         "labels": head_labels(found),
         "shares": plain(found.values["position_share"]),
@@ -148,8 +150,6 @@ def draw_tokens(found: Result, token: int, direction: str, pick: Callable[[int],
         if picked is not None:
             pick(int(picked))
 
-    if key in st.session_state:
-        st.session_state[key]["token"] = token
     data = packed_head(found) | {"selected": token, "direction": direction}
     _TOKENS(key=key, data=data, on_token_change=selected)
 
@@ -167,8 +167,6 @@ def choose_token(length: int) -> int:
     return int(
         st.number_input(
             "Query token (position)",
-            0,
-            length - 1,
             help="a click on a token chooses it as well",
             **fitted("at", range(length), length - 1),
         )

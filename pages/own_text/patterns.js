@@ -100,7 +100,7 @@ function pick(view, cell) {
 }
 
 export default function (component) {
-  const { data, parentElement, setStateValue } = component;
+  const { data, parentElement, setTriggerValue } = component;
   let view = instances.get(parentElement);
   if (view?.data.layers !== data.layers || view.data.heads !== data.heads) {
     view = build(parentElement.querySelector(".patterns"), data);
@@ -122,7 +122,7 @@ export default function (component) {
     paint(view);
     view.drawn = data.cells;
   }
-  view.send = setStateValue;
+  view.send = setTriggerValue;
   select(view, data.selected);
   return () => hideTip(view);
 }

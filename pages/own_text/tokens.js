@@ -223,13 +223,13 @@ function beside(view, token, way) {
 }
 
 export default function (component) {
-  const { data, parentElement, setStateValue } = component;
+  const { data, parentElement, setTriggerValue } = component;
   let view = instances.get(parentElement);
   if (!view) {
     view = build(parentElement.querySelector(".attention"));
     instances.set(parentElement, view);
   }
-  view.send = setStateValue;
+  view.send = setTriggerValue;
   view.data = data;
   const words = JSON.stringify(data.tokens);
   if (view.written !== words) {

@@ -118,7 +118,7 @@ def _linked(name: str) -> str:
 
 def draw_graph(every: Result) -> None:
     """Draw who feeds whom, with a choice of the smallest share."""
-    least = st.select_slider("Smallest share drawn", SHARES, LEAST, **linked("feeds"))
+    least = st.select_slider("Smallest share drawn", value=LEAST, **linked("feeds", SHARES))
     shown = every.only("share")
     figure = partial(graph_figure, shown, least)
 

@@ -162,8 +162,8 @@ def draw_page(selection: Selection, draws: Draws) -> None:
     left, right = st.columns(2)
     lengths = range(5, min(MAX_LENGTH, geometry.n_ctx) + 1)
     length = choose_number(left, "Length (tokens)", lengths, "plength", 24)
-    rows = range(2, length)
-    query = right.select_slider("Row n (tokens)", rows, **fitted("pquery", rows, min(8, rows[-1])))
+    rows = [*range(2, length)]
+    query = right.select_slider("Row n (tokens)", **fitted("pquery", rows, min(8, rows[-1])))
     asked = PositionVsTokenParams(length=length, samples=draws.samples)
     parts = results.fetch(PositionVsToken, draws.run, asked)
     if parts is None:

@@ -73,8 +73,6 @@ def ranked_table(ranked: Result, selected: str) -> None:
     last = ranked.values["profile"].shape[-1] - 1
     back = left.number_input(
         "Look back k (tokens)",
-        0,
-        last,
         help="shows P(k) of every head as a column",
         **fitted("back", range(last + 1), 1),
     )
@@ -249,7 +247,7 @@ def page(selection: Selection) -> None:
     if ranked is not None:
         draw_ranking(selection, ranked)
         reach = st.select_slider(
-            "Offsets shown on either side (tokens)", REACHES, 8, **linked("reach")
+            "Offsets shown on either side (tokens)", value=8, **linked("reach", REACHES)
         )
         draw_head(selection, ranked, reach)
         draw_tangent(selection, reach)

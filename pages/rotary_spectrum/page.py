@@ -100,7 +100,7 @@ def _draw_bands(kernel: Result) -> None:
 
 def draw_all_heads(found: Result, selection: Selection) -> None:
     """Draw the grid of all heads by a measure of the rotary spectrum."""
-    title = st.selectbox("Colour heads by", list(MEASURES), **linked("rotaryby"))
+    title = st.selectbox("Colour heads by", **linked("rotaryby", MEASURES))
     measure = MEASURES[title or next(iter(MEASURES))]
     shown = found.only(measure.value)
     values = shown.values[measure.value].astype(float)
@@ -126,7 +126,6 @@ def choose_bands(selection: Selection) -> dict[str, Any]:
     default = min(SHORT, shorts[-1])
     short = left.select_slider(
         "Short wavelengths: up to (tokens)",
-        shorts,
         help="a pair with a wavelength of 16 tokens turns once in 16 tokens",
         **fitted("short", shorts, default),
     )
@@ -134,7 +133,6 @@ def choose_bands(selection: Selection) -> dict[str, Any]:
     longs = [each for each in doubled if each >= short]
     long = right.select_slider(
         "Middle wavelengths: up to (tokens)",
-        longs,
         help="by default the context; longer wavelengths turn less than once in it",
         **fitted("long", longs, context),
     )

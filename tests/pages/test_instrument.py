@@ -161,6 +161,9 @@ def find_and_go(page: Page) -> None:
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1, name="Spectrum")).to_be_visible()
     settle(page)
+    page.go_back()
+    expect(page.get_by_role("heading", level=1, name="Map")).to_be_visible()
+    settle(page)
     assert "L20H8" == values(page)["Head"]
     page.keyboard.press("?")
     expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
@@ -171,15 +174,18 @@ def the_grid_is_walked_by_keys_alone(page: Page) -> None:
     grid = page.get_by_test_id("stSidebar").get_by_role("grid")
     expect(grid.locator("[tabindex='0']")).to_have_count(1)
     side_cell(page, "L3H4").focus()
-    for key, name in (("ArrowDown", "L4H4"), ("ArrowLeft", "L4H3"), ("Home", "L4H0")):
+    for key, name in (
+        ("PageUp", "L0H4"), ("ArrowDown", "L1H4"), ("ArrowRight", "L1H5"), ("End", "L1H8"),
+        ("ArrowDown", "L2H8"), ("ArrowLeft", "L2H7"), ("Home", "L2H0"),
+    ):  # fmt: skip
         page.keyboard.press(key)
         expect(head_shown(page)).to_have_text(f"{name} at n = 400")
         expect(side_cell(page, name)).to_be_focused()
     settle(page)
-    expect(side_cell(page, "L4H0")).to_be_focused()
+    expect(side_cell(page, "L2H0")).to_be_focused()
     heard = grid.aria_snapshot()
-    assert re.search(r'gridcell "L4H0: effective token count [\d.]+ .*" \[selected\]', heard)
-    assert 'rowheader "L4"' in heard
+    assert re.search(r'gridcell "L2H0: effective token count [\d.]+ .*" \[selected\]', heard)
+    assert 'rowheader "L2"' in heard
 
 
 def logarithmic_axes_are_in_the_address(page: Page) -> None:

@@ -1,6 +1,5 @@
 """Cards on the selected head that several pages draw."""
 
-import time
 from functools import partial
 from typing import Any, Final
 
@@ -11,7 +10,6 @@ import streamlit as st
 from pages.instrument.parts import draw_curve
 from pages.shared.cards import captions
 from pages.shared.cards.card import card
-from pages.shared.selection.links import PAGE
 from pages.shared.selection.place import LOG_AXES
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.additivity.figures import similarity_figure
@@ -19,10 +17,6 @@ from poskernel_core.analyses.contextual_heads.figures import duplicates_figure, 
 from poskernel_core.analyses.kernels.figures import head_curve, profile_figure
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, value_text
-
-AHEAD: Final = "curve-ahead"
-HEAD_START: Final = 0.08
-"""Seconds in which the browser draws a page's first curve, before it gets the rest of the page."""
 
 LOCAL_SHARE: Final = 0.5
 """Mass in the last tokens from which the axis of offsets is logarithmic, as in ``curve.js``."""
@@ -56,10 +50,6 @@ def _draw_own(name: str, data: dict[str, Any]) -> None:
     """Draw a curve in the browser, from the numbers of all heads."""
     with st.container(key=f"own-{name}"):
         draw_curve(f"curve-{name}", data)
-    page = st.session_state.get(PAGE)
-    if st.session_state.get(AHEAD) != page:
-        st.session_state[AHEAD] = page
-        time.sleep(HEAD_START)
 
 
 def draw_profile(profile: Result, most: int) -> None:

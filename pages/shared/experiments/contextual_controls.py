@@ -31,7 +31,6 @@ def choose_first_windows(place: Any, default: int, most: int) -> int:
     offered = [count for count in CONTEXT_COUNTS if count <= most] or [most]
     return place.select_slider(
         "First windows",
-        offered,
         help="windows of the corpus, into each of which the token is put",
         **fitted("firstwindows", offered, min(default, offered[-1])),
     )
@@ -41,12 +40,12 @@ def choose_thresholds(longest: int) -> dict[str, float]:
     """Draw the thresholds of the behaviour groups."""
 
     def share(label: str, high: float, name: str, key: str, step: float = 0.05) -> float:
-        return st.slider(label, 0.0, high, DEFAULT_THRESHOLDS[name], step, **linked(key))
+        return st.slider(
+            label, value=DEFAULT_THRESHOLDS[name], step=step, **linked(key, ends=(0.0, high))
+        )
 
     broad = st.slider(
         "Effective token count from which a kernel is broad",
-        1,
-        longest,
         **fitted("broad", range(1, longest + 1), min(int(DEFAULT_THRESHOLDS["broad"]), longest)),
     )
     steady = "Largest coefficient of variation of a steady denominator"
@@ -65,10 +64,9 @@ def choose_texts() -> dict[str, Any]:
     left, right = st.columns(2)
     items = left.multiselect(
         "Chapters drawn alongside",
-        texts.items("bible"),
         placeholder="choose one or more",
         max_selections=6,
-        **linked("chapters"),
+        **linked("chapters", texts.items("bible")),
     )
     own = right.text_area(
         "Texts of your own",

@@ -38,12 +38,14 @@ def choose_draws(selection: Selection, default: int) -> Draws:
     one, two, three = st.columns([2, 1, 2], vertical_alignment="bottom")
     samples = one.select_slider(
         "Random sequences averaged over",
-        SAMPLE_COUNTS,
         help="errors fall with the square root of this number",
         **fitted("samples", SAMPLE_COUNTS, first),
     )
     seed = two.number_input(
-        "Seed", 0, 10_000, 0, help="the same seed draws the same tokens", **linked("seed")
+        "Seed",
+        value=0,
+        help="the same seed draws the same tokens",
+        **linked("seed", ends=(0, 10_000)),
     )
     start = three.toggle(
         "Start token first",
@@ -58,8 +60,7 @@ def choose_draws(selection: Selection, default: int) -> Draws:
 def choose_number(place: Any, label: str, options: range, key: str, default: int) -> int:
     """Draw a field for a whole number; one that no longer fits moves to the nearest that does."""
     nearest = min(max(default, options[0]), options[-1])
-    value = fitted(key, options, nearest)
-    return int(place.number_input(label, options[0], options[-1], **value))
+    return int(place.number_input(label, **fitted(key, options, nearest)))
 
 
 def choose_sequences(selection: Selection, draws: Draws) -> dict[str, Any]:
@@ -68,11 +69,9 @@ def choose_sequences(selection: Selection, draws: Draws) -> dict[str, Any]:
     one, two, three = st.columns(3)
     candidates = three.number_input(
         "Candidates",
-        1,
-        MAX_CANDIDATES,
-        2,
+        value=2,
         help="two: [A][B] … [A][C] … [A]; three: [A][B] [A][C] … [A][D] … [A]",
-        **linked("candidates"),
+        **linked("candidates", ends=(1, MAX_CANDIDATES)),
     )
     fewest = 2 * candidates + 1 + draws.run.start_token
     lengths = range(fewest, longest + 1)
@@ -89,15 +88,13 @@ def choose_switches(selection: Selection) -> dict[str, Any]:
         left, right = st.columns([3, 2], vertical_alignment="bottom")
         ablated = left.multiselect(
             "Ablated heads of layer 0",
-            heads,
             help="the post keeps only one head of layer 0 and finds the same trend",
-            **linked("ablated0"),
+            **linked("ablated0", heads),
         )
         how = right.selectbox(
             "Ablation",
-            list(ABLATIONS),
             help="the heads' output becomes zero, or their attention uniform over visible keys",
-            **linked("ablation"),
+            **linked("ablation", ABLATIONS),
         )
         one, two = st.columns(2)
         without = one.toggle(

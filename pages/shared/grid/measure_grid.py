@@ -72,8 +72,6 @@ def draw_heads(
     ]
 
     shared = pick is select_head
-    if not shared and key in st.session_state:
-        st.session_state[key]["cell"] = ""  # so that a cell can be picked again
 
     def selected() -> None:
         cell = st.session_state[key].cell

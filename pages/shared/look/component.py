@@ -1,4 +1,4 @@
-"""A component of ours in the browser: the files that all components share, then its own."""
+"""Components of ours in the browser: one module each, which begins with what all of them share."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,18 +6,16 @@ from typing import Any
 
 import streamlit as st
 
-SHARED = Path(__file__).with_name("parts")
-"""The shared style sheet and script, put before the component's own in one file."""
+SHARED = Path(__file__).with_name("parts.js")
 
 
-def component(name: str, folder: Path, file: str, html: str) -> Callable[..., Any]:
-    """Return a component with the ``.css`` and ``.js`` of that name in a folder.
+def module(script: Path, *parts: Path) -> str:
+    """Return a script after the shared one; each of its ``parts`` has a scope of its own."""
+    text = "\n".join(file.read_text("utf-8") for file in (SHARED, script))
+    return text + "".join(f"{{\n{file.read_text('utf-8')}}}\n" for file in parts)
 
-    ``name`` is unique in the app.
-    """
 
-    def read(suffix: str) -> str:
-        own = (folder / file).with_suffix(suffix)
-        return "\n".join(each.read_text("utf-8") for each in (SHARED.with_suffix(suffix), own))
-
-    return st.components.v2.component(name, html=html, css=read(".css"), js=read(".js"))
+def component(name: str, html: str, js: str, sheet: Path) -> Callable[..., Any]:
+    """Return a component with the shared style sheet and its own; ``name`` is unique in the app."""
+    css = "\n".join(file.read_text("utf-8") for file in (SHARED.with_suffix(".css"), sheet))
+    return st.components.v2.component(name, html=html, css=css, js=js)

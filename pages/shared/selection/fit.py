@@ -1,7 +1,7 @@
 """Widgets bound to the address: a value that no longer fits is moved, and the URL follows.
 
 The default is passed on every run, because the browser omits from the URL any value equal to the
-default.
+default. Each function returns a widget's parameters, what it offers among them.
 """
 
 from collections.abc import Iterable
@@ -10,15 +10,25 @@ from typing import Any, Final
 import streamlit as st
 
 from pages.shared.cards.embed import note_parameter
-from pages.shared.selection.links import write
+from pages.shared.selection.links import note_offered, write
 
 DRAWN: Final = "widgets-drawn"
 
 
-def linked(key: str) -> dict[str, Any]:
-    """Return what binds a widget to a parameter of the address; both are named ``key``."""
+def linked(
+    key: str, options: Iterable[Any] | None = None, *, ends: tuple[float, float] | None = None
+) -> dict[str, Any]:
+    """Return what binds a widget to a parameter of the address; both are named ``key``.
+
+    ``ends`` are the least and the largest number of a widget without options.
+    """
     note_parameter(key)
-    return {"key": key, "bind": "query-params"}
+    offered = None if options is None else list(options)
+    note_offered(key, offered, ends)
+    found: dict[str, Any] = {"key": key, "bind": "query-params"}
+    if ends is not None:
+        found |= {"min_value": ends[0], "max_value": ends[1]}
+    return found if offered is None else found | {"options": offered}
 
 
 def choose_one(
@@ -26,30 +36,30 @@ def choose_one(
 ) -> str:
     """Draw buttons of which one is always pressed, at first the ``default`` or the first option."""
     words = list(options)
-    default = default or words[0]
-    chosen: str = place.segmented_control(
-        label, words, default=default, required=True, **linked(key) | more
-    )
+    asked = linked(key, words) | {"default": default or words[0], "required": True}
+    chosen: str = place.segmented_control(label, **asked | more)
     return chosen
 
 
 def fitted(key: str, options: Any, default: Any) -> dict[str, Any]:
-    """Return the ``value`` of a slider, and move the reader's choice to the nearest that fits.
+    """Return what a slider takes, and move the reader's choice to the nearest that fits.
 
     If the default changes (with another context, say), a reader who has chosen nothing gets the new
-    default, and the URL follows.
+    default, and the URL follows. A ``range`` is that of a slider over numbers.
     """
     value = st.session_state.get(key, default)
     nearest = value if value in options else min(options, key=lambda each: abs(each - value))
     _write(key, value, nearest, default)
-    return linked(key) | {"value": default}
+    if isinstance(options, range):
+        return linked(key, ends=(options[0], options[-1])) | {"value": default}
+    return linked(key, options) | {"value": default}
 
 
 def fitted_index(key: str, options: list[Any], default: Any) -> dict[str, Any]:
-    """Return the ``index`` of a select box; a choice that no longer fits becomes the default."""
+    """Return what a select box takes; a choice that no longer fits becomes the default."""
     value = st.session_state.get(key, default)
     _write(key, value, value if value in options else default, default)
-    return linked(key) | {"index": options.index(default)}
+    return linked(key, options) | {"index": options.index(default)}
 
 
 def _write(key: str, value: Any, fitted: Any, default: Any) -> None:
@@ -61,26 +71,26 @@ def _write(key: str, value: Any, fitted: Any, default: Any) -> None:
 
 
 def fitted_text(key: str, default: str) -> dict[str, Any]:
-    """Return the ``value`` of a text field; every text fits."""
+    """Return what a text field takes; every text fits."""
     value = st.session_state.get(key, default)
     _write(key, value, value, default)
     return linked(key) | {"value": default}
 
 
 def fitted_list(key: str, options: list[str], default: list[str]) -> dict[str, Any]:
-    """Return the ``default`` of a multiselect; choices that no longer fit are left out."""
+    """Return what a multiselect takes; choices that no longer fit are left out."""
     value = st.session_state.get(key, default)
     _write(key, value, [each for each in value if each in options], default)
-    return linked(key) | {"default": default}
+    return linked(key, options) | {"default": default}
 
 
 def fitted_span(key: str, first: int, last: int) -> dict[str, Any]:
-    """Return the ``value`` of a slider with two ends; a span is cut to fit."""
+    """Return what a slider with two ends takes; a span is cut to fit."""
     default = (first, last)
     value = st.session_state.get(key, default)
     low, high = (min(max(end, first), last) for end in value)
     _write(key, value, (low, high) if low < high else default, default)
-    return linked(key) | {"value": default}
+    return linked(key, ends=default) | {"value": default}
 
 
 def note_drawn() -> None:

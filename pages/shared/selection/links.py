@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import streamlit as st
-from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from pages.shared.cards.embed import embedded
 from pages.shared.cards.plain import plain
@@ -22,7 +21,7 @@ from poskernel_core.common.heads import layer_of
 from poskernel_core.common.renamed import KEYS, MODELS, SHOWN
 
 ASKED, TOLD, PAGE = "link-asked", "link-told", "link-page"
-JUDGED, WAITS = "link-judged", "link-waits"
+JUDGED, WAITS, OFFERED = "link-judged", "link-waits", "link-offered"
 UNUSED = object()
 """Stands for the value of a parameter that the page does not use."""
 MAX_NAMED = 8
@@ -129,7 +128,9 @@ def tell(place: Any) -> None:
         wanted = asked.pop(key)
         known = isinstance(shown, str | int | float | list | tuple | None)
         if state[JUDGED] and (shown is UNUSED or (known and not _same(wanted, shown))):
-            offered = "" if shown is UNUSED else _offered(key)
+            offered = state.get(OFFERED, {}).get(key, "")
+            if isinstance(shown, bool):
+                offered = "offered are true and false"
             state[TOLD].append(Told(key, ", ".join(wanted), shown, offered))
     standing = [told for told in state[TOLD] if told.stands()]
     state[TOLD] = standing
@@ -157,23 +158,18 @@ def _alike(asked: str, shown: Any) -> bool:
     return asked == ("" if shown is None else str(shown))
 
 
-def _offered(key: str) -> str:
-    """Return what a widget offers as a clause, from Streamlit's own state."""
-    context = get_script_run_ctx()
-    state = context.session_state._state if context else None
-    name = state.get_widget_id_from_key(key) if state else None
-    known = state.get_widget_metadata(name) if state and name else None
-    if known is None:
-        return ""
-    if known.value_type == "bool_value":
-        return "offered are true and false"
-    widget: Any = getattr(known.deserializer, "__self__", None)
-    if hasattr(widget, "min_value"):
-        return f"offered are {widget.min_value:g} to {widget.max_value:g}"
-    options = list(map(str, known.formatted_options or getattr(widget, "options", None) or []))
-    if len(options) > MAX_NAMED:
-        return f"offered are {len(options)} values from {options[0]} to {options[-1]}"
-    return f"offered are {', '.join(options)}" if options else ""
+def note_offered(
+    key: str, options: list[Any] | None, ends: tuple[float, float] | None = None
+) -> None:
+    """Note what a widget offers, as a clause: its options, or all between two ends."""
+    said = ""
+    if ends is not None:
+        said = f"offered are {ends[0]:g} to {ends[1]:g}"
+    elif options and len(options) > MAX_NAMED:
+        said = f"offered are {len(options)} values from {options[0]} to {options[-1]}"
+    elif options:
+        said = f"offered are {', '.join(map(str, options))}"
+    st.session_state.setdefault(OFFERED, {})[key] = said
 
 
 def _brief(value: Any) -> str:

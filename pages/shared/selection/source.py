@@ -61,7 +61,7 @@ def choose_text(use: str = USE) -> dict[str, Any] | None:
 
     ``use`` says what the text is for.
     """
-    item = st.selectbox("Text", [*texts.items("bible"), OWN], **linked("item"))
+    item = st.selectbox("Text", **linked("item", [*texts.items("bible"), OWN]))
     if item != OWN:
         return {"text_item": item}
     text = st.text_area(

@@ -16,9 +16,8 @@ def choose_zoom(length: int) -> tuple[int, int] | None:
     left, right = st.columns([1, 3], vertical_alignment="bottom")
     size = left.selectbox(
         "Window (positions)",
-        sizes,
         **fitted_index("zoomsize", sizes, DEFAULT if DEFAULT in sizes else sizes[-1]),
     )
     last = length - size
-    first = right.slider("Window begins at position", 0, last, **fitted("zoom", range(last + 1), 0))
+    first = right.slider("Window begins at position", **fitted("zoom", range(last + 1), 0))
     return first, first + size
