@@ -1,7 +1,6 @@
 """Everything about one head: a verdict in words, its measures, and its figures."""
 
 import json
-from dataclasses import asdict
 from functools import partial
 from typing import Final
 
@@ -68,7 +67,7 @@ def draw_note(selection: Selection) -> None:
     every = notes.all()
     row.download_button(
         "All notes",
-        json.dumps([asdict(each) for each in every], indent=1, ensure_ascii=False),
+        json.dumps([each.model_dump() for each in every], indent=1, ensure_ascii=False),
         "poskernel-notes.json",
         "application/json",
         icon=":material/download:",

@@ -13,7 +13,7 @@ from poskernel_core.analyses.own_text import experiment as own_run
 from poskernel_core.analyses.own_text import spec
 from poskernel_core.analyses.own_text.experiment import row_shares
 from poskernel_core.analyses.own_text.spec import HeadOnText, OwnText, kept_around, kept_queries
-from poskernel_core.common.attention import first_visible
+from poskernel_core.common.attention import ScoreRule
 from tests.support import oracles
 from tests.support.builders import contextual
 from tests.support.builders.contextual import CONTENT, TAU, ask, perform, some_windows, study
@@ -61,7 +61,7 @@ def test_in_plain_loops(model_dirs, case):
     np.testing.assert_allclose(found["pattern"], whole[layer, head], atol=1e-5)
     for n in range(LENGTH):
         q = queries[0, head, n].astype(float) / divisors[layer]
-        seen = range(first_visible(n, 0, windows[layer]), n + 1)
+        seen = range(ScoreRule(1.0, windows[layer]).first_visible(n), n + 1)
         s = {i: math.fsum(q * keys[0, kv, i]) for i in seen}
         a = {i: math.fsum(q * means[i]) for i in seen}
         for name_, part in (("score", s), ("position", a)):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import poskernel_core as pk
 from poskernel_core.analyses.place_and_content.formulas import SHARES, variances
 from poskernel_core.analyses.place_and_content.spec import PlaceAndContent
-from poskernel_core.common.attention import first_visible
+from poskernel_core.common.attention import ScoreRule
 from tests.support import oracles
 from tests.support.builders import place
 from tests.support.builders.contextual import ask, some_windows, study
@@ -99,7 +99,7 @@ def test_plain_loops(dirs, name):
         heads = queries.shape[1]
         for head, at in ((heads - 1, 3), (2, 1), (1, 0)):
             n = positions[at]
-            low = first_visible(n, skip, windows[number])
+            low = ScoreRule(1.0, windows[number]).first_visible(n, skip)
             found = [result.values[part][number, head, at] for part in SHARES]
             errors = [result.errors[part][number, head, at] for part in SHARES]
             if n - low < 1:

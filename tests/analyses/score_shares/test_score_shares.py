@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as arrays
 
 from poskernel_core.analyses.score_shares.experiment import shares, weights
 from poskernel_core.analyses.score_shares.spec import ScoreShares
-from poskernel_core.common.attention import first_visible
+from poskernel_core.common.attention import ScoreRule
 from tests.support import oracles
 from tests.support.builders import contextual
 from tests.support.builders.contextual import CONTENT, TAU, perform, some_windows, study
@@ -70,7 +70,7 @@ def test_plain_loops(model_dirs, case):
         heads = queries.shape[1]
         for head, place in ((1, 3), (heads - 1, len(main.header.positions) - 1), (2, 0)):
             n, kv = main.header.positions[place], head * keys.shape[1] // heads
-            seen = range(first_visible(n, skip, windows[layer]), n + 1)
+            seen = range(ScoreRule(1.0, windows[layer]).first_visible(n, skip), n + 1)
             rows = []
             for text in range(TEXTS):
                 q = queries[text, head, n].astype(float) / divisors[layer]
