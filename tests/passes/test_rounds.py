@@ -1,5 +1,6 @@
 """A pass reads windows round the groups: in what order, and what if it is broken off."""
 
+from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -8,15 +9,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import poskernel_core as pk
 from poskernel_core.common import shards
 from poskernel_core.common.errors import Cancelled, ComputeFailed
 from poskernel_core.common.shards import WHOLE, Shard
-from poskernel_core.common.specs import Execution
-from poskernel_core.passes import runner, streaming
+from poskernel_core.common.specs import ALL_GATHERED, Execution, Request
+from poskernel_core.data.corpora import Cut
+from poskernel_core.engine.execute import compute
+from poskernel_core.engine.plan import make_plan
+from poskernel_core.passes import merging, runner, streaming
+from poskernel_core.passes.merging import merge_shards
+from poskernel_core.passes.prepare import sizes_for
 from poskernel_core.passes.streaming import Pass, batches, next_edge, round_ends
 from poskernel_core.passes.worker_context import ModelCache, WorkerContext
-from poskernel_core.storage.shards import partials_of
-from poskernel_core.storage.statistics import StoredStatistics, read_checkpoint
+from poskernel_core.statistics import STATISTICS
+from poskernel_core.storage.shards import drop_partial, partial_keys, partials_of
+from poskernel_core.storage.statistics import (
+    StoredStatistics,
+    missing_statistics,
+    part_key,
+    read_checkpoint,
+)
 from poskernel_core.storage.store import Store
 from tests.support import builders
 from tests.support.stages import (
@@ -24,6 +37,7 @@ from tests.support.stages import (
     Looked,
     gather,
     held,
+    in_order,
     nothing_left,
     run_over,
     same_bits,
@@ -223,12 +237,37 @@ def test_windows_are_read_round_the_groups(shared, run, reads):
     assert expected == reads
 
 
-def test_nobody_looks(shared, run, reads, unbroken):
-    """Then one group is read after another, and the statistics are the same to the last bit."""
+@pytest.mark.parametrize(("until", "resumed"), [((), 0), ((2, 2, 11), 11), ((66,), 67)])
+def test_nobody_looks(shared, run, reads, unbroken, until, resumed):
+    """Then one group is read after another: once, however often it is broken off."""
+    for each in until:
+        gather(shared, run, 8, until=each)
+        assert StoredStatistics.open(shared.store, run) is None
     gather(shared, run, 8)
 
     assert [w for group in range(10) for w in range(group, 70, 10)] == windows_of(reads)
-    same_bits(unbroken[70], held(shared.store, run)[1])
+    header, layers = held(shared.store, run)
+    same_bits(unbroken[70], layers)
+    assert (resumed, 70) == (header.resumed_at_window, header.windows)
+    nothing_left(shared.store, run)
+
+
+def test_a_shard_goes_on(shared, run, unbroken):
+    """Every shard is broken off in the middle of a group, and they add up to the same bits."""
+    store, of = shared.store, 3
+
+    def until_3(done, total, note):
+        if note.startswith("Reading") and done >= 3:
+            raise Cancelled("Enough.")
+
+    for number in range(of):
+        given = run, Shard(number=number, of=of), Execution(batch=8), VERSIONS
+        with pytest.raises(Cancelled):
+            runner.gather_shard(shared, *given, until_3)
+        assert read_checkpoint(store, run, given[1]) is not None
+        runner.gather_shard(shared, *given, lambda *_: None)
+    merge_shards(store, {}, run, of, lambda *_: None)
+    same_bits(unbroken[70], held(store, run)[1])
 
 
 @pytest.mark.parametrize("short", [0, 1])
@@ -423,3 +462,158 @@ def test_sums_that_are_no_numbers(shared, run, monkeypatch):
 
     assert [4] == [*looked.found]
     assert 0 == read_checkpoint(shared.store, run)[0]["group"]
+
+
+CHANGES = {
+    "group": lambda header, run: header | {"group": 2},
+    "all read": lambda header, run: header | {"done": 7},
+    "nothing read": lambda header, run: header | {"done": 0},
+    "versions": lambda header, run: header | {"made": header["made"] | {"versions": {}}},
+    "tokens": lambda header, run: header | {"made": header["made"] | {"tokens": "0" * 64}},
+    "gather": lambda header, run: header | {"gather": ["keys"]},
+    "older layout": lambda header, run: {"done": 4, "gather": list(GATHER)},
+    "no number": lambda header, run: header | {"done": "4"},
+}
+
+
+@pytest.mark.parametrize("case", CHANGES)
+def test_a_checkpoint_of_something_else(shared, run, reads, case):
+    """Of another group, text or version, of fewer sums: the group is read from its beginning."""
+    store = shared.store
+    gather(shared, run, 8, until=11)
+    (key,) = [key for key in store.keys("") if "done" in store.get(key)[0]]
+    header, sums = store.get(key)
+    assert (1, 4, list(GATHER)) == (header["group"], header["done"], header["gather"])
+    wrong = {name: array + 1 for name, array in sums.items()}
+    store.put(key, CHANGES[case](header, run), wrong)
+    reads.clear()
+    gather(shared, run, 8, until=14)
+
+    assert [*range(1, 70, 10)] == windows_of(reads)
+
+
+def test_a_checkpoint_of_more_statistics(shared, run, reads, unbroken):
+    few = run.model_copy(update={"gather": ("keys", "patterns")})
+    gather(shared, run, 8, until=3)
+    reads.clear()
+    gather(shared, few, 8)
+
+    assert 70 - 4 == len(windows_of(reads))
+    for one, other in zip(unbroken[70], held(shared.store, few)[1], strict=True):
+        assert "mean_keys.groups" in other
+        assert "queries" not in other
+        for name, array in other.items():
+            assert one[name].tobytes() == array.tobytes()
+
+
+def test_groups_that_are_written(shared, run, reads, unbroken, monkeypatch):
+    """They are not read again, unless they are of other tokens."""
+    store, prepare = shared.store, WorkerContext.prepare
+
+    def other(*given):
+        ids, plan = prepare(*given)
+        return (ids + 1) % 97, plan
+
+    with monkeypatch.context() as patch:
+        patch.setattr(WorkerContext, "prepare", other)
+        gather(shared, run, 8, until=25)
+    assert [0, 1, 2] == [each.group for each in partials_of(store, run, "keys", WHOLE)]
+    reads.clear()
+    gather(shared, run, 8)
+
+    assert 70 == len(windows_of(reads))
+    same_bits(unbroken[70], held(store, run)[1])
+
+
+def test_fewer_groups_than_before(shared, run, reads):
+    """Blocks of groups that there are no more, made of other tokens, are in nobody's way."""
+    gather(shared, run, 8, until=65)
+    prepare = WorkerContext.prepare
+
+    def fewer(*given):
+        return IDS[:7], replace(prepare(*given)[1], windows=7)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(WorkerContext, "prepare", fewer)
+        gather(shared, run, 8)
+
+    header = held(shared.store, run)[0]
+    assert (7, 7) == (header.windows, header.groups)
+
+
+def test_killed_while_sums_are_deleted(shared, run, monkeypatch):
+    """The first answer from the statistics deletes the sums of groups that are still there."""
+    store, found, drop, drops = shared.store, [], Store.drop, 17
+    plan = make_plan(Request(analysis="etc", run=run, params={"skip": 1}))
+
+    def killed(store, run, shard):
+        found.extend(partial_keys(store, run, shard))
+        left = iter(range(drops))
+        with monkeypatch.context() as patch:
+            patch.setattr(Store, "drop", lambda self, key: next(left) + 1 and drop(self, key))
+            drop_partial(store, run, shard)
+
+    monkeypatch.setattr(merging, "drop_partial", killed)
+    with pytest.raises(StopIteration):
+        gather(shared, plan.needs["main"], 8)
+    assert len(found) - drops == sum(map(store.has, found)) > 0
+    compute(store, plan, lambda *_: None)
+    assert not any(map(store.has, found))
+
+
+def test_less_at_a_time(shared, run, monkeypatch):
+    """Where memory runs out, half as much is read from the checkpoint on, in later groups too."""
+    tried, read, most = [], Pass._read, 2
+
+    def small(work, tokens, rows):
+        tried.append(len(rows))
+        if len(rows) > most:
+            next(work._totals())[1].add_(3.0)  # spoilt by half of a batch
+            raise streaming.OutOfMemory
+        read(work, tokens, rows)
+
+    monkeypatch.setattr(Pass, "_read", small)
+    monkeypatch.setenv("POSKERNEL_CHECKPOINT_SECONDS", "0")
+    gather(shared, run, 8)
+
+    assert [1, 1, 2, 3, 3, 2, 1, *9 * [1, 1, 2, 2, 1]] == tried
+    whole = pk.run_pass(
+        run.model.name, Cut(in_order(IDS, 70), "stretches"), positions=POSITIONS,
+        queries_per_position=30, start_token=False, gather=GATHER, batch=most,
+    )  # fmt: skip
+    same_bits([whole.layer(layer) for layer in range(3)], held(shared.store, run)[1])
+
+
+def test_statistics_that_lack_a_layer(shared, run):
+    """They are not there, whichever layer it is."""
+    store = shared.store
+    gather(shared, run, 8)
+    for layer in range(3):
+        key = part_key(run, "patterns", str(layer))
+        kept = store.get_bytes(key)
+        assert StoredStatistics.open(store, run) is not None
+        store.drop(key)
+        assert StoredStatistics.open(store, run) is None
+        assert ("patterns",) == missing_statistics(store, run)
+        store.put_bytes(key, kept)
+
+
+def test_sums_that_are_not_exact(loaded):
+    """Up to 2**53 grains, adding one grain is exact; beyond, it may be lost, and that is told."""
+    model = loaded["gpt2"]
+    work = Pass(model, sizes_for(model.geometry, IDS, POSITIONS, 7, True), ALL_GATHERED)
+    sums, grain = work.sums(), STATISTICS["keys"].grain
+    last = 2.0**53 * grain
+    assert (last, last - grain) == (last + grain, (last - 2 * grain) + grain)
+    sums["key_sum"][1, 0, 3, 2] = -last
+    work.restore(sums)
+    work.check_finite()
+
+    for bad, words in (
+        (-np.nextafter(last, np.inf), r"in layer 1, .* \(key_sum\): .* fewer windows"),
+        (-np.inf, r"layer 1 are not finite \(key_sum\)"),
+    ):
+        sums["key_sum"][1, 0, 3, 2] = bad
+        work.restore(sums)
+        with pytest.raises(ComputeFailed, match=words):
+            work.check_finite()
