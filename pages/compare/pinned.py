@@ -26,8 +26,9 @@ from pages.shared.selection.pins import (
 from pages.shared.selection.selection import Selection
 from pages.shared.tables.tables import errors_line, markdown_table
 from poskernel_core.analyses import find
+from poskernel_core.analyses.base import QueryParams
 from poskernel_core.analyses.comparison.figures import distances_figure, kernels_figure, pin_labels
-from poskernel_core.analyses.comparison.folds import KernelFolds, KernelFoldsParams
+from poskernel_core.analyses.comparison.folds import KernelFolds
 from poskernel_core.analyses.comparison.measures import HeadsBeside, HeadsBesideParams
 from poskernel_core.analyses.comparison.pins import nearest_position, read_pins, write_pins
 from poskernel_core.analyses.comparison.spec import HeadDistances, HeadDistancesParams
@@ -83,7 +84,7 @@ def ready(kept: Sequence[PinnedHead], selection: Selection) -> list[PinnedHead]:
                 )
             )
             continue
-        asked = KernelFoldsParams(query=query, skip=selection.skip)
+        asked = QueryParams(query=query, skip=selection.skip)
         request = results.plan(KernelFolds, each.run, asked)
         if results.engine().ready(request) or is_wanted(request.key):
             there.append(each)

@@ -23,6 +23,7 @@ from pages.shared.tables.tables import markdown_table
 from poskernel_core.analyses import find
 from poskernel_core.analyses.additivity.figures import shares_figure
 from poskernel_core.analyses.additivity.spec import Additivity, AdditivityParams
+from poskernel_core.analyses.base import QueryParams
 from poskernel_core.analyses.dilution.figures import (
     dilution_figure,
     kernels_figure,
@@ -33,7 +34,7 @@ from poskernel_core.analyses.dilution.figures import (
 from poskernel_core.analyses.dilution.longer import LongerContexts, LongerContextsParams
 from poskernel_core.analyses.dilution.spec import Dilution, DilutionParams
 from poskernel_core.analyses.foreseen.figures import cache_figure, foreseen_figure
-from poskernel_core.analyses.foreseen.spec import ForeseenAttention, ForeseenParams
+from poskernel_core.analyses.foreseen.spec import ForeseenAttention
 from poskernel_core.analyses.kernels.etc import EtcHeatMap, EtcParams
 from poskernel_core.analyses.kernels.figures import (
     PANELS,
@@ -134,7 +135,7 @@ def draw_three(
 def draw_foreseen(selection: Selection) -> None:
     """Draw what few keys capture of the head's attention, and how large caches must be."""
     st.subheader("How much attention can be foreseen?", anchor="foreseen-attention")
-    asked = ForeseenParams(skip=selection.skip, query=selection.query)
+    asked = QueryParams(skip=selection.skip, query=selection.query)
     found = results.fetch(ForeseenAttention, selection.run, asked)
     if found is None:
         return

@@ -65,6 +65,12 @@ class SkipParams(Params):
     skip: int = Field(DEFAULT_SKIP, ge=0, le=MAX_SKIP, description="first key positions left out")
 
 
+class QueryParams(SkipParams):
+    """Parameters of questions about one query position."""
+
+    query: int = Field(DEFAULT_QUERY, ge=0, description="query position n")
+
+
 class TokenParams(Params):
     """Parameters that name a token.
 

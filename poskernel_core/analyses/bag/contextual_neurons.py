@@ -1,11 +1,9 @@
 """Contextual neurons: those of layer 0 that the bag of tokens drives."""
 
-from typing import Literal
-
 import numpy as np
 from pydantic import Field
 
-from poskernel_core.analyses.bag.params import BagExperiment, ListedParams
+from poskernel_core.analyses.bag.params import BagExperiment, Kernel, ListedParams
 from poskernel_core.common.result import Result, estimates, outputs
 
 OF_NEURON = "predicted against true pre-activation, mostly the exact direct path; 1 is best"
@@ -15,9 +13,7 @@ OF_OUTPUT = "the heads' joint output, predicted against true; 1 is best"
 class ContextualNeuronsParams(ListedParams):
     """Parameters of the ranking of neurons."""
 
-    kernel: Literal["own", "common"] = Field(
-        "own", description="heads average with their own kernels, or all with their mean kernel"
-    )
+    kernel: Kernel = "own"
     top_k: int = Field(10, ge=1, le=100, description="tokens listed at either end")
     n_positions: int = Field(32, ge=2, le=256, description="positions at which the bag is judged")
 

@@ -1,10 +1,8 @@
 """What the bag adds to one neuron of layer 0: tokens, related neurons, traces along a text."""
 
-from typing import Literal
-
 from pydantic import Field
 
-from poskernel_core.analyses.bag.params import BagExperiment, BagParams, ListedParams
+from poskernel_core.analyses.bag.params import BagExperiment, BagParams, Kernel, ListedParams
 from poskernel_core.common.result import TOKENS, outputs
 from poskernel_core.common.specs import MAX_TEXT_CHARACTERS
 
@@ -79,9 +77,7 @@ class NeuronTraceParams(BagParams):
     window: int = Field(
         0, ge=0, le=1_000_000, description="where neither is given: this window of the corpus"
     )
-    kernel: Literal["own", "common"] = Field(
-        "own", description="heads average with their own kernels, or all with their mean kernel"
-    )
+    kernel: Kernel = "own"
 
 
 class NeuronTrace(BagExperiment[NeuronTraceParams]):
@@ -129,7 +125,7 @@ class NeuronTrace(BagExperiment[NeuronTraceParams]):
     )
     texts = (TOKENS, *outputs("heads [chosen]", "name", "the contextual heads"))
     figure = "trace_figure"
-    runs = "trace:neuron_trace"
+    runs = "neuron:neuron_trace"
 
 
 class NeuronLatentsParams(ListedParams):

@@ -1,12 +1,16 @@
 """Shared parameters of the questions about the bag of tokens."""
 
-from typing import Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field
 
-from poskernel_core.analyses.base import Experiment, TokenParams
-from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.specs import RunSpec
+from poskernel_core.analyses.base import TokenParams
+from poskernel_core.analyses.contextual_heads.spec import DestinationExperiment
+
+Kernel = Annotated[
+    Literal["own", "common"],
+    Field(description="heads average with their own kernels, or all with their mean kernel"),
+]
 
 
 class BagParams(TokenParams):
@@ -39,17 +43,7 @@ class ListedParams(BagParams):
 B = TypeVar("B", bound=BagParams)
 
 
-class BagExperiment(Experiment[B]):
-    """A question about the bag of tokens; it uses the run's mean keys."""
+class BagExperiment(DestinationExperiment[B]):
+    """A question about the bag of tokens."""
 
-    ignores = Experiment.ignores | {"positions"}
-    gathers = ("keys",)
     uses = ("token embeddings", "neurons")
-
-    def with_params(self, run: RunSpec, params: B) -> RunSpec:
-        """Return the run."""
-        if params.query >= run.context:
-            raise BadRequest(
-                f"Expected a position from 1 to {run.context - 1}, got {params.query}."
-            )
-        return run

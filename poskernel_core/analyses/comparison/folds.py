@@ -5,23 +5,16 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-from pydantic import Field
 
-from poskernel_core.analyses.base import Analysis, Progress, SkipParams, Statistics
+from poskernel_core.analyses.base import Analysis, Progress, QueryParams, Statistics
 from poskernel_core.analyses.kernels.formulas import mean_kernels
 from poskernel_core.analyses.kernels.kernel import observed_row
 from poskernel_core.analyses.sources import check_query, queries_at
 from poskernel_core.common.result import Result, estimates, outputs
-from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
+from poskernel_core.common.specs import RunSpec
 
 
-class KernelFoldsParams(SkipParams):
-    """Parameters of the kernels by offset."""
-
-    query: int = Field(DEFAULT_QUERY, ge=0, description="query position n")
-
-
-class KernelFolds(Analysis[KernelFoldsParams]):
+class KernelFolds(Analysis[QueryParams]):
     r"""Every head's positional kernel by offset, with groups of texts left out.
 
     Formula: the positional kernel $K(n, n-k)$, a mean over sampled queries; a **replicate** is the
@@ -38,7 +31,7 @@ class KernelFolds(Analysis[KernelFoldsParams]):
     title = "Kernels by offset, with leave-one-group-out replicates"
     noun_phrase = "kernels by offset"
     error_counts = "queries"
-    params = KernelFoldsParams
+    params = QueryParams
     values = (
         *estimates(
             "kernel [layer head offset]",
@@ -57,21 +50,17 @@ class KernelFolds(Analysis[KernelFoldsParams]):
         ),
     )
 
-    def needs(self, run: RunSpec, params: KernelFoldsParams) -> Mapping[str, RunSpec]:
+    def needs(self, run: RunSpec, params: QueryParams) -> Mapping[str, RunSpec]:
         """Return the run itself."""
         check_query(params.query, params.skip, run.context)
         return {"main": run}
 
-    def compute(
-        self, statistics: Statistics, params: KernelFoldsParams, progress: Progress
-    ) -> Result:
+    def compute(self, statistics: Statistics, params: QueryParams, progress: Progress) -> Result:
         """Compute the kernels of all layers by offset."""
         one = partial(_layer, statistics, params)
         return self.result(params, self.of_layers(statistics, progress, one))
 
-    def answer(
-        self, statistics: Statistics, params: KernelFoldsParams, progress: Progress
-    ) -> Result:
+    def answer(self, statistics: Statistics, params: QueryParams, progress: Progress) -> Result:
         """Add the leave-one-group-out replicates; without groups, a single one of NaN."""
         whole, without = self.jackknifed(statistics, params, progress)
         kernel = whole.values["kernel"]
@@ -85,7 +74,7 @@ class KernelFolds(Analysis[KernelFoldsParams]):
         return replace(found, provenance=whole.provenance)
 
 
-def _layer(statistics: Statistics, params: KernelFoldsParams, layer: int) -> dict[str, np.ndarray]:
+def _layer(statistics: Statistics, params: QueryParams, layer: int) -> dict[str, np.ndarray]:
     """Return kernel and observed attention of a layer, by offset ``0 .. n``."""
     view, n = statistics["main"], params.query
     rule = view.header.rule(layer)

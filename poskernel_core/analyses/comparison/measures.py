@@ -216,14 +216,15 @@ class MeasureByDepth(Composition[MeasureByDepthParams]):
         (whole,) = found.values()
         one = one_a_head(declared, whole, query=nearest_position(run, params.query))
         numbers = one.values[declared.value].astype(float)
+        numbers[~np.isfinite(numbers)] = np.nan
         count = np.isfinite(numbers).sum(axis=1)
         mean = np.where(count > 0, np.nansum(numbers, axis=1) / np.maximum(count, 1), np.nan)
         result = self.result(
             params,
             {
                 "mean": mean,
-                "smallest": _end(numbers, np.fmin),
-                "largest": _end(numbers, np.fmax),
+                "smallest": np.fmin.reduce(numbers, axis=1),
+                "largest": np.fmax.reduce(numbers, axis=1),
                 "depth": np.arange(len(numbers)) / max(len(numbers) - 1, 1),
             },
             provenance=one.provenance,
@@ -231,8 +232,3 @@ class MeasureByDepth(Composition[MeasureByDepthParams]):
         unit = one.units[declared.value]
         measured = dict.fromkeys(("mean", "smallest", "largest"), unit)
         return replace(result, units=result.units | measured)
-
-
-def _end(numbers: np.ndarray, pick: np.ufunc) -> np.ndarray:
-    """Return the smallest or largest number of each layer; NaN if all are NaN."""
-    return np.asarray(pick.reduce(np.where(np.isfinite(numbers), numbers, np.nan), axis=1))

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from pydantic import Field, field_validator
 
-from poskernel_core.analyses.base import Composition, SkipParams, SubQuestion
+from poskernel_core.analyses.base import Composition, QueryParams, SkipParams, SubQuestion
 from poskernel_core.analyses.comparison import formulas
-from poskernel_core.analyses.comparison.folds import KernelFolds, KernelFoldsParams
+from poskernel_core.analyses.comparison.folds import KernelFolds
 from poskernel_core.analyses.comparison.pins import (
     Pin,
     nearest_position,
@@ -138,7 +138,7 @@ class HeadDistances(Composition[HeadDistancesParams]):
         """Return the kernels of every pinned run, without duplicates."""
         parts = {}
         for pinned in pinned_heads(run, params.heads, params.query):
-            asked = KernelFoldsParams(query=pinned.query, skip=params.skip)
+            asked = QueryParams(query=pinned.query, skip=params.skip)
             KernelFolds().needs(pinned.run, asked)
             parts[_part_name(pinned)] = SubQuestion(KernelFolds(), pinned.run, asked)
         return parts

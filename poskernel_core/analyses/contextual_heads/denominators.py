@@ -2,8 +2,8 @@
 
 from pydantic import Field
 
-from poskernel_core.analyses.base import Experiment, SkipParams, TokenParams
-from poskernel_core.analyses.contextual_heads.spec import check_query
+from poskernel_core.analyses.base import SkipParams, TokenParams
+from poskernel_core.analyses.contextual_heads.spec import DestinationExperiment
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import estimates, outputs
 from poskernel_core.common.specs import MAX_TEXT_CHARACTERS, RunSpec
@@ -32,7 +32,7 @@ class DenominatorsParams(CellParams):
     )
 
 
-class Denominators(Experiment[DenominatorsParams]):
+class Denominators(DestinationExperiment[DenominatorsParams]):
     r"""One head's denominator of a fixed token against position, for several windows.
 
     Formula: $Z_n = \sum_j K(n,j)\, e^{c(n,j)}$;
@@ -81,8 +81,6 @@ class Denominators(Experiment[DenominatorsParams]):
     texts = outputs("own_texts [own_text]", "name", "the reader's texts and the chapters asked for")
     figure = "denominators_figure"
     precomputed = "experiments"
-    ignores = Experiment.ignores | {"positions"}
-    gathers = ("keys",)
     long = True
     runs = "denominators:denominators"
 
@@ -109,7 +107,7 @@ class TokenWeightsParams(CellParams):
     )
 
 
-class TokenWeights(Experiment[TokenWeightsParams]):
+class TokenWeights(DestinationExperiment[TokenWeightsParams]):
     r"""Which tokens a head weights up and down, for a fixed destination token.
 
     Formula: $c(n,i) = \text{scale}\; q_n \cdot (k_i - m_i)$, mean over keys $i$ that hold the
@@ -153,12 +151,5 @@ class TokenWeights(Experiment[TokenWeightsParams]):
     texts = outputs("top_words bottom_words [rank]", "token", "the tokens that have them")
     figure = "weights_figure"
     precomputed = "experiments"
-    ignores = Experiment.ignores | {"positions"}
-    gathers = ("keys",)
     long = True
     runs = "token_weights:token_weights"
-
-    def with_params(self, run: RunSpec, params: TokenWeightsParams) -> RunSpec:
-        """Return the run."""
-        check_query(run, params.query, params.skip)
-        return run

@@ -1,5 +1,7 @@
 """Contextual heads: broad kernels whose softmax denominator hardly depends on the context."""
 
+from typing import TypeVar
+
 from pydantic import Field
 
 from poskernel_core.analyses.base import Experiment, SkipParams, TokenParams
@@ -8,6 +10,24 @@ from poskernel_core.analyses.head_measure import HeadMeasure
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import estimates, outputs
 from poskernel_core.common.specs import RunSpec
+
+P = TypeVar("P", bound=TokenParams)
+
+
+class DestinationExperiment(Experiment[P]):
+    """A question about one destination token; it uses the run's mean keys."""
+
+    ignores = Experiment.ignores | {"positions"}
+    gathers = ("keys",)
+
+    def with_params(self, run: RunSpec, params: P) -> RunSpec:
+        """Return the run; its position must be in the context and see keys besides its own."""
+        given = params.model_dump()
+        query, skip = given["query"], given.get("skip", 0)
+        if not skip < query < run.context:
+            after = f"{skip + 1} (after the skipped keys)" if skip else "1"
+            raise BadRequest(f"Expected a position from {after} to {run.context - 1}, got {query}.")
+        return run
 
 
 class ContextualParams(SkipParams, TokenParams, Thresholds):
@@ -22,7 +42,7 @@ class ContextualParams(SkipParams, TokenParams, Thresholds):
     )
 
 
-class ContextualHeads(Experiment[ContextualParams]):
+class ContextualHeads(DestinationExperiment[ContextualParams]):
     r"""The softmax denominator of a fixed token in many windows, for every head.
 
     The fixed token replaces the token at position $n$ of each window.
@@ -126,21 +146,5 @@ class ContextualHeads(Experiment[ContextualParams]):
     )
     figure = "contextual_heads_figure"
     precomputed = "experiments"
-    ignores = Experiment.ignores | {"positions"}
-    gathers = ("keys",)
     long = True
     runs = "contextual:contextual_heads"
-
-    def with_params(self, run: RunSpec, params: ContextualParams) -> RunSpec:
-        """Return the run."""
-        check_query(run, params.query, params.skip)
-        return run
-
-
-def check_query(run: RunSpec, query: int, skip: int) -> None:
-    """Check that a position is in the context and sees keys besides its own."""
-    if not skip < query < run.context:
-        raise BadRequest(
-            f"Expected a position from {skip + 1} (after the skipped keys) to "
-            f"{run.context - 1}, got {query}."
-        )

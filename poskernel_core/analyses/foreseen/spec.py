@@ -5,9 +5,8 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-from pydantic import Field
 
-from poskernel_core.analyses.base import Analysis, Progress, SkipParams, Statistics
+from poskernel_core.analyses.base import Analysis, Progress, QueryParams, Statistics
 from poskernel_core.analyses.foreseen import formulas
 from poskernel_core.analyses.foreseen.formulas import FIXED, HEADLINES, KERNEL, WAYS
 from poskernel_core.analyses.head_measure import HeadMeasure
@@ -15,17 +14,11 @@ from poskernel_core.analyses.kernels.formulas import mean_kernels
 from poskernel_core.analyses.replicates import errors_and_biases
 from poskernel_core.analyses.sources import check_query, queries_at
 from poskernel_core.common.result import Result, estimates, outputs
-from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
+from poskernel_core.common.specs import RunSpec
 from poskernel_core.common.views import Some, StatisticsView, halves
 
 
-class ForeseenParams(SkipParams):
-    """Parameters of the attention that can be foreseen."""
-
-    query: int = Field(DEFAULT_QUERY, ge=0, description="query position n")
-
-
-class ForeseenAttention(Analysis[ForeseenParams]):
+class ForeseenAttention(Analysis[QueryParams]):
     r"""How much of a head's mean attention falls on a few keys that are chosen beforehand.
 
     Formula: $c(b) = \sum_{i \in B} \bar A(n,i) \,/\, \sum_i \bar A(n,i)$ with the mean observed
@@ -61,7 +54,7 @@ class ForeseenAttention(Analysis[ForeseenParams]):
     title = "Attention that can be foreseen"
     noun_phrase = "the attention that can be foreseen"
     error_counts = "windows"
-    params = ForeseenParams
+    params = QueryParams
     values = (
         *estimates(
             "captured [layer head way budget]",
@@ -125,12 +118,12 @@ class ForeseenAttention(Analysis[ForeseenParams]):
     figure = "foreseen_figure"
     precomputed = "always"
 
-    def needs(self, run: RunSpec, params: ForeseenParams) -> Mapping[str, RunSpec]:
+    def needs(self, run: RunSpec, params: QueryParams) -> Mapping[str, RunSpec]:
         """Return the run itself."""
         check_query(params.query, params.skip, run.context)
         return {"main": run}
 
-    def answer(self, statistics: Statistics, params: ForeseenParams, progress: Progress) -> Result:
+    def answer(self, statistics: Statistics, params: QueryParams, progress: Progress) -> Result:
         """Compute the result; the variances from the two halves add up, and no bias is told."""
         whole, without = self.jackknifed(statistics, params, progress)
         one, other = (
@@ -140,7 +133,7 @@ class ForeseenAttention(Analysis[ForeseenParams]):
         errors = {name: np.hypot(error, other[name]) for name, error in one.items()}
         return replace(whole, errors=errors, biases={})
 
-    def compute(self, statistics: Statistics, params: ForeseenParams, progress: Progress) -> Result:
+    def compute(self, statistics: Statistics, params: QueryParams, progress: Progress) -> Result:
         """Compute the values of all layers, with the halves swapped and averaged."""
         view = statistics["main"]
         queries_at(statistics, 0, params.query)  # refuses a position that is not recorded
@@ -164,7 +157,7 @@ class ForeseenAttention(Analysis[ForeseenParams]):
 
 
 def _layer(
-    view: StatisticsView, params: ForeseenParams, budgets: np.ndarray, layer: int
+    view: StatisticsView, params: QueryParams, budgets: np.ndarray, layer: int
 ) -> dict[str, np.ndarray]:
     one, other = halves(view)
     ways = ((one, other), (other, one))
@@ -187,7 +180,7 @@ def _layer(
 
 
 def _across(
-    ranked: Some, measured: Some, params: ForeseenParams, budgets: np.ndarray, layer: int
+    ranked: Some, measured: Some, params: QueryParams, budgets: np.ndarray, layer: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return what keys chosen by one half of the texts capture of the other half's attention.
 

@@ -6,21 +6,27 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from poskernel_core.analyses.base import Composition, Question, SkipParams, SubQuestion
+from poskernel_core.analyses.base import Composition, QueryParams, Question, SubQuestion
 from poskernel_core.analyses.head_measure import HeadMeasure
-from poskernel_core.analyses.head_measures.formulas import ranks
 from poskernel_core.analyses.measures import asked_with, fits, one_a_head
+from poskernel_core.common.axes import PerHead
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import Result, errors_together, estimates, outputs
-from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
+from poskernel_core.common.specs import RunSpec
 from poskernel_core.models import catalog
 from poskernel_core.models.fragments import why_not
 
 
-class HeadMeasuresParams(SkipParams):
+def ranks(numbers: PerHead) -> PerHead:
+    """Return ranks, 1 for the largest; ties share a rank; NaN stays NaN and does not count."""
+    known = np.sort(numbers[~np.isnan(numbers)])
+    above = known.size - np.searchsorted(known, numbers, side="right")
+    return np.where(np.isnan(numbers), np.nan, 1.0 + above)
+
+
+class HeadMeasuresParams(QueryParams):
     """Parameters of the table of all measures."""
 
-    query: int = Field(DEFAULT_QUERY, ge=0, description="query position n")
     experiments: bool = Field(
         False, description="also the measures for which the model runs again, with changes"
     )

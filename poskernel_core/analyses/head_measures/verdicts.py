@@ -5,18 +5,17 @@ from collections.abc import Mapping
 import numpy as np
 from pydantic import Field
 
-from poskernel_core.analyses.base import Composition, SkipParams, SubQuestion
+from poskernel_core.analyses.base import Composition, QueryParams, SubQuestion
 from poskernel_core.analyses.head_measures.claims import Head, verdict
 from poskernel_core.analyses.head_measures.spec import HeadMeasures, HeadMeasuresParams
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import Result, outputs
-from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
+from poskernel_core.common.specs import RunSpec
 
 
-class HeadVerdictsParams(SkipParams):
+class HeadVerdictsParams(QueryParams):
     """Parameters of the verdicts."""
 
-    query: int = Field(DEFAULT_QUERY, ge=0, description="query position n")
     leave_out: str = Field(
         "", max_length=1000, description="names of questions to leave out, separated by commas"
     )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from poskernel_core.analyses.bag.experiment import predicted
 from poskernel_core.analyses.bag.experiment.bag import build_bag, listed_tokens
-from poskernel_core.analyses.bag.experiment.quality import VARIANTS, Quality
+from poskernel_core.analyses.bag.experiment.neurons import VARIANTS, Quality
 from poskernel_core.analyses.bag.params import BagParams
 from poskernel_core.common.jackknife import jackknife
 from tests.support import oracles
@@ -70,8 +70,7 @@ def test_ingredients(case):
     close(truth.weights, bag.weights)
     tokens = range(VOCABULARY)
     close([truth.scale("token", t, 0) for t in tokens], bag.token_scales)
-    close(truth.first, bag.scales.first)
-    close(truth.second, bag.scales.second)
+    close([truth.first, truth.second], bag.scales)
     assert truth.places == sorted(truth.places)
     assert bag.weights.max() / bag.weights.min() > 10
     close(np.mean(truth.kernels, axis=0), bag.common)
@@ -105,7 +104,6 @@ def test_predictions(case):
                 close(getattr(expected, name), getattr(parts, name)[n], atol=2e-4)
             close(expected.scale, parts.scale[n])
             close(truth.activation(expected, 17), whole[n, 17], atol=5e-4)
-        close(parts.bag + parts.position, parts.joint)
 
 
 def true_joint(truth, texts, n):

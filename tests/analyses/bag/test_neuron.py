@@ -9,8 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poskernel_core.analyses.bag.experiment.neuron import correlations
-from poskernel_core.analyses.bag.experiment.trace import agreement
+from poskernel_core.analyses.bag.experiment.neuron import agreement, correlations
 from poskernel_core.analyses.bag.neuron import Neuron, NeuronTrace
 from tests.support import oracles_bag as oracle
 from tests.support.builders import START, VOCABULARY

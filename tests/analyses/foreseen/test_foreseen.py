@@ -221,19 +221,6 @@ def test_a_previous_token_head(known):
     assert head.values["gain_32"] < 1e-4
 
 
-def test_a_uniform_head(known):
-    """Any ``b`` keys get ``b / (n + 1)`` of the attention."""
-    found = ask(known)
-    head, budgets = found.select(layer=0, head=1), found.coordinates["budget"]
-    expected = np.minimum(budgets / (N + 1), 1)
-    for curve in head.values["captured"]:
-        np.testing.assert_allclose(curve, expected, atol=1e-5)
-    assert head.values["keys_for_95"] == pytest.approx(0.95 * (N + 1), abs=1e-3)
-    assert abs(head.values["gain_32"]) < 1e-5
-    cache = found.select(layer=1).values
-    assert cache["fixed_cache_for_95"] == pytest.approx(0.95, abs=1e-3)
-
-
 @pytest.fixture(scope="module")
 def constructed(tmp_path_factory):
     """A pass of the model with a head that looks at content alone, over many windows."""

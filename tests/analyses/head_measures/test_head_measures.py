@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 
 import poskernel_core as pk
 from poskernel_core.analyses import ANALYSES
-from poskernel_core.analyses.head_measures.formulas import ranks
+from poskernel_core.analyses.head_measures.spec import ranks
 from poskernel_core.common.result import Result
 from poskernel_core.engine.engine import describe_run
 from poskernel_core.passes import runner

@@ -6,7 +6,7 @@ import poskernel_core as pk
 from poskernel_core.analyses.helix import formulas
 from poskernel_core.analyses.helix.formulas import repeated_run
 from poskernel_core.analyses.helix.spec import Helix, HelixParams
-from poskernel_core.common.specs import CorpusSpec, Execution, ModelSpec, RunSpec
+from poskernel_core.common.specs import CorpusSpec, Execution, RunSpec
 from poskernel_core.engine.engine import describe_run
 from poskernel_core.models import catalog
 from poskernel_core.models.tokenizers import load_tokenizer
@@ -20,30 +20,16 @@ POS, TOKENS, CONTEXT = 11, 5, 31
 
 
 def test_repeated_run():
-    one, other = (
-        RunSpec(
-            model=ModelSpec(name="m", fingerprint="f"),
-            corpus=CorpusSpec(name=name, fingerprint=name),
-            context=POS,
-            windows=windows,
-            start_token=start,
-            positions=(windows,),
-            queries_per_position=windows,
-            destination=destination,
-        )
-        for name, windows, start, destination in (("a", 3, True, " the"), ("b", 7, False, None))
-    )
+    """It depends on the model and the context alone; texts keep the run's corpus and windows."""
+    model, repeated = {"model": {"name": "m"}, "context": POS}, formulas.repeated_run
+    one = RunSpec(corpus={"name": "a"}, windows=3, positions=(3,), destination=" the", **model)
+    other = RunSpec(corpus={"name": "b"}, windows=7, positions=(7,), start_token=False, **model)
 
-    assert formulas.repeated_run(one, 5) == formulas.repeated_run(other, 5)
-    assert Helix().canonical(one, HelixParams(tokens=5)) == formulas.repeated_run(other, 5)
-    assert formulas.repeated_run(one, 5) != formulas.repeated_run(one, 6)
-    assert (5, False) == (
-        formulas.repeated_run(one, 5).windows,
-        formulas.repeated_run(one, 5).start_token,
-    )
+    assert repeated(one, 5) == repeated(other, 5) != repeated(one, 6)
+    assert Helix().canonical(one, HelixParams(tokens=5)) == repeated(other, 5)
+    assert (5, False) == (repeated(one, 5).windows, repeated(one, 5).start_token)
     texts = [Helix().canonical(run, HelixParams(prompts="texts")) for run in (one, other)]
-    assert ["a", "b"] == [run.corpus.name for run in texts]
-    assert [3, 7] == [run.windows for run in texts]
+    assert [("a", 3), ("b", 7)] == [(run.corpus.name, run.windows) for run in texts]
 
 
 def test_over_texts(model_dirs):

@@ -37,19 +37,6 @@ TEXTS = 4
 
 
 @dataclass(frozen=True)
-class Scales:
-    """The true scales of layer 0's two norms on the windows, start tokens left out.
-
-    Attributes:
-        first: those of the norm before attention, ``[text, pos]``.
-        second: those of the norm before the MLP, ``[text, pos]``.
-    """
-
-    first: np.ndarray
-    second: np.ndarray
-
-
-@dataclass(frozen=True)
 class Bag:
     """The components of the approximation.
 
@@ -62,7 +49,8 @@ class Bag:
         token_scales: the first norm's scale for each token, ``[vocab]``.
         denominators: ``Zmed_h [head]``.
         start_values: the start token's own values ``[head, d]``, exactly.
-        scales: the norms' scales on the windows.
+        scales: true scales of the norms before attention and before the MLP on the windows,
+            ``[text, pos]`` each, start tokens left out.
         by: which scale the first norm has in an extended embedding: ``mean`` or ``token``.
     """
 
@@ -74,18 +62,8 @@ class Bag:
     token_scales: Float[Tensor, " vocab"]
     denominators: Float[Tensor, " head"]
     start_values: Float[Tensor, "head d"]
-    scales: Scales
+    scales: tuple[np.ndarray, np.ndarray]
     by: str
-
-    @property
-    def scale(self) -> float:
-        """Mean scale of the first norm."""
-        return float(self.scales.first.mean())
-
-    @property
-    def second_scale(self) -> float:
-        """Mean scale of the second norm."""
-        return float(self.scales.second.mean())
 
     @cached_property
     def common(self) -> Float[Tensor, "query key"]:
@@ -100,8 +78,8 @@ class Bag:
         if by == "token":
             return self.token_scales[ids]
         if by == "position":
-            return by_position(self.scales.first, self.start, len(ids))
-        return torch.full(ids.shape, self.scale, device="cpu")
+            return by_position(self.scales[0], self.start, len(ids))
+        return torch.full(ids.shape, float(self.scales[0].mean()), device="cpu")
 
     def values(self, ids: Tensor, scale: Tensor) -> Float[Tensor, "head token d"]:
         """Return the weighted values of tokens: ``w_h(t) / Zmed_h * norm(E[t]) W_V^h``."""
@@ -124,7 +102,7 @@ class Bag:
         It combines the second norm, with its mean scale, and the neurons' input weights.
         """
         norm = self.layer.norm2
-        read = self.second_scale * norm.gain[:, None] * self.layer.w_in
+        read = float(self.scales[1].mean()) * norm.gain[:, None] * self.layer.w_in
         return read - read.mean(dim=0) if norm.centred else read
 
 
@@ -199,12 +177,12 @@ def _token_scales(layer: FirstLayer, places: list[int]) -> Float[Tensor, " vocab
 
 def _scales(
     subject: ExperimentContext, layer: FirstLayer, texts: np.ndarray
-) -> tuple[Scales, Float[Tensor, " model"]]:
+) -> tuple[tuple[np.ndarray, np.ndarray], Float[Tensor, " model"]]:
     """Return the norms' scales on the windows, and the stream at the first position."""
     start = int(subject.start_token)
-    found: tuple[list[Tensor], list[Tensor]] = [], []
+    first, second = list[Tensor](), list[Tensor]()
     for some in torch.from_numpy(texts).split(TEXTS):
         seen = see(subject.model, some)
-        found[0].append(layer.norm1.scale(seen.stream)[:, start:])
-        found[1].append(layer.norm2.scale(seen.between)[:, start:])
-    return Scales(*(torch.cat(part).numpy() for part in found)), seen.stream[0, 0]
+        first.append(layer.norm1.scale(seen.stream)[:, start:])
+        second.append(layer.norm2.scale(seen.between)[:, start:])
+    return (torch.cat(first).numpy(), torch.cat(second).numpy()), seen.stream[0, 0]

@@ -12,8 +12,13 @@ from poskernel_core.analyses.bag.contextual_neurons import (
 )
 from poskernel_core.analyses.bag.experiment.bag import TEXTS, Bag, listed_tokens
 from poskernel_core.analyses.bag.experiment.neuron import bag_of
-from poskernel_core.analyses.bag.experiment.predicted import PredictionParts, predict
-from poskernel_core.analyses.bag.experiment.quality import VARIANTS, Quality
+from poskernel_core.analyses.bag.experiment.predicted import (
+    KERNELS,
+    SCALES,
+    PredictionParts,
+    joint,
+    predict,
+)
 from poskernel_core.analyses.bag.experiment.vocabulary import ends, worded
 from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
 from poskernel_core.analyses.random_tokens.experiment.sampled import steps
@@ -22,6 +27,62 @@ from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.forward.first_layer import see
 from poskernel_core.statistics.moments import Groups, Numbers, replicated
+
+VARIANTS = tuple(f"{kernel} kernel, scale by {by}".replace("by mean", "of all")
+                 for kernel in KERNELS for by in SCALES)  # fmt: skip
+
+
+class Quality:
+    """Sums over windows of the heads' true and predicted joint output, at a few positions.
+
+    Attributes:
+        places: these positions, evenly spaced.
+    """
+
+    def __init__(self, bag: Bag, length: int, places: int) -> None:
+        self._bag = bag
+        self.places = np.unique(np.linspace(bag.start, length - 1, places).round().astype(int))
+        self._true, self._scalars, self._predicted = Groups(), Groups(), Groups()
+
+    def add(self, tokens: Tensor, heads: Tensor, text: int) -> None:
+        """Add a text: its tokens ``[pos]`` and the true ``heads [pos, head, d]``."""
+        bag, here, some = self._bag, torch.from_numpy(self.places), range(text, text + 1)
+        chosen = list(bag.heads)
+        true = torch.einsum("nhd,hdm->nm", heads[here][:, chosen], bag.layer.w_o[chosen]).double()
+        pairs = [joint(bag, tokens, k, by, here) for k in KERNELS for by in SCALES]
+        found = [(written + fixed).double() for written, fixed in pairs]
+        numbers = [
+            (torch.cosine_similarity(true, each, dim=-1), ((true - each) ** 2).sum(dim=-1))
+            for each in found
+        ]
+        squares = (true**2).sum(dim=-1)
+        rows = [torch.stack([cosine, error, squares]) for cosine, error in numbers]
+        self._scalars.add(torch.stack(rows, dim=1)[None], some)
+        self._true.add(true[None], some)
+        self._predicted.add(torch.stack(found)[None], some)
+
+    def numbers(self) -> tuple[Numbers, list[Numbers]]:
+        """Return values ``[variant, query]``, and their leave-one-group-out replicates."""
+        return replicated(_numbers, self._scalars, self._true, self._predicted)
+
+
+def _numbers(scalars: np.ndarray, true: np.ndarray, predicted: np.ndarray) -> Numbers:
+    """Return the numbers from means over windows.
+
+    ``scalars [3, variant, query]`` are cosine, squared error and squared length; ``true [query,
+    model]`` and ``predicted [variant, query, model]`` are outputs. Centring both outputs lowers the
+    squared error by the squared difference of the means.
+    """
+    cosine, error, squares = scalars
+    variance = squares - (true**2).sum(axis=-1)
+    variance = np.where(variance > 1e-9 * squares, variance, np.nan)
+    shift = ((true - predicted) ** 2).sum(axis=-1)
+    return {
+        "bag_cosine": cosine,
+        "bag_r2": 1 - error / variance,
+        "bag_centred_r2": 1 - (error - shift) / variance,
+    }
+
 
 PERCENTILES = (0, 5, 50, 95, 100)
 STRONGEST = 5
@@ -106,8 +167,12 @@ def _result(
             *([all_of_it, *out] for all_of_it, out in (of_neurons, of_bag)), strict=True
         )
     )
-    values = whole | _vocabulary(subject, params, bag) | _of_bag(bag, params.query)
-    words = worded(subject.decode, {name: values[name] for name in ENDS})
+    ids = listed_tokens(subject, params.min_count)
+    found = ends(bag.table(ids), bag.readers(), params.top_k)
+    contributions = {name: each.numpy() for name, each in found.items()}
+    tokens = {name: ids[contributions[name]] for name in ENDS}
+    values = whole | contributions | tokens | _of_bag(bag, params.query)
+    words = worded(subject.decode, tokens)
     return ContextualNeurons.estimated(
         subject,
         params,
@@ -139,27 +204,10 @@ def _strongest(values: dict[str, np.ndarray], words: dict[str, list[list[str]]])
             yield f"neuron {neuron}, {end}: {told}"
 
 
-def _vocabulary(
-    subject: ExperimentContext, params: ContextualNeuronsParams, bag: Bag
-) -> dict[str, np.ndarray]:
-    """Return mean, spread and both ends of every neuron's contributions."""
-    ids = listed_tokens(subject, params.min_count)
-    found = ends(bag.table(ids), bag.readers(), params.top_k)
-    return {
-        "top": ids[found.top.numpy()],
-        "top_contribution": found.highest.numpy(),
-        "bottom": ids[found.bottom.numpy()],
-        "bottom_contribution": found.lowest.numpy(),
-        "contribution_mean": found.mean.numpy(),
-        "contribution_std": found.std.numpy(),
-    }
-
-
 def _of_bag(bag: Bag, query: int) -> dict[str, np.ndarray]:
     """Return the heads' mean kernel, the norms' scales, and the median denominators."""
-    scales = (bag.scales.first, bag.scales.second)
     return {
         "kernel": bag.common[query, : query + 1].numpy(),
-        "norm_scale": np.stack([np.percentile(1 / each, PERCENTILES) for each in scales]),
+        "norm_scale": np.stack([np.percentile(1 / each, PERCENTILES) for each in bag.scales]),
         "denominator": bag.denominators.numpy(),
     }

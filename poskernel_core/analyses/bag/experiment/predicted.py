@@ -36,14 +36,9 @@ class PredictionParts:
     scale: Tensor
 
     @property
-    def joint(self) -> Float[Tensor, "pos model"]:
-        """The predicted joint output of the contextual heads."""
-        return self.bag + self.position
-
-    @property
     def between(self) -> Float[Tensor, "pos model"]:
         """The predicted stream before the MLP."""
-        return self.direct + self.joint + self.others
+        return self.direct + (self.bag + self.position) + self.others
 
     def through(self, part: Tensor, bag: Bag) -> Float[Tensor, "pos neuron"]:
         """Return a part's contribution to every neuron's pre-activation."""
@@ -88,8 +83,8 @@ def _second_scale(bag: Bag, between: Tensor, by: str) -> Float[Tensor, " pos"]:
     if by == "token":
         return bag.layer.norm2.scale(between)
     if by == "position":
-        return by_position(bag.scales.second, bag.start, len(between))
-    return torch.full((len(between),), bag.second_scale, device="cpu")
+        return by_position(bag.scales[1], bag.start, len(between))
+    return torch.full((len(between),), float(bag.scales[1].mean()), device="cpu")
 
 
 def _others(bag: Bag, direct: Tensor) -> Float[Tensor, "pos model"]:

@@ -70,8 +70,9 @@ def word_neurons(
     bag = bag_of(subject, main, params)
     readers = bag.readers()
     found = ends(bag.table(listed_tokens(subject, params.min_count)), readers, 1)
-    std = torch.where(found.std > 0, found.std, torch.nan)
-    each = (bag.embed(torch.tensor(tokens, device="cpu")) @ readers - found.mean) / std
+    mean, std = found["contribution_mean"], found["contribution_std"]
+    added = bag.embed(torch.tensor(tokens, device="cpu")) @ readers
+    each = (added - mean) / torch.where(std > 0, std, torch.nan)
     score = each.mean(dim=0).numpy()
     order = np.argsort(score, kind="stable")
     return WordNeurons.result(

@@ -3,58 +3,36 @@
 The product of 50,257 tokens and 3,072 neurons has 154 million numbers, too many to hold at once.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 CELLS = 2**24
 """How many numbers a block has: 64 MB in float32."""
 
 
-@dataclass(frozen=True)
-class Ends:
-    """Summary of every neuron's contributions over the vocabulary.
-
-    Attributes:
-        mean, std: over tokens, ``[neuron]``.
-        top, bottom: indices of the tokens that contribute most and least, ``[neuron, rank]``.
-        highest, lowest: their contributions.
-    """
-
-    mean: Float[Tensor, " neuron"]
-    std: Float[Tensor, " neuron"]
-    top: Int[Tensor, "neuron rank"]
-    highest: Float[Tensor, "neuron rank"]
-    bottom: Int[Tensor, "neuron rank"]
-    lowest: Float[Tensor, "neuron rank"]
-
-
-def contributions(
-    table: Float[Tensor, "token model"], readers: Float[Tensor, "model neuron"]
-) -> Iterator[tuple[slice, Float[Tensor, "some token"]]]:
-    """Yield the contributions of all tokens to some neurons at a time."""
-    size = max(1, CELLS // len(table))
-    for first in range(0, readers.shape[1], size):
-        some = slice(first, first + size)
-        yield some, readers[:, some].T @ table.T
-
-
 def ends(
     table: Float[Tensor, "token model"], readers: Float[Tensor, "model neuron"], listed: int
-) -> Ends:
-    """Return mean, spread and both ends of every neuron's contributions over the tokens."""
-    listed = min(listed, len(table))
-    parts: list[tuple[Tensor, ...]] = []
-    for _, block in contributions(table, readers):
-        highest, top = block.topk(listed, dim=1)
-        lowest, bottom = block.topk(listed, dim=1, largest=False)
+) -> dict[str, Tensor]:
+    """Return a summary of every neuron's contributions over the tokens, a block at a time.
+
+    ``contribution_mean contribution_std [neuron]``; the tokens, by index, that contribute most and
+    least (``top bottom [neuron rank]``), and their contributions, ``top_`` and
+    ``bottom_contribution``.
+    """
+    listed, size = min(listed, len(table)), max(1, CELLS // len(table))
+    parts: list[dict[str, Tensor]] = []
+    for some in readers.split(size, dim=1):
+        block = some.T @ table.T
         std, mean = torch.std_mean(block, dim=1, correction=min(1, len(table) - 1))
-        parts.append((mean, std, top, highest, bottom, lowest))
-    return Ends(*(torch.cat(each) for each in zip(*parts, strict=True)))
+        parts.append({"contribution_mean": mean, "contribution_std": std})
+        for end in ("top", "bottom"):
+            value, token = block.topk(listed, dim=1, largest=end == "top")
+            parts[-1] |= {end: token, f"{end}_contribution": value}
+    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
 
 def named_ends(
