@@ -193,10 +193,3 @@ def test_by_way_of_the_store(tmp_path):
     assert np.isnan(pattern[[0, 2]]).all()
     with refused("Layer 0 has no heads"):
         ask(tmp_path, "own-text-head", path, {**text, "head": "L0H0"}, **SHORT)
-
-
-def test_texts_that_are_refused(model_dirs, tmp_path):
-    with refused("Expected a text, got none"):
-        ask(tmp_path, "own-text", model_dirs["gpt2"], {"text": " "}, **SHORT)
-    with refused("the context holds 23"):
-        ask(tmp_path, "own-text", model_dirs["gpt2"], {"text": "moses " * 60}, **SHORT)
