@@ -11,7 +11,6 @@ from pages.shared.cards.card import card
 from pages.shared.cards.explained import PICK, explained
 from pages.shared.cards.plain import capital
 from pages.shared.grid.measure_grid import draw_heads, head_texts
-from pages.shared.grid.measures import shade_of
 from pages.shared.selection.fit import fitted, fitted_list
 from pages.shared.selection.head_link import page_address
 from pages.shared.selection.selection import Selection, select_head
@@ -156,7 +155,7 @@ def _shade_at(found: Result, measure: HeadMeasure, place: int) -> Shade:
     values = found.values["measure"].astype(float)
     steps, layers, heads = values.shape
     labels = found.labels.get("measure", ())
-    whole = shade_of(measure, labels, values.reshape(steps * layers, heads))
+    whole = measure.shade(values.reshape(steps * layers, heads), labels)
     return Shade(whole.colours[place * layers : (place + 1) * layers], whole.legend)
 
 

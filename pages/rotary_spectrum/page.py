@@ -38,7 +38,6 @@ from poskernel_core.analyses.rotary.kernel import EquivariantKernel, Equivariant
 from poskernel_core.analyses.rotary.spec import RotarySpectrum, SpectrumParams
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, rounded, value_and_bias, value_text
-from poskernel_core.plotting.shades import linear, logarithmic
 
 MEASURES: Final = {measure.title: measure for measure in RotarySpectrum.measures}
 
@@ -103,12 +102,11 @@ def draw_all_heads(found: Result, selection: Selection) -> None:
     measure = MEASURES[title or next(iter(MEASURES))]
     shown = found.only(measure.value)
     values = shown.values[measure.value].astype(float)
-    shade = logarithmic(values) if measure.scale == "log" else linear(values, 1.0)
 
     def draw() -> None:
         st.markdown(measure.reading)
         texts = head_texts(shown, measure.value, measure.title)
-        draw_heads(shade, texts, measure.unit, selection, "rotary-grid")
+        draw_heads(measure.shade(values), texts, measure.unit, selection, "rotary-grid")
 
     card("all-heads", partial(spectrum_figure, found), shown, words.GRID, "All heads", draw)
 
