@@ -32,7 +32,7 @@ from poskernel_core.analyses.training.spec import (
 )
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
-from poskernel_core.plotting.shades import Shade
+from poskernel_core.plotting.shades import Shade, shaded
 
 CURVES = explained(
     "over-training",
@@ -155,7 +155,8 @@ def _shade_at(found: Result, measure: HeadMeasure, place: int) -> Shade:
     values = found.values["measure"].astype(float)
     steps, layers, heads = values.shape
     labels = found.labels.get("measure", ())
-    whole = measure.shade(values.reshape(steps * layers, heads), labels)
+    values = values.reshape(steps * layers, heads)
+    whole = shaded(values, measure.scale, measure.floor, labels)
     return Shade(whole.colours[place * layers : (place + 1) * layers], whole.legend)
 
 

@@ -38,6 +38,7 @@ from poskernel_core.analyses.rotary.kernel import EquivariantKernel, Equivariant
 from poskernel_core.analyses.rotary.spec import RotarySpectrum, SpectrumParams
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, rounded, value_and_bias, value_text
+from poskernel_core.plotting.shades import shaded
 
 MEASURES: Final = {measure.title: measure for measure in RotarySpectrum.measures}
 
@@ -106,7 +107,13 @@ def draw_all_heads(found: Result, selection: Selection) -> None:
     def draw() -> None:
         st.markdown(measure.reading)
         texts = head_texts(shown, measure.value, measure.title)
-        draw_heads(measure.shade(values), texts, measure.unit, selection, "rotary-grid")
+        draw_heads(
+            shaded(values, measure.scale, measure.floor),
+            texts,
+            measure.unit,
+            selection,
+            "rotary-grid",
+        )
 
     card("all-heads", partial(spectrum_figure, found), shown, words.GRID, "All heads", draw)
 

@@ -3,11 +3,6 @@
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
-from poskernel_core.plotting.palette import KIND_LOOKS
-from poskernel_core.plotting.shades import Shade, categories, diverging, linear, logarithmic
-
 
 @dataclass(frozen=True)
 class HeadMeasure:
@@ -37,26 +32,3 @@ class HeadMeasure:
     last: str = ""
     only: tuple[str, ...] = ()
     of_windows: bool = False
-
-    def shade(
-        self, values: np.ndarray, labels: tuple[str, ...] = (), high: float | None = None
-    ) -> Shade:
-        """Return the colours of numbers or codes ``[layer, head]`` and their legend.
-
-        ``labels`` are those of the codes; ``high`` is the upper end of a log scale.
-        """
-        match self.scale:
-            case "labels":
-                looks = [KIND_LOOKS[label].colour for label in labels if label in KIND_LOOKS]
-                return categories(np.nan_to_num(values, nan=-1), labels, tuple(looks))
-            case "log":
-                if self.floor is None or high is not None:
-                    return logarithmic(values, self.floor, high)
-                return logarithmic(np.fmax(values, self.floor))
-            case "diverging":
-                return diverging(values)
-            case "cosine" if np.nanmin(values, initial=0) < 0:
-                return diverging(values)
-            case "unit" | "cosine":
-                return linear(values, 1.0)
-        return linear(values)

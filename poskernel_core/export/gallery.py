@@ -30,6 +30,7 @@ from poskernel_core.export.files import (
     to_csv,
 )
 from poskernel_core.plotting.palette import NO_VALUE
+from poskernel_core.plotting.shades import shaded
 
 OFFSETS = 24
 NO_COLOUR = "repeating-linear-gradient(-45deg, #d5dade 0 4px, #fff 4px 6px)"
@@ -104,7 +105,8 @@ def _data(shown: GalleryRun) -> list[dict[str, Any]]:
         one = found.select(measure=place)
         kinds = [word for word in found.texts["kinds"][place].tolist() if word]
         values = one.values["value"]
-        shade = shown.measures[title].shade(values, tuple(kinds))
+        declared = shown.measures[title]
+        shade = shaded(values, declared.scale, declared.floor, kinds)
         told.append(
             {
                 "title": title,

@@ -15,7 +15,7 @@ from poskernel_core.analyses.head_measure import HeadMeasure
 from poskernel_core.analyses.measures import asked_with, fits
 from poskernel_core.common.result import Result
 from poskernel_core.models.geometry import Geometry
-from poskernel_core.plotting.shades import Shade
+from poskernel_core.plotting.shades import Shade, shaded
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,8 @@ class Measure:
         """Return the colours of numbers ``[layer, head]`` and their legend."""
         most = self.declared.most
         high = max(float(np.nanmax(found.values[most])), 2.0) if most else None
-        return self.declared.shade(values, found.labels.get(self.declared.value, ()), high)
+        labels = found.labels.get(self.declared.value, ())
+        return shaded(values, self.declared.scale, self.declared.floor, labels, high)
 
     def words(self) -> Explanation:
         """Return the words for the grid."""
