@@ -23,9 +23,10 @@ from pages.shared.cards.embed import (
     missing_card,
     whole_page,
 )
-from pages.shared.cards.plain import nothing_said, plain, say_error
-from pages.shared.jobs.jobs import draw_forming, nothing_forms
+from pages.shared.cards.plain import plain, say_error
+from pages.shared.jobs.jobs import draw_forming
 from pages.shared.jobs.results import PageStopped, engine, say_notice
+from pages.shared.run import begin
 from pages.shared.selection.fit import note_drawn
 from pages.shared.selection.links import read_link, tell
 from pages.shared.selection.pins import keep_pins
@@ -71,13 +72,12 @@ start = perf_counter()
 st.set_page_config(page_title="PosKernel", page_icon=str(LOOK / "icon.png"), layout="wide")
 page, name = navigation()
 place = module_of(name).PLACE
-nothing_said()
-nothing_forms()
+begin()
 read_link(page.title)
 keep_pins(compared=name == "compare")
 begin_embed()
 told, notice = st.container(key="told"), st.container(key="notice")
-title_here(page.title, place.about, wanted=name != FIRST)
+contents = title_here(page.title, place.about, wanted=name != FIRST)
 note, above = st.container(), st.container(key="above")
 try:
     settings()
@@ -100,7 +100,7 @@ try:
     except InvalidField as error:  # the reader's choices are not valid parameters
         say_error(str(error))
     draw_forming(engine(), chosen.run.windows)
-    fill_contents()
+    fill_contents(contents)
     say_notice()
     note_drawn()
     with told:

@@ -11,7 +11,6 @@ from pages.shared.cards.card import card
 from pages.shared.cards.explained import PICK, explained
 from pages.shared.cards.plain import capital
 from pages.shared.grid.measure_grid import draw_heads, head_texts
-from pages.shared.grid.measures import shade_of
 from pages.shared.selection.fit import fitted, fitted_list
 from pages.shared.selection.head_link import page_address
 from pages.shared.selection.selection import Selection, select_head
@@ -33,7 +32,7 @@ from poskernel_core.analyses.training.spec import (
 )
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
-from poskernel_core.plotting.shades import Shade
+from poskernel_core.plotting.shades import Shade, shaded
 
 CURVES = explained(
     "over-training",
@@ -155,7 +154,8 @@ def _shade_at(found: Result, measure: HeadMeasure, place: int) -> Shade:
     values = found.values["measure"].astype(float)
     steps, layers, heads = values.shape
     labels = found.labels.get("measure", ())
-    whole = shade_of(measure, labels, values.reshape(steps * layers, heads))
+    values = values.reshape(steps * layers, heads)
+    whole = shaded(values, measure.scale, measure.floor, labels)
     return Shade(whole.colours[place * layers : (place + 1) * layers], whole.legend)
 
 

@@ -39,7 +39,7 @@ from poskernel_core.analyses.rotary.pairs import BandParams
 from poskernel_core.analyses.rotary.spec import RotarySpectrum
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, rounded, value_and_bias, value_text
-from poskernel_core.plotting.shades import linear, logarithmic
+from poskernel_core.plotting.shades import shaded
 
 MEASURES: Final = {measure.title: measure for measure in RotarySpectrum.measures}
 
@@ -104,12 +104,17 @@ def draw_all_heads(found: Result, selection: Selection) -> None:
     measure = MEASURES[title or next(iter(MEASURES))]
     shown = found.only(measure.value)
     values = shown.values[measure.value].astype(float)
-    shade = logarithmic(values) if measure.scale == "log" else linear(values, 1.0)
 
     def draw() -> None:
         st.markdown(measure.reading)
         texts = head_texts(shown, measure.value, measure.title)
-        draw_heads(shade, texts, measure.unit, selection, "rotary-grid")
+        draw_heads(
+            shaded(values, measure.scale, measure.floor),
+            texts,
+            measure.unit,
+            selection,
+            "rotary-grid",
+        )
 
     card("all-heads", partial(spectrum_figure, found), shown, words.GRID, "All heads", draw)
 

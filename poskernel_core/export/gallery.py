@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
-from plotly.colors import sample_colorscale
 from plotly.offline import get_plotlyjs
 
 from poskernel_core.analyses.head_measure import HeadMeasure
@@ -30,7 +29,8 @@ from poskernel_core.export.files import (
     template,
     to_csv,
 )
-from poskernel_core.plotting.palette import DIVERGING, KIND_LOOKS, SCALE
+from poskernel_core.plotting.palette import NO_VALUE
+from poskernel_core.plotting.shades import shaded
 
 OFFSETS = 24
 NO_COLOUR = "repeating-linear-gradient(-45deg, #d5dade 0 4px, #fff 4px 6px)"
@@ -105,13 +105,17 @@ def _data(shown: GalleryRun) -> list[dict[str, Any]]:
         one = found.select(measure=place)
         kinds = [word for word in found.texts["kinds"][place].tolist() if word]
         values = one.values["value"]
-        colours, ends = _colours(values, kinds, shown.measures[title])
+        declared = shown.measures[title]
+        shade = shaded(values, declared.scale, declared.floor, kinds)
         told.append(
             {
                 "title": title,
                 "reading": shown.measures[title].reading,
-                "colours": colours,
-                "ends": ends,
+                "colours": [
+                    [NO_COLOUR if colour == NO_VALUE else colour for colour in row]
+                    for row in shade.colours
+                ],
+                "ends": [[colour, text] for colour, text in shade.legend if text],
                 "texts": [
                     [_told(one, layer, head, kinds) for head in range(values.shape[1])]
                     for layer in range(values.shape[0])
@@ -129,45 +133,6 @@ def _told(one: Result, layer: int, head: int, kinds: list[str]) -> str:
     if kinds:
         return kinds[int(value)]
     return f"{value:.4g}" + (f" ± {error:.2g}" if np.isfinite(error) else "")
-
-
-def _colours(
-    values: np.ndarray, kinds: list[str], declared: HeadMeasure
-) -> tuple[list[list[str]], list[list[str]]]:
-    """Return the colour of every cell, and the legend's colours with their labels."""
-    if kinds:
-        looks = [KIND_LOOKS[kind].colour if kind in KIND_LOOKS else "" for kind in kinds]
-        spread = sample_colorscale(list(SCALE), len(kinds)) if len(kinds) > 1 else [SCALE[0]]
-        looks = [own or other for own, other in zip(looks, spread, strict=True)]
-        cells = [
-            [NO_COLOUR if np.isnan(v) or v < 0 else looks[int(v)] for v in row] for row in values
-        ]
-        return cells, [[colour, kind] for colour, kind in zip(looks, kinds, strict=True)]
-    known = values[np.isfinite(values)]
-    if not known.size:
-        return [[NO_COLOUR] * len(row) for row in values], []
-    scale, placed = list(SCALE), values
-    low, high = min(0.0, float(known.min())), float(known.max())
-    if declared.scale == "log":
-        floor = declared.floor or float(known[known > 0].min(initial=1.0))
-        low, high = np.log(floor), np.log(max(high, floor * 1.01))
-        placed = np.log(np.fmax(values, floor))
-        placed[np.isnan(values)] = np.nan
-    elif low < 0:
-        scale, high = list(DIVERGING), float(np.abs(known).max())
-        low = -high
-    shares = np.clip((placed - low) / max(high - low, 1e-12), 0, 1)
-    cells = [
-        [
-            NO_COLOUR if np.isnan(share) else sample_colorscale(scale, [float(share)])[0]
-            for share in row
-        ]
-        for row in shares
-    ]
-    ends = [low, (low + high) / 2, high]
-    shown = np.exp(ends) if declared.scale == "log" else ends
-    legend = zip(sample_colorscale(scale, [0.0, 0.5, 1.0]), shown, strict=True)
-    return cells, [[colour, f"{value:.3g}"] for colour, value in legend]
 
 
 def _head(shown: GalleryRun, layer: int, head: int, near: list[tuple[int, int] | None]) -> str:

@@ -12,6 +12,7 @@ from poskernel_core.plotting.layout import log_ticks, number
 from poskernel_core.plotting.palette import (
     CATEGORICAL,
     DIVERGING,
+    KIND_LOOKS,
     NO_VALUE,
     SCALE,
     log_position,
@@ -34,6 +35,32 @@ class Shade:
 
     colours: list[list[str]]
     legend: Legend
+
+
+def shaded(
+    values: np.ndarray,
+    scale: str,
+    floor: float | None = None,
+    labels: Sequence[str] = (),
+    high: float | None = None,
+) -> Shade:
+    """Shade numbers or codes ``[layer, head]`` of a declared measure by its scale and floor.
+
+    ``labels`` are those of the codes; ``high`` is the upper end of a log scale.
+    """
+    match scale:
+        case "labels":
+            looks = [KIND_LOOKS[label].colour for label in labels if label in KIND_LOOKS]
+            return categories(np.nan_to_num(values, nan=-1), labels, looks)
+        case "log" if floor is None or high is not None:
+            return logarithmic(values, floor, high)
+        case "log":
+            return logarithmic(np.fmax(values, floor))
+        case "unit" | "cosine" if not np.nanmin(values, initial=0) < 0:
+            return linear(values, 1.0)
+        case "diverging" | "cosine":
+            return diverging(values)
+    return linear(values, 1.0 if scale == "unit" else None)
 
 
 def linear(values: np.ndarray, high: float | None = None) -> Shade:

@@ -1,18 +1,17 @@
 """A figure with its title and finding, and a menu with all that belongs to it."""
 
 from collections.abc import Callable
-from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlencode
 
 import streamlit as st
 
 from pages.shared.cards import embed
-from pages.shared.cards.contents import mention
 from pages.shared.cards.documented import page_on
-from pages.shared.cards.figure import SHOWN, Make, draw_ready, made, ready
+from pages.shared.cards.figure import Make, draw_ready, made, ready
 from pages.shared.cards.plain import plain
+from pages.shared.run import Open, run
 from poskernel_core.analyses.definitions import errors_of
 from poskernel_core.analyses.findings import finding_of
 from poskernel_core.common.result import Result
@@ -47,19 +46,6 @@ class Explanation:
     formula: str
 
 
-@dataclass(frozen=True)
-class _Shown:
-    """The card that is being drawn: its result, its title, its height, the grids of heads in it."""
-
-    result: Result
-    title: str
-    height: int
-    grids: list[Callable[[], dict[str, Any]]] = field(default_factory=list)
-
-
-_OPEN: ContextVar[_Shown | None] = ContextVar("open card", default=None)
-
-
 def card(
     name: str,
     figure: Make,
@@ -86,19 +72,17 @@ def card(
         said = st.container(key=f"finding-{name}")
         first = ready(figure) if draw is None else None
         title = title or (first.title if first else "") or name
-        shown = _Shown(result, title, first.height if first else FIGURE)
-        tokens = _OPEN.set(shown), SHOWN.set(result)
+        shown = run().card = Open(result, title, first.height if first else FIGURE)
         try:
             if first is not None:
                 draw_ready(name, first, st.session_state.get(f"image-{name}", "svg"))
             elif draw is not None:
                 draw()
         finally:
-            _OPEN.reset(tokens[0])
-            SHOWN.reset(tokens[1])
+            run().card = None
         if embed.embedded():
             st.markdown(f":small[{plain(signature(result))} · {embed.whole_page(name)}]")
-    mention(name, title)
+    run().figures.append((name, title))
     with head:
         st.subheader(plain(title), anchor=name)
         with st.container(width="content"):
@@ -109,7 +93,7 @@ def card(
         raise embed.CardDrawn
 
 
-def _menu(name: str, figure: Make, shown: _Shown, words: Explanation, *, camera: bool) -> None:
+def _menu(name: str, figure: Make, shown: Open, words: Explanation, *, camera: bool) -> None:
     """Draw the menu of a card; what is in it is made when it is opened."""
     menu = st.popover(
         MENU,
@@ -159,7 +143,7 @@ def _menu(name: str, figure: Make, shown: _Shown, words: Explanation, *, camera:
 
 def keep_grid(make: Callable[[], dict[str, Any]]) -> None:
     """Add a grid of heads, made when it is asked for, to the downloads of the open card."""
-    shown = _OPEN.get()
+    shown = run().card
     if shown is not None:
         shown.grids.append(make)
 
@@ -191,7 +175,7 @@ def _address(card: str = "", **more: str) -> str:
     return f"{st.context.url}{'?' if query else ''}{query}{'#' if card else ''}{card}"
 
 
-def _downloads(name: str, figure: Make, shown: _Shown) -> None:
+def _downloads(name: str, figure: Make, shown: Open) -> None:
     result = shown.result
     stem = file_stem(result, name)
 

@@ -8,8 +8,6 @@ Streamlit reserves ``embed`` and hides it from ``st.query_params``, but passes i
 """
 
 from contextlib import AbstractContextManager, nullcontext
-from contextvars import ContextVar
-from dataclasses import dataclass, field
 from html import escape
 from typing import Any, Final
 from urllib.parse import parse_qs, quote, urlencode
@@ -17,23 +15,10 @@ from urllib.parse import parse_qs, quote, urlencode
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
+from pages.shared import run
+
 EMBED, PREFIX = "embed", "card:"
 LINK: Final = "embed-link"
-
-
-@dataclass
-class _Frame:
-    """What the address asks for, where it is drawn, and the cards and parameters met so far."""
-
-    asked: str
-    waiting: Any
-    place: Any
-    waits: bool = False
-    names: dict[str, None] = field(default_factory=dict)
-    drawn: set[str] = field(default_factory=set)
-
-
-_FRAME: ContextVar[_Frame | None] = ContextVar("frame", default=None)
 
 
 class CardDrawn(Exception):
@@ -41,31 +26,30 @@ class CardDrawn(Exception):
 
 
 def begin_embed() -> None:
-    """Begin a page: find out whether the address asks for one card alone."""
+    """Find out whether the address asks for one card alone."""
     context = get_script_run_ctx()
     given = parse_qs(context.query_string if context else "").get(EMBED, [])
     asked = next((each for each in given if each.lower() not in ("true", "false")), "")
-    _FRAME.set(None)
     if asked:
         st.session_state.setdefault(LINK, _given())
         with st.container(key="alone"):
-            _FRAME.set(_Frame(asked, st.container(key="waiting"), st.container()))
+            run.run().frame = run.Frame(asked, st.container(key="waiting"), st.container())
 
 
 def embedded() -> bool:
     """Tell whether the page is drawn for one card alone."""
-    return _FRAME.get() is not None
+    return run.run().frame is not None
 
 
 def card_asked() -> str:
     """Return the name of the card that the address asks for; empty if it asks for none."""
-    frame = _FRAME.get()
+    frame = run.run().frame
     return frame.asked.removeprefix(PREFIX) if frame else ""
 
 
 def asks_for(*cards: str) -> bool:
     """Note cards of the page; tell whether the address asks for one of them alone."""
-    frame = _FRAME.get()
+    frame = run.run().frame
     if frame is None:
         return False
     frame.names |= dict.fromkeys(cards)
@@ -74,13 +58,13 @@ def asks_for(*cards: str) -> bool:
 
 def note_parameter(parameter: str) -> None:
     """Note that a widget of the page is bound to a parameter of the address."""
-    if frame := _FRAME.get():
+    if frame := run.run().frame:
         frame.drawn.add(parameter)
 
 
 def place_of(card: str) -> AbstractContextManager[Any] | None:
     """Return where a card is drawn: usually where the page is; in an embed, in the frame or not."""
-    frame = _FRAME.get()
+    frame = run.run().frame
     if frame is None:
         return nullcontext()
     return frame.place if asks_for(card) else None
@@ -88,7 +72,7 @@ def place_of(card: str) -> AbstractContextManager[Any] | None:
 
 def in_place_of(*cards: str) -> AbstractContextManager[Any]:
     """Return where to draw what stands in for cards that are not there yet, by default for any."""
-    frame = _FRAME.get()
+    frame = run.run().frame
     if frame is None or (not asks_for(*cards) and cards):
         return nullcontext()
     frame.waits = True
@@ -97,7 +81,7 @@ def in_place_of(*cards: str) -> AbstractContextManager[Any]:
 
 def missing_card() -> str:
     """Return why there is nothing to see at the end of the page; empty if there is something."""
-    frame = _FRAME.get()
+    frame = run.run().frame
     if frame is None or frame.waits:
         return ""
     names = ", ".join(frame.names) or "none with the present selection"
@@ -123,7 +107,7 @@ def selection_given() -> dict[str, list[str]]:
     In an embed, Streamlit removes those of widgets that were drawn while the card was computed:
     they are taken from the first address.
     """
-    frame, first = _FRAME.get(), st.session_state.get(LINK, {})
+    frame, first = run.run().frame, st.session_state.get(LINK, {})
     drawn = frame.drawn if frame else set()
     return {key: said for key, said in first.items() if key not in drawn} | _given()
 

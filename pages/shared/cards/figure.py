@@ -4,7 +4,6 @@ import html
 import re
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,6 +14,7 @@ import plotly.graph_objects as go
 import streamlit as st
 from cachetools import LRUCache, cached
 
+from pages.shared import run
 from poskernel_core.common.result import Result
 from poskernel_core.export.files import caption, chart_config, file_stem
 from poskernel_core.plotting.layout import THIRD, broken, is_square, set_height, without_title
@@ -40,7 +40,6 @@ DRAWN = st.components.v2.component(
     js=Path(__file__).with_suffix(".js").read_text("utf-8"),
     isolate_styles=False,
 )
-SHOWN: ContextVar[Result | None] = ContextVar("result of the open card", default=None)
 
 
 @dataclass(frozen=True)
@@ -90,11 +89,11 @@ def draw_ready(
     linked: bool = False,
 ) -> None:
     """Draw a figure; ``image`` is the format that its camera saves."""
-    key, shown = f"figure-{name}", SHOWN.get()
+    key, card = f"figure-{name}", run.run().card
     place = st.container(key=f"square-{ready.size}-{name}") if ready.size else st.container()
     file = {"name": name, "format": image, "about": ""}
-    if shown is not None:
-        file |= {"name": file_stem(shown, name), "about": caption(shown)}
+    if card is not None:
+        file |= {"name": file_stem(card.result, name), "about": caption(card.result)}
     height: Any = "content" if ready.size else ready.height
     data = {
         "spec": ready.spec,

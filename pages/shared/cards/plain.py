@@ -1,15 +1,12 @@
 """Text that is shown as it is (names, typed text, errors), and the boxes for sentences."""
 
 import re
-from contextvars import ContextVar
 
 import streamlit as st
 
+from pages.shared import run
 from pages.shared.cards.embed import in_place_of
 from poskernel_core.common.errors import NO_START
-
-_SAID: ContextVar[set[str] | None] = ContextVar("said", default=None)
-"""What say_once has said on the page so far."""
 
 _MARKS = re.compile(r"([\\`*_{}\[\]()#+!|<>~$:-])")
 
@@ -37,16 +34,8 @@ def say(sentence: str) -> None:
         st.info(plain(sentence), icon=":material/info:")
 
 
-def nothing_said() -> None:
-    """Begin a page: say_once has said nothing yet."""
-    _SAID.set(set())
-
-
 def say_once(sentence: str) -> None:
     """Show an error once per page, because one cause may prevent every figure of the page."""
-    said = _SAID.get()
-    if said is not None:
-        if sentence in said:
-            return
-        said.add(sentence)
-    say_error(sentence)
+    if sentence not in run.run().said:
+        run.run().said.add(sentence)
+        say_error(sentence)

@@ -15,8 +15,7 @@ from poskernel_core.analyses.head_measure import HeadMeasure
 from poskernel_core.analyses.measures import asked_with, fits
 from poskernel_core.common.result import Result
 from poskernel_core.models.geometry import Geometry
-from poskernel_core.plotting.palette import KIND_LOOKS
-from poskernel_core.plotting.shades import Shade, categories, diverging, linear, logarithmic
+from poskernel_core.plotting.shades import Shade, shaded
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,8 @@ class Measure:
         """Return the colours of numbers ``[layer, head]`` and their legend."""
         most = self.declared.most
         high = max(float(np.nanmax(found.values[most])), 2.0) if most else None
-        return shade_of(self.declared, found.labels.get(self.declared.value, ()), values, high)
+        labels = found.labels.get(self.declared.value, ())
+        return shaded(values, self.declared.scale, self.declared.floor, labels, high)
 
     def words(self) -> Explanation:
         """Return the words for the grid."""
@@ -53,30 +53,6 @@ class Measure:
             f"One cell per head, layers downwards. {self.declared.reading} {PICK}",
             self.declared.value,
         )
-
-
-def shade_of(
-    declared: HeadMeasure, labels: tuple[str, ...], values: np.ndarray, high: float | None = None
-) -> Shade:
-    """Return the colours of a measure's numbers ``[layer, head]`` and their legend.
-
-    ``labels`` are the labels of the measure's codes; ``high`` is the upper end of a log scale.
-    """
-    match declared.scale:
-        case "labels":
-            looks = [KIND_LOOKS[label].colour for label in labels if label in KIND_LOOKS]
-            return categories(values, labels, tuple(looks))
-        case "log":
-            if declared.floor is None or high is not None:
-                return logarithmic(values, declared.floor, high)
-            return logarithmic(np.fmax(values, declared.floor))
-        case "diverging":
-            return diverging(values)
-        case "cosine" if np.nanmin(values) < 0:
-            return diverging(values)
-        case "unit" | "cosine":
-            return linear(values, 1.0)
-    return linear(values)
 
 
 MEASURES = {

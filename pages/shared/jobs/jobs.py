@@ -5,13 +5,13 @@ results form share one bar at the bottom of the page, so that nothing moves.
 """
 
 import time
-from contextvars import ContextVar
 from typing import Any, Final
 
 import streamlit as st
 
 from pages.shared.cards.embed import in_place_of
 from pages.shared.cards.plain import plain, say_error
+from pages.shared.run import run
 from pages.shared.selection.fit import keep_drawn
 from pages.shared.selection.links import waits, write
 from pages.shared.selection.session import session_id
@@ -26,21 +26,6 @@ LEFT: Final = "cancelled-here"
 AGAIN: Final = "asked-again"
 STOPPING: Final = "stopping-here"
 STOPPED: Final = "stopped-before"
-
-_FORMING: ContextVar[dict[str, Job] | None] = ContextVar("forming", default=None)
-"""The jobs whose results the page shows while they form, by key."""
-
-
-def nothing_forms() -> None:
-    """Begin a page."""
-    _FORMING.set({})
-
-
-def forms(job: Job) -> None:
-    """Note that the page shows what a job has so far."""
-    shown = _FORMING.get()
-    if shown is not None:
-        shown[job.key] = job
 
 
 def follow(engine: Engine, job: Job) -> None:
@@ -60,7 +45,7 @@ def draw_forming(engine: Engine, windows: int) -> None:
 
     ``windows`` is how many windows the page asks for: after "Stop here" they are fewer than before.
     """
-    jobs, stopped = list((_FORMING.get() or {}).values()), st.session_state.get(STOPPED) or []
+    jobs, stopped = list(run().forming.values()), st.session_state.get(STOPPED) or []
     with st.container(key="forming", horizontal=True, vertical_alignment="center"):
         if jobs:
             _draw(engine, jobs, shown=True)

@@ -9,7 +9,7 @@ import streamlit as st
 from cachetools import TTLCache
 
 from pages.shared.cards.plain import say, say_once
-from pages.shared.jobs.jobs import follow, forget_cancel, forms, has_left, wants_again
+from pages.shared.jobs.jobs import follow, forget_cancel, has_left, wants_again
 from pages.shared.selection.session import person, present, session_id
 from poskernel_core.analyses import find
 from poskernel_core.analyses.base import P, Question
@@ -154,7 +154,7 @@ def fetch(
             if result is None or failed:
                 follow(engine(), found)
             else:
-                forms(found)
+                run().forming[found.key] = found
     return result
 
 
