@@ -58,7 +58,7 @@ def begin() -> None:
     _RUN.set(Run())
 
 
-def run() -> Run:
+def current() -> Run:
     """Return the run in progress; a fragment that is drawn again begins one."""
     found = _RUN.get(None)
     if found is None:

@@ -11,7 +11,7 @@ from pages.shared.cards import embed
 from pages.shared.cards.documented import page_on
 from pages.shared.cards.figure import Make, draw_ready, made, ready
 from pages.shared.cards.plain import plain
-from pages.shared.run import Open, run
+from pages.shared.run import Open, current
 from poskernel_core.analyses.definitions import errors_of
 from poskernel_core.analyses.findings import finding_of
 from poskernel_core.common.result import Result
@@ -72,17 +72,17 @@ def card(
         said = st.container(key=f"finding-{name}")
         first = ready(figure) if draw is None else None
         title = title or (first.title if first else "") or name
-        shown = run().card = Open(result, title, first.height if first else FIGURE)
+        shown = current().card = Open(result, title, first.height if first else FIGURE)
         try:
             if first is not None:
                 draw_ready(name, first, st.session_state.get(f"image-{name}", "svg"))
             elif draw is not None:
                 draw()
         finally:
-            run().card = None
+            current().card = None
         if embed.embedded():
             st.markdown(f":small[{plain(signature(result))} · {embed.whole_page(name)}]")
-    run().figures.append((name, title))
+    current().figures.append((name, title))
     with head:
         st.subheader(plain(title), anchor=name)
         with st.container(width="content"):
@@ -143,7 +143,7 @@ def _menu(name: str, figure: Make, shown: Open, words: Explanation, *, camera: b
 
 def keep_grid(make: Callable[[], dict[str, Any]]) -> None:
     """Add a grid of heads, made when it is asked for, to the downloads of the open card."""
-    shown = run().card
+    shown = current().card
     if shown is not None:
         shown.grids.append(make)
 

@@ -22,7 +22,7 @@ def title_here(title: str, about: str, *, wanted: bool) -> Any:
 
 def fill_contents(place: Any) -> None:
     """Draw the list of figures if it is long enough; call this after all figures are drawn."""
-    figures = run.run().figures
+    figures = run.current().figures
     if place is not None and len(figures) >= MIN_FIGURES:
         links = " · ".join(f"[{plain(title)}](#{anchor})" for anchor, title in figures)
         place.markdown(f":small[On this page: {links}]")

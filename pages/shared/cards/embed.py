@@ -33,23 +33,23 @@ def begin_embed() -> None:
     if asked:
         st.session_state.setdefault(LINK, _given())
         with st.container(key="alone"):
-            run.run().frame = run.Frame(asked, st.container(key="waiting"), st.container())
+            run.current().frame = run.Frame(asked, st.container(key="waiting"), st.container())
 
 
 def embedded() -> bool:
     """Tell whether the page is drawn for one card alone."""
-    return run.run().frame is not None
+    return run.current().frame is not None
 
 
 def card_asked() -> str:
     """Return the name of the card that the address asks for; empty if it asks for none."""
-    frame = run.run().frame
+    frame = run.current().frame
     return frame.asked.removeprefix(PREFIX) if frame else ""
 
 
 def asks_for(*cards: str) -> bool:
     """Note cards of the page; tell whether the address asks for one of them alone."""
-    frame = run.run().frame
+    frame = run.current().frame
     if frame is None:
         return False
     frame.names |= dict.fromkeys(cards)
@@ -58,13 +58,13 @@ def asks_for(*cards: str) -> bool:
 
 def note_parameter(parameter: str) -> None:
     """Note that a widget of the page is bound to a parameter of the address."""
-    if frame := run.run().frame:
+    if frame := run.current().frame:
         frame.drawn.add(parameter)
 
 
 def place_of(card: str) -> AbstractContextManager[Any] | None:
     """Return where a card is drawn: usually where the page is; in an embed, in the frame or not."""
-    frame = run.run().frame
+    frame = run.current().frame
     if frame is None:
         return nullcontext()
     return frame.place if asks_for(card) else None
@@ -72,7 +72,7 @@ def place_of(card: str) -> AbstractContextManager[Any] | None:
 
 def in_place_of(*cards: str) -> AbstractContextManager[Any]:
     """Return where to draw what stands in for cards that are not there yet, by default for any."""
-    frame = run.run().frame
+    frame = run.current().frame
     if frame is None or (not asks_for(*cards) and cards):
         return nullcontext()
     frame.waits = True
@@ -81,7 +81,7 @@ def in_place_of(*cards: str) -> AbstractContextManager[Any]:
 
 def missing_card() -> str:
     """Return why there is nothing to see at the end of the page; empty if there is something."""
-    frame = run.run().frame
+    frame = run.current().frame
     if frame is None or frame.waits:
         return ""
     names = ", ".join(frame.names) or "none with the present selection"
@@ -107,7 +107,7 @@ def selection_given() -> dict[str, list[str]]:
     In an embed, Streamlit removes those of widgets that were drawn while the card was computed:
     they are taken from the first address.
     """
-    frame, first = run.run().frame, st.session_state.get(LINK, {})
+    frame, first = run.current().frame, st.session_state.get(LINK, {})
     drawn = frame.drawn if frame else set()
     return {key: said for key, said in first.items() if key not in drawn} | _given()
 

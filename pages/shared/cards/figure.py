@@ -89,7 +89,7 @@ def draw_ready(
     linked: bool = False,
 ) -> None:
     """Draw a figure; ``image`` is the format that its camera saves."""
-    key, card = f"figure-{name}", run.run().card
+    key, card = f"figure-{name}", run.current().card
     place = st.container(key=f"square-{ready.size}-{name}") if ready.size else st.container()
     file = {"name": name, "format": image, "about": ""}
     if card is not None:

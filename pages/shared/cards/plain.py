@@ -36,6 +36,6 @@ def say(sentence: str) -> None:
 
 def say_once(sentence: str) -> None:
     """Show an error once per page, because one cause may prevent every figure of the page."""
-    if sentence not in run.run().said:
-        run.run().said.add(sentence)
+    if sentence not in run.current().said:
+        run.current().said.add(sentence)
         say_error(sentence)

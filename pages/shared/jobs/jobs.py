@@ -11,7 +11,7 @@ import streamlit as st
 
 from pages.shared.cards.embed import in_place_of
 from pages.shared.cards.plain import plain, say_error
-from pages.shared.run import run
+from pages.shared.run import current
 from pages.shared.selection.fit import keep_drawn
 from pages.shared.selection.links import waits, write
 from pages.shared.selection.session import session_id
@@ -45,7 +45,7 @@ def draw_forming(engine: Engine, windows: int) -> None:
 
     ``windows`` is how many windows the page asks for: after "Stop here" they are fewer than before.
     """
-    jobs, stopped = list(run().forming.values()), st.session_state.get(STOPPED) or []
+    jobs, stopped = list(current().forming.values()), st.session_state.get(STOPPED) or []
     with st.container(key="forming", horizontal=True, vertical_alignment="center"):
         if jobs:
             _draw(engine, jobs, shown=True)

@@ -10,6 +10,7 @@ from cachetools import TTLCache
 
 from pages.shared.cards.plain import say, say_once
 from pages.shared.jobs.jobs import follow, forget_cancel, has_left, wants_again
+from pages.shared.run import current
 from pages.shared.selection.session import person, present, session_id
 from poskernel_core.analyses import find
 from poskernel_core.analyses.base import P, Question
@@ -154,7 +155,7 @@ def fetch(
             if result is None or failed:
                 follow(engine(), found)
             else:
-                run().forming[found.key] = found
+                current().forming[found.key] = found
     return result
 
 

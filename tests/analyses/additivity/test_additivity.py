@@ -36,6 +36,24 @@ def sums(keys):
     return keys.sum(axis=0)[None], gram[None], float(len(keys))
 
 
+def test_shares_by_hand():
+    """Keys 0, 2 of one passage and 4, 10 of another, at two places.
+
+    Mean 4, sum of squares 16 + 4 + 0 + 36 = 56. Means of places 2, 6: 2 (4 + 4) = 16. Means of
+    passages 1, 7: 2 (9 + 9) = 36. Left 4. Contents are -2, 2 and -4, 4: cosine 1.
+    """
+    keys = [[[[0], [2]]], [[[4], [10]]]]
+    assert [16 / 56, 36 / 56, 4 / 56] == pytest.approx([part[0] for part in shares(*sums(keys))])
+    assert [1, 1] == pytest.approx(cosines(*sums(keys))[0].tolist())
+
+
+def test_cosines_by_hand():
+    """Contents along (1, 0), (3, 4), (0, -5): neighbours 0.6 and -0.8, next but one 0."""
+    contents = np.array([[1, 0], [3, 4], [0, -5]])
+    keys = np.stack([contents, -contents])[:, None] + np.array([[7, 1], [2, 0], [5, 5]])
+    assert [1, (0.6 - 0.8) / 2, 0] == pytest.approx(cosines(*sums(keys))[0].tolist())
+
+
 @given(
     arrays.arrays(float, (5, 2, 3, 2), elements=st.floats(-3, 3)),
     st.integers(0, 2**31),

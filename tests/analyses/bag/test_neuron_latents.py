@@ -70,6 +70,18 @@ def test_components(seed, count, most):
         np.testing.assert_allclose(values @ directions, table - table.mean(axis=0), atol=1e-6)
 
 
+def test_mixed_sources_are_found_again():
+    """Independent heavy-tailed sources that are turned: turned back, up to order and sign."""
+    generator = np.random.default_rng(3)
+    sources = generator.laplace(size=(5003, 3)) / np.sqrt(2)
+    mixing = np.linalg.qr(generator.normal(size=(3, 3)))[0]
+    turn = latents.rotation(sources @ mixing.T, 7)
+    np.testing.assert_allclose(turn @ turn.T, np.eye(3), atol=1e-12)
+    found = np.abs(turn @ mixing)
+    np.testing.assert_allclose(found.max(axis=1), 1, atol=0.01)
+    assert {0, 1, 2} == {*found.argmax(axis=1).tolist()}
+
+
 def test_every_number(random_bag, bag_params):
     subject, main, _ = random_bag
     params = {"neuron": 7, "components": 6, "shown": 4, "top_k": 3, "min_count": 0}

@@ -5,16 +5,24 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from poskernel_core.analyses.contextual_heads.denominators import Denominators, TokenWeights
+from poskernel_core.analyses.contextual_heads.experiment.contextual import relative_spread
 from poskernel_core.analyses.contextual_heads.spec import ContextualHeads
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.views import Gathered
 from poskernel_core.engine.engine import describe_run
+from poskernel_core.models import catalog
+from poskernel_core.models.tokenizers import load_tokenizer
+from tests.support import oracles
 from tests.support import oracles_contextual as oracle
 from tests.support.builders import VOCABULARY, contextual
 from tests.support.builders.contextual import (
     CASES,
+    CONTENT,
+    TAU,
     T,
     ask,
     perform,
@@ -112,6 +120,68 @@ def test_refused(paths, experiment, params, words):
 def test_nothing_visible(paths, tmp_path, name, params, context):
     with pytest.raises(BadRequest):
         ask(tmp_path, name, paths["gpt2"], params, context=context, windows=5)
+
+
+def shares_of_keys(tau):
+    """What each key from `SKIP` on has of the kernel at `QUERY`; uniform for an infinite `tau`."""
+    powers = [math.exp((i - QUERY) / tau) for i in range(SKIP, QUERY + 1)]
+    return [power / math.fsum(powers) for power in powers]
+
+
+def own_weight(path):
+    return math.exp(CONTENT[load_tokenizer(catalog.locate(str(path))).single_id(" the")])
+
+
+def drawn_spread(shares, own):
+    """Relative spread of `sum_i p_i W_i`, `W` drawn without replacement; the last one is `own`.
+
+    Two different draws have the covariance `-Var[W] / (pool - 1)`.
+    """
+    weights = [math.exp(CONTENT[token]) for token in POOL]
+    middle, squares = oracles.mean(weights), math.fsum(p * p for p in shares[:-1])
+    variance = oracles.mean([(w - middle) ** 2 for w in weights])
+    pairs = (1 - shares[-1]) ** 2 - squares
+    return math.sqrt(variance * (squares - pairs / (len(POOL) - 1))) / (
+        (1 - shares[-1]) * middle + shares[-1] * own
+    )
+
+
+def test_independent_content(paths, tmp_path):
+    texts, path = 700, paths["additive"]
+    params = {"query": QUERY, "first_windows": texts}
+    found = ask(tmp_path, "contextual-heads", path, params, context=T, windows=texts)
+
+    own, weights = own_weight(path), [math.exp(CONTENT[token]) for token in POOL]
+    for head, tau in enumerate((math.inf, TAU)):
+        shares = shares_of_keys(tau)
+        values = {
+            n: float(found.values[n][0, head]) for n in ("etc", "denominator_cv", "predicted_cv")
+        }
+        error = float(found.errors["denominator_cv"][0, head])
+        truth = drawn_spread(shares, own)
+        assert truth == pytest.approx(values["denominator_cv"], abs=4 * error)
+        assert pytest.approx(error, rel=0.7) == truth / math.sqrt(2 * texts)
+        assert oracles.etc(shares) == pytest.approx(values["etc"], rel=0.02)
+        independent = np.std(weights) / np.mean(weights) / math.sqrt(oracles.etc(shares))
+        assert independent == pytest.approx(values["predicted_cv"], rel=0.03)
+        if head == 0:  # the fixed token has a 26th of the mass
+            assert independent == pytest.approx(values["denominator_cv"], rel=0.12)
+    assert texts == found.provenance["first_windows"]
+
+
+@given(st.lists(st.floats(0.1, 10), min_size=2, max_size=17), st.floats(1e-3, 1e3))
+def test_relative_spread(values, factor):
+    expected = pytest.approx(oracle.relative_spread(values), rel=1e-6, abs=1e-5)
+    for row in (np.array(values), factor * np.array(values)):
+        assert expected == relative_spread(
+            len(row), np.array(row.mean()), np.array((row**2).mean())
+        )
+
+
+def test_relative_spread_by_hand():
+    """Of 1, 2, 3: mean 2, mean square 14/3, deviation 1; a single number has none."""
+    assert pytest.approx(float(relative_spread(3, np.array(2.0), np.array(14 / 3)))) == 0.5
+    assert np.isnan(relative_spread(1, np.array(2.0), np.array(4.0)))
 
 
 @pytest.mark.parametrize("query", [SKIP, T, T + 1])

@@ -30,7 +30,11 @@ QUERY, SAMPLES = 45, 19
 
 @pytest.fixture(scope="module")
 def finders(tmp_path_factory):
-    return made.copies(tmp_path_factory.mktemp("copies") / "model")
+    root = tmp_path_factory.mktemp("copies")
+    return {
+        None: made.copies(root / "global"),
+        made.NEAR_WINDOW: made.copies(root / "local", window=made.NEAR_WINDOW),
+    }
 
 
 def places(query, start):
@@ -52,11 +56,19 @@ def test_copies_never_collide(query, start):
     flat = [place for pair in pairs for place in pair]
     assert len(flat) == len(set(flat))
     assert all(start <= place <= query for place in flat)
+
+
+def test_distances_by_hand():
+    """From 45, 42, 39, 36, 33 back by 2, 4, 8, 16, 32: the last copy stands at 1."""
+    assert [2, 4, 8, 16, 32] == copy_distances(45, 1, 293).tolist()
+    assert [2, 4, 8, 16] == copy_distances(44, 1, 293).tolist()
+    assert [2, 4, 8, 16, 32] == copy_distances(44, 0, 293).tolist()
+    assert [] == copy_distances(1, 0, 293).tolist()
     assert [2, 4, 8] == copy_distances(44, 0, 4).tolist()  # one of four letters is left for others
 
 
 def test_sequences(finders):
-    subject, _ = study(finders, some_windows(2, 47))
+    subject, _ = study(finders[None], some_windows(2, 47))
     distances = copy_distances(QUERY, 1, 293)
 
     copies, without = copy_sequences(subject, QUERY, distances, range(3, 7))
@@ -73,6 +85,27 @@ def test_sequences(finders):
         assert START not in row[1:]
     again = copy_sequences(subject, QUERY, distances, range(5, 6))
     np.testing.assert_array_equal(copies[2:3], again[0])
+
+
+@pytest.mark.parametrize("window", [None, made.NEAR_WINDOW])
+def test_known_heads(finders, window):
+    subject, _ = study(finders[window], some_windows(2, 47))
+    found = duplicates(subject, QUERY, SAMPLES, lambda _: None, last=0)
+
+    seen = np.array([d < (window or 47) for d in (2, 4, 8, 16, 32)])
+    copy, _ = found["duplicate_attention"]
+    np.testing.assert_allclose(copy[0, 0], 0.5 * seen, atol=1e-4)
+    np.testing.assert_allclose(copy[0, 2], 1.0 * seen, atol=1e-4)
+    even = [1 / min(n + 1, window or 47) for n, _ in places(QUERY, 1)]
+    np.testing.assert_allclose(copy[0, 1], even * seen, atol=1e-6)
+    baseline = found["baseline"][0][0, 2]
+    for name, part in (("near_duplicates", slice(3)), ("far_duplicates", slice(3, None))):
+        some = seen[part]
+        mean, error = (each[0] for each in found[name])
+        assert 0.5 * some.mean() == pytest.approx(mean[0], abs=1e-4)
+        assert 0 == pytest.approx(mean[1], abs=1e-6)
+        assert some.mean() == pytest.approx(mean[2] + baseline[part].mean(), abs=1e-4)
+        assert (error[:2] < 1e-4).all()
 
 
 @pytest.mark.parametrize("name", ["gpt2", "mistral"])
@@ -124,7 +157,7 @@ def test_groups_by_hand():
 
 def test_groups_of_known_heads(finders):
     """Heads 0 and 2 are of the duplicate group; other limits move the uniform head."""
-    subject, main = study(finders, some_windows(3, 47))
+    subject, main = study(finders[None], some_windows(3, 47))
     found = perform(ContextualHeads, subject, main, query=QUERY, samples=SAMPLES)
     words = [BEHAVIOURS[group] for group in found.values["group"][0]]
     assert ["duplicate token", "contextual", "duplicate token"] == words

@@ -63,6 +63,14 @@ def test_parts_by_hand():
     assert [[2, 3, 4.5, 6]] == in_parts(loss, 2, 2).tolist()
 
 
+@given(st.integers(0, 2**20), st.integers(1, 4), st.integers(8, 23))
+def test_parts_add_up(seed, lengths, size):
+    loss = np.random.default_rng(seed).normal(size=(3, lengths * size))
+    found = in_parts(loss, lengths, 5)
+    sizes = [len(part) for part in np.array_split(np.arange(size), 5)] * lengths
+    np.testing.assert_allclose(found @ sizes, loss.sum(axis=1), atol=1e-9)
+
+
 @pytest.mark.parametrize("first", [0, 1])
 @pytest.mark.parametrize(("each", "joined"), [(1, 1), (3, 2), (4, 4), (9, 4)])
 def test_texts_are_joined_in_order(first, each, joined):
@@ -113,6 +121,16 @@ def test_speeds_are_those_of_transformers(scaling, factor, base):
     found, size = scaled_speeds(own[order], scaling, factor, 256)
     np.testing.assert_allclose(found, expected.numpy()[order], rtol=1e-6, atol=1e-9)
     assert attention == pytest.approx(size)
+
+
+def test_yarn_by_hand():
+    """Pairs that turn often in the length keep their speed, those that turn not once slow down."""
+    own = 10_000.0 ** (-np.arange(64) / 64)
+    found, size = scaled_speeds(own, "YaRN", 4, 4096)
+    turns = 4096 * own / (2 * math.pi)
+    np.testing.assert_allclose(found[turns > 40], own[turns > 40], rtol=1e-6)
+    np.testing.assert_allclose(found[turns < 0.7], own[turns < 0.7] / 4, rtol=1e-6)
+    assert 0.1 * math.log(4) + 1 == pytest.approx(size)
 
 
 MADE = {

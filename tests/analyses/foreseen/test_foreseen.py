@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 
 import poskernel_core as pk
 from poskernel_core.analyses import find
+from poskernel_core.analyses.drawing import figure_of
 from poskernel_core.analyses.foreseen import formulas
+from poskernel_core.analyses.foreseen.figures import cache_figure
 from poskernel_core.analyses.foreseen.formulas import WAYS
 from poskernel_core.common.specs import ALL_GATHERED, RunSpec
 from tests.support import builders
@@ -198,6 +200,20 @@ def test_a_cache_holds_between_b_and_b_keys_a_head(made_heads, shared):
     assert (count <= np.minimum(there, shared * budgets[:, None])).all()
 
 
+@given(st.integers(2, 40), st.integers(1, 12))
+def test_first_and_last_keys_need_no_more_when_they_are_dropped(last, budget):
+    """All heads drop the same keys, and none of these is wanted again: ``b`` keys stay."""
+    held = np.zeros((1, 1, last + 1), dtype=bool)
+    since = 0
+    for n in sorted({last // 3, last // 2, last}):
+        seen = slice(0, n + 1)
+        held[..., since : n + 1], since = True, n + 1
+        row = np.ones((2, n + 1))
+        order = formulas.rankings(row, row, 0)[formulas.FIXED]
+        held[..., seen] = formulas.kept(held[..., seen], order, np.array([budget]))
+    assert set(order[0, :budget].tolist()) == set(np.flatnonzero(held[0, 0]).tolist())
+
+
 @pytest.fixture(scope="module")
 def known(tmp_path_factory):
     """A pass of the model whose head 0 looks one back, head 1 is uniform, head 2 decays."""
@@ -221,19 +237,57 @@ def test_a_previous_token_head(known):
     assert head.values["gain_32"] < 1e-4
 
 
+def test_a_uniform_head(known):
+    """Any ``b`` keys get ``b / (n + 1)`` of the attention."""
+    found = ask(known)
+    head, budgets = found.select(layer=0, head=1), found.coordinates["budget"]
+    expected = np.minimum(budgets / (N + 1), 1)
+    for curve in head.values["captured"]:
+        np.testing.assert_allclose(curve, expected, atol=1e-5)
+    assert head.values["keys_for_95"] == pytest.approx(0.95 * (N + 1), abs=1e-3)
+    assert abs(head.values["gain_32"]) < 1e-5
+    cache = found.select(layer=1).values
+    assert cache["fixed_cache_for_95"] == pytest.approx(0.95, abs=1e-3)
+
+
 @pytest.fixture(scope="module")
 def constructed(tmp_path_factory):
-    """A pass of the model with a head that looks at content alone, over many windows."""
+    """Passes of the model with a sink and a head that looks at content alone, over many windows."""
     path = sink_and_content(tmp_path_factory.mktemp("sink") / "m", CONTEXT)
     windows = builders.random_ids(200, CONTEXT, seed=11).numpy()
-    return pk.run_pass(loaded(path), windows, positions=POSITIONS, start_token=False)
+    return lambda count, first=0: pk.run_pass(
+        loaded(path), windows[first : first + count], positions=POSITIONS, start_token=False
+    )
+
+
+def test_a_sink(constructed):
+    """The first keys get it all; the last ones nothing, until there are as many as keys."""
+    found = ask(constructed(20)).select(layer=0, head=0)
+    kernel, last, fixed, best = found.values["captured"]
+    for curve in (kernel, fixed, best):
+        assert curve[0] > 0.999
+    assert last[found.coordinates["budget"] == 32] < 1e-4
+    assert found.values["gain_32"] == pytest.approx(0, abs=1e-6)
 
 
 def test_content_alone_cannot_be_foreseen(constructed):
     """Kernel and best choice do no better than any keys would."""
-    found = ask(constructed, skip=0).select(layer=0, head=1)
+    found = ask(constructed(200), skip=0).select(layer=0, head=1)
     chance = np.minimum(found.coordinates["budget"] / (N + 1), 1)
     np.testing.assert_allclose(found.values["captured"], np.tile(chance, (4, 1)), atol=0.05)
+
+
+def test_on_its_own_texts_the_best_choice_seems_three_times_as_good(constructed):
+    """Of 20 windows each; the share that the best 3 keys get is the mean over ten samples."""
+    own, other = [], []
+    for first in range(0, 200, 20):
+        gathered = constructed(20, first)
+        found = ask(gathered, skip=0).select(layer=0, head=1)
+        other.append(found.values["captured"][-1, found.coordinates["budget"] == 3])
+        rows = gathered.layer(0)["mean_rows"][1:2, POSITIONS.index(N), : N + 1].astype(float)
+        own.append(formulas.captured(formulas.rankings(rows, rows, 0), rows)[-1, 0, 2])
+    assert np.mean(other) == pytest.approx(3 / (N + 1), abs=0.04)
+    assert np.mean(own) > 3 * np.mean(other)
 
 
 def test_it_asks_for_no_pass_but_the_run_itself():
@@ -280,6 +334,23 @@ def test_how_many_texts(made):
     assert np.isnan(found.values["error"][0]).all()
     assert np.isfinite(found.values["error"][1:]).all()
     assert np.isfinite(found.values["enough"]).all()
+
+
+def test_figures(made):
+    gathered, _ = made("llama")
+    found = ask(gathered)
+    head = figure_of(found.select(layer=1, head=2))
+    named = {trace.name: trace for trace in head.data if trace.showlegend is not False}
+    assert set(WAYS) <= set(named)
+    np.testing.assert_array_equal(found.values["captured"][1, 2, 3], named["best fixed choice"].y)
+    assert "log" == head.layout.xaxis.type
+    caches = cache_figure(found)
+    shown = {trace.name: trace.y for trace in caches.data}
+    np.testing.assert_array_equal(found.values["cache_for_95"], shown["by kernel"])
+    np.testing.assert_array_equal(
+        found.values["fixed_cache_for_95"], shown["first 4 and last keys"]
+    )
+    assert figure_of(found).data
 
 
 def test_layers_without_heads(tmp_path):

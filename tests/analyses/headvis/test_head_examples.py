@@ -51,6 +51,15 @@ def test_by_hand():
     assert [1, 2, 3, 0] == keys[3, :4].tolist()
 
 
+def test_only_the_first_key_is_attended():
+    """Nothing but key 0: the largest attention that counts is 0, the top key is key 0."""
+    seen = Largest(2, True)
+    batch = Batch(torch.zeros(1, 2, dtype=torch.long), range(1))
+    seen.pattern(PatternBlock(0, 0, 0, torch.tensor([[[[1.0, 0], [1, 0]]]])), batch)
+    assert 0 == float(seen.largest[0])
+    assert 0 == int(seen.top[0][1][0, 0, 1, 0])
+
+
 @pytest.mark.parametrize(("name", "batch"), [("gpt2", 5), ("mistral", 1)])
 def test_plain_transformers(model_dirs, name, batch):
     ids = builders.random_ids(TEXTS, CONTEXT, seed=2).numpy()
@@ -108,6 +117,14 @@ def test_texts_are_drawn_evenly():
 def test_too_large():
     with refused(r"4 x 1000 heads would take 6.3 GB: choose a shorter"):
         Kept((4, 1000), 2**15, HeadExamplesParams(intervals=1, in_last=1), np.zeros((4, 1000, 0)))
+
+
+def test_known_head(tmp_path):
+    path = builders.look_back(tmp_path / "look_back", 3, 23, 6.0)
+    found = examples(path, builders.random_ids(9, 23, seed=5).numpy(), intervals=1, in_last=3)
+    keys = found.values["top_key"][0, 0, :, :, 0]
+    assert (keys[:, 3:] == np.arange(3, 23) - 3).all()
+    assert (found.values["max_activation"][0, 0] > 0.999).all()
 
 
 def made() -> tuple[Result, Result, Result]:

@@ -113,3 +113,26 @@ def test_plain_transformers(model_dirs, name):
             np.testing.assert_allclose(oracles_headvis.metrics(parts), at[0], 1e-4, 1e-5)
             errors = [oracles.jackknife_se(column) for column in zip(*left, strict=True)]
             np.testing.assert_allclose(errors, at[1], 2e-3, 1e-5)
+
+
+def test_known_heads(tmp_path):
+    """A head that looks 3 back, where every fourth token is the same; and a uniform head.
+
+    What followed the token four before stands three before: all attention is induction. A uniform
+    row of n + 1 keys has entropy ln(n + 1) and mean distance n / 2.
+    """
+    path = builders.look_back(tmp_path / "look_back", 3, CONTEXT, 6.0)
+    ids = (np.arange(CONTEXT)[None].repeat(3, axis=0) % 4 + 1).astype(np.int64)
+    found = {name: value[0] for name, value in gathered(path, ids).values.items()}
+    later = CONTEXT - 3  # queries that look back 3; the first three are uniform
+
+    assert found["induction_score"][0] == pytest.approx(1, abs=1e-3)
+    distance = (3 * later + 0 + 0.5 + 1) / CONTEXT
+    assert found["qk_distance"][0] == pytest.approx(distance, abs=1e-3)
+    assert found["self_attention_score"][0] == pytest.approx(
+        (1 + 1 / 2 + 1 / 3) / CONTEXT, abs=1e-3
+    )
+    uniform = range(CONTEXT)
+    assert found["qk_distance"][1] == pytest.approx(np.mean([n / 2 for n in uniform]), abs=1e-4)
+    entropy = np.mean([math.log(n + 1) for n in uniform])
+    assert found["pattern_entropy"][1] == pytest.approx(entropy, abs=1e-4)

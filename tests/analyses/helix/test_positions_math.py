@@ -1,12 +1,19 @@
-"""The mathematics of extended positions, by hand."""
+"""The mathematics of extended positions: cases by hand, the plain-loop oracles, and invariances."""
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from poskernel_core.analyses.helix import formulas
+from poskernel_core.analyses.previous_token import formulas as bands
+from poskernel_core.common.specs import BAND
+from tests.support import oracles_positions as op
 from tests.support.refusals import refused
 
-POS, MODEL = 11, 7
+SEEDS = st.integers(0, 2**32 - 1)
+few = settings(max_examples=11)
+POS, MODEL, K = 11, 7, 3
 
 # group size, means of the rows 0, 2, 4, 6, 9
 GROUPS = [
@@ -20,8 +27,28 @@ GROUPS = [
 FIRST = [(0, False, 0), (0, True, 1), (1, True, 1), (3, True, 3), (7, False, 7)]
 
 
+def draw(seed, *shape, stretch=True):
+    rows = np.random.default_rng(seed).standard_normal(shape)
+    return rows * 2.0 ** -np.arange(shape[-1]) if stretch else rows
+
+
+def same_up_to_sign(found, expected):
+    """Each row is the other's, or its negative."""
+    assert len(found) == len(expected)
+    for row, other in zip(np.array(found), np.array(expected), strict=True):
+        np.testing.assert_allclose(row * np.sign(row @ other), other, atol=1e-6)
+
+
+def test_pca_by_hand():
+    """Variances 8 and 2 along axes turned by 45 degrees; a third component has nothing left."""
+    rows = np.array([[2.0, 2.0, 0.0], [-2.0, -2.0, 0.0], [1.0, -1.0, 0.0], [-1.0, 1.0, 0.0]])
+    components, shares = formulas.principal(rows, 3)
+    np.testing.assert_allclose(shares, [0.8, 0.2, 0.0], atol=1e-12)
+    same_up_to_sign(components, np.array([[1, 1, 0], [1, -1, 0], [0, 0, 2**0.5]]) / 2**0.5)
+
+
 def test_more_components_than_dimensions():
-    rows = formulas.centred(np.random.default_rng(3).normal(size=(POS, 2)))
+    rows = formulas.centred(draw(3, POS, 2))
     components, shares = formulas.principal(rows, 5)
     assert ((5, 2), (5,)) == (components.shape, shares.shape)
     np.testing.assert_allclose(components @ components.T, np.diag([1, 1, 0, 0, 0]), atol=1e-12)
@@ -33,6 +60,14 @@ def test_nothing_varies():
     """Equal rows have no variance to share out: 0, not NaN."""
     _, shares = formulas.principal(formulas.centred(np.full((POS, MODEL), 3.7)), 3)
     assert [0, 0, 0] == shares.tolist()
+
+
+def test_angles_by_hand():
+    """Two planes that share a line and are at 30 degrees across it; a line against a plane."""
+    a = np.array([[3.0, 0.0, 0.0], [0.0, 2.0, 0.0]]).T
+    b = np.array([[3.0, 0.0, 0.0], [0.0, 3**0.5, 1.0]]).T
+    np.testing.assert_allclose(formulas.canonical_angles(a, b), [0.0, 30.0], atol=1e-6)
+    np.testing.assert_allclose(formulas.canonical_angles(a[:, :1], b[:, 1:]), [90.0], atol=1e-6)
 
 
 @pytest.mark.parametrize(("size", "expected"), GROUPS)
@@ -54,3 +89,33 @@ def test_first_position(leave_out, start_token, expected):
     assert expected == formulas.first_position(POS, start_token, leave_out)
     with refused("fewer than 4 positions"):
         formulas.first_position(expected + 3, start_token, leave_out)
+
+
+@pytest.mark.parametrize("start", [0, 1])
+@pytest.mark.parametrize(("length", "kv"), [(2, 1), (13, 6), (41, 2)])
+def test_position_profile(start, length, kv):
+    queries, keys = draw(5, 6, length, 5, stretch=False), draw(6, kv, length, 5, stretch=False)
+
+    found = bands.position_profile(queries.astype(np.float32), keys.astype(np.float32), 0.37, start)
+
+    assert (6, 2 * BAND + 1) == found.shape
+    for head in range(6):
+        q, k = queries[head].tolist(), keys[head * kv // 6].tolist()
+        expected = op.score_profile(q, k, 0.37, BAND, start)
+        np.testing.assert_allclose(found[head], list(expected.values()), rtol=1e-5, atol=1e-6)
+
+
+@few
+@given(SEEDS)
+def test_contrasts(seed):
+    profiles = draw(seed, 2, 3, 2 * BAND + 1, stretch=False)
+
+    found = np.stack(bands.contrasts(profiles), axis=-1)
+
+    for place in np.ndindex(2, 3):
+        named = dict(zip(range(-BAND, BAND + 1), profiles[place].tolist(), strict=True))
+        np.testing.assert_allclose(found[place], op.contrasts(named), atol=1e-12)
+    line = 3.5 - 0.7 * np.arange(-BAND, BAND + 1)[None]
+    np.testing.assert_allclose(bands.contrasts(line), np.zeros((2, 1)), atol=1e-12)
+    raised = line + np.eye(2 * BAND + 1)[BAND]
+    np.testing.assert_allclose(bands.contrasts(raised), [[1.0], [0.0]], atol=1e-12)

@@ -1,10 +1,18 @@
-"""The mathematics of positional kernels by hand; models against oracles are tests of analyses."""
+"""The mathematics of positional kernels: hand-computed cases, the oracles, algebraic properties."""
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from poskernel_core.analyses.kernels import formulas as kernels
+from poskernel_core.analyses.kernels.etc import summarise_row
+from poskernel_core.common.attention import ScoreRule
 from tests.support import oracles
+
+SEEDS = st.integers(0, 2**32 - 1)
+few = settings(max_examples=23)
+
 
 # kernel (its last key is the query's own), half-mass distance
 HALF_MASS = [
@@ -30,16 +38,26 @@ def draw(seed, *shape):
     return np.random.default_rng(seed).standard_normal(shape)
 
 
-def test_queries_of_one_group_are_no_pair():
-    """Of two groups that never differ from each other, what differs within them does not count.
+def kernels_of(seed, heads=3, samples=5, keys=7):
+    return kernels.kernel_rows(draw(seed, heads, samples, 5), draw(seed + 1, heads, keys, 5), 0.7)
 
-    Queries that share no key give 1.
-    """
-    by_place = np.repeat(np.eye(3), 2, axis=0)[None]  # samples 0 and 1 are the first of each group
-    np.testing.assert_allclose(kernels.query_variation(by_place, 2), [0.0], atol=1e-7)
-    np.testing.assert_allclose(kernels.query_variation(np.eye(5)[None], 5), [1.0], atol=1e-7)
-    for groups in (0, 1):
-        assert np.isnan(kernels.query_variation(by_place, groups)).all()
+
+@few
+@given(SEEDS, st.sampled_from([1, 2, 3, 6]), st.sampled_from([0, 4]), st.sampled_from([None, 5]))
+def test_kernel_rows(seed, key_heads, skip, window):
+    heads, samples, n, scale = 6, 3, 10, 0.37
+    queries, keys = draw(seed, heads, samples, 5), draw(seed + 1, key_heads, 13, 5)
+    low = ScoreRule(scale, window).first_visible(n, skip)
+
+    found = kernels.kernel_rows(queries, keys[:, low : n + 1], scale)
+
+    for head in range(heads):
+        shared = keys[head * key_heads // heads].tolist()
+        for sample in range(samples):
+            q = queries[head, sample].tolist()
+            expected = oracles.kernel_row(q, shared, scale, n, skip, window)
+            np.testing.assert_allclose(found[head, sample], expected[low : n + 1], rtol=1e-12)
+            assert 0 == sum(expected[:low])
 
 
 def test_huge_scores():
@@ -47,10 +65,38 @@ def test_huge_scores():
     np.testing.assert_allclose(found.sum(axis=-1), np.ones((2, 3)))
 
 
+@few
+@given(SEEDS, st.sampled_from([1, 2, 7, 13]))
+def test_etc(seed, keys):
+    found = kernels_of(seed, keys=keys)
+    etc = kernels.effective_tokens(found)
+    assert np.all((1 - 1e-9 <= etc) & (etc <= keys + 1e-9))
+    assert 1.6 == pytest.approx(oracles.etc([0.75, 0.25]))
+    expected = [[oracles.etc(row) for row in head] for head in found.tolist()]
+    np.testing.assert_allclose(etc, expected)
+
+
 @pytest.mark.parametrize(("kernel", "expected"), HALF_MASS)
 def test_half_mass_distance_by_hand(kernel, expected):
     assert expected == pytest.approx(float(kernels.half_mass_distance(np.array(kernel))))
     assert expected == pytest.approx(oracles.half_mass_distance(kernel, len(kernel) - 1))
+
+
+@few
+@given(SEEDS, st.sampled_from([1, 3, 10]))
+def test_half_mass_and_local_mass(seed, tokens):
+    """Both are the oracle's, for a query in the middle of the context and a skip of 2."""
+    n, skip = 12, 2
+    found = kernels_of(seed, keys=n + 1 - skip)
+    means = found.mean(axis=1)
+    row = summarise_row(means, None, tokens)
+
+    for head, mean in enumerate(means):
+        whole = [0.0] * skip + mean.tolist() + [0.0] * 3
+        half = oracles.half_mass_distance(whole, n)
+        assert half == pytest.approx(row["half_mass_distance"][head])
+        assert oracles.local_mass(whole, n, tokens) == pytest.approx(row["local_mass"][head])
+        assert n + 1 - skip == row["visible_keys"][head]
 
 
 @pytest.mark.parametrize(("mass", "etc", "visible", "local", "uniform", "expected"), KINDS)

@@ -19,7 +19,7 @@ from tests.support.passes import loaded
 
 T, WIDTH, HEADS, HEAD_WIDTH = 41, 33, 3, 11
 SELF_STEP, BIAS = 12.0, 0.25
-CODE, MATCH, AVOID, COPIES_T = 48, 5.0, 200.0, 47
+CODE, MATCH, AVOID, COPIES_T, NEAR_WINDOW = 48, 5.0, 200.0, 47, 12
 
 
 def reading(
@@ -112,11 +112,12 @@ def truth(
     return found, scales
 
 
-def copies(path: Path) -> Path:
+def copies(path: Path, window: int | None = None) -> Path:
     """A GPT-Neo of one layer without training, two heads of which look for copies of a token.
 
     Head 0 attends to all tokens that are the current one, itself among them, equally; head 1 is
-    uniform; head 2 attends to such tokens, but not to itself.
+    uniform; head 2 attends to such tokens, but not to itself. Every head sees the last `window`
+    tokens only, if there is one.
     """
     width = CODE + COPIES_T
     config = GPTNeoConfig(
@@ -124,9 +125,10 @@ def copies(path: Path) -> Path:
         max_position_embeddings=COPIES_T,
         hidden_size=3 * width,
         num_layers=1,
-        attention_types=[[["global"], 1]],
+        attention_types=[[["global" if window is None else "local"], 1]],
         num_heads=3,
         intermediate_size=1,
+        window_size=window or 5,
         bos_token_id=START,
         eos_token_id=START,
     )

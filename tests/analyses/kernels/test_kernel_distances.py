@@ -1,0 +1,115 @@
+"""Distances between kernels, and the standard errors: the oracles, and algebraic properties."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from poskernel_core.analyses.kernels import formulas as kernels
+from poskernel_core.common.attention import ScoreRule, Slopes
+from tests.analyses.kernels.test_kernels import SEEDS, kernels_of
+from tests.support import oracles
+from tests.support.oracles_groups import query_variation
+
+few = settings(max_examples=23)
+
+POSITIONS = np.array([1, 3, 6, 11])
+
+
+@few
+@given(SEEDS)
+def test_total_variation(seed):
+    a, b, c = kernels_of(seed, heads=1, samples=3)[0]
+    found = kernels.total_variation(np.stack([a, b, a]), np.stack([b, c, a]))
+    expected = [oracles.total_variation(*pair) for pair in ((a, b), (b, c), (a, a))]
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+@few
+@given(SEEDS, st.integers(1, 23), st.integers(1, 11))
+def test_query_variation(seed, samples, count):
+    found = kernels_of(seed, samples=samples)
+    count = min(count, samples)
+    places = range(samples // count)
+
+    each = [
+        [[head[place * count + group] for place in places] for group in range(count)]
+        for head in found.tolist()
+    ]
+    expected = [query_variation(head) if count > 1 else math.nan for head in each]
+
+    np.testing.assert_allclose(kernels.query_variation(found, count), expected, atol=1e-6)
+
+
+def test_queries_of_one_group_are_no_pair():
+    """Of two groups that never differ from each other, what differs within them does not count.
+
+    Queries that share no key give 1.
+    """
+    by_place = np.repeat(np.eye(3), 2, axis=0)[None]  # samples 0 and 1 are the first of each group
+    np.testing.assert_allclose(kernels.query_variation(by_place, 2), [0.0], atol=1e-7)
+    np.testing.assert_allclose(kernels.query_variation(np.eye(5)[None], 5), [1.0], atol=1e-7)
+    for groups in (0, 1):
+        assert np.isnan(kernels.query_variation(by_place, groups)).all()
+
+
+@few
+@given(SEEDS, st.sampled_from([1, 2, 3, 6]), st.sampled_from([None, 1.3]), st.booleans())
+def test_mean_kernels(seed, shared, cap, biased):
+    heads, draw = 6, np.random.default_rng(seed).standard_normal
+    queries, keys = draw((heads, 8, 5)), draw((heads // shared, 7, 5))
+    slopes = Slopes(tuple(2.0 ** -np.arange(heads))) if biased else None
+    rule = ScoreRule(0.7, cap=cap, slopes=slopes)
+
+    mean, variation = kernels.mean_kernels(queries, keys, rule, 3, 4)
+
+    for head in range(heads):
+        rows = []
+        for query in queries[head]:
+            scores = {}
+            for place, key in enumerate(keys[head // shared]):
+                score = 0.7 * float(query @ key)
+                score = score if cap is None else cap * math.tanh(score / cap)
+                scores[place] = score - (2.0**-head * (6 - place) if biased else 0)
+            rows.append(oracles.softmax_at(scores, 7))
+        np.testing.assert_allclose(mean[head], oracles.mean_row(rows), atol=1e-12)
+        groups = [[rows[group], rows[group + 4]] for group in range(4)]
+        assert query_variation(groups) == pytest.approx(variation[head], abs=1e-6)
+
+
+def grid(seed, skip):
+    """Random mean kernels of two heads at `POSITIONS`, [head, query, key], zero where unseen."""
+    found = np.zeros((2, len(POSITIONS), 13))
+    for place, n in enumerate(POSITIONS):
+        if n >= skip:
+            rows = kernels_of(seed + place, heads=2, samples=1, keys=n + 1 - skip)
+            found[:, place, skip : n + 1] = rows[:, 0]
+    return found
+
+
+@few
+@given(SEEDS, st.sampled_from([0, 2, 4]))
+def test_aligned_distance(seed, skip):
+    rows = grid(seed, skip)
+
+    found = kernels.aligned_distance(kernels.by_offset(rows, POSITIONS), POSITIONS, skip)
+
+    for head in range(2):
+        for a, n in enumerate(POSITIONS.tolist()):
+            for b, m in enumerate(POSITIONS.tolist()):
+                if min(n, m) < skip:
+                    assert np.isnan(found[head, a, b])
+                    continue
+                pair = rows[head, a].tolist(), n, rows[head, b].tolist(), m
+                expected = oracles.aligned_distance(*pair, skip)
+                assert expected == pytest.approx(found[head, a, b], abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("n", "skip", "window", "expected"),
+    [(10, 0, None, 0), (10, 4, None, 4), (10, 4, 5, 6), (10, 8, 5, 8), (2, 0, 7, 0), (3, 4, 7, 4)],
+)
+def test_first_visible(n, skip, window, expected):
+    assert expected == ScoreRule(1.0, window).first_visible(n, skip)
