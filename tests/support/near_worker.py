@@ -1,7 +1,7 @@
 """The engine's real worker in a thread: for tests of what it answers, not of how it lives.
 
 A process of its own imports torch anew, which takes longer than most of what is asked of it here.
-How it starts, is killed and is resumed: test_engine.py and test_engine_faults.py.
+How it starts, is killed and is resumed: test_engine.py.
 """
 
 import io
