@@ -1,16 +1,118 @@
 """Heads of any models and runs side by side, and two whole models."""
 
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
 import streamlit as st
 
-from pages.compare.alike import draw_alike
 from pages.compare.models import draw_models
 from pages.compare.pinned import draw_chosen, draw_comparison, ready
-from pages.shared.cards.plain import say_error
-from pages.shared.selection.pins import kept_pins, refusals
+from pages.shared.cards.plain import plain, say_error
+from pages.shared.jobs import results
+from pages.shared.selection.head_link import pin_address
+from pages.shared.selection.pins import PinnedHead, add_pins, kept_pins, of_run, pin_of, refusals
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection
-from poskernel_core.analyses.comparison.pins import MAX_PINS
+from pages.shared.tables.tables import choice_table
+from poskernel_core.analyses.comparison.pins import MAX_PINS, Pin, nearest_position
+from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
 from poskernel_core.common.errors import PosKernelError
+from poskernel_core.common.heads import parse_cell
+from poskernel_core.common.rounding import counted
+from poskernel_core.common.settings import settings
+from poskernel_core.engine.nearest_kernels import Alike, heads_like
+from poskernel_core.models import catalog
+from poskernel_core.models.catalog import Located
+
+
+def draw_alike(selection: Selection, kept: Sequence[PinnedHead]) -> None:
+    """Draw the heads whose kernels are nearest to that of the selected head, or of a pinned one."""
+    st.subheader("Heads like this one", anchor="alike")
+    own = PinnedHead(pin_of(selection), selection.run)
+    offered = {each.pin.label: each for each in [own, *kept]}
+    label = st.selectbox("Heads like", list(offered), key="alike-head")
+    chosen = offered.get(label or own.pin.label, own)
+    query = nearest_position(chosen.run, selection.query)
+    asked = KernelParams(query=query, skip=selection.skip)
+    found = results.fetch(PositionalKernel, chosen.run, asked)
+    if found is None:
+        return
+    geometry = results.located(chosen.run.model.name, chosen.run.model.revision).geometry
+    layer, head = parse_cell(chosen.pin.cell, geometry.n_layers, geometry.n_heads)
+    one = found.select(layer=layer, head=head)
+    seen = int(one.values["visible_keys"])
+
+    def by_offset(row: np.ndarray) -> np.ndarray:
+        turned = row[: query + 1][::-1].astype(float)
+        turned[seen:] = np.nan
+        return turned
+
+    alike = heads_like(
+        results.engine().store,
+        chosen.pin,
+        by_offset(one.values["kernel"]),
+        by_offset(one.errors["kernel"]),
+        query=query,
+        skip=selection.skip,
+        offered=_offered,
+        located=_located,
+    )
+    _draw(alike, chosen.pin)
+
+
+def _draw(alike: Alike, pin: Pin) -> None:
+    rest = "" if alike.whole else " Time ran out, so some stored heads were not compared."
+    st.markdown(
+        f"Sorted by the distance between their kernels and that of **{plain(pin.label)}**. "
+        f"Compared: {counted(alike.compared, 'head')} of {counted(alike.runs, 'run')} whose "
+        f"kernels are stored with the same skip.{rest} The mark before a row pins its head; the "
+        "head's name opens its page."
+    )
+    if not alike.heads:
+        st.info("No kernels of other runs are stored yet: open the page «Map» for another model.")
+        return
+    table = pd.DataFrame(
+        {
+            "head": [each.pin.cell for each in alike.heads],
+            "of": [of_run(each.pin) for each in alike.heads],
+            "distance": [each.distance for each in alike.heads],
+            "error, at most": [each.largest_error for each in alike.heads],
+            "n": [each.query for each in alike.heads],
+        }
+    )
+    number = st.column_config.NumberColumn
+    choice_table(
+        table,
+        "alike-table",
+        add_pins,
+        {
+            "of": st.column_config.TextColumn(
+                help="model, and settings of its run that are not the defaults"
+            ),
+            "distance": number("TV distance", format="%.3f", help="0: equal, 1: disjoint"),
+            "error, at most": number(
+                format="%.3f",
+                help="upper bound of the standard error; pin the head for the error itself",
+            ),
+            "n": number(help="query position of that run's kernels, tokens"),
+        },
+        offered=[each.pin for each in alike.heads],
+        addresses=[pin_address(each.pin) for each in alike.heads],
+    )
+
+
+def _offered(model: str) -> bool:
+    """Tell whether this server offers a model to its readers."""
+    return settings().allow_any_model or model in [each.name for each in catalog.entries()]
+
+
+def _located(model: str, revision: str | None) -> Located | None:
+    try:
+        return results.located(model, revision)
+    except PosKernelError:
+        return None
+
 
 PLACE = Place(
     "Compare",

@@ -1,40 +1,230 @@
 """Induction recency: which of several candidates an induction head prefers, and why."""
 
 from functools import partial
+from html import unescape
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import streamlit as st
+from jinja2 import Template
 
 from pages.induction_recency import captions as words
-from pages.induction_recency.sections import draw_cause, draw_patterns, draw_random, draw_recency
 from pages.shared.cards.card import card
 from pages.shared.experiments.random_controls import (
     Draws,
     choose_draws,
+    choose_number,
     choose_sequences,
     choose_switches,
     enough_context,
 )
 from pages.shared.grid.measure_grid import draw_heads, head_texts
 from pages.shared.jobs import results
-from pages.shared.selection.fit import linked
+from pages.shared.selection.fit import fitted, fitted_index, linked
 from pages.shared.selection.head_choice import offer_strongest
 from pages.shared.selection.head_link import head_link
+from pages.shared.selection.links import write
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses import find
-from poskernel_core.analyses.induction.figures import induction_figure
+from poskernel_core.analyses.induction.figures import (
+    candidate_figure,
+    cause_figure,
+    induction_figure,
+    last_rows_figure,
+    probability_figure,
+)
+from poskernel_core.analyses.induction.norm_cause import NormCause, NormCauseParams
+from poskernel_core.analyses.induction.role_maps import row_pattern_figure, row_patterns_figure
 from poskernel_core.analyses.induction.spec import (
     InductionRecency,
     InductionScores,
     InductionScoresParams,
     RecencyParams,
+    RecencyPatterns,
+    RecencyPatternsParams,
 )
+from poskernel_core.analyses.random_tokens.figures import intrinsic_figure, norm_figure
 from poskernel_core.analyses.random_tokens.params import CLEAR_SAMPLES, RANDOM_TOKENS
+from poskernel_core.analyses.random_tokens.spec import RandomAttention, RandomAttentionParams
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import counted, value_text
+from poskernel_core.common.rounding import counted, value_and_bias, value_text
+from poskernel_core.data.layouts import ROLES
+from poskernel_core.plotting.layout import MASKED, quoted
+from poskernel_core.plotting.palette import CATEGORICAL, ink_on
 from poskernel_core.plotting.shades import linear
+
+MAX_ROWS = 16
+COLOURS = dict(zip(ROLES[2:], ("#777D84", *CATEGORICAL[:5]), strict=True))
+"""``[A]`` is grey, candidates have the colours of the figures, other tokens have none."""
+TABLE = Template(
+    """<div style="overflow-x:auto"><table style="border-spacing:3px;font-size:0.85rem">
+<caption style="text-align:left">position (tokens)</caption>
+<thead><tr><th scope="col">second [A] at</th>
+{%- for position in positions %}<th>{{ position }}</th>{% endfor %}</tr></thead>
+<tbody>{% for second, cells in rows %}<tr><th scope="row">{{ second }}</th>
+{%- for role, word, colour, ink in cells %}<td title="{{ role }}" style="padding:2px 6px;
+border-radius:4px;text-align:center;white-space:nowrap;background:{{ colour }}
+{%- if ink %};color:{{ ink }};font-weight:600{% endif %}">{{ word }}</td>{% endfor %}</tr>
+{%- endfor %}</tbody></table></div>""",
+    autoescape=True,
+)
+
+
+def draw_sequences(recency: Result) -> None:
+    """Draw a row for every position of the last pair: its roles, or the tokens of one sample."""
+    roles, examples = recency.values["role"], recency.texts["examples"]
+    seconds = recency.coordinates["second"]
+    shown = np.unique(np.linspace(0, len(roles) - 1, MAX_ROWS).round().astype(int))
+    tokens = st.toggle("Show the tokens of the first sample", False, **linked("showtokens"))
+    rows = []
+    for i in shown:
+        names = [ROLES[role] for role in roles[i]]
+        words = [unescape(quoted(token)) for token in examples[i]] if tokens else names
+        cells = []
+        for name, word in zip(names, words, strict=True):
+            colour = COLOURS.get(name, MASKED)
+            cells.append((name, word, colour, ink_on(colour) if name in COLOURS else ""))
+        rows.append((int(seconds[i]), cells))
+    st.html(TABLE.render(positions=range(roles.shape[1]), rows=rows))
+
+
+MIN_LENGTH = 7
+PRESETS = {"Few": MIN_LENGTH, "Many": RANDOM_TOKENS}
+
+
+def draw_recency(recency: Result, selection: Selection) -> None:
+    """Draw the table of sequences, the probabilities, and the head's attention."""
+    table = recency.only("role", "probability")
+    figure, draw = partial(probability_figure, recency), partial(draw_sequences, recency)
+    card("sequences", figure, table, words.SEQUENCES, "Sequences", draw)
+    left, right = st.columns(2)
+    with left:
+        shown = recency.only("probability", "probability_other", "advantage", "probability_rise")
+        card("probability", figure, shown, words.PROBABILITY)
+    one = selection.of(recency)
+    with right:
+        shown = one.only("candidate_attention", "attention_advantage", "attention_rise")
+        figure = partial(candidate_figure, recency, selection.layer, selection.head)
+        card("candidates", figure, shown, words.CANDIDATES)
+    figure = partial(last_rows_figure, recency, selection.layer, selection.head)
+    card("rows", figure, one.only("last_row"), words.ROWS)
+
+
+def draw_patterns(
+    draws: Draws,
+    sequences: dict[str, Any],
+    switches: dict[str, Any],
+    seconds: list[int],
+    selection: Selection,
+) -> None:
+    """Draw the attention of every head of a layer, for the chosen position of the pair."""
+    layers = list(selection.located.geometry.with_heads)
+    left, right = st.columns(2)
+    second = (
+        left.select_slider("Row: second [A] at (tokens)", **fitted("row", seconds, seconds[-1]))
+        if len(seconds) > 1
+        else seconds[0]
+    )
+    layer = right.selectbox("Layer", **fitted_index("rowlayer", layers, selection.layer))
+    asked = RecencyPatternsParams(second=second, samples=draws.samples, **sequences, **switches)
+    found = results.fetch(RecencyPatterns, draws.run, asked)
+    if found is None:
+        return
+    shown = found.only("pattern").select(layer=layer)
+    figure = partial(row_patterns_figure, found, layer)
+    if layer != selection.layer:
+        card("patterns", figure, shown, words.PATTERNS)
+        return
+    left, right = st.columns(2)
+    with left:
+        card("patterns", figure, shown, words.PATTERNS)
+    with right:
+        figure = partial(row_pattern_figure, found, layer, selection.head)
+        card("pattern", figure, shown.select(head=selection.head), words.PATTERNS)
+
+
+def draw_random(draws: Draws, switches: dict[str, Any], selection: Selection, longest: int) -> None:
+    """Draw the head's attention to random tokens, and the norms of layer 0."""
+    left, middle, last, right = st.columns([3, 2, 2, 3], vertical_alignment="bottom")
+    presets = left.container(horizontal=True)
+    for name, length in PRESETS.items():
+        if length <= longest:
+            presets.button(
+                f"{name}: {length}",
+                on_click=write,
+                args=("rlength", length),
+                key=f"length-{length}",
+            )
+    lengths = range(MIN_LENGTH, longest + 1)
+    length = choose_number(middle, "Random tokens", lengths, "rlength", RANDOM_TOKENS)
+    start = choose_number(last, "Trend from key", range(min(9, length - 4)), "trendfrom", 2)
+    asked = RandomAttentionParams(
+        length=length, samples=draws.samples, trend_from=start, **switches
+    )
+    found = results.fetch(RandomAttention, draws.run, asked)
+    if found is None:
+        return
+    rows = [*range(start + 3, length)]
+    query = right.select_slider("Row n (tokens)", **fitted("rquery", rows, length - 1))
+    one = found.select(layer=selection.layer, head=selection.head, query=query)
+    figure = partial(intrinsic_figure, found, selection.layer, selection.head, query)
+    shown = one.only("pattern", "slope", "rank_correlation", "p_value")
+    card("intrinsic", figure, shown, words.INTRINSIC)
+    shown = found.only("norm", "norm_exponent")
+    card("norms", partial(norm_figure, found), shown, words.NORMS)
+
+
+def draw_cause(
+    draws: Draws,
+    sequences: dict[str, Any],
+    switches: dict[str, Any],
+    length: int,
+    selection: Selection,
+) -> None:
+    """Draw the recency with equalised norms of layer 0."""
+    asked = NormCauseParams(
+        samples=draws.samples,
+        random_length=length,
+        **sequences,
+        ablate=switches["ablate"],
+        ablation=switches["ablation"],
+        no_positions=switches["no_positions"],
+    )
+    found = results.fetch(NormCause, draws.run, asked)
+    if found is None:
+        return
+    one = selection.of(found)
+
+    def draw() -> None:
+        st.dataframe(_cause_table(one), key="cause-table", hide_index=True)
+
+    title = f"Are layer 0's norms the cause? {selection.cell}"
+    card("cause", partial(cause_figure, one), one, words.CAUSE, title, draw)
+
+
+MEANINGS = {
+    "probability": "probability of the last candidate",
+    "probability_advantage": "… minus that of the first",
+    "probability_rise": "… in the last row minus in the first",
+    "attention": "attention to all candidates",
+    "attention_advantage": "attention to the last candidate minus that to the first",
+    "attention_rise": "the same, in the last row minus in the first",
+    "slope": "slope on random tokens (per token)",
+}
+
+
+def _cause_table(one: Result) -> pd.DataFrame:
+    rows = []
+    for name, meaning in MEANINGS.items():
+        clean, equal = (value_and_bias(one.only(name).select(norms=i), name) for i in (0, 1))
+        change = value_and_bias(one, f"{name}_change")
+        row = {"": meaning, "norms as they are": clean, "norms equalised": equal, "change": change}
+        rows.append(row)
+    return pd.DataFrame(rows)
+
 
 PLACE = Place(
     "Recency",

@@ -1,15 +1,176 @@
 """Methods: every definition, and the reproduction ledger."""
 
+import json
+from typing import Any
+
+import pandas as pd
 import streamlit as st
 
-from pages.methods.ledger import draw_ledger
 from pages.shared.cards.explained import sections
 from pages.shared.cards.plain import plain, say
-from pages.shared.selection.fit import choose_one, linked
+from pages.shared.jobs import results
+from pages.shared.jobs.jobs import follow
+from pages.shared.selection.fit import choose_one, fitted_index, linked
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.definitions import Method, methods
 from poskernel_core.common import plugins
+from poskernel_core.common.errors import Cancelled, PosKernelError
+from poskernel_core.common.result import Result
+from poskernel_core.engine.admission import computes
+from poskernel_core.ledger.compare import Checked, brief, check, not_computed, tolerance_text
+from poskernel_core.ledger.published import PublishedFigure, figures_of, flat, known_models
+from poskernel_core.ledger.reproduce import published_name, request_for
+
+MARKS = {"agrees": "✓ agrees", "differs": "✗ differs", "not computed": "– not computed"}
+NOT_YET = "not computed yet"
+
+
+def draw_ledger(selection: Selection) -> None:
+    """Draw the published figures of a model, and ours if asked for."""
+    model = selection.run.model.name
+    known = known_models()
+    own = published_name(model)
+    names = offered_names(model, own)
+    chosen = st.selectbox(
+        "Figures published for",
+        help="choose another name if the selected model is a copy of that model",
+        **fitted_index("published", names, own),
+    )
+    figures = figures_of(chosen)
+    if not figures:
+        st.info(
+            f"No figures were published for {plain(chosen)}; there are some of "
+            f"{', '.join(map(plain, known))}. If this model is a copy of one of them, choose its "
+            "name above; otherwise select one of them as the model (this needs the hub)."
+        )
+        return
+    if own == chosen != model:
+        say(
+            f"{model} is a part of {own}. Figures that need the rest are not computed, and their "
+            "lines say so."
+        )
+    elif chosen != model:
+        st.warning(
+            f"Computed on {plain(model)}, published for {plain(chosen)}: expect agreement only if "
+            "one is a copy of the other.",
+            icon=":material/warning:",
+        )
+    compute = st.toggle(
+        f"Compute all {len(figures)} figures on this machine"
+        if computes()
+        else "Show what was computed on this machine",
+        False,
+        help="every value of ours is computed on this machine",
+        **linked("compute"),
+    )
+    lines = _computed(figures, selection) if compute else {}
+    _draw_table(figures, lines)
+    _draw_details(figures, lines)
+
+
+def offered_names(model: str, own: str) -> list[str]:
+    """Return the names to choose figures by: the model's, its original's, and all others."""
+    taken = [figures_of(name) for name in (model, own)]
+    others = (name for name in known_models() if figures_of(name) not in taken)
+    return list(dict.fromkeys((model, own, *others)))
+
+
+def _computed(figures: tuple[PublishedFigure, ...], selection: Selection) -> dict[str, Checked]:
+    """Return the computed lines; draw the progress of the first line that is being computed."""
+    run = selection.run
+    fields = {
+        "revision": run.model.revision,
+        "corpus": run.corpus,
+        "windows": run.windows,
+        "context": run.context,
+        "start_token": run.start_token,
+        "dtype": run.dtype,
+    }
+    lines: dict[str, Checked] = {}
+    for figure in figures:
+        try:
+            found = results.ask(request_for(figure, run.model.name, **fields))
+        except PosKernelError as error:
+            lines[figure.id] = not_computed(figure, error)
+            continue
+        if isinstance(found, Result):
+            lines[figure.id] = check(figure, found)
+        elif found.error is not None and not isinstance(found.error, Cancelled):
+            lines[figure.id] = not_computed(figure, found.error)
+        else:
+            st.progress(len(lines) / len(figures), f"{len(lines)} of {len(figures)} figures")
+            follow(results.engine(), found)
+            break
+    return lines
+
+
+def _draw_table(figures: tuple[PublishedFigure, ...], lines: dict[str, Checked]) -> None:
+    numbers = {"largest difference": st.column_config.NumberColumn(format="%.3g")}
+    rows = [_row(figure, lines.get(figure.id)) for figure in figures]
+    st.dataframe(
+        pd.DataFrame(rows),
+        hide_index=True,
+        key="ledger-table",
+        column_config=numbers,
+        height="content",
+    )
+    if lines:
+        text = json.dumps([line.as_json() for line in lines.values()], indent=1)
+        st.download_button(
+            "Download the ledger (JSON)",
+            text,
+            "ledger.json",
+            icon=":material/download:",
+            mime="application/json",
+        )
+
+
+def _row(figure: PublishedFigure, line: Checked | None) -> dict[str, Any]:
+    return {
+        "verdict": NOT_YET if line is None else MARKS[line.verdict],
+        "published figure": figure.figure,
+        "published": brief(figure.published),
+        "ours": "" if line is None or line.ours is None else brief(line.ours, line.errors),
+        "within": f"{line.within} of {line.points}" if line and line.points else "",
+        "largest difference": None if line is None else line.worst,
+        "tolerance": tolerance_text(figure),
+        "source": figure.source,
+        "why not": "" if line is None else line.why,
+    }
+
+
+def _draw_details(figures: tuple[PublishedFigure, ...], lines: dict[str, Checked]) -> None:
+    """Draw every number of one figure: published, ours, and its error."""
+    names = [figure.id for figure in figures]
+    chosen = st.selectbox("Numbers of", **fitted_index("ledgerid", names, names[0]))
+    figure = next(each for each in figures if each.id == chosen)
+    line = lines.get(chosen)
+    st.caption(f"{figure.figure}. {plain(figure.note)} Computed by {_asked(figure)}.")
+    if line is not None and line.why:
+        st.info(plain(line.why))
+    st.dataframe(_numbers(figure, line), key="ledger-numbers")
+
+
+def _asked(figure: PublishedFigure) -> str:
+    """Return a figure's question, and its settings of run and parameters."""
+    parts = [f"the question `{figure.question}`"]
+    for what, fields in (("run", figure.run), ("parameters", figure.params)):
+        if fields:
+            told = ", ".join(f"{name} {value}" for name, value in fields.items())
+            parts.append(f"{what}: `{told}`")
+    return "; ".join(parts)
+
+
+def _numbers(figure: PublishedFigure, line: Checked | None) -> pd.DataFrame:
+    columns: dict[str, object] = {"published": figure.published}
+    if line is not None and line.ours is not None:
+        ours, errors = flat(line.ours), flat(line.errors)
+        rounded = [brief(each, error) for each, error in zip(ours, errors, strict=True)]
+        columns |= {"ours": line.ours if line.errors is None else rounded}
+    table = pd.DataFrame({name: pd.Series(flat(each)) for name, each in columns.items()})
+    return table.set_axis(list(figure.heads), axis="index") if figure.heads else table
+
 
 ALL = "all"
 

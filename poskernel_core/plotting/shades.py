@@ -52,9 +52,9 @@ def shaded(
         case "labels":
             looks = [KIND_LOOKS[label].colour for label in labels if label in KIND_LOOKS]
             return categories(np.nan_to_num(values, nan=-1), labels, looks)
-        case "log" if floor is None or high is not None:
-            return logarithmic(values, floor, high)
         case "log":
+            if floor is None or high is not None:
+                return logarithmic(values, floor, high)
             return logarithmic(np.fmax(values, floor))
         case "unit" | "cosine" if not np.nanmin(values, initial=0) < 0:
             return linear(values, 1.0)

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from pages.methods.ledger import offered_names
+from pages.methods.page import offered_names
 from poskernel_core import analyses
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.ledger import published

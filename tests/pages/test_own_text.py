@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from pages.own_text.typed import EXAMPLES, FIELD
+from pages.own_text.page import EXAMPLES, FIELD
 from pages.shared.jobs import results
 from poskernel_core.storage.typed import keep_text
 from tests.support.bound import opened, opened_as_linked
@@ -177,7 +177,7 @@ def nothing_is_cut_off(page: Page) -> None:
 def script(fresh_engine, monkeypatch):
     """Run the page as a script, on a store that holds no results and computes none."""
     monkeypatch.setattr(results, "engine", lambda: fresh_engine)
-    monkeypatch.setattr("pages.own_text.typed.engine", lambda: fresh_engine)
+    monkeypatch.setattr("pages.own_text.page.engine", lambda: fresh_engine)
     monkeypatch.setattr("pages.own_text.page.results.fetch", lambda *_: None)
 
     return partial(opened_as_linked, "own_text")

@@ -27,7 +27,7 @@ PROMISES = ("compute", "look at", "try again", "wait for")
 def engine(fresh_engine, monkeypatch):
     monkeypatch.setenv("POSKERNEL_READ_ONLY", "1")
     monkeypatch.setattr(results, "engine", lambda: fresh_engine)
-    monkeypatch.setattr("pages.own_text.typed.engine", lambda: fresh_engine)
+    monkeypatch.setattr("pages.own_text.page.engine", lambda: fresh_engine)
     return fresh_engine
 
 
