@@ -73,7 +73,8 @@ def induction_scores(
 
 def _diagonals(block: PatternBlock, first: int, period: int) -> dict[str, Tensor]:
     """Return a layer's mean attention along three diagonals, ``[text, head]``."""
-    found, second = {}, block.pattern[..., first + period :, :]
+    found: dict[str, Tensor] = {}
+    second = block.pattern[..., first + period :, :]
     for name, offset in (("induction", period - 1), ("duplicate", period)):
         # row j of the second copy is at first + period + j
         found[name] = second.diagonal(first + period - offset, dim1=-2, dim2=-1)[..., :period]

@@ -1,14 +1,16 @@
 """Test whether the falling norms of layer 0 cause the recency of induction."""
 
+from typing import Any
+
 from pydantic import Field
 
-from poskernel_core.analyses.base import Experiment
 from poskernel_core.analyses.induction.spec import PairsParams
 from poskernel_core.analyses.random_tokens.params import Sampled, random_run
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import estimates, outputs
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.data.layouts import second_positions
+from poskernel_core.models.geometry import Geometry
 
 CHANGE = "with equalised norms minus with true ones"
 
@@ -89,7 +91,10 @@ class NormCause(Sampled[NormCauseParams]):
     texts = outputs("conditions [norms]", "name", "the two conditions")
     figure = "norm_cause_figure"
     runs = "norm_cause"
-    default_params = Experiment.default_params
+
+    def default_params(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
+        """Return no defaults but those of the parameters."""
+        return {}
 
     def with_params(self, run: RunSpec, params: NormCauseParams) -> RunSpec:
         """Return the run of the random sequences."""
