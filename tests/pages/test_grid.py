@@ -66,8 +66,8 @@ def parts(app: AppTest) -> list[dict[str, Any]]:
 
 
 @pytest.mark.browser
-def test_kernels_kinds_order_thresholds_and_measures(page, server):
-    visit(page, server.link(head="L2H6"))
+def test_kernels_kinds_order_thresholds_and_measures(page, still):
+    visit(page, f"{still.url}/?model=demo-gpt2&head=L2H6")
     expect(cells(page)).to_have_count(32)
     the_curve_follows_the_kinds(page)
     kernels_in_the_cells(page)
