@@ -230,8 +230,9 @@ def prepare_tokenizer(texts: list[str], recipe: Recipe, out: Path) -> np.ndarray
     file = out / TOKENIZER[0]
     if not file.is_file():
         tokenizer = ByteLevelBPETokenizer()
-        settings = {"min_frequency": 0, "special_tokens": [START_TOKEN], "show_progress": False}
-        tokenizer.train_from_iterator(texts, vocab_size=recipe.vocabulary, **settings)
+        tokenizer.train_from_iterator(
+            texts, recipe.vocabulary, 0, show_progress=False, special_tokens=[START_TOKEN]
+        )
         tokenizer.save(str(file))
         special = {"bos_token": START_TOKEN, "eos_token": START_TOKEN}
         PreTrainedTokenizerFast(

@@ -140,5 +140,5 @@ def _curves(kernels: Result, selection: Selection) -> Column:
     """Return every head's kernel as a line of blocks."""
     heights = heights_of(compact_curves(kernels.values["kernel"], selection.query, selection.skip))
     there = np.isfinite(heights).all(axis=-1)
-    place = np.where(there, there.cumsum().reshape(there.shape) - 1, -1)
+    place = np.where(there, there.cumsum().reshape(there.shape) - 1.0, -1.0)
     return Column("kernel", "", place, labels=tuple(map(as_blocks, heights[there])))
