@@ -104,7 +104,7 @@ def test_bad_pins_are_named(shipped_only):
     """On this page all of them, and what fits is drawn; elsewhere in a word, and where it says."""
     bad = "L99H0@demo-gpt2,nonsense,L0H0@/etc,L0H0@demo-gpt2;corpus=/etc/passwd"
     app = opened_as_linked("compare", pins=f"{bad},L2H6@demo-gpt2")
-    (warned,) = (each.value.replace("\\", "") for each in app.warning)
+    (warned,) = map(unescaped, app.warning)
     assert 4 == len(warned.splitlines())
     for words in ("from L0H0 to L3H7", "nonsense", "model is not offered", "corpus is not offered"):
         assert words in warned
@@ -117,19 +117,24 @@ def test_bad_pins_are_named(shipped_only):
     assert "the page «Compare» says why" in toast.value
 
 
+def unescaped(element):
+    """What a reader reads of an element in Markdown."""
+    return element.value.replace("\\", "")
+
+
 @pytest.mark.slow
 def test_two_models(computed):
     """What is not computed waits for a press, a model at a time; then a measure by depth."""
     pins = "L0H1@demo-attn-2l;context=64;windows=20"
     sizes = {"context": "64", "windows": "20"}
     app = opened("compare", second="demo-attn-2l", head="L2H6", pins=pins, **sizes)
-    assert any("L0H1 demo-attn-2l context 64" in each.value for each in app.info)
+    assert any("L0H1 demo-attn-2l context 64" in unescaped(each) for each in app.info)
     for key in ("compute-pins", "compute-model-0", "compute-model-1"):
         for button in [each for each in app.button if each.key == key]:
             app = button.click().run()
             assert ([], []) == ([*app.exception], [*app.error])
     assert {"kernels", "depth"} <= {*figures_on(app)}
-    assert any("demo-attn-2l at n =" in each.value for each in app.markdown)
+    assert any("**demo-attn-2l** :small[at n =" in unescaped(each) for each in app.markdown)
     before = figure_on(app, "depth")
     assert {"demo-gpt2", "demo-attn-2l"} <= {each.name for each in before.data}
     app.selectbox(key="compared").select("distance to observed attention").run()
