@@ -258,7 +258,7 @@ def test_a_cancel_ends_it_soon(made):
     with pytest.raises(Cancelled):
         slow.answer(views_of(made), slow.params(), cancel)
 
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60  # of twenty minutes
     assert 2 == len(slow.calls)
     assert not any(thread.is_alive() for thread in slow.threads)
 
