@@ -8,7 +8,7 @@ from poskernel_core.cli import main as cli
 from poskernel_core.engine import engine
 
 QUICK = 10.0
-"""Seconds of this process: many times what a refusal takes; what the machine does besides counts not."""
+"""Seconds of this process, whatever else the machine does: many times what a refusal takes."""
 
 
 @pytest.fixture
