@@ -91,6 +91,8 @@ def test_a_figure_is_replaced_before_it_is_drawn(page: Page, load, held):
     else:
         page.evaluate("() => { window.drawing = new Promise(done => (window.go = done)) }")
     page.evaluate(f"call({figure(1)})")
+    if held == "drawing":
+        until(page, "() => window.drawn?.length === 1")
     page.evaluate(IDLE)
     page.evaluate(f"call({figure(2)})")
     page.evaluate(IDLE)
