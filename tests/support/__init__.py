@@ -6,8 +6,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 """The checkout."""
 
-WAIT = 60.0
-"""Seconds that a test waits for another thread, on a busy machine too."""
+WAIT = 10.0
+"""Seconds that a test waits for another thread."""
 
 
 def until(condition, seconds=WAIT, pause=0.01):
