@@ -286,5 +286,7 @@ def test_layers_without_heads(made):
     for numbers in (result.values, result.errors, result.biases):
         assert np.isnan(numbers["etc"][bare]).all()
         assert np.isfinite(np.delete(numbers["etc"], bare, axis=0)[..., 1:]).all()
-    sinks = pk.analyse("sinks", made("lfm2", "groups of two")[0], threshold=1e-6)
-    assert 1 == sinks.values["sink_rate"]  # of the heads that there are
+    gathered = made("lfm2", "groups of two")[0]
+    middle = float(np.nanmedian(pk.analyse("sinks", gathered).values["sink"]))
+    sinks = pk.analyse("sinks", gathered, threshold=middle)
+    assert 0.5 == sinks.values["sink_rate"]  # of the heads that there are
