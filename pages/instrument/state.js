@@ -99,13 +99,15 @@ function need(key) {
   return asked;
 }
 
-// The other positions, nearest first, one after the other.
+// The other positions, nearest first, one after the other, until the run is another one.
 async function fetchAhead() {
   const most = size + MAX_BYTES;
+  const { run } = given;
   const nearest = Object.keys(given.blocks).sort(
     (a, b) => Math.abs(a - state.query) - Math.abs(b - state.query),
   );
-  for (const query of nearest) if (size < most) await need(given.blocks[query]);
+  for (const query of nearest)
+    if (size < most && run === given.run) await need(given.blocks[query]);
 }
 
 // The name of a head and its numbers, from one block: they cannot disagree.
