@@ -65,9 +65,6 @@ def visit_all(
     as its parts; parts that are not :func:`precomputed` count as missing. Some pages show another
     model instead. Requests about that model are left out, and so is a page that makes only such
     requests.
-
-    Raises:
-        PageFailed: a page showed an error.
     """
     for name in page_names():
         if not weights and import_module(f"pages.{name}.page").PLACE.needs == "weights":

@@ -65,11 +65,7 @@ class Command(click.Command):
             raise
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Check the environment variables, then run the command; ``--help`` skips the check.
-
-        Raises:
-            BadRequest: a variable has an invalid value.
-        """
+        """Check the environment variables, then run the command; ``--help`` skips the check."""
         settings()
         return super().invoke(ctx)
 

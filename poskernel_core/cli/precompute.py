@@ -56,11 +56,7 @@ class Sharing:
     cluster: str | None = None
 
     def check(self) -> None:
-        """Check that the options are compatible.
-
-        Raises:
-            BadRequest: the options are not compatible, or the folder for shards does not exist.
-        """
+        """Check that the options are compatible."""
         ways = {"--shard": self.shard, "--devices": self.devices, "--cluster": self.cluster}
         given = [name for name, value in ways.items() if value is not None]
         if len(given) > 1:

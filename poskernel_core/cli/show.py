@@ -40,11 +40,7 @@ class Show(Commands):
         return list(analyses.ANALYSES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> Command:
-        """Return the command of an analysis.
-
-        Raises:
-            UnknownAnalysis: there is no such analysis.
-        """
+        """Return the command of an analysis."""
         question, method = analyses.find(cmd_name), method_of(cmd_name)
         outputs = [
             Option(["--json", "as_json"], RESULT, is_flag=True, help="print JSON"),
@@ -89,11 +85,7 @@ def show(
     head: str | None = None,
     **own: Any,
 ) -> None:
-    """Print or write the result of an analysis; names of its own parameters start with ``PREFIX``.
-
-    Raises:
-        PosKernelError: with a message of one sentence.
-    """
+    """Print or write the result of an analysis; its own parameters' names start with ``PREFIX``."""
     params = {name.removeprefix(PREFIX): each for name, each in own.items() if each is not None}
     for path in filter(None, (npz, html)):  # before anything is computed
         check_target(path)

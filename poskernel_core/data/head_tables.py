@@ -85,11 +85,7 @@ def read_head_table(path: str | Path, shape: tuple[int, int] | None = None) -> H
 
 
 def parse_head_table(data: bytes, name: str, shape: tuple[int, int] | None = None) -> HeadTable:
-    """Parse a table from the content of the file ``name``; see :func:`read_head_table`.
-
-    Raises:
-        BadRequest: too large, not a table of heads, not numbers, or of another model's shape.
-    """
+    """Parse a table from the content of the file ``name``; see :func:`read_head_table`."""
     if len(data) > MAX_TABLE_BYTES:
         raise _bad(name, f"it is larger than {MAX_TABLE_BYTES / 2**20:.0f} MB")
     try:

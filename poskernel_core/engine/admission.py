@@ -39,12 +39,6 @@ def check_plan(store: Store, plan: Plan, todo: Sequence[Plan], quotas: Settings 
         plan: the plan.
         todo: what must be computed for it, looked up.
         quotas: the limits of this server; None for a local program.
-
-    Raises:
-        NotInModel: the model lacks the position scheme or a part that the question needs.
-        ComputeDisabled: nothing is computed here.
-        TooLarge: the request exceeds the limits.
-        BadRequest, NoNetwork, UnsupportedModel: a prerequisite is missing.
     """
     _check_parts(plan)
     check_worker()
@@ -60,11 +54,7 @@ def computes() -> bool:
 
 
 def check_worker() -> None:
-    """Check that computing is possible here.
-
-    Raises:
-        ComputeDisabled: the server is read-only, or torch is not installed.
-    """
+    """Check that computing is possible here."""
     if not computes():
         raise ComputeDisabled(
             "This server shows what was computed before and computes nothing itself, and this "
@@ -95,9 +85,6 @@ def check_open(jobs: Iterable[Mapping[Client, str]], person: str, quotas: Settin
         jobs: the clients of each open job, as client -> person.
         person: the owner of the new job.
         quotas: the limits of this server.
-
-    Raises:
-        Busy: this person, or all persons together, have too many open jobs.
     """
     people = [set(waiting.values()) - {""} for waiting in jobs]
     own, every = sum(person in each for each in people), sum(map(bool, people))
@@ -163,14 +150,7 @@ def _check_texts(plan: Plan, most: int) -> None:
 
 
 def check_prerequisites(store: Store, plan: Plan) -> None:
-    """Check the prerequisites of a plan that was looked up: weights, text, tokenizer, disk space.
-
-    Raises:
-        ComputeDisabled: only the model's results are available here, not its weights.
-        NoNetwork: the corpus is on the hub, which cannot be reached.
-        UnsupportedModel: the tokenizer cannot be read.
-        BadRequest: the statistics are larger than the store.
-    """
+    """Check what a plan that was looked up needs: weights, text, tokenizer, disk space."""
     missing, experiment = plan.missing or (), plan.experiment
     reads = [*missing, experiment.reads(plan.run, plan.params)] if experiment else missing
     for run in reads:

@@ -63,11 +63,7 @@ class Precomputing:
 
 
 def precompute_checkpoints(run: TrainingRun, how: Precomputing) -> None:
-    """Compute the requests for every checkpoint of a run.
-
-    Raises:
-        PosKernelError: a checkpoint failed; the results of earlier checkpoints are kept.
-    """
+    """Compute the requests for every checkpoint of a run."""
     unknown: list[Checkpoint] = []
     equal = first_of_equals(run, unknown.append)
     if unknown:

@@ -499,9 +499,6 @@ def engine_or_shared(engine: Engine | None) -> Engine:
     """Return the given engine, else this process's shared one.
 
     The shared engine is replaced when the environment names another store, store size or device.
-
-    Raises:
-        BadRequest: ``engine`` is not an Engine, or the store cannot be used.
     """
     if engine is not None:
         if not isinstance(engine, Engine):

@@ -57,9 +57,6 @@ def gather_missing(
     pass also gathers the statistics that the queued requests ``others`` need from these windows. An
     interrupted pass is finished first; statistics that it did not include follow in another pass.
     ``on_stage`` gets the statistics while they form.
-
-    Raises:
-        BadRequest, Cancelled, ComputeFailed, StoreFailed: as ``runner.gather_run``.
     """
     from poskernel_core.passes.runner import gather_run  # torch
 
@@ -91,10 +88,6 @@ def form(store: Store, plan: Plan, stage: Stage, query: int) -> bool:
     """Answer a question from a stage of a pass, at one position; return whether that is possible.
 
     The answer is stored as that of the shorter run, or as the part of it that is at the position.
-
-    Raises:
-        BadRequest: the parameters do not fit the run.
-        StoreFailed: the result cannot be written.
     """
     analysis, began = plan.question, time.monotonic()
     if not isinstance(analysis, Analysis) or query not in stage.sizes.positions:
@@ -154,11 +147,7 @@ def compute(store: Store, plan: Plan, report: Report) -> None:
 
 
 def located(plan: Plan) -> Plan:
-    """Return a plan with its model's fingerprint; this may ask the hub.
-
-    Raises:
-        UnknownModel, NoNetwork: as :func:`poskernel_core.models.catalog.locate`.
-    """
+    """Return a plan with its model's fingerprint; this may ask the hub."""
     model = plan.run.model
     found = catalog.locate(model.name, model.revision).spec
     run = plan.run.model_copy(update={"model": found})

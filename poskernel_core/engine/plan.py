@@ -57,11 +57,7 @@ class Plan:
 
     @cached_property
     def parts(self) -> Mapping[str, Plan]:
-        """The plans of a composition's parts by name; empty for other questions.
-
-        Raises:
-            BadRequest: the parameters do not fit the run.
-        """
+        """The plans of a composition's parts by name; empty for other questions."""
         if self.composition is None:
             return {}
         parts = self.composition.parts(self.run, self.params)
@@ -87,9 +83,6 @@ class Plan:
         """Return the plan of the same question about the first windows.
 
         If the answer at one position is only a part of the whole one, it has a key of its own.
-
-        Raises:
-            BadRequest: the parameters do not fit the run.
         """
         fewer = {"windows": windows, "until": None}
         plan = plan_of(self.question, self.run.model_copy(update=fewer), self.params)
@@ -109,20 +102,12 @@ class Plan:
 
     @property
     def needs(self) -> dict[str, RunSpec]:
-        """The runs whose statistics the answer needs, by role, with every fingerprint.
-
-        Raises:
-            BadRequest: the parameters do not fit the run.
-        """
+        """The runs whose statistics the answer needs, by role, with every fingerprint."""
         runs = self.question.needs(self.run, self.params)
         return {role: _with_text(run) for role, run in runs.items()}
 
     def looked_up(self, store: Store) -> Plan:
-        """Return the plan with the passes whose statistics the store lacks.
-
-        Raises:
-            BadRequest: the parameters do not fit the run.
-        """
+        """Return the plan with the passes whose statistics the store lacks."""
         return replace(self, missing=tuple(missing_passes(store, self.needs.values())))
 
     def as_json(self) -> dict[str, Any]:
@@ -132,12 +117,7 @@ class Plan:
 
     @classmethod
     def read(cls, message: Mapping[str, Any]) -> Plan:
-        """Read what :meth:`as_json` of another process returned; the key is the same.
-
-        Raises:
-            UnknownAnalysis: no such analysis.
-            BadRequest: an unknown parameter or a wrong value.
-        """
+        """Read what :meth:`as_json` of another process returned; the key is the same."""
         fields = dict(message)
         missing = tuple(map(RunSpec.model_validate, fields.pop("missing", ())))
         request = Request.model_validate(fields)
@@ -151,12 +131,7 @@ Asked = Request | Plan
 
 
 def make_plan(request: Asked) -> Plan:
-    """Return the plan of a request; a plan is returned unchanged.
-
-    Raises:
-        UnknownAnalysis: no such analysis.
-        InvalidField: an unknown parameter, a wrong value, or not a request at all.
-    """
+    """Return the plan of a request; a plan is returned unchanged."""
     if isinstance(request, Plan):
         return request
     request = Request.model_validate(request)
@@ -165,11 +140,7 @@ def make_plan(request: Asked) -> Plan:
 
 
 def plan_of(question: Question[P], run: RunSpec, params: P) -> Plan:
-    """Return the plan of a question about a run.
-
-    Raises:
-        BadRequest: the parameters do not fit the run.
-    """
+    """Return the plan of a question about a run."""
     params = _with_usual_word(params, run.model)
     fitting = _with_text(question.canonical(run, params))
     request = Request(analysis=question.name, run=fitting, params=params.model_dump())
@@ -177,11 +148,7 @@ def plan_of(question: Question[P], run: RunSpec, params: P) -> Plan:
 
 
 def to_compute(store: Store, plan: Plan) -> list[Plan]:
-    """Return what must be computed for a plan, looked up: itself, or its parts that are missing.
-
-    Raises:
-        BadRequest: the parameters do not fit the run.
-    """
+    """Return what must be computed for a plan, looked up: itself, or its parts that are missing."""
     parts = [part for part in plan.parts.values() if stored(store, part.key) is None]
     return [each.looked_up(store) for each in (parts if plan.parts else [plan])]
 
@@ -200,11 +167,7 @@ def gathering(run: RunSpec, statistics: Iterable[Gather]) -> RunSpec:
 
 
 def check_params(question: Question[P], params: Mapping[str, Any]) -> P:
-    """Return the checked parameters of a question.
-
-    Raises:
-        InvalidField: an unknown parameter or a wrong value.
-    """
+    """Return the checked parameters of a question."""
     return question.params.model_validate(params, context={"of": question.name})
 
 

@@ -35,9 +35,6 @@ class Child:
         module: its name.
         store: its store, of the same size; the store's ``worker.log`` receives its standard error.
         hear: called by another thread with each event, and once with None when there are no more.
-
-    Raises:
-        ComputeFailed: the process could not be started.
     """
 
     def __init__(self, module: str, store: Store, hear: Hear) -> None:

@@ -44,10 +44,6 @@ def keep(
     """Store a result with its provenance under a key.
 
     ``tokens`` are the tokens of the text if the result is about a single text.
-
-    Raises:
-        ComputeFailed: the store is too small to keep the result.
-        StoreFailed: the result cannot be written.
     """
     if tokens is not None and TOKENS.name not in result.texts:
         result = result.with_text(TOKENS, list(tokens))

@@ -76,11 +76,7 @@ class Queue:
         self._changed = threading.Condition()
 
     def put(self, *tasks: Task) -> None:
-        """Add tasks, together, so that the first to come up finds the others.
-
-        Raises:
-            Cancelled: one of them was cancelled meanwhile; none is added.
-        """
+        """Add tasks, together, so that the first to come up finds the others."""
         with self._changed:
             if any(task.cancelled.is_set() for task in tasks):
                 raise Cancelled("The computation was cancelled.")

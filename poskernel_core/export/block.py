@@ -42,11 +42,7 @@ def binned(
 
 
 def packed(result: Result) -> bytes:
-    """Return the numbers of all heads by offset as a block.
-
-    Raises:
-        BadRequest: a question without blocks.
-    """
+    """Return the numbers of all heads by offset as a block."""
     if result.analysis not in VALUES or len(result.axes[VALUES[result.analysis][0]]) != 3:
         raise BadRequest(f"Expected kernels or profiles of all heads, got {result.analysis!r}.")
     arrays = {}

@@ -37,9 +37,6 @@ def export_model(store: Store, located: Located, target: Path) -> int:
     """Write everything computed from a model to one file; return the number of entries.
 
     The file is written atomically.
-
-    Raises:
-        BadRequest: nothing is cached for the model, or the file cannot be written.
     """
     check_target(target)
     keys = list(store.keys(model_prefix(located.spec.fingerprint)))
@@ -52,11 +49,7 @@ def export_model(store: Store, located: Located, target: Path) -> int:
 
 
 def export_entries(store: Store, keys: Sequence[str], model: ModelSpec, target: Path) -> int:
-    """Write some entries of a model to one file; return the number written.
-
-    Raises:
-        BadRequest: too many entries, or the file cannot be written.
-    """
+    """Write some entries of a model to one file; return the number written."""
     if len(keys) > MAX_ENTRIES:
         raise BadRequest(
             f"{len(keys)} entries are cached for {model.name!r}, one file takes {MAX_ENTRIES}: "
@@ -80,13 +73,7 @@ def export_entries(store: Store, keys: Sequence[str], model: ModelSpec, target: 
 
 
 def import_archive(store: Store, source: Path) -> tuple[str, int]:
-    """Read an exported file into the store; return the model's name and the number of entries.
-
-    Raises:
-        BadArchive: not a PosKernel archive, another layout, too large, or damaged; nothing is
-            written.
-        BadRequest, StoreFailed: the store cannot hold the entries.
-    """
+    """Read an exported file into the store; return the model's name and the number of entries."""
     try:
         # Keep the file open, so that the checked bytes are those that are written.
         with Archive(source) as archive:
@@ -119,9 +106,6 @@ class Archive:
         model, fingerprint: the model's name and its fingerprint.
         positions: how the running model used positions; None if the file does not say.
         size: total size of the entries in bytes.
-
-    Raises:
-        BadArchive: not a PosKernel archive, another layout, or damaged.
     """
 
     def __init__(self, source: Path) -> None:
@@ -211,12 +195,7 @@ def _is_stored(info: zipfile.ZipInfo) -> bool:
 
 @contextmanager
 def open_sources(places: Sequence[Path]) -> Iterator[dict[str, Source]]:
-    """Open exported files, folders of such files, and stores, to read shards; keyed by name.
-
-    Raises:
-        BadArchive: a file that 'export' did not write, or a damaged one.
-        BadRequest: nothing found, or no permission to read it.
-    """
+    """Open exported files, folders of such files, and stores, to read shards; keyed by name."""
     with ExitStack() as stack:
         found: dict[str, Source] = {}
         for place in places:

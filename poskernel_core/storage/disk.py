@@ -49,11 +49,7 @@ class BytesOnly(diskcache.Disk):
         return len(value), MODE_BINARY, Path(name).as_posix(), None
 
     def fetch(self, mode: int, filename: str | None, value: Any, read: bool) -> bytes:
-        """Return the bytes of a value; none if its file is missing, or is not one of ours.
-
-        Raises:
-            StoreFailed: the file exists but cannot be read now.
-        """
+        """Return the bytes of a value; none if its file is missing, or is not one of ours."""
         if mode != MODE_BINARY or not VALUE.fullmatch(filename or ""):
             return b""
         try:

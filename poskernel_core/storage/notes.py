@@ -50,29 +50,16 @@ class Notes:
         self.file = directory / FILE
 
     def all(self) -> list[Note]:
-        """Return all notes, ordered by model and head.
-
-        Raises:
-            StoreFailed: the file is not a file of notes.
-        """
+        """Return all notes, ordered by model and head."""
         return sorted(self._read(), key=lambda note: (note.model, note.fingerprint, note.head))
 
     def of(self, fingerprint: str, head: str) -> str:
-        """Return the note on a head of the weights with this fingerprint; empty if there is none.
-
-        Raises:
-            StoreFailed: the file is not a file of notes.
-        """
+        """Return the note on a head of the weights with this fingerprint, or an empty text."""
         found = (n.text for n in self._read() if (n.fingerprint, n.head) == (fingerprint, head))
         return next(found, "")
 
     def write(self, model: str, fingerprint: str, head: str, text: str) -> None:
-        """Set the note on a head, replacing an earlier one; an empty text removes it.
-
-        Raises:
-            BadRequest: the note is too long, or there are too many notes.
-            StoreFailed: the file cannot be written, or is not a file of notes.
-        """
+        """Set the note on a head, replacing an earlier one; an empty text removes it."""
         text = text.strip()
         if len(text) > MAX_NOTE:
             raise BadRequest(

@@ -163,11 +163,7 @@ def is_written(store: Store, run: RunSpec, shard: Shard, block: Block, made: Mad
 
 
 def read_layer(source: Source, partial: Partial, layer: int) -> dict[str, np.ndarray]:
-    """Return the sums of one layer, without the layer axis.
-
-    Raises:
-        BadRequest: they are missing, damaged, or do not match the manifest.
-    """
+    """Return the sums of one layer, without the layer axis."""
     found = source.get(partial.key(str(layer)))
     if found is None or checksum(found[1]) != partial.layers[layer]:
         raise BadRequest(

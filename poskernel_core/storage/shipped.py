@@ -88,9 +88,5 @@ _of = cache(Shipped)
 
 
 def shipped() -> Shipped:
-    """Return the project's results (unless turned off) and those that the host offers.
-
-    Raises:
-        BadRequest: ``POSKERNEL_SHIPPED`` is neither on nor off.
-    """
+    """Return the project's results (unless turned off) and those that the host offers."""
     return _of(result_places())

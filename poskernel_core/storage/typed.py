@@ -22,12 +22,7 @@ def is_name(text: str) -> bool:
 
 
 def keep_text(store: Store, text: str) -> str:
-    """Store a text and return its name: 32 digits of its SHA-256, equal for equal texts.
-
-    Raises:
-        BadRequest: the text is too long, or contains half a character.
-        StoreFailed: it cannot be written.
-    """
+    """Store a text and return its name: 32 digits of its SHA-256, equal for equal texts."""
     check_text(text)
     name = _digest(text)[:DIGITS]
     if kept_text(store, name) != text:
@@ -55,11 +50,7 @@ def kept_text(store: Store, name: str) -> str | None:
 
 
 def check_text(text: str) -> None:
-    """Check the length and encoding of a text.
-
-    Raises:
-        BadRequest: the text is too long or not valid Unicode.
-    """
+    """Check the length and encoding of a text."""
     most = min(settings().max_characters, MAX_TEXT_CHARACTERS)
     if len(text) > most:
         raise BadRequest(

@@ -47,9 +47,6 @@ def export_view(store: Store, located: Located, target: Path) -> int:
     """Write all results of a model, without the underlying statistics; return their number.
 
     The file is written atomically.
-
-    Raises:
-        BadRequest: there are no results, or the file cannot be written.
     """
     check_target(target)
     prefix = model_prefix(located.spec.fingerprint)

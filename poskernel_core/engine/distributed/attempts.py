@@ -40,12 +40,7 @@ class Attempts:
         self._changed = threading.Event()
 
     def run(self, workers: Iterable[Callable[[], None]], report: Report) -> None:
-        """Let workers go on, which take a task when they are idle, until all tasks are done.
-
-        Raises:
-            Cancelled: raised by ``report``.
-            PosKernelError: a task failed for good.
-        """
+        """Let workers go on, which take a task when they are idle, until all tasks are done."""
         while len(self._done) < len(self.tasks) and self.error is None:
             for go_on in workers:
                 go_on()

@@ -32,11 +32,7 @@ TOPIC = "poskernel-shards"
 
 
 def check_address(address: str) -> None:
-    """Check that a scheduler's address is well-formed, and uses TLS unless it is local.
-
-    Raises:
-        BadRequest: it is malformed, or remote and not encrypted.
-    """
+    """Check that a scheduler's address is well-formed, and uses TLS unless it is local."""
     try:
         found = urlsplit(address)
         whole = found.scheme in ("tcp", "tls") and found.hostname and found.port
@@ -59,11 +55,7 @@ def check_address(address: str) -> None:
 
 
 def workers_of(address: str) -> int:
-    """Return the number of workers of a cluster, which is also the number of shards to make.
-
-    Raises:
-        BadRequest: the cluster cannot be reached, or has no workers.
-    """
+    """Return the number of workers of a cluster, which is also the number of shards to make."""
     with _client(address) as client:
         count = len(client.scheduler_info(n_workers=-1)["workers"])
     if not count:
@@ -72,15 +64,7 @@ def workers_of(address: str) -> int:
 
 
 def run_on_cluster(address: str, tasks: Sequence[ShardTask], store: Store, report: Report) -> None:
-    """Compute shards on the workers of a cluster; return when all are done.
-
-    Raises:
-        BadRequest: the cluster cannot be reached, a shard cannot be computed at all, or it was
-            written to a disk that this machine cannot read.
-        Cancelled: raised by ``report``; the workers stop at their next batch.
-        ComputeFailed: a shard failed in every attempt, or its workers died; the message names the
-            shard.
-    """
+    """Compute shards on the workers of a cluster; return when all are done."""
     attempts = Attempts(tasks)
     futures: set[Future[str]] = set()
     numbers: dict[Any, int] = {}

@@ -21,13 +21,7 @@ from poskernel_core.storage.store import Store
 def run_on_devices(
     devices: Sequence[str], tasks: Sequence[ShardTask], store: Store, report: Report
 ) -> None:
-    """Compute shards on several devices in parallel; a process that dies is restarted.
-
-    Raises:
-        BadRequest: a shard cannot be computed at all.
-        Cancelled: raised by ``report``; the shards' progress is kept.
-        ComputeFailed: a shard failed in every attempt; the message names the shard.
-    """
+    """Compute shards on several devices in parallel; a process that dies is restarted."""
     attempts = Attempts(tasks)
     workers = [_Device(name, store, attempts) for name in devices]
     try:

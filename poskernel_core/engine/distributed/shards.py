@@ -34,11 +34,7 @@ ONE_AT_A_TIME = threading.Lock()
 
 
 def passes_of(asked: Iterable[Plan]) -> list[RunSpec]:
-    """Return the passes that requests need, each with all statistics to gather.
-
-    Raises:
-        BadRequest: parameters do not fit a run.
-    """
+    """Return the passes that requests need, each with all statistics to gather."""
     passes: dict[RunSpec, set[Gather]] = {}
     for run, windows in in_passes(run for each in asked for run in each.needs.values()):
         passes.setdefault(windows, set()).update(run.gather)
@@ -51,11 +47,7 @@ def tasks_of(
     execution: Execution,
     folder: Path | None = None,
 ) -> list[ShardTask]:
-    """Return the tasks for the given shards of every pass.
-
-    Raises:
-        BadRequest: a run that ends at a target.
-    """
+    """Return the tasks for the given shards of every pass."""
     passes = list(passes)
     if any(run.until is not None for run in passes):
         raise BadRequest("A run that ends at a target cannot be split: leave the target out.")
@@ -71,10 +63,6 @@ def carry_out(shared: WorkerContext, task: ShardTask, report: Report) -> dict[st
     """Compute a shard unless it is stored; return the ``keys`` of its entries.
 
     If the task names a folder, the entries are also written to a file there, returned as ``file``.
-
-    Raises:
-        BadRequest, Cancelled, ComputeFailed, StoreFailed: as
-            :func:`poskernel_core.passes.runner.gather_shard`.
     """
     from poskernel_core.passes.runner import gather_shard  # torch
 
@@ -151,21 +139,13 @@ def file_name(task: ShardTask) -> str:
 
 
 def check_computes(store: Store, tasks: Iterable[ShardTask]) -> None:
-    """Check that missing shards can be computed here.
-
-    Raises:
-        ComputeDisabled: a shard is missing, and the server is read-only or torch is not installed.
-    """
+    """Check that missing shards can be computed here."""
     if not all(_is_there(store, task) for task in tasks):
         check_worker()
 
 
 def run_here(tasks: Sequence[ShardTask], store: Store, report: Report) -> None:
-    """Compute shards in this process, sequentially.
-
-    Raises:
-        BadRequest, Cancelled, ComputeFailed, StoreFailed: as :func:`carry_out`.
-    """
+    """Compute shards in this process, sequentially."""
     from poskernel_core.passes.worker_context import WorkerContext  # torch
 
     shared = WorkerContext(store)
@@ -178,11 +158,7 @@ def run_here(tasks: Sequence[ShardTask], store: Store, report: Report) -> None:
 
 
 def check_arrived(store: Store, task: ShardTask, made: Mapping[str, Any], machine: str) -> None:
-    """Check that this machine can read a shard that another machine wrote.
-
-    Raises:
-        BadRequest: the other machine wrote it to a disk that this machine does not share.
-    """
+    """Check that this machine can read a shard that another machine wrote."""
     file = made["file"]
     if file is not None and not Path(file).is_file():
         raise BadRequest(
@@ -206,11 +182,6 @@ def merge(
     """Merge the shards of every pass and write the statistics that the store lacks.
 
     Returns whether any statistics were missing.
-
-    Raises:
-        BadRequest: shards are missing or inconsistent.
-        Cancelled: raised by ``report``.
-        StoreFailed: the statistics cannot be written.
     """
     from poskernel_core.passes.merging import merge_shards  # torch
 
