@@ -29,12 +29,11 @@ from poskernel_core.engine.checkpoints import (
 from poskernel_core.engine.distributed.shards import (
     check_computes,
     merge,
-    passes_of,
     run_here,
     tasks_of,
 )
 from poskernel_core.engine.engine import describe_run
-from poskernel_core.engine.plan import make_plan
+from poskernel_core.engine.plan import make_plan, missing_passes
 from poskernel_core.models import catalog
 from poskernel_core.models.known import telling_head
 from poskernel_core.models.training import SCHEDULES, required_run
@@ -185,7 +184,7 @@ def _precompute_here(
             raise BadRequest(
                 "--remove-weights is for --revisions: say which checkpoints are computed."
             )
-        _answer_all(run, _asked_first(run, experiments))
+        _answer_all(run, _asked(run, experiments))
         return
     if run.revision is not None:
         raise BadRequest("Give --revision or --revisions, not both.")
@@ -195,37 +194,28 @@ def _precompute_here(
             training,
             Precomputing(
                 engine.store,
-                lambda checkpoint: _asked_of_checkpoint(run, checkpoint, experiments),
-                lambda request: answer(engine, request),
+                partial(_asked, run, experiments),
+                partial(answer, engine),
                 status,
                 remove_weights,
             ),
         )
 
 
-def _asked_first(run: Run, experiments: bool) -> list[Request]:
-    geometry = catalog.locate(run.model, run.revision).geometry
-    described = describe_run(run.model, **run.fields())
-    head = telling_head(run.model, "contextual")
-    asked = []
-    for name, params in first_questions(described, geometry, head, experiments=experiments):
-        with _or_left_out(name):
-            asked.append(build_request(name, run.model, params=params, **run.fields())[0])
-    return asked
-
-
-def _asked_of_checkpoint(run: Run, checkpoint: str, experiments: bool) -> list[Request]:
-    """Return the requests for one checkpoint: the pages' default results, and every measure."""
-    at = run.fields() | {"revision": checkpoint}
-    geometry = catalog.locate(run.model, checkpoint).geometry
+def _asked(run: Run, experiments: bool, checkpoint: str | None = None) -> list[Request]:
+    """Return the requests for the pages' default results; of a checkpoint, for every measure."""
+    at = run.fields() | ({} if checkpoint is None else {"revision": checkpoint})
+    geometry = catalog.locate(run.model, at["revision"]).geometry
     described, head = describe_run(run.model, **at), telling_head(run.model, "contextual")
-    asked = dict(first_questions(described, geometry, head, experiments=experiments))
+    wanted = dict(first_questions(described, geometry, head, experiments=experiments))
     for name, question in analyses.ANALYSES.items():
-        if question.measures:
-            asked.setdefault(name, question.default_params(described, geometry))
-    return [
-        build_request(name, run.model, params=params, **at)[0] for name, params in asked.items()
-    ]
+        if question.measures and checkpoint is not None:
+            wanted.setdefault(name, question.default_params(described, geometry))
+    asked = []
+    for name, params in wanted.items():
+        with _or_left_out(name):
+            asked.append(build_request(name, run.model, params=params, **at)[0])
+    return asked
 
 
 def _answer_all(run: Run, asked: Sequence[Request]) -> None:
@@ -259,13 +249,11 @@ def _or_left_out(name: str) -> Iterator[None]:
 
 
 def _asked_and_passes(run: Run, experiments: bool) -> tuple[list[Request], list[RunSpec]]:
-    asked, standing = _asked_first(run, experiments), []
+    asked, needed = _asked(run, experiments), list[RunSpec]()
     for request in asked:
         with _or_left_out(request.analysis):
-            found = make_plan(request)
-            passes_of([found])
-            standing.append(found)
-    return asked, passes_of(standing)
+            needed += make_plan(request).needs.values()
+    return asked, missing_passes(None, needed)
 
 
 def _merge(

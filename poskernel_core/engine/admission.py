@@ -6,9 +6,7 @@ Stored results and joined jobs cost nothing; only new computations are checked.
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from importlib.util import find_spec
-from typing import Any
 
-from poskernel_core.analyses.base import Experiment
 from poskernel_core.common.errors import BadRequest, Busy, ComputeDisabled, NotInModel, TooLarge
 from poskernel_core.common.groups import first_of_all, groups_of, in_equal_groups
 from poskernel_core.common.rounding import counted
@@ -32,13 +30,9 @@ MAX_TOKEN = 16
 
 
 def check_plan(store: Store, plan: Plan, todo: Sequence[Plan], quotas: Settings | None) -> None:
-    """Check everything that may forbid a computation.
+    """Check everything that may forbid a computation, of which ``todo`` was looked up.
 
-    Args:
-        store: where its results will be kept.
-        plan: the plan.
-        todo: what must be computed for it, looked up.
-        quotas: the limits of this server; None for a local program.
+    ``quotas`` are the limits of this server; None for a local program.
     """
     _check_parts(plan)
     check_worker()
@@ -79,14 +73,11 @@ def _check_parts(plan: Plan) -> None:
 
 
 def check_open(jobs: Iterable[Mapping[Client, str]], person: str, quotas: Settings) -> None:
-    """Check that a person may have one more job.
+    """Check that a person may have one more job, by the clients of each open one.
 
-    Args:
-        jobs: the clients of each open job, as client -> person.
-        person: the owner of the new job.
-        quotas: the limits of this server.
+    Those that wait for a composition do not count for its parts.
     """
-    people = [set(waiting.values()) - {""} for waiting in jobs]
+    people = [{who for at, who in job.items() if who and isinstance(at, str)} for job in jobs]
     own, every = sum(person in each for each in people), sum(map(bool, people))
     if own >= quotas.max_jobs:
         raise Busy(
@@ -108,23 +99,19 @@ def _check_size(plan: Plan, todo: Sequence[Plan], quotas: Settings) -> None:
         _check("window", run.windows, quotas.max_windows)
     tokens = sum(run.windows * run.context for run in passes)
     for part in todo:
-        if part.experiment is not None:
-            tokens += _tokens_of(part, part.experiment, quotas)
+        if (experiment := part.experiment) is not None:
+            if experiment.draws:
+                _check("sample", part.run.windows, quotas.max_samples)
+            else:
+                read = experiment.reads(part.run, part.params)
+                _check("window", read.windows, quotas.max_windows)
+            tokens += experiment.tokens(part.run, part.params)
     if quotas.max_tokens is not None and tokens > quotas.max_tokens:
         raise TooLarge(
             f"This server reads up to {counted(quotas.max_tokens, 'token')} for one computation, "
             f"and this one needs up to {tokens:,} (windows times context): choose fewer windows or "
             "a shorter context, or compute it on your own machine."
         )
-
-
-def _tokens_of(part: Plan, experiment: Experiment[Any], quotas: Settings) -> int:
-    """Return how many tokens an experiment reads, not counting those of the passes."""
-    if experiment.draws:
-        _check("sample", part.run.windows, quotas.max_samples)
-    else:
-        _check("window", experiment.reads(part.run, part.params).windows, quotas.max_windows)
-    return experiment.tokens(part.run, part.params)
 
 
 def _check(what: str, number: int, most: int | None) -> None:
@@ -159,14 +146,10 @@ def check_prerequisites(store: Store, plan: Plan) -> None:
             catalog.check_weights_here(catalog.find_again(run.model))
         check_reachable(run.corpus)
         if local:
-            _check_tokenizer(run.model, _reads_text(run))
+            made = run.corpus.name in (REPEATED, RANDOM) or run.corpus.name.endswith(".npy")
+            _check_tokenizer(run.model, not made or run.destination is not None)
     for run in missing:
         _check_room(store.limit, run)
-
-
-def _reads_text(run: RunSpec) -> bool:
-    made = run.corpus.name in (REPEATED, RANDOM) or run.corpus.name.endswith(".npy")
-    return not made or run.destination is not None
 
 
 @lru_cache(maxsize=64)

@@ -46,11 +46,6 @@ class Counts:
             self.hits += found
             self.misses += not found
 
-    def started_worker(self) -> None:
-        """Count the start of a worker process."""
-        with self._lock:
-            self.worker_starts += 1
-
     def ended(self, job: Job) -> None:
         """Count a job that has just ended."""
         ending, seconds = (kind_of(job), job.state), time.monotonic() - job.began

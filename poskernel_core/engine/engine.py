@@ -78,7 +78,8 @@ class Engine:
     client ``""`` is a local program: it is always present and has no limits.
 
     Raises:
-        BadRequest: an invalid store or execution.
+        BadRequest: an invalid store or execution. Methods that get a request raise it where the
+            parameters do not fit the analysis or the run.
     """
 
     def __init__(
@@ -112,17 +113,8 @@ class Engine:
         return self.store.directory / LOG
 
     def cached(self, request: Asked) -> Result | None:
-        """Return a stored result, or None.
-
-        Raises:
-            BadRequest: the parameters do not fit the analysis or the run.
-        """
+        """Return a stored result, or None."""
         plan = make_plan(request)
-        found = self._found(plan)
-        self.counts.looked(found is not None)
-        return found
-
-    def _found(self, plan: Plan) -> Result | None:
         key = plan.key, *plan.keys
         with self._lock:
             found = self._recent.get(key)
@@ -131,6 +123,7 @@ class Engine:
             with self._lock, suppress(ValueError):  # a single result may be too large
                 if found is not None:
                     self._recent[key] = found
+        self.counts.looked(found is not None)
         return found
 
     def _read(self, plan: Plan) -> Result | None:
@@ -143,11 +136,7 @@ class Engine:
         return plan.composition.compose(whole, plan.run, plan.params) if there else None
 
     def ready(self, request: Asked) -> bool:
-        """Return whether a result is stored, or can be computed from the store without the model.
-
-        Raises:
-            BadRequest: the parameters do not fit the analysis or the run.
-        """
+        """Return whether a result is stored, or can be computed without the model."""
         plan = make_plan(request)
         return all(
             self.store.has(each.key)
@@ -156,11 +145,7 @@ class Engine:
         )
 
     def missing(self, request: Asked) -> list[str]:
-        """Return the names of the parts of a composition whose results are not in the store.
-
-        Raises:
-            BadRequest: the parameters do not fit the analysis or the run.
-        """
+        """Return the names of the parts of a composition whose results are not in the store."""
         parts = make_plan(request).parts
         return [name for name, part in parts.items() if not self.store.has(part.key)]
 
@@ -182,20 +167,18 @@ class Engine:
         plan = make_plan(request)
         person = self._person(client) if client else ""
         with self._lock:
-            if (job := self._joined(plan.key, client, person)) is not None:
-                return self._looked_at(job, looks_at)
-        todo = to_compute(self.store, plan)
-        check_plan(self.store, plan, todo, settings() if client else None)
+            job = self._joined(plan.key, client, person)
+        if job is None:
+            todo = to_compute(self.store, plan)
+            check_plan(self.store, plan, todo, settings() if client else None)
         with self._lock:
-            if (job := self._joined(plan.key, client, person)) is not None:
-                return self._looked_at(job, looks_at)
-            if client:
-                check_open(map(_direct, self._open()), person, settings())
-            self.store.make_room(0)
-            job = self._start(plan, todo, client, person)
-            self._forget_old()
-            self._look_after(client)
-            return self._looked_at(job, looks_at)
+            if job is None:
+                job = self._joined(plan.key, client, person)
+            if job is None:
+                job = self._start(plan, todo, client, person)
+            if looks_at is not None:
+                self._tell({"look": job.key, "query": looks_at})
+            return job
 
     def keep(self, request: Asked) -> bool:
         """Keep the statistics of a run's next stage (``Job.kept``); return whether a job runs."""
@@ -207,14 +190,11 @@ class Engine:
             self._tell({"keep": job.key})
             return True
 
-    def _looked_at(self, job: Job, query: int | None) -> Job:
-        """Let the result of a job form at a query position too, unless it is a composition."""
-        if query is not None:
-            self._tell({"look": job.key, "query": query})
-        return job
-
     def _start(self, plan: Plan, todo: Sequence[Plan], client: str, person: str) -> Job:
         """Start the job of a plan; that of a composition consists of the jobs of its parts."""
+        if client:
+            check_open((each.clients for each in self._open()), person, settings())
+        self.store.make_room(0)
         job = self._new_job(plan if plan.composition else todo[0], client, person)
         if plan.composition is not None:
             whole = client, job.key
@@ -233,6 +213,12 @@ class Engine:
         for part in job.parts:
             if part.state in ENDS:
                 self._of_part(job, part)
+        ended = [key for key, each in self._jobs.items() if each.ended]
+        for key in ended[: max(0, len(self._jobs) - JOBS_KEPT)]:
+            del self._jobs[key]
+        if client and self._looking is None:  # the unnamed client never leaves
+            self._looking = threading.Thread(target=self._look, daemon=True)
+            self._looking.start()
         return job
 
     def _new_job(self, plan: Plan, client: Client, person: str) -> Job:
@@ -393,12 +379,6 @@ class Engine:
     def _is_present(self, client: Client) -> bool:
         return self._present(client if isinstance(client, str) else client[0])
 
-    def _look_after(self, client: str) -> None:
-        """Start the thread that watches for clients that left; the unnamed client never leaves."""
-        if client and self._looking is None:
-            self._looking = threading.Thread(target=self._look, daemon=True)
-            self._looking.start()
-
     def _look(self) -> None:
         while not self._closed.wait(LOOK_EVERY):
             with self._lock:
@@ -451,11 +431,6 @@ class Engine:
         if child is not None:
             child.close()
 
-    def _forget_old(self) -> None:
-        ended = [key for key, job in self._jobs.items() if job.ended]
-        for key in ended[: max(0, len(self._jobs) - JOBS_KEPT)]:
-            del self._jobs[key]
-
     def _send(self, jobs: Sequence[Job], person: str) -> None:
         """Send new jobs to the worker, together, so that they can share a pass."""
         if self._child is None or not self._child.alive:
@@ -464,7 +439,7 @@ class Engine:
             self._sent = {}
             hear = partial(self._hear, self._sent)
             self._child = Child("worker", self.store, hear)
-            self.counts.started_worker()
+            self.counts.worker_starts += 1
         self._sent.update({job.key: job for job in jobs})
         more = {"execution": self.execution.model_dump(), "client": person}
         tasks = [{"key": job.key, "plan": job.plan.as_json(), **more} for job in jobs]
@@ -484,11 +459,6 @@ class Engine:
                 job.take(event or BROKEN)
                 if job.ended:
                     sent.pop(key, None)
-
-
-def _direct(job: Job) -> dict[Client, str]:
-    """Return the clients that asked for the job itself, not for a composition."""
-    return {client: who for client, who in job.clients.items() if isinstance(client, str)}
 
 
 _shared: dict[tuple[Path, float, str], Engine] = {}

@@ -153,11 +153,12 @@ def to_compute(store: Store, plan: Plan) -> list[Plan]:
     return [each.looked_up(store) for each in (parts if plan.parts else [plan])]
 
 
-def missing_passes(store: Store, runs: Iterable[RunSpec]) -> list[RunSpec]:
+def missing_passes(store: Store | None, runs: Iterable[RunSpec]) -> list[RunSpec]:
     """Return the passes to run, each with the statistics of ``runs`` that the store lacks."""
     passes: dict[RunSpec, set[Gather]] = {}
     for run, windows in in_passes(runs):
-        passes.setdefault(windows, set()).update(missing_statistics(store, run))
+        wanted = run.gather if store is None else missing_statistics(store, run)
+        passes.setdefault(windows, set()).update(wanted)
     return [gathering(run, missing) for run, missing in passes.items() if missing]
 
 

@@ -68,7 +68,7 @@ def test_what_happened_is_told(quiet, fresh_engine):
         quiet.admission.refusal(asked)
         for hit in (True, True, False):
             fresh_engine.counts.looked(hit)
-        fresh_engine.counts.started_worker()
+        fresh_engine.counts.worker_starts += 1
         for seconds in (0.01, 0.3, 0.31, 99.0):
             RUN_SECONDS.labels("helix").observe(seconds)
         found = told(quiet)

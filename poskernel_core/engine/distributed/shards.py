@@ -18,27 +18,18 @@ from typing import TYPE_CHECKING, Any
 from poskernel_core.common.errors import BadRequest, Cancelled, ComputeFailed, PosKernelError
 from poskernel_core.common.progress import Report
 from poskernel_core.common.shards import WHOLE, Shard, ShardTask
-from poskernel_core.common.specs import Execution, Gather, RunSpec
+from poskernel_core.common.specs import Execution, RunSpec
 from poskernel_core.engine.admission import check_worker
-from poskernel_core.engine.plan import Plan, gathering
 from poskernel_core.engine.provenance import software
 from poskernel_core.storage.archive import export_entries
 from poskernel_core.storage.shards import Source, partial_keys, partials_of
-from poskernel_core.storage.statistics import in_passes, windows_of
+from poskernel_core.storage.statistics import windows_of
 from poskernel_core.storage.store import Store
 
 if TYPE_CHECKING:
     from poskernel_core.passes.worker_context import WorkerContext
 
 ONE_AT_A_TIME = threading.Lock()
-
-
-def passes_of(asked: Iterable[Plan]) -> list[RunSpec]:
-    """Return the passes that requests need, each with all statistics to gather."""
-    passes: dict[RunSpec, set[Gather]] = {}
-    for run, windows in in_passes(run for each in asked for run in each.needs.values()):
-        passes.setdefault(windows, set()).update(run.gather)
-    return [gathering(run, wanted) for run, wanted in passes.items()]
 
 
 def tasks_of(
