@@ -23,7 +23,6 @@ class Hook(BuildHookInterface[Any]):
     """Adds files from outside the package to the build."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Set the additional files and dependencies of this distribution."""
         folders = {"sdist": "", "wheel": "poskernel_core/dashboard/"}
         if version != "editable":
             build_data["force_include"] |= {

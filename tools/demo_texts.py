@@ -90,7 +90,6 @@ def documents(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def chapter_lines() -> frozenset[str]:
-    """Return all lines of the bundled chapters."""
     return frozenset(line for _, text in documents(BIBLE) for line in text.split("\n"))
 
 

@@ -32,25 +32,19 @@ LACKS = ["later layers", "token embeddings", "neurons", "predictions"]
 
 
 def main() -> None:
-    """Write weights, configuration and tokenizer; model card and licence are written by hand."""
     OUT.mkdir(exist_ok=True)
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(TOKENIZER / name, OUT / name)
     settings = json.loads((OUT / "tokenizer_config.json").read_text("utf-8"))
-    settings["model_max_length"] = CONTEXT
-    _write_json("tokenizer_config.json", settings)
+    _write_json("tokenizer_config.json", settings | {"model_max_length": CONTEXT})
     tokens = len(json.loads((OUT / "tokenizer.json").read_text("utf-8"))["model"]["vocab"])
-    tensors = read_taken(Path(sys.argv[1])) | {"wte.weight": draw_tokens(tokens)} | empty_rest()
+    with safe_open(Path(sys.argv[1]) / "model.safetensors", framework="np") as weights:
+        prefix = "transformer." if "transformer.wpe.weight" in weights.keys() else ""  # noqa: SIM118
+        tensors = {name: weights.get_tensor(prefix + name) for name in TAKEN}
+    tensors |= {"wte.weight": draw_tokens(tokens)} | empty_rest()
     halves = {f"transformer.{name}": a.astype(np.float16) for name, a in sorted(tensors.items())}
     save_file(halves, OUT / "model.safetensors", metadata={"format": "pt"})
     _write_json("config.json", configuration(tokens))
-
-
-def read_taken(directory: Path) -> dict[str, np.ndarray]:
-    """Return the tensors copied from GPT-2."""
-    with safe_open(directory / "model.safetensors", framework="np") as weights:
-        prefix = "transformer." if "transformer.wpe.weight" in weights.keys() else ""  # noqa: SIM118
-        return {name: weights.get_tensor(prefix + name) for name in TAKEN}
 
 
 def draw_tokens(count: int) -> np.ndarray:

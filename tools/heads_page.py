@@ -62,7 +62,6 @@ class Numbers:
         return self.middle - self.width * self.error > limit
 
     def text(self, layer: int, head: int) -> str:
-        """Return a head's number, rounded to its error."""
         return rounded(float(self.value[layer, head]), float(self.error[layer, head]))
 
 

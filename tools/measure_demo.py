@@ -51,7 +51,6 @@ CARD = Path(__file__).with_name("model_card.md.jinja")
 
 
 def measure(folder: Path) -> dict[str, Any]:
-    """Return all figures of a model."""
     model = hf_eager_model(folder).float()
     context = model.config.max_position_embeddings
     text = sample_windows(Tokenizer.from_file(str(folder / "tokenizer.json")), context)
@@ -174,7 +173,6 @@ def best_heads(scores: list[list[float]]) -> str:
 
 
 def spread(values: list[list[float]]) -> str:
-    """The smallest and largest of all heads' values."""
     return f"{np.min(values):.1f} to {np.max(values):.1f} tokens"
 
 

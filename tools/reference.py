@@ -56,7 +56,6 @@ def default_of(field: FieldInfo) -> str:
 
 
 def ours() -> list[Question[Any]]:
-    """Return the project's own questions."""
     return [each for each in ANALYSES.values() if type(each).__module__.startswith(pk.__name__)]
 
 
@@ -133,7 +132,6 @@ def told(node: ast.AST) -> str:
 
 
 def trees(folder: Path) -> Iterator[ast.Module]:
-    """Yield the parsed modules of a folder."""
     for file in sorted(folder.rglob("*.py")):
         yield ast.parse(file.read_text("utf-8"))
 
@@ -181,7 +179,6 @@ def written() -> dict[str, str]:
 
 
 def main(folder: Path) -> None:
-    """Write all files into a folder."""
     for name, text in written().items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")

@@ -52,7 +52,6 @@ def call(*command: object, cwd: Path = ROOT, env: dict[str, str] | None = None) 
 
 
 def refuse_unready() -> None:
-    """End with a sentence if this commit must not be released."""
     version = (ROOT / "poskernel_core" / "__init__.py").read_text(encoding="utf-8")
     version = re.findall(r'__version__ = "(.*)"', version)[0]
     if changed := call("git", "status", "--porcelain").splitlines():
@@ -85,7 +84,6 @@ def images() -> dict[str, tuple[int, str]]:
 
 
 def container_engine() -> str | None:
-    """Return a container engine that is there and runs."""
     for engine in filter(shutil.which, BUILD):
         if not subprocess.run([engine, "info"], capture_output=True).returncode:
             return engine
@@ -166,7 +164,6 @@ def try_out(programs: Path, folder: Path, picture: Path) -> None:
 
 
 def main() -> None:
-    """Build, install, try out; print what was built, and how long it took."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--uv", action="store_true", help="install by uv, not by pip")
     parser.add_argument(

@@ -64,7 +64,6 @@ class Shot:
 
 
 def shots() -> list[Shot]:
-    """Return the pictures that the documentation shows, each once."""
     files = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     texts = "".join(each.read_text(encoding="utf-8") for each in files)
     found = dict.fromkeys(Shot(**each.groupdict()) for each in PICTURE.finditer(texts))
@@ -107,8 +106,7 @@ def save(picture: bytes, file: Path) -> None:
     print(f"{file.name}: {file.stat().st_size // 1000} kB")
 
 
-def main() -> int:
-    """Take the pictures; return the exit code."""
+def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path, default=FOLDER, help="folder of the pictures")
     parser.add_argument("--cache", type=Path, default=ROOT / "cache", help="store of results")
@@ -116,8 +114,7 @@ def main() -> int:
     options = parser.parse_args()
     executable = find_browser()
     if executable is None:
-        print("Neither Chromium nor Google Chrome was found: install one.", file=sys.stderr)
-        return 1
+        sys.exit("Neither Chromium nor Google Chrome was found: install one.")
     options.out.mkdir(parents=True, exist_ok=True)
     expect.set_options(timeout=PATIENCE)
     with (
@@ -136,8 +133,7 @@ def main() -> int:
             save(take(page, server.url, shot), options.out / f"{shot.name}.png")
             page.close()
         browser.close()
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

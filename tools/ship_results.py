@@ -89,7 +89,6 @@ Pages = dict[str, dict[str, Request]]
 
 
 def main() -> None:
-    """Make the results of the given models, or of all."""
     os.environ["POSKERNEL_SHIPPED"], os.environ["POSKERNEL_CACHE"] = "0", str(CACHE)
     os.environ["PYTHONPATH"] = str(REAL_MODEL)  # for the worker process
     sys.path[:0] = [str(REAL_MODEL)]
@@ -154,7 +153,6 @@ def left(store: Store, model: str) -> str:
 
 
 def answer(engine: Engine, asked: Plan) -> Result:
-    """Return a result, waiting as long as it takes."""
     began = time.monotonic()
     found = engine.result(asked)
     assert found is not None  # no time limit was set

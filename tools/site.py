@@ -56,7 +56,6 @@ HEAD = "| figure | published | ours | tolerance | verdict |\n|---|---|---|---|--
 
 
 def main() -> None:
-    """Build the site, or end with the reason."""
     shutil.rmtree(SOURCE, ignore_errors=True)
     shutil.rmtree(SITE, ignore_errors=True)
     known = {each.resolve(): place(each) for each in sources()}
@@ -78,7 +77,8 @@ def main() -> None:
     if lost := [each for each in unnamed if not each.startswith("reference/")]:
         sys.exit(f"docs/index.md does not name: {', '.join(lost)}")
     config = (ROOT / "zensical.toml").read_text("utf-8")
-    config = config.replace("[project]\n", f"[project]\nnav = {as_toml(listed)}\n", 1)
+    nav = ", ".join(f"{{ {json.dumps(name)} = {pages} }}" for name, pages in listed.items())
+    config = config.replace("[project]\n", f"[project]\nnav = [{nav}]\n", 1)
     CONFIG.write_text(config, "utf-8")
     told = subprocess.run(
         [sys.executable, "-m", "zensical", "build", "--strict", "--clean", "-f", CONFIG],
@@ -111,10 +111,8 @@ def for_programs() -> None:
     )
     about = (ROOT / "llms.txt").read_text("utf-8").partition("\n## ")[0]
     pages = (SOURCE / "index.md").read_text("utf-8").partition("\n## ")[2]
-    whole = (
-        "* [The whole interface on one page](reference/interface.md): Python, commands, questions"
-    )
-    (SITE / "llms.txt").write_text(f"{about}\n{whole}\n\n## {pages}", "utf-8")
+    whole = "[The whole interface on one page](reference/interface.md): Python, commands, questions"
+    (SITE / "llms.txt").write_text(f"{about}\n* {whole}\n\n## {pages}", "utf-8")
 
 
 def sources() -> list[Path]:
@@ -123,9 +121,7 @@ def sources() -> list[Path]:
     pages = [*docs.rglob("*.md"), *(ROOT / name for name in PROJECT)]
     texts = "".join(each.read_text("utf-8") for each in pages)
     pictures = [each for each in docs.rglob("*.png") if each.name in texts]
-    examples = [
-        each for each in (docs / "examples").rglob("*.*") if each.suffix in (".py", ".toml")
-    ]
+    examples = [each for suffix in ("py", "toml") for each in docs.glob(f"examples/**/*.{suffix}")]
     return [*pages, *pictures, *examples, docs / "site.css"]
 
 
@@ -164,18 +160,12 @@ def navigation() -> Nav:
         heading, _, text = section.partition("\n")
         pages = list[str]()
         for _, path in LINK.findall(text):
-            page = path.partition("#")[0]
-            beside = (
-                sorted((SOURCE / page).parent.glob("*.md")) if page.endswith("README.md") else []
-            )
-            pages += [page, *(str(each.relative_to(SOURCE)) for each in beside)]
+            pages.append(page := path.partition("#")[0])
+            if page.endswith("README.md"):
+                beside = sorted((SOURCE / page).parent.glob("*.md"))
+                pages += [str(each.relative_to(SOURCE)) for each in beside]
         found[heading] = [*dict.fromkeys(page for page in pages if page.endswith(".md"))]
     return found
-
-
-def as_toml(listed: Nav) -> str:
-    """Return the navigation as zensical reads it."""
-    return f"[{', '.join(f'{{ {json.dumps(name)} = {pages} }}' for name, pages in listed.items())}]"
 
 
 def drawn(found: re.Match[str]) -> str:

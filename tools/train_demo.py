@@ -245,7 +245,6 @@ def prepare_tokenizer(texts: list[str], recipe: Recipe, out: Path) -> np.ndarray
 def save_model(
     model: PreTrainedModel, recipe: Recipe, out: Path, steps: int, dtype: torch.dtype
 ) -> None:
-    """Write configuration and weights."""
     tensors = {
         name: tensor.detach().to(dtype).contiguous()
         for name, tensor in model.state_dict().items()
@@ -292,7 +291,6 @@ def keep_checkpoint(model: PreTrainedModel, recipe: Recipe, out: Path, step: int
 
 
 def write_json(file: Path, value: dict[str, Any]) -> None:
-    """Write JSON, one member per line."""
     file.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
 
 
@@ -331,7 +329,6 @@ class Run:
         return loss.item()
 
     def train(self, minutes: float, checkpoints: Path | None) -> None:
-        """Train until the time is over."""
         optimizers = build_optimizers(self.model)
         began, first, progress = time.monotonic(), self.steps, 0.0
         while progress < 1:
@@ -345,7 +342,6 @@ class Run:
 
 
 def main() -> None:
-    """Read the texts, train the tokenizer and the model, measure, and write the card."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", choices=RECIPES)
     parser.add_argument("--corpus", type=Path, required=True, help="folder of .jsonl or .txt files")
@@ -364,18 +360,17 @@ def main() -> None:
     pieces = list(training_pieces(args.corpus))
     stream = prepare_tokenizer([piece.text for piece in pieces], recipe, out)
     print(f"{len(pieces)} texts, {len(stream):,} tokens", flush=True)
-    model, steps = build_model(recipe), 0
-    if args.resume:
-        model.load_state_dict(load_file(out / WEIGHTS), strict=False)  # all but the tied head
-        with safe_open(out / WEIGHTS, framework="pt") as weights:
-            steps = int(weights.metadata()["steps"])
     windows = Windows(stream, recipe.vocabulary, args.seed)
-    run = Run(recipe, model, windows, steps)
+    run = Run(recipe, build_model(recipe), windows, 0)
+    if args.resume:
+        run.model.load_state_dict(load_file(out / WEIGHTS), strict=False)  # all but the tied head
+        with safe_open(out / WEIGHTS, framework="pt") as weights:
+            run.steps = int(weights.metadata()["steps"])
     run.train(args.minutes or recipe.minutes, out if args.checkpoints else None)
     if args.checkpoints:
-        measured = keep_checkpoint(model, recipe, out, run.steps)
+        measured = keep_checkpoint(run.model, recipe, out, run.steps)
     else:
-        save_model(model, recipe, measured := out, run.steps, torch.float32)
+        save_model(run.model, recipe, measured := out, run.steps, torch.float32)
     about = {"name": args.model, "steps": run.steps, "step_tokens": TOKENS_PER_STEP}
     about |= {"repeated": REPEATED_SHARE, "random": RANDOM_SHARE}
     write_card(out, measured, pieces, asdict(recipe) | about)
