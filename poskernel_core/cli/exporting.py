@@ -102,7 +102,12 @@ def _made(kind: str, engine: Engine, run: Run, folder: Path) -> tuple[Path, File
     if kind == "headvis":
         found = list(_answers(engine, run, HEADVIS_QUESTIONS).values())
         return folder.joinpath(*folder_of(found[0])), tree(*found)
-    verdicts = _verdicts(engine, run)
+    # all measures and verdicts; those on request only if stored
+    whole, _ = build_request("verdicts", run.model, **run.fields())
+    missing = [name for name in engine.missing(whole) if find(name).on_request]
+    params = whole.params | {"leave_out": ",".join(missing)}
+    asked = {"verdicts": whole.model_copy(update={"params": params})}
+    verdicts = _all(engine, run, asked)["verdicts"]
     if kind == "hub_card":
         answers = _answers(engine, run, TOLD)
         told = [(find(name).title, found) for name, found in answers.items()]
@@ -126,11 +131,3 @@ def _all(engine: Engine, run: Run, asked: Mapping[str, Request]) -> dict[str, Re
     found = {name: answer(engine, request) for name, request in asked.items()}
     check_windows(next(iter(found.values())), run)
     return found
-
-
-def _verdicts(engine: Engine, run: Run) -> Result:
-    """Return all measures and verdicts; those on request are used only if stored."""
-    whole, _ = build_request("verdicts", run.model, **run.fields())
-    missing = [name for name in engine.missing(whole) if find(name).on_request]
-    params = whole.params | {"leave_out": ",".join(missing)}
-    return _all(engine, run, {"verdicts": whole.model_copy(update={"params": params})})["verdicts"]

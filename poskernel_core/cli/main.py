@@ -116,7 +116,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     open_streams()
     try:
         given = sys.argv[1:] if arguments is None else list(arguments)
-        _check_letters(given)
+        for text in given:
+            if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
+                raise BadRequest(f"Expected arguments in UTF-8, got {text[:80]!r}.")
         with PROGRAM.make_context(PROGRAM.name, given) as context:
             PROGRAM.invoke(context)
         sys.stdout.flush()
@@ -151,9 +153,3 @@ def _end_of_output() -> int:
         status(f"Cannot write to standard output: {error.strerror}.")
         return 1
     raise
-
-
-def _check_letters(arguments: Sequence[str]) -> None:
-    for text in arguments:
-        if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
-            raise BadRequest(f"Expected arguments in UTF-8, got {text[:80]!r}.")

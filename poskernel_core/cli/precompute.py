@@ -21,13 +21,14 @@ from poskernel_core.common.progress import Report
 from poskernel_core.common.rounding import counted
 from poskernel_core.common.shards import MAX_SHARDS, Shard, ShardTask
 from poskernel_core.common.specs import Request, RunSpec
+from poskernel_core.engine.admission import check_worker
 from poskernel_core.engine.checkpoints import (
     Precomputing,
     first_questions,
     precompute_checkpoints,
 )
 from poskernel_core.engine.distributed.shards import (
-    check_computes,
+    is_there,
     merge,
     run_here,
     tasks_of,
@@ -140,8 +141,21 @@ def precompute(
     """Run the pass and compute the standard results."""
     sharing = Sharing(**given)
     sharing.check()
+    if sharing == Sharing() and revisions is not None:
+        if run.revision is not None:
+            raise BadRequest("Give --revision or --revisions, not both.")
+        training = required_run(run.model).chosen(revisions)
+        with closing(run.engine()) as engine:
+            asked_of, answered = partial(_asked, run, experiments), partial(answer, engine)
+            how = Precomputing(engine.store, asked_of, answered, status, remove_weights)
+            precompute_checkpoints(training, how)
+        return
     if sharing == Sharing():
-        _precompute_here(run, experiments, revisions, remove_weights)
+        if remove_weights:
+            raise BadRequest(
+                "--remove-weights is for --revisions: say which checkpoints are computed."
+            )
+        _answer_all(run, _asked(run, experiments))
         return
     if revisions is not None or remove_weights:
         raise BadRequest(
@@ -153,7 +167,8 @@ def precompute(
     shard, folder, (count, execute) = sharing.shard, sharing.shard_files, sharing.executor()
     chosen = [shard] if shard else [Shard(number=number, of=count) for number in range(count)]
     store, tasks = Store(), tasks_of(passes, chosen, run.execution(), folder)
-    check_computes(store, tasks)
+    if not all(is_there(store, task) for task in tasks):
+        check_worker()
     execute(tasks, store, _report)
     if shard is None:
         _merge(run, store, [folder] if folder else [], count, asked, passes)
@@ -173,33 +188,6 @@ def merge_shards(run: Run, sources: tuple[Path, ...], shards: int, experiments: 
     """
     asked, passes = _asked_and_passes(run, experiments)
     _merge(run, Store(), sources, shards, asked, passes)
-
-
-def _precompute_here(
-    run: Run, experiments: bool, revisions: str | None, remove_weights: bool
-) -> None:
-    """Compute the pages' default results for the model or for several of its checkpoints."""
-    if revisions is None:
-        if remove_weights:
-            raise BadRequest(
-                "--remove-weights is for --revisions: say which checkpoints are computed."
-            )
-        _answer_all(run, _asked(run, experiments))
-        return
-    if run.revision is not None:
-        raise BadRequest("Give --revision or --revisions, not both.")
-    training = required_run(run.model).chosen(revisions)
-    with closing(run.engine()) as engine:
-        precompute_checkpoints(
-            training,
-            Precomputing(
-                engine.store,
-                partial(_asked, run, experiments),
-                partial(answer, engine),
-                status,
-                remove_weights,
-            ),
-        )
 
 
 def _asked(run: Run, experiments: bool, checkpoint: str | None = None) -> list[Request]:

@@ -7,7 +7,7 @@ import numpy as np
 
 from poskernel_core.analyses.definitions import errors_of
 from poskernel_core.analyses.findings import finding_of
-from poskernel_core.common.result import Result, Texts
+from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, texts_of
 from poskernel_core.export.files import typed_start
 from poskernel_core.ledger.compare import Checked, brief
@@ -46,7 +46,11 @@ def summary(result: Result) -> str:
         lines += [f"{part}\n{_text(result, '', each)}" for part, each in known.items()]
     for name, texts in result.texts.items():
         if result.units[name] != "name" and texts.size <= MAX_NUMBERS:
-            lines += [f"\n{name} [{' x '.join(result.axes[name])}]", *_spelt(result, name, texts)]
+            lines.append(f"\n{name} [{' x '.join(result.axes[name])}]")
+            if result.units[name] == "sentence":
+                lines += [str(text) for text in texts.ravel()]
+            else:  # a row of tokens
+                lines += [" ".join(map(repr, row)) for row in np.atleast_2d(texts).tolist()]
     return "\n".join(lines)
 
 
@@ -57,33 +61,27 @@ def _rounded(texts: np.ndarray) -> str:
         return str(texts)
 
 
-def _spelt(result: Result, name: str, texts: Texts) -> list[str]:
-    """Return texts as lines: one per sentence, or one per row of tokens."""
-    if result.units[name] == "sentence":
-        return [str(text) for text in texts.ravel()]
-    return [" ".join(map(repr, row)) for row in np.atleast_2d(texts).tolist()]
-
-
 def ledger_text(model: str, lines: Sequence[Checked], known: Sequence[str]) -> str:
     """Return the reproduction ledger as text: every figure, then the counts of the verdicts."""
     if not lines:
         some = ", ".join(known) or "no model"
         return f"No figures were published for {model!r}; there are some for {some}."
-    shown = [_ledger_line(line) for line in lines]
+    shown = []
+    for line in lines:
+        figure = line.figure
+        told = [f"{line.verdict:13} {figure.id}: {figure.figure}", figure.source]
+        if line.verdict == "not computed":
+            told.append(line.why)
+        else:
+            worst = "" if line.worst is None else f", largest difference {line.worst:.3g}"
+            numbers = brief(figure.published), brief(line.ours, line.errors)
+            told.append("published {}, ours {}".format(*numbers))
+            near = f"{line.within} of {counted(line.points, 'number')} within the tolerance"
+            told.append(near + worst)
+        shown.append(f"\n{'':13} ".join(told))
     counts = Counter(line.verdict for line in lines)
     total = ", ".join(f"{verdict} {count}" for verdict, count in counts.items())
     return "\n".join([*shown, f"\n{counted(len(lines), 'published figure')}: {total}."])
-
-
-def _ledger_line(line: Checked) -> str:
-    figure = line.figure
-    head = f"{line.verdict:13} {figure.id}: {figure.figure}\n{'':13} {figure.source}"
-    if line.verdict == "not computed":
-        return f"{head}\n{'':13} {line.why}"
-    near = f"{line.within} of {counted(line.points, 'number')} within the tolerance"
-    worst = "" if line.worst is None else f", largest difference {line.worst:.3g}"
-    numbers = f"published {brief(figure.published)}, ours {brief(line.ours, line.errors)}"
-    return f"{head}\n{'':13} {numbers}\n{'':13} {near}{worst}"
 
 
 def _text(result: Result, name: str, array: np.ndarray) -> str:

@@ -138,7 +138,9 @@ def watched(engine: Engine, request: Request, query: int | None) -> Iterator[Res
     """Yield a result while it forms, showing progress on a terminal."""
 
     def tell(job: Job) -> None:
-        show_progress(f"{job.note} {_progress(job)}")
+        left = job.seconds_left()  # as in "120 of 500, 35 s left"
+        done = f"{job.done} of {job.total}" if job.total else ""
+        show_progress(f"{job.note} {done}" + ("" if left is None else f", {left:.0f} s left"))
 
     try:
         yield from engine.watch(request, query, tell=tell)
@@ -156,14 +158,6 @@ def _say_stage(result: Result, of: int, *, as_json: bool) -> None:
     else:
         show_progress("")
         status(f"{windows:,} of {counted(f'{of:,}', 'window')}: {finding_of(result)}")
-
-
-def _progress(job: Job) -> str:
-    """Return the known progress, such as ``120 of 500, 35 s left``."""
-    if not job.total:
-        return ""
-    left = job.seconds_left()
-    return f"{job.done} of {job.total}" + ("" if left is None else f", {left:.0f} s left")
 
 
 def check_windows(result: Result, run: Run) -> None:

@@ -167,7 +167,15 @@ def token_windows(
         rows = [*islice(_chunks(read(), tokenizer, body, keep_short=single), most)]
     _check_enough(spec, len(rows), asked, context, exactly)
     if spec.whole and single:
-        _check_whole(read(), tokenizer, context, len(prefix))
+        runs = (run for text in read() for run in tokenizer.encode_in_runs(text))
+        length = len(prefix) + sum(map(len, runs))
+        if length > context:
+            added = " with the start token" if prefix else ""
+            raise BadRequest(
+                f"The text has {counted(length, 'token')}{added}, the context holds {context}: "
+                f"shorten it by about {counted(length - context, 'token')}, or choose a longer "
+                "context if the model reads one."
+            )
     tokens = np.array([prefix + row for row in rows], dtype=np.int64)
     return in_stretches(tokens, wanted) if one else Cut(tokens[:wanted], "documents")
 
@@ -223,17 +231,6 @@ def _deal(
     return [
         group[start : start + size] for start in range(0, shortest * size, size) for group in held
     ]
-
-
-def _check_whole(texts: Iterator[str], tokenizer: Tokenizer, context: int, prefix: int) -> None:
-    length = prefix + sum(len(run) for text in texts for run in tokenizer.encode_in_runs(text))
-    if length > context:
-        added = " with the start token" if prefix else ""
-        raise BadRequest(
-            f"The text has {counted(length, 'token')}{added}, the context holds {context}: shorten "
-            f"it by about {counted(length - context, 'token')}, or choose a longer context if the "
-            "model reads one."
-        )
 
 
 def _chunks(

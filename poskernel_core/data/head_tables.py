@@ -142,7 +142,12 @@ def _of_lines(text: str, name: str) -> _ParsedTable:
     if not lines:
         raise ValueError(f"it holds comments alone: {EXPECTED}")
     divider = next((each for each in "\t,;" if each in lines[0]), None)
-    parts = _divided(lines, divider)
+    parts = [line.split() for line in lines]
+    if divider is not None:
+        try:
+            parts = list(csv.reader(io.StringIO("\n".join(lines)), delimiter=divider))
+        except csv.Error as error:
+            raise ValueError(f"it is not a table that can be read: {EXPECTED}") from error
     if all(map(_is_number, parts[0])):
         return _of_matrix(parts, name)
     if len(parts) == 1:
@@ -150,15 +155,6 @@ def _of_lines(text: str, name: str) -> _ParsedTable:
     names = [each.strip() for each in parts[0]]
     _check_even(parts)
     return _of_records([dict(zip(names, row, strict=True)) for row in parts[1:]], "a table (CSV)")
-
-
-def _divided(lines: list[str], divider: str | None) -> list[list[str]]:
-    if divider is None:
-        return [line.split() for line in lines]
-    try:
-        return list(csv.reader(io.StringIO("\n".join(lines)), delimiter=divider))
-    except csv.Error as error:
-        raise ValueError(f"it is not a table that can be read: {EXPECTED}") from error
 
 
 def _is_number(text: str) -> bool:

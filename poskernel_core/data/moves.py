@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.heads import parse_cell
@@ -127,11 +128,9 @@ def fitting(moves: Sequence[str], prompt: str) -> list[str]:
     A position fits if the prompt has at least that many words, because it has no fewer tokens than
     words.
     """
-    return [move for move in moves if _fits(move, _PIECE.findall(prompt))]
-
-
-def _fits(move: str, pieces: list[str]) -> bool:
-    try:
-        return bool(parse_moves(move, pieces))
-    except BadRequest:
-        return False
+    found = []
+    for move in moves:
+        with suppress(BadRequest):
+            parse_moves(move, _PIECE.findall(prompt))
+            found.append(move)
+    return found

@@ -144,18 +144,17 @@ def _shuffled(path: Path, lengths: np.ndarray, seed: int) -> Iterator[str]:
     while first < len(order):
         before = ends[first - 1] if first else 0
         until = max(first + 1, int(np.searchsorted(ends, before + HELD, side="right")))
+        indices = order[first:until].tolist()
+        found = dict.fromkeys(indices, "")
         with _reading(path):
-            texts = _chosen(path, order[first:until].tolist())
-        yield from texts
+            last = -1
+            for last, text in enumerate(read_texts(path)):
+                if last in found:
+                    found[last] = text
+            if last < max(indices):
+                raise ValueError("it was changed while it was read")
+        yield from map(found.__getitem__, indices)
         first = until
-
-
-def _chosen(path: Path, indices: list[int]) -> list[str]:
-    wanted = set(indices)
-    found = {index: text for index, text in enumerate(read_texts(path)) if index in wanted}
-    if len(found) < len(wanted):
-        raise ValueError("it was changed while it was read")
-    return [found[index] for index in indices]
 
 
 def read_texts(path: Path) -> Iterator[str]:
@@ -198,10 +197,6 @@ def _encoding(path: Path) -> str:
     with path.open("rb") as stream:
         first = stream.read(2)
     return "utf-16" if first in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
-
-
-def _read_txt(path: Path) -> Iterator[str]:
-    yield path.read_text(encoding=_encoding(path))
 
 
 def _look_at_txt(path: Path) -> None:
@@ -311,7 +306,7 @@ def npy_shape(path: Path) -> tuple[tuple[int, ...], np.dtype]:
 
 
 _READERS: dict[str, Callable[[Path], Iterator[str]]] = {
-    ".txt": _read_txt,
+    ".txt": lambda path: iter([path.read_text(encoding=_encoding(path))]),
     ".jsonl": _read_jsonl,
     ".parquet": _read_parquet,
 }

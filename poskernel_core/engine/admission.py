@@ -34,7 +34,18 @@ def check_plan(store: Store, plan: Plan, todo: Sequence[Plan], quotas: Settings 
 
     ``quotas`` are the limits of this server; None for a local program.
     """
-    _check_parts(plan)
+    model, uses, question = plan.run.model, plan.question.uses, plan.question
+    local = catalog.is_local(model.name)
+    if uses and local:
+        refuse(model.name, catalog.locate(model.name).config, uses)
+    if question.scheme:
+        located = catalog.locate(model.name, None if local else model.fingerprint)
+        if not question.fits_scheme(located.geometry.scheme):
+            schemes = " or ".join(question.scheme.replace(" ", ", ").rsplit(", ", 1))
+            raise NotInModel(
+                f"{model.name!r} has {located.geometry.scheme} positions, and this is about "
+                f"{schemes} ones: choose a model with {schemes} positions."
+            )
     check_worker()
     if quotas is not None:
         _check_size(plan, [each for each in todo if not store.has(each.key)], quotas)
@@ -55,21 +66,6 @@ def check_worker() -> None:
             "result is not among it: choose other settings, or ask whoever runs the server to "
             "import it."
         )
-
-
-def _check_parts(plan: Plan) -> None:
-    model, uses, question = plan.run.model, plan.question.uses, plan.question
-    local = catalog.is_local(model.name)
-    if uses and local:
-        refuse(model.name, catalog.locate(model.name).config, uses)
-    if question.scheme:
-        located = catalog.locate(model.name, None if local else model.fingerprint)
-        if not question.fits_scheme(located.geometry.scheme):
-            schemes = " or ".join(question.scheme.replace(" ", ", ").rsplit(", ", 1))
-            raise NotInModel(
-                f"{model.name!r} has {located.geometry.scheme} positions, and this is about "
-                f"{schemes} ones: choose a model with {schemes} positions."
-            )
 
 
 def check_open(jobs: Iterable[Mapping[Client, str]], person: str, quotas: Settings) -> None:

@@ -22,7 +22,6 @@ from poskernel_core.common.heads import head_name
 from poskernel_core.common.specs import model_prefix
 from poskernel_core.engine.provenance import stored
 from poskernel_core.models.catalog import Located
-from poskernel_core.models.geometry import Geometry
 from poskernel_core.storage.store import Store
 
 MAX_SECONDS = 3.0
@@ -85,16 +84,9 @@ def heads_like(
 ) -> Alike:
     """Return the heads whose kernels are nearest to that of ``pin``, without ``pin`` itself.
 
-    Args:
-        store: the store to search, including the shipped results.
-        pin: the reference head.
-        kernel: the reference head's kernel ``[offset]`` from offset 0, NaN where no key is visible.
-        error: the standard error of each value of the kernel.
-        query: the query position of the kernel.
-        skip: number of first keys left out.
-        offered: whether this client may see a model.
-        located: finds a model; None if it is not available.
-        most: maximum number of heads to return.
+    ``kernel`` is that head's kernel ``[offset]`` at a query position, from offset 0, without the
+    first ``skip`` keys, NaN where no key is visible; ``error`` its standard errors. ``offered``
+    tells whether this client may see a model, ``located`` finds it, if it is available.
     """
     end = time.monotonic() + MAX_SECONDS
     runs, whole = _runs(store, query, skip, offered, end)
@@ -107,7 +99,7 @@ def heads_like(
         model = located(kernels.told["model"], kernels.told["revision"])
         if model is None or model.spec.fingerprint != kernels.told["model_fingerprint"]:
             continue  # its weights are no longer there
-        rows, geometry = _rows(store, key, kernels), model.geometry
+        rows = _rows(store, key, kernels)
         if rows is None:
             continue
         searched += 1
@@ -117,7 +109,18 @@ def heads_like(
         order = np.argsort(np.where(np.isnan(gaps), np.inf, gaps), axis=None)[: most + 1]
         for layer, head in zip(*np.unravel_index(order, gaps.shape), strict=True):
             if np.isfinite(gaps[layer, head]):
-                its = _pin(head_name(int(layer), int(head)), kernels.told, geometry)
+                told, context = kernels.told, int(kernels.told["context"])
+                its = Pin(
+                    head_name(int(layer), int(head)),
+                    told["model"],
+                    told["revision"],
+                    told["corpus"],
+                    None if context == Pin.usual_context(model.geometry.n_ctx) else context,
+                    int(told["windows_asked"]),
+                    bool(told["start_token"]),
+                    told["dtype"],
+                    int(told["seed"]),
+                )
                 apart = float(gaps[layer, head]), float(largest[layer, head])
                 found.append(Found(its, *apart, kernels.query))
     others = [each for each in found if each.pin != pin]
@@ -183,13 +186,8 @@ def _runs(
     return chosen[:MAX_RUNS], whole and len(chosen) <= MAX_RUNS
 
 
-def _size(rows: _Rows | None) -> int:
-    """Return the bytes of kernels; what could not be read is too large to be kept."""
-    return MAX_BYTES + 1 if rows is None else rows[0].nbytes + rows[1].nbytes
-
-
-@cached(
-    LRUCache(MAX_BYTES, _size),
+@cached(  # what could not be read is too large to be kept
+    LRUCache(MAX_BYTES, lambda rows: rows[0].nbytes + rows[1].nbytes if rows else MAX_BYTES + 1),
     key=lambda store, key, found: (str(store.directory), key),
     lock=threading.Lock(),
 )
@@ -209,21 +207,6 @@ def _rows(store: Store, key: str, found: _Kernels) -> _Rows | None:
         for rows in (kernel, error):
             rows[layer, :, int(visible) :] = np.nan
     return kernel, error
-
-
-def _pin(cell: str, told: Mapping[str, Any], geometry: Geometry) -> Pin:
-    context = int(told["context"])
-    return Pin(
-        cell,
-        told["model"],
-        told["revision"],
-        told["corpus"],
-        None if context == Pin.usual_context(geometry.n_ctx) else context,
-        int(told["windows_asked"]),
-        bool(told["start_token"]),
-        told["dtype"],
-        int(told["seed"]),
-    )
 
 
 _HEADERS: FIFOCache[tuple[str, str], _Kernels | None] = FIFOCache(MAX_HEADERS)

@@ -13,7 +13,6 @@ from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.specs import (
     DEFAULT_TOKEN,
     Gather,
-    ModelSpec,
     Request,
     RunSpec,
     digest,
@@ -141,7 +140,9 @@ def make_plan(request: Asked) -> Plan:
 
 def plan_of(question: Question[P], run: RunSpec, params: P) -> Plan:
     """Return the plan of a question about a run."""
-    params = _with_usual_word(params, run.model)
+    used = getattr(params, "source", "token") == "token"
+    if used and isinstance(params, TokenParams) and params.token == DEFAULT_TOKEN:
+        params = params.model_copy(update={"token": usual_word(run.model)})
     fitting = _with_text(question.canonical(run, params))
     request = Request(analysis=question.name, run=fitting, params=params.model_dump())
     return Plan(question, fitting, params, request.key)
@@ -170,14 +171,6 @@ def gathering(run: RunSpec, statistics: Iterable[Gather]) -> RunSpec:
 def check_params(question: Question[P], params: Mapping[str, Any]) -> P:
     """Return the checked parameters of a question."""
     return question.params.model_validate(params, context={"of": question.name})
-
-
-def _with_usual_word(params: P, model: ModelSpec) -> P:
-    """Return the parameters with a token of the model in place of the default, if it is used."""
-    if not isinstance(params, TokenParams) or params.token != DEFAULT_TOKEN:
-        return params
-    used = getattr(params, "source", "token") == "token"
-    return params.model_copy(update={"token": usual_word(model)}) if used else params
 
 
 def _with_text(run: RunSpec) -> RunSpec:

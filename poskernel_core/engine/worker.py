@@ -38,9 +38,6 @@ from poskernel_core.storage.store import Store
 if TYPE_CHECKING:
     from poskernel_core.passes.forming import Stage
 
-TIDY_AFTER = 5.0
-"""Seconds after a step until its freed memory is returned to the system."""
-
 SHARE = 0.025
 """Most of a pass' time that results which form on the way may take, after the first ones."""
 
@@ -84,7 +81,6 @@ class Worker:
         self._tasks: dict[str, Task] = {}
         self._queue = Queue()
         self._context: Any = None
-        self._stepped = threading.Event()
 
     def serve(self, lines: Iterable[str]) -> None:
         """Work until the input ends, which means that the parent process is gone.
@@ -93,7 +89,6 @@ class Worker:
         """
         for on_device in (True, *[False] * ARITHMETIC):
             threading.Thread(target=self._work, args=(on_device,), daemon=True).start()
-        threading.Thread(target=self._tidy, daemon=True).start()
         for line in lines:
             (verb, about), *given = json.loads(line).items()
             if verb == "tasks":
@@ -118,14 +113,6 @@ class Worker:
     def _work(self, on_device: bool) -> None:
         while True:
             self._attempt(self._queue.get(on_device))
-            self._stepped.set()
-
-    def _tidy(self) -> None:
-        """Return free memory to the system a few seconds after a step, even within a long task."""
-        while True:
-            self._stepped.wait()
-            time.sleep(TIDY_AFTER)
-            self._stepped.clear()
             give_back()
 
     def _attempt(self, task: Task) -> None:

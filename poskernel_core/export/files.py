@@ -19,7 +19,7 @@ from poskernel_core import __version__
 from poskernel_core.analyses.definitions import errors_of
 from poskernel_core.analyses.findings import finding_of
 from poskernel_core.common.heads import head_name
-from poskernel_core.common.result import TOKENS, Result, Texts
+from poskernel_core.common.result import TOKENS, Result
 from poskernel_core.common.rounding import counted
 from poskernel_core.models.gguf import quantisation_note
 
@@ -54,13 +54,16 @@ def template(name: str) -> Template:
     return environment.from_string(FOLDER.joinpath(name).read_text("utf-8"))
 
 
-TEX = {letter: f"\\{letter}" for letter in "&%$#_"} | {
-    "{": r"\textbraceleft{}",
-    "}": r"\textbraceright{}",
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-}
+TEX = str.maketrans(
+    {letter: f"\\{letter}" for letter in "&%$#_"}
+    | {
+        "{": r"\textbraceleft{}",
+        "}": r"\textbraceright{}",
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+    }
+)
 """How TeX writes its special characters; a brace of their own would unbalance an entry."""
 
 
@@ -138,12 +141,6 @@ def file_stem(result: Result, name: str) -> str:
     return "-".join([model, *places, name])
 
 
-def _title(result: Result, name: str) -> str:
-    about = identity(result)
-    places = [_head(about), f"n = {about['n']}" if "n" in about else ""]
-    return ", ".join([str(about.get("model", PACKAGE)), *filter(None, places)]) + f": {name}"
-
-
 def caption(result: Result) -> str:
     """Return one line with a result's identity and origin."""
     about = identity(result)
@@ -182,10 +179,6 @@ def citation(result: Result, title: str) -> str:
     )
 
 
-def _escaped(text: str) -> str:
-    return "".join(TEX.get(letter, letter) for letter in text)
-
-
 def bibtex(result: Result, title: str) -> str:
     """Return a citation of a figure as an entry for BibTeX."""
     about = identity(result)
@@ -198,7 +191,7 @@ def bibtex(result: Result, title: str) -> str:
         "version": __version__,
         "note": "; ".join(filter(None, [note, about.get("weights")])),
     }
-    fields = {name: f"{{{_escaped(value)}}}" for name, value in fields.items()}
+    fields = {name: f"{{{value.translate(TEX)}}}" for name, value in fields.items()}
     fields["author"] = f"{{{fields['author']}}}"  # one name, not a first and a last one
     lines = ",\n".join(f"  {name} = {value}" for name, value in fields.items())
     return f"@software{{poskernel-{about['run']},\n{lines}\n}}"
@@ -289,7 +282,7 @@ def _beside(result: Result, name: str) -> Iterator[tuple[str, np.ndarray]]:
 def _rows(result: Result) -> Iterator[Record]:
     """Yield the observations, grouped by the axes of their values.
 
-    Texts along some of these axes are further columns.
+    Texts along some of these axes, in the same order, are further columns.
     """
     about = identity(result)
     fixed = {name: about[name] for name in ("model", "layer", "head", "n") if name in about}
@@ -306,28 +299,17 @@ def _rows(result: Result) -> Iterator[Record]:
         grids = np.meshgrid(*places, indexing="ij")
         columns = {COLUMN_NAMES.get(a, a): g.ravel() for a, g in zip(axes, grids, strict=True)}
         for name in names:
-            columns[f"{name} ({result.units[name]})"] = _worded(result, name).ravel()
+            value = result.values[name]
+            if name in result.labels:
+                value = np.array([*result.labels[name], ""], dtype=object).take(value)
+            columns[f"{name} ({result.units[name]})"] = value.ravel()
             columns |= {part: array.ravel() for part, array in _beside(result, name)}
         for name, text in result.texts.items():
             if result.axes[name] and set(result.axes[name]) <= set(axes):
-                columns[name] = _along(text, result.axes[name], axes, shape)
+                new = [at for at, axis in enumerate(axes) if axis not in result.axes[name]]
+                columns[name] = np.broadcast_to(np.expand_dims(text, new), shape).ravel()
         for row in zip(*(column.tolist() for column in columns.values()), strict=True):
             yield fixed | dict(zip(columns, row, strict=True))
-
-
-def _along(
-    text: Texts, of: tuple[str, ...], axes: tuple[str, ...], shape: tuple[int, ...]
-) -> Texts:
-    """Broadcast texts to all observations of a table; both have their axes in the same order."""
-    spread = np.expand_dims(text, [place for place, axis in enumerate(axes) if axis not in of])
-    return np.broadcast_to(spread, shape).ravel()
-
-
-def _worded(result: Result, name: str) -> np.ndarray:
-    value = result.values[name]
-    if name not in result.labels:
-        return value
-    return np.array([*result.labels[name], ""], dtype=object).take(value)
 
 
 def to_html(figures: Sequence[Any], result: Result, name: str, *, title: str = "") -> str:
@@ -339,7 +321,9 @@ def to_html(figures: Sequence[Any], result: Result, name: str, *, title: str = "
         name: name of the figure, for files saved from it.
         title: heading; default: the name.
     """
-    config, plotly = chart_config(file_stem(result, name)), True
+    config, plotly, about = chart_config(file_stem(result, name)), True, identity(result)
+    places = [_head(about), f"n = {about['n']}" if "n" in about else ""]
+    whose = ", ".join([str(about.get("model", PACKAGE)), *filter(None, places)])
     drawn = []
     for figure in figures:
         if not isinstance(figure, str):
@@ -349,7 +333,7 @@ def to_html(figures: Sequence[Any], result: Result, name: str, *, title: str = "
             plotly = False
         drawn.append(figure)
     return template("page.html").render(
-        title=_title(result, title or name),
+        title=f"{whose}: {title or name}",
         caption=caption_and_errors(result),
         finding=finding_of(result),
         figures=drawn,

@@ -13,7 +13,7 @@ CELL_WIDTHS = (58, 44, 30)  # for up to 12 heads in a layer, for up to 24, for m
 GAP, LEFT, TOP, MARGIN = 2, 46, 22, 12
 LEGEND = 78
 BAR = 300
-PAPER, INK = ("#ffffff", "#11181e"), ("#1b2630", "#e4eaee")
+PAPER, INK = "#ffffff", "#1b2630"
 OUTLINE = "#808080"
 LINE = 1.2
 HATCH = 5
@@ -31,7 +31,7 @@ GLYPHS: dict[str, tuple[Point, ...]] = {
 """Outlines of the marks in a square of side 1, from its upper left corner."""
 
 
-def grid_picture(data: dict[str, Any], title: str, *, dark: bool = False) -> Picture:
+def grid_picture(data: dict[str, Any], title: str) -> Picture:
     """Draw the same as `head_grid`: cells in order, with marks or curves, and the legend."""
     rows, columns = len(data["rows"]), len(data["rows"][0])
     cell = CELL_WIDTHS[(columns > 12) + (columns > 24)]
@@ -39,32 +39,28 @@ def grid_picture(data: dict[str, Any], title: str, *, dark: bool = False) -> Pic
     width = max(LEFT + columns * (cell + GAP) + MARGIN, 2 * MARGIN + LEFT + BAR + 180)
     top = MARGIN + 26 + TOP
     bottom = top + rows * (high + GAP)
-    picture = Picture(width, bottom + LEGEND, PAPER[dark], title)
-    ink = INK[dark]
-    picture.text(MARGIN, MARGIN + 9, title, 14, ink, bold=True)
-    _add_headers(picture, data, cell, top, ink)
+    picture = Picture(width, bottom + LEGEND, PAPER, title)
+    picture.text(MARGIN, MARGIN + 9, title, 14, INK, bold=True)
+    picture.text(LEFT - 8, top - 11, data["corner"], 11, INK, anchor="end")
+    for j, name in enumerate(data["headers"]):
+        if cell > CELL_WIDTHS[-1] or j % 2 == 0:
+            middle = LEFT + j * (cell + GAP) + cell / 2
+            picture.text(middle, top - 11, name, 11, INK, anchor="middle")
     chosen, curves = None, heights_of(data["curves"]) if "curves" in data else None
     for i, row in enumerate(data["rows"]):
         y = top + i * (high + GAP)
-        picture.text(LEFT - 8, y + high / 2, f"L{i}", 11, ink, anchor="end")
+        picture.text(LEFT - 8, y + high / 2, f"L{i}", 11, INK, anchor="end")
         for j, each in enumerate(row):
             x = LEFT + j * (cell + GAP)
             curve = None if curves is None else curves[parse_cell(each["name"], rows, columns)]
             _add_cell(picture, each, (x, y), (cell, high), curve)
             chosen = (x, y) if each["name"] == data["selected"] else chosen
     if chosen is not None:
-        _add_ring(picture, chosen, (cell, high), (PAPER[dark], ink))
-    _add_legend(picture, data, bottom + 12, ink)
+        x, y = chosen  # dark and light, so that it is visible on any colour
+        for stroke, line in ((PAPER, 5), (INK, 2)):
+            picture.rectangle(x - 1.5, y - 1.5, cell + 3, high + 3, stroke=stroke, line=line)
+    _add_legend(picture, data, bottom + 12)
     return picture
-
-
-def _add_headers(picture: Picture, data: dict[str, Any], cell: float, top: float, ink: str) -> None:
-    picture.text(LEFT - 8, top - 11, data["corner"], 11, ink, anchor="end")
-    step = 1 if cell > CELL_WIDTHS[-1] else 2
-    for j, name in enumerate(data["headers"]):
-        if j % step == 0:
-            middle = LEFT + j * (cell + GAP) + cell / 2
-            picture.text(middle, top - 11, name, 11, ink, anchor="middle")
 
 
 def _add_cell(
@@ -74,8 +70,11 @@ def _add_cell(
     picture.rectangle(
         *at, *size, cell["colour"], stroke=OUTLINE, line=0.6, opacity=opacity, tip=cell["label"]
     )
-    if cell["missing"]:
-        _add_hatch(picture, at, size, opacity)
+    width, high = size
+    for far in range(HATCH, int(width + high), HATCH) if cell["missing"] else ():
+        ends = (max(0, far - high), min(far, high)), (min(far, width), max(0, far - width))
+        line = [(at[0] + x, at[1] + y) for x, y in ends]  # white stripes, to the upper right
+        picture.polygon(line, "", opacity, stroke=PAPER)
     if curve is not None:
         _add_curve(picture, curve, at, size, cell["ink"], opacity)
         if "★" in cell["mark"]:
@@ -88,15 +87,6 @@ def _add_cell(
     _add_marks(
         picture, cell["mark"], (left, at[1] + (size[1] - side) / 2), side, cell["ink"], opacity
     )
-
-
-def _add_hatch(picture: Picture, at: Point, size: Point, opacity: float) -> None:
-    """Draw white stripes from the lower left to the upper right of a cell."""
-    width, high = size
-    for far in range(HATCH, int(width + high), HATCH):
-        ends = (max(0, far - high), min(far, high)), (min(far, width), max(0, far - width))
-        line = [(at[0] + x, at[1] + y) for x, y in ends]
-        picture.polygon(line, "", opacity, stroke=PAPER[0])
 
 
 def _add_curve(
@@ -122,16 +112,9 @@ def _add_marks(
         picture.polygon([(x + side * a, at[1] + side * b) for a, b in GLYPHS[mark]], ink, opacity)
 
 
-def _add_ring(picture: Picture, at: Point, size: Point, colours: tuple[str, str]) -> None:
-    """Outline the selected head, dark and light, so that it is visible on any colour."""
-    paper, ink = colours
-    picture.rectangle(at[0] - 1.5, at[1] - 1.5, size[0] + 3, size[1] + 3, stroke=paper, line=5)
-    picture.rectangle(at[0] - 1.5, at[1] - 1.5, size[0] + 3, size[1] + 3, stroke=ink, line=2)
-
-
-def _add_legend(picture: Picture, data: dict[str, Any], top: float, ink: str) -> None:
+def _add_legend(picture: Picture, data: dict[str, Any], top: float) -> None:
     """Draw the unit, the colour bar with its ticks, and the legend of the marks."""
-    picture.text(LEFT, top, data["legendTitle"], 12, ink)
+    picture.text(LEFT, top, data["legendTitle"], 12, INK)
     steps = data["legend"]
     width = BAR / max(1, len(steps))
     for place, (colour, _) in enumerate(steps):
@@ -139,9 +122,9 @@ def _add_legend(picture: Picture, data: dict[str, Any], top: float, ink: str) ->
     for place, (_, text) in enumerate(steps):
         if text:
             x = LEFT + BAR * place / max(1, len(steps) - 1)
-            picture.rectangle(x - 0.5, top + 24, 1, 4, ink)
-            picture.text(x, top + 36, text, 11, ink, anchor="middle")
+            picture.rectangle(x - 0.5, top + 24, 1, 4, INK)
+            picture.text(x, top + 36, text, 11, INK, anchor="middle")
     for place, (glyph, meaning) in enumerate(data["glyphs"]):
         y = top + 16 * place
-        _add_marks(picture, glyph, (LEFT + BAR + 34, y - 5), 10, ink)
-        picture.text(LEFT + BAR + 52, y, meaning, 11, ink)
+        _add_marks(picture, glyph, (LEFT + BAR + 34, y - 5), 10, INK)
+        picture.text(LEFT + BAR + 52, y, meaning, 11, INK)

@@ -97,7 +97,12 @@ class View:
 
     def _repr_html_(self) -> str:
         """Return the figure; plotly.js comes with the first one of a notebook."""
-        return self.html(library=_has_library() if self.embed is None else self.embed)
+        if self.embed is not None:
+            return self.html(library=self.embed)
+        cell = _cell()
+        if not EMBEDDED:
+            EMBEDDED.append(cell)
+        return self.html(library=EMBEDDED[0] == cell)  # with that one, even if it is redrawn
 
     def __repr__(self) -> str:
         """Return the result's identity and finding, and shape and unit of every value."""
@@ -144,14 +149,6 @@ def page_address(result: Result, base: str) -> str:
     if len(str(told.get("text", ""))) > MAX_IN_ADDRESS:
         told.pop("text")
     return f"{base}/?{urlencode(told)}"
-
-
-def _has_library() -> bool:
-    """Return whether to include plotly.js: only in the process's first output, even if redrawn."""
-    cell = _cell()
-    if not EMBEDDED:
-        EMBEDDED.append(cell)
-    return EMBEDDED[0] == cell
 
 
 def _cell() -> str:

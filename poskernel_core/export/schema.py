@@ -1,6 +1,6 @@
 """The JSON Schema of what ``show --json`` prints, made from the declarations of a question."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -55,7 +55,13 @@ def schema(question: str, *, live: bool = False) -> Schema:
                 "properties": run | {"params": given | {"required": [*given["properties"]]}},
                 "required": [*run, "params"],
             },
-            "units": _closed(_units(asked), _optional(asked)),
+            "units": _closed(
+                {
+                    name: TEXT if each.unit == OF_MEASURE else {"const": each.unit}
+                    for name, each in _declared(asked).items()
+                },
+                _optional(asked),
+            ),
             "identity": {"type": "object"},
             "error_counts": TEXT,
             "finding": TEXT,
@@ -63,7 +69,10 @@ def schema(question: str, *, live: bool = False) -> Schema:
         parts = ("at", *parts, "texts", "biases", "axes", "coordinates")
     kept = _closed(fields | dict.fromkeys(parts, True), ["finding"])
     chosen = []
-    for gone in _selections(asked):
+    # the axes that ``--head`` and ``--query`` may take away, if they are no parameters
+    heads = [(), ("layer", "head")] if "head" in asked.selectable() else [()]
+    queries = [(), ("query",)] if "query" in asked.selectable() else [()]
+    for gone in (head + query for head, query in product(heads, queries)):
         each = _parts(asked, gone, live=live)
         chosen.append({"properties": {part: each[part] for part in parts}})
     return head | kept | {"anyOf": chosen}
@@ -102,15 +111,6 @@ def _parts(question: Question[Any], gone: tuple[str, ...], *, live: bool) -> dic
     }
 
 
-def _selections(question: Question[Any]) -> Iterator[tuple[str, ...]]:
-    """Yield which axes ``--head`` and ``--query`` may take away, if they are no parameters."""
-    found = question.selectable()
-    head = [("layer", "head")] if "head" in found else []
-    query = [("query",)] if "query" in found else []
-    for one, other in product([(), *head], [(), *query]):
-        yield (*one, *other)
-
-
 def _declared(question: Question[Any]) -> dict[str, Value]:
     """Return all values and texts by name, and the tokens that answers about one text have."""
     told = replace(TOKENS, optional=True)
@@ -119,13 +119,6 @@ def _declared(question: Question[Any]) -> dict[str, Value]:
 
 def _optional(question: Question[Any]) -> set[str]:
     return {name for name, each in _declared(question).items() if each.optional}
-
-
-def _units(question: Question[Any]) -> dict[str, Schema]:
-    return {
-        name: TEXT if each.unit == OF_MEASURE else {"const": each.unit}
-        for name, each in _declared(question).items()
-    }
 
 
 def _leaf(value: Value) -> Schema:

@@ -9,6 +9,7 @@ attention.
 import math
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -24,8 +25,8 @@ Attend = Callable[..., Tensor]
 
 def adapt(attention: nn.Module, architecture: str, attend: Attend) -> None:
     """Replace the method that computes the pattern in an attention module."""
-    method, make = ADAPTED[architecture]
-    vars(attention)[method] = _method(make(attend), attention)
+    method, function = ADAPTED[architecture]
+    vars(attention)[method] = _method(partial(function, attend), attention)
     if architecture == "gptj":
         plain: Callable[..., Tensor] = type(attention)._get_embed_positions  # type: ignore[attr-defined]
 
@@ -60,98 +61,90 @@ def release(attention: nn.Module) -> None:
         vars(attention).pop(method, None)
 
 
-def _gpt_neo(attend: Attend) -> Callable[..., Any]:
+def _gpt_neo(
+    attend: Attend, self: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any = None
+) -> tuple[Tensor, None]:
     """GPT-Neo: unscaled scores, and a window in local layers."""
-
-    def attention(
-        self: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any = None
-    ) -> tuple[Tensor, None]:
-        window = self.config.window_size if self.attention_type == "local" else None
-        return attend(self, query, key, value, 1.0, window), None
-
-    return attention
+    window = self.config.window_size if self.attention_type == "local" else None
+    return attend(self, query, key, value, 1.0, window), None
 
 
-def _gptj(attend: Attend) -> Callable[..., Any]:
+def _gptj(
+    attend: Attend, self: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any = None
+) -> tuple[Tensor, None]:
     """GPT-J: queries and keys are already rotated; scores are scaled by 1 / sqrt(head width)."""
-
-    def attention(
-        self: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any = None
-    ) -> tuple[Tensor, None]:
-        return attend(self, query, key, value, 1 / float(self.scale_attn)), None
-
-    return attention
+    return attend(self, query, key, value, 1 / float(self.scale_attn)), None
 
 
-def _bloom(attend: Attend) -> Callable[..., Any]:
+def _bloom(
+    attend: Attend,
+    self: Any,
+    hidden_states: Tensor,
+    residual: Tensor,
+    alibi: Tensor,
+    *_: Any,
+    **__: Any,
+) -> tuple[Tensor, None]:
     """BLOOM: ALiBi; the module adds the residual after the projection."""
-
-    def forward(
-        self: Any, hidden_states: Tensor, residual: Tensor, alibi: Tensor, *_: Any, **__: Any
-    ) -> tuple[Tensor, None]:
-        query, key, value = self._reshape(self.query_key_value(hidden_states))
-        text, length = hidden_states.shape[:2]
-        bias = alibi.reshape(text, self.num_heads, -1)[0]
-        slopes = _slopes(self, bias)
-        z = attend(self, query, key, value, self.inv_norm_factor, slopes=slopes)
-        out = self.dense(z.transpose(1, 2).reshape(text, length, -1))
-        return residual + out, None
-
-    return forward
+    query, key, value = self._reshape(self.query_key_value(hidden_states))
+    text, length = hidden_states.shape[:2]
+    bias = alibi.reshape(text, self.num_heads, -1)[0]
+    slopes = _slopes(self, bias)
+    z = attend(self, query, key, value, self.inv_norm_factor, slopes=slopes)
+    out = self.dense(z.transpose(1, 2).reshape(text, length, -1))
+    return residual + out, None
 
 
-def _mpt(attend: Attend) -> Callable[..., Any]:
+def _mpt(
+    attend: Attend,
+    self: Any,
+    hidden_states: Tensor,
+    position_bias: Tensor | None = None,
+    *_: Any,
+    **__: Any,
+) -> tuple[Tensor, None]:
     """MPT: ALiBi; the projections may be clipped."""
-
-    def forward(
-        self: Any, hidden_states: Tensor, position_bias: Tensor | None = None, *_: Any, **__: Any
-    ) -> tuple[Tensor, None]:
-        text, length = hidden_states.shape[:2]
-        mixed = self.Wqkv(hidden_states)
-        if self.clip_qkv:
-            mixed = mixed.clamp(min=-self.clip_qkv, max=self.clip_qkv)
-        query, key, value = (
-            part.reshape(text, length, self.n_heads, self.head_dim).transpose(1, 2)
-            for part in mixed.chunk(3, dim=2)
-        )
-        slopes = None
-        if position_bias is not None:
-            bias = position_bias[:, 0, max(0, position_bias.shape[2] - length) :]
-            slopes = _slopes(self, bias - bias[:, :1])
-        z = attend(self, query, key, value, self.softmax_scale, slopes=slopes)
-        return self.out_proj(z.transpose(1, 2).reshape(text, length, -1)), None
-
-    return forward
+    text, length = hidden_states.shape[:2]
+    mixed = self.Wqkv(hidden_states)
+    if self.clip_qkv:
+        mixed = mixed.clamp(min=-self.clip_qkv, max=self.clip_qkv)
+    query, key, value = (
+        part.reshape(text, length, self.n_heads, self.head_dim).transpose(1, 2)
+        for part in mixed.chunk(3, dim=2)
+    )
+    slopes = None
+    if position_bias is not None:
+        bias = position_bias[:, 0, max(0, position_bias.shape[2] - length) :]
+        slopes = _slopes(self, bias - bias[:, :1])
+    z = attend(self, query, key, value, self.softmax_scale, slopes=slopes)
+    return self.out_proj(z.transpose(1, 2).reshape(text, length, -1)), None
 
 
-def _falcon(attend: Attend) -> Callable[..., Any]:
+def _falcon(
+    attend: Attend,
+    self: Any,
+    hidden_states: Tensor,
+    alibi: Tensor | None,
+    *_: Any,
+    position_embeddings: tuple[Tensor, Tensor] | None = None,
+    **__: Any,
+) -> tuple[Tensor, None]:
     """Falcon: rotary, or ALiBi rounded to bfloat16 and added before scaling; shared key heads."""
-
-    def forward(
-        self: Any,
-        hidden_states: Tensor,
-        alibi: Tensor | None,
-        *_: Any,
-        position_embeddings: tuple[Tensor, Tensor] | None = None,
-        **__: Any,
-    ) -> tuple[Tensor, None]:
-        text, length = hidden_states.shape[:2]
-        parts = self._split_heads(self.query_key_value(hidden_states))
-        query, key, value = (part.transpose(1, 2) for part in parts)
-        if self.new_decoder_architecture:  # _split_heads has repeated the shared key heads
-            step = self.num_heads // self.num_kv_heads
-            key, value = key[:, ::step], value[:, ::step]
-        slopes = None
-        if alibi is None:
-            assert position_embeddings is not None
-            query, key = _rotated(query, key, *position_embeddings)
-        else:
-            bias = alibi.reshape(text, self.num_heads, -1)[0]
-            slopes = _slopes(self, bias, self.inv_norm_factor, rounded=True)
-        z = attend(self, query, key, value, 1 / math.sqrt(self.head_dim), slopes=slopes)
-        return self.dense(z.transpose(1, 2).reshape(text, length, -1)), None
-
-    return forward
+    text, length = hidden_states.shape[:2]
+    parts = self._split_heads(self.query_key_value(hidden_states))
+    query, key, value = (part.transpose(1, 2) for part in parts)
+    if self.new_decoder_architecture:  # _split_heads has repeated the shared key heads
+        step = self.num_heads // self.num_kv_heads
+        key, value = key[:, ::step], value[:, ::step]
+    slopes = None
+    if alibi is None:
+        assert position_embeddings is not None
+        query, key = _rotated(query, key, *position_embeddings)
+    else:
+        bias = alibi.reshape(text, self.num_heads, -1)[0]
+        slopes = _slopes(self, bias, self.inv_norm_factor, rounded=True)
+    z = attend(self, query, key, value, 1 / math.sqrt(self.head_dim), slopes=slopes)
+    return self.dense(z.transpose(1, 2).reshape(text, length, -1)), None
 
 
 def _rotated(query: Tensor, key: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, ...]:
@@ -181,11 +174,11 @@ def _slopes(module: Any, bias: Tensor, factor: float = 1.0, rounded: bool = Fals
     return slopes
 
 
-ADAPTED: dict[str, tuple[str, Callable[[Attend], Callable[..., Any]]]] = {
+ADAPTED: dict[str, tuple[str, Callable[..., tuple[Tensor, None]]]] = {
     "gpt_neo": ("_attn", _gpt_neo),
     "gptj": ("_attn", _gptj),
     "bloom": ("forward", _bloom),
     "mpt": ("forward", _mpt),
     "falcon": ("forward", _falcon),
 }
-"""By architecture: the name of the replaced method, and the factory of its replacement."""
+"""By architecture: the name of the replaced method, and what replaces it, after ``attend``."""

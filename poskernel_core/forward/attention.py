@@ -90,8 +90,10 @@ def attend(
     for calls with a soft cap or sinks. Nor is it used if scores might overflow, because it would
     then return zeros instead of NaN.
     """
-    if see is None and call.cap is None and call.sinks is None and _scores_fit(call):
-        return _fused(call)
+    if see is None and call.cap is None and call.sinks is None:
+        q, k = (max(abs(float(end)) for end in t.aminmax()) for t in (call.q, call.k))
+        if q * k * call.q.shape[-1] * abs(call.scale) < torch.finfo(torch.float32).max:
+            return _fused(call)
     text, heads, length, _ = call.q.shape
     groups = heads // call.k.shape[1]
     values = call.v.contiguous()
@@ -130,7 +132,11 @@ def pattern_blocks(call: AttentionCall, *, reuse: bool = False) -> Iterator[Patt
             scores[..., first:].clamp_max_(future[: stop - first, : stop - first])
         else:
             scores.clamp_max_(_limits(range(first, stop), range(start, stop), rule, scores.device))
-        yield PatternBlock(call.layer, first, start, _normalised(scores, call.sinks))
+        if call.sinks is None and scores.device.type == "cpu":
+            pattern = torch.softmax(scores, dim=-1, out=scores)
+        else:
+            pattern = softmax_with_sinks(scores, call.sinks)
+        yield PatternBlock(call.layer, first, start, pattern)
 
 
 def uniform_blocks(layer: int, like: Tensor, rows: int | None = None) -> Iterator[PatternBlock]:
@@ -170,13 +176,6 @@ def _products(queries: Tensor, keys: Tensor, scale: float, room: Tensor) -> Tens
     nothing = queries.new_empty(1, 1, 1)
     of_heads, seen = queries.flatten(0, 1), keys.flatten(0, 1).transpose(-1, -2)
     return torch.baddbmm(nothing, of_heads, seen, beta=0, alpha=scale, out=out).view(shape)
-
-
-def _normalised(scores: Tensor, sinks: Tensor | None) -> Tensor:
-    """Return the softmax of scores; without sinks and on a CPU, it is computed in place."""
-    if sinks is None and scores.device.type == "cpu":
-        return torch.softmax(scores, dim=-1, out=scores)
-    return softmax_with_sinks(scores, sinks)
 
 
 def _limits(
@@ -300,12 +299,6 @@ def _grouped(x: Tensor, groups: int) -> Tensor:
 def _ungrouped(x: Tensor, groups: int) -> Tensor:
     text, kv_heads, rows, last = x.shape
     return x.reshape(text, kv_heads * groups, rows // groups, last)
-
-
-def _scores_fit(call: AttentionCall) -> bool:
-    """Tell whether no score can overflow float32, by the largest absolute values of q and k."""
-    q, k = (max(abs(float(end)) for end in t.aminmax()) for t in (call.q, call.k))
-    return q * k * call.q.shape[-1] * abs(call.scale) < torch.finfo(torch.float32).max
 
 
 def _fused(call: AttentionCall) -> Tensor:

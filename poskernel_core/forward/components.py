@@ -403,22 +403,18 @@ class _Components(Observer):
         attention, given = self._model.hooks.attentions[layer], self._given[layer][1]
         rotation = _rotation(attention, layer, x.to(self._there), given)
         rotation = None if rotation is None else rotation.to(stream.device)
-        probed = self._probed(layer)
+        # queries and keys of the unit vectors: with norms linear, their bias, zero
+        unit = torch.eye(stream.shape[-1], device=self._there)
+        probed = [
+            _probe(attention, layer, unit, self._given[layer], norms).to(self._model.hooks.home)
+            for norms in ("linear", "bias", "zero")
+        ]
         query, key = (
             self._side(layer, name, norm, [getattr(each, name)[0] for each in probed], rotation)
             for name in ("q", "k")
         )
         parts = tuple(self._parts(layer))
         return Reading(layer, parts, scale, query, key, rotation, self._calls[layer])
-
-    def _probed(self, layer: int) -> list[AttentionCall]:
-        """Return the queries and keys of the unit vectors: with norms linear, their bias, zero."""
-        attention = self._model.hooks.attentions[layer]
-        unit = torch.eye(self._streams[0].shape[-1], device=self._there)
-        return [
-            _probe(attention, layer, unit, self._given[layer], norms).to(self._model.hooks.home)
-            for norms in ("linear", "bias", "zero")
-        ]
 
     def _side(
         self, layer: int, name: str, norm: _Norm, probed: list[Tensor], rotation: Rotation | None

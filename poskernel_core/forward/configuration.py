@@ -83,18 +83,15 @@ def build(name: str, config: dict[str, Any]) -> Any:
         return found
 
 
-def _plain(config: dict[str, Any]) -> dict[str, Any]:
+def _plain(value: Any) -> Any:
     """Return a copy of a configuration without what changes no logit, nested too."""
-    return {field: _value(value) for field, value in config.items() if not IGNORED.search(field)}
-
-
-def _value(value: Any) -> Any:
-    """Return a value of a configuration, with infinity as transformers writes it in JSON."""
     if isinstance(value, list):
-        return [_value(each) for each in value]
+        return [_plain(each) for each in value]
     if not isinstance(value, dict):
         return value
-    return float(value["__float__"]) if value.keys() == {"__float__"} else _plain(value)
+    if value.keys() == {"__float__"}:  # as transformers writes infinity in JSON
+        return float(value["__float__"])
+    return {field: _plain(each) for field, each in value.items() if not IGNORED.search(field)}
 
 
 def kind_of(name: str, config: Any) -> Any:
@@ -245,13 +242,17 @@ def _look(name: str, module: PreTrainedModel, config: Any) -> Geometry:
             f"The layers of {name!r} have {' or '.join(map(str, sorted(heads)))} heads: models "
             "whose layers have as many are read, choose another."
         )
-    shared = {layer.n_kv_heads for layer in layers if layer.reason is None}
     (n_heads,) = heads
+    shared = {layer.n_kv_heads for layer in layers if layer.reason is None}
+    if len(shared) > 1:  # every layer's key heads can be repeated to this number
+        every = range(max(shared), n_heads)
+        fits = (n for n in every if not (n_heads % n or any(n % each for each in shared)))
+        shared = {next(fits, n_heads)}
     alibi = any(call.slopes is not None for call in seen.calls.values())
     return Geometry(
         n_layers=n_layers,
         n_heads=n_heads,
-        n_kv_heads=_spread(shared, n_heads),
+        n_kv_heads=max(shared),
         d_model=module.get_input_embeddings().weight.shape[1]
         if not hasattr(config, "hidden_size")
         else int(config.hidden_size),
@@ -302,14 +303,6 @@ def _base(config: Any, kind: str) -> float | None:
     value = own.get("rope_theta") if isinstance(own, dict) else None
     fits = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e18
     return float(value) if fits and value is not None else None
-
-
-def _spread(shared: set[int], heads: int) -> int:
-    """Return a number of key heads to which every layer's key heads can be repeated."""
-    if len(shared) == 1:
-        return max(shared)
-    fits = [n for n in range(max(shared), heads + 1) if all(n % each == 0 for each in shared)]
-    return next((n for n in fits if heads % n == 0), heads)
 
 
 def main() -> None:

@@ -62,7 +62,13 @@ def convert(located: Located, make_skeleton: Callable[[Path], nn.Module]) -> Non
     with writing(name, directory / "convert.lock"):
         if is_converted(located):
             return
-        _check_disk(name, directory, 4 * header.numbers)
+        size, free = 4 * header.numbers, shutil.disk_usage(directory).free
+        if size > free:
+            raise NoSpace(
+                f"{name!r} takes {gigabytes(size)} of disk as it is read, {gigabytes(free)} are "
+                "free: whoever runs this server can make room, or set POSKERNEL_CACHE to another "
+                "directory."
+            )
         (directory / "config.json").write_text(json.dumps(located.config, indent=1))
         parameters = make_skeleton(directory).named_parameters()
         shapes = {key: tuple(each.shape) for key, each in parameters}
@@ -88,15 +94,6 @@ def _about(located: Located, size: int) -> dict[str, Any]:
         "config": located.config,
         "bytes": size,
     }
-
-
-def _check_disk(name: str, directory: Path, size: int) -> None:
-    free = shutil.disk_usage(directory).free
-    if size > free:
-        raise NoSpace(
-            f"{name!r} takes {gigabytes(size)} of disk as it is read, {gigabytes(free)} are free: "
-            "whoever runs this server can make room, or set POSKERNEL_CACHE to another directory."
-        )
 
 
 def _read(

@@ -124,8 +124,9 @@ class LoadedModel:
 
     @property
     def body(self) -> nn.Module:
-        """The model without its unembedding."""
-        return body_of(self.module)
+        """The model without its unembedding (for Llama 4, ``base_model`` is wrong)."""
+        found: nn.Module = self.module.base_model
+        return found if found is not self.module else self.module.get_submodule("model")
 
     def block(self, layer: int) -> nn.Module:
         """Return one layer's module: norms, attention and MLP."""
@@ -200,12 +201,6 @@ def affine(module: Any) -> tuple[Tensor, Tensor]:
     weight = weight.T if isinstance(module, nn.Linear) else weight
     none = weight.new_zeros(weight.shape[1])
     return weight, none if module.bias is None else module.bias.detach().float()
-
-
-def body_of(module: PreTrainedModel) -> nn.Module:
-    """Return a module without its unembedding (for Llama 4, ``base_model`` is wrong)."""
-    body: nn.Module = module.base_model
-    return body if body is not module else module.get_submodule("model")
 
 
 def decoder_of(module: PreTrainedModel) -> nn.Module:

@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -322,8 +323,8 @@ def probe_positions(model: LoadedModel) -> PositionUse:
     with ExitStack() as stack:
         stack.enter_context(in_float32(model.module))
         for layer, attention in model.hooks.attentions.items():
-            hook = attention.register_forward_pre_hook(seen.hook(layer), with_kwargs=True)
-            stack.enter_context(hook)
+            probe = partial(seen.probe, layer)
+            stack.enter_context(attention.register_forward_pre_hook(probe, with_kwargs=True))
         model.run(tokens, observers=[seen], until=-1)
     return PositionUse(
         embedded=seen.embedded, layers=tuple(seen.kinds[i] for i in range(geometry.n_layers))
@@ -344,20 +345,16 @@ class _Seen(Observer):
         if layer == 0 and (differs := _differs(x[0])) is not None:
             self.embedded = differs
 
-    def hook(self, layer: int) -> Any:
-        """Return a hook that runs the layer's attention on one vector, before it runs itself."""
-
-        def probe(module: nn.Module, args: tuple[Any, ...], given: dict[str, Any]) -> None:
-            x = args[0] if args else given["hidden_states"]
-            vector = torch.randn(x.shape[-1], generator=torch.Generator("cpu").manual_seed(0))
-            call = attention_call(module, layer, vector.to(x).expand_as(x), args[1:], given)
-            differs = _differs(call.k[0].transpose(0, 1).flatten(1))
-            if call.slopes is not None and any(call.slopes.per_head):
-                self.kinds[layer] = ALIBI
-            elif differs is not None:
-                self.kinds[layer] = ROTARY if differs else NONE
-
-        return probe
+    def probe(self, layer: int, module: nn.Module, args: Any, given: dict[str, Any]) -> None:
+        """Run a layer's attention on one vector, before it runs itself."""
+        x = args[0] if args else given["hidden_states"]
+        vector = torch.randn(x.shape[-1], generator=torch.Generator("cpu").manual_seed(0))
+        call = attention_call(module, layer, vector.to(x).expand_as(x), args[1:], given)
+        differs = _differs(call.k[0].transpose(0, 1).flatten(1))
+        if call.slopes is not None and any(call.slopes.per_head):
+            self.kinds[layer] = ALIBI
+        elif differs is not None:
+            self.kinds[layer] = ROTARY if differs else NONE
 
 
 def _differs(rows: Tensor) -> bool | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -80,25 +81,20 @@ def in_float32(module: nn.Module) -> Iterator[None]:
             names = [name for name, each in own if each.dtype == torch.bfloat16]
             if names:
                 kept: dict[str, torch.Tensor] = {}
-                stack.callback(_restore, part, kept)
-                stack.enter_context(part.register_forward_pre_hook(_widen(names, kept)))
-                stack.enter_context(
-                    part.register_forward_hook(lambda part, *_, kept=kept: _restore(part, kept))
-                )
+                stack.callback(_restore, kept, part)
+                stack.enter_context(part.register_forward_pre_hook(partial(_widen, kept, names)))
+                stack.enter_context(part.register_forward_hook(partial(_restore, kept)))
         yield
 
 
-def _widen(names: list[str], kept: dict[str, torch.Tensor]) -> Any:
-    def hook(part: nn.Module, _args: Any) -> None:
-        _restore(part, kept)
-        for name in names:
-            kept[name] = part.get_parameter(name).data
-            put(part, name, kept[name].float())
-
-    return hook
+def _widen(kept: dict[str, torch.Tensor], names: list[str], part: nn.Module, _args: Any) -> None:
+    _restore(kept, part)
+    for name in names:
+        kept[name] = part.get_parameter(name).data
+        put(part, name, kept[name].float())
 
 
-def _restore(part: nn.Module, kept: dict[str, torch.Tensor]) -> None:
+def _restore(kept: dict[str, torch.Tensor], part: nn.Module, *_: Any) -> None:
     for name, data in kept.items():
         put(part, name, data)
     kept.clear()

@@ -10,6 +10,7 @@ compared with the geometry alone.
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -189,17 +190,14 @@ def _eager(model: LoadedModel, tokens: Tensor, rows: Tensor) -> tuple[dict[int, 
     model.state.restore()
     architecture = model.geometry.architecture
 
-    def keep(layer: int) -> Any:
-        def hook(_module: nn.Module, _args: Any, out: Any) -> None:
-            square = [part for part in out if isinstance(part, Tensor) and part.ndim == 4]
-            if square:
-                seen[layer] = square[0][:, :, rows]
-
-        return hook
+    def keep(layer: int, _module: nn.Module, _args: Any, out: Any) -> None:
+        square = [part for part in out if isinstance(part, Tensor) and part.ndim == 4]
+        if square:
+            seen[layer] = square[0][:, :, rows]
 
     with ExitStack() as stack, _own_attention(model), torch.inference_mode():
         for layer, attention in model.hooks.attentions.items():
-            stack.enter_context(attention.register_forward_hook(keep(layer)))
+            stack.enter_context(attention.register_forward_hook(partial(keep, layer)))
             if architecture == "falcon":
                 hook = attention.register_forward_pre_hook(_once, with_kwargs=True)
                 stack.enter_context(hook)

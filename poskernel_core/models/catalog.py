@@ -161,7 +161,8 @@ def is_local(name: str) -> bool:
 def local_directory(name: str) -> Path | None:
     """Return the path of a bundled model or of a model named by its path; None for hub models."""
     directory = BUNDLED_MODELS.get(name) or packaged_file(name)
-    if directory is None and (os.path.isdir(name) or _looks_like_path(name)):
+    path = name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name
+    if directory is None and (path or os.path.isdir(name) or gguf.is_gguf(name)):
         directory = Path(os.path.expanduser(name))
     return directory
 
@@ -190,19 +191,13 @@ def locate(model: AnyModel, revision: str | None = None) -> Located:
         )
     if is_archive(name):
         name = read(Path(name).expanduser()).spec.name
-    return as_probed(_locate(name, revision))
-
-
-def _locate(name: str, revision: str | None) -> Located:
-    kept = _results_alone(name)
-    if kept is not None:
-        return _locate_results(kept, revision)
-    directory = local_directory(name)
-    if directory is not None:
-        return _locate_local(name, directory, revision)
+    if (kept := _results_alone(name)) is not None:
+        return as_probed(_locate_results(kept, revision))
+    if (directory := local_directory(name)) is not None:
+        return as_probed(_locate_local(name, directory, revision))
     if new := told(name, MODELS):
         raise UnknownModel(new)
-    return _locate_on_hub(official_name(name), revision)
+    return as_probed(_locate_on_hub(official_name(name), revision))
 
 
 def _results_alone(name: str) -> StoredModel | None:
@@ -244,11 +239,6 @@ def check_weights_here(located: Located) -> None:
             f"Only results of {located.spec.name!r} are here, and this is not among them: to "
             f"compute it, {located.away}."
         )
-
-
-def _looks_like_path(name: str) -> bool:
-    told = name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name
-    return told or gguf.is_gguf(name)
 
 
 def _locate_local(name: str, directory: Path, revision: str | None) -> Located:
@@ -362,15 +352,12 @@ def _shards(name: str, index: Path) -> list[str]:
     """Return the names of the files listed in an index; they must be next to it."""
     listed = read_config(name, index, MAX_INDEX_BYTES).get("weight_map")
     files = list(listed.values()) if isinstance(listed, dict) else []
-    if not files or not all(map(_is_file_name, files)):
+    fit = (
+        isinstance(each, str) and 0 < len(each) < MAX_NAME and "\0" not in each for each in files
+    )
+    if not files or not all(fit) or any(Path(each).name != each for each in files):
         raise UnsupportedModel(
             f"Expected the {INDEX} of {name!r} to have a 'weight_map' from tensors to files next "
             "to it: check the file."
         )
     return sorted(set(files))
-
-
-def _is_file_name(value: Any) -> bool:
-    if not isinstance(value, str) or not 0 < len(value) < MAX_NAME or "\0" in value:
-        return False
-    return Path(value).name == value

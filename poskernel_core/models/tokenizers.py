@@ -112,14 +112,10 @@ BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 """A byte as SentencePiece spells it."""
 
 
-def _bytes_of_letters() -> dict[str, int]:
-    """Return the byte that each letter of a byte-level vocabulary stands for."""
-    letters = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
-    own = [ord(letter) for letter in letters if ord(letter) < 256]
-    return dict(zip(letters, [*own, *sorted({*range(256)} - {*own})], strict=True))
-
-
-BYTES = _bytes_of_letters()
+_LETTERS = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+_OWN = [ord(letter) for letter in _LETTERS if ord(letter) < 256]
+BYTES = dict(zip(_LETTERS, [*_OWN, *sorted({*range(256)} - {*_OWN})], strict=True))
+"""The byte that each letter of a byte-level vocabulary stands for."""
 
 
 def _spelled_bytes(error: UnicodeError) -> tuple[str, int]:
@@ -285,10 +281,10 @@ def _usual_word(model: ModelSpec) -> str:
     return _read(located, file).usual_word()
 
 
-def load_tokenizer(located: Located, *, convert: bool = True) -> Tokenizer | None:
-    """Load a model's ``tokenizer.json``; None if the model has none, or only results.
+def load_tokenizer(located: Located) -> Tokenizer | None:
+    """Load a model's tokenizer; None if the model has none, or only results.
 
-    With ``convert``, tokenizers of other formats are converted, which imports transformers.
+    One of another format than ``tokenizer.json`` is converted, which imports transformers.
     """
     if located.away:
         return None

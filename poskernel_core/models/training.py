@@ -191,7 +191,13 @@ def first_of_equals(
     first: dict[object, str] = {}
     equal: dict[str, str] = {}
     for checkpoint in run.checkpoints:
-        print_ = _print_of(run, checkpoint)
+        print_: object = ()  # equal for equal weights; empty if unknown
+        if run.local:
+            located = catalog.locate(run.model, checkpoint.revision)
+            files = catalog.weight_files(run.model, Path(str(located.directory)))
+            print_ = weights_digest(files)
+        elif not hub.offline():
+            print_ = hub.published(run.model, checkpoint.revision)
         if not print_:
             on_unknown(checkpoint)
         elif print_ in first:
@@ -199,11 +205,3 @@ def first_of_equals(
         else:
             first[print_] = checkpoint.revision
     return equal
-
-
-def _print_of(run: TrainingRun, checkpoint: Checkpoint) -> object:
-    """Return a value that is equal for equal weights; falsy if unknown."""
-    if run.local:
-        located = catalog.locate(run.model, checkpoint.revision)
-        return weights_digest(catalog.weight_files(run.model, Path(str(located.directory))))
-    return () if hub.offline() else hub.published(run.model, checkpoint.revision)

@@ -103,7 +103,7 @@ def _lost(
     sources: Mapping[str, Source], run: RunSpec, statistic: Gather, lost: Sequence[int], of: int
 ) -> str:
     """Return a message that names the missing shards, and a similar shard found instead, if any."""
-    names = ", ".join(map(str, lost[:20])) + (" and more" if len(lost) > 20 else "")
+    names = ", ".join(map(str, lost[:20])) + " and more" * (len(lost) > 20)
     what = f"Of {counted(of, 'shard')} numbered from 0, these are lost: {names} ({statistic!r} of "
     what += f"{run.model.name!r} on {counted(run.windows, 'window')} of {run.corpus.name!r})"
     for name, source in sources.items():
@@ -118,21 +118,14 @@ def _lost(
 
 def _difference(run: RunSpec, other: RunSpec) -> str:
     """Return a text on the first difference between two runs; empty if there is none."""
-    left, right = _flat(run), _flat(other)
-    for name in sorted(left.keys() | right.keys()):
-        if name not in ("gather", "pattern_windows") and left.get(name) != right.get(name):
-            return f"{name} is {_short(right.get(name))} there, {_short(left.get(name))} here"
+    here, there = (each.model_dump(mode="json") for each in (run, other))
+    for part in ("model", "corpus"):
+        for each in (here, there):
+            each |= {f"{part} {name}": value for name, value in each.pop(part).items()}
+    for name in sorted((here.keys() | there.keys()) - {"gather", "pattern_windows"}):
+        if here.get(name) != there.get(name):
+            return f"{name} is {_short(there.get(name))} there, {_short(here.get(name))} here"
     return ""
-
-
-def _flat(run: RunSpec) -> dict[str, Any]:
-    fields = run.model_dump(mode="json")
-    inner = {
-        f"{part} {name}": value
-        for part in ("model", "corpus")
-        for name, value in fields.pop(part).items()
-    }
-    return {**fields, **inner}
 
 
 def _short(value: Any) -> str:

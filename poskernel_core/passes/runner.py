@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,6 @@ from poskernel_core.common.specs import DEFAULT_TEXTS, Execution, Gather, RunSpe
 from poskernel_core.common.views import Gathered
 from poskernel_core.data import corpora
 from poskernel_core.forward import loading
-from poskernel_core.models.tokenizers import Tokenizer
 from poskernel_core.passes import streaming
 from poskernel_core.passes.forming import Stage
 from poskernel_core.passes.merging import merge_shards
@@ -105,13 +105,14 @@ def gather_shard(
     digest = hashlib.sha256(np.ascontiguousarray(ready.windows, dtype=np.int64).tobytes())
     made = Made(digest.hexdigest(), dict(versions))
     drop_partial(store, run, shard, but=made)
-    work = _Gathering(ready, run, _Keep(store, shard, made), blocks, execution.batch, report)
+    work = _Gathering(ready, run, store, shard, made, blocks, execution.batch, report)
     store.make_room(work.numbers * per_number(ready.sizes.groups))
     if 4 * work.numbers * len(blocks) > store.limit:  # of the sums alone
         raise ComputeFailed(TOO_SMALL)
     ends = [len(block.windows) for block in blocks[:1]]
-    staged = on_stage is not None and shard == WHOLE and _begins_alike(run, ready.sizes)
-    if staged and work.fits_together():
+    alike = run.corpus.name.endswith(".npy") or ready.sizes.dealt != "stretches"
+    alike = alike or ready.sizes.windows <= DEFAULT_TEXTS
+    if on_stage is not None and shard == WHOLE and alike and work.fits_together():
         ends = streaming.round_ends(ends[0], work.step)
     try:
         for end in ends[:-1]:
@@ -132,12 +133,6 @@ def gather_shard(
         raise ComputeFailed(TOO_SMALL)
     report(work.total, work.total, "Writing the statistics")
     return bool(blocks)
-
-
-def _begins_alike(run: RunSpec, sizes: Sizes) -> bool:
-    """Return whether the first windows of a run are those of a shorter one."""
-    ready = run.corpus.name.endswith(".npy")
-    return ready or sizes.dealt != "stretches" or sizes.windows <= DEFAULT_TEXTS
 
 
 @dataclass(frozen=True)
@@ -163,8 +158,12 @@ def _prepare(
         raise BadRequest(f"Corpus {run.corpus.name!r} changed meanwhile: ask again.")
     model = shared.models.take(located, execution.device, run.dtype)
     sizes = replace(sizes, geometry=model.geometry)
-    error = lower(model, sizes, windows, run.dtype, report)
-    known = {"dtype_error": error, "tokens": _texts(run, windows, tokenizer)}
+    known: dict[str, Any] = {"dtype_error": 0.0, "tokens": None}
+    if run.dtype != "float32":
+        report(0, sizes.windows, f"Measuring the error of {run.dtype}")
+        known["dtype_error"] = streaming.dtype_error(model, sizes, windows, run.dtype)
+    if run.windows == 1 and tokenizer is not None:  # of a single text, for labels on a page
+        known["tokens"] = tuple(tokenizer.decode_each(np.asarray(windows[0]).tolist()))
     return _PreparedPass(model, windows, sizes, known)
 
 
@@ -189,8 +188,7 @@ def gather(
                 for name, sums in work.block().items()
             }
         )
-    header = _header(ready, run, work.facts)
-    header = header.model_copy(update={"seconds": round(time.monotonic() - began, 3)})
+    header = _header(ready, run, work.facts, time.monotonic() - began)
     layers = range(sizes.geometry.n_layers)
     parts: dict[Gather, dict[str, np.ndarray]] = {}
     for name in run.gather:
@@ -207,30 +205,27 @@ def _layer(sums: Sums, layer: int) -> Sums:
     return {name: array[layer : layer + 1] for name, array in sums.items()}
 
 
-@dataclass(frozen=True)
-class _Keep:
-    """Where to keep checkpoints: the store, the shard, and the identity of the shard's sums."""
-
-    store: Store
-    shard: Shard
-    made: Made
-
-
 class _Gathering:
-    """The groups of a shard while they are read: their sums, and how many windows each has."""
+    """The groups of a shard while they are read: their sums, and how many windows each has.
+
+    ``made`` identifies the sums, and the checkpoints of them in the store.
+    """
 
     def __init__(
         self,
         ready: _PreparedPass,
         run: RunSpec,
-        keep: _Keep,
+        store: Store,
+        shard: Shard,
+        made: Made,
         blocks: Sequence[Block],
         batch: int | None,
         report: Report,
     ) -> None:
         self.total = sum(len(block.windows) for block in blocks)
         self.step = batch or streaming.default_batch(ready.model.device.type, ready.sizes.context)
-        self._ready, self._run, self._keep, self._report = ready, run, keep, report
+        self._ready, self._run, self._report = ready, run, report
+        self._store, self._shard, self._made = store, shard, made
         self._blocks = {block.group: block for block in blocks}
         self._works: dict[int, Pass] = {}
         self._done = dict.fromkeys(self._blocks, 0)
@@ -239,19 +234,16 @@ class _Gathering:
         self._saved = -math.inf
         self._pause = settings().checkpoint_seconds
         for block in blocks:
-            if is_written(keep.store, run, keep.shard, block, keep.made):
+            if is_written(store, run, shard, block, made):
                 self._done[block.group] = len(block.windows)
         self._written = {group for group, done in self._done.items() if done}
         for block in blocks:
             if block.group not in self._written:
                 self._done[block.group] = self._kept(block.group)
         self._resumed = self._staged = sum(self._done.values())
+        self._new = partial(Pass, ready.model, ready.sizes, run.gather, run.dtype)
         self._spare = [self._new()]
         self.numbers = self._spare[0].numbers()
-
-    def _new(self) -> Pass:
-        ready, run = self._ready, self._run
-        return Pass(ready.model, ready.sizes, run.gather, run.dtype)
 
     def fits_together(self) -> bool:
         """Return whether the sums of all groups fit into half of the free memory."""
@@ -305,14 +297,13 @@ class _Gathering:
 
     def _checkpoint(self, group: int) -> Entry | None:
         """Return the checkpoint of a group if it was made from the same windows and versions."""
-        keep = self._keep
-        found = read_checkpoint(keep.store, self._run, keep.shard, group)
+        found = read_checkpoint(self._store, self._run, self._shard, group)
         if found is None:
             return None
         header = found[0]
         fits = header["group"] == group
         fits &= 0 < header["done"] < len(self._blocks[group].windows)
-        same = header.get("made") == asdict(keep.made)
+        same = header.get("made") == asdict(self._made)
         return found if fits and same and set(self._run.gather) <= set(header["gather"]) else None
 
     def _kept(self, group: int) -> int:
@@ -320,13 +311,13 @@ class _Gathering:
         return 0 if found is None else int(found[0]["done"])
 
     def save(self) -> None:
-        began, keep = time.monotonic(), self._keep
+        began, made = time.monotonic(), asdict(self._made)
         for group in sorted(self._unsaved):
             done, work = self._done[group], self._works[group]
             if done < len(self._blocks[group].windows):
                 work.check_finite()
-                made = asdict(keep.made)
-                write_checkpoint(keep.store, self._run, group, done, made, work.sums(), keep.shard)
+                sums, shard = work.sums(), self._shard
+                write_checkpoint(self._store, self._run, group, done, made, sums, shard)
         self._unsaved.clear()
         self._saved = time.monotonic()
         if self._pause:
@@ -334,21 +325,17 @@ class _Gathering:
 
     def write(self, block: Block) -> None:
         """Write the sums of a group that was read to its end, and forget them."""
-        group, keep = block.group, self._keep
+        group, shard = block.group, self._shard
         if group in self._written:
             return
         work = self._work(group)
         work.check_finite()
-        header = _header(self._ready, self._run, work.facts).model_copy(
-            update={
-                "resumed_at_window": self._resumed,
-                "seconds": round(self._seconds[group], 3),
-            }
-        )
-        write_partial(keep.store, self._run, keep.shard, block, header, keep.made, work.block())
+        seconds = self._seconds[group]
+        header = _header(self._ready, self._run, work.facts, seconds, self._resumed)
+        write_partial(self._store, self._run, shard, block, header, self._made, work.block())
         self._written.add(group)
         self._forget(group)
-        drop_checkpoint(keep.store, self._run, keep.shard, group)
+        drop_checkpoint(self._store, self._run, shard, group)
 
     def _forget(self, group: int) -> None:
         self._spare = [self._works.pop(group)]
@@ -356,7 +343,7 @@ class _Gathering:
 
     def drop(self) -> None:
         for group in self._blocks:
-            drop_checkpoint(self._keep.store, self._run, self._keep.shard, group)
+            drop_checkpoint(self._store, self._run, self._shard, group)
 
     def stage(self) -> Stage | None:
         """Return the stage that has just been reached; None between two stages."""
@@ -373,32 +360,14 @@ class _Gathering:
             return None
         for work in works:
             work.check_finite()
-        header = _header(replace(ready, sizes=sizes), run, self._facts).model_copy(
-            update={
-                "resumed_at_window": self._resumed,
-                "seconds": round(sum(self._seconds.values()), 3),
-            }
-        )
+        seconds = sum(self._seconds.values())
+        header = _header(replace(ready, sizes=sizes), run, self._facts, seconds, self._resumed)
         return Stage(run, self.total, sizes, header, works)
 
 
-def _header(ready: _PreparedPass, run: RunSpec, facts: dict[str, Any]) -> PassHeader:
+def _header(
+    ready: _PreparedPass, run: RunSpec, facts: dict[str, Any], seconds: float, resumed: int = 0
+) -> PassHeader:
+    made = {"seconds": round(seconds, 3), "resumed_at_window": resumed}
     header = header_of(ready.sizes, run, ready.model.where).model_dump()
-    return PassHeader(**header | facts | ready.known, seconds=0.0, resumed_at_window=0)
-
-
-def lower(
-    model: loading.LoadedModel, sizes: Sizes, windows: Tokens, dtype: str, report: Report
-) -> float:
-    """Convert a float32 model to ``dtype``; return the measured relative error of mean keys."""
-    if dtype == "float32":
-        return 0.0
-    report(0, sizes.windows, f"Measuring the error of {dtype}")
-    return streaming.dtype_error(model, sizes, windows, dtype)
-
-
-def _texts(run: RunSpec, windows: Tokens, tokenizer: Tokenizer | None) -> tuple[str, ...] | None:
-    """Return the tokens of a single text, for labels on a page; None if there are several texts."""
-    if run.windows > 1 or tokenizer is None:
-        return None
-    return tuple(tokenizer.decode_each(np.asarray(windows[0]).tolist()))
+    return PassHeader(**header | facts | ready.known | made)

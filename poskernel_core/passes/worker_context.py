@@ -70,10 +70,6 @@ class ModelCache:
                 torch.accelerator.empty_cache()
 
 
-def _nbytes(cut: tuple[Tokens, Dealt]) -> int:
-    return cut[0].nbytes
-
-
 @dataclass
 class WorkerContext:
     """The models, tokenizers and token windows in use, each loaded once; for one thread."""
@@ -84,7 +80,7 @@ class WorkerContext:
         default_factory=lambda: LRUCache(TOKENIZERS), repr=False
     )
     _windows: LRUCache[str, tuple[Tokens, Dealt]] = field(
-        default_factory=lambda: LRUCache(BYTES_OF_WINDOWS, getsizeof=_nbytes), repr=False
+        default_factory=lambda: LRUCache(BYTES_OF_WINDOWS, lambda cut: cut[0].nbytes), repr=False
     )
 
     def tokenizer(self, located: Located) -> Tokenizer | None:

@@ -92,13 +92,18 @@ def head_scatter(
     told = told or list({column.heading: column for column in (x, y, colour)}.values())
     figure = go.Figure()
     if colour.labels:
-        _add_kinds(figure, heads, (x, y, colour), told)
+        for code, label in enumerate(colour.labels):
+            known = KIND_LOOKS.get(label)
+            shade = known.colour if known else CATEGORICAL[code % len(CATEGORICAL)]
+            marker = {"color": shade, "symbol": SYMBOLS[code % len(SYMBOLS)]}
+            codes = np.nan_to_num(colour.values, nan=-1)
+            if some := [head for head in heads if int(codes[head]) == code]:
+                figure.add_trace(_points(some, x, y, told, marker, label))
     else:
-        known = [head for head in heads if np.isfinite(colour.values[head])]
-        figure.add_trace(_points(known, x, y, told, _marker(known, colour)))
-        if len(known) < len(heads):
+        shown = [head for head in heads if np.isfinite(colour.values[head])]
+        figure.add_trace(_points(shown, x, y, told, _marker(shown, colour)))
+        if others := [head for head in heads if not np.isfinite(colour.values[head])]:
             grey = {"color": NO_VALUE, "symbol": "circle-open", "line": {"width": 1.5}}
-            others = [head for head in heads if not np.isfinite(colour.values[head])]
             figure.add_trace(_points(others, x, y, told, grey, "no value"))
     ring = {"color": "rgba(0,0,0,0)", "size": 15, "line": {"width": 1.6, "color": LINE}}
     silent, among = {"hoverinfo": "skip", "showlegend": False}, set(heads)
@@ -158,22 +163,6 @@ def _marks(
         unselected={"marker": {"opacity": 1}},
         **more,
     )
-
-
-def _add_kinds(
-    figure: go.Figure,
-    heads: Sequence[Head],
-    columns: tuple[Column, Column, Column],
-    told: Sequence[Column],
-) -> None:
-    x, y, colour = columns
-    for code, label in enumerate(colour.labels):
-        known = KIND_LOOKS.get(label)
-        shade = known.colour if known else CATEGORICAL[code % len(CATEGORICAL)]
-        marker = {"color": shade, "symbol": SYMBOLS[code % len(SYMBOLS)]}
-        some = [head for head in heads if int(np.nan_to_num(colour.values[head], nan=-1)) == code]
-        if some:
-            figure.add_trace(_points(some, x, y, told, marker, label))
 
 
 def _marker(heads: Sequence[Head], colour: Column) -> dict[str, Any]:

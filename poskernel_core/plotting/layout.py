@@ -204,9 +204,9 @@ def log_axis(low: float, high: float) -> dict[str, Any]:
     return {"type": "log", "tickvals": ticks, "ticktext": [number(tick) for tick in ticks]}
 
 
-def log_offsets(last: int, first: int = 0) -> dict[str, Any]:
+def log_offsets(last: int) -> dict[str, Any]:
     """Return Plotly's options of a log axis where offset k stands at k + 1, and ticks read k."""
-    ticks = [tick for tick in LOG_OFFSETS if first <= tick <= last]
+    ticks = [tick for tick in LOG_OFFSETS if tick <= last]
     texts = [f"{tick}" for tick in ticks]
     return {"type": "log", "tickvals": [tick + 1 for tick in ticks], "ticktext": texts}
 

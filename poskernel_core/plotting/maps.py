@@ -100,8 +100,6 @@ def kernel_map(
     Rows are equally high and labelled with their position, so `queries` may be unevenly spaced.
     Without `colours`, values are probabilities on a separate logarithmic scale.
     """
-    if len(queries) != len(kernel):
-        raise ValueError(f"expected {len(kernel)} queries, one per row, received {len(queries)}")
     colours = colours or probability_colours(kernel)
     draw = _map_as_image if kernel.size > IMAGE_CELLS else _map_as_cells
     figure = draw(kernel, queries, colours)
@@ -252,18 +250,14 @@ def as_picture(
 def picture_source(
     shade: Float[np.ndarray, "row column"], scale: tuple[str, ...] = SCALE, levels: int = 255
 ) -> str:
-    """Return `shade` as the source of a `go.Image`: a data URL of a PNG with `levels` colours."""
-    return f"data:image/png;base64,{base64.b64encode(png(shade, scale, levels)).decode()}"
+    """Return `shade` in [0, 1] as the source of a `go.Image`: a PNG with `levels` colours.
 
-
-def png(
-    shade: Float[np.ndarray, "row column"], scale: tuple[str, ...] = SCALE, levels: int = 255
-) -> bytes:
-    """Return `shade` in [0, 1] as a palette PNG, one pixel per cell; NaN is transparent."""
+    A cell is a pixel; NaN is transparent.
+    """
     index = np.where(np.isnan(shade), 0, 1 + np.round(np.nan_to_num(shade) * (levels - 1)))
     colours: UInt8[np.ndarray, "colour 3"] = scale_rgb(np.linspace(0, 1, levels), scale)
     image = Image.fromarray(index.astype(np.uint8))
     image.putpalette(bytes(3) + colours.tobytes())
     buffer = io.BytesIO()
     image.save(buffer, format="PNG", transparency=0)
-    return buffer.getvalue()
+    return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"

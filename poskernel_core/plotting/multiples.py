@@ -6,7 +6,7 @@ the browser seconds to draw.
 
 import numpy as np
 import plotly.graph_objects as go
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from poskernel_core.plotting.layout import FLOOR, LINE, log_ticks, number, style
 from poskernel_core.plotting.palette import BLUE, VERMILLION, log_position
@@ -24,44 +24,30 @@ def small_multiples(
     `labels` names the heads ("L3H7"), `selected` is the index of the head drawn bold.
     """
     heads, width = kernels.shape
-    if len(labels) != heads:
-        raise ValueError(f"expected {heads} labels, one per head, received {len(labels)}")
-    corners = _corners(heads)
-    low, high = _range(kernels, log_y)
-    offset = _thinned(width)
-    figure = go.Figure()
+    columns = min(heads, 4 if heads <= 8 else 6 if heads <= 24 else 8)
+    row, column = np.divmod(np.arange(heads), columns)  # in reading order, rows going down
+    corners = np.stack([column * _PITCH_X, -row * _PITCH_Y], axis=-1)
+    high = max(float(np.nanmax(kernels)), FLOOR)  # a log axis spans a factor of ten or more
+    low = max(FLOOR / 10, min(float(np.nanmin(kernels)), high / 10)) if log_y else 0.0
+    rest = np.linspace(64, width - 1, min(100, max(width - 64, 0)))  # panels have few pixels
+    offset = np.concatenate([np.arange(min(64, width)), rest.astype(int)])
+    figure, plain = go.Figure(), {"color": BLUE, "width": 1.5}
     for head, label in enumerate(labels):
         height = _height(kernels[head, offset], low, high, log_y)
         x = corners[head, 0] + offset / max(width - 1, 1)
         values = np.stack([offset, kernels[head, offset]], axis=-1)
-        _add_curve(figure, x, corners[head, 1] + height, values, label, head == selected)
+        figure.add_scatter(
+            x=x,
+            y=corners[head, 1] + height,
+            name=label,
+            mode="lines",
+            line={"color": VERMILLION, "width": 2.5} if head == selected else plain,
+            customdata=values,
+            hovertemplate=f"<b>{label}</b><br>offset %{{customdata[0]:d}}<br>"
+            "K %{customdata[1]:.3g}<extra></extra>",
+        )
     _add_frames(figure, corners, labels, selected)
     return _shared_axes(figure, corners, width, (low, high), log_y)
-
-
-def _corners(heads: int) -> Float[np.ndarray, "head 2"]:
-    """Return each panel's lower left corner, in reading order, rows going down."""
-    columns = min(heads, 4 if heads <= 8 else 6 if heads <= 24 else 8)
-    row, column = np.divmod(np.arange(heads), columns)
-    return np.stack([column * _PITCH_X, -row * _PITCH_Y], axis=-1)
-
-
-def _thinned(width: int) -> Int[np.ndarray, " point"]:
-    """Return the offsets to draw: the first 64, and about 100 others, as panels have few pixels."""
-    rest = np.linspace(64, width - 1, min(100, max(width - 64, 0)))
-    return np.concatenate([np.arange(min(64, width)), rest.astype(int)])
-
-
-def _round_offset(width: int) -> int:
-    """Return the largest round offset in the left three quarters of a panel."""
-    top = max(1.0, 0.75 * width)
-    return int(log_ticks(top / 10, top)[-1])
-
-
-def _range(kernels: Float[np.ndarray, "head offset"], log_y: bool) -> tuple[float, float]:
-    """Return the ends of the axis: it begins at 0, or a log axis spans a factor of ten or more."""
-    high = max(float(np.nanmax(kernels)), FLOOR)
-    return (max(FLOOR / 10, min(float(np.nanmin(kernels)), high / 10)) if log_y else 0.0), high
 
 
 def _height(
@@ -69,27 +55,6 @@ def _height(
 ) -> Float[np.ndarray, " point"]:
     """Return the height of each point in its panel, 0 to 1."""
     return log_position(probability, low, high) if log_y else (probability - low) / (high - low)
-
-
-def _add_curve(
-    figure: go.Figure,
-    x: Float[np.ndarray, " point"],
-    y: Float[np.ndarray, " point"],
-    values: Float[np.ndarray, "point 2"],
-    label: str,
-    chosen: bool,
-) -> None:
-    line = {"color": VERMILLION, "width": 2.5} if chosen else {"color": BLUE, "width": 1.5}
-    hover = "offset %{customdata[0]:d}<br>K %{customdata[1]:.3g}<extra></extra>"
-    figure.add_scatter(
-        x=x,
-        y=y,
-        name=label,
-        mode="lines",
-        line=line,
-        customdata=values,
-        hovertemplate=f"<b>{label}</b><br>{hover}",
-    )
 
 
 def _add_frames(
@@ -125,7 +90,8 @@ def _shared_axes(
 ) -> go.Figure:
     """Repeat the ticks under every column and next to every row of panels."""
     lefts, bottoms = np.unique(corners[:, 0]), np.unique(corners[:, 1])
-    x_ticks = [0, _round_offset(width)]
+    reach = max(1.0, 0.75 * width)
+    x_ticks = [0, int(log_ticks(reach / 10, reach)[-1])]  # the largest round one on the left
     y_ticks = log_ticks(*span)[:: max(1, len(log_ticks(*span)) - 1)] if log_y else list(span)
     x_at = np.array(x_ticks) / max(width - 1, 1)
     y_at = _height(np.array(y_ticks), *span, log_y)

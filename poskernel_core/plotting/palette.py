@@ -73,9 +73,11 @@ def scale_rgb(
     return np.round(np.stack(channels, axis=-1)).astype(np.uint8)
 
 
-def scale_hex(t: Float[np.ndarray, "row column"]) -> list[list[str]]:
-    """Return the scale's colours at `t`, as '#rrggbb' per cell."""
-    return [[f"#{bytes(rgb).hex()}" for rgb in row] for row in scale_rgb(t)]
+def scale_hex(
+    t: Float[np.ndarray, "row column"], scale: tuple[str, ...] = SCALE
+) -> list[list[str]]:
+    """Return `scale`'s colours at `t`, as '#rrggbb' per cell."""
+    return [[f"#{bytes(rgb).hex()}" for rgb in row] for row in scale_rgb(t, scale)]
 
 
 @lru_cache(maxsize=4096)

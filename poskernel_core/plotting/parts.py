@@ -14,8 +14,6 @@ def part(result: Result, name: str, **chosen: Index) -> tuple[Num[np.ndarray, "*
 
     Axes that were already selected are ignored; their index may be None.
     """
-    if name not in result.values:
-        raise ValueError(f"expected a result with {name!r}, received {result.analysis!r}")
     value = result.values[name]
     index: list[int | slice] = []
     for axis, size in zip(result.axes[name], value.shape, strict=True):

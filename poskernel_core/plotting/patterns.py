@@ -70,7 +70,12 @@ def stage_map(
             smooth="fast" if max(values.shape) > FINE else False,
         )
     _outline(figure, window, (-first_query, -first_key) if values.size <= CELLS else (0, 0))
-    _square(figure)
+    titles = {"x_title": "key position i (tokens)", "y_title": "query position n (tokens)"}
+    style(figure, **titles, height=520)
+    figure.update_layout(plot_bgcolor=MASKED, showlegend=False)
+    square = {"showgrid": False, "constrain": "domain"}
+    figure.update_xaxes(constraintoward="left", **square)
+    figure.update_yaxes(constraintoward="top", scaleanchor="x", **square)
     bar_above(figure, unit, *_bar_ticks(values, (low, high)))
     return set_title(figure, title)
 
@@ -117,18 +122,6 @@ def _as_cells(
     rows, columns = values.shape
     figure.update_yaxes(range=[rows - 0.5, -0.5])
     return figure.update_xaxes(range=[-0.5, columns - 0.5])
-
-
-def _square(figure: go.Figure) -> go.Figure:
-    """Make cells square and axes unobtrusive."""
-    style(
-        figure, x_title="key position i (tokens)", y_title="query position n (tokens)", height=520
-    )
-    figure.update_layout(plot_bgcolor=MASKED, showlegend=False)
-    figure.update_xaxes(showgrid=False, constrain="domain", constraintoward="left")
-    return figure.update_yaxes(
-        showgrid=False, constrain="domain", constraintoward="top", scaleanchor="x"
-    )
 
 
 def _names(start: int, count: int, tokens: list[str] | None) -> list[str]:

@@ -16,7 +16,7 @@ from poskernel_core.plotting.palette import (
     NO_VALUE,
     SCALE,
     log_position,
-    scale_rgb,
+    scale_hex,
 )
 
 STEPS = 121
@@ -106,16 +106,11 @@ def categories(codes: np.ndarray, names: Sequence[str], colours: Sequence[str] =
 
 
 def _shade(share: np.ndarray, scale: tuple[str, ...], ticks: dict[int, float]) -> Shade:
-    missing = np.isnan(share)
-    colours = _hex(np.nan_to_num(share), scale)
+    missing, colours = np.isnan(share), scale_hex(np.nan_to_num(share), scale)
     cells = [
         [NO_VALUE if gone else colour for colour, gone in zip(row, out, strict=True)]
         for row, out in zip(colours, missing, strict=True)
     ]
-    bar = _hex(np.linspace(0, 1, STEPS)[None], scale)[0]
+    bar = scale_hex(np.linspace(0, 1, STEPS)[None], scale)[0]
     labels = [number(float(f"{ticks[i]:.2g}")) if i in ticks else "" for i in range(STEPS)]
     return Shade(cells, list(zip(bar, labels, strict=True)))
-
-
-def _hex(share: np.ndarray, scale: tuple[str, ...]) -> list[list[str]]:
-    return [[f"#{bytes(rgb).hex()}" for rgb in row] for row in scale_rgb(share, scale)]

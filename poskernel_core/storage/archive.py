@@ -133,22 +133,20 @@ class Archive:
 
     def get(self, key: str) -> Entry | None:
         """Return header and arrays; None if the entry is missing or damaged."""
-        data = self._data(key)
-        return None if data is None else decode(data, key)
+        with suppress(*ZIP_DAMAGE):
+            return decode(self._zip.read(key), key)
+        return None
 
     def get_bytes(self, key: str) -> bytes | None:
         """Return an entry's bytes; None if it is missing or damaged."""
-        data = self._data(key)
-        return None if data is None or decode(data, key) is None else data
+        with suppress(*ZIP_DAMAGE):
+            data = self._zip.read(key)
+            return None if decode(data, key) is None else data
+        return None
 
     def keys(self, prefix: str = "") -> Iterator[str]:
         """Yield the keys with this prefix, in order."""
         return iter(sorted(i.filename for i in self._entries() if i.filename.startswith(prefix)))
-
-    def _data(self, key: str) -> bytes | None:
-        with suppress(*ZIP_DAMAGE):
-            return self._zip.read(key)
-        return None
 
     def _entries(self) -> list[zipfile.ZipInfo]:
         return [info for info in self._zip.infolist() if info.filename != MANIFEST]

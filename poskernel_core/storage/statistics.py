@@ -10,10 +10,8 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
-from cachetools import LRUCache
 
 from poskernel_core.common.groups import GROUPS
 from poskernel_core.common.header import PassHeader
@@ -22,9 +20,6 @@ from poskernel_core.common.specs import OF_PATTERNS, Gather, RunSpec
 from poskernel_core.storage.encoding import Entry
 from poskernel_core.storage.shipped import Shipped
 from poskernel_core.storage.store import Store
-
-BYTES_IN_MEMORY = 512 * 2**20
-"""Largest size of the layer cache of a process; it is also limited by the store's size."""
 
 MANIFEST, CHECKPOINT = "manifest", "checkpoint"
 
@@ -102,10 +97,7 @@ class StoredLayer(Mapping[str, np.ndarray]):
 
 def _read(store: Store, key: str) -> dict[str, np.ndarray]:
     with _READING:
-        kept = _LAYERS.get(store)
-        if kept is None:
-            kept = _LAYERS[store] = LRUCache(min(BYTES_IN_MEMORY, store.limit), _size)
-        arrays = kept.get(key)
+        arrays = store.layers.get(key)
     if arrays is None:
         found = store.get(key)
         if found is None:
@@ -114,17 +106,10 @@ def _read(store: Store, key: str) -> dict[str, np.ndarray]:
         for array in arrays.values():
             array.setflags(write=False)
         with _READING, suppress(ValueError):  # the layer is larger than the cache
-            kept[key] = arrays
+            store.layers[key] = arrays
     return arrays
 
 
-def _size(arrays: dict[str, np.ndarray]) -> int:
-    return sum(array.nbytes for array in arrays.values())
-
-
-_Kept = LRUCache[str, dict[str, np.ndarray]]
-_LAYERS: WeakKeyDictionary[Store, _Kept] = WeakKeyDictionary()
-"""Cache of layers per store, by key."""
 _READING = threading.Lock()
 
 

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 
 import diskcache
 import numpy as np
+from cachetools import LRUCache
 from diskcache.core import MODE_BINARY
 from filelock import FileLock, Timeout
 
@@ -44,6 +45,8 @@ from poskernel_core.storage.encoding import Entry, decode, encode, read_header
 from poskernel_core.storage.shipped import shipped
 
 T = TypeVar("T")
+BYTES_IN_MEMORY = 512 * 2**20
+"""Largest size of the layers in memory; it is also limited by the store's size."""
 
 NOTICE = (
     "The store's list of results was damaged. It was set aside with its files, in the folder "
@@ -62,6 +65,7 @@ class Store:
     Attributes:
         limit: the size limit in bytes.
         notice: a sentence about a damaged store, for display; None if all is well.
+        layers: statistics that were read lately, by key.
 
     Raises:
         BadRequest: the directory cannot be used, or the limit is not a valid size.
@@ -74,6 +78,9 @@ class Store:
         self.notice: str | None = None
         gigabytes = settings().cache_gb if limit_gb is None else checked_gb(limit_gb)
         self.limit = int(gigabytes * 2**30)
+        self.layers: LRUCache[str, dict[str, np.ndarray]] = LRUCache(
+            min(BYTES_IN_MEMORY, self.limit), lambda each: sum(a.nbytes for a in each.values())
+        )
         self._shipped = shipped()
         self._opening = threading.Lock()
         self._cache: diskcache.Cache | None = None
@@ -124,36 +131,27 @@ class Store:
         try:
             data = self._do(lambda cache: cache.get(key))
         except StoreFailed:  # nothing can be written, not even the time of access
-            data = self._peek(key)
+            data = b""
+            with contextlib.suppress(StoreFailed):
+                found, disk = self._rows(key, key), BytesOnly(str(self.directory))
+                data = disk.fetch(MODE_BINARY, found[0][2], None, read=False) if found else None
         if data is None:
             return None
-        entry = decode(data, key)
-        if entry is None:
-            self._drop_unreadable(key)
-            return None
-        self._unreadable.discard(key)
-        return data, entry
+        if (entry := decode(data, key)) is not None:
+            self._unreadable.discard(key)
+            return data, entry
 
-    def _peek(self, key: str) -> bytes | None:
-        """Return the bytes of a value without updating its access time; empty if unreadable."""
-        try:
-            name = self._rows(key, key)
-            disk = BytesOnly(str(self.directory))
-            return disk.fetch(MODE_BINARY, name[0][2], None, read=False) if name else None
-        except StoreFailed:
-            return b""
-
-    def _drop_unreadable(self, key: str) -> None:
         def drop(cache: diskcache.Cache) -> None:
             with cache.transact():
-                data = cache.get(key)  # another process may have replaced it
-                if data is not None and decode(data, key) is None:
+                again = cache.get(key)  # another process may have replaced it
+                if again is not None and decode(again, key) is None:
                     cache.delete(key)
 
         try:
             self._do(drop)
         except StoreFailed:
             self._unreadable.add(key)
+        return None
 
     def has(self, key: str) -> bool:
         """Return whether there is an entry, without reading it.

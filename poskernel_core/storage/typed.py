@@ -27,17 +27,13 @@ def keep_text(store: Store, text: str) -> str:
     name = _digest(text)[:DIGITS]
     if kept_text(store, name) != text:
         store.put(PREFIX + name, {"text": text}, {})
-        _drop_oldest(store, PREFIX + name)
+        quotas, size = settings(), 0
+        for number, (key, held) in enumerate(store.keys(PREFIX).items(), 1):
+            size += held
+            beyond = number > quotas.max_texts or size > quotas.max_texts_mb * 10**6
+            if beyond and key != PREFIX + name:
+                store.drop(key)
     return name
-
-
-def _drop_oldest(store: Store, latest: str) -> None:
-    """Drop the oldest texts beyond the limits on number and total size, but never the latest."""
-    quotas, number, size = settings(), 0, 0
-    for key, held in store.keys(PREFIX).items():
-        number, size = number + 1, size + held
-        if key != latest and (number > quotas.max_texts or size > quotas.max_texts_mb * 10**6):
-            store.drop(key)
 
 
 def kept_text(store: Store, name: str) -> str | None:

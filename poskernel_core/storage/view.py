@@ -10,7 +10,7 @@ with ten groups of texts. Numbers without an error keep 8 bits. No curve is stor
 import json
 import zipfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -117,32 +117,27 @@ def for_display(entry: Entry, finer: int = 1) -> Entry:
 
     ``finer``, a power of two, divides all steps.
     """
-    header, arrays = entry
-    return header, dict(_lighter(header.get("axes", {}), arrays, finer))
-
-
-def _lighter(
-    axes: dict[str, list[str]], arrays: dict[str, np.ndarray], finer: int
-) -> Iterator[tuple[str, np.ndarray]]:
+    (header, arrays), lighter = entry, {}
+    axes = header.get("axes", {})
     for path, array in arrays.items():
         part, _, name = path.partition("/")
         if array.dtype.kind != "f" or array.size < SMALL or part == "coordinates":
-            yield path, array
-        elif part == "errors":
-            yield path, _in_steps(array, array / OF_ITSELF / finer, name, axes, finer)
+            lighter[path] = array
+            continue
+        if part == "errors":
+            step = array / OF_ITSELF / finer
         else:
             base = name if f"errors/{name}" in arrays else name.rpartition("_")[0]
             error = arrays.get(f"errors/{base}")
             step = np.zeros_like(array) if error is None else error / OF_ERROR / finer
-            yield path, _in_steps(array, step, name, axes, finer)
+        lighter[path] = _in_steps(array, step, axes.get(name, [""])[-1] in CURVES, finer)
+    return header, lighter
 
 
-def _in_steps(
-    array: np.ndarray, step: np.ndarray, name: str, axes: dict[str, list[str]], finer: int
-) -> np.ndarray:
+def _in_steps(array: np.ndarray, step: np.ndarray, curve: bool, finer: int) -> np.ndarray:
     """Round numbers to multiples of a power of two that is no larger than their step."""
     plain = rounded(array.astype(np.float32), EXACT + finer.bit_length() - 1)
-    if axes.get(name, [""])[-1] in CURVES:
+    if curve:
         highest = np.nanmax(np.abs(array), axis=-1, keepdims=True, initial=0)
         step = np.fmax(step, highest * UNSEEN / finer)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -50,31 +50,20 @@ def test_where_the_library_cannot(monkeypatch):
     worker_module.give_back()
 
 
-def test_the_worker_gives_back_after_a_burst(tmp_path, monkeypatch):
-    """Not before TIDY_AFTER, and once or twice for seven steps: the last may come meanwhile."""
-    gave, ended, steps = threading.Semaphore(0), threading.Event(), SimpleQueue()
-
-    def sleep(seconds):
-        assert worker_module.TIDY_AFTER == seconds
-        assert ended.wait(30)
-
-    def lines():
-        for number in range(7):
-            steps.put(number)
-        assert not gave.acquire(timeout=0.3)
-        ended.set()
-        assert gave.acquire(timeout=30)
-        assert not (gave.acquire(timeout=0.3) and gave.acquire(timeout=0.3))
-        steps.put(7)
-        assert gave.acquire(timeout=30)
-        yield from ()
-
-    clock = SimpleNamespace(sleep=sleep, monotonic=time.monotonic)
-    monkeypatch.setattr(worker_module, "time", clock)
+def test_the_worker_gives_back_after_each_step(tmp_path, monkeypatch):
+    gave, steps = threading.Semaphore(0), SimpleQueue()
     monkeypatch.setattr(worker_module, "give_back", gave.release)
     worker = worker_module.Worker(Store(tmp_path), io.StringIO())
     worker._queue = SimpleNamespace(get=lambda on_device: steps.get())  # noqa: SLF001
     worker._attempt = lambda task: None  # noqa: SLF001
+
+    def lines():
+        assert not gave.acquire(timeout=0.1)
+        for number in range(7):
+            steps.put(number)
+            assert gave.acquire(timeout=30)
+        yield from ()
+
     worker.serve(lines())
 
 

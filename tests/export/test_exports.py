@@ -330,7 +330,7 @@ def test_svg_of_the_grid(grid):
 
 def test_files_of_the_grid(grid):
     """A picture of dots is as large, of the same colours; a missing head is hatched in white."""
-    picture = grid_picture(grid, "Title", dark=True)
+    picture = grid_picture(grid, "Title")
     image = Image.open(io.BytesIO(picture.png())).convert("RGB")
     assert (round(3 * picture.width), round(3 * picture.height)) == image.size
     counts = {colour: count for count, colour in image.getcolors(1 << 20)}

@@ -147,8 +147,7 @@ def test_a_layer_reads_what_it_is_asked_for(tmp_path, run):
     assert layer.get("no such array") is None
     assert first is view.layer(2)["mean_keys"]
 
-    small = Store(store.directory)
-    small.limit = 1
+    small = Store(store.directory, limit_gb=1e-9)
     view = StoredStatistics.open(small, run)
     again, other = (view.layer(2)["mean_keys"] for _ in range(2))
     assert again is not other

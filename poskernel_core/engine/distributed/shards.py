@@ -19,7 +19,6 @@ from poskernel_core.common.errors import BadRequest, Cancelled, ComputeFailed, P
 from poskernel_core.common.progress import Report
 from poskernel_core.common.shards import WHOLE, Shard, ShardTask
 from poskernel_core.common.specs import Execution, RunSpec
-from poskernel_core.engine.admission import check_worker
 from poskernel_core.engine.provenance import software
 from poskernel_core.storage.archive import export_entries
 from poskernel_core.storage.shards import Source, partial_keys, partials_of
@@ -59,7 +58,7 @@ def carry_out(shared: WorkerContext, task: ShardTask, report: Report) -> dict[st
 
     store, run, shard = shared.store, task.run, task.shard
     with _locked(store, run, shard, report, "shard"):
-        if not _is_there(store, task) and not gather_shard(
+        if not is_there(store, task) and not gather_shard(
             shared, run, shard, task.execution, software(), report
         ):
             return {"keys": [], "file": None}
@@ -110,7 +109,7 @@ def _context(directory: Path | None) -> WorkerContext:
     return WorkerContext(Store(directory))
 
 
-def _is_there(store: Store, task: ShardTask) -> bool:
+def is_there(store: Store, task: ShardTask) -> bool:
     """Return whether the store has every block of a shard, computed by the current versions."""
     for name in task.run.gather:
         found = partials_of(store, task.run, name, task.shard)
@@ -127,12 +126,6 @@ def file_name(task: ShardTask) -> str:
     model = re.sub("[^A-Za-z0-9.-]+", "-", Path(task.run.model.name).name)[:60]
     run, shard = windows_of(task.run).digest()[:8], task.shard
     return f"{model}-{run}-shard-{shard.number}-of-{shard.of}.zip"
-
-
-def check_computes(store: Store, tasks: Iterable[ShardTask]) -> None:
-    """Check that missing shards can be computed here."""
-    if not all(_is_there(store, task) for task in tasks):
-        check_worker()
 
 
 def run_here(tasks: Sequence[ShardTask], store: Store, report: Report) -> None:
