@@ -39,8 +39,7 @@ class HeadTable:
     """Columns of numbers per head.
 
     Attributes:
-        source: file name.
-        kind: format of the file, in words.
+        source, kind: name of the file, and its format in words.
         columns: arrays ``[layer, head]`` by column name; NaN where the table has no number.
         model: the model named in the file; empty if it names none.
     """

@@ -13,15 +13,12 @@ _PIECE = re.compile(r"\s*(?:\w+|[^\w\s])")
 
 
 def parse_moves(text: str, words: Sequence[str]) -> dict[int, list[int]]:
-    """Parse moves; return the new keys of every row named in them.
+    """Parse moves, separated by commas; return the new keys of every row named in them.
 
     A move is ``row>key``. Each side is a position or a word of the prompt. A word as row means
     the first token of each of its occurrences. A word as key means the last token of its latest
-    occurrence at or before the row. If a row has several keys, they share its attention.
-
-    Args:
-        text: moves, separated by commas.
-        words: the text of each token of the prompt.
+    occurrence at or before the row. If a row has several keys, they share its attention. ``words``
+    are the texts of the prompt's tokens.
     """
     moves: dict[int, list[int]] = {}
     for part in filter(None, (each.strip() for each in text.split(","))):

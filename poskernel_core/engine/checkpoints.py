@@ -47,12 +47,8 @@ def first_questions(
 class Precomputing:
     """How the checkpoints of a run are computed.
 
-    Attributes:
-        store: where the results are.
-        requests: the requests for a checkpoint, by its revision.
-        answer: computes a request, or finds its result.
-        say: prints a line about what was done.
-        remove_weights: whether newly downloaded weights are deleted afterwards.
+    ``requests`` are those for a checkpoint, by its revision; ``say`` prints a line about what was
+    done; ``remove_weights`` deletes newly downloaded weights afterwards.
     """
 
     store: Store

@@ -25,13 +25,7 @@ class Tally:
 
 
 class Counts:
-    """Thread-safe counters of an engine.
-
-    Attributes:
-        hits: requests whose result was in the store.
-        misses: requests whose result was not in the store.
-        worker_starts: worker processes started.
-    """
+    """Thread-safe counters of an engine; hits are requests whose result was in the store."""
 
     def __init__(self) -> None:
         self.hits = 0

@@ -129,10 +129,7 @@ def compute(store: Store, plan: Plan, report: Report) -> None:
     """Run an analysis of statistics in the store and write its result.
 
     Raises:
-        BadRequest: the parameters do not fit the run.
-        Cancelled: raised by ``report``.
         LayerMissing: the statistics are no longer in the store.
-        StoreFailed: the result cannot be written.
     """
     began, analysis = time.monotonic(), plan.question
     assert isinstance(analysis, Analysis)
@@ -158,10 +155,7 @@ def perform(shared: WorkerContext, plan: Plan, execution: Execution, report: Rep
     """Run an experiment and write its result; the statistics it needs must be in the store.
 
     Raises:
-        BadRequest: the parameters do not fit the model or the text.
-        Cancelled: raised by ``report``.
         LayerMissing: the statistics are no longer in the store.
-        StoreFailed: the result cannot be written.
     """
     from poskernel_core.passes.prepare import header_of, locate_again, random_source  # torch
 

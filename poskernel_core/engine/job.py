@@ -43,8 +43,8 @@ class Job:
         missed_since: when all clients were first found gone; None while one is present.
         cancelling: whether it is being stopped; new clients then get another job.
         abandoned: whether it was stopped because all clients had left.
-        on_end: callback, called once with the job when it ends.
-        on_event: callbacks, called with the job after every event.
+        on_end: called once with the job when it ends.
+        on_event: called with the job after every event.
     """
 
     key: str

@@ -34,13 +34,10 @@ NAMED = ("model", "revision", "corpus", "context", "windows_asked", "start_token
 
 @dataclass(frozen=True)
 class Found:
-    """A head with a near kernel.
+    """A head with a near kernel at a query position of its run.
 
-    Attributes:
-        pin: the head and its run.
-        distance: TV distance of the kernels, aligned by offset, from 0 to 1.
-        largest_error: upper bound of the distance's standard error.
-        query: the query position of that run's kernel.
+    ``distance`` is the TV distance of the kernels, aligned by offset, from 0 to 1;
+    ``largest_error`` bounds its standard error from above.
     """
 
     pin: Pin
@@ -51,13 +48,9 @@ class Found:
 
 @dataclass(frozen=True)
 class Alike:
-    """The nearest heads, nearest first.
+    """The nearest heads, nearest first, of so many runs searched and heads compared.
 
-    Attributes:
-        heads: the heads found.
-        runs: number of runs searched.
-        compared: number of heads compared.
-        whole: whether the search was complete, not cut off by the limits on time and runs.
+    ``whole`` tells whether the search was complete, not cut off by the limits on time and runs.
     """
 
     heads: list[Found]

@@ -315,11 +315,8 @@ def _rows(result: Result) -> Iterator[Record]:
 def to_html(figures: Sequence[Any], result: Result, name: str, *, title: str = "") -> str:
     """Return a self-contained page: the finding, figures, a caption, and the embedded data.
 
-    Args:
-        figures: Plotly figures, or the text of SVG pictures; Plotly itself is embedded once.
-        result: the result shown.
-        name: name of the figure, for files saved from it.
-        title: heading; default: the name.
+    Figures are Plotly's, or the text of SVG pictures; Plotly itself is embedded once. Files that are
+    saved from them have the figure's ``name``; so has the heading without a ``title``.
     """
     config, plotly, about = chart_config(file_stem(result, name)), True, identity(result)
     places = [_head(about), f"n = {about['n']}" if "n" in about else ""]

@@ -39,13 +39,7 @@ PAGE = template("gallery.html")
 
 @dataclass(frozen=True)
 class GalleryRun:
-    """The results of one run, for all heads, that a gallery shows.
-
-    Attributes:
-        verdicts, kernel, profile, sinks: the answers to these questions.
-        measures: the declared measures, by title.
-        query: the query position of the kernels.
-    """
+    """The results of one run, for all heads, that a gallery shows; its measures by title."""
 
     verdicts: Result
     kernel: Result

@@ -13,12 +13,7 @@ from poskernel_core.export.files import bibtex, caption_and_errors, identity, te
 def hub_card(
     results: Sequence[tuple[str, Result]], measures: Result
 ) -> Iterator[tuple[str, str | bytes]]:
-    """Yield the names and contents of all files of a data set.
-
-    Args:
-        results: titles of questions and their answers, of one run; at least one.
-        measures: all measures of all heads.
-    """
+    """Yield the names and contents of all files of a data set: answers of one run, by title."""
     known = identity(measures)
     model = str(known["model"])
     title = f"Position in the attention heads of {model.rstrip('/').rpartition('/')[2]}"

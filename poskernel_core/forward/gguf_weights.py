@@ -48,9 +48,7 @@ def is_converted(located: Located) -> bool:
 def convert(located: Located, make_skeleton: Callable[[Path], nn.Module]) -> None:
     """Convert a GGUF file to a float32 model directory, unless another process has done it.
 
-    Args:
-        located: the GGUF model.
-        make_skeleton: creates the model of a directory's ``config.json`` on the meta device.
+    ``make_skeleton`` creates the model of a directory's ``config.json`` on the meta device.
 
     Raises:
         ValueError: tensors are missing, unexpected, or have the wrong shape.

@@ -28,13 +28,7 @@ LATEST = 10**12
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One saved state of a model.
-
-    Attributes:
-        revision: the hub revision, or the directory, that holds it.
-        step: number of weight updates so far.
-        tokens: number of training tokens so far, or None if unknown.
-    """
+    """A saved state of a model: hub revision or directory, weight updates and tokens so far."""
 
     revision: str
     step: int

@@ -61,12 +61,7 @@ def _tokens_per_step(name: str) -> int | None:
 
 @dataclass(frozen=True)
 class TrainingRun:
-    """A model and its training checkpoints, sorted by step.
-
-    Attributes:
-        model: a bundled name, a directory, or a hub name.
-        checkpoints: at least one checkpoint.
-    """
+    """A model (bundled, a directory, or on the hub) and its checkpoints, sorted by step."""
 
     model: str
     checkpoints: tuple[Checkpoint, ...]

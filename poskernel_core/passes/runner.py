@@ -110,6 +110,7 @@ def gather_shard(
     if 4 * work.numbers * len(blocks) > store.limit:  # of the sums alone
         raise ComputeFailed(TOO_SMALL)
     ends = [len(block.windows) for block in blocks[:1]]
+    # whether the first windows are those of a shorter run
     alike = run.corpus.name.endswith(".npy") or ready.sizes.dealt != "stretches"
     alike = alike or ready.sizes.windows <= DEFAULT_TEXTS
     if on_stage is not None and shard == WHOLE and alike and work.fits_together():

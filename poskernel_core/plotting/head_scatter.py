@@ -23,14 +23,12 @@ class Column:
     """A number or kind of every head.
 
     Attributes:
-        title: what it is.
-        unit: its unit; empty if unknown.
+        unit: empty if unknown.
         values: ``[layer, head]``, NaN for none; for kinds their indices in ``labels``.
         errors, biases: standard errors and biases of the values, or None.
         scale: of colours and axes: ``linear``, ``unit``, ``log``, ``diverging``, ``cosine``, or
             ``labels`` for kinds.
-        labels: the kinds.
-        source: its source, if it is not ours.
+        source: whose it is, if it is not ours.
     """
 
     title: str

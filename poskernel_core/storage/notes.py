@@ -20,14 +20,9 @@ MAX_NOTES = 10_000
 
 
 class Note(BaseModel):
-    """A note on a head.
+    """A note on a head of some weights; ``date`` is the day, ``YYYY-MM-DD``.
 
-    Attributes:
-        model: the model's name.
-        fingerprint: the fingerprint of its weights.
-        head: the head, such as ``L0H3``; older files say ``cell``.
-        text: the note.
-        date: the day on which it was written, ``YYYY-MM-DD``.
+    The head is such as ``L0H3``; older files say ``cell``.
     """
 
     model_config = ConfigDict(frozen=True, strict=True)

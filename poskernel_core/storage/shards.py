@@ -52,14 +52,8 @@ class Made:
 class Partial(BaseModel):
     """The manifest of a block for one statistic.
 
-    Attributes:
-        run: the run, reduced to what the statistic depends on.
-        statistic: the statistic.
-        shard: the shard of the run.
-        group: the group of texts.
-        header: the header of the pass over these windows.
-        tokens, versions: the checksum of the windows and the software versions.
-        layers: checksum of the sums of every layer.
+    ``run`` is reduced to what the statistic depends on; ``tokens`` is the checksum of the windows,
+    ``layers`` that of the sums of every layer.
     """
 
     model_config = ConfigDict(frozen=True, populate_by_name=True)

@@ -25,9 +25,7 @@ def failure(task: ShardTask, why: str) -> ComputeFailed:
 class Attempts:
     """A queue of numbered tasks with retries and progress; a thread for each may tell its events.
 
-    Attributes:
-        tasks: the tasks.
-        error: the error of a task that failed for good, which ends all work.
+    The ``error`` of a task that failed for good ends all work.
     """
 
     def __init__(self, tasks: Sequence[ShardTask]) -> None:
