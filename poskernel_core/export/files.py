@@ -315,8 +315,8 @@ def _rows(result: Result) -> Iterator[Record]:
 def to_html(figures: Sequence[Any], result: Result, name: str, *, title: str = "") -> str:
     """Return a self-contained page: the finding, figures, a caption, and the embedded data.
 
-    Figures are Plotly's, or the text of SVG pictures; Plotly itself is embedded once. Files that are
-    saved from them have the figure's ``name``; so has the heading without a ``title``.
+    Figures are Plotly's, or the text of SVG pictures; Plotly itself is embedded once. Files saved
+    from them have the figure's ``name``; so has the heading without a ``title``.
     """
     config, plotly, about = chart_config(file_stem(result, name)), True, identity(result)
     places = [_head(about), f"n = {about['n']}" if "n" in about else ""]
