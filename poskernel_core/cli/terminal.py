@@ -44,7 +44,13 @@ def mute(stream: TextIO) -> None:
 
 def printable(text: str, *, lines: bool = False) -> str:
     """Escape the control characters of a text; line ends are kept if ``lines``."""
-    return "".join(_shown(character, lines) for character in text)
+    kept = {"\n"} if lines else {""}
+    return "".join(
+        each.encode("unicode_escape", "surrogatepass").decode()
+        if each not in kept and unicodedata.category(each) in UNSEEN
+        else each
+        for each in text
+    )
 
 
 def say(text: str, *, lines: bool = False) -> None:
@@ -71,8 +77,3 @@ def _print_aside(text: str, end: str = "\n") -> None:
         print(text, end=end, file=sys.stderr, flush=True)
     except OSError:
         mute(sys.stderr)
-
-
-def _shown(character: str, lines: bool) -> str:
-    kept = unicodedata.category(character) not in UNSEEN or (lines and character == "\n")
-    return character if kept else character.encode("unicode_escape", "surrogatepass").decode()

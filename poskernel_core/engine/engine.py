@@ -193,7 +193,7 @@ class Engine:
     def _start(self, plan: Plan, todo: Sequence[Plan], client: str, person: str) -> Job:
         """Start the job of a plan; that of a composition consists of the jobs of its parts."""
         if client:
-            check_open((each.clients for each in self._open()), person, settings())
+            check_open((each.clients for each in self.open_jobs()), person, settings())
         self.store.make_room(0)
         job = self._new_job(plan if plan.composition else todo[0], client, person)
         if plan.composition is not None:
@@ -267,9 +267,6 @@ class Engine:
             if new and not job.parts:
                 self._tell({"join": job.key, "client": person})
         return job
-
-    def _open(self) -> list[Job]:
-        return [job for job in self._jobs.values() if not job.ended]
 
     def running(self, request: Asked) -> Job | None:
         """Return the latest job of a request, ended or not, or None.
@@ -389,7 +386,7 @@ class Engine:
 
         A running job is kept longer than a queued one, and cancelled only if other jobs are queued.
         """
-        now, jobs = time.monotonic(), [job for job in self._open() if not job.cancelling]
+        now, jobs = time.monotonic(), [job for job in self.open_jobs() if not job.cancelling]
         missed = [job for job in jobs if job.missed_since is not None]
         for job in jobs:
             if any(map(self._is_present, job.clients)):
@@ -420,7 +417,7 @@ class Engine:
     def open_jobs(self) -> list[Job]:
         """Return the queued and running jobs."""
         with self._lock:
-            return self._open()
+            return [job for job in self._jobs.values() if not job.ended]
 
     def close(self) -> None:
         """Stop the worker, and forget what was read."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from poskernel_core.analyses.base import Analysis, ExperimentContext
@@ -60,13 +61,10 @@ def gather_missing(
     """
     from poskernel_core.passes.runner import gather_run  # torch
 
-    def wait() -> None:
-        report(0, 0, "Waiting for another process at the same work")
-
-    store = shared.store
+    store, wait = shared.store, "Waiting for another process at the same work"
     wanted = [run for each in (plan, *others) for run in each.needs.values()]
     for windows in dict.fromkeys(map(windows_of, plan.missing or ())):
-        with store.lock(windows.digest(kind="lock"), wait):
+        with store.lock(windows.digest(kind="lock"), partial(report, 0, 0, wait)):
             together = {g for run in wanted if windows_of(run) == windows for g in run.gather}
             missing = set(missing_statistics(store, gathering(windows, together)))
             while missing:

@@ -133,22 +133,21 @@ class _Kernels:
     def read(cls, key: str, header: Mapping[str, Any]) -> _Kernels | None:
         """Parse an entry's header; None if it holds other results, or has an unexpected layout."""
         told, params = header.get("provenance"), header.get("params")
-        if header.get("analysis") != PositionalKernel.name or not isinstance(told, dict):
+        kernels = header.get("analysis") == PositionalKernel.name
+        if not (kernels and isinstance(told, dict) and isinstance(params, dict)):
             return None
-        if not key.startswith(model_prefix(str(told.get("model_fingerprint")))):
-            return None
-        if not isinstance(params, dict) or params.get("source") != "mean":
-            return None
-        whole = (params.get("query"), params.get("skip"), told.get("windows_asked"))
-        texts = (told.get("model"), told.get("corpus"), told.get("dtype"))
-        if any(type(each) is not int for each in (*whole, told.get("context"), told.get("seed"))):
-            return None
-        if any(not isinstance(each, str) for each in texts) or told.get("corpus_item"):
-            return None
-        if told.get("pattern_windows") is not None:
-            return None  # a pin cannot express this
-        revision = told.get("revision")
-        if not isinstance(revision, str | None):
+        whole = (told.get(name) for name in ("windows_asked", "context", "seed"))
+        fits = (
+            key.startswith(model_prefix(str(told.get("model_fingerprint"))))
+            and params.get("source") == "mean"
+            and all(type(each) is int for each in (params.get("query"), params.get("skip"), *whole))
+            and all(isinstance(told.get(name), str) for name in ("model", "corpus", "dtype"))
+            and isinstance(told.get("revision"), str | None)
+            # a pin cannot express these
+            and not told.get("corpus_item")
+            and told.get("pattern_windows") is None
+        )
+        if not fits:
             return None
         named = {name: told.get(name) for name in (*NAMED, "model_fingerprint")}
         return cls(named, params["query"], params["skip"])

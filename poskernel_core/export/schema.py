@@ -89,10 +89,14 @@ def _parts(question: Question[Any], gone: tuple[str, ...], *, live: bool) -> dic
     optional = _optional(question)
     if live:
         optional |= {each.name for each in question.values if each.over_positions}
-    values = {
-        each.name: {"description": as_markdown(each.meaning)} | _array(_leaf(each), axes[each.name])
-        for each in question.values
-    }
+    values = {}
+    for each in question.values:  # null where there is no number, or no label
+        other = ["string"] if each.unit == OF_MEASURE else []
+        leaf = (
+            {"enum": [*each.labels, None]} if each.labels else {"type": ["number", "null", *other]}
+        )
+        values[each.name] = {"description": as_markdown(each.meaning)}
+        values[each.name] |= _array(leaf, axes[each.name])
     estimated = {
         each.name: _array({"type": ["number", "null"]}, axes[each.name])
         for each in question.values
@@ -119,13 +123,6 @@ def _declared(question: Question[Any]) -> dict[str, Value]:
 
 def _optional(question: Question[Any]) -> set[str]:
     return {name for name, each in _declared(question).items() if each.optional}
-
-
-def _leaf(value: Value) -> Schema:
-    """Return the schema of one number, which is null where there is none, or of one label."""
-    if value.labels:
-        return {"enum": [*value.labels, None]}
-    return {"type": ["number", "null", *(["string"] if value.unit == OF_MEASURE else [])]}
 
 
 def _array(leaf: Schema, axes: tuple[str, ...]) -> Schema:

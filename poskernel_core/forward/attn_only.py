@@ -36,7 +36,16 @@ def load(located: Located) -> GPT2LMHeadModel:
     Raises:
         KeyError, ValueError: the weights do not fit the configuration.
     """
-    state = _read_state(located)
+    if located.directory is None:
+        path = fetch_file(located.spec.name, HUB_WEIGHTS, located.spec.fingerprint)
+        # These toy models exist only in this format. With weights_only, torch reads tensors and
+        # refuses everything that could run code.
+        old = torch.load(path, map_location="cpu", weights_only=True)  # noqa: TID251
+        state = _from_transformer_lens(old, located.geometry)
+    else:
+        files = weight_files(located.spec.name, Path(located.directory))
+        stored = {name: tensor for file in files for name, tensor in load_file(file).items()}
+        state = {name: tensor for name, tensor in stored.items() if ".ln_2." not in name}
     numbers = sum(tensor.numel() for tensor in state.values())
     check_enough(located.spec.name, numbers, located.geometry.numbers)
     state.setdefault("lm_head.weight", state["transformer.wte.weight"])
@@ -84,20 +93,6 @@ def _skeleton(located: Located) -> GPT2LMHeadModel:
         block.mlp = NoMlp()
         block.ln_2 = nn.Identity()
     return module
-
-
-def _read_state(located: Located) -> dict[str, Tensor]:
-    """Read the weights, with GPT-2's names."""
-    if located.directory is None:
-        path = fetch_file(located.spec.name, HUB_WEIGHTS, located.spec.fingerprint)
-        # These toy models exist only in this format. With weights_only, torch reads tensors and
-        # refuses everything that could run code.
-        old = torch.load(path, map_location="cpu", weights_only=True)  # noqa: TID251
-        return _from_transformer_lens(old, located.geometry)
-    state: dict[str, Tensor] = {}
-    for file in weight_files(located.spec.name, Path(located.directory)):
-        state.update(load_file(file))
-    return {name: tensor for name, tensor in state.items() if ".ln_2." not in name}
 
 
 def _from_transformer_lens(old: dict[str, Tensor], geometry: Geometry) -> dict[str, Tensor]:

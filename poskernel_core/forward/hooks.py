@@ -304,7 +304,12 @@ def _attention(
                 "not know: choose a model without it."
             )
     assert isinstance(mask, MaskSpec)
-    mask.check_known()
+    if not mask.known:
+        raise UnsupportedModel(
+            "The model masks its attention in a way that PosKernel does not know, as where tokens "
+            "see later ones (it knows causal masks over all keys, over a sliding window, and over "
+            "chunks): choose another model."
+        )
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     z = _attend(
         module, query, key, value, scale, mask.window,

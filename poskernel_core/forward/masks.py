@@ -56,15 +56,6 @@ class MaskSpec:
             "choose another model."
         )
 
-    def check_known(self) -> None:
-        """Check that the mask is supported."""
-        if not self.known:
-            raise UnsupportedModel(
-                "The model masks its attention in a way that PosKernel does not know, as where "
-                "tokens see later ones (it knows causal masks over all keys, over a sliding "
-                "window, and over chunks): choose another model."
-            )
-
 
 def mask_spec_of(
     *,

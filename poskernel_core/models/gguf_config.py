@@ -66,7 +66,18 @@ LARGEST = {"gemma2": 46, "gemma3": 62}
 def model_config(name: str, file: Path, header: Header) -> dict[str, Any]:
     """Return the ``config.json`` of the model in a GGUF file."""
     values, stored = header.values, {each.name: each for each in header.tensors}
-    _check_whole(name, file, values)
+    parts = SPLIT.search(file.name)
+    if values.get("split.count", 1) not in (0, 1) or (parts and int(parts[1]) > 1):
+        raise UnsupportedModel(
+            f"{name!r} is a part of a split model: join the parts first, which llama.cpp's "
+            "gguf-split does."
+        )
+    said = values.get("general.type", "model")
+    if said != "model" or values.get("general.architecture") == "clip":
+        raise UnsupportedModel(
+            f"Expected a language model in {name!r}, it holds {str(said)[:60]!r}, such as an "
+            "adapter or what reads images: name the model's own file."
+        )
     kind = str(values.get("general.architecture"))
     if kind not in FAMILIES:
         raise UnsupportedModel(
@@ -162,19 +173,3 @@ def _factors(
         "attention_factor": 1.0,
         "original_max_position_embeddings": config["max_position_embeddings"],
     }
-
-
-def _check_whole(name: str, file: Path, values: dict[str, Any]) -> None:
-    """Refuse parts of split models, and files such as adapters or image encoders."""
-    parts = SPLIT.search(file.name)
-    if values.get("split.count", 1) not in (0, 1) or (parts and int(parts[1]) > 1):
-        raise UnsupportedModel(
-            f"{name!r} is a part of a split model: join the parts first, which llama.cpp's "
-            "gguf-split does."
-        )
-    kind = values.get("general.type", "model")
-    if kind != "model" or values.get("general.architecture") == "clip":
-        raise UnsupportedModel(
-            f"Expected a language model in {name!r}, it holds {str(kind)[:60]!r}, such as an "
-            "adapter or what reads images: name the model's own file."
-        )

@@ -10,7 +10,6 @@ with ten groups of texts. Numbers without an error keep 8 bits. No curve is stor
 import json
 import zipfile
 from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -57,11 +56,18 @@ def export_view(store: Store, located: Located, target: Path) -> int:
             f"No results of {located.spec.name!r} are stored yet: run 'precompute "
             f"{located.spec.name}' first."
         )
-    written = []
+    # the most frequent run of the results, with the positions and skips of its kernels
+    runs = [(_run_of(each), each) for each in headers.values()]
+    first = json.loads(Counter(json.dumps(run) for run, _ in runs).most_common(1)[0][0])
+    kernels = [
+        each["params"] for run, each in runs if each["analysis"] == "kernel" and run == first
+    ]
+    places = {name: sorted({each[of] for each in kernels}) for name, of in PLACES.items()}
+    shown, written = Shown.model_validate(first | places), []
 
     def write(path: Path) -> None:
         with zipfile.ZipFile(path, "w") as archive:
-            told = about(located, _shown_by(headers.values()))
+            told = about(located, shown)
             _add(archive, MANIFEST, json.dumps(told).encode())
             for key in sorted(headers):
                 entry = store.get(key)
@@ -83,18 +89,6 @@ def about(located: Located, shown: Shown) -> dict[str, Any]:
         "quantisation": located.quantisation,
         "shown": shown.model_dump(mode="json"),
     } | (located.positions.as_manifest() if located.positions else {})
-
-
-def _shown_by(headers: Iterable[dict[str, Any]]) -> Shown:
-    """Return the most frequent run of the results, with the positions and skips of its kernels."""
-    every = list(headers)
-    runs = Counter(json.dumps(run) for run in map(_run_of, every))
-    run = json.loads(runs.most_common(1)[0][0])
-    kernels = [
-        each["params"] for each in every if each["analysis"] == "kernel" and _run_of(each) == run
-    ]
-    places = {name: sorted({each[of] for each in kernels}) for name, of in PLACES.items()}
-    return Shown.model_validate(run | places)
 
 
 PLACES = {"queries": "query", "skips": "skip"}

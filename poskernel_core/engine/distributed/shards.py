@@ -11,7 +11,7 @@ import threading
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,7 +81,7 @@ def _locked(
     """Return the lock of a shard; the only shard of an unsplit run uses the run's lock."""
     of = {} if shard == WHOLE else {"shard": shard.model_dump()}
     note = f"Waiting for another process at the same {what}"
-    return store.lock(windows_of(run).digest(kind="lock", **of), lambda: report(0, 0, note))
+    return store.lock(windows_of(run).digest(kind="lock", **of), partial(report, 0, 0, note))
 
 
 def final_event(text: str, report: Report, directory: Path | None = None) -> dict[str, Any]:
