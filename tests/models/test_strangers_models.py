@@ -1,16 +1,22 @@
-"""Model directories of strangers: refused in one sentence, and before anything is allocated."""
+"""Model directories of strangers: refused in one sentence, and before anything is allocated.
 
+So are files that may not be read, which are not called damaged.
+"""
+
+import errno
 import json
+import re
 import resource
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 import poskernel_core as pk
-from poskernel_core.common.errors import ComputeFailed, UnsupportedModel
-from poskernel_core.models import catalog
+from poskernel_core.common.errors import BadRequest, ComputeFailed, UnsupportedModel
+from poskernel_core.models import catalog, hub, weights
 from tests.support.strangers import refused
 
 __all__ = ["refused"]
@@ -280,3 +286,33 @@ def test_weights_too_large_to_run(model_dirs, tmp_path, name):
     for end in ({}, {"keep": 0}, {"until": -1}):
         with pytest.raises(ComputeFailed, match="NaN or infinity"):
             model.run(tokens, **end)
+
+
+def refuse(monkeypatch, name: str) -> None:
+    """Have every attempt to open a file of that name end as for somebody without the right."""
+    opened = Path.open
+
+    def locked(path: Path, *more, **options):
+        if path.name == name:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return opened(path, *more, **options)
+
+    monkeypatch.setattr(Path, "open", locked)
+    monkeypatch.setattr(weights, "open", lambda path, *more: locked(Path(path), *more), False)
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_a_models_files(model_dirs, tmp_path, monkeypatch, name):
+    place = shutil.copytree(model_dirs["gpt2"], tmp_path / "model")
+    refuse(monkeypatch, name)
+    with pytest.raises(BadRequest, match=rf"{re.escape(str(place / name))}.*Permission denied"):
+        catalog.locate(str(place))
+
+
+def test_the_hubs_cache(monkeypatch):
+    def locked(*_, **__):
+        raise PermissionError(errno.EACCES, "Permission denied", "/models/hub/version.txt")
+
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", locked)
+    with pytest.raises(BadRequest, match=r"cache .*version\.txt': Permission denied"):
+        hub.fetch_file("gpt2", "config.json", None)
