@@ -68,7 +68,7 @@ def test_the_fewest_windows_of_a_bundled_text():
 def test_room_for_sums_and_statistics(model_dirs, tmp_path):
     """A store that holds no more than the statistics is too small for the sums that they are of.
 
-    So is one for a text whose windows nobody knows before; no word of shards.
+    So is one for a text whose windows nobody knows before it is cut, of which none is read then.
     """
     llama = str(model_dirs["llama"])
     run = describe_run(llama, context=CONTEXT, windows=20)
@@ -82,9 +82,12 @@ def test_room_for_sums_and_statistics(model_dirs, tmp_path):
         Engine(store, "cpu").submit(Request(analysis="etc", run=run))
     corpus = CorpusSpec(name="text", text="She sells sea shells by the sea shore.")
     run = describe_run(llama, corpus=corpus, context=CONTEXT)
+    notes = []
     with pytest.raises(ComputeFailed, match="The store is too small for the sums") as caught:
-        runner.gather_run(WorkerContext(store), run, Execution(), {}, lambda *_: None)
+        runner.gather_run(WorkerContext(store), run, Execution(), {}, lambda *n: notes.append(n[2]))
     assert "shard" not in str(caught.value)
+    assert "Cutting the text into windows" in notes
+    assert "Reading windows of text" not in notes
 
 
 @pytest.fixture

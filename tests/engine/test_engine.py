@@ -32,7 +32,7 @@ from poskernel_core.engine.plan import make_plan
 from poskernel_core.engine.provenance import software
 from poskernel_core.forward import loading
 from poskernel_core.models import catalog
-from poskernel_core.passes import runner, worker_context
+from poskernel_core.passes import runner
 from poskernel_core.passes.worker_context import WorkerContext
 from poskernel_core.storage.shards import partials_of
 from poskernel_core.storage.statistics import StoredStatistics, read_checkpoint
@@ -239,29 +239,6 @@ def test_a_pass_that_is_killed_again_and_again(tmp_path, asked, monkeypatch):
             np.testing.assert_array_equal(array, broken.layer(layer)[name])
 
 
-def test_one_model_and_one_cut_for_both_lanes(tmp_path, asked, model_dirs, monkeypatch):
-    """Pass and experiment take the same loaded model, tokenizer and windows."""
-    loads, cuts = [], []
-    load, prepare = worker_context.load, worker_context.prepare
-    monkeypatch.setattr(worker_context, "load", lambda *a: (loads.append(a), load(*a))[1])
-    monkeypatch.setattr(worker_context, "prepare", lambda *a: (cuts.append(a), prepare(*a))[1])
-    place, run = WorkerContext(Store(tmp_path)), asked(5).run
-    located = catalog.locate(str(model_dirs["gpt2"]))
-
-    models = [place.models.take(located, "cpu") for _ in range(3)]
-    made = [place.prepare(run, Execution(), located, None) for _ in range(3)]
-    alone = place.models.take(located, "cpu", "bfloat16")
-
-    assert models[0] is models[1] is models[2] is not alone
-    assert (2, 1) == (len(loads), len(cuts))
-    for windows, plan in made[1:]:
-        np.testing.assert_array_equal(made[0][0], windows)
-        assert windows is not made[0][0]
-        assert plan == made[0][1]
-    other = run.model_copy(update={"windows": 4})
-    assert 4 == len(place.prepare(other, Execution(), located, None)[0])
-
-
 @pytest.mark.usefixtures("near_worker")
 def test_a_worker_that_cannot_be_started(fresh_engine, asked, monkeypatch):
     """One sentence, nobody waits for a job that never was, and the next question starts another."""
@@ -355,23 +332,6 @@ def test_a_directory_that_cannot_be_written(tmp_path, asked):
                 served.submit(asked(4))
             assert served.worker_pid is None
             served.store.close()
-
-
-def test_non_finite_sums(tmp_path, asked, monkeypatch):
-    """Keys that overflow are an error that names the layer, and nothing is stored."""
-    store, keys = Store(tmp_path), runner.streaming.STATISTICS["keys"]
-    seen = keys.attention
-
-    def overflow(self, call, batch):
-        seen(self, call, batch)
-        if call.layer == 1:
-            self.sums["key_sum"][1, 0, 5] = np.inf
-
-    monkeypatch.setattr(keys, "attention", overflow)
-    with pytest.raises(ComputeFailed, match=r"layer 1 are not finite \(key_sum\)"):
-        gathers(store, asked(3).run)
-    assert [] == list(store.keys())
-    store.close()
 
 
 WORKER = """

@@ -32,7 +32,7 @@ from poskernel_core.statistics.keys import MeanKeys
 from poskernel_core.storage.archive import open_sources
 from poskernel_core.storage.shards import Partial, checksum
 from poskernel_core.storage.store import Store
-from tests.support import builders
+from tests.support import builders, silent
 from tests.support.near_worker import command_line_here
 from tests.support.stages import held, layers_of, same_bits
 
@@ -246,19 +246,15 @@ def test_as_many_shards_as_one_likes(tmp_path, described, model_dirs, of, gather
     shared, cut = WorkerContext(Store(tmp_path)), 0
     for number in reversed(range(of)):
         shard = Shard(number=number, of=of)
-        wrote = runner.gather_shard(shared, run, shard, Execution(), {}, nobody)
+        wrote = runner.gather_shard(shared, run, shard, Execution(), {}, silent)
         assert wrote == bool(shard.blocks(READ, CONTEXT))
         cut += sum(not block.whole for block in shard.blocks(READ, CONTEXT))
-    merge_shards(shared.store, {}, run, of, nobody)
+    merge_shards(shared.store, {}, run, of, silent)
 
     header, found = held(shared.store, run)
     assert_whole(found, run, located)
     assert cut
     assert (READ, 20, 10) == (header.windows, header.samples, header.groups)
-
-
-def nobody(done, total, note):
-    """Nobody looks."""
 
 
 @pytest.mark.usefixtures("unchecked")
@@ -285,10 +281,10 @@ def test_files_alone(tmp_path, place, stores, described, command, model_dirs):
     """A folder of exported files gives the whole, and so do files that were imported."""
     folder, imported = Store(tmp_path / "folder"), Store(tmp_path / "imported")
     with open_sources([place / "files"]) as sources:
-        assert merge_shards(folder, sources, described, OF, nobody)
+        assert merge_shards(folder, sources, described, OF, silent)
     for file in sorted((place / "files").iterdir(), reverse=True):
         assert 0 == command(tmp_path / "imported", "import", file)[0]
-    assert merge_shards(imported, {}, described, OF, nobody)
+    assert merge_shards(imported, {}, described, OF, silent)
 
     assert_whole(held(folder, described)[1], described, locate(str(model_dirs["llama"])))
     same_bits(held(folder, described)[1], held(imported, described)[1])

@@ -7,7 +7,6 @@ from pathlib import Path
 from threading import Thread
 from types import ModuleType
 
-import numpy as np
 import pytest
 
 from poskernel_core.common.errors import BadRequest, Cancelled, ComputeFailed
@@ -27,12 +26,12 @@ from poskernel_core.engine.distributed.shards import (
     merge,
     tasks_of,
 )
-from poskernel_core.engine.engine import describe_run
 from poskernel_core.passes.worker_context import WorkerContext
 from poskernel_core.storage.statistics import StoredStatistics
 from poskernel_core.storage.store import Store
-from tests.support import builders, until
+from tests.support import builders, silent, until
 from tests.support.disks import file_of
+from tests.support.stages import run_over
 
 CONTEXT, TEXTS, OF = 13, 17, 3
 GATHER = ("keys", "queries", "patterns", "scores")
@@ -41,12 +40,10 @@ GATHER = ("keys", "queries", "patterns", "scores")
 @pytest.fixture(scope="module")
 def run(tmp_path_factory, model_dirs):
     """A small run over windows of random tokens."""
-    folder = tmp_path_factory.mktemp("shared")
-    np.save(folder / "ids.npy", builders.random_ids(TEXTS, CONTEXT, seed=7).numpy())
-    corpus = corpora.resolve(CorpusSpec(name=str(folder / "ids.npy")))
-    given = {"context": CONTEXT, "windows": TEXTS, "gather": GATHER}
-    described = describe_run(str(model_dirs["gpt2"]), corpus=corpus, **given)
-    return described.model_copy(update={"corpus": corpus})
+    ids = builders.random_ids(TEXTS, CONTEXT, seed=7).numpy()
+    return run_over(
+        tmp_path_factory.mktemp("shared"), model_dirs["gpt2"], ids, TEXTS, gather=GATHER
+    )
 
 
 @pytest.fixture
@@ -66,10 +63,6 @@ def expected(run, tmp_path_factory):
         assert all(map(store.has, made["keys"]))
         check_arrived(store, task, made, "This machine")
     return merged(store, run)
-
-
-def silent(done, total, note):
-    """A report that nobody reads."""
 
 
 def merged(store, run):

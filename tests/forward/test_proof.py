@@ -18,7 +18,7 @@ MODELS = {
         "qwen2",
         rotary(sliding_window=LONG, layer_types=[SLIDE] * 3, use_sliding_window=True,
                max_position_embeddings=97),
-        [LONG] * 3, "",
+        [LONG] * 3,
     ),
     "chunk": replace(
         EVERY_MODEL["llama4"],

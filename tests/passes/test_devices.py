@@ -9,11 +9,10 @@ import pytest
 import torch
 
 import poskernel_core as pk
-from poskernel_core.analyses import ANALYSES, Composition, Experiment
+from poskernel_core.analyses import ANALYSES, Composition
 from poskernel_core.analyses.bag.params import BagParams
 from poskernel_core.api import build_request
-from poskernel_core.common.specs import CorpusSpec, Execution
-from poskernel_core.engine import execute
+from poskernel_core.common.specs import CorpusSpec
 from poskernel_core.engine.plan import make_plan
 from poskernel_core.forward import interventions
 from poskernel_core.forward.edits import Chain, Edit
@@ -23,6 +22,7 @@ from poskernel_core.statistics import STATISTICS
 from poskernel_core.storage.store import Store
 from tests.support import builders
 from tests.support.builders.families import FAMILY_MODELS
+from tests.support.stages import carried_out
 
 CONTEXT, WINDOWS, QUERY = 29, 7, 20
 FEW = {
@@ -67,7 +67,7 @@ def shared(tmp_path_factory):
 
 
 def answered(shared, corpus, analysis, model):
-    """Ask a question in this process; return its result's entry in the store."""
+    """The result of a question that is asked in this process."""
     fields = ANALYSES[analysis].params.model_fields
     params = {name: value for name, value in FEW.items() if name in fields}
     params |= {"heads": "L0H0, L0H1"} if issubclass(ANALYSES[analysis].params, BagParams) else {}
@@ -76,19 +76,7 @@ def answered(shared, corpus, analysis, model):
         analysis, str(model), params=params | OWN.get(analysis, {}),
         corpus=corpus, context=CONTEXT, windows=WINDOWS, **chosen,
     )  # fmt: skip
-    asked, execution = make_plan(request), Execution(device="cpu")
-
-    def report(done, total, note):
-        """Nobody watches."""
-
-    asked = asked.looked_up(shared.store)
-    execute.gather_missing(shared, asked, execution, report)
-    perform = isinstance(asked.question, Experiment)
-    if perform:
-        execute.perform(shared, asked, execution, report)
-    else:
-        execute.compute(shared.store, asked, report)
-    return shared.store.get(asked.key)
+    return carried_out(shared, make_plan(request))
 
 
 @pytest.mark.usefixtures("unchecked")

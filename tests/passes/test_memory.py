@@ -7,15 +7,13 @@ import sys
 import weakref
 from types import SimpleNamespace
 
-import numpy as np
 import psutil
 import pytest
 import torch
 
 from poskernel_core.common.errors import ComputeFailed, NoSpace
 from poskernel_core.common.shards import WHOLE
-from poskernel_core.common.specs import ALL_GATHERED, CorpusSpec, Execution
-from poskernel_core.engine.engine import describe_run
+from poskernel_core.common.specs import ALL_GATHERED, Execution
 from poskernel_core.forward import loading, memory
 from poskernel_core.models import catalog
 from poskernel_core.models.weights import count_numbers
@@ -27,6 +25,7 @@ from poskernel_core.storage.shards import Partial, partials_of
 from poskernel_core.storage.statistics import StoredStatistics
 from poskernel_core.storage.store import Store
 from tests.support import ROOT, builders
+from tests.support.stages import run_over
 
 GATHER = ALL_GATHERED
 MEASURE = """
@@ -47,10 +46,8 @@ for count in (50, 500):
 @pytest.fixture
 def run(model_dirs, tmp_path):
     """Ten groups of five windows."""
-    np.save(tmp_path / "ids.npy", builders.random_ids(50, 41).numpy())
-    corpus = CorpusSpec(name=str(tmp_path / "ids.npy"))
-    described = describe_run(str(model_dirs["gpt2"]), corpus=corpus, context=41, windows=50)
-    return described.model_copy(update={"gather": GATHER})
+    ids = builders.random_ids(50, 41).numpy()
+    return run_over(tmp_path, model_dirs["gpt2"], ids, 50, gather=GATHER)
 
 
 def test_the_sums_of_one_group_are_held(tmp_path, run, monkeypatch):

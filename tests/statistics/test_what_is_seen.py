@@ -11,7 +11,7 @@ from poskernel_core.engine.engine import Engine, describe_run
 from poskernel_core.forward.loading import load
 from poskernel_core.models.catalog import locate
 from poskernel_core.models.tokenizers import load_tokenizer
-from poskernel_core.passes import runner
+from poskernel_core.passes import runner, worker_context
 from poskernel_core.passes.prepare import prepare, sizes_of
 from poskernel_core.passes.worker_context import WorkerContext
 from poskernel_core.statistics import STATISTICS, Statistic
@@ -24,6 +24,7 @@ from poskernel_core.storage.statistics import (
 )
 from poskernel_core.storage.store import Store
 from tests.support import builders
+from tests.support.stages import run_over
 
 CONTEXT, WINDOWS, ASKED, SEEN = 23, 71, 64, 60
 POSITIONS = (3, 11, 22)
@@ -106,21 +107,21 @@ def test_only_what_is_bound_is_gathered_again(model_dirs, tmp_path, monkeypatch)
     assert not np.array_equal(whole.values["attention_distance"], few.values["attention_distance"])
 
 
-def test_windows_that_are_cut_already(model_dirs, tmp_path):
-    np.save(tmp_path / "ids.npy", builders.random_ids(WINDOWS, CONTEXT, seed=5).numpy())
-    corpus = CorpusSpec(name=str(tmp_path / "ids.npy"))
-    located = locate(str(model_dirs["llama"]))
-    run = describe_run(
-        str(model_dirs["llama"]),
-        corpus=corpus,
-        context=CONTEXT,
-        windows=WINDOWS,
-        pattern_windows=ASKED,
-    )
-    shared = WorkerContext(Store(tmp_path / "store"))
-    first, again = (shared.prepare(run, Execution(), located, None)[1] for _ in range(2))
-    assert SEEN == first.seen
-    assert first == again
+def test_windows_that_are_cut_already(model_dirs, tmp_path, monkeypatch):
+    """Passes and experiments take copies of one cut; other windows are another."""
+    cuts, prepare = [], worker_context.prepare
+    monkeypatch.setattr(worker_context, "prepare", lambda *a: (cuts.append(a), prepare(*a))[1])
+    ids, model = builders.random_ids(WINDOWS, CONTEXT, seed=5).numpy(), model_dirs["llama"]
+    run = run_over(tmp_path, model, ids, WINDOWS, pattern_windows=ASKED)
+    shared, located = WorkerContext(Store(tmp_path / "store")), locate(str(model))
+    made = [shared.prepare(run, Execution(), located, None) for _ in range(3)]
+    assert (1, SEEN) == (len(cuts), made[0][1].seen)
+    for windows, plan in made[1:]:
+        np.testing.assert_array_equal(made[0][0], windows)
+        assert windows is not made[0][0]
+        assert plan == made[0][1]
+    other = run.model_copy(update={"windows": 4})
+    assert 4 == len(shared.prepare(other, Execution(), located, None)[0])
 
 
 def test_what_needs_no_attention_shares_the_pass():

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from poskernel_core.common.errors import Cancelled
-from poskernel_core.common.specs import CorpusSpec, Execution, Request
+from poskernel_core.common.specs import Execution, Request
 from poskernel_core.engine import execute
-from poskernel_core.engine.engine import describe_run
 from poskernel_core.engine.plan import make_plan
 from poskernel_core.passes import runner
 from poskernel_core.passes.worker_context import WorkerContext
@@ -17,6 +16,8 @@ from poskernel_core.storage.statistics import (
     read_checkpoint,
 )
 from poskernel_core.storage.store import Store
+from tests.support import silent
+from tests.support.stages import run_over
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 
@@ -27,14 +28,7 @@ CPU = Execution(device="cpu", batch=2)
 @pytest.fixture
 def run(model_dirs, tmp_path):
     ids = np.random.default_rng(3).integers(1, 83, size=(WINDOWS, CONTEXT))
-    np.save(tmp_path / "ids.npy", ids)
-    return describe_run(
-        str(model_dirs["llama"]),
-        corpus=CorpusSpec(name=str(tmp_path / "ids.npy")),
-        windows=WINDOWS,
-        context=CONTEXT,
-        start_token=False,
-    )
+    return run_over(tmp_path, model_dirs["llama"], ids, WINDOWS)
 
 
 @pytest.fixture
@@ -53,11 +47,7 @@ def asked(run, analysis="etc", **changes):
     return make_plan(Request(analysis=analysis, run=run.model_copy(update=changes)))
 
 
-def nobody(done, total, note):
-    """Nobody looks."""
-
-
-def gather(store, *requests, report=nobody):
+def gather(store, *requests, report=silent):
     plan = requests[0].looked_up(store)
     execute.gather_missing(WorkerContext(store), plan, CPU, report, requests[1:])
 
@@ -74,13 +64,18 @@ def test_only_what_is_missing_is_gathered(tmp_path, run, passes):
 
 
 def test_one_that_is_lost_is_gathered_alone(tmp_path, run, passes):
-    """The others stay; the numbers are those of before, up to the order of adding."""
+    """Whichever layer it lacks; the others stay; numbers are as before, up to the order of adding."""
     store, lost = Store(tmp_path / "store"), "keys"
     gather(store, asked(run))
     before = [dict(StoredStatistics.open(store, run).layer(layer)) for layer in range(3)]
-    store.drop(part_key(run, lost, "1"))
-
-    assert (lost,) == missing_statistics(store, run)
+    for layer in range(3):
+        key = part_key(run, lost, str(layer))
+        held = store.get_bytes(key)
+        store.drop(key)
+        assert StoredStatistics.open(store, run) is None
+        assert (lost,) == missing_statistics(store, run)
+        store.put_bytes(key, held)
+    store.drop(key)
     gather(store, asked(run))
 
     assert [tuple(sorted(run.gather)), (lost,)] == passes
