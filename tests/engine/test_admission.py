@@ -80,14 +80,17 @@ def test_room_for_sums_and_statistics(model_dirs, tmp_path):
     store = Store(tmp_path, 0.0001)
     with pytest.raises(BadRequest, match=r"the store holds 0\.1"):
         Engine(store, "cpu").submit(Request(analysis="etc", run=run))
-    corpus = CorpusSpec(name="text", text="She sells sea shells by the sea shore.")
-    run = describe_run(llama, corpus=corpus, context=CONTEXT)
-    notes = []
-    with pytest.raises(ComputeFailed, match="The store is too small for the sums") as caught:
-        runner.gather_run(WorkerContext(store), run, Execution(), {}, lambda *n: notes.append(n[2]))
-    assert "shard" not in str(caught.value)
-    assert "Cutting the text into windows" in notes
-    assert "Reading windows of text" not in notes
+    many, notes = CorpusSpec(name=str(builders.mini_corpus(tmp_path / "texts")[0])), set()
+    # too many sums; those of a typed text; sums that fit, but not beside their statistics
+    for text, read in ((None, False), ("She sells sea shells by the sea shore.", True),
+                       ("She sells sea shells.", True)):  # fmt: skip
+        corpus = CorpusSpec(name="text", text=text) if text else many
+        run = describe_run(llama, corpus=corpus, context=CONTEXT)
+        given = WorkerContext(store), run, Execution(), {}, lambda *told: notes.add(told[2])
+        with pytest.raises(ComputeFailed, match="The store is too small for the sums") as caught:
+            runner.gather_run(*given)
+        assert "shard" not in str(caught.value)
+        assert read == ("Reading windows of text" in notes)
 
 
 @pytest.fixture

@@ -33,6 +33,8 @@ from tests.support import builders, silent, until
 from tests.support.disks import file_of
 from tests.support.stages import run_over
 
+pytestmark = pytest.mark.usefixtures("unchecked")
+
 CONTEXT, TEXTS, OF = 13, 17, 3
 GATHER = ("keys", "queries", "patterns", "scores")
 

@@ -23,6 +23,8 @@ from tests.support.builders.made import build, rotary_sizes
 from tests.support.passes import loaded
 from tests.support.stages import carried_out
 
+pytestmark = pytest.mark.usefixtures("unchecked")
+
 CONTEXT, BEFORE, HALF = 29, 16, 5
 SCALINGS = ("default", *ROPE_INIT_FUNCTIONS)
 EVERY_PARAMETER = {

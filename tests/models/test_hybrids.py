@@ -121,18 +121,14 @@ def test_a_pass_ends_in_any_layer(model, until):
     assert range(3)[until] + 1 == len(recorder.residuals) == len(recorder.calls)
 
 
-def test_a_head_that_is_none_is_refused(path, tmp_path):
+def test_a_head_that_is_none_is_refused(path, tmp_path, fresh_engine):
     builders.mini_corpus(tmp_path)
-    engine = pk.Engine(pk.Store(tmp_path / "store"), pk.Execution(device="cpu"))
     given = {
-        "engine": engine, "query": QUERY, "windows": WINDOWS, "context": CONTEXT,
+        "engine": fresh_engine, "query": QUERY, "windows": WINDOWS, "context": CONTEXT,
         "corpus": CorpusSpec(name=str(tmp_path / "mini.txt")),
     }  # fmt: skip
-    try:
-        with pytest.raises(BadRequest, match=f"Layer 2 has no heads: it is {CONVOLUTION}"):
-            pk.show("denominators", str(path), head="L2H1", **given)
-        found = pk.show("etc", str(path), **given)
-    finally:
-        engine.close()
+    with pytest.raises(BadRequest, match=f"Layer 2 has no heads: it is {CONVOLUTION}"):
+        pk.show("denominators", str(path), head="L2H1", **given)
+    found = pk.show("etc", str(path), **given)
     assert np.isnan(found.values["etc"][BARE]).all()
     assert np.isfinite(found.values["etc"][WITH_HEADS]).all()

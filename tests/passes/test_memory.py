@@ -27,6 +27,8 @@ from poskernel_core.storage.store import Store
 from tests.support import ROOT, builders
 from tests.support.stages import run_over
 
+pytestmark = pytest.mark.usefixtures("unchecked")
+
 GATHER = ALL_GATHERED
 MEASURE = """
 import json, resource, sys
@@ -104,6 +106,7 @@ def watched(write):
 
 def test_nothing_half_written_counts(tmp_path, run, monkeypatch):
     """Where the store fails within a group, the groups before it stay, and it is read again."""
+    monkeypatch.setenv("POSKERNEL_CHECKPOINT_SECONDS", "3600")  # none by time, on no machine
     store, put, left = Store(tmp_path / "store"), Store.put_bytes, [70]
 
     def failing(store, key, data):

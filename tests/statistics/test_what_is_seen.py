@@ -7,7 +7,7 @@ from transformers import AutoModelForCausalLM
 
 import poskernel_core as pk
 from poskernel_core.common.specs import OF_PATTERNS, CorpusSpec, Execution, RunSpec
-from poskernel_core.engine.engine import Engine, describe_run
+from poskernel_core.engine.engine import describe_run
 from poskernel_core.forward.loading import load
 from poskernel_core.models.catalog import locate
 from poskernel_core.models.tokenizers import load_tokenizer
@@ -30,7 +30,7 @@ CONTEXT, WINDOWS, ASKED, SEEN = 23, 71, 64, 60
 POSITIONS = (3, 11, 22)
 GATHER = ("keys", "queries", "patterns", "residuals", "scores", "entropy", "sinks")
 
-pytestmark = pytest.mark.usefixtures("near_worker")
+pytestmark = pytest.mark.usefixtures("near_worker", "unchecked")
 
 
 @pytest.fixture(scope="module")
@@ -86,19 +86,16 @@ def test_what_is_not_bound_is_shared():
         assert same == (name not in OF_PATTERNS)
 
 
-def test_only_what_is_bound_is_gathered_again(model_dirs, tmp_path, monkeypatch):
+def test_only_what_is_bound_is_gathered_again(model_dirs, tmp_path, monkeypatch, fresh_engine):
     np.save(tmp_path / "ids.npy", builders.random_ids(WINDOWS, CONTEXT, seed=5).numpy())
     corpus, runs = CorpusSpec(name=str(tmp_path / "ids.npy")), []
-    engine = Engine(Store(tmp_path / "store"))
-    asked = {"corpus": corpus, "context": CONTEXT, "windows": WINDOWS, "engine": engine}
+    asked = {"corpus": corpus, "context": CONTEXT, "windows": WINDOWS, "engine": fresh_engine}
     gather_run = runner.gather_run
     monkeypatch.setattr(
         runner, "gather_run", lambda *given: runs.append(given[1]) or gather_run(*given)
     )
     whole = pk.show("etc", str(model_dirs["llama"]), **asked)
     few = pk.show("etc", str(model_dirs["llama"]), pattern_windows=ASKED, **asked)
-    engine.close()
-    engine.store.close()
 
     assert runs[1].gather == ("patterns",)
     assert "pattern_windows" not in whole.provenance
@@ -184,7 +181,7 @@ def test_a_statistic_that_reads_them(punctuation, tmp_path):
     marks = np.array([*map(is_mark, texts)]).reshape(windows.shape) & (windows != start)
     with torch.no_grad():
         patterns = plain(torch.from_numpy(windows), output_attentions=True).attentions
-    for mass, layer in zip(found, patterns, strict=True):
+    for mass, layer in zip(found, map(np.asarray, patterns), strict=True):
         expected = [0.0] * layer.shape[1]
         for text, head, n, i in np.ndindex(*layer.shape):
             expected[head] += float(layer[text, head, n, i]) * marks[text, i] / len(windows)

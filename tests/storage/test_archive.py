@@ -117,7 +117,7 @@ def of(model):
 ABOUT = of({"name": "gpt2"})
 KEYS = [16 * "a" + "-" + 64 * digit for digit in "bcdef"]
 STORED, DEFLATED = zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED
-BOMB_MB = 300
+BOMB_MB = 60
 
 
 def entry(header='{"number": 1}', size=11, key=KEYS[0]):
@@ -152,7 +152,7 @@ def good(number=0):
 
 
 def bomb(path):
-    """A manifest of some hundred kilobytes that inflates to hundreds of megabytes."""
+    """A manifest of some ten kilobytes that inflates to sixty megabytes."""
     with zipfile.ZipFile(path, "w", DEFLATED) as made:
         with made.open(MANIFEST, "w") as manifest:
             manifest.write(ABOUT.encode())

@@ -64,7 +64,7 @@ def test_only_what_is_missing_is_gathered(tmp_path, run, passes):
 
 
 def test_one_that_is_lost_is_gathered_alone(tmp_path, run, passes):
-    """Whichever layer it lacks; the others stay; numbers are as before, up to the order of adding."""
+    """Whichever layer is lost; the others stay, and numbers are as before but for rounding."""
     store, lost = Store(tmp_path / "store"), "keys"
     gather(store, asked(run))
     before = [dict(StoredStatistics.open(store, run).layer(layer)) for layer in range(3)]
