@@ -139,21 +139,6 @@ def test_two_engines_on_one_store(tmp_path, asked, monkeypatch):
 
 
 @pytest.mark.usefixtures("near_worker")
-def test_damaged_entries_are_computed_again(fresh_engine, asked):
-    """Every entry of a store overwritten: the same numbers come back from a new computation."""
-    before = fresh_engine.result(asked(), WAIT)
-    fresh_engine.close()
-    files = list(fresh_engine.store.directory.rglob("*.val"))
-    assert files
-    for file in files:
-        file.write_bytes(b"x" * 99)
-
-    assert fresh_engine.cached(asked()) is None
-    assert StoredStatistics.open(fresh_engine.store, asked().run) is None
-    same(before, fresh_engine.result(asked(), WAIT))
-
-
-@pytest.mark.usefixtures("near_worker")
 def test_ten_at_once_on_a_cold_worker(fresh_engine, asked, model_dirs):
     """Passes and experiments on four models, in two lanes that both load: all are answered."""
     models = ("gpt2", "llama", "gpt_neox", "opt", "gpt2")

@@ -133,10 +133,15 @@ def test_cancelled(tmp_path, tasks, workers):
     assert [-signal.SIGTERM] * 2 == [each.code for each in workers]
 
 
+def of_other_texts(task):
+    """A shard of a corpus whose file has changed since it was described."""
+    corpus = task.run.corpus.model_copy(update={"fingerprint": "other"})
+    return task.model_copy(update={"run": task.run.model_copy(update={"corpus": corpus})})
+
+
 def test_a_task_that_cannot_be_done(tmp_path, tasks):
     """What is wrong with the request is said at once, and is not tried again."""
-    corpus = tasks[0].run.corpus.model_copy(update={"fingerprint": "other"})
-    wrong = tasks[0].model_copy(update={"run": tasks[0].run.model_copy(update={"corpus": corpus})})
+    wrong = of_other_texts(tasks[0])
     attempts = Attempts([wrong])
     attempts.tell(attempts.take(), final_event(wrong.model_dump_json(), silent, tmp_path))
 
@@ -305,17 +310,8 @@ def test_files_of_workers(cluster, tasks, tmp_path):
     given = [each.model_copy(update={"folder": str(tmp_path / "files")}) for each in tasks]
     run_on_cluster(address, given, Store(tmp_path / "own"), silent)
     assert OF == len(list((tmp_path / "files").iterdir()))
-
-
-@pytest.mark.slow
-def test_what_cannot_be_computed(cluster, tasks, tmp_path):
-    """A worker's sentence comes back as it is, once."""
-    address, store = cluster
-    corpus = tasks[0].run.corpus.model_copy(update={"fingerprint": "other"})
-    wrong = tasks[0].run.model_copy(update={"corpus": corpus})
-
-    with pytest.raises(BadRequest, match="changed meanwhile"):
-        run_on_cluster(address, [tasks[0].model_copy(update={"run": wrong})], store, silent)
+    with pytest.raises(BadRequest, match="changed meanwhile"):  # a worker's sentence, as it is
+        run_on_cluster(address, [of_other_texts(tasks[0])], Store(tmp_path / "own"), silent)
 
 
 def executing(dask_worker):

@@ -39,7 +39,7 @@ IDS = builders.random_ids(130, CONTEXT, seed=5).numpy()
 FEW = ("keys", "patterns", "queries")
 CASES = {
     "gpt2": (20, None, [4, 8, 10]),
-    "mistral": (70, 20, [4, 8, 10, 20, 60]),
+    "mistral": (130, 64, [4, 8, 10, 20, 60, 120]),
 }
 """Of each model, which have learned positions, and shared keys with a sliding window: the windows,
 how many of the first form attention, and the stages."""
@@ -97,7 +97,7 @@ class Formed:
 def test_a_stage_is_a_run_of_its_windows(formed, shared):
     """All statistics have the same bits, and the headers say the same; so has the whole."""
     assert formed.stages == [*formed.views]
-    for windows in formed.stages[1::3]:
+    for windows in formed.stages[1::4]:
         run = formed.first(windows)
         header, layers = held(formed.kept, run)
         gather(shared, run, BATCH)
@@ -118,7 +118,7 @@ def test_means_by_plain_loops(formed):
     """Mean keys and mean attention, of all windows and of every group, of plain transformers."""
     truth = truth_of(formed.model, in_order(IDS, formed.windows))
     for windows in formed.stages:
-        groups, seen = min(10, windows), min(windows, formed.bound or windows)
+        groups, seen = min(10, windows), min(windows, 60 if formed.bound else windows)
         for layer, arrays in enumerate(held(formed.kept, formed.first(windows))[1]):
             keys, rows = truth.keys[layer], truth.attentions[layer][:, :, list(POSITIONS)]
             for name, each, count in (("mean_keys", keys, windows), ("mean_rows", rows, seen)):
