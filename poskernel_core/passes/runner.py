@@ -77,7 +77,10 @@ def gather_run(
 ) -> None:
     """Gather the statistics of a run and write them to the store."""
     gather_shard(shared, run, WHOLE, execution, versions, report, on_stage)
-    merge_shards(shared.store, {}, run, WHOLE.of, report)
+    try:
+        merge_shards(shared.store, {}, run, WHOLE.of, report)
+    except BadRequest as error:  # the statistics drove sums out that were there a moment ago
+        raise ComputeFailed(TOO_SMALL) from error
 
 
 def gather_shard(

@@ -125,22 +125,20 @@ def test_values():
 
 
 @pytest.mark.parametrize("old", renamed.MODELS)
-def test_models(old, capsys, tmp_path, monkeypatch, near_worker):
+def test_models(old, capsys, tmp_path, monkeypatch, near_worker, fresh_engine):
     sentence = f"'{old}' is called '{renamed.MODELS[old]}' now."
     run = describe_run(MODEL, windows=50, context=64)
     before = run.model_copy(update={"model": ModelSpec(name=old, fingerprint="0" * 64)})
-    engine = pk.Engine(pk.Store(tmp_path / "store"))
     for ask in (
         lambda: pk.load(old),
         lambda: pk.show("etc", old),
         lambda: pk.show("over-training", old),
         lambda: pk.show("compare-kernels", MODEL, params={"heads": f"L0H0,L0H1@{old}"}),
-        lambda: engine.result(Request(analysis="etc", run=before)),
+        lambda: fresh_engine.result(Request(analysis="etc", run=before)),
     ):
         with pytest.raises(UnknownModel) as error:
             ask()
         assert sentence == str(error.value)
-    engine.close()
     monkeypatch.setenv("POSKERNEL_MODELS", "")  # which serving sets
     for words in (("show", "etc"), ("precompute",), ("serve", "--model"), ("reproduce",)):
         assert 2 == main([*words, old])

@@ -422,7 +422,7 @@ def test_a_stream_is_read_until_all_groups_have_their_windows(monkeypatch, windo
 
 @pytest.mark.parametrize(("windows", "has"), [(64, 60), (7, 7)])
 def test_equal_groups(tokenizer, windows, has):
-    texts = [*itertools.islice(corpora.documents(CorpusSpec(), 5), 150)]
+    texts = [*itertools.islice(corpora.documents(CorpusSpec(), 5), 60)]
     assert texts[0] != next(corpora.documents(CorpusSpec(), 0))
     found = made("sample", tokenizer, windows=windows, seed=5)
     assert (has, CONTEXT) == found.tokens.shape

@@ -88,7 +88,6 @@ def test_the_seven_rows_of_the_post(start):
 def test_other_layouts(case):
     length, first, second, candidates, start = case
     layout = pairs_layout(*case)
-
     assert OTHERS[case] == words(layout)
     assert second in second_positions(length, first, candidates, start)
     letters = OTHERS[case].split()

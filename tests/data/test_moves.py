@@ -17,7 +17,7 @@ WORDS = [
     " The", " turtle", " fled", " the", " ninja", "\n",
 ]  # fmt: skip
 
-MOVES = {
+MOVES = {  # a text, and what it says; words of the sentence where it says nothing
     "9>4": {9: [4]},
     "9>9": {9: [9]},
     "9>4, 9>2": {9: [4, 2]},
@@ -28,8 +28,6 @@ MOVES = {
     "10>pirate, fled>8, 10>The": {10: [9, 1], 13: [8]},
     "ninja><|endoftext|>": {2: [0], 15: [0]},
     "ninja>ninja": {2: [2], 15: [15]},
-}  # fmt: skip
-NO_MOVES = {
     "": "got none",
     "9": "written row>key",
     "ninja turtle": "written row>key",
@@ -45,26 +43,38 @@ NO_MOVES = {
     "9>nin": "no word 'nin'",
     "²>1": "no word '²'",
 }
+NO_LAYERS = dict.fromkeys(("", "7", "0-7", "a", "-2", "3-1", "0-1-2", "0-²"), "[Ll]ayers")
 LAYERS = {
-    "0-3": [0, 1, 2, 3],
-    "0-2, 5": [0, 1, 2, 5],
-    "5,0": [0, 5],
-    "0 - 1": [0, 1],
-}
-NO_LAYERS = ["", "7", "0-7", "a", "-2", "3-1", "0-1-2", "0-²"]
-CELLS = {"L0H3": [(0, 3)], "L1H4, L0H3": [(0, 3), (1, 4)], "l0h3 L0H3,L6H10": [(0, 3), (6, 10)]}
-NO_CELLS = ["", "L7H0", "L0H11", "3", "L0H3 and L1H4"]
+    "0-3": [0, 1, 2, 3], "0-2, 5": [0, 1, 2, 5], "5,0": [0, 5], "0 - 1": [0, 1], **NO_LAYERS,
+}  # fmt: skip
+CELLS = {
+    "L0H3": [(0, 3)], "L1H4, L0H3": [(0, 3), (1, 4)], "l0h3 L0H3,L6H10": [(0, 3), (6, 10)],
+} | dict.fromkeys(("", "L7H0", "L0H11", "3", "L0H3 and L1H4"), "L0H")  # fmt: skip
 
 
-@pytest.mark.parametrize("text", MOVES)
-def test_moves(text):
-    assert MOVES[text] == parse_moves(text, WORDS)
+def moves(text):
+    return parse_moves(text, WORDS)
 
 
-@pytest.mark.parametrize("text", NO_MOVES)
-def test_moves_that_are_not_there(text):
-    with pytest.raises(BadRequest, match=NO_MOVES[text]) as caught:
-        parse_moves(text, WORDS)
+def layers(text):
+    return parse_layers(text, 7)
+
+
+def cells(text):
+    return parse_cells(text, 7, 11)
+
+
+@pytest.mark.parametrize(
+    ("parse", "text", "expected"),
+    [(parse, *each) for parse, table in ((moves, MOVES), (layers, LAYERS), (cells, CELLS))
+     for each in table.items()],
+)  # fmt: skip
+def test_what_is_written(parse, text, expected):
+    if not isinstance(expected, str):
+        assert expected == parse(text)
+        return
+    with pytest.raises(BadRequest, match=expected) as caught:
+        parse(text)
     assert "\n" not in str(caught.value)
     assert str(caught.value).endswith(".")
 
@@ -90,18 +100,6 @@ def test_moves_by_position(pairs):
     assert {row: list(keys) for row, keys in expected.items()} == parse_moves(text, WORDS)
 
 
-@pytest.mark.parametrize("text", LAYERS)
-def test_layers(text):
-    assert LAYERS[text] == parse_layers(text, 7)
-
-
-@pytest.mark.parametrize("text", NO_LAYERS)
-def test_layers_that_are_not_there(text):
-    with pytest.raises(BadRequest, match=r"[Ll]ayers") as caught:
-        parse_layers(text, 7)
-    assert "\n" not in str(caught.value)
-
-
 def test_layers_far_outside():
     tracemalloc.start()
     with pytest.raises(BadRequest, match="layers from 0 to 6"):
@@ -109,18 +107,6 @@ def test_layers_far_outside():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 1_000_000
-
-
-@pytest.mark.parametrize("text", CELLS)
-def test_cells(text):
-    assert CELLS[text] == parse_cells(text, 7, 11)
-
-
-@pytest.mark.parametrize("text", NO_CELLS)
-def test_cells_that_are_not_there(text):
-    with pytest.raises(BadRequest, match="L0H") as caught:
-        parse_cells(text, 7, 11)
-    assert "\n" not in str(caught.value)
 
 
 @given(st.integers(2, 40), st.integers(1, 7), st.integers(0, 99), st.none() | st.integers(0, 41))

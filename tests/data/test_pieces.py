@@ -171,14 +171,16 @@ def test_no_more_than_the_windows_need(gpt2, lengths, tmp_path, between):
 
 
 def test_what_cannot_be_cut(gpt2, lengths, monkeypatch):
-    monkeypatch.setattr(pieces, "MOST", 2**17)
-    with pytest.raises(UnsupportedModel, match="131,072 characters are one piece"):
+    monkeypatch.setattr(pieces, "PIECE", 2**12)
+    monkeypatch.setattr(pieces, "MOST", 2**14)
+    with pytest.raises(UnsupportedModel, match="16,384 characters are one piece"):
         Known("m", gpt2, None).encode("a" * (2 * pieces.MOST))
     assert pieces.MOST == max(lengths)
 
 
 @pytest.mark.parametrize("around", ["", " ".join(WORDS[:3000])])
-def test_what_cannot_be_cut_and_is_short(gpt2, around):
+def test_what_cannot_be_cut_and_is_short(gpt2, around, monkeypatch):
+    monkeypatch.setattr(pieces, "PIECE", 2**13)
     text = around + "a" * (2 * pieces.PIECE) + around
     assert gpt2.encode(text).ids == Known("m", gpt2, None).encode(text)
 

@@ -68,7 +68,7 @@ def test_the_fewest_windows_of_a_bundled_text():
 def test_room_for_sums_and_statistics(model_dirs, tmp_path):
     """A store that holds no more than the statistics is too small for the sums that they are of.
 
-    So is one for a text whose windows nobody knows before; no word of shards.
+    So is one for a text whose windows nobody knows before it is cut, of which none is read then.
     """
     llama = str(model_dirs["llama"])
     run = describe_run(llama, context=CONTEXT, windows=20)
@@ -80,11 +80,17 @@ def test_room_for_sums_and_statistics(model_dirs, tmp_path):
     store = Store(tmp_path, 0.0001)
     with pytest.raises(BadRequest, match=r"the store holds 0\.1"):
         Engine(store, "cpu").submit(Request(analysis="etc", run=run))
-    corpus = CorpusSpec(name="text", text="She sells sea shells by the sea shore.")
-    run = describe_run(llama, corpus=corpus, context=CONTEXT)
-    with pytest.raises(ComputeFailed, match="The store is too small for the sums") as caught:
-        runner.gather_run(WorkerContext(store), run, Execution(), {}, lambda *_: None)
-    assert "shard" not in str(caught.value)
+    many, notes = CorpusSpec(name=str(builders.mini_corpus(tmp_path / "texts")[0])), set()
+    # too many sums; those of a typed text; sums that fit, but not beside their statistics
+    for text, read in ((None, False), ("She sells sea shells by the sea shore.", True),
+                       ("She sells sea shells.", True)):  # fmt: skip
+        corpus = CorpusSpec(name="text", text=text) if text else many
+        run = describe_run(llama, corpus=corpus, context=CONTEXT)
+        given = WorkerContext(store), run, Execution(), {}, lambda *told: notes.add(told[2])
+        with pytest.raises(ComputeFailed, match="The store is too small for the sums") as caught:
+            runner.gather_run(*given)
+        assert "shard" not in str(caught.value)
+        assert read == ("Reading windows of text" in notes)
 
 
 @pytest.fixture

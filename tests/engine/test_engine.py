@@ -32,7 +32,7 @@ from poskernel_core.engine.plan import make_plan
 from poskernel_core.engine.provenance import software
 from poskernel_core.forward import loading
 from poskernel_core.models import catalog
-from poskernel_core.passes import runner, worker_context
+from poskernel_core.passes import runner
 from poskernel_core.passes.worker_context import WorkerContext
 from poskernel_core.storage.shards import partials_of
 from poskernel_core.storage.statistics import StoredStatistics, read_checkpoint
@@ -139,21 +139,6 @@ def test_two_engines_on_one_store(tmp_path, asked, monkeypatch):
 
 
 @pytest.mark.usefixtures("near_worker")
-def test_damaged_entries_are_computed_again(fresh_engine, asked):
-    """Every entry of a store overwritten: the same numbers come back from a new computation."""
-    before = fresh_engine.result(asked(), WAIT)
-    fresh_engine.close()
-    files = list(fresh_engine.store.directory.rglob("*.val"))
-    assert files
-    for file in files:
-        file.write_bytes(b"x" * 99)
-
-    assert fresh_engine.cached(asked()) is None
-    assert StoredStatistics.open(fresh_engine.store, asked().run) is None
-    same(before, fresh_engine.result(asked(), WAIT))
-
-
-@pytest.mark.usefixtures("near_worker")
 def test_ten_at_once_on_a_cold_worker(fresh_engine, asked, model_dirs):
     """Passes and experiments on four models, in two lanes that both load: all are answered."""
     models = ("gpt2", "llama", "gpt_neox", "opt", "gpt2")
@@ -237,29 +222,6 @@ def test_a_pass_that_is_killed_again_and_again(tmp_path, asked, monkeypatch):
     for layer in range(whole.header.n_layers):
         for name, array in whole.layer(layer).items():
             np.testing.assert_array_equal(array, broken.layer(layer)[name])
-
-
-def test_one_model_and_one_cut_for_both_lanes(tmp_path, asked, model_dirs, monkeypatch):
-    """Pass and experiment take the same loaded model, tokenizer and windows."""
-    loads, cuts = [], []
-    load, prepare = worker_context.load, worker_context.prepare
-    monkeypatch.setattr(worker_context, "load", lambda *a: (loads.append(a), load(*a))[1])
-    monkeypatch.setattr(worker_context, "prepare", lambda *a: (cuts.append(a), prepare(*a))[1])
-    place, run = WorkerContext(Store(tmp_path)), asked(5).run
-    located = catalog.locate(str(model_dirs["gpt2"]))
-
-    models = [place.models.take(located, "cpu") for _ in range(3)]
-    made = [place.prepare(run, Execution(), located, None) for _ in range(3)]
-    alone = place.models.take(located, "cpu", "bfloat16")
-
-    assert models[0] is models[1] is models[2] is not alone
-    assert (2, 1) == (len(loads), len(cuts))
-    for windows, plan in made[1:]:
-        np.testing.assert_array_equal(made[0][0], windows)
-        assert windows is not made[0][0]
-        assert plan == made[0][1]
-    other = run.model_copy(update={"windows": 4})
-    assert 4 == len(place.prepare(other, Execution(), located, None)[0])
 
 
 @pytest.mark.usefixtures("near_worker")
@@ -355,23 +317,6 @@ def test_a_directory_that_cannot_be_written(tmp_path, asked):
                 served.submit(asked(4))
             assert served.worker_pid is None
             served.store.close()
-
-
-def test_non_finite_sums(tmp_path, asked, monkeypatch):
-    """Keys that overflow are an error that names the layer, and nothing is stored."""
-    store, keys = Store(tmp_path), runner.streaming.STATISTICS["keys"]
-    seen = keys.attention
-
-    def overflow(self, call, batch):
-        seen(self, call, batch)
-        if call.layer == 1:
-            self.sums["key_sum"][1, 0, 5] = np.inf
-
-    monkeypatch.setattr(keys, "attention", overflow)
-    with pytest.raises(ComputeFailed, match=r"layer 1 are not finite \(key_sum\)"):
-        gathers(store, asked(3).run)
-    assert [] == list(store.keys())
-    store.close()
 
 
 WORKER = """

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 from poskernel_core.common.errors import Cancelled, NoSpace
-from poskernel_core.common.specs import CorpusSpec, Execution, Request
+from poskernel_core.common.specs import Execution, Request
 from poskernel_core.engine import worker as worker_module
-from poskernel_core.engine.engine import Engine, describe_run
-from poskernel_core.engine.job import Job
+from poskernel_core.engine.engine import Engine
 from poskernel_core.engine.plan import make_plan
 from poskernel_core.engine.worker import Budget
 from poskernel_core.storage.statistics import missing_statistics
 from poskernel_core.storage.store import Store
 from tests.support import builders, until
+from tests.support.stages import run_over
 
 WINDOWS, CONTEXT, QUERY = 23, 19, 17
 STAGES = [4, 8, 10]
@@ -24,12 +24,8 @@ STAGES = [4, 8, 10]
 @pytest.fixture
 def run(model_dirs, tmp_path):
     """Ten groups of two windows of a tiny GPT-2, in a file of more windows."""
-    np.save(tmp_path / "ids.npy", builders.random_ids(97, CONTEXT, seed=3).numpy())
-    corpus = CorpusSpec(name=str(tmp_path / "ids.npy"))
-    return describe_run(
-        str(model_dirs["gpt2"]), corpus=corpus, context=CONTEXT, windows=WINDOWS, query=QUERY,
-        start_token=False,
-    )  # fmt: skip
+    ids = builders.random_ids(97, CONTEXT, seed=3).numpy()
+    return run_over(tmp_path, model_dirs["gpt2"], ids, WINDOWS)
 
 
 @pytest.fixture
@@ -185,20 +181,6 @@ def test_stop_here(engine, run, held, monkeypatch):
     assert not engine.keep(asked(run))
     assert 20 == engine.cached(asked(run)).provenance["windows"]
     assert [] == there(engine, job.plan)  # which nobody has looked at on the way
-
-
-def test_a_store_that_is_too_small_says_so_before_the_pass(engine, run, tmp_path, monkeypatch):
-    """A text whose number of windows nobody knows before it is cut: no window of it is read."""
-    notes, take = [], Job.take
-    monkeypatch.setattr(Job, "take", lambda job, e: (notes.append(e.get("note")), take(job, e)))
-    small = Engine(Store(tmp_path / "small", limit_gb=0.0005), engine.execution)
-    job = small.submit(asked(run))
-    assert job.wait(60)
-    small.close()
-    small.store.close()
-    assert "The store is too small for the sums" in str(job.error)
-    assert "Cutting the text into windows" in notes
-    assert "Reading windows of text" not in notes
 
 
 def test_a_target_ends_a_run(engine, run, monkeypatch):

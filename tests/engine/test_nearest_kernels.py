@@ -8,7 +8,7 @@ import poskernel_core as pk
 from poskernel_core.analyses.comparison import formulas
 from poskernel_core.analyses.comparison.pins import Pin, pinned_run
 from poskernel_core.engine import nearest_kernels
-from poskernel_core.engine.engine import Engine, describe_run
+from poskernel_core.engine.engine import describe_run
 from poskernel_core.engine.nearest_kernels import heads_like
 from poskernel_core.models import catalog
 from poskernel_core.storage.store import Store
@@ -21,9 +21,8 @@ OWN = Pin("L0H1", "demo-attn-2l", context=CONTEXT, windows=WINDOWS)
 
 
 @pytest.fixture(scope="module")
-def kernels(tmp_path_factory):
+def kernels(engine):
     """A store with kernels of two models, at two positions, and with another skip."""
-    engine = Engine(Store(tmp_path_factory.mktemp("store")))
     found = {}
     for model in MODELS:
         for query, skip in ((QUERY, SKIP), (21, SKIP), (QUERY, 0)):
@@ -31,9 +30,7 @@ def kernels(tmp_path_factory):
                 "kernel", model, engine=engine, context=CONTEXT, windows=WINDOWS,
                 params={"query": query, "skip": skip},
             )  # fmt: skip
-    yield engine.store, found
-    engine.close()
-    engine.store.close()
+    return engine.store, found
 
 
 def by_offset(found, layer, head, query=QUERY):

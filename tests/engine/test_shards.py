@@ -32,9 +32,12 @@ from poskernel_core.statistics.keys import MeanKeys
 from poskernel_core.storage.archive import open_sources
 from poskernel_core.storage.shards import Partial, checksum
 from poskernel_core.storage.store import Store
-from tests.support import builders
+from tests.support import builders, silent
 from tests.support.near_worker import command_line_here
 from tests.support.stages import held, layers_of, same_bits
+from tests.support.strangers import refused
+
+__all__ = ["refused"]
 
 pytestmark = pytest.mark.usefixtures("near_worker")
 
@@ -201,18 +204,6 @@ def command(capsys, monkeypatch):
     return one
 
 
-@pytest.fixture
-def refused(command):
-    """Run a command that is refused; returns its one sentence."""
-
-    def one(*given):
-        code, said = command(*given)
-        assert (2, 1) == (code, said.count("\n"))
-        return said
-
-    return one
-
-
 @pytest.fixture(scope="module")
 def stores(place, options):
     """Four stores with a shard each, computed by the command line, and their files."""
@@ -246,19 +237,15 @@ def test_as_many_shards_as_one_likes(tmp_path, described, model_dirs, of, gather
     shared, cut = WorkerContext(Store(tmp_path)), 0
     for number in reversed(range(of)):
         shard = Shard(number=number, of=of)
-        wrote = runner.gather_shard(shared, run, shard, Execution(), {}, nobody)
+        wrote = runner.gather_shard(shared, run, shard, Execution(), {}, silent)
         assert wrote == bool(shard.blocks(READ, CONTEXT))
         cut += sum(not block.whole for block in shard.blocks(READ, CONTEXT))
-    merge_shards(shared.store, {}, run, of, nobody)
+    merge_shards(shared.store, {}, run, of, silent)
 
     header, found = held(shared.store, run)
     assert_whole(found, run, located)
     assert cut
     assert (READ, 20, 10) == (header.windows, header.samples, header.groups)
-
-
-def nobody(done, total, note):
-    """Nobody looks."""
 
 
 @pytest.mark.usefixtures("unchecked")
@@ -285,10 +272,10 @@ def test_files_alone(tmp_path, place, stores, described, command, model_dirs):
     """A folder of exported files gives the whole, and so do files that were imported."""
     folder, imported = Store(tmp_path / "folder"), Store(tmp_path / "imported")
     with open_sources([place / "files"]) as sources:
-        assert merge_shards(folder, sources, described, OF, nobody)
+        assert merge_shards(folder, sources, described, OF, silent)
     for file in sorted((place / "files").iterdir(), reverse=True):
         assert 0 == command(tmp_path / "imported", "import", file)[0]
-    assert merge_shards(imported, {}, described, OF, nobody)
+    assert merge_shards(imported, {}, described, OF, silent)
 
     assert_whole(held(folder, described)[1], described, locate(str(model_dirs["llama"])))
     same_bits(held(folder, described)[1], held(imported, described)[1])
@@ -318,7 +305,7 @@ def test_shards_that_do_not_belong_together(tmp_path, stores, options, refused, 
     """One sentence says which two, and in what they differ."""
     change, words = CHANGES[case]
     others = [*stores[:2], changed(tmp_path, stores[2], change), stores[3]]
-    said = refused(tmp_path / "to", "merge", *options, "--shards", OF, *others)
+    said = refused("merge", *options, "--shards", OF, *others)
     assert "cannot be added" in said
     assert words in said
 
@@ -330,7 +317,7 @@ def test_a_shard_twice(tmp_path, stores, options, refused):
         header["layers"] = ["0" * 64, *header["layers"][1:]]
 
     twice = [*stores, changed(tmp_path, stores[1], change)]
-    merge = tmp_path / "to", "merge", *options, "--shards", OF
+    merge = "merge", *options, "--shards", OF
     assert "Shard 1/4 is there twice with different sums" in refused(*merge, *twice)
     said = refused(*merge, stores[0], twice[-1], *stores[2:])
     assert re.search(r"Layer 0 of '\w+' in shard 1/4 is lost or damaged", said)
@@ -341,7 +328,7 @@ def test_lost_shards(tmp_path, place, stores, options, refused):
 
     A folder without files, a file that is none of ours, and no file; no word of an import.
     """
-    merge = tmp_path / "to", "merge", *options, "--shards", OF
+    merge = "merge", *options, "--shards", OF
     said = refused(*merge, stores[2], stores[0])
     assert "Of 4 shards numbered from 0, these are lost: 1, 3 (" in said
     assert "(precompute, shard 1/4)" in said
@@ -349,7 +336,7 @@ def test_lost_shards(tmp_path, place, stores, options, refused):
     ids = tmp_path / "ids.npy"
     np.save(ids, np.load(place / "ids.npy")[::-1])
     ours = (*options[:2], str(ids), *options[3:])
-    said = refused(tmp_path / "to", "merge", *ours, "--shards", OF, *stores)
+    said = refused("merge", *ours, "--shards", OF, *stores)
     assert "corpus fingerprint is" in said
 
     (tmp_path / "empty").mkdir()
@@ -378,10 +365,10 @@ MISUSES = {
 
 
 @pytest.mark.parametrize("case", MISUSES)
-def test_misuse(tmp_path, options, refused, case):
+def test_misuse(options, refused, case):
     """One sentence for each combination that makes no sense."""
     given, words = MISUSES[case]
-    assert words in refused(tmp_path / "to", "precompute", *options, *given)
+    assert words in refused("precompute", *options, *given)
 
 
 @pytest.mark.parametrize("looked", ["is_dir", "is_file"])
@@ -401,6 +388,6 @@ def test_a_folder_that_may_not_be_read(tmp_path, options, refused, monkeypatch, 
     if looked == "is_dir":
         asked += [("precompute", *options, "--shard", "0/2", "--shard-files", locked / "below")]
     for each in asked:
-        said = refused(tmp_path / "to", *each)
+        said = refused(*each)
         assert f"Cannot look for '{locked}" in said
         assert "Permission denied; ask for" in said

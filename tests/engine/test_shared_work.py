@@ -7,7 +7,6 @@ from pathlib import Path
 from threading import Thread
 from types import ModuleType
 
-import numpy as np
 import pytest
 
 from poskernel_core.common.errors import BadRequest, Cancelled, ComputeFailed
@@ -27,12 +26,14 @@ from poskernel_core.engine.distributed.shards import (
     merge,
     tasks_of,
 )
-from poskernel_core.engine.engine import describe_run
 from poskernel_core.passes.worker_context import WorkerContext
 from poskernel_core.storage.statistics import StoredStatistics
 from poskernel_core.storage.store import Store
-from tests.support import builders, until
+from tests.support import builders, silent, until
 from tests.support.disks import file_of
+from tests.support.stages import run_over
+
+pytestmark = pytest.mark.usefixtures("unchecked")
 
 CONTEXT, TEXTS, OF = 13, 17, 3
 GATHER = ("keys", "queries", "patterns", "scores")
@@ -41,12 +42,10 @@ GATHER = ("keys", "queries", "patterns", "scores")
 @pytest.fixture(scope="module")
 def run(tmp_path_factory, model_dirs):
     """A small run over windows of random tokens."""
-    folder = tmp_path_factory.mktemp("shared")
-    np.save(folder / "ids.npy", builders.random_ids(TEXTS, CONTEXT, seed=7).numpy())
-    corpus = corpora.resolve(CorpusSpec(name=str(folder / "ids.npy")))
-    given = {"context": CONTEXT, "windows": TEXTS, "gather": GATHER}
-    described = describe_run(str(model_dirs["gpt2"]), corpus=corpus, **given)
-    return described.model_copy(update={"corpus": corpus})
+    ids = builders.random_ids(TEXTS, CONTEXT, seed=7).numpy()
+    return run_over(
+        tmp_path_factory.mktemp("shared"), model_dirs["gpt2"], ids, TEXTS, gather=GATHER
+    )
 
 
 @pytest.fixture
@@ -66,10 +65,6 @@ def expected(run, tmp_path_factory):
         assert all(map(store.has, made["keys"]))
         check_arrived(store, task, made, "This machine")
     return merged(store, run)
-
-
-def silent(done, total, note):
-    """A report that nobody reads."""
 
 
 def merged(store, run):
@@ -138,10 +133,15 @@ def test_cancelled(tmp_path, tasks, workers):
     assert [-signal.SIGTERM] * 2 == [each.code for each in workers]
 
 
+def of_other_texts(task):
+    """A shard of a corpus whose file has changed since it was described."""
+    corpus = task.run.corpus.model_copy(update={"fingerprint": "other"})
+    return task.model_copy(update={"run": task.run.model_copy(update={"corpus": corpus})})
+
+
 def test_a_task_that_cannot_be_done(tmp_path, tasks):
     """What is wrong with the request is said at once, and is not tried again."""
-    corpus = tasks[0].run.corpus.model_copy(update={"fingerprint": "other"})
-    wrong = tasks[0].model_copy(update={"run": tasks[0].run.model_copy(update={"corpus": corpus})})
+    wrong = of_other_texts(tasks[0])
     attempts = Attempts([wrong])
     attempts.tell(attempts.take(), final_event(wrong.model_dump_json(), silent, tmp_path))
 
@@ -310,17 +310,8 @@ def test_files_of_workers(cluster, tasks, tmp_path):
     given = [each.model_copy(update={"folder": str(tmp_path / "files")}) for each in tasks]
     run_on_cluster(address, given, Store(tmp_path / "own"), silent)
     assert OF == len(list((tmp_path / "files").iterdir()))
-
-
-@pytest.mark.slow
-def test_what_cannot_be_computed(cluster, tasks, tmp_path):
-    """A worker's sentence comes back as it is, once."""
-    address, store = cluster
-    corpus = tasks[0].run.corpus.model_copy(update={"fingerprint": "other"})
-    wrong = tasks[0].run.model_copy(update={"corpus": corpus})
-
-    with pytest.raises(BadRequest, match="changed meanwhile"):
-        run_on_cluster(address, [tasks[0].model_copy(update={"run": wrong})], store, silent)
+    with pytest.raises(BadRequest, match="changed meanwhile"):  # a worker's sentence, as it is
+        run_on_cluster(address, [of_other_texts(tasks[0])], Store(tmp_path / "own"), silent)
 
 
 def executing(dask_worker):

@@ -8,10 +8,10 @@ from transformers import AutoModelForCausalLM
 from poskernel_core.common.errors import UnsupportedModel
 from poskernel_core.forward import components, loading
 from poskernel_core.forward.components import read_components
-from poskernel_core.forward.observers import Observer
 from poskernel_core.models import catalog
 from tests.support import Made, builders
 from tests.support.builders.families import EVERY_MODEL, tried
+from tests.support.truth import Recorder
 
 TEXTS, LENGTH = 2, 31
 REFUSED = {
@@ -230,19 +230,11 @@ def test_a_layer_norm_behind(dirs, ids):
         torch.nn.init.normal_(norm.weight)
         torch.nn.init.normal_(norm.bias)
         model.block(layer).post_attention_layernorm = norm
-    stream = Streams()
+    stream = Recorder()
     model.run(ids, observers=[stream], until=2)
     reading = read_components(model, ids, 2)
     assert "biases" in reading.names
-    close(sum(part.written().sum(dim=0) for part in reading.parts), stream.before[2])
-
-
-class Streams(Observer):
-    def __init__(self):
-        self.before = {}
-
-    def residual(self, layer, x, batch):
-        self.before[layer] = x.clone()
+    close(sum(part.written().sum(dim=0) for part in reading.parts), stream.residuals[2])
 
 
 def test_half_precision(dirs, ids):
@@ -253,9 +245,16 @@ def test_half_precision(dirs, ids):
 
 def test_nothing_is_left_behind(loaded, ids):
     model = loaded["gemma2"]
-    before = hooks(model), model.run(ids)
+
+    def hooks():
+        return [
+            (len(vars(part)["_forward_hooks"]), len(vars(part)["_forward_pre_hooks"]))
+            for part in model.module.modules()
+        ]
+
+    before = hooks(), model.run(ids)
     read_components(model, ids, 1)
-    assert hooks(model) == before[0]
+    assert hooks() == before[0]
     assert torch.equal(model.run(ids), before[1])
 
 
@@ -269,10 +268,3 @@ def test_what_a_model_remembers_is_small(loaded, ids):
     assert not any(
         isinstance(each, torch.Tensor) for block in blocks for each in vars(block).values()
     )
-
-
-def hooks(model):
-    return [
-        (len(vars(part)["_forward_hooks"]), len(vars(part)["_forward_pre_hooks"]))
-        for part in model.module.modules()
-    ]

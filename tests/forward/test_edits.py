@@ -1,4 +1,4 @@
-"""Edits of the forward pass: against a second GPT-2 in plain loops, and where nothing changes."""
+"""Edits of the forward pass: against a second GPT-2 in plain loops, and in every architecture."""
 
 import math
 
@@ -14,15 +14,9 @@ from tests.support.plain_gpt2 import Edits
 from tests.support.truth import Recorder
 
 ALL = pytest.mark.parametrize("name", builders.ARCHITECTURES)
-
-PLAIN = pytest.mark.parametrize("name", ["gpt2", "attn_only"])
-
 STAGES = pytest.mark.parametrize("stage", ["scores", "pattern"])
-
 LEARNED = ("gpt2", "gpt2_inverse_layer", "gpt_neo", "opt", "attn_only")
-
 LENGTH = 23
-
 MOVES = {5: [2], 11: [11, 3, 0], 22: [21]}
 
 
@@ -36,16 +30,22 @@ def rows_of(layer_width=35, length=LENGTH):
     return np.random.default_rng(5).standard_normal((length, layer_width)).astype(np.float32)
 
 
-def agree(model_dirs, loaded, ids, name, edit, edits):
-    """An edit and its plain counterpart give the same logits and patterns, not the clean ones."""
-    recorder = Recorder(patterns=True)
-    found = loaded[name].run(ids, edit, [recorder])
-    for text, tokens in enumerate(ids.tolist()):
-        truth = plain_gpt2.run(model_dirs[name], tokens, edits)
-        np.testing.assert_allclose(found[text], truth.logits, atol=1e-4)
-        patterns = [pattern[text] for pattern in recorder.patterns()]
-        np.testing.assert_allclose(torch.stack(patterns), truth.patterns, atol=1e-5)
-    assert (found - loaded[name].run(ids)).abs().max() > 1e-2
+@pytest.fixture(params=["gpt2", "attn_only"])
+def agree(request, model_dirs, loaded, ids):
+    """Check that an edit and its plain counterpart give the same logits and patterns, not clean."""
+    model, path = loaded[request.param], model_dirs[request.param]
+
+    def check(edit, length=LENGTH, **edits):
+        recorder, texts = Recorder(patterns=True), ids[:, :length]
+        found = model.run(texts, edit(model) if callable(edit) else edit, [recorder])
+        for text, tokens in enumerate(texts.tolist()):
+            truth = plain_gpt2.run(path, tokens, Edits(**edits))
+            np.testing.assert_allclose(found[text], truth.logits, atol=1e-4)
+            patterns = [pattern[text] for pattern in recorder.patterns()]
+            np.testing.assert_allclose(torch.stack(patterns), truth.patterns, atol=1e-5)
+        assert (found - model.run(texts)).abs().max() > 1e-2
+
+    return check
 
 
 @pytest.mark.parametrize("name", ["gpt2", "gpt2_inverse_layer", "attn_only"])
@@ -71,29 +71,27 @@ def test_agrees_on_constructed_models(tmp_path, build):
     np.testing.assert_allclose(actual.patterns, torch.cat(attentions), atol=2e-4)
 
 
-@PLAIN
 @pytest.mark.parametrize("group", [2, 5, 23])
-def test_averaged_positions(model_dirs, loaded, ids, name, group):
-    edits = Edits(positions=lambda rows: np.array(op.averaged_positions(rows.tolist(), group)))
-    averaged = interventions.AveragedPositions(group, loaded[name].position_matrix())
-    agree(model_dirs, loaded, ids[:, : LENGTH - LENGTH % group], name, averaged, edits)
+def test_averaged_positions(agree, group):
+    agree(
+        lambda model: interventions.AveragedPositions(group, model.position_matrix()),
+        LENGTH - LENGTH % group,
+        positions=lambda rows: np.array(op.averaged_positions(rows.tolist(), group)),
+    )
 
 
-@PLAIN
 @pytest.mark.parametrize("layer", [0, 1])
 @pytest.mark.parametrize("group", [4, 10])
-def test_averaged_stream(model_dirs, loaded, ids, name, layer, group):
+def test_averaged_stream(agree, layer, group):
     rows = rows_of()
     step = np.array(op.averaged_positions(rows.tolist(), group)) - rows
-    edits = Edits(stream=lambda at, stream: stream + step if at == layer else stream)
     edit = interventions.AveragedStream(layer, group, torch.from_numpy(rows))
-    agree(model_dirs, loaded, ids, name, edit, edits)
+    agree(edit, stream=lambda at, stream: stream + step if at == layer else stream)
 
 
-@PLAIN
 @STAGES
 @pytest.mark.parametrize("every", [1, 5])
-def test_blind_predecessor(model_dirs, loaded, ids, name, stage, every):
+def test_blind_predecessor(agree, stage, every):
     layers = (0, 1)
 
     def cut(layer, head, matrix):
@@ -103,14 +101,12 @@ def test_blind_predecessor(model_dirs, loaded, ids, name, stage, every):
                 matrix[n, n - 1] = -math.inf if stage == "scores" else 0.0
         return matrix
 
-    edit = interventions.PredecessorKnockout(every, layers, stage)
-    agree(model_dirs, loaded, ids, name, edit, Edits(**{stage: cut}))
+    agree(interventions.PredecessorKnockout(every, layers, stage), **{stage: cut})
 
 
-@PLAIN
 @STAGES
 @pytest.mark.parametrize(("scope", "scale"), [("head", 1.0), ("head", 2.0), ("layer", -0.5)])
-def test_moved_attention(model_dirs, loaded, ids, name, stage, scope, scale):
+def test_moved_attention(agree, stage, scope, scale):
     where, strength = (1, 3), 3.0
 
     def move(layer, head, matrix):
@@ -124,33 +120,30 @@ def test_moved_attention(model_dirs, loaded, ids, name, stage, scope, scale):
                     matrix[n, i] = top + strength
         return matrix
 
-    edits = {
-        stage: move,
-        "head_output": lambda layer, head, rows: (
-            scale * rows if scope == "head" and (layer, head) == where else rows
-        ),
-        "layer_output": lambda layer, rows: (
-            scale * rows if scope == "layer" and layer == where[0] else rows
-        ),
-    }
-    edit = interventions.MovedAttention(*where, MOVES, stage, strength, scale, scope)
-    agree(model_dirs, loaded, ids, name, edit, Edits(**edits))
+    def scaled(at, *place):
+        return lambda *given: (
+            scale * given[-1] if at == scope and given[:-1] == place else given[-1]
+        )
 
-
-@PLAIN
-def test_ablated_heads(model_dirs, loaded, ids, name):
-    cells = [(0, 1), (0, 4), (1, 3)]
-    edits = Edits(
-        head_output=lambda layer, head, rows: 0 * rows if (layer, head) in cells else rows
+    agree(
+        interventions.MovedAttention(*where, MOVES, stage, strength, scale, scope),
+        head_output=scaled("head", *where),
+        layer_output=scaled("layer", where[0]),
+        **{stage: move},
     )
-    agree(model_dirs, loaded, ids, name, interventions.AblatedHeads(cells), edits)
 
 
-@PLAIN
+def test_ablated_heads(agree):
+    cells = [(0, 1), (0, 4), (1, 3)]
+    agree(
+        interventions.AblatedHeads(cells),
+        head_output=lambda layer, head, rows: 0 * rows if (layer, head) in cells else rows,
+    )
+
+
 @pytest.mark.parametrize("which", ["tokens", "positions"])
-def test_removed_embeddings(model_dirs, loaded, ids, name, which):
-    edits = Edits(**{which: np.zeros_like})
-    agree(model_dirs, loaded, ids, name, interventions.RemovedEmbeddings(which), edits)
+def test_removed_embeddings(agree, which):
+    agree(interventions.RemovedEmbeddings(which), **{which: np.zeros_like})
 
 
 def test_averaged_rows():
@@ -190,3 +183,88 @@ def test_idle_edits_change_nothing(loaded, ids, name):
     assert torch.equal(clean, model.run(ids, Edit()))
     for edit in idle(name, model):
         assert torch.equal(clean, model.run(ids, edit)), edit
+
+
+EACH = pytest.mark.parametrize(
+    ("name", "layer"), [("gpt_neo", 0), ("gpt_neo", 1), ("gpt2", 1), ("mistral", 1), ("qwen3", 1)]
+)
+
+
+@STAGES
+@EACH
+def test_attention_edits_take_effect(loaded, ids, name, stage, layer):
+    before, after = Recorder(patterns=True), Recorder(patterns=True)
+    edit = interventions.PredecessorKnockout(7, (layer,), stage)
+    clean = loaded[name].run(ids, observers=[before])
+    found = loaded[name].run(ids, edit, [after])
+
+    np.testing.assert_allclose(found[:, :7], clean[:, :7], atol=1e-4)
+    assert (found[:, 7] - clean[:, 7]).abs().amax(dim=-1).min() > 1e-3
+    cut, whole = after.patterns()[layer], before.patterns()[layer]
+    for n in range(1, LENGTH):
+        rest = whole[:, :, n].clone()
+        if n % 7 == 0:
+            rest[..., n - 1] = 0
+            rest = rest / rest.sum(-1, keepdim=True) if stage == "scores" else rest
+        np.testing.assert_allclose(cut[:, :, n], rest, atol=1e-5)
+
+
+@EACH
+def test_a_head_without_attention_is_silent(loaded, ids, name, layer):
+    class Blank(Edit):
+        def pattern(self, at, pattern):
+            pattern = pattern.clone()
+            pattern[:, 2] *= 0 if at == layer else 1
+            return pattern
+
+    blank, clean = loaded[name].run(ids, Blank()), loaded[name].run(ids)
+    silent = loaded[name].run(ids, interventions.AblatedHeads([(layer, 2)]))
+
+    np.testing.assert_allclose(blank, silent, atol=1e-5)
+    assert (silent - clean).abs().max() > 1e-2
+
+
+def test_an_edit_ends_with_its_run(loaded, ids):
+    class Broken(Edit):
+        def pattern(self, layer, pattern):
+            raise ZeroDivisionError
+
+    clean = loaded["gpt2"].run(ids)
+    with pytest.raises(ZeroDivisionError):
+        loaded["gpt2"].run(ids, Broken())
+
+    assert torch.equal(clean, loaded["gpt2"].run(ids))
+
+
+def logits(model, ids):
+    with torch.inference_mode():
+        return model(ids, use_cache=False).logits
+
+
+@pytest.mark.parametrize(("length", "group"), [(37, 10), (23, 5), (7, 100)])
+def test_averaged_weight(model_dirs, loaded, length, group):
+    """`W_pos` does not know how long a prompt is: its last group is averaged whole all the same."""
+    ids, plain = builders.random_ids(2, length, seed=5), builders.hf_eager_model(model_dirs["opt"])
+    weight = plain.model.decoder.embed_positions.weight  # OPT's rows begin at 2
+    with torch.no_grad():
+        weight[2:] = torch.tensor(op.averaged_positions(weight[2:].double().tolist(), group))
+
+    edit = interventions.AveragedPositions(group, loaded["opt"].position_matrix())
+    found = loaded["opt"].run(ids, edit)
+
+    np.testing.assert_allclose(found, logits(plain, ids), atol=1e-4, rtol=1e-4)
+    assert (found - loaded["opt"].run(ids)).abs().max() > 1e-2
+
+
+@pytest.mark.parametrize("which", ["tokens", "positions"])
+def test_removed_embeddings_are_zero_weights(model_dirs, loaded, ids, which):
+    model = builders.hf_eager_model(model_dirs["opt"])
+    decoder, unembed = model.model.decoder, model.lm_head.weight.detach().clone()
+    with torch.no_grad():
+        part = decoder.embed_tokens if which == "tokens" else decoder.embed_positions
+        part.weight.zero_()
+        model.lm_head.weight = torch.nn.Parameter(unembed)
+
+    found = loaded["opt"].run(ids, interventions.RemovedEmbeddings(which))
+
+    np.testing.assert_allclose(found, logits(model, ids), atol=1e-4, rtol=1e-4)

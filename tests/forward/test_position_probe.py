@@ -41,7 +41,7 @@ def own_cache(tmp_path, monkeypatch):
 
 
 def family(kind: str, **config: object) -> FamilyModel:
-    return FamilyModel(kind, rotary(**config), [None] * 3, "")
+    return FamilyModel(kind, rotary(**config))
 
 
 KNOWN: dict[str, tuple[FamilyModel, tuple[str, ...]]] = {
@@ -71,8 +71,7 @@ KNOWN: dict[str, tuple[FamilyModel, tuple[str, ...]]] = {
     "two bases": (EVERY_MODEL["gemma4"], EVERYWHERE),
     "tempered queries": (EVERY_MODEL["llama4"], ("rotary", "no", "rotary")),
     "no ALiBi, as configured and not as run": (
-        FamilyModel("mpt", EVERY_MODEL["mpt"].config | {"attn_config": {"alibi": False}},
-                    [None] * 3, ""),
+        FamilyModel("mpt", EVERY_MODEL["mpt"].config | {"attn_config": {"alibi": False}}),
         ("ALiBi",) * 3,
     ),
 }  # fmt: skip

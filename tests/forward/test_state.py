@@ -11,11 +11,9 @@ from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, Gemma3TextConfig, LlamaConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-from poskernel_core.common.specs import Execution, Request
-from poskernel_core.engine import execute
+from poskernel_core.common.specs import Request
 from poskernel_core.engine.engine import describe_run
 from poskernel_core.engine.plan import make_plan
-from poskernel_core.engine.provenance import stored
 from poskernel_core.forward.edits import Edit
 from poskernel_core.forward.scaled_rotation import ScaledRotation
 from poskernel_core.passes.worker_context import WorkerContext
@@ -23,6 +21,9 @@ from poskernel_core.storage.store import Store
 from tests.support.builders import random_ids
 from tests.support.builders.made import build, rotary_sizes
 from tests.support.passes import loaded
+from tests.support.stages import carried_out
+
+pytestmark = pytest.mark.usefixtures("unchecked")
 
 CONTEXT, BEFORE, HALF = 29, 16, 5
 SCALINGS = ("default", *ROPE_INIT_FUNCTIONS)
@@ -107,19 +108,8 @@ def test_linear_scaling_is_of_the_trained_angles(made, scaling):
 
 def answer(shared, path, name, **run):
     """The result of a question, with a kept worker's models and a store."""
-    execution = Execution(device="cpu")
     made = describe_run(str(path), windows=10, **run)
-    plan = make_plan(Request(analysis=name, run=made)).looked_up(shared.store)
-
-    def report(done, total, note):
-        """Nobody looks."""
-
-    execute.gather_missing(shared, plan, execution, report)
-    if plan.experiment:
-        execute.perform(shared, plan, execution, report)
-    else:
-        execute.compute(shared.store, plan, report)
-    return stored(shared.store, plan.key)
+    return carried_out(shared, make_plan(Request(analysis=name, run=made)))
 
 
 def test_stored_results_of_a_kept_model(made, tmp_path):

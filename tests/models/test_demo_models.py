@@ -1,11 +1,16 @@
-"""The bundled demo models have the properties that their cards state, measured here anew."""
+"""The bundled demo models have the properties that their cards state, measured here anew.
+
+The tool that trains them keeps checkpoints that are a run.
+"""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
 
 import poskernel_core as pk
 from poskernel_core.common.specs import CorpusSpec
@@ -13,7 +18,9 @@ from poskernel_core.data.corpora import resolve, token_windows
 from poskernel_core.models import catalog, curated
 from poskernel_core.models.known import known_heads, telling_head
 from poskernel_core.models.tokenizers import load_tokenizer
+from poskernel_core.models.training import first_of_equals, training_run
 from tests.support.builders import hf_eager_attentions, hf_eager_model
+from tools import train_demo
 
 WINDOWS = 48
 MODELS = ("demo-gpt2", "demo-attn-2l")
@@ -134,3 +141,56 @@ def test_smooth_positions_need_negative_self_attention(shipped_engine, near_work
     assert head.values["position_advantage"] < 0 < head.values["content_advantage"]
     assert head.values["repeated_mass"] < 0.6 * head.values["unrepeated_mass"]
     assert lost["loss_change"][2] < 0.02 < 0.1 < hurt["loss_change"][2]
+
+
+@pytest.mark.parametrize(
+    ("name", "llama"),
+    [
+        ("demo-training", {}),
+        ("demo-rotary", {"num_key_value_heads": 1, "head_dim": 4, "intermediate_size": 5}),
+    ],
+)
+def test_a_training_leaves_a_run(tmp_path, monkeypatch, name, llama):
+    monkeypatch.setattr(train_demo, "TOKENS_PER_STEP", 123)
+    text = [" ".join(f"word{n}" for n in range(300))] * 3
+    recipe = replace(
+        train_demo.RECIPES[name], heads=2, width=6, context=41, vocabulary=600,
+        checkpoints=(0, 2), llama=llama,
+    )  # fmt: skip
+    stream = train_demo.prepare_tokenizer(text, recipe, tmp_path)
+    torch.manual_seed(0)
+    windows = train_demo.Windows(stream, recipe.vocabulary, 0)
+    run = train_demo.Run(recipe, train_demo.build_model(recipe), windows, 0)
+    run.train(0.01, tmp_path)
+    train_demo.keep_checkpoint(run.model, recipe, tmp_path, run.steps)
+
+    found = training_run(str(tmp_path))
+    steps = [each.step for each in found.checkpoints]
+    assert [0, 2] == steps[:2]
+    assert run.steps == steps[-1]
+    assert [123 * step for step in steps] == [each.tokens for each in found.checkpoints]
+    assert {} == first_of_equals(found)
+    geometry = pk.load(str(tmp_path), device="cpu").geometry
+    assert (recipe.layers, 2, 41) == (geometry.n_layers, geometry.n_heads, geometry.n_ctx)
+
+
+def test_the_bundled_rotary_run():
+    run = training_run("demo-rotary")
+    geometry = catalog.locate("demo-rotary").geometry
+    assert ("rotary", 4, 8) == (geometry.scheme, geometry.n_layers, geometry.n_heads)
+    assert [256, 512, 1024, 1448] == [each.step for each in run.checkpoints][:-1]
+    assert {} == first_of_equals(run)
+
+
+def test_the_bundled_run():
+    run = training_run("demo-training")
+    folder = Path(curated.DEMO, "demo-training")
+
+    assert 0 == run.checkpoints[0].step
+    assert all(each.tokens is not None for each in run.checkpoints)
+    assert {} == first_of_equals(run)
+    for each in run.checkpoints:
+        with safe_open(folder / each.revision / "model.safetensors", framework="pt") as weights:
+            assert {torch.bfloat16} == {weights.get_tensor(name).dtype for name in weights.keys()}  # noqa: SIM118
+    told = json.loads((folder / "schedule.json").read_text("utf-8"))
+    assert {each.revision for each in run.checkpoints} == set(told["checkpoints"])

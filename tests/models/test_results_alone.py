@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import poskernel_core as pk
+from pages.shared.jobs import results
 from poskernel_core.analyses import find
 from poskernel_core.cli.main import main
 from poskernel_core.common.errors import BadArchive, ComputeDisabled, UnknownModel
@@ -25,7 +26,7 @@ from tests.support.bound import opened_as_linked
 
 CONTEXT, WINDOWS, QUERIES, SKIPS = 31, 7, (5, 23), (0, 3)
 
-pytestmark = pytest.mark.usefixtures("near_worker")
+pytestmark = pytest.mark.usefixtures("near_workers")
 
 
 def asked(name, run, **params):
@@ -34,24 +35,18 @@ def asked(name, run, **params):
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory, model_dirs):
+def made(tmp_path_factory, model_dirs, near_workers):
     """A file of results, the name of its model, and the answers that it was made from."""
-    from poskernel_core.engine import process
-    from tests.support.near_worker import NearWorker
-
     root = tmp_path_factory.mktemp("alone")
     folder = shutil.copytree(model_dirs["llama"], root / "model")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(process, "subprocess", NearWorker.module())
-        engine = Engine(Store(root / "store"))
-        run = describe_run(str(folder), context=CONTEXT, windows=WINDOWS, positions=QUERIES)
-        wanted = [asked("etc", run, skip=skip) for skip in SKIPS]
-        wanted += [asked("kernel", run, skip=s, query=n) for s in SKIPS for n in QUERIES]
-        answers = {each.key: engine.result(each) for each in wanted}
-        located = catalog.locate(str(folder))
-        count = export_view(engine.store, located, root / "view.zip")
-        engine.close()
-    assert count == len(answers)
+    engine = Engine(Store(root / "store"))
+    run = describe_run(str(folder), context=CONTEXT, windows=WINDOWS, positions=QUERIES)
+    wanted = [asked("etc", run, skip=skip) for skip in SKIPS]
+    wanted += [asked("kernel", run, skip=s, query=n) for s in SKIPS for n in QUERIES]
+    answers = {each.key: engine.result(each) for each in wanted}
+    located = catalog.locate(str(folder))
+    assert len(answers) == export_view(engine.store, located, root / "view.zip")
+    engine.close()
     shutil.rmtree(folder)
     return root / "view.zip", str(folder), run, answers
 
@@ -80,11 +75,10 @@ def test_it_is_found_by_its_name_and_by_its_file(offered):
     assert (CONTEXT, WINDOWS) == (again.context, again.windows)
 
 
-def test_what_is_there_is_the_same_up_to_a_quarter_of_its_error(offered):
+def test_what_is_there_is_the_same_up_to_a_quarter_of_its_error(offered, fresh_engine):
     _, _, run, answers = offered
-    engine = Engine(Store())
     for key, before in answers.items():
-        found = engine.cached(asked(before.analysis, run, **before.params))
+        found = fresh_engine.cached(asked(before.analysis, run, **before.params))
         assert key == asked(before.analysis, run, **before.params).key
         assert before.provenance == found.provenance
         for value, exact in before.values.items():
@@ -97,15 +91,12 @@ def test_what_is_there_is_the_same_up_to_a_quarter_of_its_error(offered):
             np.testing.assert_allclose(
                 found.errors[value], error, rtol=1 / 8 + 1e-6, atol=highest * 2**-14
             )
-    engine.close()
 
 
-def test_what_is_not_there_says_how_to_get_it(offered, capsys):
+def test_what_is_not_there_says_how_to_get_it(offered, fresh_engine, capsys):
     _, name, run, _ = offered
-    engine = Engine(Store())
     with pytest.raises(ComputeDisabled, match=r"Only results of .*ask for the model itself"):
-        engine.submit(asked("etc", run, skip=2))
-    engine.close()
+        fresh_engine.submit(asked("etc", run, skip=2))
     with pytest.raises(ComputeDisabled, match="Only results of"):
         pk.load(name, device="cpu")
     with pytest.raises(UnknownModel, match="none of revision 'step-3'"):
@@ -119,12 +110,9 @@ def test_what_is_not_there_says_how_to_get_it(offered, capsys):
     assert "Traceback" not in told
 
 
-def test_a_page_shows_what_is_there(offered, monkeypatch):
+def test_a_page_shows_what_is_there(offered, fresh_engine, monkeypatch):
     _, name, _, _ = offered
-    from pages.shared.jobs import results
-
-    engine = Engine(Store())
-    monkeypatch.setattr(results, "engine", lambda: engine)
+    monkeypatch.setattr(results, "engine", lambda: fresh_engine)
     app = opened_as_linked(model=name)
 
     assert not app.exception
@@ -132,7 +120,6 @@ def test_a_page_shows_what_is_there(offered, monkeypatch):
     assert list(QUERIES) == [int(each) for each in app.select_slider(key="query").options]
     assert list(SKIPS) == [int(each) for each in app.select_slider(key="skip").options]
     assert any("Stored results only" in each.value for each in app.caption)
-    engine.close()
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,22 @@
-"""Model directories of strangers: refused in one sentence, and before anything is allocated."""
+"""Model directories of strangers: refused in one sentence, and before anything is allocated.
 
+So are files that may not be read, which are not called damaged.
+"""
+
+import errno
 import json
+import re
 import resource
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 import poskernel_core as pk
-from poskernel_core.common.errors import ComputeFailed, UnsupportedModel
-from poskernel_core.models import catalog
+from poskernel_core.common.errors import BadRequest, ComputeFailed, UnsupportedModel
+from poskernel_core.models import catalog, hub, weights
 from tests.support.strangers import refused
 
 __all__ = ["refused"]
@@ -133,20 +139,48 @@ def put(name, value, dtype=torch.float32):
     return change
 
 
-@pytest.mark.parametrize(
-    ("name", "tensor", "value", "dtype"),
-    [
-        ("gpt2", "transformer.h.1.attn.c_attn.weight", float("nan"), torch.float32),
-        ("gpt2", "transformer.ln_f.bias", float("-inf"), torch.float32),
-        ("gpt2", "transformer.wpe.weight", 1e300, torch.float64),
-        ("attn_only", "transformer.h.0.attn.c_proj.bias", float("inf"), torch.float32),
-        ("llama", "model.layers.2.mlp.up_proj.weight", float("nan"), torch.bfloat16),
-    ],
-)
-def test_weights_that_are_no_numbers(model_dirs, tmp_path, name, tensor, value, dtype):
-    path = changed(model_dirs, tmp_path, name, put(tensor, value, dtype))
-    with pytest.raises(UnsupportedModel, match=rf"NaN or infinity, first in '{tensor}'"):
+def more(name):
+    return lambda tensors: tensors.update({name: torch.ones(3, 5)})
+
+
+def turned(name):
+    return lambda tensors: tensors.update({name: tensors[name].T.contiguous()})
+
+
+def lost(name):
+    return lambda tensors: tensors.update(more=tensors.pop(name).flatten())
+
+
+NAN, INFINITY, BODY = float("nan"), float("inf"), "transformer.h"
+WEIGHTS = [
+    # architecture, what is done to a tensor, which, words of the sentence before and after its name
+    ("gpt2", put, (f"{BODY}.1.attn.c_attn.weight", NAN), "NaN or infinity, first in ", ""),
+    ("gpt2", put, ("transformer.ln_f.bias", -INFINITY), "NaN or infinity, first in ", ""),
+    ("gpt2", put, ("transformer.wpe.weight", 1e300, torch.float64), "infinity, first in ", ""),
+    ("attn_only", put, (f"{BODY}.0.attn.c_proj.bias", INFINITY), "NaN or infinity, first in ", ""),
+    ("llama", put, ("model.layers.2.mlp.up_proj.weight", NAN, torch.bfloat16),
+     "NaN or infinity, first in ", ""),
+    ("llama", more, ("model.layers.1.mlp.up_proj.weight_scale",), "", ": they may be quantized"),
+    ("llama", more, ("model.layers.3.mlp.up_proj.weight",), "", ": they may be quantized"),
+    ("gpt2", more, ("transformer.ln_e.weight",), "", ": they may be quantized"),
+    ("attn_only", more, (f"{BODY}.0.mlp.c_fc.weight",), "", " is in no such model"),
+    ("gpt2", turned, (f"{BODY}.1.attn.c_attn.weight",), "or are damaged: ",
+     " has the shape [105, 35], expected [35, 105]"),
+    ("attn_only", turned, (f"{BODY}.0.attn.c_attn.weight",), "or are damaged: ",
+     " has the shape [105, 35], expected [35, 105]"),
+    ("llama", turned, ("model.layers.2.self_attn.k_proj.weight",), "or are damaged: ",
+     " has the shape [60, 20], expected [20, 60]"),
+    ("attn_only", lost, ("transformer.wte.weight",), "", ""),
+    ("attn_only", lost, (f"{BODY}.0.attn.c_attn.bias",), "", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "act", "given", "before", "after"), WEIGHTS)
+def test_weights_that_are_refused(model_dirs, tmp_path, name, act, given, before, after):
+    path = changed(model_dirs, tmp_path, name, act(*given))
+    with pytest.raises(UnsupportedModel) as caught:
         pk.load(str(path), device="cpu")
+    assert f"{before}{given[0]!r}{after}" in str(caught.value)
 
 
 @pytest.mark.parametrize(("name", "kind"), [("attn_only", torch.int8), ("gpt2", torch.bool)])
@@ -156,21 +190,6 @@ def test_weights_of_a_wrong_kind(refused, model_dirs, tmp_path, name, kind):
         model_dirs, tmp_path, name, lambda held: held.update({tensor: held[tensor].to(kind)})
     )
     assert tensor in refused("show", "etc", path, "--windows", 7, "--context", 29)
-
-
-@pytest.mark.parametrize(
-    ("name", "tensor"),
-    [
-        ("llama", "model.layers.1.mlp.up_proj.weight_scale"),
-        ("llama", "model.layers.3.mlp.up_proj.weight"),
-        ("gpt2", "transformer.ln_e.weight"),
-        ("attn_only", "transformer.h.0.mlp.c_fc.weight"),
-    ],
-)
-def test_tensors_left_over(model_dirs, tmp_path, name, tensor):
-    path = changed(model_dirs, tmp_path, name, lambda held: held.update({tensor: torch.ones(3, 5)}))
-    with pytest.raises(UnsupportedModel, match=tensor):
-        pk.load(str(path), device="cpu")
 
 
 @pytest.mark.parametrize(
@@ -233,37 +252,6 @@ def test_what_the_configuration_makes(model_dirs, tmp_path, changed, words):
         pk.load(str(path), device="cpu")
 
 
-@pytest.mark.parametrize(
-    ("name", "tensor"),
-    [
-        ("gpt2", "transformer.h.1.attn.c_attn.weight"),
-        ("attn_only", "transformer.h.0.attn.c_attn.weight"),
-        ("llama", "model.layers.2.self_attn.k_proj.weight"),
-    ],
-)
-def test_a_shape_with_its_sides_swapped(model_dirs, tmp_path, name, tensor):
-    path = changed(
-        model_dirs, tmp_path, name,
-        lambda tensors: tensors.update({tensor: tensors[tensor].T.contiguous()}),
-    )  # fmt: skip
-    held, other = load_file(path / "model.safetensors")[tensor].shape
-
-    with pytest.raises(UnsupportedModel) as caught:
-        pk.load(str(path), device="cpu")
-    said = f"{tensor!r} has the shape {[held, other]}, expected {[other, held]}"
-    assert str(caught.value).endswith(f"or are damaged: {said}")
-
-
-@pytest.mark.parametrize("lost", ["transformer.wte.weight", "transformer.h.0.attn.c_attn.bias"])
-def test_attention_only_without_a_tensor(model_dirs, tmp_path, lost):
-    path = changed(
-        model_dirs, tmp_path, "attn_only",
-        lambda all_of_it: all_of_it.update(more=all_of_it.pop(lost).flatten()),
-    )  # fmt: skip
-    with pytest.raises(UnsupportedModel, match=lost):
-        pk.load(str(path), device="cpu")
-
-
 @pytest.mark.parametrize("name", ["gpt2", "llama", "gpt_neo"])
 def test_weights_too_large_to_run(model_dirs, tmp_path, name):
     def enlarge(tensors):
@@ -280,3 +268,33 @@ def test_weights_too_large_to_run(model_dirs, tmp_path, name):
     for end in ({}, {"keep": 0}, {"until": -1}):
         with pytest.raises(ComputeFailed, match="NaN or infinity"):
             model.run(tokens, **end)
+
+
+def refuse(monkeypatch, name: str) -> None:
+    """Have every attempt to open a file of that name end as for somebody without the right."""
+    opened = Path.open
+
+    def locked(path: Path, *more, **options):
+        if path.name == name:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return opened(path, *more, **options)
+
+    monkeypatch.setattr(Path, "open", locked)
+    monkeypatch.setattr(weights, "open", lambda path, *more: locked(Path(path), *more), False)
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_a_models_files(model_dirs, tmp_path, monkeypatch, name):
+    place = shutil.copytree(model_dirs["gpt2"], tmp_path / "model")
+    refuse(monkeypatch, name)
+    with pytest.raises(BadRequest, match=rf"{re.escape(str(place / name))}.*Permission denied"):
+        catalog.locate(str(place))
+
+
+def test_the_hubs_cache(monkeypatch):
+    def locked(*_, **__):
+        raise PermissionError(errno.EACCES, "Permission denied", "/models/hub/version.txt")
+
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", locked)
+    with pytest.raises(BadRequest, match=r"cache .*version\.txt': Permission denied"):
+        hub.fetch_file("gpt2", "config.json", None)

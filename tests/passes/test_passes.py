@@ -53,43 +53,18 @@ def close(found, expected, tolerance=1e-5):
 
 
 @EACH
-def test_mean_keys(passes, truths, name):
-    expected = [keys.mean(axis=0) for keys in truths[name].keys]
-
-    close(passes[name].arrays["mean_keys"], expected)
-
-
-def test_means_of_several_windows_a_group(loaded, model_dirs):
-    """Thirty windows in ten groups: means of all, and of each group's three, by plain loops."""
-    ids = builders.random_ids(30, 11, seed=3).numpy()
-    found = pk.run_pass(loaded["gpt2"], ids, positions=(4, 10), gather=("keys", "patterns"))
-    truth = truth_of(model_dirs["gpt2"], ids)
-
-    for layer in range(3):
-        arrays, keys = found.layer(layer), truth.keys[layer].astype(float)
-        close(arrays["mean_keys"], keys.mean(axis=0))
-        close(arrays["mean_rows"], truth.attentions[layer].mean(axis=0)[:, [4, 10]])
-        for group in range(10):
-            own = keys[3 * group : 3 * group + 3].mean(axis=0) - keys.mean(axis=0)
-            close(arrays["mean_keys.groups"][group] * arrays["mean_keys.step"][0], own, 1e-4)
-
-
-@EACH
-def test_sampled_queries(passes, truths, name):
-    """The windows' own queries, in order: one of each group at least, so all of seven groups."""
-    found = passes[name]
-
+def test_means_and_sampled_queries(passes, truths, name):
+    """Of all windows; a window of each group at least gives its queries, so all of seven groups."""
+    found, truth, places = passes[name], truths[name], list(POSITIONS)
     assert WINDOWS == found.header.samples
-    for layer, queries in enumerate(truths[name].queries):
-        expected = queries[:, :, list(POSITIONS)].transpose(2, 1, 0, 3)
-        close(found.arrays["queries"][layer], expected)
-
-
-@EACH
-def test_mean_rows(passes, truths, name):
-    expected = [a.mean(axis=0)[:, list(POSITIONS)] for a in truths[name].attentions]
-
-    close(passes[name].arrays["mean_rows"], expected)
+    expected = {
+        "mean_keys": [each.mean(axis=0) for each in truth.keys],
+        "mean_rows": [each.mean(axis=0)[:, places] for each in truth.attentions],
+        "mean_residuals": [each.mean(axis=0) for each in truth.residuals],
+        "queries": [each[:, :, places].transpose(2, 1, 0, 3) for each in truth.queries],
+    }
+    for value, arrays in expected.items():
+        close(found.arrays[value], arrays, 2e-5 if value == "mean_residuals" else 1e-5)
 
 
 @EACH
@@ -120,13 +95,6 @@ def test_as_many_queries_of_each_group(loaded, samples, taken):
         close(whole.arrays["queries"][:, :, :, sample], one[:, :, :, 0])
 
 
-@EACH
-def test_mean_residuals(passes, truths, name):
-    expected = [x.mean(axis=0) for x in truths[name].residuals]
-
-    close(passes[name].arrays["mean_residuals"], expected, 2e-5)
-
-
 @pytest.mark.parametrize("start", [0, 1])
 def test_spread_of_the_stream(loaded, truths, start):
     """The mean over windows of its squared distance to its own mean over positions."""
@@ -148,17 +116,13 @@ def test_spread_of_the_stream(loaded, truths, start):
         ("mistral", 14**-0.5, [7, 7, 7]),
     ],
 )
-def test_facts(passes, name, scale, windows):
+def test_facts(passes, loaded, name, scale, windows):
+    """A window that hides nothing of such short texts is none."""
     header = passes[name].header
-
     assert (pytest.approx(scale),) * 3 == header.scales
     assert tuple(windows) == header.sliding_windows
-
-
-def test_a_window_that_hides_nothing_is_none(loaded):
-    header = pk.run_pass(loaded["mistral"], IDS[:, :7]).header
-
-    assert (None, None, None) == header.sliding_windows
+    short = pk.run_pass(loaded[name], IDS[:, : max(windows[1] or 1, 5)]).header
+    assert (None, None, None) == short.sliding_windows
 
 
 @pytest.mark.parametrize("name", ["gpt_neo", "llama"])
@@ -220,36 +184,21 @@ def test_sums_of_two_halves_add_up(loaded):
     ids = builders.random_ids(30, CONTEXT, seed=41).numpy()
     plan = sizes_for(model.geometry, ids, POSITIONS, 30, True)
     whole, left, right, resumed = (streaming.Pass(model, plan, GATHER) for _ in range(4))
-    for work, rows in (
-        (whole, range(4, 34, 10)),
-        (left, range(4, 24, 10)),
-        (right, range(24, 34, 10)),
-    ):
+    halves = range(4, 24, 10), range(24, 34, 10)
+    for work, rows in zip((whole, left, right), (range(4, 34, 10), *halves), strict=True):
         work.run(ids, rows, 2)
     resumed.restore(left.sums())
-    resumed.run(ids, range(24, 34, 10), 2)
+    resumed.run(ids, halves[1], 2)
 
-    assert GATHER == tuple(whole.block())
-    for sums in (streaming.add(left.sums(), right.sums()), resumed.sums()):
-        for key, expected in whole.sums().items():
-            np.testing.assert_array_equal(sums[key], expected, err_msg=key)
-
-
-def test_the_sums_of_a_block(loaded):
-    plan = sizes_for(loaded["gpt2"].geometry, IDS, POSITIONS, SAMPLES, True)
-    work = streaming.Pass(loaded["gpt2"], plan, GATHER)
-    work.run(IDS, range(3, 10, 7))
-    expected = work.sums()
-
-    block = work.block()
-
+    block, expected = whole.block(), whole.sums()
     assert GATHER == tuple(block)
-    found = {name: array for sums in block.values() for name, array in sums.items()}
-    assert expected.keys() == found.keys()
-    for name, array in found.items():
-        np.testing.assert_array_equal(expected[name], array, err_msg=name)
-    work.clear()
-    assert not any(array.any() for array in (*found.values(), *work.sums().values()))
+    parts = {name: array for sums in block.values() for name, array in sums.items()}
+    for sums in (streaming.add(left.sums(), right.sums()), resumed.sums(), parts):
+        assert expected.keys() == sums.keys()
+        for key, array in expected.items():
+            np.testing.assert_array_equal(sums[key], array, err_msg=key)
+    whole.clear()
+    assert not any(array.any() for array in (*parts.values(), *whole.sums().values()))
     assert all(array.any() for array in expected.values())  # which is a copy
 
 

@@ -1,5 +1,6 @@
 """A pass reads windows round the groups: in what order, and what if it is broken off."""
 
+from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
@@ -26,8 +27,6 @@ from poskernel_core.statistics import STATISTICS
 from poskernel_core.storage.shards import drop_partial, partial_keys, partials_of
 from poskernel_core.storage.statistics import (
     StoredStatistics,
-    missing_statistics,
-    part_key,
     read_checkpoint,
 )
 from poskernel_core.storage.store import Store
@@ -228,15 +227,6 @@ def test_stages_of_a_run(shared, run, windows, batch, stages):
     assert windows - windows % min(10, windows) == held(shared.store, asked)[0].windows
 
 
-def test_windows_are_read_round_the_groups(shared, run, reads):
-    """The first of every group, the second, two more, and what is left."""
-    gather(shared, run, 8, lambda stage: False)
-
-    rounds = [(0, 1), (1, 2), (2, 4), (4, 7)]
-    expected = [range(g + 10 * a, g + 10 * b, 10) for a, b in rounds for g in range(10)]
-    assert expected == reads
-
-
 @pytest.mark.parametrize(("until", "resumed"), [((), 0), ((2, 2, 11), 11), ((66,), 67)])
 def test_nobody_looks(shared, run, reads, unbroken, until, resumed):
     """Then one group is read after another: once, however often it is broken off."""
@@ -299,33 +289,29 @@ def test_a_shard_has_no_rounds(shared, run, monkeypatch):
     assert {} == looked.found
 
 
-def broken_off_everywhere(shared, run, batch, looked):
-    """Gather a run batch by batch, broken off after each; return how often it was."""
-    broken = []
-    while StoredStatistics.open(shared.store, run) is None:
-        reported = []
-
-        def once(done, total, note, reported=reported):
-            if note.startswith("Reading"):
-                reported.append(done)
-                if len(reported) > 1:
-                    raise Cancelled("Enough.")
-
-        try:
-            runner.gather_run(shared, run, Execution(batch=batch), VERSIONS, once, looked)
-        except Cancelled:
-            broken.append(reported[-1])
-    return broken
-
-
 def test_broken_off_after_every_batch(shared, run, reads, unbroken, monkeypatch):
-    """However long the pause between checkpoints: a pass that is told to end keeps all."""
-    monkeypatch.setenv("POSKERNEL_CHECKPOINT_SECONDS", "3600")
-    looked = Looked()
-    broken = broken_off_everywhere(shared, run, 8, looked)
+    """However long the pause between checkpoints: a pass that is told to end keeps all.
 
-    assert [*range(1, 21), *range(22, 41, 2), *range(43, 68, 3)] == broken
-    assert [*range(70)] == sorted(windows_of(reads))
+    The first windows of every group are read, the second, two more, and what is left.
+    """
+    monkeypatch.setenv("POSKERNEL_CHECKPOINT_SECONDS", "3600")
+    looked, broken, reported = Looked(), [], []
+
+    def once(done, total, note):
+        if note.startswith("Reading"):
+            reported.append(done)
+            if len(reported) > 1:
+                raise Cancelled("Enough.")
+
+    while StoredStatistics.open(shared.store, run) is None:
+        reported.clear()
+        with suppress(Cancelled):
+            runner.gather_run(shared, run, Execution(batch=8), VERSIONS, once, looked)
+        broken.append(reported[-1])
+
+    rounds = [(0, 1), (1, 2), (2, 4), (4, 7)]
+    assert [range(g + 10 * a, g + 10 * b, 10) for a, b in rounds for g in range(10)] == reads
+    assert [*range(1, 21), *range(22, 41, 2), *range(43, 68, 3)] == broken[:-1]
     assert [4, 8, 10, 20, 40] == [*looked.found]
     for windows, layers in (looked.found | {70: held(shared.store, run)[1]}).items():
         same_bits(unbroken[windows], layers)
@@ -461,6 +447,7 @@ def test_sums_that_are_no_numbers(shared, run, monkeypatch):
         gather(shared, run, 8, looked)
 
     assert [4] == [*looked.found]
+    assert StoredStatistics.open(shared.store, run) is None
     assert 0 == read_checkpoint(shared.store, run)[0]["group"]
 
 
@@ -582,20 +569,6 @@ def test_less_at_a_time(shared, run, monkeypatch):
         queries_per_position=30, start_token=False, gather=GATHER, batch=most,
     )  # fmt: skip
     same_bits([whole.layer(layer) for layer in range(3)], held(shared.store, run)[1])
-
-
-def test_statistics_that_lack_a_layer(shared, run):
-    """They are not there, whichever layer it is."""
-    store = shared.store
-    gather(shared, run, 8)
-    for layer in range(3):
-        key = part_key(run, "patterns", str(layer))
-        kept = store.get_bytes(key)
-        assert StoredStatistics.open(store, run) is not None
-        store.drop(key)
-        assert StoredStatistics.open(store, run) is None
-        assert ("patterns",) == missing_statistics(store, run)
-        store.put_bytes(key, kept)
 
 
 def test_sums_that_are_not_exact(loaded):

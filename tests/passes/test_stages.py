@@ -45,10 +45,6 @@ CASES = {
 how many of the first form attention, and the stages."""
 
 
-def silent(done, total, note):
-    """Nobody hears it."""
-
-
 @pytest.fixture(scope="module")
 def models():
     return ModelCache(most=len(CASES))
@@ -213,7 +209,7 @@ def test_every_stage_of_every_question(shared, models, model_dirs, tmp_path):
     for plan in formed:
         first = plan.run.model_copy(update={"windows": 10})
         shorter = plan_of(plan.question, first, plan.params)
-        execute.compute(whole.store, shorter, silent)
+        execute.compute(whole.store, shorter, lambda *_: None)
         expected = stored(whole.store, shorter.key)
         found = stored(kept, plan.of_stage(10, QUERY).key)
         lacking = expected.values.keys() - found.values.keys()

@@ -5,7 +5,6 @@ import pytest
 
 from poskernel_core.api import build_request
 from poskernel_core.common.errors import ComputeFailed
-from poskernel_core.engine import process
 from poskernel_core.engine.engine import Engine
 from poskernel_core.engine.plan import make_plan
 from poskernel_core.engine.provenance import to_entry
@@ -15,9 +14,8 @@ from poskernel_core.storage.encoding import compressed, encode
 from poskernel_core.storage.shipped import Shipped
 from poskernel_core.storage.store import Store
 from tests.support.disks import file_of
-from tests.support.near_worker import NearWorker
 
-pytestmark = pytest.mark.usefixtures("near_worker")
+pytestmark = pytest.mark.usefixtures("near_workers")
 
 PART = "etc"
 
@@ -34,12 +32,10 @@ def part(request_):
 
 
 @pytest.fixture(scope="module")
-def expected(request_, tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(process, "subprocess", NearWorker.module())
-        engine = Engine(Store(tmp_path_factory.mktemp("whole")))
-        found = engine.result(request_)
-        engine.close()
+def expected(request_, tmp_path_factory, near_workers):
+    engine = Engine(Store(tmp_path_factory.mktemp("whole")))
+    found = engine.result(request_)
+    engine.close()
     return found, engine.store
 
 

@@ -13,7 +13,7 @@ from poskernel_core import analyses
 from poskernel_core.analyses.kernels.formulas import classify
 from poskernel_core.common.specs import Request, model_prefix
 from poskernel_core.data import corpora
-from poskernel_core.engine.engine import Engine, describe_run
+from poskernel_core.engine.engine import describe_run
 from poskernel_core.engine.plan import make_plan
 from poskernel_core.engine.provenance import from_entry
 from poskernel_core.models import catalog, curated, fragments
@@ -205,7 +205,7 @@ def test_statistics_agree_with_results(model, shipped_engine):
 @pytest.mark.slow
 @pytest.mark.usefixtures("near_worker")
 @pytest.mark.parametrize("model", MODELS)
-def test_a_sample_is_computed_anew(model, tmp_path, monkeypatch):
+def test_a_sample_is_computed_anew(model, fresh_engine, tmp_path, monkeypatch):
     """One head on one text: shipped scores and patterns are those that the weights give."""
     request = next(r for each in asked(model).values() for r in each if r.analysis == "stages")
     shipped = from_entry(Shipped([*RESULTS.iterdir()]).get(request.key))
@@ -215,12 +215,7 @@ def test_a_sample_is_computed_anew(model, tmp_path, monkeypatch):
         monkeypatch.syspath_prepend(str(REAL))
         monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path))
         assert not catalog.locate(VIEW).away
-    engine = Engine(Store(tmp_path))
-    try:
-        ours = engine.result(request)
-    finally:
-        engine.close()
-
+    ours = fresh_engine.result(request)
     for name in ("score", "pattern"):
         found = shipped.values[name]
         np.testing.assert_allclose(ours.values[name], found, atol=2e-3 * np.nanmax(np.abs(found)))
@@ -295,7 +290,8 @@ def test_a_clone_without_the_weights(tmp_path, monkeypatch):
     monkeypatch.setenv("POSKERNEL_SHIPPED", "1")
     store = Store(tmp_path)
     assert "left as it is: its weights" in ship_results.left(store, VIEW)
-    monkeypatch.setattr(store, "has", lambda key: key != asked(VIEW)["explore"][0].key)
+    lost = asked(VIEW)["explore"][0].key
+    monkeypatch.setattr(store, "has", lambda key: key != lost)
     assert "without etc: its weights" in ship_results.left(store, VIEW)
 
 

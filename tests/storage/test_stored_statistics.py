@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from poskernel_core.common.errors import Cancelled
-from poskernel_core.common.specs import CorpusSpec, Execution, Request
+from poskernel_core.common.specs import Execution, Request
 from poskernel_core.engine import execute
-from poskernel_core.engine.engine import describe_run
 from poskernel_core.engine.plan import make_plan
 from poskernel_core.passes import runner
 from poskernel_core.passes.worker_context import WorkerContext
@@ -17,24 +16,19 @@ from poskernel_core.storage.statistics import (
     read_checkpoint,
 )
 from poskernel_core.storage.store import Store
+from tests.support import silent
+from tests.support.stages import run_over
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 
-WINDOWS, CONTEXT = 50, 23
+WINDOWS, CONTEXT = 30, 23
 CPU = Execution(device="cpu", batch=2)
 
 
 @pytest.fixture
 def run(model_dirs, tmp_path):
     ids = np.random.default_rng(3).integers(1, 83, size=(WINDOWS, CONTEXT))
-    np.save(tmp_path / "ids.npy", ids)
-    return describe_run(
-        str(model_dirs["llama"]),
-        corpus=CorpusSpec(name=str(tmp_path / "ids.npy")),
-        windows=WINDOWS,
-        context=CONTEXT,
-        start_token=False,
-    )
+    return run_over(tmp_path, model_dirs["llama"], ids, WINDOWS)
 
 
 @pytest.fixture
@@ -53,11 +47,7 @@ def asked(run, analysis="etc", **changes):
     return make_plan(Request(analysis=analysis, run=run.model_copy(update=changes)))
 
 
-def nobody(done, total, note):
-    """Nobody looks."""
-
-
-def gather(store, *requests, report=nobody):
+def gather(store, *requests, report=silent):
     plan = requests[0].looked_up(store)
     execute.gather_missing(WorkerContext(store), plan, CPU, report, requests[1:])
 
@@ -74,13 +64,18 @@ def test_only_what_is_missing_is_gathered(tmp_path, run, passes):
 
 
 def test_one_that_is_lost_is_gathered_alone(tmp_path, run, passes):
-    """The others stay; the numbers are those of before, up to the order of adding."""
+    """Whichever layer is lost; the others stay, and numbers are as before but for rounding."""
     store, lost = Store(tmp_path / "store"), "keys"
     gather(store, asked(run))
     before = [dict(StoredStatistics.open(store, run).layer(layer)) for layer in range(3)]
-    store.drop(part_key(run, lost, "1"))
-
-    assert (lost,) == missing_statistics(store, run)
+    for layer in range(3):
+        key = part_key(run, lost, str(layer))
+        held = store.get_bytes(key)
+        store.drop(key)
+        assert StoredStatistics.open(store, run) is None
+        assert (lost,) == missing_statistics(store, run)
+        store.put_bytes(key, held)
+    store.drop(key)
     gather(store, asked(run))
 
     assert [tuple(sorted(run.gather)), (lost,)] == passes
@@ -106,11 +101,11 @@ def test_one_pass_for_all_who_wait(tmp_path, run, passes):
     assert 1 == len(longer.looked_up(store).missing)
 
 
-@pytest.mark.parametrize(("until", "kept"), [(5, None), (13, (2, 4))])
+@pytest.mark.parametrize(("until", "kept"), [(3, None), (8, (2, 2))])
 def test_a_pass_that_was_broken_off_goes_on_as_it_was(
     tmp_path, run, passes, monkeypatch, until, kept
 ):
-    """Within a group of five windows, and between two; what it did not gather follows."""
+    """Between two groups of three windows, and within one; what it did not gather follows."""
     monkeypatch.setenv("POSKERNEL_CHECKPOINT_SECONDS", "0")
     store = Store(tmp_path / "store")
 
@@ -126,7 +121,7 @@ def test_a_pass_that_was_broken_off_goes_on_as_it_was(
 
     assert [("entropy",), ("entropy",), tuple(sorted(run.gather))] == passes
     entropy = run.model_copy(update={"gather": ("entropy",)})
-    read = 5 * (until // 5) + (kept[1] if kept else 0)
+    read = 3 * (until // 3) + (kept[1] if kept else 0)
     assert read == StoredStatistics.open(store, entropy).header.resumed_at_window
     assert 0 == StoredStatistics.open(store, run).header.resumed_at_window
     assert read_checkpoint(store, run) is None

@@ -18,6 +18,10 @@ def until(condition, seconds=WAIT, pause=0.01):
         time.sleep(pause)
 
 
+def silent(done, total, note):
+    """A report that nobody reads."""
+
+
 class Made(dict):
     """What is made of each name when it is first asked for."""
 

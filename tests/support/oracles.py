@@ -41,6 +41,13 @@ def standard_error(values: Sequence[float]) -> float:
     return math.sqrt(variance(values) / (len(values) - 1))
 
 
+def slope(x: Sequence[float], y: Sequence[float]) -> float:
+    """Slope of the least-squares line."""
+    a, b = mean(x), mean(y)
+    above = math.fsum((u - a) * (v - b) for u, v in zip(x, y, strict=True))
+    return above / math.fsum((u - a) ** 2 for u in x)
+
+
 def softmax(scores: Row) -> list[float]:
     return softmax_at(dict(enumerate(scores)), len(scores))
 

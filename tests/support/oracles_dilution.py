@@ -3,20 +3,14 @@
 Nothing here goes through `poskernel_core`.
 """
 
-import math
-
 import numpy as np
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from tests.support import oracles
 from tests.support.oracles import dot, mean, mean_row, softmax
 
-
-def slope(x, y):
-    """Least squares: covariance over variance."""
-    middle, level = mean(x), mean(y)
-    over = sum((a - middle) * (b - level) for a, b in zip(x, y, strict=True))
-    return over / sum((a - middle) ** 2 for a in x)
+slope, apart = oracles.slope, oracles.total_variation
 
 
 def etc_of(queries, means, n, first, scale):
@@ -101,7 +95,3 @@ def end_kernel(queries, keys, head, length, skip, scale, window=None):
             row = softmax([scale * dot(queries[text][head][n], means[n - k]) for k in seen])
             rows.append(row + [0.0] * (offsets - len(row)))
     return mean_row(rows)
-
-
-def apart(one, other):
-    return 0.5 * math.fsum(abs(a - b) for a, b in zip(one, other, strict=True))

@@ -122,11 +122,7 @@ def copy_losses(
     return oracles.mean(first), oracles.mean(second)
 
 
-def line_slope(x: Sequence[float], y: Sequence[float]) -> float:
-    """Slope of the least-squares line."""
-    a, b = oracles.mean(x), oracles.mean(y)
-    above = math.fsum((u - a) * (v - b) for u, v in zip(x, y, strict=True))
-    return above / math.fsum((u - a) ** 2 for u in x)
+line_slope = oracles.slope
 
 
 def slopes(pattern: np.ndarray, first: int) -> list[float]:
@@ -167,7 +163,4 @@ def factors(norms: Sequence[Sequence[float]], start: int) -> list[list[float]]:
 
 def diagonal_means(pattern: np.ndarray) -> list[float]:
     """Mean of `A(n, n-k)` over the `n` with `n - k >= 1`, for each `k`; nan for the last."""
-    size = len(pattern)
-    return [
-        oracles.mean([float(pattern[n, n - k]) for n in range(k + 1, size)]) for k in range(size)
-    ]
+    return [*oracles.diagonal_profile([pattern.tolist()], 1), math.nan]

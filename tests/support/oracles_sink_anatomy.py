@@ -5,12 +5,12 @@ it has position id 0, and whether it is the start token.
 """
 
 import json
-import math
 from functools import cache
 
 import numpy as np
 import torch
 
+from tests.support import oracles
 from tests.support.builders import hf_eager_model
 from tests.support.truth import projections_in, projections_of
 
@@ -87,7 +87,5 @@ def exchanged(queries, keys, first_key, visible):
             for i in range(n + 1)
             if visible[n][i]
         }
-        top = max(scores.values())
-        total = math.fsum(math.exp(score - top) for score in scores.values())
-        found.append(math.exp(scores[0] - top) / total if 0 in scores else 0.0)
+        found.append(oracles.softmax_at(scores, n + 1)[0])
     return sum(found) / len(found)

@@ -4,7 +4,9 @@ import numpy as np
 
 from poskernel_core.common.errors import Cancelled
 from poskernel_core.common.specs import CorpusSpec, Execution
+from poskernel_core.engine import execute
 from poskernel_core.engine.engine import describe_run
+from poskernel_core.engine.provenance import stored
 from poskernel_core.passes import runner
 from poskernel_core.passes.forming import FormingStatistics
 from poskernel_core.storage.shards import Partial
@@ -38,6 +40,18 @@ def gather(shared, run, batch, on_stage=None, until=None):
         runner.gather_run(shared, run, Execution(batch=batch), VERSIONS, report, on_stage)
     except Cancelled:
         assert until is not None
+
+
+def carried_out(shared, plan, batch=None):
+    """The result of a question that is answered in this process, with a worker's models."""
+    store, execution = shared.store, Execution(device="cpu", batch=batch)
+    plan = plan.looked_up(store)
+    execute.gather_missing(shared, plan, execution, lambda *_: None)
+    if plan.experiment:
+        execute.perform(shared, plan, execution, lambda *_: None)
+    else:
+        execute.compute(store, plan, lambda *_: None)
+    return stored(store, plan.key)
 
 
 class Looked:

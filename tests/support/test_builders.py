@@ -3,18 +3,20 @@
 import pytest
 import torch
 
+from poskernel_core.models import catalog
 from tests.support import builders, oracles
-from tests.support.builders.architectures import SHAPES
+from tests.support.builders.architectures import WINDOWS
 
 
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("name", builders.ARCHITECTURES)
 def test_attention_is_visible_uneven_and_knows_positions(model_dirs, name):
     """A mistake in queries, keys, scale, mask or positions would move these patterns."""
-    layers, heads, context, windows = SHAPES[name]
+    told, windows = catalog.locate(str(model_dirs[name])).geometry, WINDOWS.get(name, [None] * 3)
+    heads, context = told.n_heads, told.n_ctx
     patterns = builders.hf_eager_attentions(model_dirs[name], builders.random_ids(2, context))
     equal = builders.hf_eager_attentions(model_dirs[name], torch.full((1, context), 17))[0]
 
-    assert [(2, heads, context, context)] * layers == [tuple(p.shape) for p in patterns]
+    assert [(2, heads, context, context)] * told.n_layers == [tuple(p.shape) for p in patterns]
     for pattern, window in zip(patterns, windows, strict=True):
         expected = torch.zeros(context, context, dtype=torch.bool)
         for n in range(context):

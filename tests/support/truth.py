@@ -103,39 +103,34 @@ class Recorder(Observer):
 
     def __init__(self, patterns: bool = False) -> None:
         self.wants_patterns = patterns
-        self.calls, self.blocks = [], []
+        self.calls, self.blocks, self.batches = [], [], []
         self.residuals: list[Tensor] = []
         self.inputs: list[Tensor] = []
         self.outputs: list[Tensor] = []
         self.embeddings: list[Tensor] = []
-        self.batches = []
+
+    def _keep(self, kept: list, seen: object, batch, layer: int | None = None) -> None:
+        assert layer in (None, len(kept))
+        kept.append(seen)
+        self.batches.append(batch)
 
     def positions(self, x: Tensor, batch) -> None:
-        self.embeddings.append(x.clone())
-        self.batches.append(batch)
+        self._keep(self.embeddings, x.clone(), batch)
 
     def residual(self, layer: int, x: Tensor, batch) -> None:
-        assert len(self.residuals) == layer
-        self.residuals.append(x.clone())
-        self.batches.append(batch)
+        self._keep(self.residuals, x.clone(), batch, layer)
 
     def attention_input(self, layer: int, x: Tensor, batch) -> None:
-        assert len(self.inputs) == layer
-        self.inputs.append(x.clone())
-        self.batches.append(batch)
+        self._keep(self.inputs, x.clone(), batch, layer)
 
     def attention(self, call, batch) -> None:
-        self.calls.append(call)
-        self.batches.append(batch)
+        self._keep(self.calls, call, batch)
 
     def pattern(self, block, batch) -> None:
-        self.blocks.append(replace(block, pattern=block.pattern.clone()))
-        self.batches.append(batch)
+        self._keep(self.blocks, replace(block, pattern=block.pattern.clone()), batch)
 
     def heads(self, layer: int, z: Tensor, batch) -> None:
-        assert len(self.outputs) == layer
-        self.outputs.append(z.clone())
-        self.batches.append(batch)
+        self._keep(self.outputs, z.clone(), batch, layer)
 
     def patterns(self) -> list[Tensor]:
         """The patterns of all layers, `[text, head, query, key]`, put together of their blocks."""

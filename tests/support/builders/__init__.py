@@ -5,19 +5,7 @@ are random, but larger than at the start of a training, so that attention is far
 biases and the norms' weights are random too, so that none of them can be forgotten unnoticed.
 """
 
-from tests.support.builders.architectures import (
-    ARCHITECTURES,
-    attn_only,
-    gpt2,
-    gpt2_inverse_layer,
-    gpt_neo,
-    gpt_neox,
-    llama,
-    mistral,
-    opt,
-    qwen2,
-    qwen3,
-)
+from tests.support.builders.architectures import ARCHITECTURES, gpt_neox, llama, opt
 from tests.support.builders.constructed import LOOK_BACK_SCORE, look_back
 from tests.support.builders.induction import AVERAGED_WIDTH, averages, induction, induction_truth
 from tests.support.builders.made import START, START_TOKEN, VOCABULARY

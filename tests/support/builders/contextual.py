@@ -12,15 +12,13 @@ import torch
 from transformers import MistralConfig
 
 import poskernel_core as pk
-from poskernel_core import Execution, Store
+from poskernel_core import Store
 from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.common.specs import CorpusSpec, Request
 from poskernel_core.data import corpora
 from poskernel_core.data.layouts import TokenPool
-from poskernel_core.engine import execute
 from poskernel_core.engine.engine import describe_run
 from poskernel_core.engine.plan import make_plan
-from poskernel_core.engine.provenance import from_entry
 from poskernel_core.models import catalog
 from poskernel_core.models.tokenizers import load_tokenizer
 from poskernel_core.passes.worker_context import WorkerContext
@@ -28,6 +26,7 @@ from tests.support.builders.made import START, VOCABULARY, build, gpt2_config, r
 from tests.support.builders.positions import blank_gpt2, of_length_one, undo_norm
 from tests.support.builders.truth import random_ids
 from tests.support.passes import loaded
+from tests.support.stages import carried_out
 
 T, TAU = 31, 3.0
 CONTENT = [2 * ((37 * token) % VOCABULARY) / VOCABULARY - 1 for token in range(VOCABULARY)]
@@ -117,21 +116,13 @@ def perform(experiment, subject, main, **params):
 
 def ask(folder, name, path, params, corpus="random", batch=None, **run):
     """The result of a question that is carried out by way of the store."""
-    store, execution = Store(folder), Execution(device="cpu", batch=batch)
     made = corpus in ("random", "repeated")
     texts = {} if made else {"corpus": CorpusSpec(name=str(corpus))}
     spec = describe_run(str(path), **texts, **run)
     if made:
         spec = spec.model_copy(update={"corpus": corpora.resolve(CorpusSpec(name=corpus))})
-    request = make_plan(Request(analysis=name, run=spec, params=params)).looked_up(store)
-
-    def report(done, total, note):
-        """Nobody looks."""
-
-    shared = WorkerContext(store)
-    execute.gather_missing(shared, request, execution, report)
-    execute.perform(shared, request, execution, report)
-    return from_entry(store.get(request.key))
+    plan = make_plan(Request(analysis=name, run=spec, params=params))
+    return carried_out(WorkerContext(Store(folder)), plan, batch)
 
 
 def with_token(windows, query, token):
