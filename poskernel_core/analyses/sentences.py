@@ -3,7 +3,7 @@
 import numpy as np
 
 from poskernel_core.analyses.head_measures.claims import ATTENTION, HALF
-from poskernel_core.analyses.number import Number, passing
+from poskernel_core.analyses.number import Number, number_of, passing
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief, counted
@@ -37,18 +37,6 @@ def at_query(result: Result) -> str:
 def amount(value: float, unit: str = "") -> str:
     """Return a number as sentences print it, with a unit that is a word for one thing."""
     return counted(brief(value), _NOUNS[unit]) if unit in _NOUNS else brief(value)
-
-
-def difference(result: Result, name: str, of: tuple[int, ...], less: tuple[int, ...]) -> Number:
-    """Return the difference of two numbers of a value, with the error of independent numbers."""
-
-    def gap(part: dict[str, np.ndarray]) -> float:
-        return float(part[name][of]) - float(part[name][less]) if name in part else 0.0
-
-    error = 0.0
-    if name in result.errors:
-        error = float(np.hypot(result.errors[name][of], result.errors[name][less]))
-    return Number(gap(result.values), error, result.interval, gap(result.biases))
 
 
 def heads_at(result: Result, name: str, noun: str, limit: float, *, below: bool = False) -> str:
@@ -85,7 +73,7 @@ def heads_range(result: Result, name: str, noun: str) -> str:
         tuple(int(each) for each in np.unravel_index(find(value), value.shape))
         for find in (np.nanargmax, np.nanargmin)
     )
-    gap = difference(result, name, most, least)
+    gap = number_of(result, name, *most) - number_of(result, name, *least)
     if value[most] == value[least] or gap.surely(0) != "yes":
         return ""
     large, small = (
@@ -149,7 +137,7 @@ def curves_apart(result: Result, *names: str) -> Number:
     error = np.sqrt(sum((np.square(each, dtype=float) for each in wrong), np.zeros_like(left)))
     seen = np.isfinite(left) & np.isfinite(right)
     distance = 0.5 * np.abs(left - right)[seen].sum() if seen.any() else np.nan
-    return Number(float(distance), float(0.5 * error[seen].sum()), result.interval)
+    return Number.within(float(distance), result.interval * float(0.5 * error[seen].sum()))
 
 
 def _of_heads(result: Result, name: str) -> bool:

@@ -25,7 +25,10 @@ NOT_KEPT = (
 )
 
 ARRAYS = ("values", "errors", "biases", "coordinates")
-"""The parts of a result that an entry stores as arrays, named ``part/name``."""
+"""The parts of a result that an entry stores as arrays, named ``part/name``.
+
+Values are stored as they come from all texts: what is shown follows from these.
+"""
 
 PACKAGES = (
     "torch", "transformers", "transformer_lens", "numpy", "scipy", "datasets",
@@ -121,6 +124,7 @@ def software() -> dict[str, str]:
 
 def to_entry(result: Result) -> Entry:
     """Convert a result to a store entry (header and arrays)."""
+    raw = replace(result, values={**result.values, **result.plug_ins})
     header = {
         "analysis": result.analysis,
         "params": result.params,
@@ -131,7 +135,7 @@ def to_entry(result: Result) -> Entry:
         "provenance": result.provenance,
     }
     arrays = {
-        f"{part}/{name}": array for part in ARRAYS for name, array in getattr(result, part).items()
+        f"{part}/{name}": array for part in ARRAYS for name, array in getattr(raw, part).items()
     }
     return header, arrays
 
@@ -158,6 +162,6 @@ def from_entry(entry: Entry) -> Result | None:
             **parts,
         )
         question = ANALYSES.get(result.analysis)  # an earlier version may have declared otherwise
-        return result.as_declared(question.values) if question else result
+        return question.shown(result) if question else result
     except (KeyError, ValueError, TypeError, AttributeError):
         return None

@@ -58,7 +58,7 @@ def _local(result: Result) -> str:
     error = np.where(np.isfinite(result.values["kernel"][near]), wrong, 0.0).sum(axis=1)
     known = np.isfinite(result.values["kernel"]).any(axis=1)
     numbers = [
-        Number(float(one), float(its), result.interval)
+        Number.within(float(one), result.interval * float(its))
         for one, its in zip(mass[known], error[known], strict=True)
     ]
     passes = [number.surely(limit) for number in numbers]

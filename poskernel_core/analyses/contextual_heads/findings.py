@@ -7,7 +7,7 @@ import numpy as np
 from poskernel_core.analyses.contextual_heads.behaviour import BEHAVIOURS
 from poskernel_core.analyses.number import Number, number_of, passing
 from poskernel_core.analyses.rules import param, who
-from poskernel_core.analyses.sentences import ALL_HEADS, amount, difference, has, heads_at
+from poskernel_core.analyses.sentences import ALL_HEADS, amount, has, heads_at
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief, counted
 from poskernel_core.plotting.layout import visible
@@ -106,7 +106,7 @@ def _extra(result: Result) -> dict[str, Number]:
     gap, near = seen - other, result.coordinates["distance"] <= NEAR
     known = np.isfinite(gap)
     return {
-        name: Number(float(gap[some].mean()), float(error[some].mean()), result.interval)
+        name: Number.within(float(gap[some].mean()), result.interval * float(error[some].mean()))
         for name, some in (("near", near & known), ("far", ~near & known))
         if some.any()
     }
@@ -130,7 +130,7 @@ def _along(result: Result) -> str:
     if not has(result, ("query",), "mean"):
         return ""
     first, last = 0, len(result.values["mean"]) - 1
-    passes = difference(result, "mean", (last,), (first,)).surely(0)
+    passes = (number_of(result, "mean", last) - number_of(result, "mean", first)).surely(0)
     if first == last or passes not in ("yes", "no"):
         return ""
     start, end = (brief(result.values["mean"][place]) for place in (first, last))

@@ -1,5 +1,7 @@
 """Dilution: how a kernel's effective token count grows with the number of visible keys."""
 
+import math
+
 import numpy as np
 from pydantic import Field
 
@@ -69,6 +71,8 @@ class Dilution(Analysis[DilutionParams]):
             "tokens",
             "effective token count (ETC) of the kernel",
             over_positions=True,
+            kind="log",
+            bounds=(1, math.inf),
         ),
         *outputs(
             "visible_keys [layer query]",

@@ -4,7 +4,7 @@ import numpy as np
 
 from poskernel_core.analyses.foreseen.formulas import ENOUGH
 from poskernel_core.analyses.number import number_of, passing
-from poskernel_core.analyses.rules import Rules, difference, of_all, said, sign, who
+from poskernel_core.analyses.rules import Rules, of_all, said, sign, who
 from poskernel_core.analyses.sentences import CHANCE
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief
@@ -46,7 +46,7 @@ def _heads(result: Result) -> str:
 def _layers(result: Result) -> str:
     names = ("cache_for_95", "fixed_cache_for_95")
     layers = len(result.values[names[0]])
-    gaps = [difference(*(number_of(result, name, k) for name in names)) for k in range(layers)]
+    gaps = [number_of(result, names[0], k) - number_of(result, names[1], k) for k in range(layers)]
     signs = [sign(gap) for gap in gaps]
     if not any(signs):
         return ""

@@ -131,7 +131,7 @@ class ForeseenAttention(Analysis[QueryParams]):
             for half in (without[::2], without[1::2])
         )
         errors = {name: np.hypot(error, other[name]) for name, error in one.items()}
-        return replace(whole, errors=errors, biases={})
+        return self.shown(replace(whole, errors=errors, biases={}))
 
     def compute(self, statistics: Statistics, params: QueryParams, progress: Progress) -> Result:
         """Compute the values of all layers, with the halves swapped and averaged."""

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from poskernel_core.analyses.number import Number, number_of
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, rounded
@@ -170,7 +172,7 @@ def _foreseen(head: Head) -> Iterator[Said]:
     if share.passes(HALF) != "yes" or visible < 2 * 32:
         return
     than = {"yes": "more", "no": "less"}.get(gain.passes(0.0) or "", "") if gain.value else ""
-    rival = Number(share.value - gain.value, 0.0, 0.0)
+    rival = Number.within(share.value - gain.value, 0.0)
     fixed = f", {than} than the first 4 and the last 28 do ({rival})" if than else ""
     yield Said(f"its kernel foresees {share} of its attention with 32 of {visible:.0f} keys{fixed}")
 
@@ -278,16 +280,15 @@ def _reach(head: Head) -> Iterator[Said]:
 
 def _wavelength(head: Head) -> Iterator[Said]:
     """The wavelength that moves the positional logit most; "about" if not certainly."""
-    result, at = head.found["rotary-spectrum"], (head.layer, head.head)
-    swings, errors = result.values["swing"][at], result.errors["swing"][at]
-    known = [place for place in range(len(swings)) if not math.isnan(swings[place])]
-    order = sorted(known, key=lambda place: -swings[place])
-    if not order:
+    swings = {
+        place: head.number("rotary-spectrum", "swing", place)
+        for place in range(head.found["rotary-spectrum"].values["swing"].shape[-1])
+    }
+    order = sorted(swings, key=lambda place: -np.nan_to_num(swings[place].value, nan=-1.0))
+    if math.isnan(swings[order[0]].value):
         return
     length = rounded(head.number("rotary-spectrum", "dominant_wavelength").value)
-    gap = [swings[order[0]] - swings[order[1]]] if len(order) > 1 else [math.inf]
-    noise = math.hypot(*(float(errors[place]) for place in order[:2]))
-    certain = Number(float(gap[0]), noise, result.interval).passes(0.0) == "yes"
+    certain = len(order) < 2 or (swings[order[0]] - swings[order[1]]).passes(0.0) in ("yes", None)
     about = "" if certain else "about "
     yield Said(f"moved most by a wavelength of {about}{counted(length, 'token')}")
 

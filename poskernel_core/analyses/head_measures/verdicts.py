@@ -9,7 +9,7 @@ from poskernel_core.analyses.base import Composition, QueryParams, SubQuestion
 from poskernel_core.analyses.head_measures.claims import Head, verdict
 from poskernel_core.analyses.head_measures.spec import HeadMeasures, HeadMeasuresParams
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.result import Result, outputs
+from poskernel_core.common.result import BESIDE, Result, outputs
 from poskernel_core.common.specs import RunSpec
 
 
@@ -98,8 +98,7 @@ class HeadVerdicts(Composition[HeadVerdictsParams]):
         return self.result(
             params,
             values,
-            table.errors,
-            table.biases,
+            beside={"value": {part: getattr(table, part)["value"] for part in BESIDE}},
             texts={
                 **{name: text.tolist() for name, text in table.texts.items()},
                 "verdict": [

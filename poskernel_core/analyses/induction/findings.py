@@ -8,7 +8,6 @@ from poskernel_core.analyses.head_measures.claims import ATTENTION
 from poskernel_core.analyses.number import Number, number_of
 from poskernel_core.analyses.rules import (
     Rules,
-    difference,
     most,
     of_all,
     param,
@@ -55,7 +54,7 @@ def _attention(result: Result) -> str:
 def _recency(result: Result, name: str, what: str, whose: str) -> str:
     """Whether the last candidate gets more as it comes closer."""
     first, last = (number_of(result, name, row, -1) for row in (0, -1))
-    rises = sign(difference(last, first))
+    rises = sign(last - first)
     if not rises:
         return ""
     recent = f": {whose} prefers recent tokens" if rises > 0 else ""
@@ -90,7 +89,7 @@ def _preference(result: Result, *head: int) -> tuple[Number, Number]:
 def _pattern(result: Result) -> str:
     """Which candidate one head prefers, if there are several."""
     first, last = _preference(result)
-    prefers = sign(difference(last, first))
+    prefers = sign(last - first)
     if not prefers:
         return ""
     return (
@@ -102,10 +101,7 @@ def _pattern(result: Result) -> str:
 def _patterns(result: Result) -> str:
     """How many heads prefer the last candidate."""
     heads = list(np.ndindex(result.values["pattern"].shape[:-2]))
-    signs = [
-        sign(difference(last, first))
-        for first, last in (_preference(result, *head) for head in heads)
-    ]
+    signs = [sign(last - first) for first, last in (_preference(result, *head) for head in heads)]
     more, less = signs.count(1), signs.count(-1)
     if not more + less:
         return ""

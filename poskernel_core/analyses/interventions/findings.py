@@ -51,7 +51,7 @@ def _loss_along(result: Result) -> str:
     clean, changed = (result.values[f"{run}_loss"][1:] for run in ("clean", "changed"))
     rise = changed - clean
     error = float(rise.std(ddof=1)) / math.sqrt(len(rise)) if len(rise) > 1 else math.nan
-    number = Number(float(rise.mean()), error, result.interval)
+    number = Number.within(float(rise.mean()), result.interval * error)
     return _raises(result, number, float(clean.mean()))
 
 

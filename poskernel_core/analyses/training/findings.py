@@ -3,12 +3,11 @@
 import numpy as np
 
 from poskernel_core.analyses.number import number_of, passing
-from poskernel_core.analyses.rules import param, who
+from poskernel_core.analyses.rules import param, sign, who
 from poskernel_core.analyses.sentences import (
     ALL_HEADS,
     CHANCE,
     amount,
-    difference,
     has,
     heads_range,
 )
@@ -71,7 +70,8 @@ def _kernel(result: Result) -> str:
     if not has(result, ("step",), "etc"):
         return ""
     last = len(result.values["etc"]) - 1
-    if not last or difference(result, "etc", (last,), (0,)).surely(0) not in ("yes", "no"):
+    change = number_of(result, "etc", last) - number_of(result, "etc", 0)
+    if not last or not sign(change):
         return ""
     before, after = (amount(result.values["etc"][place], "tokens") for place in (0, last))
     steps = result.coordinates["step"]
