@@ -98,7 +98,7 @@ def errors_of(result: Result) -> str:
         for each, groups in told
     ]
     most = "at most " if len({groups for _, groups in told}) > 1 else ""
-    less = "Numbers are less their bias. " if result.biases else ""
+    less = "Numbers are corrected for bias. " if result.biases else ""
     return less + (
         f"Errors count {', '.join(parts[:-1])}{' or ' if parts[1:] else ''}{parts[-1]}; a 95 % "
         f"interval is {most}{result.interval:.2f} errors wide on either side."

@@ -13,6 +13,9 @@ from poskernel_core.common.heads import head_name
 from poskernel_core.common.jackknife import Estimate, difference
 from poskernel_core.common.result import Result
 
+CHANCE = 0.05
+"""Share of equal numbers that a 95 % interval takes for different ones."""
+
 Rules = Mapping[str, Callable[[Result], str]]
 """A sentence for each set of values; a key such as ``etc: etc local_mass [layer head], kind []``
 names a question, and values with their axes."""
@@ -51,14 +54,14 @@ def who(result: Result) -> str:
 
 
 def sign(number: Number, limit: float = 0.0) -> int:
-    """Return 1 if a number is certainly above a limit, -1 if it is certainly below, else 0."""
+    """Return 1 if a number's interval is above a limit, -1 if it is below, else 0."""
     if number.value == limit:
         return 0
     return {"yes": 1, "no": -1}.get(number.surely(limit) or "", 0)
 
 
 def most(result: Result, name: str) -> tuple[int, ...] | None:
-    """Return the place of a value that is certainly above all others; None if there is none."""
+    """Return the place of a value that can be told from all others and is above them, or None."""
     estimate = result.estimate_of(name)
     known = ~np.isnan(estimate.value)
     if not known.any():
@@ -99,15 +102,24 @@ def reach(result: Result, name: str, limit: float, what: str) -> str:
     sure = sum(number.passes(limit) == "yes" for number in numbers.values())
     if not numbers or not (sure or all(sign(each, limit) < 0 for each in numbers.values())):
         return ""
-    certain = " for certain" if sure and name in result.errors else ""
     top = most(result, name)
     first = "" if top is None else name_at(result, name, top)
     best = f"; {first} has the largest, {numbers[first]}" if first else ""
     count = of_all(sure, len(numbers), result.axes[name][-1])
     has = "have" if sure > 1 else "has"
-    return f"{count} {has} {what} of {limit:g} or more{certain}{best}."
+    return f"{count} {has} {what} of {limit:g} or more{best}."
 
 
 def of_all(count: int, total: int, noun: str = "head") -> str:
-    """Return ``3 of 32 heads``, or ``None of 32 heads``."""
-    return f"{count or 'None'} of {total:,} {noun}{'' if total == 1 else 's'}"
+    """Return ``41 of 270 heads (up to 7 by chance)``, or ``None of 32 heads``."""
+    text = f"{count or 'None'} of {total:,} {noun}{'' if total == 1 else 's'}"
+    return f"{text}{by_chance(total)}" if count else text
+
+
+def by_chance(asked: int) -> str:
+    """Say how many of so many heads a claim may wrongly be made of; empty if hardly any.
+
+    A 95 % interval lies beyond the truth on one side in 2.5 of 100.
+    """
+    most = round(CHANCE / 2 * asked)
+    return f" (up to {most} by chance)" if most else ""

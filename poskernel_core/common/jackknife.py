@@ -111,7 +111,7 @@ def estimate(
             noise = 1 - np.clip(np.nan_to_num(fitted / plug_in), 0, 1)
         value = np.clip(value, np.fmin(fitted, plug_in), plug_in)
         ends = fitted - reach * (1 + AT_NULL * noise), plug_in + reach
-    return Estimate(*(np.clip(each, *bounds) for each in (value, *ends)))
+    return Estimate(*(np.asarray(np.clip(each, *bounds)) for each in (value, *ends)))
 
 
 def cross_fit(rows: np.ndarray, without: np.ndarray) -> np.ndarray:
@@ -136,4 +136,4 @@ def difference(one: Estimate, other: Estimate) -> Estimate:
     value = one.value - other.value
     below = np.hypot(one.value - one.low, other.high - other.value)
     above = np.hypot(one.high - one.value, other.value - other.low)
-    return Estimate(value, value - below, value + above)
+    return Estimate(*map(np.asarray, (value, value - below, value + above)))

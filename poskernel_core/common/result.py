@@ -330,9 +330,8 @@ class Result:
         value = np.asarray(self.values[name], dtype=float)
         error = self.errors.get(name)
         reach = 0.0 * value if error is None else self.interval * error
-        return Estimate(
-            value, self.lows.get(name, value - reach), self.highs.get(name, value + reach)
-        )
+        ends = self.lows.get(name, value - reach), self.highs.get(name, value + reach)
+        return Estimate(value, *map(np.asarray, ends))
 
     def with_text(self, declared: Value, text: Any) -> Result:
         """Return the result with an added text: nested lists of strings, or one string."""

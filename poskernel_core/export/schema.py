@@ -43,7 +43,7 @@ def schema(question: str, *, live: bool = False) -> Schema:
     """
     asked = find(question)
     head = {"$schema": DIALECT, "title": asked.title, "type": "object"}
-    parts: tuple[str, ...] = ("values", "errors")
+    parts: tuple[str, ...] = ("values", "lows", "highs", "errors")
     fields: Schema = {"windows": COUNT, "of": COUNT}
     if not live:
         run = {name: {"type": ["string", *kinds]} for name, kinds in RUN.items()}

@@ -27,6 +27,9 @@ MOST_TIMES = 30
 WITHIN = 0.9
 """Level of the interval that must lie within the tolerance of a figure that agrees."""
 
+NORMAL_WITHIN = 1.645
+"""Its half width in standard errors, if the number of groups is unknown."""
+
 
 @dataclass(frozen=True)
 class Checked:
@@ -179,7 +182,7 @@ def _numbers(figure: PublishedFigure, result: Result) -> tuple[Estimate, np.ndar
     """Return our numbers with their intervals, and errors, in the shape of the published ones."""
     chosen = _selected(figure, result)
     found = chosen.estimate_of(figure.value)
-    errors = chosen.errors.get(figure.value, np.full_like(found.value, np.nan)).astype(float)
+    errors = np.asarray(chosen.errors.get(figure.value, np.full_like(found.value, np.nan)))
     if figure.over:
         below = result.only(figure.value).select(**figure.over).values[figure.value]
         found, errors = Estimate(*(part / below for part in found)), errors / np.abs(below)
@@ -187,7 +190,7 @@ def _numbers(figure: PublishedFigure, result: Result) -> tuple[Estimate, np.ndar
     if found.value.ndim != len(shape) or (np.array(found.value.shape) < shape).any():
         raise BadRequest(f"Expected {list(shape)} numbers, computed {list(found.value.shape)}.")
     cut = tuple(slice(0, int(size)) for size in shape)
-    return Estimate(*(part[cut] for part in found)), errors[cut]
+    return Estimate(*(np.asarray(part[cut]) for part in found)), np.asarray(errors[cut])
 
 
 def _check_numbers(figure: PublishedFigure, result: Result) -> Checked:
@@ -197,8 +200,8 @@ def _check_numbers(figure: PublishedFigure, result: Result) -> Checked:
     of_all = figure.absolute + figure.relative * np.abs(published[asked])
     tolerance = float(of_all.mean())
     gap = Estimate(*(part[asked] - published[asked] for part in found))
-    nearer = interval(result.groups, WITHIN) / result.interval if result.groups > 1 else 1.0
-    _, inside = _distance(gap, nearer)
+    of_90 = interval(result.groups, WITHIN) if result.groups > 1 else NORMAL_WITHIN
+    _, inside = _distance(gap, of_90 / result.interval)
     low, high = _distance(gap, 1.0)
     middle = float(np.abs(gap.value).mean())
     line = Checked(figure, "undecided", plain(found.value), plain(errors), tolerance=tolerance)

@@ -30,8 +30,8 @@ class ForeseenAttention(Analysis[QueryParams]):
 
     Choices: the halves are the groups of even and of odd number. Errors leave out one group at a
     time: the rest of its half, and the other half, stay as they are. The variances from the two
-    halves add up. No bias is told: keys that swap ranks make its jackknife estimate noisier than
-    the bias is large. Keys outside a sliding window or a chunk are neither kept nor counted. A
+    halves add up. The numbers are not corrected: keys that swap ranks make the jackknife's bias
+    noisier than it is large. Keys outside a sliding window or a chunk are neither kept nor counted. A
     learned sink's attention falls on no key, and is left out.
 
     **A whole cache** follows the recorded queries up to $n$, in order. At each of them a key head's
@@ -124,7 +124,7 @@ class ForeseenAttention(Analysis[QueryParams]):
         return {"main": run}
 
     def answer(self, statistics: Statistics, params: QueryParams, progress: Progress) -> Result:
-        """Compute the result; the variances from the two halves add up, and no bias is told."""
+        """Compute the result; variances from the two halves add up, and nothing is corrected."""
         whole, without = self.jackknifed(statistics, params, progress)
         one, other = (
             errors_and_biases(self.values, whole.values, [each.values for each in half])[0]

@@ -70,7 +70,7 @@ class Head:
 
 @dataclass(frozen=True)
 class Said:
-    """A clause of the verdict; ``negative``: something that the head certainly does not do."""
+    """A clause of the verdict; ``negative``: something that the head does not do."""
 
     text: str
     negative: bool = False
@@ -178,7 +178,7 @@ def _foreseen(head: Head) -> Iterator[Said]:
 
 
 def main_source(names: Sequence[str], shares: Sequence[Number]) -> tuple[str, Number] | None:
-    """Return the one component that certainly writes half of a score or more, if no other may."""
+    """Return the one component whose interval is above half of a score, if no other may be."""
     passes = [share.passes(HALF) for share in shares]
     if passes.count("yes") != 1 or "about" in passes:
         return None
@@ -254,7 +254,7 @@ def _sink(head: Head) -> Iterator[Said]:
 
 
 def _sink_cause(head: Head) -> Iterator[Said]:
-    """What the sink certainly follows; in its texts a head may have one that has none here."""
+    """What the sink follows; in its texts a head may have one that has none here."""
     if head.knows("sinks") and _sink_passes(head) == "no":
         return
     effects = {name: head.number("sink-anatomy", name) for name in FOLLOWS}
@@ -264,7 +264,7 @@ def _sink_cause(head: Head) -> Iterator[Said]:
 
 
 def reach_of(slope: Number, upper: Number) -> str:
-    """Say what both slopes of a head's dilution certainly show; empty if nothing."""
+    """Say what both slopes of a head's dilution show; empty if nothing."""
     if {slope.surely(KEEPS), upper.surely(KEEPS)} == {"no"}:
         return "keeps its reach"
     spreads = {slope.surely(SPREADS), upper.surely(SPREADS)} == {"yes"}
@@ -279,7 +279,7 @@ def _reach(head: Head) -> Iterator[Said]:
 
 
 def _wavelength(head: Head) -> Iterator[Said]:
-    """The wavelength that moves the positional logit most; "about" if not certainly."""
+    """The wavelength that moves the positional logit most; "about" if the next may."""
     swings = {
         place: head.number("rotary-spectrum", "swing", place)
         for place in range(head.found["rotary-spectrum"].values["swing"].shape[-1])
@@ -288,8 +288,8 @@ def _wavelength(head: Head) -> Iterator[Said]:
     if math.isnan(swings[order[0]].value):
         return
     length = rounded(head.number("rotary-spectrum", "dominant_wavelength").value)
-    certain = len(order) < 2 or (swings[order[0]] - swings[order[1]]).passes(0.0) in ("yes", None)
-    about = "" if certain else "about "
+    told = len(order) < 2 or (swings[order[0]] - swings[order[1]]).passes(0.0) in ("yes", None)
+    about = "" if told else "about "
     yield Said(f"moved most by a wavelength of {about}{counted(length, 'token')}")
 
 

@@ -38,7 +38,7 @@ def finding(result: Result) -> str:
     if not sure:
         return ""
     return (
-        f"The {counted(f'{read:,}', 'window')} that were read certainly give {sure} of "
+        f"The {counted(f'{read:,}', 'window')} that were read give {sure} of "
         f"{counted(len(needs), 'head')} the wanted error of the {measure}."
     )
 

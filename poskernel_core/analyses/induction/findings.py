@@ -72,7 +72,7 @@ def _rows(result: Result) -> str:
     if not right:
         return ""
     return (
-        f"In {of_all(right, len(seconds), 'row')} {who(result)} certainly attends more to the last "
+        f"In {of_all(right, len(seconds), 'row')} {who(result)} attends more to the last "
         "candidate than to any other key."
     )
 
@@ -107,7 +107,7 @@ def _patterns(result: Result) -> str:
         return ""
     layer = f" of layer {result.chosen['layer']}" if "layer" in result.chosen else ""
     return (
-        f"From the last [A], {of_all(more, len(heads)).lower()}{layer} certainly attend"
+        f"From the last [A], {of_all(more, len(heads)).lower()}{layer} attend"
         f"{'' if more > 1 else 's'} more to the last candidate than to the first, and {less} less."
     )
 

@@ -125,7 +125,7 @@ def _averaging(result: Result) -> str:
         return ""
     first = max((place + 1 for place, raised in enumerate(harm) if not raised), default=0)
     return (
-        f"Averaging positions raises the loss for certain from groups of {sizes[first]} on: by "
+        f"Averaging positions raises the loss from groups of {sizes[first]} on: by "
         f"{brief(result.values['loss_change'][first])} nats, from "
         f"{brief(result.values['loss'][0])} in the clean run."
     )

@@ -11,7 +11,7 @@ from poskernel_core.analyses.base import Analysis, Progress, SkipParams, Statist
 from poskernel_core.analyses.head_measure import HeadMeasure
 from poskernel_core.analyses.kernels import formulas
 from poskernel_core.analyses.number import passing
-from poskernel_core.common.result import Result, distances, estimates, outputs
+from poskernel_core.common.result import NUMBERS, Result, distances, estimates, outputs
 from poskernel_core.common.views import StatisticsView, queries_of
 
 
@@ -43,7 +43,7 @@ class EtcHeatMap(Analysis[EtcParams]):
 
     Limits: a kernel shows the average effect of position; where ``attention_distance`` is large,
     content decides. Noise in the mean keys makes kernels look sharper than they are, so with few
-    texts ETC is too small; the bias estimates by how much.
+    texts ETC is too small; what is shown is corrected for most of that.
 
     Source: "Positional kernels of attention heads"; query variation, equivariance error
     and distance to observed attention are ours.
@@ -62,7 +62,6 @@ class EtcHeatMap(Analysis[EtcParams]):
             kind="log",
             bounds=(1, math.inf),
         ),
-        *estimates("log_etc [layer head query]", "ln tokens", "its natural logarithm"),
         *estimates(
             "half_mass_distance [layer head query]",
             "tokens",
@@ -170,25 +169,20 @@ class EtcHeatMap(Analysis[EtcParams]):
         values = self.of_layers(
             statistics, progress, lambda layer: _layer(view, layer, positions, params)
         )
-        values["log_etc"] = np.log(values["etc"])
         values["kind"] = np.full_like(values["etc"], -1, dtype=np.int8)
         return self.result(params, values, coordinates={"query": positions})
 
     @classmethod
     def derived(cls, result: Result) -> Result:
-        """Put ETC into its range, with its logarithm, and classify the heads."""
-        if not {"etc", "log_etc", "kind", "visible_keys", "local_mass"} <= result.values.keys():
+        """Put ETC into its range, and classify the heads."""
+        if not {"etc", "kind", "visible_keys", "local_mass"} <= result.values.keys():
             return result
-        names = ("values", "lows", "highs", "errors")
-        parts: dict[str, Any] = {name: dict(getattr(result, name)) for name in names}
         most = result.values["visible_keys"]
-        for part in names[:3]:
-            if "etc" in parts[part]:
-                parts[part]["etc"] = np.minimum(parts[part]["etc"], most)
-                parts[part]["log_etc"] = np.log(parts[part]["etc"])
+        parts: dict[str, Any] = {name: dict(getattr(result, name)) for name in NUMBERS[:3]}
+        for part in parts.values():
+            if "etc" in part:
+                part["etc"] = np.minimum(part["etc"], most)
         values = parts["values"]
-        if "etc" in parts["errors"]:
-            parts["errors"]["log_etc"] = parts["errors"]["etc"] / values["etc"]
         limits = (result.params[name] for name in ("local_share", "uniform_share"))
         values["kind"] = formulas.classify(values["local_mass"], values["etc"], most, *limits)
         return replace(result, **parts)

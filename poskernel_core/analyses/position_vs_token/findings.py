@@ -66,7 +66,7 @@ def _masses(result: Result) -> str:
         return said_of_none if none else ""
     first = max(sure, key=lambda head: masses[head].value)
     return (
-        f"With positions only, {of_all(len(sure), len(masses)).lower()} certainly give"
+        f"With positions only, {of_all(len(sure), len(masses)).lower()} give"
         f"{'' if len(sure) > 1 else 's'} {ATTENTION:g} or more of the attention to one "
         f"distance back, such as {first} ({masses[first]}, {_back(offsets[first].value)})."
     )

@@ -29,7 +29,7 @@ def finding(result: Result) -> str:
 
 
 def _contrast(result: Result) -> str:
-    """Say whether a diagonal of the raw scores is certainly dark or bright.
+    """Say whether a diagonal of the raw scores is dark or bright.
 
     As where heads are classified, it must also exceed some standard errors, and be the larger one.
     """
