@@ -313,7 +313,7 @@ class Result:
                 for part in BESIDE if not value.has_error else ("biases",):
                     parts[part].pop(name, None)
                 if bounded(value) and not value.has_error:
-                    parts["values"][name] = np.clip(plug_in, *value.bounds)
+                    parts["values"][name] = np.asarray(np.clip(plug_in, *value.bounds))
                 continue
             bias = parts["biases"].get(name, np.zeros_like(error))
             found = estimate(value.kind, plug_in, bias, error, self.interval, value.bounds)

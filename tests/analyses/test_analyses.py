@@ -69,12 +69,13 @@ def test_thresholds_of_kinds(passes):
     seen = set()
     for tokens, local, uniform in ((10, 0.5, 0.5), (3, 0.5, 0.5), (3, 0.9, 0.9), (3, 0.9, 0.2)):
         limits = {"local_tokens": tokens, "local_share": local, "uniform_share": uniform}
-        result = analyse("etc", passes["gpt2"], skip=0, **limits)
+        result = pk.analyse("etc", passes["gpt2"], skip=0, **limits).select(query=22)
         kinds = []
-        for layer, head in heads_of(passes["gpt2"]):
-            row = Head(passes["gpt2"], layer, head, 0).means[22]
-            kinds.append(oracles.kind(row, 22, 0, None, tokens, local, uniform))
-        assert kinds == [k for layer in result.select(query=22).text_of("kind") for k in layer]
+        for at in heads_of(passes["gpt2"]):
+            mass, etc = (result.values[name][at] for name in ("local_mass", "etc"))
+            wide = "uniform" if etc >= uniform * 23 else "slow decay"
+            kinds.append("local" if mass >= local else wide)
+        assert kinds == [k for layer in result.text_of("kind") for k in layer]
         seen.add(tuple(kinds))
     assert 4 == len(seen)
 

@@ -214,7 +214,7 @@ HELD = [
     (one_head("foreseen-attention", "gain_32", share_32=0.68, visible_keys=401), 0, -0.12,
      "less than the first 4 and the last 28 keys get (0.80)"),
     (one_of("foreseen-attention", "gain_32", 0.0), 0, 0.12,
-     "in 1 of 6 heads, and less in none (0.30 differ by chance)"),
+     "in 1 of 6 heads, and less in none."),
     (caches, 0.3, 0.82, "fewer keys than the first 4 and the last ones in none of 2 layers, and m"),
     (caches, 0.3, 0.12, "in 1 of 2 layers, and more in none"),
     (one_head("score-variance", "position_share", AT, content_share=0.1), 0.5, 0.82,

@@ -20,7 +20,7 @@ GROUP = Value("words", ("layer", "rank"), "token", "")
 def result():
     value = np.arange(10.0).reshape(2, 5)
     axes, units = {"p": ("layer", "candidate")}, {"p": "share"}
-    return Result("etc", {}, {"p": value}, axes, units).with_text(GROUP, WORDS)
+    return Result("made", {}, {"p": value}, axes, units).with_text(GROUP, WORDS)
 
 
 def test_bytes_of_the_store(result):

@@ -50,7 +50,7 @@ HEADS = {
     # share on the last tokens, effective tokens; whether the kind stands
     "local to the limit": ((0.75, 0.125), UNKNOWN, True),
     "local not quite": ((0.75, 0.126), NARROW, False),
-    "not local, to the limit": ((0.25, 0.125), NARROW, False),
+    "not local, to the limit": ((0.25, 0.1251), NARROW, False),
     "not local and narrow": ((0.25, 0.124), NARROW, True),
     "not local and uniform": ((0.25, 0.124), UNIFORM, True),
     "not local, neither": ((0.25, 0.124), UNKNOWN, False),

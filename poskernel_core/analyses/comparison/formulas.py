@@ -53,7 +53,7 @@ def compared(
     kernel at a time, variances and biases add up, and the distance is not cross-fit.
     ``width`` is half the width of an interval in standard errors.
     """
-    plug_in = distance(left, right)
+    plug_in = np.asarray(distance(left, right))
     if len(left_folds) == len(right_folds):
         without = distance(left_folds, right_folds)
         error, excess = jackknife(without), bias(plug_in, without)
@@ -64,8 +64,9 @@ def compared(
         fitted = np.where(error > 0, cross_fit(whole, others), plug_in)
     else:
         ours, theirs = distance(left_folds, right[None]), distance(left[None], right_folds)
-        error = np.hypot(jackknife(ours), jackknife(theirs))
-        excess, fitted = bias(plug_in, ours) + bias(plug_in, theirs), None
+        error = np.asarray(np.hypot(jackknife(ours), jackknife(theirs)))
+        excess = np.asarray(bias(plug_in, ours) + bias(plug_in, theirs))
+        fitted = None
     found = estimate("distance", plug_in, excess, error, width, (0, 1), fitted)
     numbers = (*found, error, excess, plug_in)
     parts = ("values", "lows", "highs", "errors", "biases", "plug_ins")

@@ -124,7 +124,8 @@ class HeadsBeside(Composition[HeadsBesideParams]):
                 where = table.words("measure").index(title), pinned.layer, pinned.head
                 value[at, place] = table.values["value"][where]
                 for part, array in beside.items():
-                    array[at, place] = getattr(table, part)["value"][where]
+                    if "value" in getattr(table, part):
+                        array[at, place] = getattr(table, part)["value"][where]
                 rank[at, place] = table.values["rank"][where]
                 kinds = [each for each in table.texts["kinds"][where[0]].tolist() if each]
                 code = value[at, place]

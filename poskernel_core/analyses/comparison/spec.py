@@ -182,7 +182,7 @@ class HeadDistances(Composition[HeadDistancesParams]):
                 "kernel": _padded([one.errors["kernel"] for one in kernels]),
                 "etc": np.array([jackknife(each) for each in without]),
             },
-            {"etc": np.array([bias(whole, each) for whole, each in both])},
+            {"etc": np.array([bias(np.asarray(whole), each) for whole, each in both])},
             beside={"distance": numbers},
             texts={"heads": [str(one.pin) for one in pinned]},
             provenance=told_together(

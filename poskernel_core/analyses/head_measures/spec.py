@@ -112,6 +112,7 @@ class HeadMeasures(Composition[HeadMeasuresParams]):
                 [getattr(one, part).get(declared.value, nothing) for _, declared, one in columns]
             )
             for part in BESIDE
+            if any(declared.value in getattr(one, part) for _, declared, one in columns)
         }
 
         return self.result(

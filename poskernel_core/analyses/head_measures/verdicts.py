@@ -98,7 +98,13 @@ class HeadVerdicts(Composition[HeadVerdictsParams]):
         return self.result(
             params,
             values,
-            beside={"value": {part: getattr(table, part)["value"] for part in BESIDE}},
+            beside={
+                "value": {
+                    part: getattr(table, part)["value"]
+                    for part in BESIDE
+                    if "value" in getattr(table, part)
+                }
+            },
             texts={
                 **{name: text.tolist() for name, text in table.texts.items()},
                 "verdict": [

@@ -4,7 +4,7 @@ from pydantic import Field
 
 from poskernel_core.analyses.base import Experiment, SkipParams
 from poskernel_core.analyses.head_measure import HeadMeasure
-from poskernel_core.common.result import distances, estimates, outputs
+from poskernel_core.common.result import estimates, outputs
 
 KINDS = {
     "token_share": "token embedding",
@@ -172,9 +172,12 @@ class HeadSources(_Sources):
             OF_A,
             "the two parts of ``share``: of the component's mean key, turned, and of the rest",
         ),
-        *distances(
+        *estimates(
             "effect [component]",
+            "total variation distance",
             "between the kernel and the kernel without the component",
+            kind="distance",
+            bounds=(0, 1),
         ),
         *estimates(
             "score [query component offset]",
