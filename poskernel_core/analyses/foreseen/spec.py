@@ -31,8 +31,8 @@ class ForeseenAttention(Analysis[QueryParams]):
     Choices: the halves are the groups of even and of odd number. Errors leave out one group at a
     time: the rest of its half, and the other half, stay as they are. The variances from the two
     halves add up. The numbers are not corrected: keys that swap ranks make the jackknife's bias
-    noisier than it is large. Keys outside a sliding window or a chunk are neither kept nor counted. A
-    learned sink's attention falls on no key, and is left out.
+    noisier than it is large. Keys outside a sliding window or a chunk are neither kept nor counted.
+    A learned sink's attention falls on no key, and is left out.
 
     **A whole cache** follows the recorded queries up to $n$, in order. At each of them a key head's
     cache holds the keys that it kept at the recorded query before, and all keys since then. Each of

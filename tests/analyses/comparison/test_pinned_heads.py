@@ -241,12 +241,12 @@ def test_by_depth(engine):
 
 
 def beside(groups):
-    """Two pinned heads' entropies 1 and 1.21 with errors 0.06 and 0.08: 2.1 of both apart."""
+    """Two pinned heads' entropies 1 and 1.21 without bias, with errors 0.06 and 0.08: 2.1 of both apart."""
     run = describe_run("demo-attn-2l", context=CONTEXT, windows=WINDOWS)
     question, shape = find("compare-heads"), (2, 8)
     arrays = {part: {"entropy": np.full(shape, at)} for part, at in (
-        ("values", 1.0), ("errors", 0.06), ("biases", 0.01))}  # fmt: skip
-    for part, at in (("values", 1.21), ("errors", 0.08), ("biases", -0.02)):
+        ("values", 1.01), ("errors", 0.06), ("biases", 0.01))}  # fmt: skip
+    for part, at in (("values", 1.19), ("errors", 0.08), ("biases", -0.02)):
         arrays[part]["entropy"][1, 2] = at
     one = Result("entropy", {}, axes={"entropy": ("layer", "head")}, units={"entropy": "nats"},
                  provenance={"model": "m", "errors": "documents", "groups": groups},
