@@ -1,10 +1,12 @@
 """Measure the coverage of 95 % intervals: `python tools/coverage.py [MODEL]`.
 
 The bundled sample, which no demo model was trained on, is cut into short documents. These are
-split into disjoint samples of at least ten documents each. Each sample's 95 % intervals, centred on
-the sample's values minus their biases, are compared with the values of all samples together. For
-each measure, the table gives the percentage of intervals that hold the truth (over all heads, and
-for the worst head), and the bias in standard errors (the true bias, and the jackknife's estimate).
+split into disjoint samples of at least ten documents each. Each sample's 95 % intervals are
+compared with the values of all samples together, for every declared value of every question that a
+pass answers. The table gives the percentage of intervals that hold the truth (mean over heads, and
+the worst head, beside the lowest that chance explains at a coverage of 93 %), and the bias left in
+the values and that of the plug-ins, in standard errors (medians over heads). Last comes the
+distance between the kernels of one head on two samples, whose truth is 0.
 """
 
 from __future__ import annotations
@@ -18,12 +20,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from scipy.stats import binom
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import poskernel_core as pk
-from poskernel_core.common.result import Result
-from poskernel_core.common.specs import CorpusSpec
+from poskernel_core.analyses import ANALYSES, Analysis
+from poskernel_core.analyses.comparison.formulas import compared
+from poskernel_core.common.result import NUMBERS, Result
+from poskernel_core.common.specs import ALL_GATHERED, CorpusSpec
 from poskernel_core.data.corpora import Cut, resolve, token_windows
 from poskernel_core.data.texts import documents
 from poskernel_core.models.catalog import locate
@@ -34,35 +39,40 @@ CHARACTERS, SHORTEST = 1050, 700
 """Largest and smallest length of a document."""
 EACH = 11
 """Documents per sample."""
-MEASURES = {
-    "ETC": ("etc", "etc"),
-    "half-mass distance": ("etc", "half_mass_distance"),
-    "distance to observed attention": ("etc", "attention_distance"),
-    "attention to the previous token": ("profile", "profile"),
-    "attention foreseen with 16 keys": ("foreseen-attention", "share_16"),
-    "gain over first and last keys": ("foreseen-attention", "gain_32"),
-}
+NOT_ASKED = ("how-many-texts", "previous-token", "dilution")
+"""Questions that need further passes or more query positions, or tell errors themselves."""
+
+LEAST, BY_CHANCE = 0.93, 0.05
+"""The lowest head is held against a coverage of this, at this level over all heads of a value."""
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """Results for one measure, over samples and heads.
+    """Results for one value, over samples and heads.
 
     Attributes:
         held: fraction of the intervals that hold the truth, for each head.
-        bias: mean over samples of value minus truth, divided by the mean error, for each head.
-        told: mean jackknife estimate of the bias, divided by the mean error.
+        left: mean over samples of value minus truth, divided by the mean error, for each head.
+        before: the same of the plug-in.
+        samples: the number of samples.
     """
 
     held: np.ndarray
-    bias: np.ndarray
-    told: np.ndarray
+    left: np.ndarray
+    before: np.ndarray
+    samples: int
+
+    @property
+    def lowest(self) -> float:
+        """The fraction below which chance does not bring the worst head."""
+        level = BY_CHANCE / self.held.size
+        return float(binom.ppf(level, self.samples, LEAST)) / self.samples
 
     def row(self) -> str:
         """Return a row of the table."""
-        middle = (float(np.median(array)) for array in (self.bias, self.told))
-        both = " | ".join(f"{each:+.2f}" for each in middle)
-        return f"{100 * self.held.mean():.1f} | {100 * self.held.min():.0f} | {both}"
+        both = " | ".join(f"{np.nanmedian(array):+.2f}" for array in (self.left, self.before))
+        shares = self.held.mean(), self.held.min(), self.lowest
+        return f"{100 * shares[0]:.1f} | {100 * shares[1]:.0f} | {100 * shares[2]:.0f} | {both}"
 
 
 def short_documents() -> list[str]:
@@ -96,41 +106,84 @@ def cuts(samples: int, name: str, context: int, windows: int) -> Iterator[Cut]:
 def coverage(
     name: str, samples: int, *, context: int = 64, windows: int = 60, query: int = 59
 ) -> dict[str, Coverage]:
-    """Return the coverage of intervals, by measure."""
+    """Return the coverage of intervals, by question and value."""
     model = pk.load(name, device="cpu")
+    scheme = locate(name).geometry.scheme
+    asked = [
+        each
+        for each in ANALYSES.values()
+        if isinstance(each, Analysis)
+        and each.fits_scheme(scheme)
+        and each.name not in NOT_ASKED
+        and any(value.has_error for value in each.values)
+    ]
+    gather = dict.fromkeys(one for each in asked for one in (each.gathers or ALL_GATHERED))
 
     def answers(cut: Cut) -> dict[str, Result]:
         gathered = pk.run_pass(
             model,
             cut,
-            positions=(query,),
+            positions=(query // 2, query),
             queries_per_position=len(cut.tokens),
-            gather=("keys", "queries", "patterns"),
+            gather=tuple(gather),
         )
-        return {
-            "etc": pk.analyse("etc", gathered).select(query=query),
-            "profile": pk.analyse("profile", gathered).select(offset=1),
-            "foreseen-attention": pk.analyse("foreseen-attention", gathered, query=query),
-        }
+        found = {}
+        for question in asked:
+            own = {"query": query} if "query" in question.params.model_fields else {}
+            one = pk.analyse(question.name, gathered, **own)
+            found[question.name] = one.select(query=query) if "query" in one.coordinates else one
+        return found
 
-    every = list(cuts(samples, name, context, windows))
-    found = [answers(cut) for cut in every]
-    truth = answers(Cut(np.concatenate([cut.tokens for cut in every]), "documents"))
-    return {measure: _held(found, truth, *where) for measure, where in MEASURES.items()}
+    found = [answers(cut) for cut in cuts(samples, name, context, windows)]
+    every = np.concatenate([cut.tokens for cut in cuts(samples, name, context, windows)])
+    truth = answers(Cut(every, "documents"))
+    table = {
+        f"{question}: {value}": _held(found, truth, question, value)
+        for question, whole in truth.items()
+        for value in whole.lows
+    }
+    return table | {"one head on two samples: distance": _of_two(found)}
 
 
 def _held(
     found: list[dict[str, Result]], truth: dict[str, Result], question: str, value: str
 ) -> Coverage:
-    right = truth[question].values[value]
-    numbers, errors, biases = (
-        np.stack([getattr(one[question], part).get(value, 0 * right) for one in found])
-        for part in ("values", "errors", "biases")
+    right, axes = truth[question].values[value], truth[question].axes[value]
+    low, high, shown, plug_in, error = (
+        np.stack([getattr(one[question], part)[value] for one in found])
+        for part in ("lows", "highs", "values", "plug_ins", "errors")
     )
-    widths = np.array([one[question].interval for one in found])[:, None, None]
-    held = (np.abs(numbers - biases - right) <= widths * errors).mean(axis=0)
-    error = errors.mean(axis=0)
-    return Coverage(held, (numbers.mean(axis=0) - right) / error, biases.mean(axis=0) / error)
+    known = np.isfinite(low) & np.isfinite(right)
+    # an interval may end where rounding does
+    slack = 1e-6 * np.maximum(1.0, np.abs(right))
+    held = np.where(known, (low - slack <= right) & (right <= high + slack), np.nan)
+    others = tuple(at + 1 for at, axis in enumerate(axes) if axis not in ("layer", "head"))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        spread = error.mean(axis=0)
+        bias = [(each.mean(axis=0) - right) / spread for each in (shown, plug_in)]
+        heads = np.nanmean(held, axis=(0, *others))
+    heads = np.atleast_1d(heads)
+    return Coverage(heads[np.isfinite(heads)], *bias, len(found))
+
+
+def _of_two(found: list[dict[str, Result]]) -> Coverage:
+    """Return how often the distance of a head's kernels on two samples may be 0, as it is."""
+    kernels = [one["kernel-replicates"] for one in found]
+    shape = kernels[0].values["kernel"].shape[:2]
+    numbers: dict[str, list[np.ndarray]] = {part: [] for part in NUMBERS}
+    for one, other in zip(kernels[::2], kernels[1::2], strict=False):
+        each: dict[str, np.ndarray] = {part: np.empty(shape) for part in NUMBERS}
+        for at in np.ndindex(shape):
+            rows = (result.values["kernel"][at] for result in (one, other))
+            folds = (result.values["replicate"][:, *at] for result in (one, other))
+            for part, number in compared(*rows, *folds, one.interval).items():
+                each[part][at] = number
+        for part, array in each.items():
+            numbers[part].append(array)
+    stacked = {part: np.stack(arrays) for part, arrays in numbers.items()}
+    error = stacked["errors"].mean(axis=0)
+    bias = [stacked[part].mean(axis=0) / error for part in ("values", "plug_ins")]
+    return Coverage((stacked["lows"] <= 0).mean(axis=0), *bias, len(stacked["lows"]))
 
 
 def main() -> None:
@@ -139,8 +192,8 @@ def main() -> None:
     parser.add_argument("model", nargs="?", default="demo-attn-2l")
     parser.add_argument("--samples", type=int, default=100)
     args = parser.parse_args()
-    print("| measure | held, of 100 | worst head | bias / error | told / error |")
-    print("|---|---:|---:|---:|---:|")
+    print("| value | held, of 100 | worst head | by chance | left / error | before / error |")
+    print("|---|---:|---:|---:|---:|---:|")
     for measure, one in coverage(args.model, args.samples).items():
         print(f"| {measure} | {one.row()} |")
 

@@ -40,26 +40,15 @@ LINK = "http://localhost:8501/head?model={model}&head={head}"
 
 @dataclass(frozen=True)
 class Numbers:
-    """One number of every head ``[layer, head]``.
-
-    Attributes:
-        value, error, bias: as in a result.
-        width: half width of an interval, in errors.
-    """
+    """One number of every head ``[layer, head]``, its error, and the lower end of its interval."""
 
     value: np.ndarray
     error: np.ndarray
-    bias: np.ndarray
-    width: float
-
-    @property
-    def middle(self) -> np.ndarray:
-        """The middle of each interval."""
-        return self.value - np.nan_to_num(self.bias)
+    low: np.ndarray
 
     def above(self, limit: float) -> np.ndarray:
         """Return for which heads the whole interval is above a limit."""
-        return self.middle - self.width * self.error > limit
+        return self.low > limit
 
     def text(self, layer: int, head: int) -> str:
         return rounded(float(self.value[layer, head]), float(self.error[layer, head]))
@@ -80,9 +69,9 @@ def page() -> str:
 
         def numbers(name: str, value: str, **at: int) -> Numbers:
             whole = answer(name).only(value).select(**at)
-            nothing = np.full(whole.values[value].shape, np.nan)
-            error, bias = (part.get(value, nothing) for part in (whole.errors, whole.biases))
-            return Numbers(whole.values[value], error, bias, whole.interval)
+            found = whole.estimate_of(value)
+            error = whole.errors.get(value, np.full(found.value.shape, np.nan))
+            return Numbers(found.value, error, found.low)
 
         environment = jinja2.Environment(undefined=jinja2.StrictUndefined)
         named = {each.__name__: each for each in (table, bands, answer, numbers)}
@@ -104,7 +93,7 @@ def table(
 ) -> str:
     """Return a table of the heads with the largest numbers, each with its link."""
     beside = beside or {}
-    ranked = np.where(found, np.nan_to_num(numbers.middle), -np.inf)
+    ranked = np.where(found, np.nan_to_num(numbers.value), -np.inf)
     order = np.argsort(-ranked, axis=None, kind="stable")
     places = order[: min(MAX_ROWS, int(found.sum()))]
     if not len(places):

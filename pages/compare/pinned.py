@@ -34,7 +34,7 @@ from poskernel_core.analyses.comparison.pins import nearest_position, read_pins,
 from poskernel_core.analyses.comparison.spec import HeadDistances, HeadDistancesParams
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import as_printed, rounded, with_bias
+from poskernel_core.common.rounding import as_printed, rounded
 from poskernel_core.engine.admission import computes
 
 LOG_DEFAULT: Final = ["offset"]
@@ -174,16 +174,13 @@ def _table(found: Result, queries: Sequence[int]) -> None:
 
 
 def measure_cell(found: Result, row: int, place: int) -> str:
-    """Return one measure of one head: number, error, bias, and z-score against the first head."""
+    """Return one measure of one head: number, error, and z-score against the first head."""
     word = str(found.texts["word"][row, place])
     if word:
         return word
     value = found.values["value"][row, place]
     text = plain(rounded(value, found.errors["value"][row, place]))
     text = text.replace(" ", "\N{NO-BREAK SPACE}")  # break lines only after the number
-    if found.biases:
-        at = row, place
-        text = with_bias(text, found.biases["value"][at], found.errors["value"][at])
     apart = float(found.values["z_score"][row, place])
     if place == 0 or not np.isfinite(apart):
         return text

@@ -47,7 +47,7 @@ from poskernel_core.analyses.kernels.distances import KernelDistances, KernelDis
 from poskernel_core.analyses.kernels.figures import distances_figure
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import counted, value_and_bias
+from poskernel_core.common.rounding import counted, value_text
 from poskernel_core.plotting.layout import quoted
 
 MAX_LINES = 16
@@ -94,7 +94,7 @@ def draw_evidence(head: Result, limits: dict[str, float]) -> None:
         (f"CV over {read}", "denominator_cv", f"contextual up to {limits['steady']:g}"),
         ("CV expected of independent tokens", "predicted_cv", "no threshold"),
     )
-    cells = [(label, value_and_bias(head, name), limit) for label, name, limit in rows]
+    cells = [(label, value_text(head, name), limit) for label, name, limit in rows]
     markdown_table(("Evidence", "Value", "Threshold"), cells)
 
 

@@ -69,7 +69,7 @@ def draw_grid(
     glyphs: list[tuple[str, str]] = [("∿", CURVES)]
     curves = None
     forming = etc.provenance.get("windows_asked", 0) < selection.run.windows
-    certain = stands(etc) if forming else np.ones(values.shape, dtype=bool)
+    resolved = stands(etc) if forming else np.ones(values.shape, dtype=bool)
     columns = _kept_order(values, order, measure, selection, forming=forming)
     if kernels is None:
         glyphs = [(kind.glyph, name) for name, kind in KIND_LOOKS.items()]
@@ -77,15 +77,15 @@ def draw_grid(
     else:
         glyphs += [("◥", "known function, named on hover")] if known else []
         curves = partial(_compact, kernels, selection)
-    if not certain.all():
-        glyphs.append(("faded", "kind not certain yet"))
+    if not resolved.all():
+        glyphs.append(("faded", "kind not resolved yet"))
     extras = Extras(
         marks=[
             [_mark(kind, known.get(head_name(i, j))) for j, kind in enumerate(row)]
             for i, row in enumerate(kinds)
         ],
         dimmed=[
-            [kind not in shown or not certain[i][j] for j, kind in enumerate(row)]
+            [kind not in shown or not resolved[i][j] for j, kind in enumerate(row)]
             for i, row in enumerate(kinds)
         ],
         columns=columns,

@@ -114,7 +114,6 @@ def by_places(selection: Selection, columns: dict[str, Column]) -> Arranged | No
             each.unit,
             one.values[each.value],
             one.errors.get(each.value),
-            one.biases.get(each.value),
             each.scale,
         )
         for each in PlaceAndContent.measures

@@ -28,7 +28,6 @@ def our_columns(found: Result) -> dict[str, Column]:
             str(found.texts["unit"][place]) if not kinds else "",
             found.values["value"][place],
             None if np.isnan(found.errors["value"][place]).all() else found.errors["value"][place],
-            found.biases["value"][place] if found.biases else None,
             MEASURES[title].declared.scale,
             kinds,
         )

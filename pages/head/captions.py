@@ -4,8 +4,8 @@ from pages.shared.cards.explained import explained
 
 MEASURES = explained(
     "verdicts",
-    "Every measure of the head with its standard error, its bias if known (by how much the value "
-    "is too large), and its rank among all heads of the model. Rank 1 is the largest value; ↓ "
+    "Every measure of the head with its standard error, and its rank among all heads of the "
+    "model. Rank 1 is the largest value; ↓ "
     "marks a measure for which lower is better. Kinds have no rank. A measure's name links to the "
     "page on it.",
     "value",

@@ -19,7 +19,6 @@ from pages.shared.selection.selection import Selection
 from pages.shared.tables.tables import errors_line, markdown_table
 from poskernel_core.analyses import find
 from poskernel_core.analyses.head_measures.figures import (
-    bias_texts,
     measure_texts,
     measures_table,
     rank_texts,
@@ -86,11 +85,10 @@ def draw_measures(selection: Selection, found: Result) -> None:
 
     def draw() -> None:
         rows = []
-        for title, question, value, bias, rank, unit, kinds in zip(
+        for title, question, value, rank, unit, kinds in zip(
             head.words("measure"),
             head.words("question"),
             measure_texts(head),
-            bias_texts(head),
             rank_texts(head),
             head.words("unit"),
             head.texts["kinds"],
@@ -101,8 +99,8 @@ def draw_measures(selection: Selection, found: Result) -> None:
             link = f"[{title}]({page_address(page, selection.cell, **chosen)})"
             of = "" if any(kinds) else f" :small[({plain(unit)})]"
             place = rank.replace(" ", NO_BREAK)
-            rows.append((f"{link}{of}", plain(value), bias, place))
-        markdown_table(("Measure", "Value", "Bias", "Rank"), rows)
+            rows.append((f"{link}{of}", plain(value), place))
+        markdown_table(("Measure", "Value", "Rank"), rows)
         errors_line(head)
 
     card(

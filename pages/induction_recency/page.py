@@ -50,7 +50,7 @@ from poskernel_core.analyses.random_tokens.params import CLEAR_SAMPLES, RANDOM_T
 from poskernel_core.analyses.random_tokens.spec import RandomAttention, RandomAttentionParams
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import counted, value_and_bias, value_text
+from poskernel_core.common.rounding import counted, value_text
 from poskernel_core.data.layouts import ROLES
 from poskernel_core.plotting.layout import MASKED, quoted
 from poskernel_core.plotting.palette import CATEGORICAL, ink_on
@@ -219,8 +219,8 @@ MEANINGS = {
 def _cause_table(one: Result) -> pd.DataFrame:
     rows = []
     for name, meaning in MEANINGS.items():
-        clean, equal = (value_and_bias(one.only(name).select(norms=i), name) for i in (0, 1))
-        change = value_and_bias(one, f"{name}_change")
+        clean, equal = (value_text(one.only(name).select(norms=i), name) for i in (0, 1))
+        change = value_text(one, f"{name}_change")
         row = {"": meaning, "norms as they are": clean, "norms equalised": equal, "change": change}
         rows.append(row)
     return pd.DataFrame(rows)

@@ -37,7 +37,7 @@ WINDOW_COUNTS = (50, 100, 200, 500, 1000, 2000)
 MAX_RUN = max(WINDOW_COUNTS)
 ENDS: Final[dict[str, Until | None]] = {
     "all windows are read": None,
-    "every kind is certain": "kinds",
+    "every kind is resolved": "kinds",
     "every ETC is known to 5 %": "etc",
 }
 

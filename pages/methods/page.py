@@ -18,11 +18,23 @@ from poskernel_core.common import plugins
 from poskernel_core.common.errors import Cancelled, PosKernelError
 from poskernel_core.common.result import Result
 from poskernel_core.engine.admission import computes
-from poskernel_core.ledger.compare import Checked, brief, check, not_computed, tolerance_text
+from poskernel_core.ledger.compare import (
+    Checked,
+    brief,
+    check,
+    near_text,
+    not_computed,
+    tolerance_text,
+)
 from poskernel_core.ledger.published import PublishedFigure, figures_of, flat, known_models
 from poskernel_core.ledger.reproduce import published_name, request_for
 
-MARKS = {"agrees": "✓ agrees", "differs": "✗ differs", "not computed": "– not computed"}
+MARKS = {
+    "agrees": "✓ agrees",
+    "differs": "✗ differs",
+    "undecided": "? undecided",
+    "not computed": "– not computed",
+}
 NOT_YET = "not computed yet"
 
 
@@ -106,13 +118,11 @@ def _computed(figures: tuple[PublishedFigure, ...], selection: Selection) -> dic
 
 
 def _draw_table(figures: tuple[PublishedFigure, ...], lines: dict[str, Checked]) -> None:
-    numbers = {"largest difference": st.column_config.NumberColumn(format="%.3g")}
     rows = [_row(figure, lines.get(figure.id)) for figure in figures]
     st.dataframe(
         pd.DataFrame(rows),
         hide_index=True,
         key="ledger-table",
-        column_config=numbers,
         height="content",
     )
     if lines:
@@ -132,9 +142,8 @@ def _row(figure: PublishedFigure, line: Checked | None) -> dict[str, Any]:
         "published figure": figure.figure,
         "published": brief(figure.published),
         "ours": "" if line is None or line.ours is None else brief(line.ours, line.errors),
-        "within": f"{line.within} of {line.points}" if line and line.points else "",
-        "largest difference": None if line is None else line.worst,
         "tolerance": tolerance_text(figure),
+        "difference": "" if line is None else near_text(line),
         "source": figure.source,
         "why not": "" if line is None else line.why,
     }

@@ -38,7 +38,7 @@ from poskernel_core.analyses.rotary.kernel import EquivariantKernel, Equivariant
 from poskernel_core.analyses.rotary.pairs import BandParams
 from poskernel_core.analyses.rotary.spec import RotarySpectrum
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import counted, rounded, value_and_bias, value_text
+from poskernel_core.common.rounding import counted, rounded, value_text
 from poskernel_core.plotting.shades import shaded
 
 MEASURES: Final = {measure.title: measure for measure in RotarySpectrum.measures}
@@ -88,10 +88,10 @@ def draw_kernels(kernel: Result, *, log_x: bool) -> None:
 
 def _draw_bands(kernel: Result) -> None:
     """Draw a table of the kernel without each band."""
-    rows: list[tuple[str, ...]] = [("all wavelengths", value_and_bias(kernel, "etc"), "")]
+    rows: list[tuple[str, ...]] = [("all wavelengths", value_text(kernel, "etc"), "")]
     for place, name in enumerate(BANDS):
         band = kernel.select(band=place)
-        numbers = (value_and_bias(band, value) for value in ("band_etc", "band_distance"))
+        numbers = (value_text(band, value) for value in ("band_etc", "band_distance"))
         rows.append((f"without {name} ones", *numbers))
     query = kernel.params["query"]
     header = (f"Kernel at n = {query}", "ETC (tokens)", "TV distance to the whole kernel")
@@ -191,7 +191,7 @@ def _draw_table(head: Result) -> None:
     for place, change in enumerate(CHANGES):
         run = head.select(change=place)
         names = ("pattern_distance", "previous_mass", "previous_mass_change")
-        told = [value_and_bias(run, name) for name in names]
+        told = [value_text(run, name) for name in names]
         rows.append([change, *(told if place else ["", told[1], ""])])
     header = ("Run", "Distance of the pattern (TV)", "Attention to the previous token", "Change")
     markdown_table(header, rows)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import numpy as np
@@ -151,6 +152,7 @@ class Question(ABC, Generic[P]):
         errors: Mapping[str, np.ndarray] | None = None,
         biases: Mapping[str, np.ndarray] | None = None,
         *,
+        beside: Mapping[str, Mapping[str, np.ndarray]] = MappingProxyType({}),
         labels: Mapping[str, tuple[str, ...]] | None = None,
         coordinates: Mapping[str, np.ndarray] | None = None,
         texts: Mapping[str, Any] | None = None,
@@ -158,6 +160,8 @@ class Question(ABC, Generic[P]):
     ) -> Result:
         """Return a result with the given values and their declared axes, units and labels.
 
+        Values are numbers of all texts, to be corrected. Values of other results are corrected
+        already, and come with what stands ``beside`` them, by value.
         ``texts`` are nested lists of strings; ``labels`` are those that depend on the parameters.
 
         Raises:
@@ -165,27 +169,41 @@ class Question(ABC, Generic[P]):
         """
         declared = {value.name: value for value in cls.values}
         strings = {text.name: text for text in cls.texts}
-        errors, biases, texts = dict(errors or {}), dict(biases or {}), texts or {}
+        parts: dict[str, Any] = {"errors": dict(errors or {}), "biases": dict(biases or {})}
+        for name, those in beside.items():
+            for part, array in those.items():
+                parts.setdefault(part, {})[name] = array
+        texts = texts or {}
         odd = (values.keys() - declared.keys()) | (texts.keys() - strings.keys())
-        odd |= (errors.keys() | biases.keys()) - {v.name for v in cls.values if v.has_error}
+        known = {name for part in parts.values() for name in part}
+        odd |= known - {value.name for value in cls.values if value.has_error}
         if odd:
             raise ValueError(f"{cls.name!r} does not declare {sorted(odd)}, or not with errors")
-        known = {name: (declared | strings)[name] for name in (*values, *texts)}
-        told = {"errors": cls.error_counts} if errors and cls.error_counts else {}
+        named = {name: (declared | strings)[name] for name in (*values, *texts)}
+        told = {"errors": cls.error_counts} if parts["errors"] and cls.error_counts else {}
         made = Result(
             analysis=cls.name,
             params=params.model_dump(),
             values=dict(values),
-            axes={name: value.axes for name, value in known.items()},
-            units={name: value.unit for name, value in known.items()},
-            errors=errors,
-            biases=biases,
+            axes={name: value.axes for name, value in named.items()},
+            units={name: value.unit for name, value in named.items()},
+            **parts,
             texts={name: texts_array(text) for name, text in texts.items()},
-            labels={n: v.labels for n, v in known.items() if v.labels} | dict(labels or {}),
+            labels={n: v.labels for n, v in named.items() if v.labels} | dict(labels or {}),
             coordinates=dict(coordinates or {}),
             provenance=told | dict(provenance or {}),
         )
-        return made.as_declared(cls.values)
+        return cls.shown(made)
+
+    @classmethod
+    def shown(cls, result: Result) -> Result:
+        """Return a result of numbers of all texts as it is shown: corrected, with intervals."""
+        return cls.derived(result.corrected(cls.values))
+
+    @classmethod
+    def derived(cls, result: Result) -> Result:
+        """Return the result with what follows from corrected values, such as a kind."""
+        return result
 
     @classmethod
     def beside(cls, module: str, name: str) -> Callable[..., Any]:
@@ -251,7 +269,7 @@ class Analysis(Question[P]):
         """Compute the result, with errors and biases over groups of texts."""
         if not any(value.has_error for value in self.values):
             return self.compute(statistics, params, progress)
-        return self.jackknifed(statistics, params, progress)[0]
+        return self.shown(self.jackknifed(statistics, params, progress)[0])
 
     def of_layers(
         self,
@@ -269,9 +287,10 @@ class Analysis(Question[P]):
     def jackknifed(
         self, statistics: Statistics, params: P, progress: Progress
     ) -> tuple[Result, list[Result]]:
-        """Return the result with errors and biases, and its leave-one-group-out replicates.
+        """Return the numbers of all texts with errors and biases, and the replicates.
 
-        A group is left out of every pass that has as many groups as the main pass.
+        A replicate leaves one group of texts out of every pass that has as many groups as the main
+        pass.
         """
         header = statistics["main"].header
         left_out = [

@@ -98,10 +98,10 @@ def errors_of(result: Result) -> str:
         for each, groups in told
     ]
     most = "at most " if len({groups for _, groups in told}) > 1 else ""
-    of = " of a number less its bias" if result.biases else ""
-    return (
+    less = "Numbers are corrected for bias. " if result.biases else ""
+    return less + (
         f"Errors count {', '.join(parts[:-1])}{' or ' if parts[1:] else ''}{parts[-1]}; a 95 % "
-        f"interval is {most}{result.interval:.2f} errors wide on either side{of}."
+        f"interval is {most}{result.interval:.2f} errors wide on either side."
     )
 
 

@@ -1,4 +1,4 @@
-"""A number with its standard error, held against a limit: the rule behind verdicts and findings.
+"""A number with its interval, held against a limit: the rule behind all claims.
 
 A number passes a limit if its whole 95 % interval does, and fails if the whole interval is below.
 """
@@ -9,6 +9,8 @@ from typing import Literal
 
 import numpy as np
 
+from poskernel_core.common.jackknife import Estimate
+from poskernel_core.common.jackknife import difference as of_two
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief
 
@@ -17,37 +19,41 @@ Passes = Literal["yes", "about", "no"]
 
 @dataclass(frozen=True)
 class Number:
-    """A measure of one head with its standard error; NaN where there is none.
+    """A number with the ends of its 95 % interval, NaN where these are unknown.
 
-    Attributes:
-        value: the measure.
-        error: its standard error.
-        width: half-width of its 95 % interval, in errors; the centre is the value minus the bias.
-        bias: how much too large the measure is because texts are few; NaN: unknown.
+    The ends of an exact number are the number.
     """
 
     value: float
-    error: float
-    width: float
-    bias: float = 0.0
+    low: float
+    high: float
+
+    @classmethod
+    def within(cls, value: float, reach: float) -> "Number":
+        """Return a number with an interval of this half width."""
+        return cls(value, value - reach, value + reach)
 
     def passes(self, limit: float) -> Passes | None:
         """Return whether the number is at or above a limit; None if it is NaN.
 
-        A number without a known error passes no limit for certain.
+        A number whose interval is unknown passes no limit.
         """
         if math.isnan(self.value):
             return None
-        if math.isnan(self.error):
+        if math.isnan(self.low):
             return "about" if self.value >= limit else "no"
-        middle = self.value - (0.0 if math.isnan(self.bias) else self.bias)
-        if middle - self.width * self.error >= limit:
+        if self.low >= limit:
             return "yes"
-        return "no" if middle + self.width * self.error < limit else "about"
+        return "no" if self.high < limit else "about"
 
     def surely(self, limit: float) -> Passes | None:
-        """Return whether the number passes a limit, as findings ask: without an error, "about"."""
-        return "about" if math.isnan(self.error) else self.passes(limit)
+        """Return whether the number passes a limit, as findings ask: if unknown, "about"."""
+        return "about" if math.isnan(self.low) else self.passes(limit)
+
+    def __sub__(self, other: "Number") -> "Number":
+        """Return the difference of two independent numbers."""
+        pair = (Estimate(*map(np.asarray, (n.value, n.low, n.high))) for n in (self, other))
+        return Number(*map(float, of_two(*pair)))
 
     def __str__(self) -> str:
         """Return the value as sentences print it, with three digits at most: ``0.87``."""
@@ -56,22 +62,19 @@ class Number:
 
 def number_of(result: Result, name: str, *place: int) -> Number:
     """Return a value of a result at a place along its axes; one without an error is exact."""
-    error, bias = (
-        float(part[name][place]) if name in part else 0.0 for part in (result.errors, result.biases)
-    )
-    return Number(float(result.values[name][place]), error, result.interval, bias)
+    return Number(*(float(part[place]) for part in result.estimate_of(name)))
 
 
 def passing(
-    result: Result, name: str, limit: float | np.ndarray, width: float | None = None
+    result: Result, name: str, limit: float | np.ndarray, stretched: float = 1.0
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return where a value passes a limit, and where it fails: :meth:`Number.surely` of arrays.
 
-    ``width`` is the half-width of the interval in errors (default: that of 95 %).
+    ``stretched`` is the factor by which the ends of the interval are farther away than at 95 %.
     """
-    value = result.values[name].astype(float)
-    error = result.errors.get(name, np.zeros_like(value)).astype(float)
-    middle = value - np.nan_to_num(result.biases.get(name, np.zeros_like(value)))
-    reach = (width or result.interval) * error
+    value, low, high = result.estimate_of(name)
     with np.errstate(invalid="ignore"):
-        return np.asarray(middle - reach >= limit), np.asarray(middle + reach < limit)
+        return (
+            np.asarray(value - stretched * (value - low) >= limit),
+            np.asarray(value + stretched * (high - value) < limit),
+        )

@@ -3,15 +3,18 @@
 import math
 from collections.abc import Callable, Mapping
 from functools import cache
-from itertools import repeat
 from typing import Any
 
 import numpy as np
 
 from poskernel_core.analyses import find
-from poskernel_core.analyses.number import Number
+from poskernel_core.analyses.number import Number, number_of
 from poskernel_core.common.heads import head_name
+from poskernel_core.common.jackknife import Estimate, difference
 from poskernel_core.common.result import Result
+
+CHANCE = 0.05
+"""Share of equal numbers that a 95 % interval takes for different ones."""
 
 Rules = Mapping[str, Callable[[Result], str]]
 """A sentence for each set of values; a key such as ``etc: etc local_mass [layer head], kind []``
@@ -51,37 +54,22 @@ def who(result: Result) -> str:
 
 
 def sign(number: Number, limit: float = 0.0) -> int:
-    """Return 1 if a number is certainly above a limit, -1 if it is certainly below, else 0."""
-    if math.isnan(number.error) or number.value == limit:
+    """Return 1 if a number's interval is above a limit, -1 if it is below, else 0."""
+    if number.value == limit:
         return 0
-    return {"yes": 1, "no": -1}.get(number.passes(limit) or "", 0)
-
-
-def difference(one: Number, other: Number) -> Number:
-    """Return the difference of two numbers, with the error of independent ones."""
-    return Number(
-        one.value - other.value,
-        math.hypot(one.error, other.error),
-        max(one.width, other.width),
-        one.bias - other.bias,
-    )
+    return {"yes": 1, "no": -1}.get(number.surely(limit) or "", 0)
 
 
 def most(result: Result, name: str) -> tuple[int, ...] | None:
-    """Return the place of a value that is certainly above all others; None if there is none."""
-    values = result.values[name]
-    errors, biases = (
-        part[name] if name in part else np.zeros(values.shape)
-        for part in (result.errors, result.biases)
-    )
-    middle = values - np.nan_to_num(biases)
-    known = ~np.isnan(middle)
+    """Return the place of a value that can be told from all others and is above them, or None."""
+    estimate = result.estimate_of(name)
+    known = ~np.isnan(estimate.value)
     if not known.any():
         return None
-    top = np.unravel_index(np.nanargmax(middle), middle.shape)
+    top = np.unravel_index(np.nanargmax(estimate.value), known.shape)
     known[top] = False
-    above = middle[top] - middle > result.interval * np.hypot(errors[top], errors)
-    return tuple(map(int, top)) if above[known].all() else None
+    apart = difference(Estimate(*(part[top] for part in estimate)), estimate).low > 0
+    return tuple(map(int, top)) if apart[known].all() else None
 
 
 def named(result: Result, name: str) -> dict[str, Number]:
@@ -89,16 +77,11 @@ def named(result: Result, name: str) -> dict[str, Number]:
 
     Those that are not known are left out.
     """
-    values, width = result.values[name], result.interval
-    errors, biases = (
-        part[name].ravel().tolist() if name in part else repeat(0.0)
-        for part in (result.errors, result.biases)
-    )
-    places = zip(np.ndindex(values.shape), values.ravel().tolist(), errors, biases, strict=False)
+    estimate = result.estimate_of(name)
     return {
-        name_at(result, name, at): Number(float(value), error, width, bias)
-        for at, value, error, bias in places
-        if not math.isnan(value)
+        name_at(result, name, at): number_of(result, name, *at)
+        for at in np.ndindex(estimate.value.shape)
+        if not math.isnan(estimate.value[at])
     }
 
 
@@ -119,15 +102,24 @@ def reach(result: Result, name: str, limit: float, what: str) -> str:
     sure = sum(number.passes(limit) == "yes" for number in numbers.values())
     if not numbers or not (sure or all(sign(each, limit) < 0 for each in numbers.values())):
         return ""
-    certain = " for certain" if sure and name in result.errors else ""
     top = most(result, name)
     first = "" if top is None else name_at(result, name, top)
     best = f"; {first} has the largest, {numbers[first]}" if first else ""
     count = of_all(sure, len(numbers), result.axes[name][-1])
     has = "have" if sure > 1 else "has"
-    return f"{count} {has} {what} of {limit:g} or more{certain}{best}."
+    return f"{count} {has} {what} of {limit:g} or more{best}."
 
 
 def of_all(count: int, total: int, noun: str = "head") -> str:
-    """Return ``3 of 32 heads``, or ``None of 32 heads``."""
-    return f"{count or 'None'} of {total:,} {noun}{'' if total == 1 else 's'}"
+    """Return ``41 of 270 heads (up to 7 by chance)``, or ``None of 32 heads``."""
+    text = f"{count or 'None'} of {total:,} {noun}{'' if total == 1 else 's'}"
+    return f"{text}{by_chance(total)}" if count else text
+
+
+def by_chance(asked: int) -> str:
+    """Say how many of so many heads a claim may wrongly be made of; empty if hardly any.
+
+    A 95 % interval lies beyond the truth on one side in 2.5 of 100.
+    """
+    most = round(CHANCE / 2 * asked)
+    return f" (up to {most} by chance)" if most else ""

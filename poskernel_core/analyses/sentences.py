@@ -3,16 +3,14 @@
 import numpy as np
 
 from poskernel_core.analyses.head_measures.claims import ATTENTION, HALF
-from poskernel_core.analyses.number import Number, passing
+from poskernel_core.analyses.number import Number, number_of, passing
+from poskernel_core.analyses.rules import by_chance
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief, counted
 
 ALL_HEADS = ("layer", "head")
 SCALE = "total variation: 0 equal, 1 disjoint"
-CHANCE = 0.05
-"""Share of equal numbers that a 95 % interval takes for different ones."""
-
 _NOUNS = {"tokens": "token", "nats": "nat", "ln tokens": "nat", "score (nats)": "nat"}
 
 
@@ -39,22 +37,10 @@ def amount(value: float, unit: str = "") -> str:
     return counted(brief(value), _NOUNS[unit]) if unit in _NOUNS else brief(value)
 
 
-def difference(result: Result, name: str, of: tuple[int, ...], less: tuple[int, ...]) -> Number:
-    """Return the difference of two numbers of a value, with the error of independent numbers."""
-
-    def gap(part: dict[str, np.ndarray]) -> float:
-        return float(part[name][of]) - float(part[name][less]) if name in part else 0.0
-
-    error = 0.0
-    if name in result.errors:
-        error = float(np.hypot(result.errors[name][of], result.errors[name][less]))
-    return Number(gap(result.values), error, result.interval, gap(result.biases))
-
-
 def heads_at(result: Result, name: str, noun: str, limit: float, *, below: bool = False) -> str:
-    """Say in how many heads of a model, or layer, a value certainly reaches a limit.
+    """Say in how many heads of a model, or layer, a value reaches a limit.
 
-    With ``below``, in how many it is certainly smaller. Empty if that is open for every head, and
+    With ``below``, in how many it is smaller. Empty if that is open for every head, and
     if there is no such value of all heads.
     """
     if not _of_heads(result, name):
@@ -72,12 +58,12 @@ def heads_at(result: Result, name: str, noun: str, limit: float, *, below: bool 
     of = f"of {counted(known, 'head')}{_of_layer(result)}"
     end = f"it is {'smallest' if below else 'largest'} in {best}"
     if certain:
-        return f"{_in(result)} {certain} {of} the {noun} is certainly {text}; {end}."
+        return f"{_in(result)} {certain} {of}{by_chance(known)} the {noun} is {text}; {end}."
     return f"{_in(result)} none {of} is the {noun} {text}; {end}."
 
 
 def heads_range(result: Result, name: str, noun: str) -> str:
-    """Say which heads have the largest and the smallest value, if these certainly differ."""
+    """Say which heads have the largest and the smallest value, if these differ."""
     if not _of_heads(result, name) or not np.isfinite(result.values[name]).any():
         return ""
     value = result.values[name].astype(float)
@@ -85,7 +71,7 @@ def heads_range(result: Result, name: str, noun: str) -> str:
         tuple(int(each) for each in np.unravel_index(find(value), value.shape))
         for find in (np.nanargmax, np.nanargmin)
     )
-    gap = difference(result, name, most, least)
+    gap = number_of(result, name, *most) - number_of(result, name, *least)
     if value[most] == value[least] or gap.surely(0) != "yes":
         return ""
     large, small = (
@@ -97,7 +83,7 @@ def heads_range(result: Result, name: str, noun: str) -> str:
 
 
 def pairs_apart(result: Result, alike: float, apart: float, pairs: str) -> str:
-    """Say how many pairs of kernels are far apart for certain, and how many nearly equal."""
+    """Say how many pairs of kernels are far apart, and how many nearly equal."""
     upper = np.triu_indices(result.values["distance"].shape[-1], 1)
     known = np.isfinite(result.values["distance"][..., *upper])
     far = int(passing(result, "distance", apart)[0][..., *upper].sum())
@@ -106,7 +92,7 @@ def pairs_apart(result: Result, alike: float, apart: float, pairs: str) -> str:
         return ""
     return (
         f"The kernels of {far} of {counted(int(known.sum()), 'pair')} of {pairs} are {apart:g} or "
-        f"more apart for certain ({SCALE}), those of {near} less than {alike:g}."
+        f"more apart ({SCALE}), those of {near} less than {alike:g}."
     )
 
 
@@ -149,7 +135,7 @@ def curves_apart(result: Result, *names: str) -> Number:
     error = np.sqrt(sum((np.square(each, dtype=float) for each in wrong), np.zeros_like(left)))
     seen = np.isfinite(left) & np.isfinite(right)
     distance = 0.5 * np.abs(left - right)[seen].sum() if seen.any() else np.nan
-    return Number(float(distance), float(0.5 * error[seen].sum()), result.interval)
+    return Number.within(float(distance), result.interval * float(0.5 * error[seen].sum()))
 
 
 def _of_heads(result: Result, name: str) -> bool:

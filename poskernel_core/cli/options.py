@@ -120,7 +120,7 @@ def _run_options() -> list[Option]:
         option("--corpus-revision", "revision of a hub corpus"),
         number("--windows", f"windows of text; up to {DEFAULT_TEXTS:,} if not given"),
         option(
-            "--until", "end earlier: when every kind is certain, or every ETC known to 5 %",
+            "--until", "end earlier: when every kind is resolved, or every ETC known to 5 %",
             type=click.Choice(typing.get_args(Until)),
         ),
         number(

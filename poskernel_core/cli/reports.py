@@ -7,10 +7,10 @@ import numpy as np
 
 from poskernel_core.analyses.definitions import errors_of
 from poskernel_core.analyses.findings import finding_of
-from poskernel_core.common.result import Result
+from poskernel_core.common.result import BESIDE, Result
 from poskernel_core.common.rounding import counted, texts_of
 from poskernel_core.export.files import typed_start
-from poskernel_core.ledger.compare import Checked, brief
+from poskernel_core.ledger.compare import Checked, brief, near_text
 from poskernel_core.models.gguf import quantisation_note
 
 MAX_NUMBERS = 200
@@ -36,7 +36,7 @@ def summary(result: Result) -> str:
     for name, array in result.values.items():
         axes = " x ".join(result.axes[name]) or "one number"
         lines.append(f"\n{name} [{axes}] in {result.units[name]}")
-        beside = {"standard error": result.errors.get(name), "bias": result.biases.get(name)}
+        beside = {called: getattr(result, part).get(name) for part, called in BESIDE.items()}
         known = {part: a for part, a in beside.items() if a is not None and np.isfinite(a).any()}
         if "standard error" in known and array.size <= MAX_NUMBERS:
             lines.append(_rounded(texts_of(result, name)))
@@ -73,11 +73,9 @@ def ledger_text(model: str, lines: Sequence[Checked], known: Sequence[str]) -> s
         if line.verdict == "not computed":
             told.append(line.why)
         else:
-            worst = "" if line.worst is None else f", largest difference {line.worst:.3g}"
             numbers = brief(figure.published), brief(line.ours, line.errors)
             told.append("published {}, ours {}".format(*numbers))
-            near = f"{line.within} of {counted(line.points, 'number')} within the tolerance"
-            told.append(near + worst)
+            told += filter(None, [near_text(line)])
         shown.append(f"\n{'':13} ".join(told))
     counts = Counter(line.verdict for line in lines)
     total = ", ".join(f"{verdict} {count}" for verdict, count in counts.items())

@@ -153,7 +153,7 @@ def _say_stage(result: Result, of: int, *, as_json: bool) -> None:
     windows = result.provenance["windows"]
     if as_json:
         found = result.as_json()
-        kept = {name: found[name] for name in ("values", "errors")}
+        kept = {name: found[name] for name in ("values", "lows", "highs", "errors")}
         print(json.dumps({"windows": windows, "of": of} | kept), flush=True)
     else:
         show_progress("")

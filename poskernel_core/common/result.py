@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 from jaxtyping import Shaped
 
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.jackknife import interval
+from poskernel_core.common.jackknife import Estimate, Kind, estimate, interval
 from poskernel_core.common.renamed import VALUES, told
 from poskernel_core.common.specs import whole
 
@@ -23,8 +24,23 @@ distribution).
 OF_MEASURE = "that of the measure"
 """The declared unit of values that have the unit, and the labels, of the measure asked for."""
 
-NUMBERS = ("values", "errors", "biases")
+BESIDE = {
+    "lows": "low",
+    "highs": "high",
+    "errors": "standard error",
+    "biases": "bias",
+    "plug_ins": "plug-in",
+}
+"""The parts of a result that stand beside its values, with what each is called."""
+
+NPZ = {part: called.split()[-1].replace("-", "_") for part, called in BESIDE.items()}
+"""The endings of the names of what stands beside a value in .npz files."""
+
+NUMBERS = ("values", *BESIDE)
 """The parts of a result whose arrays have the axes of the values."""
+
+ROWS = frozenset({"key", "offset"})
+"""Axes of rows, which stay distributions: what is computed of them is corrected, they are not."""
 
 Texts = Shaped[np.ndarray, "..."]
 """Texts as an object array: NumPy's string types would lose a NUL at the end of a token."""
@@ -44,6 +60,7 @@ class Value:
         optional: whether some answers lack it.
         over_positions: whether it depends on other recorded positions than that of the query; an
             answer at one position lacks it.
+        kind: how it is corrected, and how its interval is drawn, if it has an error.
         bounds: its range; a value beyond it, because texts are few, is put at its end.
     """
 
@@ -55,7 +72,13 @@ class Value:
     labels: tuple[str, ...] = ()
     optional: bool = False
     over_positions: bool = False
-    bounds: tuple[float, float] | None = None
+    kind: Kind = "smooth"
+    bounds: tuple[float, float] = (-math.inf, math.inf)
+
+    @property
+    def is_row(self) -> bool:
+        """Whether it runs along keys or offsets."""
+        return not ROWS.isdisjoint(self.axes)
 
 
 def outputs(shaped: str, unit: str, meaning: str, **more: Any) -> tuple[Value, ...]:
@@ -72,6 +95,12 @@ def estimates(shaped: str, unit: str, meaning: str, **more: Any) -> tuple[Value,
     return outputs(shaped, unit, meaning, has_error=True, **more)
 
 
+def distances(shaped: str, meaning: str, **more: Any) -> tuple[Value, ...]:
+    """Declare distances of two mean rows by total variation, which have standard errors."""
+    more = {"kind": "distance", "bounds": (0, 1)} | more
+    return estimates(shaped, "TV distance, 0 to 1", meaning, **more)
+
+
 class _Named(dict[str, np.ndarray]):
     """Arrays by name; looking up an old name raises a KeyError that gives the new one."""
 
@@ -86,12 +115,15 @@ class Result:
     Attributes:
         analysis: the analysis' name.
         params: its parameters.
-        values: arrays by name (names of the definitions, in snake case).
+        values: arrays by name (names of the definitions, in snake case), corrected for their bias.
         axes: the axes of every value and text, by the names of the axis legend.
         units: the unit of every value and text.
         texts: arrays of strings by name, such as the tokens of a prompt.
         errors: standard errors, of the same shape as the value of that name.
-        biases: jackknife estimates of how much a value is too large, of the same shape.
+        lows, highs: the ends of the 95 % intervals, for all that has errors but rows.
+        biases: jackknife estimates of how much a plug-in is too large; a value is its plug-in
+            less this, put into its range.
+        plug_ins: the numbers as they come from all texts, where they have an interval.
         labels: for values that are codes, the text of each code.
         coordinates: the coordinates along an axis, such as the query positions.
         provenance: model, corpus, run, versions, device, date; also what ``errors`` count, and in
@@ -106,6 +138,9 @@ class Result:
     units: dict[str, str]
     errors: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
     biases: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
+    lows: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
+    highs: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
+    plug_ins: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
     labels: dict[str, tuple[str, ...]] = field(default_factory=dict)
     coordinates: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
     texts: dict[str, Texts] = field(default_factory=dict, repr=False)
@@ -118,11 +153,12 @@ class Result:
         for name, value in (self.values | self.texts).items():
             if value.ndim != len(self.axes[name]) or name not in self.units:
                 raise ValueError(f"{name}: axes {self.axes[name]} for shape {value.shape}")
-            for part, beside in (("error", self.errors), ("bias", self.biases)):
-                if name in beside and beside[name].shape != value.shape:
-                    raise ValueError(f"{name}: {part} of shape {beside[name].shape}")
+            for part, called in BESIDE.items():
+                beside = getattr(self, part).get(name)
+                if beside is not None and beside.shape != value.shape:
+                    raise ValueError(f"{name}: {called} of shape {beside.shape}")
         others = {axis for axes in self.axes.values() for axis in axes} | set(self.texts)
-        others |= {f"{n}_error" for n in self.errors} | {f"{n}_bias" for n in self.biases}
+        others |= {f"{name}_{end}" for part, end in NPZ.items() for name in getattr(self, part)}
         if twice := sorted(others & set(self.values)):
             raise ValueError(f"{twice}: a value, and an axis, a text, an error or a bias as well")
 
@@ -260,19 +296,42 @@ class Result:
             coordinates={axis: c for axis, c in self.coordinates.items() if axis in used},
         )
 
-    def as_declared(self, declared: Sequence[Value]) -> Result:
-        """Return the result with values put into their range, and errors only where declared."""
-        bounds = {value.name: value.bounds for value in declared if value.bounds}
-        exact = {value.name for value in declared if not value.has_error}
-        inside = {
-            name: np.asarray(np.clip(array, *bounds[name])) if name in bounds else array
-            for name, array in self.values.items()
-        }
-        errors, biases = (
-            {name: array for name, array in part.items() if name not in exact}
-            for part in (self.errors, self.biases)
-        )
-        return replace(self, values=inside, errors=errors, biases=biases)
+    def corrected(self, declared: Sequence[Value]) -> Result:
+        """Return the result as it is shown, from numbers of all texts with their errors and biases.
+
+        Values are corrected by their kind and get intervals, once; what is declared without an
+        error has none.
+        """
+        parts: dict[str, Any] = {part: dict(getattr(self, part)) for part in NUMBERS}
+        for value in declared:
+            name = value.name
+            if name not in self.values or name in self.plug_ins:
+                continue
+            plug_in, error = (parts[part].get(name) for part in ("values", "errors"))
+            assert plug_in is not None
+            if not value.has_error or error is None or value.is_row:
+                for part in BESIDE if not value.has_error else ("biases",):
+                    parts[part].pop(name, None)
+                if bounded(value) and not value.has_error:
+                    parts["values"][name] = np.asarray(np.clip(plug_in, *value.bounds))
+                continue
+            bias = parts["biases"].get(name, np.zeros_like(error))
+            found = estimate(value.kind, plug_in, bias, error, self.interval, value.bounds)
+            parts["plug_ins"][name] = plug_in
+            for part, array in zip(("values", "lows", "highs"), found, strict=True):
+                parts[part][name] = array
+        return replace(self, **parts)
+
+    def estimate_of(self, name: str) -> Estimate:
+        """Return a value with the ends of its 95 % interval, NaN where these are unknown.
+
+        A value declared without an error is exact.
+        """
+        value = np.asarray(self.values[name], dtype=float)
+        error = self.errors.get(name)
+        reach = 0.0 * value if error is None else self.interval * error
+        ends = self.lows.get(name, value - reach), self.highs.get(name, value + reach)
+        return Estimate(value, *map(np.asarray, ends))
 
     def with_text(self, declared: Value, text: Any) -> Result:
         """Return the result with an added text: nested lists of strings, or one string."""
@@ -369,11 +428,27 @@ class Result:
             "values": {name: self.text_of(name) for name in self.values},
             "texts": {name: array.tolist() for name, array in self.texts.items()},
             "units": self.units,
-            "errors": {name: plain(array) for name, array in self.errors.items()},
-            "biases": {name: plain(array) for name, array in self.biases.items()},
+            **{
+                part: {name: plain(array) for name, array in getattr(self, part).items()}
+                for part in BESIDE
+            },
             "axes": {name: list(axes) for name, axes in self.axes.items()},
             "coordinates": {name: plain(array) for name, array in self.coordinates.items()},
         }
+
+
+def beside_of(results: Sequence[Result], name: str) -> dict[str, np.ndarray]:
+    """Stack what stands beside a value of several results, by part; NaN where one has none."""
+    return {
+        part: np.stack([getattr(one, part).get(name, one.values[name] * np.nan) for one in results])
+        for part in BESIDE
+        if any(name in getattr(one, part) for one in results)
+    }
+
+
+def bounded(value: Value) -> bool:
+    """Return whether a value has a range."""
+    return any(map(math.isfinite, value.bounds))
 
 
 def _likeness(result: Result) -> dict[str, Any]:
@@ -383,8 +458,7 @@ def _likeness(result: Result) -> dict[str, Any]:
         "the shape": {n: array.shape for n, array in (result.values | result.texts).items()},
         "the axes": result.axes,
         "the units": result.units,
-        "what has errors": sorted(result.errors),
-        "what has biases": sorted(result.biases),
+        **{f"what has a {called}": sorted(getattr(result, n)) for n, called in BESIDE.items()},
         "the labels": result.labels,
         "the coordinates": {name: array.tolist() for name, array in result.coordinates.items()},
     }

@@ -13,31 +13,51 @@ SMALL = -3
 NEGLIGIBLE = 1e-7
 """An error below this fraction of the value comes from floating-point rounding only."""
 
+SIGNIFICANT = 4
+"""Most significant digits of a value."""
+
+SHARES, TRACE = ("share", "probability"), 1e-3
+"""How the units of shares begin, and what is a trace of one."""
+
 NO_NUMBER = "–"
 SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def rounded(value: Number, error: Number | None = None) -> str:
-    """Return a value and its error, rounded to the error's first two significant digits.
+def rounded(value: Number, error: Number | None = None, unit: str = "") -> str:
+    """Return a value and its error, as pages show them.
 
-    ``395.770 ± 0.010``, ``12300 ± 1200``, ``(−1.20 ± 0.15)×10⁻⁹``. A value without an error has
-    four significant digits, and so has one whose error comes from floating-point rounding only.
+    The error has two significant digits. The value ends where its error ends, and has four
+    significant digits at most: ``395.8 ± 0.010``, ``12300 ± 1200``, ``(−1.20 ± 0.15)×10⁻⁹``. A
+    value without an error has four significant digits, and so has one whose error comes from
+    floating-point rounding only. There is no power of ten between 0.001 and 10,000. Of a share, a
+    trace is ``below 0.001``.
     """
     value, error = float(value), None if error is None else float(error)
     if math.isnan(value):
         return NO_NUMBER
+    if unit.startswith(SHARES) and 0 < value < TRACE and not (error or 0) >= TRACE:
+        return f"below {TRACE:g}"
     if error is None or not math.isfinite(error) or error <= NEGLIGIBLE * abs(value):
-        return as_printed(f"{value:.4g}")
+        return as_printed(f"{value:.{SIGNIFICANT}g}")
     digits = _digits(error)
     power = math.floor(math.log10(max(abs(value), error)))
     if power < SMALL:
-        shown = digits + power
         scale = 10.0**power
-        text = f"({value / scale:.{shown}f} ± {error / scale:.{shown}f})×{power_of_ten(power)}"
-    else:
-        shown = max(digits, 0)
-        text = f"{round(value, digits):.{shown}f} ± {round(error, digits):.{shown}f}"
-    return as_printed(text)
+        both = _pair(value / scale, error / scale, digits + power)
+        return as_printed(f"({both})×{power_of_ten(power)}")
+    return as_printed(_pair(value, error, digits))
+
+
+def _pair(value: float, error: float, digits: int) -> str:
+    """Return value and error with this many decimals, the value with fewer if it has too many."""
+    own = min(digits, _last(value)) if value else digits
+    texts = (f"{round(each, n):.{max(n, 0)}f}" for each, n in ((value, own), (error, digits)))
+    return " ± ".join(texts)
+
+
+def _last(value: float) -> int:
+    """Return the number of decimals up to a value's last significant digit."""
+    return SIGNIFICANT - 1 - math.floor(math.log10(float(f"{abs(value):.{SIGNIFICANT - 1}e}")))
 
 
 def brief(value: Number) -> str:
@@ -84,23 +104,7 @@ def counted(number: int | str, noun: str, several: str = "") -> str:
 def value_text(result: Result, name: str) -> str:
     """Return a scalar value of a result with its standard error, such as ``93.20 ± 0.41``."""
     error = float(result.errors[name]) if name in result.errors else None
-    return rounded(float(result.values[name]), error)
-
-
-def bias_text(bias: Number | np.ndarray | None, error: Number | np.ndarray | None = None) -> str:
-    """Return a bias with two significant digits, fewer if its error is large; empty if unknown."""
-    known = math.nan if bias is None else float(bias)
-    if not math.isfinite(known):
-        return ""
-    return as_printed(f"{0.0 + rounded_to(known, error):.2g}")
-
-
-def rounded_to(value: Number, error: Number | np.ndarray | None) -> float:
-    """Round a number to its error's first two significant digits, if the error is known."""
-    known = math.nan if error is None else float(error)
-    if not 0 < known < math.inf:
-        return float(value)
-    return round(float(value), _digits(known))
+    return rounded(float(result.values[name]), error, result.units[name])
 
 
 def _digits(error: float) -> int:
@@ -108,23 +112,12 @@ def _digits(error: float) -> int:
     return 1 - math.floor(math.log10(float(f"{error:.1e}")))
 
 
-def with_bias(
-    text: str, bias: Number | np.ndarray | None, error: Number | np.ndarray | None
-) -> str:
-    """Append the bias, if known, to a number's text: ``93.20 ± 0.41, bias 0.12``."""
-    return f"{text}, bias {told}" if (told := bias_text(bias, error)) else text
-
-
-def value_and_bias(result: Result, name: str) -> str:
-    """Return a scalar value of a result with its standard error, and its bias if known."""
-    return with_bias(value_text(result, name), result.biases.get(name), result.errors.get(name))
-
-
 def texts_of(result: Result, name: str) -> np.ndarray:
     """Return all numbers of a value as texts, rounded to their errors, in the value's shape."""
     values = result.values[name]
     errors = result.errors.get(name, np.full(values.shape, np.nan))
     texts = [
-        rounded(float(v), float(e)) for v, e in zip(values.ravel(), errors.ravel(), strict=True)
+        rounded(float(v), float(e), result.units[name])
+        for v, e in zip(values.ravel(), errors.ravel(), strict=True)
     ]
     return np.array(texts, dtype=object).reshape(values.shape)

@@ -48,7 +48,7 @@ BAND = 32
 
 Dtype = Literal["float32", "tf32", "bfloat16"]
 Until = Literal["kinds", "etc"]
-"""Targets: every head's kind is certain, or every ETC is known to 5 %."""
+"""Targets: every head's kind is resolved, or every ETC is known to 5 %."""
 
 Gather = str
 """The name of a statistic: the attribute ``name`` of its class in ``statistics``."""

@@ -25,7 +25,10 @@ NOT_KEPT = (
 )
 
 ARRAYS = ("values", "errors", "biases", "coordinates")
-"""The parts of a result that an entry stores as arrays, named ``part/name``."""
+"""The parts of a result that an entry stores as arrays, named ``part/name``.
+
+Values are stored as they come from all texts: what is shown follows from these.
+"""
 
 PACKAGES = (
     "torch", "transformers", "transformer_lens", "numpy", "scipy", "datasets",
@@ -117,6 +120,7 @@ def software() -> dict[str, str]:
 
 def to_entry(result: Result) -> Entry:
     """Convert a result to a store entry (header and arrays)."""
+    raw = replace(result, values={**result.values, **result.plug_ins})
     header = {
         "analysis": result.analysis,
         "params": result.params,
@@ -127,7 +131,7 @@ def to_entry(result: Result) -> Entry:
         "provenance": result.provenance,
     }
     arrays = {
-        f"{part}/{name}": array for part in ARRAYS for name, array in getattr(result, part).items()
+        f"{part}/{name}": array for part in ARRAYS for name, array in getattr(raw, part).items()
     }
     return header, arrays
 
@@ -137,23 +141,26 @@ def from_entry(entry: Entry) -> Result | None:
     header, arrays = entry
     parts: dict[str, dict[str, Any]] = {part: {} for part in ARRAYS}
     try:
+        question = ANALYSES.get(header["analysis"])
+        kept = set(header["axes"])
+        if question:  # an earlier version may have declared more
+            kept &= {TOKENS.name, *(each.name for each in (*question.values, *question.texts))}
         for path, array in arrays.items():
             part, name = path.split("/", 1)
-            parts[part][name] = array
-        parts["values"] = {
-            name: parts["values"][name] for name in header["axes"] if name in parts["values"]
-        }
+            if part == "coordinates" or name in kept:
+                parts[part][name] = array
+        axes = {name: tuple(axes) for name, axes in header["axes"].items() if name in kept}
+        parts["values"] = {name: parts["values"][name] for name in axes if name in parts["values"]}
         result = Result(
             analysis=header["analysis"],
             params=header["params"],
-            axes={name: tuple(axes) for name, axes in header["axes"].items()},
-            units=header["units"],
+            axes=axes,
+            units={name: header["units"][name] for name in axes},
             labels={name: tuple(words) for name, words in header["labels"].items()},
             texts={name: texts_array(text) for name, text in header["texts"].items()},
             provenance=header["provenance"],
             **parts,
         )
-        question = ANALYSES.get(result.analysis)  # an earlier version may have declared otherwise
-        return result.as_declared(question.values) if question else result
+        return question.shown(result) if question else result
     except (KeyError, ValueError, TypeError, AttributeError):
         return None

@@ -45,7 +45,7 @@ def meets(until: Until, result: Result) -> np.ndarray:
         return np.zeros(result.values["etc"].shape, dtype=bool)
     width = interval(result.groups, SHARE)
     if until == "kinds":
-        met = stands(result, width)
+        met = stands(result, width / result.interval)
     else:
-        met = width * result.errors["log_etc"] <= math.log1p(KNOWN_TO)
+        met = width * result.errors["etc"] / result.values["etc"] <= math.log1p(KNOWN_TO)
     return met | np.isnan(result.values["etc"])

@@ -19,7 +19,7 @@ from poskernel_core import __version__
 from poskernel_core.analyses.definitions import errors_of
 from poskernel_core.analyses.findings import finding_of
 from poskernel_core.common.heads import head_name
-from poskernel_core.common.result import TOKENS, Result
+from poskernel_core.common.result import BESIDE, NPZ, TOKENS, Result
 from poskernel_core.common.rounding import counted
 from poskernel_core.models.gguf import quantisation_note
 
@@ -208,16 +208,16 @@ def chart_config(filename: str) -> dict[str, Any]:
 
 
 def to_json(result: Result) -> str:
-    """Return all values, errors and biases, the finding and the whole provenance as JSON."""
+    """Return all values with errors and intervals, the finding and the whole provenance as JSON."""
     return json.dumps({**result.as_json(), **_about(result)})
 
 
 def to_npz(result: Result) -> bytes:
-    """Return a result as .npz: arrays with errors and biases, and a JSON description."""
+    """Return a result as .npz: arrays with errors and intervals, and a JSON description."""
     buffer = io.BytesIO()
     arrays: dict[str, Any] = {**result.values, **result.coordinates}
-    for part, named in (("error", result.errors), ("bias", result.biases)):
-        arrays |= {f"{name}_{part}": array for name, array in named.items()}
+    for part, end in NPZ.items():
+        arrays |= {f"{name}_{end}": array for name, array in getattr(result, part).items()}
     texts = {
         "about": {**result.provenance, "params": result.params},
         **_about(result),
@@ -273,10 +273,10 @@ def _scalars(result: Result) -> Iterator[tuple[str, str]]:
 
 
 def _beside(result: Result, name: str) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield error and bias of a value, if it has them, with their column names."""
-    for part, named in (("standard error", result.errors), ("bias", result.biases)):
-        if name in named:
-            yield f"{name} {part}", named[name]
+    """Yield what stands beside a value, with column names."""
+    for part, called in BESIDE.items():
+        if name in getattr(result, part):
+            yield f"{name} {called}", getattr(result, part)[name]
 
 
 def _rows(result: Result) -> Iterator[Record]:

@@ -14,7 +14,7 @@ import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
 from poskernel_core.analyses.head_measure import HeadMeasure
-from poskernel_core.analyses.head_measures.figures import bias_texts, measure_texts, rank_texts
+from poskernel_core.analyses.head_measures.figures import measure_texts, rank_texts
 from poskernel_core.analyses.kernels.figures import head_curve, profile_figure
 from poskernel_core.analyses.sinks.figures import sinks_figure
 from poskernel_core.common.heads import head_name
@@ -138,7 +138,6 @@ def _head(shown: GalleryRun, layer: int, head: int, near: list[tuple[int, int] |
     columns = {
         "measure": one.words("measure"),
         "value": measure_texts(one),
-        "bias": bias_texts(one),
         "unit": one.words("unit"),
         "rank": rank_texts(one),
     }

@@ -8,7 +8,7 @@ from typing import Any
 from poskernel_core.analyses import find
 from poskernel_core.analyses.base import Question
 from poskernel_core.analyses.definitions import as_markdown
-from poskernel_core.common.result import OF_MEASURE, TOKENS, Value
+from poskernel_core.common.result import BESIDE, OF_MEASURE, TOKENS, Value
 
 Schema = dict[str, Any]
 Axes = Mapping[str, tuple[str, ...]]
@@ -43,7 +43,7 @@ def schema(question: str, *, live: bool = False) -> Schema:
     """
     asked = find(question)
     head = {"$schema": DIALECT, "title": asked.title, "type": "object"}
-    parts: tuple[str, ...] = ("values", "errors")
+    parts: tuple[str, ...] = ("values", "lows", "highs", "errors")
     fields: Schema = {"windows": COUNT, "of": COUNT}
     if not live:
         run = {name: {"type": ["string", *kinds]} for name, kinds in RUN.items()}
@@ -66,7 +66,7 @@ def schema(question: str, *, live: bool = False) -> Schema:
             "error_counts": TEXT,
             "finding": TEXT,
         }
-        parts = ("at", *parts, "texts", "biases", "axes", "coordinates")
+        parts = ("at", "values", *BESIDE, "texts", "axes", "coordinates")
     kept = _closed(fields | dict.fromkeys(parts, True), ["finding"])
     chosen = []
     # the axes that ``--head`` and ``--query`` may take away, if they are no parameters
@@ -108,8 +108,7 @@ def _parts(question: Question[Any], gone: tuple[str, ...], *, live: bool) -> dic
         "at": _closed(dict.fromkeys(gone, COUNT)),
         "values": _closed(values, optional),
         "texts": _closed(texts, optional),
-        "errors": _closed(estimated, estimated),
-        "biases": _closed(estimated, estimated),
+        **dict.fromkeys(BESIDE, _closed(estimated, estimated)),
         "axes": _closed({name: {"const": [*every]} for name, every in axes.items()}, optional),
         "coordinates": _closed(along, along),
     }

@@ -1,22 +1,34 @@
 """The reproduction ledger: published figures next to computed ones.
 
-A figure agrees if each of our numbers differs from the published number by no more than the
-figure's tolerance plus half the width of our 95 % interval.
+A figure *agrees* if the 90 % interval of our difference from it lies within its tolerance, and
+*differs* if the 95 % interval lies outside; else it is *undecided*. Several numbers, such as a
+curve, are one figure: the mean absolute difference from the published ones.
 """
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.heads import head_name, parse_cell
+from poskernel_core.common.jackknife import Estimate, difference, interval
 from poskernel_core.common.result import Result, plain
 from poskernel_core.common.rounding import rounded
 from poskernel_core.ledger.published import PublishedFigure, flat
 
-Verdict = Literal["agrees", "differs", "not computed"]
+Verdict = Literal["agrees", "differs", "undecided", "not computed"]
 MAX_SHOWN = 4
+
+MOST_TIMES = 30
+"""Beyond the square of this many times the windows that were read, no number is told."""
+
+WITHIN = 0.9
+"""Level of the interval that must lie within the tolerance of a figure that agrees."""
+
+NORMAL_WITHIN = 1.645
+"""Its half width in standard errors, if the number of groups is unknown."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +39,10 @@ class Checked:
         figure: the published figure.
         verdict: whether ours agrees.
         ours, errors: our numbers and their standard errors (None if there are none).
-        within, points: how many of the published numbers agree, and how many there are.
-        worst: largest difference between our numbers and the published ones.
+        difference: the mean absolute difference between our numbers and the published ones.
+        low, high: the ends of its 95 % interval.
+        tolerance: the mean tolerance of the numbers.
+        windows: about how many windows would decide what is undecided.
         why: the reason if nothing was computed.
     """
 
@@ -36,9 +50,11 @@ class Checked:
     verdict: Verdict
     ours: Any = None
     errors: Any = None
-    within: int = 0
-    points: int = 0
-    worst: float | None = None
+    difference: float | None = None
+    low: float | None = None
+    high: float | None = None
+    tolerance: float | None = None
+    windows: int | None = None
     why: str = ""
 
     def as_json(self) -> dict[str, Any]:
@@ -57,12 +73,13 @@ def check(figure: PublishedFigure, result: Result) -> Checked:
     """Compare a result with a published figure."""
     try:
         _check_axes(figure, result)
+        if figure.reading == "largest head":
+            return _check_largest(figure, result)
         if isinstance(flat(figure.published)[0], str):
             return _check_words(figure, _words(figure, result))
-        ours, errors = _numbers(figure, result)
+        return _check_numbers(figure, result)
     except BadRequest as error:
         return not_computed(figure, error)
-    return _check_numbers(figure, ours, errors, result.interval)
 
 
 def _check_axes(figure: PublishedFigure, result: Result) -> None:
@@ -96,6 +113,16 @@ def tolerance_text(figure: PublishedFigure) -> str:
     return " + ".join(filter(None, (absolute, relative))) or "exact"
 
 
+def near_text(line: Checked) -> str:
+    """Say how far our numbers are from the published ones; empty for words."""
+    if line.difference is None:
+        return ""
+    ends = "" if line.low is None else f" ({line.low:.3g} to {line.high:.3g})"
+    near = f"{line.difference:.3g}{ends}, tolerance {line.tolerance:.3g}"
+    more = f"; about {line.windows:,} windows would decide" if line.windows else ""
+    return f"{near}{more}"
+
+
 def _selected(figure: PublishedFigure, result: Result) -> Result:
     """Return the result at the figure's selection, with its heads along a new axis."""
     result = result.only(figure.value).select(**figure.select, **_candidate(figure, result))
@@ -119,13 +146,24 @@ def _candidate(figure: PublishedFigure, result: Result) -> dict[str, int]:
     return {"candidate": int(result.coordinates["candidate"][words.index(figure.candidate)])}
 
 
+def _check_largest(figure: PublishedFigure, result: Result) -> Checked:
+    """Compare the head that has the largest number: it may be told from the published one."""
+    found = result.only(figure.value).select(**figure.select).estimate_of(figure.value)
+    if found.value.ndim != 2 or np.isnan(found.value).all():
+        raise BadRequest(f"Expected one number for every head, computed {list(found.value.shape)}.")
+    top = np.unravel_index(int(np.nanargmax(found.value)), found.value.shape)
+    ours = head_name(int(top[0]), int(top[1]))
+    told = difference(Estimate(*(part[top] for part in found)), found).low > 0
+    told |= np.isnan(found.value)
+    told[top] = True
+    published = parse_cell(str(figure.published), *found.value.shape)
+    same = ours == head_name(*published)
+    sure = told.all() if same else told[published]
+    verdict: Verdict = "undecided" if not sure else "agrees" if same else "differs"
+    return Checked(figure, verdict, [ours])
+
+
 def _words(figure: PublishedFigure, result: Result) -> list[str]:
-    if figure.reading == "largest head":
-        found = result.only(figure.value).select(**figure.select).values[figure.value]
-        if found.ndim != 2 or np.isnan(found).all():
-            raise BadRequest(f"Expected one number for every head, computed {list(found.shape)}.")
-        layer, head = np.unravel_index(int(np.nanargmax(found)), found.shape)
-        return [head_name(int(layer), int(head))]
     if figure.value not in result.labels:
         raise BadRequest(f"{figure.value!r} is a number, not a word.")
     words = _selected(figure, result).text_of(figure.value)
@@ -136,43 +174,55 @@ def _check_words(figure: PublishedFigure, ours: list[str]) -> Checked:
     published = flat(figure.published)
     if len(ours) != len(published):
         raise BadRequest(f"Expected {len(published)} words, computed {len(ours)}.")
-    same = [a == b for a, b in zip(ours, published, strict=True)]
-    verdict: Verdict = "agrees" if all(same) else "differs"
-    return Checked(figure, verdict, ours, within=sum(same), points=len(same))
+    verdict: Verdict = "agrees" if ours == list(published) else "differs"
+    return Checked(figure, verdict, ours)
 
 
-def _numbers(figure: PublishedFigure, result: Result) -> tuple[np.ndarray, np.ndarray]:
-    """Return our numbers and errors in the shape of the published ones."""
+def _numbers(figure: PublishedFigure, result: Result) -> tuple[Estimate, np.ndarray]:
+    """Return our numbers with their intervals, and errors, in the shape of the published ones."""
     chosen = _selected(figure, result)
-    ours = np.asarray(chosen.values[figure.value], dtype=float)
-    none = np.full_like(ours, np.nan)
-    errors = np.asarray(chosen.errors.get(figure.value, none), dtype=float)
+    found = chosen.estimate_of(figure.value)
+    errors = np.asarray(chosen.errors.get(figure.value, np.full_like(found.value, np.nan)))
     if figure.over:
         below = result.only(figure.value).select(**figure.over).values[figure.value]
-        ours, errors = ours / below, errors / np.abs(below)
+        found, errors = Estimate(*(part / below for part in found)), errors / np.abs(below)
     shape = np.array(figure.published, dtype=float).shape
-    if ours.ndim != len(shape) or (np.array(ours.shape) < shape).any():
-        raise BadRequest(f"Expected {list(shape)} numbers, computed {list(ours.shape)}.")
+    if found.value.ndim != len(shape) or (np.array(found.value.shape) < shape).any():
+        raise BadRequest(f"Expected {list(shape)} numbers, computed {list(found.value.shape)}.")
     cut = tuple(slice(0, int(size)) for size in shape)
-    return np.asarray(ours[cut]), np.asarray(errors[cut])
+    return Estimate(*(np.asarray(part[cut]) for part in found)), np.asarray(errors[cut])
 
 
-def _check_numbers(
-    figure: PublishedFigure, ours: np.ndarray, errors: np.ndarray, width: float
-) -> Checked:
+def _check_numbers(figure: PublishedFigure, result: Result) -> Checked:
+    found, errors = _numbers(figure, result)
     published = np.array(figure.published, dtype=float)
     asked = ~np.isnan(published)
-    tolerance = figure.absolute + figure.relative * np.abs(published)
-    allowed = tolerance + width * np.nan_to_num(errors)
-    difference = np.abs(ours - published)
-    met = (difference <= allowed)[asked]  # NaN counts as not met
-    worst = difference[asked]
-    return Checked(
-        figure,
-        "agrees" if met.all() else "differs",
-        plain(ours),
-        plain(errors),
-        within=int(met.sum()),
-        points=int(asked.sum()),
-        worst=None if np.isnan(worst).all() else float(np.nanmax(worst)),
-    )
+    of_all = figure.absolute + figure.relative * np.abs(published[asked])
+    tolerance = float(of_all.mean())
+    gap = Estimate(*(part[asked] - published[asked] for part in found))
+    of_90 = interval(result.groups, WITHIN) if result.groups > 1 else NORMAL_WITHIN
+    _, inside = _distance(gap, of_90 / result.interval)
+    low, high = _distance(gap, 1.0)
+    middle = float(np.abs(gap.value).mean())
+    line = Checked(figure, "undecided", plain(found.value), plain(errors), tolerance=tolerance)
+    if math.isnan(middle):  # what is missing never agrees
+        return replace(line, verdict="differs")
+    line = replace(line, difference=middle, low=low, high=high)
+    if math.isnan(inside):  # the interval is unknown
+        return replace(line, low=None, high=None)
+    if inside <= tolerance:
+        return replace(line, verdict="agrees")
+    if low > tolerance:
+        return replace(line, verdict="differs")
+    reach = inside - middle if middle <= tolerance else middle - low
+    ratio = (reach / max(abs(middle - tolerance), reach / MOST_TIMES)) ** 2
+    read = result.provenance.get("windows")
+    return replace(line, windows=math.ceil(ratio * read) if isinstance(read, int) else None)
+
+
+def _distance(gap: Estimate, stretched: float) -> tuple[float, float]:
+    """Return the least and the largest mean absolute difference that the intervals allow."""
+    low = gap.value - stretched * (gap.value - gap.low)
+    high = gap.value + stretched * (gap.high - gap.value)
+    least = np.where((low <= 0) & (high >= 0), 0.0, np.minimum(np.abs(low), np.abs(high)))
+    return float(least.mean()), float(np.maximum(np.abs(low), np.abs(high)).mean())

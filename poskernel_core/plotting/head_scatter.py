@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from poskernel_core.common.axes import PerHead
 from poskernel_core.common.heads import head_name
-from poskernel_core.common.rounding import rounded, with_bias
+from poskernel_core.common.rounding import rounded
 from poskernel_core.plotting.layout import LINE, MUTED, log_ticks, number, style, unit_above
 from poskernel_core.plotting.palette import CATEGORICAL, DIVERGING, KIND_LOOKS, NO_VALUE, RED, SCALE
 
@@ -25,7 +25,7 @@ class Column:
     Attributes:
         unit: empty if unknown.
         values: ``[layer, head]``, NaN for none; for kinds their indices in ``labels``.
-        errors, biases: standard errors and biases of the values, or None.
+        errors: standard errors of the values, or None.
         scale: of colours and axes: ``linear``, ``unit``, ``log``, ``diverging``, ``cosine``, or
             ``labels`` for kinds.
         source: whose it is, if it is not ours.
@@ -35,7 +35,6 @@ class Column:
     unit: str
     values: PerHead
     errors: PerHead | None = None
-    biases: PerHead | None = None
     scale: str = "linear"
     labels: tuple[str, ...] = ()
     source: str = ""
@@ -48,16 +47,14 @@ class Column:
         return f"{self.title}{unit}{source}"
 
     def text(self, head: Head) -> str:
-        """Return one head's value with its error and bias, or its kind."""
+        """Return one head's value with its error, or its kind."""
         value = float(self.values[head])
         if self.labels:
             return self.labels[int(value)] if value >= 0 else "none"
         if np.isnan(value):
             return "no value"
-        error, bias = (
-            None if each is None else float(each[head]) for each in (self.errors, self.biases)
-        )
-        return with_bias(rounded(value, error), bias, error)
+        error = None if self.errors is None else float(self.errors[head])
+        return rounded(value, error, self.unit)
 
     @property
     def logarithmic(self) -> bool:

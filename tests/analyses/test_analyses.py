@@ -9,6 +9,7 @@ from poskernel_core.common.views import stacked, without
 from poskernel_core.forward import attention
 from tests.support import builders, oracles
 from tests.support.passes import loaded
+from tests.support.raw import analyse
 from tests.support.refusals import refused
 
 NAMES = ("gpt2", "gpt_neo", "llama")
@@ -52,9 +53,9 @@ def heads_of(gathered):
 
 @EACH
 def test_queries_below_the_skip(passes, name):
-    result = pk.analyse("etc", passes[name], skip=4)
+    result = analyse("etc", passes[name], skip=4)
 
-    summaries = ("etc", "log_etc", "half_mass_distance", "local_mass")
+    summaries = ("etc", "half_mass_distance", "local_mass")
     for value in (*summaries, "query_variation", "attention_distance"):
         assert np.isnan(result.values[value][..., :2]).all(), value
         assert not np.isnan(result.values[value][..., 2:]).any(), value
@@ -68,12 +69,13 @@ def test_thresholds_of_kinds(passes):
     seen = set()
     for tokens, local, uniform in ((10, 0.5, 0.5), (3, 0.5, 0.5), (3, 0.9, 0.9), (3, 0.9, 0.2)):
         limits = {"local_tokens": tokens, "local_share": local, "uniform_share": uniform}
-        result = pk.analyse("etc", passes["gpt2"], skip=0, **limits)
+        result = pk.analyse("etc", passes["gpt2"], skip=0, **limits).select(query=22)
         kinds = []
-        for layer, head in heads_of(passes["gpt2"]):
-            row = Head(passes["gpt2"], layer, head, 0).means[22]
-            kinds.append(oracles.kind(row, 22, 0, None, tokens, local, uniform))
-        assert kinds == [k for layer in result.select(query=22).text_of("kind") for k in layer]
+        for at in heads_of(passes["gpt2"]):
+            mass, etc = (result.values[name][at] for name in ("local_mass", "etc"))
+            wide = "uniform" if etc >= uniform * 23 else "slow decay"
+            kinds.append("local" if mass >= local else wide)
+        assert kinds == [k for layer in result.text_of("kind") for k in layer]
         seen.add(tuple(kinds))
     assert 4 == len(seen)
 
@@ -82,7 +84,7 @@ def test_thresholds_of_kinds(passes):
 @SKIPS
 def test_kernel(passes, name, skip):
     n = 11
-    result = pk.analyse("kernel", passes[name], skip=skip, query=n)
+    result = analyse("kernel", passes[name], skip=skip, query=n)
 
     for layer, head in heads_of(passes[name]):
         truth = Head(passes[name], layer, head, skip)
@@ -102,7 +104,7 @@ def test_kernel(passes, name, skip):
 @SKIPS
 def test_kernel_map(passes, name, skip):
     for layer, head in ((0, 0), (1, 3), (2, 4)):
-        result = pk.analyse("kernel-map", passes[name], skip=skip, head=head_name(layer, head))
+        result = analyse("kernel-map", passes[name], skip=skip, head=head_name(layer, head))
         truth = Head(passes[name], layer, head, skip)
         for place, n in enumerate(POSITIONS):
             seen = oracles.visible(n, skip, truth.window)
@@ -160,4 +162,4 @@ BAD = {
 def test_bad_parameters(passes, case):
     analysis, params, words = BAD[case]
     with refused(words):
-        pk.analyse(analysis, passes["gpt2"], **params)
+        analyse(analysis, passes["gpt2"], **params)

@@ -15,25 +15,27 @@ def found():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "measure",
+    "value",
     [
-        "ETC",
-        "half-mass distance",
-        "attention to the previous token",
-        "attention foreseen with 16 keys",
+        "etc: etc", "etc: half_mass_distance", "etc: local_mass", "etc: query_variation",
+        "etc: attention_distance", "kernel-distances: distance", "entropy: entropy",
+        "foreseen-attention: share_16", "one head on two samples: distance",
     ],
-)
-def test_intervals_hold_the_truth(found, measure):
-    assert 0.90 < found[measure].held.mean() < 0.99
-    assert found[measure].held.min() >= 0.75
+)  # fmt: skip
+def test_intervals_hold_the_truth(found, value):
+    assert found[value].held.mean() > 0.92
+    assert found[value].held.min() >= min(0.75, found[value].lowest)
 
 
 @pytest.mark.slow
-def test_biases_are_told(found):
-    etc, distance = found["ETC"], found["distance to observed attention"]
-    assert -0.8 < np.median(etc.bias) < -0.2
-    assert abs(np.median(etc.told - etc.bias)) < 0.25
-    assert np.median(distance.bias) > np.median(distance.told) > 1
+def test_most_of_a_bias_is_gone(found):
+    for value, most in (("etc: etc", 0.5), ("etc: query_variation", 0.5),
+                        ("etc: attention_distance", 0.7)):  # fmt: skip
+        left, before = (
+            np.abs(np.median(part)) for part in (found[value].left, found[value].before)
+        )
+        assert left < most * before
+        assert before > 0.2
 
 
 def test_documents_are_short():

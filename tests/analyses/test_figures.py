@@ -95,6 +95,8 @@ def shown(found: Result, trace: Any) -> str:
     along, drawn = numbers(along), numbers(trace.z if trace.type == "heatmap" else drawn)
     known = np.isfinite(drawn)
     name, at = places(found.values, drawn[known])
+    if not name and trace.type == "heatmap":  # colours on a log scale
+        name, at = places(found.values, np.exp(drawn[known]))
     if not name or not known.any():
         return ""
     axes = found.axes.get(name, ())

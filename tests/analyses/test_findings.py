@@ -188,7 +188,7 @@ HELD = [
     (one_head("etc", "etc", AT, local_mass=0.1, visible_keys=398), 199, 41, "41 tokens at n = 400"),
     (one_head("etc", "attention_distance", AT), 0.5, 0.06, "0.06 apart|the kernel predicts"),
     (heads("etc", "attention_distance", chosen={"query": 400}), 0.5, 0.71,
-     "At n = 400, in 6 of 6 heads|certainly 0.5 or more|L0H0 (0.71)"),
+     "At n = 400, in 6 of 6 heads|0.5 or more|L0H0 (0.71)"),
     (one_of("etc", "equivariance_error", 0.25, chosen={"query": 400}), 0.25, 0.75,
      "largest in L1H0 (0.75) and smallest in L0H0 (0.25)"),
     (one_head("kernel", "attention_distance"), 0.5, 0.71, "0.71 apart|too far"),
@@ -197,7 +197,7 @@ HELD = [
     (distances, 0.5, 0.9, "3 of 3 pairs of heads of layer 3|those of 0 less than 0.1"),
     (profile, 0.3, 0.87, "L3H4 gives the previous token 0.87"),
     (profile, 0.3, 0.08, "No diagonal of L3H4|the previous token gets most, 0.08"),
-    (profiles, 0.3, 0.87, "In 1 of 6 heads|certainly 0.3 or more|L1H2 (0.87)"),
+    (profiles, 0.3, 0.87, "In 1 of 6 heads|0.3 or more|L1H2 (0.87)"),
     (one_head("entropy", "entropy", AT), math.log(397), 3.5, "3.5 nats|33.1 of 397 tokens"),
     (one_of("entropy", "entropy", 1.5, chosen={"query": 400}), 1.5, 0.25,
      "at n = 400 is largest in L0H0 (1.5 nats) and smallest in L1H0 (0.25 nats)"),
@@ -214,12 +214,12 @@ HELD = [
     (one_head("foreseen-attention", "gain_32", share_32=0.68, visible_keys=401), 0, -0.12,
      "less than the first 4 and the last 28 keys get (0.80)"),
     (one_of("foreseen-attention", "gain_32", 0.0), 0, 0.12,
-     "in 1 of 6 heads, and less in none (0.30 differ by chance)"),
+     "in 1 of 6 heads, and less in none."),
     (caches, 0.3, 0.82, "fewer keys than the first 4 and the last ones in none of 2 layers, and m"),
     (caches, 0.3, 0.12, "in 1 of 2 layers, and more in none"),
     (one_head("score-variance", "position_share", AT, content_share=0.1), 0.5, 0.82,
      "Position explains 0.82|L3H4 at n = 400, more than half"),
-    (shares, 0.5, 0.82, "Position certainly|at 2 of 3 query positions, most at n = 31 (0.82)"),
+    (shares, 0.5, 0.82, "Position|at 2 of 3 query positions, most at n = 31 (0.82)"),
     (heads("score-variance", "content_share", chosen={"query": 400}), 0.5, 0.82,
      "in 6 of 6 heads|explained by content"),
     (one_head("place-and-content", "place_share", AT, content_share=0.1, both_share=0.1), 0.5, 0.82,
@@ -233,7 +233,7 @@ HELD = [
     (one_head("head-examples", "mean_max_activation"), 0.3, 0.1, "0.10 in L3H4, below the limit"),
     (one_head("previous-token", "largest_mass", largest_offset=5), 0.3, 0.87, "5 back 0.87"),
     (contrast, 0, -1.5, "current token itself 1.5 nats below"),
-    (one_of("previous-token", "ratio", 0.9), 0.9, 0.25, "certainly below 0.9|L1H0 (0.25)"),
+    (one_of("previous-token", "ratio", 0.9), 0.9, 0.25, "below 0.9|L1H0 (0.25)"),
     (one_head("additivity", "interaction_share", position_share=0.1, content_share=0.2), 0.5, 0.7,
      "The interaction|0.70|L3H4, more than half"),
     (one_head("additivity", "content_similarity", {"shift": 7, **L3H4}), 0, 0.98,
@@ -244,7 +244,7 @@ HELD = [
     (denominators, 0.3, 0.08, "At n = 400|L0H4 varies by 0.08|less than the 0.30 of independent"),
     (mean_denominator, 1.5, 3.5, "L0H4 rises from 1.5 at n = 7 to 3.5 at n = 400"),
     (token_weights, 0, 2.0, "L0H4 weights «␣saith» up most|7.39 times"),
-    (two_pins, 0.5, 0.97, "L3H4 and L0H1 demo-gpt2 are 0.97 apart|certainly more than 0.5"),
+    (two_pins, 0.5, 0.97, "L3H4 and L0H1 demo-gpt2 are 0.97 apart|more than 0.5"),
     (pinned_kernels, 0.5, 0.97, "2 of 2 kernels|L3H4 has most, 0.97"),
     (curves("kernel-replicates", chosen=L3H4, params={"query": 2}), 0.5, 0.75, "0.75 apart"),
     (trained, 0, 0.85, "L3H4 rose from step 0 to step 4,096: from 0 to 0.85"),
@@ -281,7 +281,7 @@ def test_kinds_of_all_heads():
         "visible_keys": np.full((2, 3), 397.0),
     }
     asked = {"errors": {"etc": 5.0, "local_mass": 0.05}, "chosen": {"query": 400}}
-    check(said_of("etc", numbers, **asked), "1 of 6 heads is certainly local", "and 1 uniform")
+    check(said_of("etc", numbers, **asked), "1 of 6 heads is local", "and 1 uniform")
     assert "" == said_of("etc", numbers | {"local_mass": np.full((2, 3), 0.5)}, **asked)
 
 
@@ -294,7 +294,7 @@ def test_contextual_heads():
         "group": [[2, 2, 2], [1, 3, 2]],
     }
     errors = dict.fromkeys(("denominator_cv", "near_duplicates", "far_duplicates"), 0.02)
-    check(said_of("contextual-heads", numbers | limit, errors), "2 of 6 heads are certainly cont")
+    check(said_of("contextual-heads", numbers | limit, errors), "2 of 6 heads are cont")
     open_ = numbers | {"denominator_cv": np.full((2, 3), 0.25)}
     assert "" == said_of("contextual-heads", open_, errors)
     few = finding_of(duplicates(0.02, 0.01))
@@ -329,7 +329,7 @@ def test_pairs_of_kernels():
     gaps[1, 0, 2] = gaps[1, 2, 0] = 0.5
     said = said_of("kernel-distances", {"distance": gaps}, {"distance": 0.02})
     check(said, "The kernels of 1 of 6 pairs of heads", "those of 4 less than 0.1")
-    check(finding_of(two_pins(0.02, 0.01)), "0.02 apart", "certainly less than 0.1")
+    check(finding_of(two_pins(0.02, 0.01)), "0.02 apart", "less than 0.1")
     assert "" == finding_of(two_pins(0.3, 0.01))
 
 

@@ -63,8 +63,13 @@ def compare(found, at, numbers, exactly, value):
     `numbers` of all texts and without each group; `exactly` the same of means as they are kept.
     """
     scale = np.nanmax(np.abs(numbers[0]))
-    have = found.values[value][at], found.errors[value][at], found.biases[value][at]
+    row = value not in found.plug_ins  # which is not corrected
+    if not row:
+        low, middle, high = (p[value][at] for p in (found.lows, found.values, found.highs))
+        assert low <= middle <= high or np.isnan(middle)
+    whole = found.values if row else found.plug_ins
     error, bias = groups.error_and_bias(numbers)
+    have = whole[value][at], found.errors[value][at], bias if row else found.biases[value][at]
     same = {"rtol": 0, "err_msg": value}
     np.testing.assert_allclose(have[0], numbers[0], atol=2e-6 * scale, **same)
     least = 1e-3 * np.nanmax(error) + 2e-5 * scale
@@ -203,11 +208,13 @@ def test_one_text_has_no_errors(model_dirs):
         found = pk.analyse(name, gathered, **({"query": N} if name.startswith("kernel") else {}))
         assert "nothing" == found.provenance["errors"]
         assert "groups" not in found.provenance
-        assert found.errors.keys() == found.biases.keys() != set()
-        for value in found.errors:
-            assert np.isnan(found.errors[value]).all(), value
-            assert np.isnan(found.biases[value]).all(), value
-            assert found.errors[value].shape == found.values[value].shape
+        assert found.errors
+        for part in (found.errors, found.biases, found.lows, found.highs):
+            for value, array in part.items():
+                assert np.isnan(array).all(), value
+                assert array.shape == found.values[value].shape
+        for value, array in found.plug_ins.items():
+            np.testing.assert_array_equal(array, found.values[value])
 
 
 class Slow(EtcHeatMap):

@@ -1,4 +1,4 @@
-"""Numbers held against limits, and findings of results."""
+"""Numbers held against limits."""
 
 import math
 
@@ -8,57 +8,67 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poskernel_core.analyses.number import Number, number_of, passing
-from poskernel_core.common.result import Result
+from poskernel_core.common.result import Result, estimates, outputs
 from poskernel_core.common.rounding import brief
 
+DECLARED = (
+    *estimates("sink [layer head]", "share", "a share", bounds=(0, 1)),
+    *outputs("exact [layer head]", "share", "another"),
+)
 
-@given(st.floats(-1, 1), st.floats(0, 1), st.floats(-1, 1), st.floats(-0.1, 0.1))
-def test_no_claim_where_the_interval_holds_the_limit(value, error, limit, bias):
-    number = Number(value, error, 2.0, bias)
-    low, high = value - bias - 2 * error, value - bias + 2 * error
+
+def result(value, error, bias):
+    raw = Result(
+        analysis="sinks",
+        params={},
+        values={"sink": np.asarray(value), "exact": np.asarray(value)},
+        errors={"sink": np.abs(error)},
+        biases={"sink": np.asarray(bias)},
+        axes=dict.fromkeys(("sink", "exact"), ("layer", "head")),
+        units=dict.fromkeys(("sink", "exact"), "share"),
+        provenance={"errors": "queries", "groups": 5},
+    )
+    return raw.corrected(DECLARED)
+
+
+@given(st.floats(-1, 1), st.floats(0, 1), st.floats(-1, 1))
+def test_no_claim_where_the_interval_holds_the_limit(value, reach, limit):
+    number = Number.within(value, reach)
     said = number.passes(limit)
+    low, high = value - reach, value + reach
     assert said == ("yes" if low >= limit else "no" if high < limit else "about")
 
 
 @given(st.integers(0, 2**32 - 1))
 def test_arrays_pass_as_each_of_their_numbers_does(seed):
     random = np.random.default_rng(seed)
-    value, error, bias = random.choice([-0.2, 0.1, 0.3, np.nan], (3, 2, 5))
-    made = Result(
-        analysis="sinks",
-        params={},
-        values={"sink": value},
-        errors={"sink": np.abs(error)},
-        biases={"sink": bias},
-        axes={"sink": ("layer", "head")},
-        units={"sink": "share"},
-    )
-    sure, against = passing(made, "sink", 0.3)
-    for place in np.ndindex(value.shape):
-        said = number_of(made, "sink", *place).surely(0.3)
-        assert (said == "yes", said == "no") == (sure[place], against[place])
+    made = result(*random.choice([0.0, 0.1, 0.3, np.nan], (3, 2, 5)))
+    for name in ("sink", "exact"):
+        sure, against = passing(made, name, 0.3)
+        for place in np.ndindex(sure.shape):
+            said = number_of(made, name, *place).surely(0.3)
+            assert (said == "yes", said == "no") == (sure[place], against[place])
 
 
-def test_a_number_without_a_known_error_passes_no_limit_for_certain():
-    assert Number(0.9, math.nan, 2.0).passes(0.3) == "about"
-    assert Number(0.1, math.nan, 2.0).passes(0.3) == "no"
-    assert Number(0.1, math.nan, 2.0).surely(0.3) == "about"
-    assert Number(math.nan, 0.1, 2.0).passes(0.3) is None
+def test_farther_ends():
+    made = result([[0.5]], [[0.04]], [[0.0]])  # 2.776 errors: 0.389 to 0.611
+    for stretched, expected in ((0.98, True), (1.02, False)):
+        assert expected == bool(passing(made, "sink", 0.39, stretched)[0])
+
+
+def test_a_number_without_a_known_error_passes_no_limit():
+    unknown = [Number(value, math.nan, math.nan) for value in (0.9, 0.1, math.nan)]
+    assert ["about", "no", None] == [each.passes(0.3) for each in unknown]
+    assert "about" == unknown[1].surely(0.3)
 
 
 def test_number_of_a_result():
-    made = Result(
-        analysis="etc",
-        params={},
-        values={"etc": np.array([[1.0, 2.0, 3.0]]), "exact": np.array([[4.0, 5.0, 6.0]])},
-        errors={"etc": np.array([[0.1, 0.2, 0.3]])},
-        biases={"etc": np.array([[0.01, 0.02, 0.03]])},
-        axes={"etc": ("layer", "head"), "exact": ("layer", "head")},
-        units={"etc": "tokens", "exact": "tokens"},
-        provenance={"errors": "queries", "groups": 5},
+    made = result([[0.1, 0.2, 0.3]], [[0.01, 0.02, 0.03]], [[0.01, 0.02, 0.03]])
+    number, exact = number_of(made, "sink", 0, 1), number_of(made, "exact", 0, 2)
+    assert (0.18, 0.18 - 2.776445 * 0.02, 0.18 + 2.776445 * 0.02) == pytest.approx(
+        (number.value, number.low, number.high)
     )
-    assert number_of(made, "etc", 0, 1) == Number(2.0, 0.2, made.interval, 0.02)
-    assert number_of(made, "exact", 0, 2) == Number(6.0, 0.0, made.interval, 0.0)
+    assert Number.within(0.3, 0.0) == exact
 
 
 @pytest.mark.parametrize(

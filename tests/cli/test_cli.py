@@ -147,7 +147,9 @@ def test_show_live(run, monkeypatch, tmp_path):
     lines = [json.loads(line) for line in out.splitlines()]
 
     assert (0, "") == (code, err)
-    assert all({"windows", "of", "values", "errors"} == set(line) for line in lines)
+    assert all(
+        {"windows", "of", "values", "lows", "highs", "errors"} == set(line) for line in lines
+    )
     assert {40} == {line["of"] for line in lines}
     assert 4 == lines[0]["windows"] < lines[-1]["windows"]
     whole = json.loads(run(*asked, "--json")[1])

@@ -46,7 +46,7 @@ def test_biases_and_what_errors_count():
     lines = said({"mass": [0.5, 0.25], "many": many, "x": 1.0}, errors=known, biases=biases,
                  provenance=RUN | {"errors": "documents", "groups": 10})  # fmt: skip
 
-    sentence = "Errors count documents, in 10 groups; a 95 % interval is 2.26 errors wide on"
+    sentence = "Numbers are corrected for bias. Errors count documents, in 10 groups; a 95 %"
     assert lines[2].startswith(sentence)
     assert 1 == sum("Errors count" in line for line in lines)
     at = lines.index("mass [head] in tokens")

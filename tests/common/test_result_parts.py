@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from poskernel_core.analyses import find
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.result import Result, Value, errors_together
+from poskernel_core.common.result import NUMBERS, Result, Value, errors_together
 from poskernel_core.engine.provenance import from_entry, to_entry
 from poskernel_core.export.files import to_csv
 from poskernel_core.storage.encoding import decode, encode
@@ -22,6 +22,8 @@ def of(seed=0, heads=3, positions=5, **more):
         "etc", {"skip": 4, "seed": seed}, values,
         {"etc": ("head", "query"), "share": ("head",)}, {"etc": "tokens", "share": "share"},
         errors={"etc": values["etc"] / 7}, biases={"etc": values["etc"] / 11},
+        plug_ins={"etc": values["etc"] * 12 / 11},
+        **{part: {"etc": values["etc"] * by} for part, by in (("lows", 0.7), ("highs", 1.3))},
         coordinates={"query": np.arange(positions) * 10},
         provenance={"model": "m", "date": f"day {seed}"}, chosen={"layer": 1, "at": seed},
     )  # fmt: skip
@@ -39,7 +41,7 @@ def test_what_was_joined_can_be_selected(seeds):
     assert ("seed", "head", "query") == joined.axes["etc"]
     for seed, one in zip(seeds, results, strict=True):
         again = joined.select(seed=seed)
-        for part in ("values", "errors", "biases", "texts", "coordinates"):
+        for part in (*NUMBERS, "texts", "coordinates"):
             ours, theirs = getattr(again, part), getattr(one, part)
             assert ours.keys() == theirs.keys()
             for name in ours:
@@ -64,8 +66,8 @@ def test_names_and_what_differs():
         (of(analysis="kernel"), "the question of 'a', etc, got kernel of 'b'."),
         (of(heads=2), "the shape of 'a', "),
         (of(units={"etc": "bits", "share": "share", "names": "name"}), "the units of 'a', "),
-        (of(errors={}), r"what has errors of 'a', \['etc'\], got \[\] of 'b'."),
-        (of(biases={}), r"what has biases of 'a', \['etc'\], got \[\] of 'b'."),
+        (of(errors={}), r"what has a standard error of 'a', \['etc'\], got \[\] of 'b'."),
+        (of(biases={}), r"what has a bias of 'a', \['etc'\], got \[\] of 'b'."),
         (of(coordinates={"query": np.arange(5)}), "the coordinates of 'a', "),
         (of().only("etc"), "the shape of 'a', "),
     ],
@@ -89,6 +91,7 @@ def test_biases_go_where_values_go():
     named = replace(
         one, axes={name: ("layer", *axes) for name, axes in one.axes.items() if name == "etc"},
         values={"etc": one.values["etc"][None]}, errors={}, texts={}, chosen={},
+        lows={}, highs={}, plug_ins={},
         biases={"etc": one.biases["etc"][None]}, units={"etc": "tokens"},
     )  # fmt: skip
 
@@ -142,7 +145,7 @@ GROUP = Value("words", ("layer", "rank"), "token", "")
 def result():
     value = np.arange(10.0).reshape(2, 5)
     axes, units = {"p": ("layer", "candidate")}, {"p": "share"}
-    return Result("etc", {}, {"p": value}, axes, units).with_text(GROUP, WORDS)
+    return Result("made", {}, {"p": value}, axes, units).with_text(GROUP, WORDS)
 
 
 def test_bytes_of_the_store(result):

@@ -26,59 +26,49 @@ LOOKS = (10, 20, 40, 80, 160, 240, 320, 400, 480, 500)
 BOUND = 0.08
 
 
-def result_of(local, etc, log_etc=(3.4, 0.01), biases=(0.0, 0.0), groups=10):
+def result_of(local, etc, groups=10):
     """A result whose heads see 40 keys, so that 20 effective tokens are the limit of a uniform one.
 
-    `local`, `etc`, `log_etc`: values and errors, of one head or an array of heads; `biases`: those
-    of the first two.
+    `local`, `etc`: values and errors, of one head or an array of heads.
     """
-    every = np.broadcast_arrays(*local, *etc, *log_etc, *biases, 40.0)
+    every = np.broadcast_arrays(*local, *etc, 40.0)
     arrays = [np.atleast_1d(each)[None, :, None] for each in every]
-    names = ("local_mass", "etc", "log_etc", "visible_keys")
+    names = ("local_mass", "etc", "visible_keys")
     return Result(
         analysis="etc",
         params=EtcParams().model_dump(),
-        values=dict(zip(names, (*arrays[0:6:2], arrays[8]), strict=True)),
-        errors=dict(zip(names[:3], arrays[1:6:2], strict=True)),
-        biases=dict(zip(names[:2], arrays[6:8], strict=True)),
+        values=dict(zip(names, arrays[::2], strict=True)),
+        errors=dict(zip(names[:2], arrays[1:4:2], strict=True)),
         axes=dict.fromkeys(names, ("layer", "head", "query")),
         units=dict.fromkeys(names, "unit"),
         provenance={"errors": "documents", "groups": groups},
     )
 
 
-NARROW, UNIFORM, UNKNOWN, NONE = (8.0, 1.0), (32.0, 1.0), (20.0, 1.0), (0.0, 0.0)
+NARROW, UNIFORM, UNKNOWN = (8.0, 1.0), (32.0, 1.0), (20.0, 1.0)
 HEADS = {
-    # share on the last tokens, effective tokens, biases of the two; whether the kind stands
-    "local to the limit": ((0.75, 0.125), UNKNOWN, NONE, True),
-    "local not quite": ((0.75, 0.126), NARROW, NONE, False),
-    "not local, to the limit": ((0.25, 0.125), NARROW, NONE, False),
-    "not local and narrow": ((0.25, 0.124), NARROW, NONE, True),
-    "not local and uniform": ((0.25, 0.124), UNIFORM, NONE, True),
-    "not local, neither for certain": ((0.25, 0.124), UNKNOWN, NONE, False),
-    "uniform to the limit": ((0.1, 0.0), (30.0, 5.0), NONE, True),
-    "uniform not quite": ((0.1, 0.0), (30.0, 5.1), NONE, False),
-    "narrow to the limit": ((0.1, 0.0), (10.0, 5.0), NONE, False),
-    "narrow": ((0.1, 0.0), (10.0, 4.9), NONE, True),
-    "no visible keys": ((NAN, NAN), (NAN, NAN), NONE, False),
-    "no error": ((0.9, NAN), NARROW, NONE, False),
-    "exact": ((0.5, 0.0), UNKNOWN, NONE, True),
-    # the middle of the interval is the value without the bias; an unknown one moves nothing
-    "biased upwards": ((0.75, 0.125), UNKNOWN, (0.01, 0.0), False),
-    "biased downwards": ((0.75, 0.126), UNKNOWN, (-0.01, 0.0), True),
-    "uniform, biased upwards": ((0.1, 0.0), (30.0, 5.0), (0.0, 1.0), False),
-    "uniform, biased downwards": ((0.1, 0.0), (30.0, 5.1), (0.0, -1.0), True),
-    "narrow, biased downwards": ((0.1, 0.0), (10.0, 4.9), (0.0, -1.0), False),
-    "narrow, biased upwards": ((0.1, 0.0), (10.0, 5.0), (0.0, 1.0), True),
-    "a bias that is unknown": ((0.75, 0.125), UNKNOWN, (NAN, NAN), True),
+    # share on the last tokens, effective tokens; whether the kind stands
+    "local to the limit": ((0.75, 0.125), UNKNOWN, True),
+    "local not quite": ((0.75, 0.126), NARROW, False),
+    "not local, to the limit": ((0.25, 0.1251), NARROW, False),
+    "not local and narrow": ((0.25, 0.124), NARROW, True),
+    "not local and uniform": ((0.25, 0.124), UNIFORM, True),
+    "not local, neither": ((0.25, 0.124), UNKNOWN, False),
+    "uniform to the limit": ((0.1, 0.0), (30.0, 5.0), True),
+    "uniform not quite": ((0.1, 0.0), (30.0, 5.1), False),
+    "narrow to the limit": ((0.1, 0.0), (10.0, 5.0), False),
+    "narrow": ((0.1, 0.0), (10.0, 4.9), True),
+    "no visible keys": ((NAN, NAN), (NAN, NAN), False),
+    "no error": ((0.9, NAN), NARROW, False),
+    "exact": ((0.5, 0.0), UNKNOWN, True),
 }
 
 
 @pytest.mark.parametrize("case", HEADS)
 def test_a_kind_stands(case):
     """No interval, here of two errors, holds a limit that the kind goes by."""
-    local, etc, biases, expected = HEADS[case]
-    assert [[[expected]]] == stands(result_of(local, etc, biases=biases), 2.0).tolist()
+    local, etc, expected = HEADS[case]
+    assert [[[expected]]] == stands(result_of(local, etc), 2.0 / interval(10)).tolist()
 
 
 @pytest.mark.parametrize(
@@ -98,8 +88,8 @@ def test_intervals(groups, usual, sure):
         assert [[[False], [True]]] == found.tolist()
 
     error, etc = math.log(1.05) / sure, np.array([30.0, 30.0, 30.0, NAN])
-    log_etc = np.log(etc), np.array([0.999 * error, 1.001 * error, NAN, NAN])
-    found = meets("etc", result_of((0.5, 0.1), (etc, 1.0), log_etc, groups=groups))
+    errors = etc * np.array([0.999 * error, 1.001 * error, NAN, NAN])
+    found = meets("etc", result_of((0.5, 0.1), (etc, errors), groups=groups))
     assert [[[True], [False], [False], [True]]] == found.tolist()
 
 
@@ -109,7 +99,7 @@ def test_heads_of_which_nothing_is_known():
     assert [[[True], [False]]] == meets("kinds", result_of(local, etc)).tolist()
     local = np.array([0.99, NAN]), 0.0
     for groups in (0, 1):
-        alone = result_of(local, (local[0], 0.0), (0.0, 0.0), groups=groups)
+        alone = result_of(local, (local[0], 0.0), groups=groups)
         for until in ("kinds", "etc"):
             assert [[[False], [False]]] == meets(until, alone).tolist()
 
@@ -134,7 +124,7 @@ def ever_met(looks, share, monkeypatch):
 
 @pytest.mark.parametrize("looks", [LOOKS, (4, 8, *LOOKS)])
 def test_looking_again_and_again(looks, monkeypatch):
-    """Few heads on their limits are taken for certain; with intervals of 95 %, many would be."""
+    """Few heads on their limits are taken for resolved; with intervals of 95 %, many would be."""
     assert 0.005 < ever_met(looks, targets.SHARE, monkeypatch) <= BOUND
     assert ever_met(looks[:1], targets.SHARE, monkeypatch) == pytest.approx(0.005, abs=0.003)
     assert ever_met(looks, 0.95, monkeypatch) > 2 * BOUND

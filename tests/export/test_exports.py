@@ -17,7 +17,7 @@ from poskernel_core.analyses import ANALYSES
 from poskernel_core.analyses.definitions import errors_of
 from poskernel_core.analyses.findings import finding_of
 from poskernel_core.cli.reports import summary
-from poskernel_core.common.result import Result, Value, texts_array
+from poskernel_core.common.result import BESIDE, NPZ, Result, Value, texts_array
 from poskernel_core.export import files
 from poskernel_core.export.files import (
     bibtex,
@@ -42,6 +42,9 @@ LAYERS, HEADS, KEYS = 2, 3, 5
 SVG = "{http://www.w3.org/2000/svg}"
 
 
+COUNT = "Numbers are corrected for bias. Errors count documents, in 10"
+
+
 @pytest.fixture
 def whole():
     random = np.random.default_rng(3)
@@ -58,7 +61,7 @@ def whole():
               "kind": ("layer", "head"), "share": ()},
         units={"kernel": "share of attention", "etc": "tokens", "kind": "kind", "share": "share"},
         errors={"etc": random.random((LAYERS, HEADS)), "share": np.array(0.01)},
-        biases={"etc": random.random((LAYERS, HEADS))},
+        **{part: {"etc": random.random((LAYERS, HEADS))} for part in BESIDE if part != "errors"},
         labels={"kind": ("local", "uniform")},
         coordinates={"key": np.arange(10, 10 + KEYS)},
         provenance=RUN,
@@ -121,11 +124,10 @@ def test_csv_of_all_heads(whole):
     assert [*range(10, 15)] * 6 == curves["key"].astype(int).tolist()
     heads = table.dropna(subset="etc (tokens)")
     assert whole.values["etc"].ravel().tolist() == heads["etc (tokens)"].tolist()
-    assert whole.errors["etc"].ravel().tolist() == heads["etc standard error"].tolist()
-    assert whole.biases["etc"].ravel().tolist() == heads["etc bias"].tolist()
-    assert ["etc (tokens)", "etc standard error", "etc bias"] == [
-        column for column in table.columns if column.startswith("etc")
-    ]
+    beside = {f"etc {called}": getattr(whole, part) for part, called in BESIDE.items()}
+    for called, part in beside.items():
+        assert part["etc"].ravel().tolist() == heads[called].tolist()
+    assert ["etc (tokens)", *beside] == [each for each in table.columns if each.startswith("etc")]
     assert [0, 0, 0, 1, 1, 1] == heads["layer"].tolist()
     assert ["local", "uniform", "", "uniform", "uniform", "local"] == (
         heads["kind (kind)"].fillna("").tolist()
@@ -140,8 +142,8 @@ def test_csv_of_one_head(head):
     assert head.values["kernel"].tolist() == table["kernel (share of attention)"].tolist()
     said = scalars(text)
     assert f"{float(head.values['etc'])!r} tokens" == said["etc"]
-    assert f"{float(head.errors['etc'])!r} tokens" == said["etc standard error"]
-    assert f"{float(head.biases['etc'])!r} tokens" == said["etc bias"]
+    for part, called in BESIDE.items():
+        assert f"{float(getattr(head, part)['etc'])!r} tokens" == said[f"etc {called}"]
     assert "share bias" not in said
     assert ("0.30000000000000004 share", "local kind") == (said["share"], said["kind"])
     assert ("main", "4", "2026-01-02T03:04:05+00:00") == tuple(
@@ -169,12 +171,24 @@ def test_npz_of_every_question(name, monkeypatch):
         axes={each.name: each.axes for each in declared},
         units={each.name: each.unit for each in declared},
         errors={v.name: np.zeros_like(numbers[v.name]) for v in question.values if v.has_error},
-        biases={v.name: np.ones_like(numbers[v.name]) for v in question.values if v.has_error},
+        **{
+            part: {
+                v.name: np.asarray(numbers[v.name] + at)
+                for v in question.values
+                if v.has_error and not v.is_row
+            }
+            for at, part in enumerate(BESIDE)
+            if part != "errors"
+        },
         coordinates={axis: np.arange(2) for each in declared for axis in each.axes},
         texts={v.name: texts_array(np.full((2,) * len(v.axes), "L0H0")) for v in question.texts},
     )
-    errors = {f"{name}_error": error for name, error in made.errors.items()}
-    errors |= {f"{name}_bias": each for name, each in made.biases.items()}
+    errors = {
+        f"{name}_{end}": array
+        for part, end in NPZ.items()
+        for name, array in getattr(made, part).items()
+    }
+    assert {"error", "low", "plug_in"} <= {*NPZ.values()}
 
     with np.load(io.BytesIO(to_npz(made)), allow_pickle=False) as file:
         for arrays in (made.values, errors, made.coordinates):
@@ -194,7 +208,7 @@ def test_every_export_says_what_errors_count(head, told):
         within = [json.loads(str(file["error_counts"])), json.loads(to_json(head))["error_counts"]]
     inside = re.search(r'<script type="application/json" id="about">(.*?)</script>', page)[1]
 
-    assert sentence.startswith("Errors count documents, in 10" if told else "Errors count queries")
+    assert sentence.startswith(COUNT if told else "Errors count queries")
     assert [sentence] * 4 == [*within, scalars(to_csv(head))["errors"],
                               json.loads(inside)["error_counts"]]  # fmt: skip
     assert f"<p>{caption(head)}. {sentence}</p>" in page
@@ -218,7 +232,8 @@ def test_a_name_that_stands_twice(whole, twice):
 
 def test_json(head):
     found = json.loads(to_json(head))
-    assert {"etc": float(head.biases["etc"])} == found["biases"]
+    for part in BESIDE:
+        assert float(getattr(head, part)["etc"]) == found[part]["etc"]
     assert head.values["kernel"].tolist() == found["values"]["kernel"]
     assert {"layer": 1, "head": 2} == found["at"]
     assert identity(head) == found["identity"]

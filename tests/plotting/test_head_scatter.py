@@ -30,14 +30,6 @@ def test_points():
     assert "<br>kind: %{customdata[1]}<br>mass (share): %{customdata[2]}" in told.hovertemplate
 
 
-def test_a_bias_is_said_where_it_is_known():
-    biases = np.array([[0.00123, np.nan, 0.5], [0, 0, 0]])
-    biased = Column("mass", "share", Y.values, Y.errors, biases)
-    assert ["0.100 ± 0.011, bias 0.001", "0.200 ± 0.011", "0.300 ± 0.011, bias 0.5"] == [
-        biased.text((0, head)) for head in range(3)
-    ]
-
-
 def test_axes():
     layout = head_scatter(X, Y, HUE).layout
     assert ("log", None) == (layout.xaxis.type, layout.yaxis.type)

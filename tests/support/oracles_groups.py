@@ -134,7 +134,6 @@ class Head:
         observed = self.mean(self.rows, choice)[n].tolist()
         return {
             "etc": oracles.etc(row),
-            "log_etc": math.log(oracles.etc(row)),
             "half_mass_distance": oracles.half_mass_distance(row, n),
             "local_mass": oracles.local_mass(row, n, 3),
             "query_variation": query_variation(self.kernels(choice, n, skip)),

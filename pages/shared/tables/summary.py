@@ -12,7 +12,7 @@ from pages.shared.tables.tables import (
 )
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import counted, value_text, with_bias
+from poskernel_core.common.rounding import counted, value_text
 from poskernel_core.plotting.palette import KIND_LOOKS
 
 SUMMARY_ROWS = {
@@ -47,7 +47,6 @@ def summary(head: Result, *, meanings: bool) -> None:
             number = value_text(head, name)
             if name == "etc":
                 number = counted(number, "token")
-            number = with_bias(number, head.biases.get(name), head.errors.get(name))
             rows.append((_label(label, head), number, f":small[{meaning}]"))
     shown = 3 if meanings else 2
     markdown_table(rows[0][:shown], [row[:shown] for row in rows[1:]])

@@ -12,7 +12,7 @@ from pages.shared.selection.head_link import page_address
 from poskernel_core.analyses.definitions import errors_of
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import bias_text, rounded, rounded_to, texts_of
+from poskernel_core.common.rounding import rounded, texts_of
 
 HEAD: Final = "head"
 """The column of every table that names heads: each name is a link to that head's page."""
@@ -42,11 +42,8 @@ def heads_frame(columns: dict[str, np.ndarray]) -> pd.DataFrame:
 def rounded_table(table: pd.DataFrame, result: Result, columns: dict[str, str]) -> Styler:
     """Return a table whose ``columns`` show a result's values rounded to their errors.
 
-    The values still sort as numbers. ``columns`` gives the name of the value in each column; if a
-    value has a bias, a column with the bias follows. The table's index is the number of the head in
-    the model.
+    The values still sort as numbers. ``columns`` gives the name of the value in each column.
     """
-    table = table.copy()
     formats: dict[str, Callable[[float], str]] = {}
 
     def reader(name: str) -> Callable[[float], str]:
@@ -56,11 +53,6 @@ def rounded_table(table: pd.DataFrame, result: Result, columns: dict[str, str]) 
 
     for column, name in columns.items():
         formats[column] = reader(name)
-        if name in result.biases:
-            pairs = zip(result.biases[name].ravel(), result.errors[name].ravel(), strict=True)
-            beside, biases = f"{column}, bias", np.array([rounded_to(*pair) for pair in pairs])
-            table.insert(table.columns.get_loc(column) + 1, beside, biases[table.index])
-            formats[beside] = bias_text
     return table.style.format(formats)
 
 

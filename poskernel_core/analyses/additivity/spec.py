@@ -38,7 +38,8 @@ class Additivity(Experiment[AdditivityParams]):
 
     Limits: the model was not trained on positions with a gap. With few passages, chance makes the
     share of position too large, by about the content's share divided by the number of passages; the
-    bias estimates this excess. Errors are over groups of texts, with one passage per text.
+    bias that is subtracted estimates this excess. Errors are over groups of texts, with one
+    passage per text.
 
     Source: the test is ours; "Positional kernels of attention heads" assumes additivity.
     """

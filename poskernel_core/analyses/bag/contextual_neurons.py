@@ -1,5 +1,7 @@
 """Contextual neurons: those of layer 0 that the bag of tokens drives."""
 
+import math
+
 import numpy as np
 from pydantic import Field
 
@@ -65,6 +67,8 @@ class ContextualNeurons(BagExperiment[ContextualNeuronsParams]):
             "pre-activation",
             "standard deviation, over windows and positions, of what the bag adds "
             "to the neuron's pre-activation",
+            kind="null",
+            bounds=(0, math.inf),
         ),
         *estimates(
             "drive_share [neuron]",

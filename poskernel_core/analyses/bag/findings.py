@@ -53,7 +53,7 @@ def _quality(result: Result) -> str:
         if 2 * signs.count(turn) > len(signs):
             return (
                 f"At {of_all(signs.count(turn), len(signs), 'position')} the bag's centred R² for "
-                f"the heads' output is certainly {how} {LOW:g} with the best kernel and scale "
+                f"the heads' output is {how} {LOW:g} with the best kernel and scale "
                 "(1 is perfect, 0 no better than the mean)."
             )
     return ""

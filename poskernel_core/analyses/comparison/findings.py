@@ -7,9 +7,8 @@ from poskernel_core.analyses.kernels.distances import KernelDistancesParams
 from poskernel_core.analyses.kernels.etc import EtcParams
 from poskernel_core.analyses.kernels.formulas import LOCAL_TOKENS
 from poskernel_core.analyses.number import Number, number_of
-from poskernel_core.analyses.rules import param, who
+from poskernel_core.analyses.rules import CHANCE, param, who
 from poskernel_core.analyses.sentences import (
-    CHANCE,
     SCALE,
     amount,
     curves_apart,
@@ -40,10 +39,8 @@ def _kernels(result: Result) -> str:
         distance = number_of(result, "distance", 0, 1)
         text = f"The kernels of {labels[0]} and {labels[1]} are {distance} apart ({SCALE})"
         if distance.surely(limits.apart) == "yes":
-            return f"{text}, certainly more than {limits.apart:g}."
-        return f"{text}, certainly less than {limits.alike:g}." * (
-            distance.surely(limits.alike) == "no"
-        )
+            return f"{text}, more than {limits.apart:g}."
+        return f"{text}, less than {limits.alike:g}." * (distance.surely(limits.alike) == "no")
     return _local(result) if has(result, ("pin", "offset"), "kernel") else ""
 
 
@@ -58,7 +55,7 @@ def _local(result: Result) -> str:
     error = np.where(np.isfinite(result.values["kernel"][near]), wrong, 0.0).sum(axis=1)
     known = np.isfinite(result.values["kernel"]).any(axis=1)
     numbers = [
-        Number(float(one), float(its), result.interval)
+        Number.within(float(one), result.interval * float(its))
         for one, its in zip(mass[known], error[known], strict=True)
     ]
     passes = [number.surely(limit) for number in numbers]
@@ -68,7 +65,7 @@ def _local(result: Result) -> str:
     labels = np.array(pin_labels(result), dtype=object)[known]
     most = int(np.argmax(mass[known]))
     return (
-        f"{local or 'None'} of {counted(len(numbers), 'kernel')} certainly "
+        f"{local or 'None'} of {counted(len(numbers), 'kernel')} "
         f"{'have' if local > 1 else 'has'} {limit:g} or more of the mass in the last "
         f"{counted(LOCAL_TOKENS, 'token')}; that of {labels[most]} has most, {numbers[most]}."
     )

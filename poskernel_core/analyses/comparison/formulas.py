@@ -4,7 +4,7 @@ import numpy as np
 from jaxtyping import Float
 
 from poskernel_core.analyses.kernels.formulas import total_variation
-from poskernel_core.common.jackknife import jackknife
+from poskernel_core.common.jackknife import bias, cross_fit, estimate, jackknife
 
 Rows = Float[np.ndarray, "*batch offset"]
 Others = Float[np.ndarray, "*other offset2"]
@@ -39,24 +39,38 @@ def distance(left: Rows, right: Others) -> Float[np.ndarray, "*together"]:
     return np.where(known, np.where(there, gap, 1.0), np.nan)
 
 
-def distance_error(
+def compared(
     left: Float[np.ndarray, " offset"],
     right: Float[np.ndarray, " offset2"],
     left_folds: Float[np.ndarray, "fold offset"],
     right_folds: Float[np.ndarray, "fold2 offset2"],
-    *,
-    together: bool,
-) -> float:
-    """Return the standard error of a distance, a jackknife over groups of texts.
+    width: float,
+) -> dict[str, float]:
+    """Return the distance of two kernels, and what stands beside it by part of a result.
 
-    With ``together``, both heads read the same texts, so each group is left out of both at once.
-    Otherwise a group is left out of one head at a time, and the variances add up.
+    A group of texts is left out of both kernels at once: the same texts, or as good as any others
+    where the two read different ones. If the numbers of groups differ, a group is left out of one
+    kernel at a time, variances and biases add up, and the distance is not cross-fit.
+    ``width`` is half the width of an interval in standard errors.
     """
-    if together:
-        return float(jackknife(distance(left_folds, right_folds)))
-    ours = jackknife(distance(left_folds, right[None]))
-    theirs = jackknife(distance(left[None], right_folds))
-    return float(np.hypot(ours, theirs))
+    plug_in = np.asarray(distance(left, right))
+    if len(left_folds) == len(right_folds):
+        without = distance(left_folds, right_folds)
+        error, excess = jackknife(without), bias(plug_in, without)
+        whole, others = (
+            np.subtract(*common_offsets(*each))
+            for each in ((left, right), (left_folds, right_folds))
+        )
+        fitted = np.where(error > 0, cross_fit(whole, others), plug_in)
+    else:
+        ours, theirs = distance(left_folds, right[None]), distance(left[None], right_folds)
+        error = np.asarray(np.hypot(jackknife(ours), jackknife(theirs)))
+        excess = np.asarray(bias(plug_in, ours) + bias(plug_in, theirs))
+        fitted = None
+    found = estimate("distance", plug_in, excess, error, width, (0, 1), fitted)
+    numbers = (*found, error, excess, plug_in)
+    parts = ("values", "lows", "highs", "errors", "biases", "plug_ins")
+    return {part: float(number) for part, number in zip(parts, numbers, strict=True)}
 
 
 def largest_error(left: Rows, right: Others) -> Float[np.ndarray, "*together"]:

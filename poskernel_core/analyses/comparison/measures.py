@@ -20,7 +20,7 @@ from poskernel_core.analyses.head_measures.spec import HeadMeasures, HeadMeasure
 from poskernel_core.analyses.head_measures.verdicts import names_between_commas
 from poskernel_core.analyses.measures import asked_with, measure_called, one_a_head
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.result import OF_MEASURE, Result, estimates, outputs
+from poskernel_core.common.result import BESIDE, OF_MEASURE, Result, estimates, outputs
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
 
 
@@ -113,7 +113,8 @@ class HeadsBeside(Composition[HeadsBesideParams]):
             )
         }
         shape = len(rows), len(pins)
-        value, error, bias, rank = (np.full(shape, np.nan) for _ in range(4))
+        value, rank = (np.full(shape, np.nan) for _ in range(2))
+        beside = {part: np.full(shape, np.nan) for part in BESIDE}
         words = np.full(shape, "", dtype=object)
         for at, (title, _, _) in enumerate(rows):
             for place, pinned in enumerate(pins):
@@ -122,9 +123,9 @@ class HeadsBeside(Composition[HeadsBesideParams]):
                     continue
                 where = table.words("measure").index(title), pinned.layer, pinned.head
                 value[at, place] = table.values["value"][where]
-                error[at, place] = table.errors["value"][where]
-                if table.biases:
-                    bias[at, place] = table.biases["value"][where]
+                for part, array in beside.items():
+                    if "value" in getattr(table, part):
+                        array[at, place] = getattr(table, part)["value"][where]
                 rank[at, place] = table.values["rank"][where]
                 kinds = [each for each in table.texts["kinds"][where[0]].tolist() if each]
                 code = value[at, place]
@@ -133,9 +134,8 @@ class HeadsBeside(Composition[HeadsBesideParams]):
         numbers = np.where(words == "", value, np.nan)
         return self.result(
             params,
-            {"value": value, "rank": rank, "z_score": apart(numbers, error)},
-            {"value": error},
-            {"value": bias} if any(table.biases for table in tables.values()) else {},
+            {"value": value, "rank": rank, "z_score": apart(numbers, beside["errors"])},
+            beside={"value": beside},
             texts={
                 "heads": [str(one.pin) for one in pins],
                 "measure": [title for title, _, _ in rows],

@@ -1,5 +1,6 @@
 """Pinned heads of any models and runs, and how far apart their kernels are."""
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -21,7 +22,15 @@ from poskernel_core.analyses.comparison.pins import (
 from poskernel_core.analyses.kernels.formulas import effective_tokens
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.heads import parse_cell
-from poskernel_core.common.result import Result, errors_together, estimates, outputs
+from poskernel_core.common.jackknife import bias, jackknife
+from poskernel_core.common.result import (
+    NUMBERS,
+    Result,
+    distances,
+    errors_together,
+    estimates,
+    outputs,
+)
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
 from poskernel_core.models import catalog
 from poskernel_core.models.catalog import Located
@@ -97,13 +106,9 @@ class HeadDistances(Composition[HeadDistancesParams]):
     common).
 
     Choices: of the query positions that a head's run records, the nearest to ``n`` is taken. The
-    error is a jackknife over groups of texts; for two heads of one run the same texts are left out
-    of both.
+    error is a jackknife over groups of texts, each left out of both heads.
 
-    Limits: noise of the texts does not cancel in a distance, so small distances are a little too
-    large. Between heads that see different offsets the triangle inequality need not hold. Two runs
-    over the same windows are treated as independent, so the errors of distances between them are
-    rather too large.
+    Limits: between heads that see different offsets the triangle inequality need not hold.
 
     Source: ours; the distance is that of "Positional kernels of attention heads".
     """
@@ -113,9 +118,8 @@ class HeadDistances(Composition[HeadDistancesParams]):
     noun_phrase = "distances between kernels of heads"
     params = HeadDistancesParams
     values = (
-        *estimates(
+        *distances(
             "distance [pin other]",
-            "TV distance, 0 to 1",
             "total variation between the kernels of two heads, aligned by offset",
         ),
         *estimates(
@@ -128,7 +132,13 @@ class HeadDistances(Composition[HeadDistancesParams]):
             "share of attention",
             "mean attention seen at the same position, ``skip`` applied and renormalised",
         ),
-        *outputs("etc [pin]", "tokens", "effective token count (ETC) of each kernel"),
+        *estimates(
+            "etc [pin]",
+            "tokens",
+            "effective token count (ETC) of each kernel",
+            kind="log",
+            bounds=(1, math.inf),
+        ),
         *outputs("position [pin]", "tokens", "the query position of each head"),
     )
     texts = outputs("heads [pin]", "head", "each head with its run, as it is written")
@@ -149,21 +159,31 @@ class HeadDistances(Composition[HeadDistancesParams]):
         """Compare all pairs of pinned heads."""
         pinned = pinned_heads(run, params.heads, params.query)
         kernels = [found[_part_name(one)].select(layer=one.layer, head=one.head) for one in pinned]
-        gap, error = _pairs(pinned, kernels)
         rows = [one.values["kernel"] for one in kernels]
+        numbers = {name: np.zeros((len(rows), len(rows))) for name in NUMBERS}
+        for i, j in zip(*np.tril_indices(len(rows), -1), strict=True):
+            width = max(kernels[i].interval, kernels[j].interval)
+            one, other = (kernels[place].values["replicate"].astype(float) for place in (i, j))
+            for part, number in formulas.compared(rows[i], rows[j], one, other, width).items():
+                numbers[part][i, j] = numbers[part][j, i] = number
+        spread = [effective_tokens(np.nan_to_num(row)) for row in rows]
+        without = [effective_tokens(np.nan_to_num(one.values["replicate"])) for one in kernels]
+        both = list(zip(spread, without, strict=True))
         return self.result(
             params,
             {
-                "distance": gap,
+                "distance": numbers.pop("values"),
                 "kernel": _padded(rows),
                 "observed": _padded([one.values["observed"] for one in kernels]),
-                "etc": np.array([float(effective_tokens(np.nan_to_num(row))) for row in rows]),
+                "etc": np.array(spread),
                 "position": np.array([one.query for one in pinned]),
             },
-            {"distance": error, "kernel": _padded([one.errors["kernel"] for one in kernels])},
-            {"kernel": _padded([one.biases["kernel"] for one in kernels])}
-            if all("kernel" in one.biases for one in kernels)
-            else {},
+            {
+                "kernel": _padded([one.errors["kernel"] for one in kernels]),
+                "etc": np.array([jackknife(each) for each in without]),
+            },
+            {"etc": np.array([bias(np.asarray(whole), each) for whole, each in both])},
+            beside={"distance": numbers},
             texts={"heads": [str(one.pin) for one in pinned]},
             provenance=told_together(
                 [{"errors": KernelFolds.error_counts} | one.provenance for one in kernels]
@@ -189,24 +209,6 @@ def _part_name(pinned: Pinned) -> str:
     """Return the name of the part with a run's kernels, which all heads of the run share."""
     alone = pinned.run.digest(query=pinned.query)[:12]
     return f"{pinned.run.model.name} {alone}"
-
-
-def _pairs(pinned: Sequence[Pinned], kernels: Sequence[Result]) -> tuple[np.ndarray, np.ndarray]:
-    """Return distances and their errors, ``[pin, other]``."""
-    count = len(pinned)
-    gap, error = np.zeros((count, count)), np.zeros((count, count))
-    for i in range(count):
-        for j in range(i):
-            left, right = kernels[i], kernels[j]
-            rows = left.values["kernel"], right.values["kernel"]
-            gap[i, j] = gap[j, i] = float(formulas.distance(*rows))
-            error[i, j] = error[j, i] = formulas.distance_error(
-                *rows,
-                left.values["replicate"].astype(float),
-                right.values["replicate"].astype(float),
-                together=pinned[i].run == pinned[j].run,
-            )
-    return gap, error
 
 
 def _padded(rows: Sequence[np.ndarray]) -> np.ndarray:

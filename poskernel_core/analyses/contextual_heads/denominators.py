@@ -1,5 +1,7 @@
 """One head's softmax denominator along positions, and its content weights of tokens."""
 
+import math
+
 from pydantic import Field
 
 from poskernel_core.analyses.base import SkipParams, TokenParams
@@ -70,6 +72,8 @@ class Denominators(DestinationExperiment[DenominatorsParams]):
             "denominator_cv [query]",
             "relative to the mean",
             "coefficient of variation over windows: standard deviation over mean",
+            kind="null",
+            bounds=(0, math.inf),
         ),
         *outputs(
             "predicted_cv [query]",

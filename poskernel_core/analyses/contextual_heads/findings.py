@@ -6,8 +6,8 @@ import numpy as np
 
 from poskernel_core.analyses.contextual_heads.behaviour import BEHAVIOURS
 from poskernel_core.analyses.number import Number, number_of, passing
-from poskernel_core.analyses.rules import param, who
-from poskernel_core.analyses.sentences import ALL_HEADS, amount, difference, has, heads_at
+from poskernel_core.analyses.rules import by_chance, param, who
+from poskernel_core.analyses.sentences import ALL_HEADS, amount, has, heads_at
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief, counted
 from poskernel_core.plotting.layout import visible
@@ -38,8 +38,8 @@ def _heads(result: Result) -> str:
 
 
 def _steady(result: Result) -> str:
-    """Say whether one head is certainly contextual."""
-    if not _certain(result):
+    """Say whether one head is contextual."""
+    if not _resolved(result):
         return ""
     tokens = amount(float(result.values["etc"]), "tokens")
     spread = number_of(result, "denominator_cv")
@@ -51,20 +51,21 @@ def _steady(result: Result) -> str:
 
 
 def _contextual(result: Result) -> str:
-    """Say how many heads are certainly contextual."""
-    count = int(_certain(result).sum())
+    """Say how many heads are contextual."""
+    count = int(_resolved(result).sum())
     heads = int(np.isfinite(result.values["denominator_cv"]).sum())
     if not count:
         return ""
     return (
-        f"{count} of {counted(heads, 'head')} {'is' if count == 1 else 'are'} certainly "
+        f"{count} of {counted(heads, 'head')} {'is' if count == 1 else 'are'} "
         f"contextual: by position they spread over {param(result, 'broad'):g} tokens or more, and "
-        f"their softmax denominator varies by less than {param(result, 'steady'):g} of its mean."
+        f"their softmax denominator varies by less than {param(result, 'steady'):g} of its mean"
+        f"{by_chance(heads)}."
     )
 
 
-def _certain(result: Result) -> np.ndarray:
-    """Return which heads of the contextual group are certainly steady and not drawn to duplicates.
+def _resolved(result: Result) -> np.ndarray:
+    """Return which heads of the contextual group are steady and not drawn to duplicates.
 
     The kernel's numbers have no errors.
     """
@@ -106,7 +107,7 @@ def _extra(result: Result) -> dict[str, Number]:
     gap, near = seen - other, result.coordinates["distance"] <= NEAR
     known = np.isfinite(gap)
     return {
-        name: Number(float(gap[some].mean()), float(error[some].mean()), result.interval)
+        name: Number.within(float(gap[some].mean()), result.interval * float(error[some].mean()))
         for name, some in (("near", near & known), ("far", ~near & known))
         if some.any()
     }
@@ -130,7 +131,7 @@ def _along(result: Result) -> str:
     if not has(result, ("query",), "mean"):
         return ""
     first, last = 0, len(result.values["mean"]) - 1
-    passes = difference(result, "mean", (last,), (first,)).surely(0)
+    passes = (number_of(result, "mean", last) - number_of(result, "mean", first)).surely(0)
     if first == last or passes not in ("yes", "no"):
         return ""
     start, end = (brief(result.values["mean"][place]) for place in (first, last))

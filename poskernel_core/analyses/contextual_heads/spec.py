@@ -1,5 +1,6 @@
 """Contextual heads: broad kernels whose softmax denominator hardly depends on the context."""
 
+import math
 from typing import TypeVar
 
 from pydantic import Field
@@ -85,6 +86,8 @@ class ContextualHeads(DestinationExperiment[ContextualParams]):
             "denominator_cv [layer head]",
             "relative to the mean",
             "coefficient of variation of $Z_n$ over windows: standard deviation over mean",
+            kind="null",
+            bounds=(0, math.inf),
         ),
         *outputs(
             "predicted_cv [layer head]",

@@ -40,7 +40,7 @@ def _dilution(result: Result) -> str:
     if not keep and not spread:
         return ""
     return (
-        f"{start}, both slopes are certainly below {KEEPS:g} in "
+        f"{start}, both slopes are below {KEEPS:g} in "
         f"{of_all(keep, known).lower()}, which keep their reach, and {SPREADS:g} or more in "
         f"{spread or 'none'}, which spread over all there is."
     )
@@ -65,7 +65,7 @@ def _longer(result: Result) -> str:
 
 
 def _loss(result: Result, length: str) -> str:
-    """Say how the loss changes in the longest context, for the scalings where that is certain."""
+    """Say how the loss changes in the longest context, for the scalings where it does."""
     if not has(result, ("scaling", "factor"), "loss_change"):
         return ""
     last = result.values["loss_change"].shape[1] - 1

@@ -6,7 +6,7 @@ from poskernel_core.analyses.base import OWN_WINDOWS, Experiment, SkipParams
 from poskernel_core.analyses.head_measure import HeadMeasure
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.groups import GROUPS
-from poskernel_core.common.result import estimates, outputs
+from poskernel_core.common.result import distances, estimates, outputs
 from poskernel_core.common.rounding import counted
 from poskernel_core.common.specs import RunSpec
 
@@ -69,14 +69,12 @@ class LongerContexts(Experiment[LongerContextsParams]):
     scheme = "rotary ALiBi no"
     params = LongerContextsParams
     values = (
-        *estimates(
+        *distances(
             "distance [layer head scaling factor]",
-            "TV distance, 0 to 1",
             "TV of the kernel to that at ``length``, aligned by offset; 0 at factor 1",
         ),
-        *estimates(
+        *distances(
             "longest_distance [layer head]",
-            "TV distance, 0 to 1",
             "the same in the longest context, with the model's own angles",
         ),
         *estimates(

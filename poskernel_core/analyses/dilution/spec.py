@@ -1,5 +1,7 @@
 """Dilution: how a kernel's effective token count grows with the number of visible keys."""
 
+import math
+
 import numpy as np
 from pydantic import Field
 
@@ -38,8 +40,8 @@ class Dilution(Analysis[DilutionParams]):
 
     Limits: $\ln \mathrm{ETC}$ is no straight line, so the slope depends on the range of $n$: where
     the two slopes differ, the head reaches its full width within the range. Noise in the mean keys
-    makes ETC too small, and more so for broad kernels; the bias estimates by how much. A head that
-    spreads out by position may still find its key by content.
+    makes ETC too small, and more so for broad kernels; the correction for bias removes most of
+    that. A head that spreads out by position may still find its key by content.
 
     Source: ours; that attention spreads out over longer contexts because softmax normalises is
     the subject of "softmax is not enough (for sharp size generalisation)" (2410.01104).
@@ -69,6 +71,8 @@ class Dilution(Analysis[DilutionParams]):
             "tokens",
             "effective token count (ETC) of the kernel",
             over_positions=True,
+            kind="log",
+            bounds=(1, math.inf),
         ),
         *outputs(
             "visible_keys [layer query]",

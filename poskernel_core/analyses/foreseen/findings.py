@@ -4,8 +4,7 @@ import numpy as np
 
 from poskernel_core.analyses.foreseen.formulas import ENOUGH
 from poskernel_core.analyses.number import number_of, passing
-from poskernel_core.analyses.rules import Rules, difference, of_all, said, sign, who
-from poskernel_core.analyses.sentences import CHANCE
+from poskernel_core.analyses.rules import CHANCE, Rules, of_all, said, sign, who
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief
 
@@ -37,21 +36,20 @@ def _heads(result: Result) -> str:
     if better + worse <= CHANCE * known:
         return ""
     return (
-        f"32 keys chosen by the kernel certainly get more of the mean attention than {RIVAL} in "
-        f"{of_all(better, known).lower()}, and less in {worse or 'none'} ({brief(CHANCE * known)} "
-        "differ by chance)."
+        f"32 keys chosen by the kernel get more of the mean attention than {RIVAL} in "
+        f"{of_all(better, known).lower()}, and less in {worse or 'none'}."
     )
 
 
 def _layers(result: Result) -> str:
     names = ("cache_for_95", "fixed_cache_for_95")
     layers = len(result.values[names[0]])
-    gaps = [difference(*(number_of(result, name, k) for name in names)) for k in range(layers)]
+    gaps = [number_of(result, names[0], k) - number_of(result, names[1], k) for k in range(layers)]
     signs = [sign(gap) for gap in gaps]
     if not any(signs):
         return ""
     return (
-        f"For {ENOUGH:g} of the attention, caches by kernel certainly need fewer keys than the "
+        f"For {ENOUGH:g} of the attention, caches by kernel need fewer keys than the "
         f"first 4 and the last ones in {of_all(signs.count(-1), layers, 'layer').lower()}, and "
         f"more in {signs.count(1) or 'none'}."
     )

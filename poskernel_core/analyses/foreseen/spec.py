@@ -30,9 +30,9 @@ class ForeseenAttention(Analysis[QueryParams]):
 
     Choices: the halves are the groups of even and of odd number. Errors leave out one group at a
     time: the rest of its half, and the other half, stay as they are. The variances from the two
-    halves add up. No bias is told: keys that swap ranks make its jackknife estimate noisier than
-    the bias is large. Keys outside a sliding window or a chunk are neither kept nor counted. A
-    learned sink's attention falls on no key, and is left out.
+    halves add up. The numbers are not corrected: keys that swap ranks make the jackknife's bias
+    noisier than it is large. Keys outside a sliding window or a chunk are neither kept nor counted.
+    A learned sink's attention falls on no key, and is left out.
 
     **A whole cache** follows the recorded queries up to $n$, in order. At each of them a key head's
     cache holds the keys that it kept at the recorded query before, and all keys since then. Each of
@@ -124,14 +124,14 @@ class ForeseenAttention(Analysis[QueryParams]):
         return {"main": run}
 
     def answer(self, statistics: Statistics, params: QueryParams, progress: Progress) -> Result:
-        """Compute the result; the variances from the two halves add up, and no bias is told."""
+        """Compute the result; variances from the two halves add up, and nothing is corrected."""
         whole, without = self.jackknifed(statistics, params, progress)
         one, other = (
             errors_and_biases(self.values, whole.values, [each.values for each in half])[0]
             for half in (without[::2], without[1::2])
         )
         errors = {name: np.hypot(error, other[name]) for name, error in one.items()}
-        return replace(whole, errors=errors, biases={})
+        return self.shown(replace(whole, errors=errors, biases={}))
 
     def compute(self, statistics: Statistics, params: QueryParams, progress: Progress) -> Result:
         """Compute the values of all layers, with the halves swapped and averaged."""

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from poskernel_core.analyses.number import Number, number_of
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, rounded
@@ -68,7 +70,7 @@ class Head:
 
 @dataclass(frozen=True)
 class Said:
-    """A clause of the verdict; ``negative``: something that the head certainly does not do."""
+    """A clause of the verdict; ``negative``: something that the head does not do."""
 
     text: str
     negative: bool = False
@@ -170,13 +172,13 @@ def _foreseen(head: Head) -> Iterator[Said]:
     if share.passes(HALF) != "yes" or visible < 2 * 32:
         return
     than = {"yes": "more", "no": "less"}.get(gain.passes(0.0) or "", "") if gain.value else ""
-    rival = Number(share.value - gain.value, 0.0, 0.0)
+    rival = Number.within(share.value - gain.value, 0.0)
     fixed = f", {than} than the first 4 and the last 28 do ({rival})" if than else ""
     yield Said(f"its kernel foresees {share} of its attention with 32 of {visible:.0f} keys{fixed}")
 
 
 def main_source(names: Sequence[str], shares: Sequence[Number]) -> tuple[str, Number] | None:
-    """Return the one component that certainly writes half of a score or more, if no other may."""
+    """Return the one component whose interval is above half of a score, if no other may be."""
     passes = [share.passes(HALF) for share in shares]
     if passes.count("yes") != 1 or "about" in passes:
         return None
@@ -252,7 +254,7 @@ def _sink(head: Head) -> Iterator[Said]:
 
 
 def _sink_cause(head: Head) -> Iterator[Said]:
-    """What the sink certainly follows; in its texts a head may have one that has none here."""
+    """What the sink follows; in its texts a head may have one that has none here."""
     if head.knows("sinks") and _sink_passes(head) == "no":
         return
     effects = {name: head.number("sink-anatomy", name) for name in FOLLOWS}
@@ -262,7 +264,7 @@ def _sink_cause(head: Head) -> Iterator[Said]:
 
 
 def reach_of(slope: Number, upper: Number) -> str:
-    """Say what both slopes of a head's dilution certainly show; empty if nothing."""
+    """Say what both slopes of a head's dilution show; empty if nothing."""
     if {slope.surely(KEEPS), upper.surely(KEEPS)} == {"no"}:
         return "keeps its reach"
     spreads = {slope.surely(SPREADS), upper.surely(SPREADS)} == {"yes"}
@@ -277,18 +279,17 @@ def _reach(head: Head) -> Iterator[Said]:
 
 
 def _wavelength(head: Head) -> Iterator[Said]:
-    """The wavelength that moves the positional logit most; "about" if not certainly."""
-    result, at = head.found["rotary-spectrum"], (head.layer, head.head)
-    swings, errors = result.values["swing"][at], result.errors["swing"][at]
-    known = [place for place in range(len(swings)) if not math.isnan(swings[place])]
-    order = sorted(known, key=lambda place: -swings[place])
-    if not order:
+    """The wavelength that moves the positional logit most; "about" if the next may."""
+    swings = {
+        place: head.number("rotary-spectrum", "swing", place)
+        for place in range(head.found["rotary-spectrum"].values["swing"].shape[-1])
+    }
+    order = sorted(swings, key=lambda place: -np.nan_to_num(swings[place].value, nan=-1.0))
+    if math.isnan(swings[order[0]].value):
         return
     length = rounded(head.number("rotary-spectrum", "dominant_wavelength").value)
-    gap = [swings[order[0]] - swings[order[1]]] if len(order) > 1 else [math.inf]
-    noise = math.hypot(*(float(errors[place]) for place in order[:2]))
-    certain = Number(float(gap[0]), noise, result.interval).passes(0.0) == "yes"
-    about = "" if certain else "about "
+    told = len(order) < 2 or (swings[order[0]] - swings[order[1]]).passes(0.0) in ("yes", None)
+    about = "" if told else "about "
     yield Said(f"moved most by a wavelength of {about}{counted(length, 'token')}")
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import bias_text, texts_of
+from poskernel_core.common.rounding import texts_of
 from poskernel_core.plotting.head_map import head_map
 
 
@@ -35,13 +35,6 @@ def _kind(words: list[str], code: float) -> str:
     return "–" if np.isnan(code) or code < 0 else words[int(code)]
 
 
-def bias_texts(head: Result) -> list[str]:
-    """Return the bias of each measure of one head; empty where unknown."""
-    unknown = np.full(head.values["value"].shape, np.nan)
-    both = (part.get("value", unknown) for part in (head.biases, head.errors))
-    return [bias_text(*pair) for pair in zip(*both, strict=True)]
-
-
 def rank_texts(head: Result) -> list[str]:
     """Return the rank of one head in every measure, such as "3 of 32"; empty where it has none."""
     return [
@@ -51,16 +44,15 @@ def rank_texts(head: Result) -> list[str]:
 
 
 def measures_table(head: Result) -> go.Figure:
-    """Draw one head's measures with their errors, biases and ranks."""
+    """Draw one head's measures with their errors and ranks."""
     columns = {
         "measure": head.words("measure"),
         "value": measure_texts(head),
-        "bias": bias_texts(head),
         "unit": head.words("unit"),
         "rank": rank_texts(head),
     }
     table = go.Table(
-        columnwidth=[5, 4, 3, 4, 2],
+        columnwidth=[5, 4, 4, 2],
         header={"values": list(columns), "align": "left"},
         cells={"values": list(columns.values()), "align": "left", "height": 26},
     )

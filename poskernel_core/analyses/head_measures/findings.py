@@ -6,11 +6,11 @@ from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
 
 KINDS = ("Local", "Slow decay", "Uniform")
-"""Beginnings of verdicts whose kind is certain."""
+"""Beginnings of verdicts whose kind is resolved."""
 
 
 def finding(result: Result) -> str:
-    """Count the heads whose verdict names a kind for certain; a verdict speaks for itself."""
+    """Count the heads whose verdict names a kind; a verdict speaks for itself."""
     if "verdict" not in result.texts or result.axes["verdict"] != ("layer", "head"):
         return ""
     verdicts = [text for text in result.texts["verdict"].ravel() if not text.startswith("No head")]
@@ -19,6 +19,6 @@ def finding(result: Result) -> str:
         return ""
     local, decays, uniform = (found[kind] for kind in KINDS)
     return (
-        f"By the verdicts on {counted(len(verdicts), 'head')} the kernel is certainly local in "
+        f"By the verdicts on {counted(len(verdicts), 'head')} the kernel is local in "
         f"{local}, slowly decaying in {decays} and uniform in {uniform}."
     )

@@ -11,7 +11,7 @@ from poskernel_core.analyses.head_measure import HeadMeasure
 from poskernel_core.analyses.measures import asked_with, fits, one_a_head
 from poskernel_core.common.axes import PerHead
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.result import Result, errors_together, estimates, outputs
+from poskernel_core.common.result import BESIDE, Result, errors_together, estimates, outputs
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.models import catalog
 from poskernel_core.models.fragments import why_not
@@ -107,11 +107,13 @@ class HeadMeasures(Composition[HeadMeasuresParams]):
         longest = max(1, *map(len, kinds))
         numbers = [one.values[declared.value].astype(float) for _, declared, one in columns]
         nothing = np.full_like(numbers[0], np.nan)
-
-        def beside(part: str) -> np.ndarray:
-            return np.stack(
+        beside = {
+            part: np.stack(
                 [getattr(one, part).get(declared.value, nothing) for _, declared, one in columns]
             )
+            for part in BESIDE
+            if any(declared.value in getattr(one, part) for _, declared, one in columns)
+        }
 
         return self.result(
             params,
@@ -124,8 +126,7 @@ class HeadMeasures(Composition[HeadMeasuresParams]):
                     ]
                 ),
             },
-            {"value": beside("errors")},
-            {"value": beside("biases")} if any(one.biases for _, _, one in columns) else {},
+            beside={"value": beside},
             texts={
                 "measure": [declared.title for _, declared, _ in columns],
                 "unit": [one.units[declared.value] for _, declared, one in columns],

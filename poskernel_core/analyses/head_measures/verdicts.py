@@ -9,7 +9,7 @@ from poskernel_core.analyses.base import Composition, QueryParams, SubQuestion
 from poskernel_core.analyses.head_measures.claims import Head, verdict
 from poskernel_core.analyses.head_measures.spec import HeadMeasures, HeadMeasuresParams
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.result import Result, outputs
+from poskernel_core.common.result import BESIDE, Result, outputs
 from poskernel_core.common.specs import RunSpec
 
 
@@ -37,7 +37,7 @@ class HeadVerdicts(Composition[HeadVerdictsParams]):
     where both fail. A head *looks back* $k$ tokens where its largest diagonal $P(k)$ passes 0.3. It
     is an induction head, is drawn to duplicates of the current token, or has a sink on the first
     key, where the share of attention in question passes 0.3. Its sink follows what stands first,
-    position 0 or the start token where that effect passes 0.1 (only if certainly, and only of a
+    position 0 or the start token where that effect passes 0.1 (only of a
     sink that does not fail). It is contextual where its denominator's coefficient of variation
     fails 0.25, its ETC is 30 tokens or more, and it is neither local nor drawn to duplicates.
     Position or content decides its scores where the share that it explains passes 0.5. Most of its
@@ -49,8 +49,8 @@ class HeadVerdicts(Composition[HeadVerdictsParams]):
     swing is larger than the next largest swing.
 
     Choices: limits are those of the questions themselves, where these have any. A share of
-    attention without a standard error passes no limit for certain. The sentence says what a head
-    does not do only where the measure certainly fails the limit. Measures that the model cannot
+    attention without a standard error passes no limit. The sentence says what a head
+    does not do only where the measure fails the limit. Measures that the model cannot
     have, and those of questions that ``unknown`` names, are left out of the sentence.
 
     Limits: limits are conventions; a head just below a limit differs little from a head just above
@@ -98,8 +98,13 @@ class HeadVerdicts(Composition[HeadVerdictsParams]):
         return self.result(
             params,
             values,
-            table.errors,
-            table.biases,
+            beside={
+                "value": {
+                    part: getattr(table, part)["value"]
+                    for part in BESIDE
+                    if "value" in getattr(table, part)
+                }
+            },
             texts={
                 **{name: text.tolist() for name, text in table.texts.items()},
                 "verdict": [

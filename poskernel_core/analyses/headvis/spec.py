@@ -19,7 +19,7 @@ from poskernel_core.common.views import stacked
 
 
 def _metric(name: str, unit: str, meaning: str) -> Value:
-    return Value(name, ("layer", "head"), unit, meaning, has_error=True)
+    return Value(name, ("layer", "head"), unit, meaning, has_error=True, kind="plain")
 
 
 class HeadVisMetrics(Analysis[Params]):

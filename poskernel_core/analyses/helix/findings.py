@@ -112,7 +112,7 @@ def _tangents(result: Result) -> str:
         return ""
     reads = "read" if len(both) > 1 else "reads"
     return (
-        f"{of_all(len(both), len(shares))} certainly {reads} the helix along its tangent: "
+        f"{of_all(len(both), len(shares))} {reads} the helix along its tangent: "
         f"{HALF:g} or more of the reading direction, where the helix explains {HALF:g} "
         "or more of the scores."
     )

@@ -19,7 +19,7 @@ def finding(result: Result) -> str:
     read = int(result.coordinates["subset"][-1])
     enough, measure = result.values["enough"].astype(float), param(result, "measure")
     if result.axes["enough"] == ():
-        needed = Number(float(enough), UNCERTAIN * float(enough), NORMAL)
+        needed = _uncertain(float(enough))
         passes = needed.surely(read) if np.isfinite(enough) else None
         if passes in (None, "about"):
             return ""
@@ -33,11 +33,15 @@ def finding(result: Result) -> str:
     if result.axes["enough"] != ALL_HEADS:
         return ""
     known = np.isfinite(enough)
-    needs = [Number(each, UNCERTAIN * each, NORMAL).surely(read) for each in enough[known]]
+    needs = [_uncertain(each).surely(read) for each in enough[known]]
     sure = needs.count("no")
     if not sure:
         return ""
     return (
-        f"The {counted(f'{read:,}', 'window')} that were read certainly give {sure} of "
+        f"The {counted(f'{read:,}', 'window')} that were read give {sure} of "
         f"{counted(len(needs), 'head')} the wanted error of the {measure}."
     )
+
+
+def _uncertain(windows: float) -> Number:
+    return Number.within(windows, NORMAL * UNCERTAIN * windows)

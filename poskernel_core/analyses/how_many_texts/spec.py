@@ -42,9 +42,9 @@ class HowManyTexts(Analysis[HowManyTextsParams]):
     of groups are averaged (root mean square). The default wanted error is a twentieth of the value
     for measures on a log scale, 0.02 for others.
 
-    Limits: the law holds where errors are small; with few windows ETC and distances are also
-    biased, and the bias shrinks faster than the error with more texts. A number of windows beyond
-    ten times those read is a guess, and each number is itself uncertain by a third. Measures for
+    Limits: the law holds where errors are small; with few windows a bias is left in ETC and
+    distances, which shrinks faster than the error with more texts. A number of windows beyond ten
+    times those read is a guess, and each number is itself uncertain by a third. Measures for
     which the model runs again have other errors, and are left out.
 
     Source: ours; the jackknife as in "The jackknife: a review" (Miller, 1974).

@@ -8,7 +8,6 @@ from poskernel_core.analyses.head_measures.claims import ATTENTION
 from poskernel_core.analyses.number import Number, number_of
 from poskernel_core.analyses.rules import (
     Rules,
-    difference,
     most,
     of_all,
     param,
@@ -55,7 +54,7 @@ def _attention(result: Result) -> str:
 def _recency(result: Result, name: str, what: str, whose: str) -> str:
     """Whether the last candidate gets more as it comes closer."""
     first, last = (number_of(result, name, row, -1) for row in (0, -1))
-    rises = sign(difference(last, first))
+    rises = sign(last - first)
     if not rises:
         return ""
     recent = f": {whose} prefers recent tokens" if rises > 0 else ""
@@ -73,7 +72,7 @@ def _rows(result: Result) -> str:
     if not right:
         return ""
     return (
-        f"In {of_all(right, len(seconds), 'row')} {who(result)} certainly attends more to the last "
+        f"In {of_all(right, len(seconds), 'row')} {who(result)} attends more to the last "
         "candidate than to any other key."
     )
 
@@ -90,7 +89,7 @@ def _preference(result: Result, *head: int) -> tuple[Number, Number]:
 def _pattern(result: Result) -> str:
     """Which candidate one head prefers, if there are several."""
     first, last = _preference(result)
-    prefers = sign(difference(last, first))
+    prefers = sign(last - first)
     if not prefers:
         return ""
     return (
@@ -102,16 +101,13 @@ def _pattern(result: Result) -> str:
 def _patterns(result: Result) -> str:
     """How many heads prefer the last candidate."""
     heads = list(np.ndindex(result.values["pattern"].shape[:-2]))
-    signs = [
-        sign(difference(last, first))
-        for first, last in (_preference(result, *head) for head in heads)
-    ]
+    signs = [sign(last - first) for first, last in (_preference(result, *head) for head in heads)]
     more, less = signs.count(1), signs.count(-1)
     if not more + less:
         return ""
     layer = f" of layer {result.chosen['layer']}" if "layer" in result.chosen else ""
     return (
-        f"From the last [A], {of_all(more, len(heads)).lower()}{layer} certainly attend"
+        f"From the last [A], {of_all(more, len(heads)).lower()}{layer} attend"
         f"{'' if more > 1 else 's'} more to the last candidate than to the first, and {less} less."
     )
 

@@ -51,7 +51,7 @@ def _loss_along(result: Result) -> str:
     clean, changed = (result.values[f"{run}_loss"][1:] for run in ("clean", "changed"))
     rise = changed - clean
     error = float(rise.std(ddof=1)) / math.sqrt(len(rise)) if len(rise) > 1 else math.nan
-    number = Number(float(rise.mean()), error, result.interval)
+    number = Number.within(float(rise.mean()), result.interval * error)
     return _raises(result, number, float(clean.mean()))
 
 
@@ -125,7 +125,7 @@ def _averaging(result: Result) -> str:
         return ""
     first = max((place + 1 for place, raised in enumerate(harm) if not raised), default=0)
     return (
-        f"Averaging positions raises the loss for certain from groups of {sizes[first]} on: by "
+        f"Averaging positions raises the loss from groups of {sizes[first]} on: by "
         f"{brief(result.values['loss_change'][first])} nats, from "
         f"{brief(result.values['loss'][0])} in the clean run."
     )

@@ -10,7 +10,7 @@ from pydantic import Field
 from poskernel_core.analyses.base import Analysis, Progress, SkipParams, Statistics
 from poskernel_core.analyses.kernels import formulas
 from poskernel_core.analyses.sources import check_query, queries_at
-from poskernel_core.common.result import Result, estimates, outputs
+from poskernel_core.common.result import Result, distances, outputs
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
 
 
@@ -44,9 +44,8 @@ class KernelDistances(Analysis[KernelDistancesParams]):
     error_counts = "queries"
     params = KernelDistancesParams
     values = (
-        *estimates(
+        *distances(
             "distance [layer head other]",
-            "TV distance, 0 to 1",
             "total variation between the mean kernels of two heads",
         ),
         *outputs(

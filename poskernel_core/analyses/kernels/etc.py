@@ -1,5 +1,9 @@
 """Effective token count, kind and trust of every head's positional kernel."""
 
+import math
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 from pydantic import Field
 
@@ -7,7 +11,7 @@ from poskernel_core.analyses.base import Analysis, Progress, SkipParams, Statist
 from poskernel_core.analyses.head_measure import HeadMeasure
 from poskernel_core.analyses.kernels import formulas
 from poskernel_core.analyses.number import passing
-from poskernel_core.common.result import Result, estimates, outputs
+from poskernel_core.common.result import NUMBERS, Result, distances, estimates, outputs
 from poskernel_core.common.views import StatisticsView, queries_of
 
 
@@ -39,7 +43,7 @@ class EtcHeatMap(Analysis[EtcParams]):
 
     Limits: a kernel shows the average effect of position; where ``attention_distance`` is large,
     content decides. Noise in the mean keys makes kernels look sharper than they are, so with few
-    texts ETC is too small; the bias estimates by how much.
+    texts ETC is too small; what is shown is corrected for most of that.
 
     Source: "Positional kernels of attention heads"; query variation, equivariance error
     and distance to observed attention are ours.
@@ -55,17 +59,20 @@ class EtcHeatMap(Analysis[EtcParams]):
             "etc [layer head query]",
             "tokens",
             "effective token count (ETC) of the kernel, from 1 to ``visible_keys``",
+            kind="log",
+            bounds=(1, math.inf),
         ),
-        *estimates("log_etc [layer head query]", "ln tokens", "its natural logarithm"),
         *estimates(
             "half_mass_distance [layer head query]",
             "tokens",
             "offset within which half of the kernel's mass lies, interpolated within the token",
+            bounds=(0, math.inf),
         ),
         *estimates(
             "local_mass [layer head query]",
             "share of mass",
             "mass of the kernel in the last ``local_tokens`` tokens",
+            bounds=(0, 1),
         ),
         *outputs(
             "kind [layer head query]",
@@ -78,17 +85,17 @@ class EtcHeatMap(Analysis[EtcParams]):
             "TV distance, 0 to 1",
             "mean total variation (TV) between kernels of queries of different groups of texts, at "
             "the same position",
+            kind="null",
+            bounds=(0, 1),
         ),
-        *estimates(
+        *distances(
             "equivariance_error [layer head query]",
-            "TV distance, 0 to 1",
             "mean TV to the kernels of the other positions, aligned by offset and "
             "renormalised on their common support",
             over_positions=True,
         ),
-        *estimates(
+        *distances(
             "attention_distance [layer head query]",
-            "TV distance, 0 to 1",
             "TV to the mean observed attention, ``skip`` applied to both",
         ),
         *outputs(
@@ -162,26 +169,34 @@ class EtcHeatMap(Analysis[EtcParams]):
         values = self.of_layers(
             statistics, progress, lambda layer: _layer(view, layer, positions, params)
         )
-        values["log_etc"] = np.log(values["etc"])
-        values["kind"] = formulas.classify(
-            values["local_mass"],
-            values["etc"],
-            values["visible_keys"],
-            params.local_share,
-            params.uniform_share,
-        )
+        values["kind"] = np.full_like(values["etc"], -1, dtype=np.int8)
         return self.result(params, values, coordinates={"query": positions})
 
+    @classmethod
+    def derived(cls, result: Result) -> Result:
+        """Put ETC into its range, and classify the heads."""
+        if not {"etc", "kind", "visible_keys", "local_mass"} <= result.values.keys():
+            return result
+        most = result.values["visible_keys"]
+        parts: dict[str, Any] = {name: dict(getattr(result, name)) for name in NUMBERS[:3]}
+        for part in parts.values():
+            if "etc" in part:
+                part["etc"] = np.minimum(part["etc"], most)
+        values = parts["values"]
+        limits = (result.params[name] for name in ("local_share", "uniform_share"))
+        values["kind"] = formulas.classify(values["local_mass"], values["etc"], most, *limits)
+        return replace(result, **parts)
 
-def stands(result: Result, width: float | None = None) -> np.ndarray:
-    """Return for which heads ``[layer, head, query]`` the kind is certain.
 
-    It is if the interval of no number holds a limit that the kind goes by. ``width`` is the
-    half-width of the interval in errors (default: that of 95 %).
+def stands(result: Result, stretched: float = 1.0) -> np.ndarray:
+    """Return for which heads ``[layer, head, query]`` the kind is resolved.
+
+    It is if the interval of no number holds a limit that the kind goes by. ``stretched`` is the
+    factor by which the ends of the intervals are farther away than at 95 %.
     """
-    local, not_local = passing(result, "local_mass", result.params["local_share"], width)
+    local, not_local = passing(result, "local_mass", result.params["local_share"], stretched)
     limit = result.params["uniform_share"] * result.values["visible_keys"]
-    uniform, narrow = passing(result, "etc", limit, width)
+    uniform, narrow = passing(result, "etc", limit, stretched)
     return np.asarray(local | (not_local & (uniform | narrow)))
 
 

@@ -47,13 +47,13 @@ from poskernel_core.plotting.parts import part
 
 def etc_figure(etc: Result) -> go.Figure:
     """Draw the log ETC of all heads [layer, head] as a heat map, ticks in tokens."""
-    if etc.axes["log_etc"] != ("layer", "head"):
-        return by_axes(etc.only("log_etc"))
+    if etc.axes["etc"] != ("layer", "head"):
+        return by_axes(etc.only("etc"))
     top = float(np.log(max(np.nanmax(etc.values["visible_keys"]), 2.0)))
     ticks = [t for t in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000) if np.log(t) <= top]
     kinds = np.array(etc.text_of("kind"), dtype=object)
     return head_map(
-        etc.values["log_etc"],
+        np.log(etc.values["etc"]),
         zmin=0,
         zmax=top,
         customdata=np.dstack([etc.values["etc"], etc.values["half_mass_distance"], kinds]),

@@ -6,7 +6,7 @@ from poskernel_core.analyses.head_measures.claims import ATTENTION, HALF
 from poskernel_core.analyses.kernels.etc import EtcParams
 from poskernel_core.analyses.kernels.formulas import LOCAL_TOKENS, total_variation
 from poskernel_core.analyses.number import number_of, passing
-from poskernel_core.analyses.rules import param, who
+from poskernel_core.analyses.rules import by_chance, param, who
 from poskernel_core.analyses.sentences import (
     ALL_HEADS,
     SCALE,
@@ -73,7 +73,7 @@ def _etc(result: Result) -> str:
 
 
 def _kind(result: Result) -> str:
-    """Say of which kind a head's kernel certainly is."""
+    """Say of which kind a head's kernel is."""
     head, here, last = who(result), at_query(result), param(result, "local_tokens")
     mass, spread = number_of(result, "local_mass"), number_of(result, "etc")
     visible = float(result.values["visible_keys"])
@@ -100,7 +100,7 @@ def _kind(result: Result) -> str:
 
 
 def _kinds(result: Result) -> str:
-    """Say how many heads are certainly local, and how many uniform."""
+    """Say how many heads are local, and how many uniform."""
     mass, last = param(result, "local_share"), counted(param(result, "local_tokens"), "token")
     share = param(result, "uniform_share")
     local, other = passing(result, "local_mass", mass)
@@ -111,9 +111,10 @@ def _kinds(result: Result) -> str:
         return ""
     count = int(local.sum())
     return (
-        f"{count} of {counted(heads, 'head')} {'is' if count == 1 else 'are'} certainly "
+        f"{count} of {counted(heads, 'head')} {'is' if count == 1 else 'are'} "
         f"local{at_query(result)} ({mass:g} or more of the kernel in the last {last}), and "
-        f"{uniform.sum()} uniform (effective token count {share:g} or more of the visible keys)."
+        f"{uniform.sum()} uniform (effective token count {share:g} or more of the visible keys)"
+        f"{by_chance(heads)}."
     )
 
 

@@ -11,7 +11,7 @@ PARTS = dict(zip(SHARES, ("place", "content", "only place and content together")
 
 
 def finding(result: Result) -> str:
-    """Say which part certainly explains more than half of the score variance, if one does."""
+    """Say which part explains more than half of the score variance, if one does."""
     result = at_last(result)
     parts = [name for name in PARTS if name in result.values]
     if not parts:

@@ -6,7 +6,7 @@ from poskernel_core.analyses.head_measures.claims import HALF, main_source, name
 from poskernel_core.analyses.number import number_of, passing
 from poskernel_core.analyses.position_sources.formulas import NOISY, POSITIONAL
 from poskernel_core.analyses.position_sources.spec import KINDS
-from poskernel_core.analyses.rules import Rules, most, reach, said, who
+from poskernel_core.analyses.rules import Rules, by_chance, most, reach, said, who
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief, counted
 
@@ -32,7 +32,7 @@ def nothing_to_explain(result: Result) -> str:
 
 
 def _head(result: Result) -> str:
-    """The component that makes more than half, or else the one that certainly has most."""
+    """The component that makes more than half, or else the one that has most."""
     if why := nothing_to_explain(result):
         return why
     names = result.words("source")
@@ -49,7 +49,7 @@ def _head(result: Result) -> str:
 
 
 def _every(result: Result) -> str:
-    """In how many heads one component certainly makes more than half."""
+    """In how many heads one component makes more than half."""
     sure, known = (
         int(each.any(axis=-1).sum())
         for each in (passing(result, "share", HALF)[0], np.isfinite(result.values["share"]))
@@ -57,8 +57,9 @@ def _every(result: Result) -> str:
     if not known:
         return "No shares are given for any head: none has a positional score to explain."
     return (
-        f"Of {counted(known, 'head')} with a positional score, {sure or 'none'} certainly "
-        f"{'gets' if sure == 1 else 'get'} more than half of it from one component."
+        f"Of {counted(known, 'head')} with a positional score, {sure or 'none'} "
+        f"{'gets' if sure == 1 else 'get'} more than half of it from one "
+        f"component{by_chance(known)}."
     )
 
 

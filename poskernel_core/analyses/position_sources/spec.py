@@ -153,7 +153,7 @@ class HeadSources(_Sources):
     is 0.
 
     Limits: effects do not add up: two components may each be able to replace the other. With few
-    texts, noise makes effects a little too large; their bias says by how much.
+    texts, noise makes effects too large before they are corrected.
 
     Source: ours; mean keys as in "Positional kernels of attention heads".
     """
@@ -176,6 +176,8 @@ class HeadSources(_Sources):
             "effect [component]",
             "total variation distance",
             "between the kernel and the kernel without the component",
+            kind="distance",
+            bounds=(0, 1),
         ),
         *estimates(
             "score [query component offset]",

@@ -7,7 +7,6 @@ from poskernel_core.analyses.number import Number, number_of
 from poskernel_core.analyses.position_vs_token.spec import CONDITIONS
 from poskernel_core.analyses.rules import (
     Rules,
-    difference,
     most,
     named,
     of_all,
@@ -67,7 +66,7 @@ def _masses(result: Result) -> str:
         return said_of_none if none else ""
     first = max(sure, key=lambda head: masses[head].value)
     return (
-        f"With positions only, {of_all(len(sure), len(masses)).lower()} certainly give"
+        f"With positions only, {of_all(len(sure), len(masses)).lower()} give"
         f"{'' if len(sure) > 1 else 's'} {ATTENTION:g} or more of the attention to one "
         f"distance back, such as {first} ({masses[first]}, {_back(offsets[first].value)})."
     )
@@ -92,7 +91,7 @@ def _attention(result: Result) -> str:
     if top is None:
         return ""
     both, position, token = (number_of(result, "pattern", run, *top) for run in range(3))
-    more = sign(difference(position, token))
+    more = sign(position - token)
     if not more:
         return ""
     return (
@@ -108,7 +107,7 @@ def _diagonal(result: Result) -> str:
     means = [_mean_along(result, BOTH, back).value for back in range(half)]
     back = int(np.argmax(means))
     both, position, token = (_mean_along(result, run, back) for run in range(len(CONDITIONS)))
-    more = sign(difference(position, token))
+    more = sign(position - token)
     if not more:
         return ""
     return (
@@ -127,13 +126,13 @@ def _mean_along(result: Result, run: int, back: int) -> Number:
         float(part["pattern"][run, 1:, 1:].diagonal(-back).mean()) if "pattern" in part else 0.0
         for part in (result.values, result.errors)
     )
-    return Number(value, error, result.interval)
+    return Number.within(value, result.interval * error)
 
 
 def _zero(result: Result) -> str:
     """Whether induction from position 0 differs from induction from position 1."""
     zero, one = (number_of(result, "probability", case) for case in (1, 2))
-    more = sign(difference(zero, one))
+    more = sign(zero - one)
     if not more:
         return ""
     return (

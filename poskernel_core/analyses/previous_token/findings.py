@@ -29,16 +29,18 @@ def finding(result: Result) -> str:
 
 
 def _contrast(result: Result) -> str:
-    """Say whether a diagonal of the raw scores is certainly dark or bright.
+    """Say whether a diagonal of the raw scores is dark or bright.
 
     As where heads are classified, it must also exceed some standard errors, and be the larger one.
     """
     own, previous = (number_of(result, f"{name}_contrast") for name in ("self", "previous"))
     dark = -own.value >= previous.value
+    name = "self_contrast" if dark else "previous_contrast"
     number, verb = (own, "below") if dark else (previous, "above")
     size = -number.value if dark else number.value
     passes = number.surely(0)
-    if passes != ("no" if dark else "yes") or size <= param(result, "errors") * number.error:
+    noise = param(result, "errors") * float(result.errors[name])
+    if passes != ("no" if dark else "yes") or size <= noise:
         return ""
     token = "the current token itself" if dark else "the previous token"
     return (
@@ -58,7 +60,7 @@ def _stages(result: Result) -> str:
     masses = [float(np.diagonal(inner, -back).mean()) for back in range(len(inner) // 2 + 1)]
     back = int(np.argmax(masses))
     if masses[back] >= ATTENTION:
-        exact = Number(masses[back], 0.0, result.interval)
+        exact = Number.within(masses[back], 0.0)
         return look_back(head, back, exact, "on this text")
     first = float(pattern[1:, 0].mean())
     if first < ATTENTION:

@@ -118,6 +118,7 @@ class PreviousToken(Analysis[PreviousTokenParams]):
             "second over largest",
             "second over largest; smaller is cleaner. A head is loosely a "
             "previous-token head if its largest offset is 1",
+            bounds=(0, 1),
         ),
         *outputs(
             "share_previous", "share of heads", "share of all heads whose largest offset is 1"
@@ -217,6 +218,8 @@ class PreviousToken(Analysis[PreviousTokenParams]):
         values["self_contrast"], values["previous_contrast"] = bands.contrasts(scores)
         kept = np.delete(values["largest_offset"], list(main.header.reasons), axis=0)
         values["share_previous"] = np.array((kept == 1).mean())
+        for code in ("diagonal", "kind"):  # by errors, once these are known
+            values[code] = np.full(values["self_contrast"].shape, -1)
         progress(1, 1)
         return self.result(params, values, coordinates={"band": np.arange(-BAND, BAND + 1)})
 
@@ -230,28 +233,23 @@ class PreviousToken(Analysis[PreviousTokenParams]):
         parts = {n: a * np.nan for n, a in found.values.items() if n.startswith(PARTS)}
         return replace(found, values=found.values | parts)
 
-    def answer(
-        self, statistics: Statistics, params: PreviousTokenParams, progress: Progress
-    ) -> Result:
-        """Compute the result with errors, and classify the heads with these errors."""
-        found = super().answer(statistics, params, progress)
+    @classmethod
+    def derived(cls, result: Result) -> Result:
+        """Classify the heads by their corrected values, with their errors."""
         names = ("self_contrast", "previous_contrast")
+        if not {*names, "kind"} <= result.values.keys() & result.errors.keys() | {"kind"}:
+            return result
         contrast, error = (
             np.stack([part[name] for name in names], axis=-1)
-            for part in (found.values, found.errors)
+            for part in (result.values, result.errors)
         )
         codes = {
-            "diagonal": read_diagonal(contrast, error, params.errors),
-            "kind": read_kind(found.values, params.errors * error, params.clean),
+            "diagonal": read_diagonal(contrast, error, result.params["errors"]),
+            "kind": read_kind(
+                result.values, result.params["errors"] * error, result.params["clean"]
+            ),
         }
-        classified = self.result(
-            params,
-            found.values | codes,
-            found.errors,
-            found.biases,
-            coordinates=found.coordinates,
-        )
-        return replace(classified, provenance=found.provenance)
+        return replace(result, values={**result.values, **codes})
 
 
 def _stacked(view: StatisticsView, name: str) -> np.ndarray:

@@ -42,7 +42,7 @@ def _slopes(result: Result) -> str:
     if not more + less:
         return ""
     return (
-        f"On random tokens, {of_all(more, len(signs)).lower()} certainly give"
+        f"On random tokens, {of_all(more, len(signs)).lower()} give"
         f"{'' if more > 1 else 's'} more to recent keys from position {last}, and {less} less."
     )
 
@@ -58,7 +58,7 @@ def _exponents(result: Result) -> str:
     if not falls:
         return ""
     return (
-        f"In {of_all(len(falls), len(values))} of layer 0 the norm of the output certainly falls "
+        f"In {of_all(len(falls), len(values))} of layer 0 the norm of the output falls "
         f"with position (exponents from {brief(min(falls))} to {brief(max(falls))}; uniform "
         f"attention: about {brief(UNIFORM)})."
     )

@@ -73,6 +73,7 @@ class ChangedBands(Experiment[ChangedBandsParams]):
             "pattern_distance [change]",
             "TV distance, 0 to 1",
             "mean over rows, between the chosen head's pattern and that of the clean run",
+            bounds=(0, 1),
         ),
     )
     figure = "losses_figure"

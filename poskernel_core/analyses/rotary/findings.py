@@ -78,7 +78,7 @@ def _weights(result: Result) -> str:
         return ""
     return (
         f"Short wavelengths (up to {param(result, 'short'):g} tokens) make half of the swing or "
-        f"more in {of_all(short, len(weights['short'])).lower()} for certain, middle ones in "
+        f"more in {of_all(short, len(weights['short'])).lower()}, middle ones in "
         f"{middle}, and long ones in {long}."
     )
 
@@ -128,7 +128,7 @@ def _distances(result: Result) -> str:
         return ""
     return (
         "The equivariant kernel predicts more than half of the attention of "
-        f"{of_all(near, len(distances))} for certain (distance below {HALF:g})."
+        f"{of_all(near, len(distances))} (distance below {HALF:g})."
     )
 
 

@@ -1,5 +1,6 @@
 """The equivariant kernel: the attention of the mean query to the mean key, by offset."""
 
+import math
 from collections.abc import Mapping
 from functools import partial
 
@@ -19,7 +20,7 @@ from poskernel_core.analyses.rotary.pairs import (
     rotary_run,
 )
 from poskernel_core.analyses.sources import check_query, queries_at
-from poskernel_core.common.result import Result, estimates
+from poskernel_core.common.result import Result, distances, estimates
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
 
 LOGITS = ("positional_logit", "band_logit")
@@ -88,26 +89,34 @@ class EquivariantKernel(Analysis[EquivariantParams]):
             "the positional kernel (mean over sampled queries), and the attention seen at ``n``, "
             "both by offset",
         ),
-        *estimates("etc [layer head]", "tokens", "effective token count (ETC)"),
-        *estimates("band_etc [layer head band]", "tokens", "ETC of the kernel without a band"),
         *estimates(
+            "etc [layer head]",
+            "tokens",
+            "effective token count (ETC)",
+            kind="log",
+            bounds=(1, math.inf),
+        ),
+        *estimates(
+            "band_etc [layer head band]",
+            "tokens",
+            "ETC of the kernel without a band",
+            kind="log",
+            bounds=(1, math.inf),
+        ),
+        *distances(
             "band_distance [layer head band]",
-            "TV distance, 0 to 1",
             "total variation between the kernel without a band and the whole one",
         ),
-        *estimates(
+        *distances(
             "kernel_distance [layer head]",
-            "TV distance, 0 to 1",
             "TV of the equivariant kernel to the positional kernel",
         ),
-        *estimates(
+        *distances(
             "equivariant_attention_distance [layer head]",
-            "TV distance, 0 to 1",
             "TV of the equivariant kernel to the observed attention",
         ),
-        *estimates(
+        *distances(
             "attention_distance [layer head]",
-            "TV distance, 0 to 1",
             "TV of the positional kernel to the observed attention",
         ),
     )

@@ -1,5 +1,6 @@
 """The rotary spectrum: which wavelengths the mean query and the mean key of a head agree on."""
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -54,28 +55,39 @@ class RotarySpectrum(Analysis[BandParams]):
             "tokens",
             "tokens in which a pair turns once; NaN for pairs that are not turned",
         ),
-        *estimates("amplitude [layer head pair]", "nats", "$A_r$, scale included"),
+        *estimates(
+            "amplitude [layer head pair]",
+            "nats",
+            "$A_r$, scale included",
+            kind="null",
+            bounds=(0, math.inf),
+        ),
         *estimates("phase [layer head pair]", "radians", r"$\varphi_r$, from -π to π"),
         *estimates(
             "swing [layer head pair]",
             "nats",
             "standard deviation of the pair's term over the offsets of the context",
+            kind="null",
+            bounds=(0, math.inf),
         ),
         *estimates(
             "usage [layer head pair]",
             "share of usage",
             "length of queries times length of keys, as a share over the pairs",
+            bounds=(0, 1),
         ),
         *estimates(
             "query_share key_share [layer head pair]",
             "mean share, 0 to 1",
             "squared mean over mean square of each pair",
+            bounds=(0, 1),
         ),
         *estimates(
             "mean_share_queries mean_share_keys [layer head]",
             "mean share, 0 to 1",
             "the same for all pairs together; 1 if all queries (or keys) of a head are alike, so "
             "that position alone decides",
+            bounds=(0, 1),
         ),
         *outputs(
             "dominant_wavelength [layer head]",
@@ -86,6 +98,7 @@ class RotarySpectrum(Analysis[BandParams]):
             "short_weight middle_weight long_weight [layer head]",
             "share of swing",
             "the swings of a band of wavelengths, over those of all pairs",
+            bounds=(0, 1),
         ),
     )
     measures = (

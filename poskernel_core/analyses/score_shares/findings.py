@@ -41,7 +41,7 @@ def _here(result: Result, part: str) -> str:
 
 
 def _along(result: Result, part: str) -> str:
-    """Say at how many query positions a part certainly explains more than half."""
+    """Say at how many query positions a part explains more than half."""
     name = f"{part}_share"
     sure, known = passing(result, name, HALF)[0], np.isfinite(result.values[name])
     if 2 * sure.sum() <= known.sum():
@@ -49,7 +49,7 @@ def _along(result: Result, part: str) -> str:
     best = int(np.nanargmax(np.where(sure, result.values[name], np.nan)))
     number, query = number_of(result, name, best), result.coordinates["query"][best]
     return (
-        f"{part.capitalize()} certainly explains more than half of the score variance of "
+        f"{part.capitalize()} explains more than half of the score variance of "
         f"{who(result)} at {sure.sum()} of {counted(int(known.sum()), 'query position')}, "
         f"most at n = {query} ({number})."
     )

@@ -4,7 +4,7 @@ import numpy as np
 
 from poskernel_core.analyses.head_measures.claims import EFFECT, FOLLOWS, listed
 from poskernel_core.analyses.number import Number, number_of, passing
-from poskernel_core.analyses.rules import param, sign, who
+from poskernel_core.analyses.rules import by_chance, param, sign, who
 from poskernel_core.analyses.sentences import ALL_HEADS, has, heads_at
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
@@ -41,7 +41,7 @@ def _head(result: Result) -> str:
 
 
 def _side(effect: Number) -> int | None:
-    """Return 1 or -1 for an effect that is certainly large, 0 for a small one, else None."""
+    """Return 1 or -1 for an effect that is large, 0 for a small one, else None."""
     sides = sign(effect, -EFFECT), sign(effect, EFFECT)
     return {(1, 1): 1, (1, -1): 0, (-1, -1): -1}.get(sides)
 
@@ -65,6 +65,6 @@ def _heads(result: Result) -> str:
         return ""
     parts = [f"{FOLLOWS[name]} in {sure[name] or 'none'}" for name in known]
     return (
-        f"Among {counted(count, 'head')} with a sink, it certainly follows {', '.join(parts)} "
-        f"(effect {EFFECT:g} or more)."
+        f"Among {counted(count, 'head')} with a sink, it follows {', '.join(parts)} "
+        f"(effect {EFFECT:g} or more){by_chance(count)}."
     )

@@ -3,12 +3,10 @@
 import numpy as np
 
 from poskernel_core.analyses.number import number_of, passing
-from poskernel_core.analyses.rules import param, who
+from poskernel_core.analyses.rules import CHANCE, param, sign, who
 from poskernel_core.analyses.sentences import (
     ALL_HEADS,
-    CHANCE,
     amount,
-    difference,
     has,
     heads_range,
 )
@@ -37,7 +35,7 @@ def _between(result: Result) -> str:
 
 
 def _head(result: Result) -> str:
-    """Say by how much one head's measure certainly changed."""
+    """Say by how much one head's measure changed."""
     change = number_of(result, "change")
     passes = change.surely(0)
     if passes not in ("yes", "no") or change.value == 0 or result.axes["measure"] != ("step",):
@@ -60,8 +58,8 @@ def _heads(result: Result) -> str:
     place = np.unravel_index(np.nanargmax(np.abs(value)), value.shape)
     most = f"{head_name(int(place[0]), int(place[1]))} (by {brief(value[place])})"
     return (
-        f"The {param(result, 'measure')} of {changed} of {counted(known, 'head')} changed for "
-        f"certain {_between(result)} ({brief(CHANCE * known)} would by chance); that of {most} "
+        f"The {param(result, 'measure')} of {changed} of {counted(known, 'head')} changed "
+        f"{_between(result)} ({brief(CHANCE * known)} would by chance); that of {most} "
         "changed most."
     )
 
@@ -71,7 +69,8 @@ def _kernel(result: Result) -> str:
     if not has(result, ("step",), "etc"):
         return ""
     last = len(result.values["etc"]) - 1
-    if not last or difference(result, "etc", (last,), (0,)).surely(0) not in ("yes", "no"):
+    change = number_of(result, "etc", last) - number_of(result, "etc", 0)
+    if not last or not sign(change):
         return ""
     before, after = (amount(result.values["etc"][place], "tokens") for place in (0, last))
     steps = result.coordinates["step"]

@@ -1,5 +1,6 @@
 """Heads over training: any measure of all heads, or one head's kernel, at each checkpoint."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -13,7 +14,15 @@ from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKerne
 from poskernel_core.analyses.measures import asked_with, measure_called, one_a_head
 from poskernel_core.analyses.training.formulas import emergence, label_counts
 from poskernel_core.common.heads import parse_cell
-from poskernel_core.common.result import OF_MEASURE, Result, errors_together, estimates, outputs
+from poskernel_core.common.jackknife import difference
+from poskernel_core.common.result import (
+    OF_MEASURE,
+    Result,
+    beside_of,
+    errors_together,
+    estimates,
+    outputs,
+)
 from poskernel_core.common.specs import DEFAULT_QUERY, ModelSpec, RunSpec, digest
 from poskernel_core.models import catalog
 from poskernel_core.models.checkpoints import Checkpoint
@@ -150,22 +159,24 @@ class OverTraining(OfCheckpoints[OverTrainingParams]):
         values = {"measure": np.stack([each.values[name] for each in one])} | _of_steps(
             training, found
         )
-        errors: dict[str, np.ndarray] = {}
-        biases: dict[str, np.ndarray] = {}
         labels = one[-1].labels.get(name, ())
         values["count"] = label_counts(values["measure"].astype(int), len(labels))
         values |= _changes(steps, values["measure"].astype(float), bool(labels))
+        beside = {}
         if all(name in each.errors for each in one):
-            errors["measure"] = np.stack([each.errors[name] for each in one])
-            errors["change"] = np.hypot(errors["measure"][0], errors["measure"][-1])
-        if all(name in each.biases for each in one):
-            biases["measure"] = np.stack([each.biases[name] for each in one])
-            biases["change"] = biases["measure"][-1] - biases["measure"][0]
+            beside["measure"] = beside_of(one, name)
+            change = difference(one[-1].estimate_of(name), one[0].estimate_of(name))
+            errors = beside["measure"]["errors"]
+            beside["change"] = {
+                "errors": np.hypot(errors[0], errors[-1]),
+                "lows": change.low,
+                "highs": change.high,
+                "plug_ins": values["change"],
+            }
         result = self.result(
             params,
             values,
-            errors,
-            biases,
+            beside=beside,
             labels={"measure": labels} if labels else {},
             coordinates={"step": steps},
             provenance=_provenance(training, found, run, question),
@@ -207,7 +218,13 @@ class KernelOverTraining(OfCheckpoints[KernelOverTrainingParams]):
             "share of attention",
             "mean attention observed, ``skip`` applied and renormalised",
         ),
-        *estimates("etc [step]", "tokens", "effective token count of the kernel"),
+        *estimates(
+            "etc [step]",
+            "tokens",
+            "effective token count of the kernel",
+            kind="log",
+            bounds=(1, math.inf),
+        ),
         *OF_STEPS,
     )
     figure = "kernel_over_training_figure"
@@ -237,12 +254,7 @@ class KernelOverTraining(OfCheckpoints[KernelOverTrainingParams]):
             params,
             {name: np.stack([each.values[name] for each in one]) for name in names}
             | _of_steps(training, found),
-            {name: np.stack([each.errors[name] for each in one]) for name in ("kernel", "etc")},
-            {
-                name: np.stack([each.biases[name] for each in one])
-                for name in ("kernel", "etc")
-                if all(name in each.biases for each in one)
-            },
+            beside={name: beside_of(one, name) for name in ("kernel", "etc")},
             coordinates={"step": np.array([each.step for each in training.checkpoints])},
             provenance=_provenance(training, found, run, PositionalKernel()),
         )

@@ -11,6 +11,7 @@ from poskernel_core.analyses.additivity.spec import Additivity
 from poskernel_core.engine.engine import describe_run
 from tests.support import oracles_contextual as oracle
 from tests.support.builders.contextual import CONTENT, TAU, ask, some_windows, study
+from tests.support.raw import of_all_texts
 from tests.support.refusals import refused
 
 NAMES = ("position_share", "content_share", "interaction_share")
@@ -26,7 +27,7 @@ LENGTH, SHIFTS = 7, 3
 def perform(path, windows, start=True, **params):
     subject, _ = study(path, windows, start)
     checked = Additivity.params(**{"passage_length": LENGTH, "shifts": SHIFTS, **params})
-    return Additivity().perform(subject, {}, checked, lambda done, total: None)
+    return of_all_texts(Additivity().perform(subject, {}, checked, lambda done, total: None))
 
 
 def sums(keys):

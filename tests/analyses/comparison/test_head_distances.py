@@ -16,6 +16,7 @@ from tests.support.builders import VOCABULARY
 from tests.support.builders import bag as made
 from tests.support.builders.contextual import some_windows
 from tests.support.passes import loaded
+from tests.support.raw import analyse
 from tests.support.refusals import refused
 from tests.support.truth import truth_of
 
@@ -32,7 +33,7 @@ N = 13
 def test_every_pair(model_dirs, name, skip, factor, windows):
     texts = some_windows(5, 17)
     gathered = pk.run_pass(loaded(model_dirs[name]), texts, positions=(7, N))
-    found = pk.analyse("kernel-distances", gathered, query=N, skip=skip, alike=0.4, apart=0.6)
+    found = analyse("kernel-distances", gathered, query=N, skip=skip, alike=0.4, apart=0.6)
 
     truth = truth_of(model_dirs[name], texts)
     for layer, window in enumerate(windows):
@@ -87,17 +88,17 @@ def test_known_heads(tmp_path):
     texts = some_windows(5, 41)
     gathered = pk.run_pass(loaded(path), texts, positions=(37,))
 
-    found = pk.analyse("kernel-distances", gathered, query=37)
+    found = analyse("kernel-distances", gathered, query=37)
 
     far = 1 - 1 / 34  # of the keys 4 to 37
     expected = [[0, far, 0], [far, 0, far], [0, far, 0]]
     np.testing.assert_allclose(found.values["distance"][0], expected, atol=1e-4)
     assert [[0, 1, 0]] == found.values["group"].tolist()
     assert [[1, 2, 1]] == found.values["ruled_out"].tolist()
-    rows = pk.analyse("kernel-replicates", gathered, query=37).values["kernel"][0]
+    rows = analyse("kernel-replicates", gathered, query=37).values["kernel"][0]
     gaps = [[float(formulas.distance(a, b)) for a in rows] for b in rows]
     np.testing.assert_allclose(gaps, expected, atol=1e-4)
-    none = pk.analyse("kernel-distances", gathered, query=37, apart=0.98, alike=1)
+    none = analyse("kernel-distances", gathered, query=37, apart=0.98, alike=1)
     assert [[0, 0, 0]] == none.values["group"].tolist() == none.values["ruled_out"].tolist()
 
 

@@ -141,12 +141,16 @@ def test_the_largest_error_bounds_what_small_changes_do(rows, errors):
 
 
 def test_errors_by_hand():
-    """Of the same texts, a group is left out of both at once; of others, variances add up."""
+    """A group is left out of both at once; of unlike numbers of groups, variances add up."""
     left, folds = np.array([0.5, 0.5]), np.array([[0.4, 0.6], [0.6, 0.4]])
     right, other = np.array([0.2, 0.8]), np.array([[0.1, 0.9], [0.3, 0.7]])
-    for together, error in ((True, 0.0), (False, np.hypot(0.1, 0.1))):
-        found = formulas.distance_error(left, right, folds, other, together=together)
-        assert error == pytest.approx(found, abs=1e-12)
+    more = np.vstack([other, right])  # at distances 0.4, 0.2 and 0.3 from the left
+    for theirs, error in ((other, 0.0), (more, np.hypot(0.1, 0.2 / np.sqrt(3)))):
+        found = formulas.compared(left, right, folds, theirs, 2.0)
+        assert (0.3, 0.3) == pytest.approx((found["values"], found["plug_ins"]))
+        assert error == pytest.approx(found["errors"], abs=1e-12)
+        assert 0.3 + 2 * error == pytest.approx(found["highs"])
+        assert found["lows"] <= max(0.0, 0.3 - 2 * error) + 1e-12
     bound = formulas.largest_error(np.array([0.03, 0.0]), np.array([0.04, 0.01]))
     assert pytest.approx(0.03) == float(bound)
 
@@ -237,12 +241,12 @@ def test_by_depth(engine):
 
 
 def beside(groups):
-    """Two pinned heads' entropies 1 and 1.21 with errors 0.06 and 0.08: 2.1 of both apart."""
+    """Entropies of two heads, 1 and 1.21 without bias, with errors 0.06 and 0.08: 2.1 of both."""
     run = describe_run("demo-attn-2l", context=CONTEXT, windows=WINDOWS)
     question, shape = find("compare-heads"), (2, 8)
     arrays = {part: {"entropy": np.full(shape, at)} for part, at in (
-        ("values", 1.0), ("errors", 0.06), ("biases", 0.01))}  # fmt: skip
-    for part, at in (("values", 1.21), ("errors", 0.08), ("biases", -0.02)):
+        ("values", 1.01), ("errors", 0.06), ("biases", 0.01))}  # fmt: skip
+    for part, at in (("values", 1.19), ("errors", 0.08), ("biases", -0.02)):
         arrays[part]["entropy"][1, 2] = at
     one = Result("entropy", {}, axes={"entropy": ("layer", "head")}, units={"entropy": "nats"},
                  provenance={"model": "m", "errors": "documents", "groups": groups},
@@ -272,6 +276,6 @@ def test_kernels_with_biases():
 
     before, after = (question.compose({name: one}, run, params) for one in (old, new))
 
-    assert ({}, "queries", 0) == (before.biases, before.error_counts, before.groups)
+    assert ("queries", 0) == (before.error_counts, before.groups)
     assert ("documents", 7) == (after.error_counts, after.groups)
-    np.testing.assert_array_equal(after.biases["kernel"], rows[2][[0, 1], [1, 2]])
+    assert {"distance", "etc"} == after.biases.keys()  # a row is not corrected

@@ -12,6 +12,7 @@ from poskernel_core.analyses.dilution.formulas import log_spaced, slopes
 from tests.support import builders
 from tests.support import oracles_dilution as oracle
 from tests.support.passes import loaded
+from tests.support.raw import analyse
 from tests.support.truth import truth_of
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -52,7 +53,7 @@ def test_every_head(model_dirs, name, skip):
     gathered = pk.run_pass(
         loaded(model_dirs[name]), windows, positions=POSITIONS, start_token=False
     )
-    found = pk.analyse("dilution", gathered, skip=skip, points=9)
+    found = analyse("dilution", gathered, skip=skip, points=9)
 
     used = [n for n in POSITIONS if n >= skip + 7]
     assert used == found.coordinates["query"].tolist()
@@ -95,7 +96,7 @@ def test_known_heads(tmp_path):
     """Looking two back keeps its reach, a uniform head spreads out, and decay does so at first."""
     path = builders.look_back(tmp_path / "m", 2, 37, 5.0)
     ids = builders.random_ids(10, 37).numpy()
-    found = pk.analyse("dilution", pk.run_pass(loaded(path), ids, positions=POSITIONS), skip=0)
+    found = analyse("dilution", pk.run_pass(loaded(path), ids, positions=POSITIONS), skip=0)
 
     alpha, upper = (found.values[name] for name in ("alpha", "alpha_upper"))
     np.testing.assert_allclose([alpha[0, 0], upper[0, 0]], 0, atol=0.01)
@@ -107,7 +108,7 @@ def test_known_heads(tmp_path):
 def test_too_few_positions(model_dirs, positions, skip):
     """Without three positions there is no slope, and the reason is told."""
     windows = builders.random_ids(10, 37).numpy()
-    found = pk.analyse(
+    found = analyse(
         "dilution", pk.run_pass(loaded(model_dirs["gpt2"]), windows, positions=positions), skip=skip
     )
     assert np.isnan(found.values["alpha"]).all()

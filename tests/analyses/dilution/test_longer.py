@@ -25,6 +25,7 @@ from tests.support.builders.contextual import ask, some_windows, study
 from tests.support.builders.made import build, rotary_sizes
 from tests.support.builders.rotary import scaled
 from tests.support.passes import loaded
+from tests.support.raw import of_all_texts
 from tests.support.refusals import refused
 
 LENGTH, SKIP = 53, 3
@@ -35,7 +36,7 @@ AMPLITUDE = 3.0
 def perform(path, windows, start=True, **params):
     subject, _ = study(path, windows, start)
     checked = LongerContexts.params(**{"length": windows.shape[1], "skip": SKIP, **params})
-    return LongerContexts().perform(subject, {}, checked, lambda done, total: None)
+    return of_all_texts(LongerContexts().perform(subject, {}, checked, lambda done, total: None))
 
 
 def ends(texts, first, factor, length):

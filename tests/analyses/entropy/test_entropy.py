@@ -12,6 +12,7 @@ import poskernel_core as pk
 from poskernel_core.statistics.entropy import entropies
 from tests.support import builders, oracles
 from tests.support.passes import loaded
+from tests.support.raw import analyse
 from tests.support.truth import truth_of
 
 TEXTS, CONTEXT = 3, 41
@@ -51,7 +52,7 @@ def test_plain_transformers(model_dirs, name, start):
         start_token=start, gather=("entropy",),
     )  # fmt: skip
     for skip in SKIPS:
-        result = pk.analyse("entropy", gathered, skip=skip)
+        result = analyse("entropy", gathered, skip=skip)
         for layer, pattern in enumerate(truth_of(model_dirs[name], ids).attentions):
             for head in range(pattern.shape[1]):
                 for place, n in enumerate(POSITIONS):
@@ -73,7 +74,7 @@ def test_heads_that_look_at_one_key_at_all_or_less_and_less(tmp_path):
     path = builders.look_back(tmp_path / "look_back", back, CONTEXT, decay)
     ids = builders.random_ids(TEXTS, CONTEXT, seed=7).numpy()
     gathered = pk.run_pass(loaded(path), ids, positions=POSITIONS, gather=("entropy",))
-    found = pk.analyse("entropy", gathered, skip=1).values["entropy"]
+    found = analyse("entropy", gathered, skip=1).values["entropy"]
 
     for place, n in enumerate(POSITIONS[1:], start=1):
         keys = np.arange(1, n + 1)

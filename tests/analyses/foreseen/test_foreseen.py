@@ -18,6 +18,7 @@ from tests.support.builders.families import FAMILY_MODELS
 from tests.support.builders.foreseen import sink_and_content
 from tests.support.oracles_groups import choices, groups_of
 from tests.support.passes import loaded
+from tests.support.raw import analyse
 from tests.support.refusals import refused
 from tests.support.truth import truth_of
 
@@ -33,7 +34,7 @@ MODELS = {
 
 
 def ask(gathered, query=N, **params):
-    return pk.analyse("foreseen-attention", gathered, query=query, **params)
+    return analyse("foreseen-attention", gathered, query=query, **params)
 
 
 @pytest.fixture(scope="module")
@@ -328,7 +329,7 @@ def test_too_few_texts(model_dirs, texts, value, error):
 def test_how_many_texts(made):
     """Two groups alone have no error, since a half is missing once one is left out."""
     gathered, _ = made("llama")
-    found = pk.analyse(
+    found = analyse(
         "how-many-texts", gathered, measure="gain over first and last keys", query=N, skip=SKIP
     )
     assert np.isnan(found.values["error"][0]).all()

@@ -23,6 +23,7 @@ from poskernel_core.plotting.palette import NO_VALUE
 from tests.support import builders
 from tests.support.made_results import answer
 from tests.support.passes import loaded
+from tests.support.raw import analyse
 
 EVERY = pytest.mark.parametrize("measure", MEASURES.values(), ids=list(MEASURES))
 GEOMETRY = catalog.locate("demo-gpt2").geometry
@@ -130,7 +131,7 @@ def test_sight_is_a_measure_where_layers_differ(model_dirs):
     assert sight.fits(geometry)
     windows = builders.random_ids(3, 17).numpy()
     gathered = pk.run_pass(loaded(model_dirs["gpt_neo"]), windows, positions=(16,))
-    found = one_a_head(sight.declared, pk.analyse("etc", gathered, skip=0), query=16)
+    found = one_a_head(sight.declared, analyse("etc", gathered, skip=0), query=16)
     for layer, row in zip(geometry.layers, found.values["visible_keys"], strict=True):
         assert set(row.tolist()) == {min(17, layer.window or 17)}
 

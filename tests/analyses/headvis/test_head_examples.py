@@ -20,6 +20,7 @@ from poskernel_core.forward.observers import Batch
 from tests.support import builders, oracles_headvis
 from tests.support.made_results import result
 from tests.support.passes import loaded
+from tests.support.raw import analyse
 from tests.support.refusals import refused
 from tests.support.truth import truth_of
 
@@ -219,7 +220,7 @@ def test_the_command(model_dirs, tmp_path, monkeypatch, capsys):
     (folder,) = (tmp_path / "out").glob("*/headvis/*")
     assert str(folder) in err
     gathered = pk.run_pass(loaded(model_dirs["gpt2"]), ids, gather=("headvis",), start_token=False)
-    expected = pk.analyse("headvis", gathered).values
+    expected = analyse("headvis", gathered).values
     rows = json.loads((folder / "scatter_data.json").read_text())
     assert len(rows) == expected["qk_distance"].size
     for row in rows:

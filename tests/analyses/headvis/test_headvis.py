@@ -16,6 +16,7 @@ from poskernel_core.models.geometry import Geometry
 from poskernel_core.statistics import STATISTICS, Sizes
 from tests.support import builders, oracles, oracles_headvis
 from tests.support.passes import loaded
+from tests.support.raw import analyse
 from tests.support.truth import truth_of
 
 TEXTS, CONTEXT = 13, 29
@@ -25,7 +26,7 @@ GRAINS = 4e-6  # sums of a text are rounded to multiples of 2^-16
 
 def gathered(path, ids, **more):
     found = pk.run_pass(loaded(path), ids, gather=("headvis",), **more)
-    return pk.analyse("headvis", found)
+    return analyse("headvis", found)
 
 
 def seen(pattern, tokens, block=None):

@@ -55,7 +55,7 @@ def test_the_direction_that_heads_read():
     ):
         check(reading((fit, 0.01), *((part, 0.01) for part in parts)), *said.split("|"))
     numbers = {"tangent_share": ([[0.9, 0.8, 0.4]], 0.01), "helix_fit": ([[0.9, 0.3, 0.9]], 0.01)}
-    check(found("tangent", numbers), "1 of 3 heads certainly reads", "tangent")
+    check(found("tangent", numbers), "1 of 3 heads reads", "tangent")
 
 
 @given(uncertain(0.5))

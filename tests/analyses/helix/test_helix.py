@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-import poskernel_core as pk
 from poskernel_core.analyses.helix.formulas import STREAM_SUMS, far_out
 from poskernel_core.data.made import repeated_windows
 from tests.support import builders
 from tests.support import oracles_positions as op
 from tests.support import passes as small
+from tests.support.raw import analyse
 from tests.support.truth import truth_of
 
 T, THETA, TOKENS = 53, 20.0, 5
@@ -42,7 +42,7 @@ def same_up_to_sign(found, expected, atol):
 
 @pytest.fixture(scope="module")
 def helix(constructed):
-    return pk.analyse("helix", constructed, tokens=TOKENS)
+    return analyse("helix", constructed, tokens=TOKENS)
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def test_a_helix(helix):
 
 @pytest.mark.parametrize("k", [1, 4])
 def test_angles_of_other_subspaces(constructed, k):
-    angles = pk.analyse("helix", constructed, subspace=k).values["angles_residual"]
+    angles = analyse("helix", constructed, subspace=k).values["angles_residual"]
     np.testing.assert_allclose(angles[0, 1], [THETA] * k, atol=1e-2)
     np.testing.assert_allclose(angles[1, 2], [0] * k, atol=1e-2)
 
@@ -109,7 +109,7 @@ def test_rows_of_the_weight(model_dirs, passes, name):
     np.testing.assert_allclose(found, weight - weight.mean(axis=0), atol=1e-5)
     rows = op.centred(weight.tolist())
     shares, components = op.pca(rows, 3)
-    result = pk.analyse("helix", passes[name])
+    result = analyse("helix", passes[name])
     np.testing.assert_allclose(result.values["explained_variance"][0][:3], shares, atol=1e-5)
     same_up_to_sign(result.values["projection"][0], np.array(rows) @ np.transpose(components), 1e-3)
 
@@ -118,7 +118,7 @@ def test_rows_of_the_weight(model_dirs, passes, name):
 def test_against_the_oracles(model_dirs, passes, repeated, leave_out):
     path = model_dirs["gpt2"]
     rows = extended(path, repeated, leave_out)
-    values = pk.analyse("helix", passes["gpt2"], leave_out=leave_out, subspace=2, far=1.3).values
+    values = analyse("helix", passes["gpt2"], leave_out=leave_out, subspace=2, far=1.3).values
 
     axes = [np.transpose(op.pca(X, 3)[1]) for X in rows]
     for layer, X in enumerate(rows):
@@ -152,7 +152,7 @@ def test_angles_in_position_space(model_dirs, passes, repeated):
     rows = [ROWS["gpt2"](model)[:CONTEXT].tolist()]
     rows += [layer.mean(dim=0).tolist() for layer in seen[1:]]
 
-    angles = pk.analyse("helix", passes["gpt2"]).values["angles_position"]
+    angles = analyse("helix", passes["gpt2"]).values["angles_position"]
 
     for a, b in ((0, 1), (0, 2), (1, 2)):
         expected = op.canonical_angles_left(rows[a], rows[b], 3)
@@ -165,7 +165,7 @@ def test_spread_over_tokens(model_dirs, passes, repeated):
     residuals = truth_of(model_dirs["gpt2"], repeated).residuals
     expected = [op.token_spread(layer.tolist()) for layer in residuals]
     for first in (0, 4):
-        found = pk.analyse("helix", passes["gpt2"], leave_out=first).values["token_spread"]
+        found = analyse("helix", passes["gpt2"], leave_out=first).values["token_spread"]
         np.testing.assert_allclose(found[1:], expected[1:], rtol=1e-3)
         assert found[0] < 2e-3
         assert found[1:].min() > 0.05

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-import poskernel_core as pk
 from poskernel_core.analyses.helix import formulas
 from poskernel_core.analyses.helix.formulas import repeated_run
 from poskernel_core.analyses.helix.spec import Helix, HelixParams
@@ -14,6 +13,7 @@ from poskernel_core.passes.prepare import prepare
 from tests.analyses.helix.test_helix import extended, gather
 from tests.support import builders
 from tests.support import oracles_positions as op
+from tests.support.raw import analyse
 from tests.support.refusals import refused
 
 POS, TOKENS, CONTEXT = 11, 5, 31
@@ -36,7 +36,7 @@ def test_over_texts(model_dirs):
     windows = builders.random_ids(TOKENS, CONTEXT, seed=5).numpy()
     windows[:, 0] = builders.START
 
-    result = pk.analyse("helix", gather(model_dirs["llama"], windows, True), prompts="texts")
+    result = analyse("helix", gather(model_dirs["llama"], windows, True), prompts="texts")
 
     assert list(range(1, CONTEXT)) == result.coordinates["pos"].tolist()
     assert [1, 11, 21] == result.coordinates["group_of_10"].tolist()

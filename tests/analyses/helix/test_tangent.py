@@ -7,7 +7,6 @@ from functools import cache
 import numpy as np
 import pytest
 
-import poskernel_core as pk
 from poskernel_core.analyses.helix.figures import tangents_figure
 from poskernel_core.analyses.helix.formulas import STREAM_SUMS
 from poskernel_core.analyses.helix.tangent import Tangent, TangentParams
@@ -18,6 +17,7 @@ from tests.support import oracles_positions as op
 from tests.support.oracles import dot, mean
 from tests.support.oracles_groups import error_and_bias
 from tests.support.passes import gather
+from tests.support.raw import analyse
 from tests.support.refusals import refused
 
 T, W = 53, 2 * math.pi * 5 / 53
@@ -93,7 +93,7 @@ def in_band(row, n):
 
 def test_tangent_and_radius_in_the_middle(constructed):
     """Where the rise is 0, a tangent reader's share is what the circle has of the tangent."""
-    values = pk.analyse("tangent", constructed, query=26).values
+    values = analyse("tangent", constructed, query=26).values
     turn, rise = 2 * math.sin(W), 2 / 26
     circle = turn**2 / (turn**2 + rise**2)
     assert circle == pytest.approx(float(values["tangent_share"][0, 0]), abs=1e-4)
@@ -102,7 +102,7 @@ def test_tangent_and_radius_in_the_middle(constructed):
 
 def test_heads_that_read_nothing(constructed):
     """Scores that are 0 everywhere have parts 0, and no shares: NaN, without a warning."""
-    values = pk.analyse("tangent", constructed, query=26).values
+    values = analyse("tangent", constructed, query=26).values
     for name in PARTS:
         np.testing.assert_allclose(np.nan_to_num(values[name][1:]), 0, atol=1e-9)
     for name in (*SHARES, "helix_fit"):
@@ -114,7 +114,7 @@ def test_heads_that_read_nothing(constructed):
     ("name", "n", "leave_out"), [("gpt2", 2, 0), ("llama", 17, 5), ("gpt2", CONTEXT - 2, 3)]
 )
 def test_random_models(passes, name, n, leave_out):
-    result = pk.analyse("tangent", passes[name], query=n, leave_out=leave_out)
+    result = analyse("tangent", passes[name], query=n, leave_out=leave_out)
     first = max(leave_out, 1)
     profile = passes[name].arrays["score_profile"].astype(float)
     observed = profile - np.nanmean(profile, axis=-1, keepdims=True)
@@ -139,13 +139,13 @@ def test_random_models(passes, name, n, leave_out):
 
 
 def test_errors(passes, model_dirs, windows):
-    result = pk.analyse("tangent", passes["llama"], query=17)
+    result = analyse("tangent", passes["llama"], query=17)
     residuals = passes["llama"].arrays["mean_residuals"]
     without = []
     for text in range(TEXTS):
         left = gather(model_dirs["llama"], np.delete(windows, text, axis=0), True, GATHER)
         arrays = {**left.arrays, "mean_residuals": residuals}
-        without.append(pk.analyse("tangent", replace(left, parts={"keys": arrays}), query=17))
+        without.append(analyse("tangent", replace(left, parts={"keys": arrays}), query=17))
 
     assert {*PARTS, *SHARES, "observed_score", "helix_fit"} == result.errors.keys()
     for value, errors in result.errors.items():
@@ -158,7 +158,7 @@ def test_errors(passes, model_dirs, windows):
 
 def test_the_figure_has_the_past_on_the_right(passes):
     reach = 3
-    one = pk.analyse("tangent", passes["gpt2"], query=17).select(layer=1, head=2)
+    one = analyse("tangent", passes["gpt2"], query=17).select(layer=1, head=2)
     figure = tangents_figure(one, "", reach)
     drawn = next(trace for trace in figure.data if trace.name == "position only")
 
@@ -183,8 +183,8 @@ def test_helix_of_repeated_tokens_is_the_one_used(passes, model_dirs):
     share = over_repeated(main, stream)["tangent_share"]
 
     swapped = {**main.arrays, "mean_residuals": stream.arrays["mean_residuals"]}
-    same = pk.analyse("tangent", replace(main, parts={"keys": swapped}), query=17).values
-    other = pk.analyse("tangent", main, query=17).values
+    same = analyse("tangent", replace(main, parts={"keys": swapped}), query=17).values
+    other = analyse("tangent", main, query=17).values
     np.testing.assert_allclose(share, same["tangent_share"], atol=1e-6)
     assert np.abs(share - other["tangent_share"]).max() > 0.05
 
@@ -199,10 +199,10 @@ def test_helix_of_repeated_tokens_is_the_one_used(passes, model_dirs):
 )
 def test_bad_query_positions(passes, n, leave_out, words):
     with refused(words):
-        pk.analyse("tangent", passes["gpt2"], query=n, leave_out=leave_out)
+        analyse("tangent", passes["gpt2"], query=n, leave_out=leave_out)
 
 
 def test_context_too_short(model_dirs):
     windows = builders.random_ids(2, 4).numpy()
     with refused("fewer than 4 positions"):
-        pk.analyse("tangent", gather(model_dirs["gpt2"], windows, True, GATHER), query=2)
+        analyse("tangent", gather(model_dirs["gpt2"], windows, True, GATHER), query=2)

@@ -10,6 +10,7 @@ from poskernel_core.analyses.drawing import figure_of
 from poskernel_core.common.rounding import counted
 from tests.support import builders
 from tests.support.passes import loaded
+from tests.support.raw import analyse
 from tests.support.refusals import refused
 
 WINDOWS, CONTEXT, QUERY = 37, 23, 19
@@ -24,7 +25,7 @@ def gathered(model_dirs):
 
 
 def answer(gathered, **params):
-    return pk.analyse("how-many-texts", gathered, query=QUERY, **params)
+    return analyse("how-many-texts", gathered, query=QUERY, **params)
 
 
 def group_means(gathered, layer, head):
@@ -63,7 +64,7 @@ def test_errors_of_fewer_groups_against_loops(gathered):
 
 def test_the_last_error_is_that_of_the_measure(gathered):
     found = answer(gathered)
-    etc = pk.analyse("etc", gathered).select(query=QUERY)
+    etc = analyse("etc", gathered).select(query=QUERY)
     np.testing.assert_allclose(etc.errors["etc"], found.values["error"][-1], rtol=1e-9)
     np.testing.assert_allclose(etc.values["etc"], found.values["value"], rtol=1e-6)
     np.testing.assert_allclose(0.05 * etc.values["etc"], found.values["wanted"], rtol=1e-6)

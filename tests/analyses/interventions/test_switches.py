@@ -11,6 +11,7 @@ from poskernel_core.forward.edits import Chain, Edit
 from tests.support import builders
 from tests.support import oracles_random as oracle
 from tests.support.passes import loaded
+from tests.support.raw import of_all_texts
 from tests.support.truth import Recorder, truth_of
 
 LENGTH = 11
@@ -25,7 +26,9 @@ def subject_of(path, seed=3, batch=None, start=True):
 
 
 def perform(experiment, subject, **params):
-    return experiment().perform(subject, {}, experiment.params(**params), lambda done, total: None)
+    return of_all_texts(
+        experiment().perform(subject, {}, experiment.params(**params), lambda done, total: None)
+    )
 
 
 def agree(result, name, samples, atol=5e-5):

@@ -18,6 +18,7 @@ from tests.support.builders import place
 from tests.support.builders.contextual import ask, some_windows, study
 from tests.support.builders.families import FAMILY_MODELS
 from tests.support.oracles_rotary import turned_of
+from tests.support.raw import of_all_texts
 
 TEXTS = 7
 # skip, start token, context, windows by layer
@@ -32,7 +33,7 @@ SIZES = st.tuples(*[st.integers(1, most) for most in (11, 13, 5)])
 def perform(path, ids, positions, start=True, batch=3, **params):
     subject = replace(study(path, ids, start, batch)[0], positions=tuple(positions))
     checked = PlaceAndContent.params(**params)
-    return PlaceAndContent().perform(subject, {}, checked, lambda done, total: None)
+    return of_all_texts(PlaceAndContent().perform(subject, {}, checked, lambda done, total: None))
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from poskernel_core.forward import attention
 from tests.support import builders, oracles
 from tests.support import oracles_positions as op
 from tests.support.passes import gather, loaded
+from tests.support.raw import of_all_texts
 from tests.support.refusals import refused
 from tests.support.truth import truth_of
 
@@ -32,7 +33,9 @@ def gathered(path, windows, start_token=True, repeat_every=8):
 
 
 def answered(views, **params):
-    return PreviousToken().answer(views, PreviousTokenParams(**params), lambda done, total: None)
+    return of_all_texts(
+        PreviousToken().answer(views, PreviousTokenParams(**params), lambda done, total: None)
+    )
 
 
 def ranked(path, windows, start_token=True):

@@ -17,6 +17,7 @@ from tests.support import builders, oracles
 from tests.support.builders.rotary import scaled
 from tests.support.oracles_rotary import turned_of
 from tests.support.passes import loaded
+from tests.support.raw import of_all_texts
 from tests.support.refusals import refused
 from tests.support.truth import Recorder
 
@@ -101,7 +102,9 @@ def subject_of(model, ids):
 
 def performed(model, ids, **params):
     asked = ChangedBandsParams(**params)
-    return ChangedBands().perform(subject_of(model, ids), {}, asked, lambda done, total: None)
+    return of_all_texts(
+        ChangedBands().perform(subject_of(model, ids), {}, asked, lambda done, total: None)
+    )
 
 
 def test_the_experiment(models):

@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 
-import poskernel_core as pk
 from poskernel_core.analyses.rotary import figures as of_rotary
 from poskernel_core.analyses.rotary.clocks import RADIUS, clocks_figure
 from tests.analyses.rotary.test_rotary_spectrum import CONTEXT, QUERY, SKIP, gathered_of, kernels_of
 from tests.support import builders
 from tests.support.made_results import result
+from tests.support.raw import analyse
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +18,7 @@ def found(model_dirs):
     """Spectra and kernels of a model of which half of each head is turned."""
     ids = builders.random_ids(4, CONTEXT, seed=31).numpy()
     gathered = gathered_of(model_dirs["gpt_neox"], ids)
-    spectrum = pk.analyse("rotary-spectrum", gathered, skip=SKIP)
+    spectrum = analyse("rotary-spectrum", gathered, skip=SKIP)
     kernels = kernels_of(gathered)
     provenance = spectrum.provenance
     return spectrum, type(kernels)(**{**vars(kernels), "provenance": provenance})

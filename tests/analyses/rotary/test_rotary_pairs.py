@@ -21,6 +21,7 @@ from tests.support import builders
 from tests.support.builders.rotary import SCALINGS, scaled
 from tests.support.oracles_rotary import turned_of
 from tests.support.passes import loaded
+from tests.support.raw import analyse
 from tests.support.refusals import refused
 from tests.support.truth import Recorder
 
@@ -85,7 +86,7 @@ def test_learned_positions_are_refused(model_dirs):
     gathered = pk.run_pass(loaded(model_dirs["gpt2"]), ids, gather=("rotary",))
     assert np.isnan(gathered.arrays["pair_speed"]).all()
     with refused("with learned positions", NotInModel):
-        pk.analyse("rotary-spectrum", gathered)
+        analyse("rotary-spectrum", gathered)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from tests.support import builders, oracles
 from tests.support import oracles_rotary as oracle
 from tests.support.builders.rotary import SCALINGS, scaled
 from tests.support.passes import loaded
+from tests.support.raw import analyse, of_all_texts
 from tests.support.refusals import refused
 
 TEXTS, CONTEXT, SKIP, QUERY = 5, 43, 3, 37
@@ -47,7 +48,7 @@ def kernels_of(gathered, **params):
     question = find("equivariant-kernel")
     views = {"main": gathered, "rotary": gathered}
     asked = question.params(**{"query": QUERY, "skip": SKIP, **params})
-    return question.answer(views, asked, lambda done, total: None)
+    return of_all_texts(question.answer(views, asked, lambda done, total: None))
 
 
 def made(pairs):
@@ -74,7 +75,7 @@ def bands_of(truth):
 def test_spectrum_in_plain_loops(models, name):
     ids = builders.random_ids(TEXTS, CONTEXT, seed=11).numpy()
     gathered, truth = gathered_of(models[name], ids), oracle.turned_of(models[name], ids)
-    found = pk.analyse("rotary-spectrum", gathered, skip=SKIP, short=10).values
+    found = analyse("rotary-spectrum", gathered, skip=SKIP, short=10).values
     waves = [2 * math.pi / theta for theta in truth.speed]
 
     for layer, head in ((0, 0), (1, 4), (2, 1)):
@@ -118,7 +119,7 @@ def test_kernels_in_plain_loops(models, name):
     ids = builders.random_ids(TEXTS, CONTEXT, seed=12).numpy()
     gathered, truth = gathered_of(models[name], ids), oracle.turned_of(models[name], ids)
     found = kernels_of(gathered, short=10).values
-    kernel = pk.analyse("kernel", gathered, skip=SKIP, query=QUERY).values
+    kernel = analyse("kernel", gathered, skip=SKIP, query=QUERY).values
 
     for layer, head in ((0, 1), (2, 3)):
         window = gathered.header.sliding_windows[layer]
@@ -171,7 +172,7 @@ def test_one_token_repeated(models, name):
     for value in ("kernel_distance", "equivariant_attention_distance", "attention_distance"):
         np.testing.assert_allclose(found.values[value], 0, atol=2e-5)
     assert found.values["etc"].min() < 0.9 * (QUERY - SKIP + 1)
-    shares = pk.analyse("rotary-spectrum", gathered, skip=SKIP)
+    shares = analyse("rotary-spectrum", gathered, skip=SKIP)
     for value in ("mean_share_queries", "mean_share_keys"):
         np.testing.assert_allclose(shares.values[value], 1, atol=1e-5)
         np.testing.assert_allclose(shares.errors[value], 0, atol=1e-5)
@@ -220,7 +221,7 @@ def test_a_head_of_one_frequency(models):
     speed = 2 * np.pi / np.array([4.0, 10.0, 21.0, 30.0, 900.0])
     pairs = np.array([0, 0, 2.5 * np.exp(0.7j), 0, 0])
     gathered = gathered_by_hand(models, pairs, pairs, speed)
-    found = pk.analyse("rotary-spectrum", gathered, skip=SKIP).values
+    found = analyse("rotary-spectrum", gathered, skip=SKIP).values
     kernels = kernels_of(gathered).values
     visible = QUERY - SKIP + 1
 
@@ -258,9 +259,9 @@ def test_shifts_and_scales(queries, keys, shift, factor):
 def test_errors_are_jackknives(models, skip):
     ids = builders.random_ids(4, CONTEXT, seed=14).numpy()
     gathered = gathered_of(models["llama"], ids)
-    found = pk.analyse("rotary-spectrum", gathered, skip=skip)
+    found = analyse("rotary-spectrum", gathered, skip=skip)
     alone = [
-        pk.analyse("rotary-spectrum", gathered_of(models["llama"], np.delete(ids, text, axis=0)),
+        analyse("rotary-spectrum", gathered_of(models["llama"], np.delete(ids, text, axis=0)),
                    skip=skip).values
         for text in range(4)
     ]  # fmt: skip
@@ -309,4 +310,4 @@ def test_angles_that_nobody_sees(tmp_path):
     ids = builders.random_ids(2, 11, seed=3).numpy()
     gathered = pk.run_pass(loaded(path), ids, gather=("rotary",))
     with refused("'gptj' turn queries and keys inside"):
-        pk.analyse("rotary-spectrum", gathered)
+        analyse("rotary-spectrum", gathered)

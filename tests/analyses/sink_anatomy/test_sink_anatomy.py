@@ -25,6 +25,7 @@ from tests.support.builders import START, sinks
 from tests.support.builders.contextual import ask, some_windows, study
 from tests.support.builders.families import FAMILY_MODELS
 from tests.support.passes import loaded
+from tests.support.raw import of_all_texts
 from tests.support.refusals import refused
 from tests.support.truth import Recorder
 
@@ -42,7 +43,7 @@ FAMILIES = ("gpt-bigcode", "bloom", "gemma2", "gpt-oss")
 def perform(path, windows, start=True, **params):
     subject, _ = study(path, windows, start)
     checked = SinkAnatomy.params(**{"length": LENGTH, "threshold": 1e-9, **params})
-    return SinkAnatomy().perform(subject, {}, checked, lambda done, total: None)
+    return of_all_texts(SinkAnatomy().perform(subject, {}, checked, lambda done, total: None))
 
 
 def texts_of(windows, start):

@@ -10,6 +10,7 @@ from poskernel_core.forward.observers import Batch
 from poskernel_core.statistics import STATISTICS, Sizes
 from tests.support import builders, oracles
 from tests.support.passes import loaded
+from tests.support.raw import analyse
 from tests.support.truth import truth_of
 
 TEXTS, CONTEXT = 3, 41
@@ -40,7 +41,7 @@ def test_by_hand(model_dirs):
 @pytest.mark.parametrize("name", ["gpt2", "mistral"])
 def test_plain_transformers(model_dirs, name):
     ids = builders.random_ids(TEXTS, CONTEXT, seed=5).numpy()
-    result = pk.analyse("sinks", gather(model_dirs[name], ids, batch=2), threshold=0.1)
+    result = analyse("sinks", gather(model_dirs[name], ids, batch=2), threshold=0.1)
 
     for layer, pattern in enumerate(truth_of(model_dirs[name], ids).attentions):
         for head in range(pattern.shape[1]):

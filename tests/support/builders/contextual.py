@@ -26,6 +26,7 @@ from tests.support.builders.made import START, VOCABULARY, build, gpt2_config, r
 from tests.support.builders.positions import blank_gpt2, of_length_one, undo_norm
 from tests.support.builders.truth import random_ids
 from tests.support.passes import loaded
+from tests.support.raw import of_all_texts
 from tests.support.stages import carried_out
 
 T, TAU = 31, 3.0
@@ -111,7 +112,9 @@ def some_windows(texts, length, start=True, seed=5):
 
 def perform(experiment, subject, main, **params):
     checked = experiment.params(**params)
-    return experiment().perform(subject, {"main": main}, checked, lambda done, total: None)
+    return of_all_texts(
+        experiment().perform(subject, {"main": main}, checked, lambda done, total: None)
+    )
 
 
 def ask(folder, name, path, params, corpus="random", batch=None, **run):

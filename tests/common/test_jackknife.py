@@ -1,0 +1,114 @@
+"""Corrected numbers and their intervals: by hand, by loops over pseudo-values, by simulation."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from poskernel_core.common.jackknife import (
+    Estimate,
+    bias,
+    cross_fit,
+    difference,
+    estimate,
+    interval,
+    jackknife,
+)
+
+ANY = (-math.inf, math.inf)
+NULL = 1 / math.sqrt(1 - 2 / math.pi) - 1  # of |x| for normal x, against x
+
+
+@pytest.mark.parametrize(
+    ("kind", "fitted", "bounds", "expected"),
+    [
+        ("smooth", None, ANY, (0.4, 0.2, 0.6)),
+        ("plain", None, ANY, (0.5, 0.3, 0.7)),
+        ("smooth", None, (0.45, 0.55), (0.45, 0.45, 0.55)),
+        ("null", None, (0, 1), (0.4, 0.2, 0.7)),
+        ("distance", 0.35, (0, 1), (0.4, 0.35 - 0.2 * (1 + 0.3 * NULL), 0.7)),
+        ("distance", 0.45, (0, 1), (0.45, 0.45 - 0.2 * (1 + 0.1 * NULL), 0.7)),
+        ("distance", 0.6, (0, 1), (0.5, 0.4, 0.7)),
+        ("distance", -0.1, (0, 1), (0.4, 0.0, 0.7)),
+        ("distance", None, (0, 1), (0.4, 0.3 - 0.2 * (1 + 0.4 * NULL), 0.7)),
+        ("log", None, ANY, tuple(0.5 * math.exp(0.02 - 0.2 + at) for at in (0, -0.4, 0.4))),
+    ],
+)
+def test_one_number(kind, fitted, bounds, expected):
+    """0.5 of all texts, too large by 0.1, with a standard error of 0.1 and intervals of two."""
+    half, tenth = np.array(0.5), np.array(0.1)
+    fitted = None if fitted is None else np.array(fitted)
+    found = estimate(kind, half, tenth, tenth, 2.0, bounds, fitted)
+    assert expected == pytest.approx(tuple(map(float, found)))
+
+
+@pytest.mark.parametrize("kind", ["smooth", "log", "null", "distance", "plain"])
+def test_what_is_unknown(kind):
+    """An unknown bias corrects nothing, an unknown error leaves no interval, no number is none."""
+    number, nan = np.array([0.5, math.nan]), np.array([math.nan, math.nan])
+    value, low, high = estimate(kind, number, nan, nan, 2.0, (0, 1))
+    assert 0.5 == value[0]
+    assert np.isnan([*low, *high, value[1]]).all()
+
+
+@given(st.lists(st.floats(0.1, 10), min_size=3, max_size=11))
+def test_a_smooth_number_is_the_mean_of_its_pseudo_values(groups):
+    """For any number of a mean, here its square."""
+    count = len(groups)
+    whole = (sum(groups) / count) ** 2
+    without = [((sum(groups) - each) / (count - 1)) ** 2 for each in groups]
+    pseudo = [count * whole - (count - 1) * each for each in without]
+    given_ = np.array(whole), bias(np.array(whole), np.array(without)), jackknife(np.array(without))
+    value, low, high = estimate("smooth", *given_, 2.0, ANY)
+    middle = sum(pseudo) / count
+    error = math.sqrt(sum((each - middle) ** 2 for each in pseudo) / count / (count - 1))
+    assert (middle, middle - 2 * error, middle + 2 * error) == pytest.approx(
+        (float(value), float(low), float(high))
+    )
+
+
+def test_cross_fit_by_loops():
+    random = np.random.default_rng(3)
+    groups, rows = random.normal(size=(7, 5)), 11
+    shapes = random.normal(size=(5, rows))
+    whole = np.tanh(groups.mean(axis=0) @ shapes)  # not linear in the groups
+    without = [np.tanh((groups.sum(axis=0) - each) @ shapes / 6) for each in groups]
+    found = []
+    for each in without:
+        total = 0.0
+        for i in range(rows):
+            pseudo = 7 * whole[i] - 6 * each[i]
+            total += 0.5 * math.copysign(1.0, each[i]) * pseudo
+        found.append(total)
+    assert sum(found) / 7 == pytest.approx(float(cross_fit(whole, np.stack(without))))
+
+
+@pytest.mark.parametrize("apart", [0.0, 0.1, 1.0])
+def test_intervals_of_distances_hold_the_truth(apart):
+    """Of rows whose true distance is 0 or not, with a value nearer to it than the plug-in."""
+    random = np.random.default_rng(5)
+    count, samples, size = 10, 4000, 13
+    truth = apart * random.normal(size=size)
+    means = truth + 0.3 * random.normal(size=(count, samples, size))
+    whole = means.mean(axis=0)
+    without = (means.sum(axis=0) - means) / (count - 1)
+
+    plug_in, each = (0.5 * np.abs(rows).sum(axis=-1) for rows in (whole, without))
+    error, width = jackknife(each), interval(count)
+    fitted = cross_fit(whole, without)
+    found = estimate("distance", plug_in, bias(plug_in, each), error, width, (0, math.inf), fitted)
+
+    right = 0.5 * np.abs(truth).sum()
+    held = np.mean((found.low <= right) & (right <= found.high))
+    assert 0.935 <= held <= 0.995
+    assert abs(found.value.mean() - right) <= max(0.01, 0.6 * abs(plug_in.mean() - right))
+    assert (found.value <= plug_in).all()
+
+
+def test_differences_of_two_numbers():
+    """Each end has its own distance; of symmetrical ones the errors add up as squares."""
+    one, other = ((5.0, 4.7, 5.4), (3.0, 2.7, 3.4))
+    found = difference(*(Estimate(*map(np.array, each)) for each in (one, other)))
+    assert (2.0, 1.5, 2.5) == pytest.approx(tuple(map(float, found)))
