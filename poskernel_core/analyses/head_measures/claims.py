@@ -12,7 +12,7 @@ import numpy as np
 
 from poskernel_core.analyses.number import Number, number_of
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import counted, rounded
+from poskernel_core.common.rounding import brief, counted
 
 ATTENTION = 0.3
 """Smallest share of attention for the claim that a head looks somewhere."""
@@ -287,7 +287,7 @@ def _wavelength(head: Head) -> Iterator[Said]:
     order = sorted(swings, key=lambda place: -np.nan_to_num(swings[place].value, nan=-1.0))
     if math.isnan(swings[order[0]].value):
         return
-    length = rounded(head.number("rotary-spectrum", "dominant_wavelength").value)
+    length = brief(head.number("rotary-spectrum", "dominant_wavelength").value)
     told = len(order) < 2 or (swings[order[0]] - swings[order[1]]).passes(0.0) in ("yes", None)
     about = "" if told else "about "
     yield Said(f"moved most by a wavelength of {about}{counted(length, 'token')}")

@@ -65,6 +65,6 @@ def _heads(result: Result) -> str:
         return ""
     parts = [f"{FOLLOWS[name]} in {sure[name] or 'none'}" for name in known]
     return (
-        f"Among {counted(count, 'head')} with a sink, it follows {', '.join(parts)} "
-        f"(effect {EFFECT:g} or more){by_chance(count)}."
+        f"Among {counted(count, 'head')}{by_chance(count)} with a sink, it follows "
+        f"{', '.join(parts)} (effect {EFFECT:g} or more)."
     )
