@@ -29,8 +29,7 @@ def test_every_number_has_its_error_and_its_link(written):
 
 
 def test_a_head_does_something_where_its_whole_interval_does():
-    """By hand: 0.5 less a bias of 0.1, two errors of 0.04 on either side."""
-    one = [np.array([[each]]) for each in (0.5, 0.04, 0.1)]
-    numbers = Numbers(*one, width=2.0)
+    """Its lower end decides."""
+    numbers = Numbers(*(np.array([[each]]) for each in (0.4, 0.04, 0.32)))
     assert numbers.above(0.31)
     assert not numbers.above(0.33)

@@ -46,9 +46,8 @@ def test_before_anything_is_computed():
     table = app.dataframe[0].value
     assert [figure.figure for figure in FIGURES] == [*table["published figure"]]
     assert [brief(figure.published) for figure in FIGURES] == [*table["published"]]
-    for name, each in (("verdict", "not computed yet"), ("ours", ""), ("within", "")):
+    for name, each in (("verdict", "not computed yet"), ("ours", ""), ("difference", "")):
         assert {each} == set(table[name])
-    assert table["largest difference"].isna().all()
     assert [] == [*app.get("download_button")]
 
 
