@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from pages.shared.jobs import results
-from tests.support.bound import figure_on, opened
+from tests.support.bound import figure_on, fine, opened
 from tests.support.visit import no_trouble, parameter, redraws, settle, side_cell, values
 from tests.support.visit_tables import click_row, column, wide
 from tools.recorded import figures_on
@@ -34,9 +34,7 @@ def known(monkeypatch):
 def show(computed, known):
     def go_to(**link):
         given = {"context": "128", "windows": "50", "firstwindows": "8", "head": "L2H1"}
-        app = opened("contextual", **given | link)
-        assert ([], []) == ([*app.exception], [*app.error])
-        return app
+        return fine(opened("contextual", **given | link))
 
     return go_to
 

@@ -68,13 +68,6 @@ def stored(cache, monkeypatch):
     engine.store.close()
 
 
-@pytest.fixture
-def shipped(shipped_engine, monkeypatch):
-    """An engine with nothing but what comes with the project, which the pages ask."""
-    monkeypatch.setattr(results, "engine", lambda: shipped_engine)
-    return shipped_engine
-
-
 def run_alone(cache: Path) -> dict[str, Any]:
     done = subprocess.run(
         [sys.executable, "-c", ALONE, f"model={MODEL}", "windows=50", "context=64"],
@@ -162,11 +155,11 @@ def test_every_page_says_where_it_stands():
     assert ["__init__.py"] == [file.name for file in (ROOT / "pages").glob("*.py")]
 
 
-@pytest.mark.parametrize("built", [True, False])
-def test_the_documentation_is_linked_if_it_was_built(shipped_only, monkeypatch, tmp_path, built):
-    monkeypatch.setattr(sidebar, "site", lambda: tmp_path if built else None)
-    links = [each.value for each in opened_as_linked().sidebar.markdown]
-    assert built == any("[Documentation](docs/)" in each for each in links)
+def test_the_documentation_is_linked_if_it_was_built(shipped_only, monkeypatch, tmp_path):
+    for built in (True, False):
+        monkeypatch.setattr(sidebar, "site", lambda there=built: tmp_path if there else None)
+        links = [each.value for each in opened_as_linked().sidebar.markdown]
+        assert built == any("[Documentation](docs/)" in each for each in links)
 
 
 def test_a_question_is_shown_by_one_page():
