@@ -33,7 +33,7 @@ def known(monkeypatch):
 @pytest.fixture
 def show(computed, known):
     def go_to(**link):
-        given = {"context": "128", "windows": "50", "firstwindows": "8", "head": "L2H1"}
+        given = {"context": "128", "windows": "20", "firstwindows": "8", "head": "L2H1"}
         return fine(opened("contextual", **given | link))
 
     return go_to

@@ -134,7 +134,7 @@ def test_a_link_of_a_question():
 
 
 def test_a_wrong_value_is_told():
-    app = opened_as_linked("head", embed="card:kernel", head="L9H9")
+    app = opened("head", embed="card:kernel", head="L9H9")
     (told,) = sentences(app)
     assert told.startswith("The link asks for head L9H9")
     assert {"kernel"} == cards(app)

@@ -26,7 +26,7 @@ def offers(app: AppTest) -> list[str]:
 
 
 def test_everything_that_is_there(show):
-    app = show(head="L2H6", context="128")
+    app = show(head="L2H6", context="64")
     assert re.search(LOCAL, words(app))
     assert re.search("Measures not computed yet: .*Induction heads", words(app))
     assert "sinks" in figures_on(app)

@@ -13,7 +13,7 @@ CONTEXT = 128
 @pytest.fixture
 def show(computed):
     def go_to(**link):
-        return fine(opened("helix", context=CONTEXT, rtok="20", hl="3", **link))
+        return fine(opened("helix", context=CONTEXT, windows="20", rtok="20", hl="3", **link))
 
     return go_to
 

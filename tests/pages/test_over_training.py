@@ -33,7 +33,7 @@ def opened(made, computed, monkeypatch):
     monkeypatch.setenv("POSKERNEL_MODELS", str(made))
 
     def go(**link: str) -> AppTest:
-        return fine(opened_as_linked("over_training", model=str(made), windows="50", **link))
+        return fine(opened_as_linked("over_training", model=str(made), windows="20", **link))
 
     return go
 

@@ -8,7 +8,7 @@ from tests.support.bound import fine, opened_as_linked, press
 from tools.recorded import figures_on
 
 PAGE = "position_sources"
-SMALL = {"context": "41", "windows": "40"}
+SMALL = {"context": "41", "windows": "20"}
 
 
 @pytest.fixture

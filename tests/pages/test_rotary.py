@@ -9,8 +9,7 @@ from tools.recorded import figures_on
 
 PAGE = "rotary_spectrum"
 CARDS = ("clocks", "amplitudes", "usage", "shares", "logit", "equivariant", "without")
-SMALL = {"context": "53", "windows": "50"}
-PLACES = {"context": "53", "windows": "20"}
+SMALL = {"context": "53", "windows": "20"}
 TITLE = "Place, content, and both together"
 WORDS = "Not computed yet: the shares of place and content."
 
@@ -102,7 +101,7 @@ def test_measures_of_rotary_heads_on_the_landing_page(show, rotary):
 
 @pytest.mark.slow
 def test_place_and_content_of_one_head(show, rotary):
-    app = show("head", model=rotary, head="L1H2", **PLACES)
+    app = show("head", model=rotary, head="L1H2", **SMALL)
     assert WORDS in words(app)
     assert "places" not in figures_on(app)
     press(app, "compute-places")
@@ -113,7 +112,7 @@ def test_place_and_content_of_one_head(show, rotary):
 
 @pytest.mark.slow
 def test_place_and_content_of_all_heads(show, rotary):
-    asked = PLACES | {"skip": "2", "arrange": "place and content"}
+    asked = SMALL | {"skip": "2", "arrange": "place and content"}
     app = show("explore", model=rotary, head="L1H2", **asked)
     assert WORDS in words(app)
     assert "heads" not in figures_on(app)

@@ -5,7 +5,7 @@ import pytest
 from bench.reader import Lost, Reader
 from bench.readers import crowd, memory_mb, percentile
 from tests.soak.replicas import rise
-from tests.support.alone import run_alone
+from tests.support.server import run_alone
 
 
 @pytest.mark.slow
