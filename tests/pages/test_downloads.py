@@ -1,7 +1,10 @@
 """What the pages offer for download holds the numbers of the command line and of Python."""
 
+import csv
+import io
 import json
 import re
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -33,6 +36,22 @@ def download(page: Page, card: str, kind: str) -> bytes:
     return fetch(page, card, kind).path().read_bytes()
 
 
+def contents(kind: str, file: bytes) -> Any:
+    """What a file holds; nothing in it is pickled."""
+    if kind == "JSON":
+        return json.loads(file)
+    if kind == "CSV":
+        lines = file.decode().splitlines()
+        told = {line for line in lines if line.startswith("#")}
+        return told, {*zip(*csv.reader(line for line in lines if line not in told), strict=True)}
+    with np.load(io.BytesIO(file), allow_pickle=False) as arrays:
+        return {
+            name: json.loads(str(array)) if array.dtype.kind == "U" and not array.ndim
+            else (array.dtype, array.shape, array.tobytes())
+            for name, array in arrays.items()
+        }  # fmt: skip
+
+
 def as_hex(colour: str) -> str:
     """`rgb(1, 2, 3)` as `#010203`."""
     return "#" + "".join(f"{int(part):02x}" for part in re.findall(r"\d+", colour))
@@ -61,11 +80,12 @@ def show(server):
 
 @pytest.mark.parametrize(("card", "chosen"), [("etc", {"query": 255}), ("kernel", CELL)])
 def test_page_command_line_and_python_agree(shown, show, server, card, chosen):
-    """In every byte; what the files hold: `test_exports.py`."""
+    """In every bit, whatever the order; what the files hold: `test_exports.py`."""
     result = show(card, **chosen)
     for kind, written in (("JSON", to_json), ("CSV", to_csv), ("NPZ", to_npz)):
         file = written(result)
-        assert (file if kind == "NPZ" else file.encode()) == download(shown, card, kind), kind
+        ours = file if isinstance(file, bytes) else file.encode()
+        assert contents(kind, ours) == contents(kind, download(shown, card, kind)), kind
     options = [part for name, value in chosen.items() for part in (f"--{name}", str(value))]
     options += ["--windows", "50", "--skip", "7", "--json"]
     line = json.loads(command_line_here(server.cache, "show", card, "demo-gpt2", *options))
