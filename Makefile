@@ -117,7 +117,8 @@ measure: venv-dev browser  ## Measure waiting times: one user in a browser, then
 	$(BIN)/python -m bench.readers $(BENCH_ARGS)
 
 soak: venv-dev  ## Run the long tests: kills, damage, two replicas (about 40 minutes)
-	$(BIN)/python -m tests.soak $(SOAK_ARGS)
+	$(BIN)/python -m pytest -n 0 -s --durations=0 -W default $(SOAK_ARGS) \
+	  tests/soak/kills.py tests/soak/damaged.py tests/soak/replicas.py
 
 shipped: venv-dev  ## Compute the shipped results that are missing
 	$(BIN)/python tools/ship_results.py

@@ -171,13 +171,31 @@ def shipped_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     yield from opened_engine(tmp_path)
 
 
+@pytest.fixture(scope="session")
+def reading_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """One for all tests that only read what comes with the project: it is put together once."""
+    opened = opened_engine(tmp_path_factory.mktemp("read"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("POSKERNEL_SHIPPED", "1")
+        engine = next(opened)
+    yield engine
+    assert [] == [*opened]
+
+
 @pytest.fixture
-def shipped_only(shipped_engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages run as scripts have what comes with the project, and compute nothing."""
+def shipped(reading_engine: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Pages run as scripts have what comes with the project."""
     from pages.shared.jobs import results
 
+    monkeypatch.setenv("POSKERNEL_SHIPPED", "1")
+    monkeypatch.setattr(results, "engine", lambda: reading_engine)
+    return reading_engine
+
+
+@pytest.fixture
+def shipped_only(shipped: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And they compute nothing."""
     monkeypatch.setenv("POSKERNEL_READ_ONLY", "1")
-    monkeypatch.setattr(results, "engine", lambda: shipped_engine)
 
 
 @pytest.fixture

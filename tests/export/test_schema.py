@@ -92,7 +92,7 @@ def test_answers(name, request):
     if name in COMPOSED:
         model, params = COMPOSED[name]
         asked, _ = build_request(name, model, params=params)
-        answer = request.getfixturevalue("shipped_engine").cached(asked)
+        answer = request.getfixturevalue("shipped").cached(asked)
     elif name in COMPUTED:
         model, params = COMPUTED[name]
         model = request.getfixturevalue("rotary") if model == "rotary" else model

@@ -30,8 +30,13 @@ pytestmark = pytest.mark.usefixtures("near_worker", "browser_name")
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory):
-    engine = Engine(Store(tmp_path_factory.mktemp("store")))
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("store")
+
+
+@pytest.fixture(scope="module")
+def answers(cache):
+    engine = Engine(Store(cache))
     asked = {"engine": engine, "windows": WINDOWS, "context": CONTEXT}
     whole = build_request("verdicts", MODEL, windows=WINDOWS, context=CONTEXT)[0]
     missing = [n for n in engine.missing(whole) if hasattr(ANALYSES[n], "runs")]
@@ -126,19 +131,19 @@ def test_a_data_set_for_the_hub(answers, tmp_path):
     assert header["axes"]["kernel"] == ["layer", "head", "key"]
 
 
-@pytest.mark.parametrize("option", ["--gallery", "--hub-card", "--headvis"])
-def test_refused_without_a_folder(option, tmp_path, monkeypatch, capsys):
+def test_refused_without_a_folder(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path / "store"))
     (tmp_path / "short.txt").write_text("one two three")
     run = ["--corpus", str(tmp_path / "short.txt"), *RUN]
-    assert main(["export", MODEL, option, str(tmp_path / "out" / "folder"), *run]) == 2
-    assert "gives 0 windows" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
+    for option in ("--gallery", "--hub-card", "--headvis"):
+        assert main(["export", MODEL, option, str(tmp_path / "out" / "folder"), *run]) == 2
+        assert "gives 0 windows" in capsys.readouterr().err
+        assert not (tmp_path / "out").exists()
 
 
-def test_on_the_command_line(tmp_path, monkeypatch, capsys):
+def test_on_the_command_line(answers, cache, tmp_path, monkeypatch, capsys):
     """Over an earlier one, but over nothing else."""
-    monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path / "store"))
+    monkeypatch.setenv("POSKERNEL_CACHE", str(cache))
     (tmp_path / "file").write_text("x")
 
     def export(option, place, *given):

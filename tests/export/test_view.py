@@ -51,9 +51,9 @@ def made():
     return found
 
 
-def test_a_local_kernel_has_room_where_it_is(shipped_engine):
+def test_a_local_kernel_has_room_where_it_is(shipped):
     """As on the page: most of L2H6 lies on the last ten tokens, L0H0 is spread over all."""
-    asked = {"query": 400, "engine": shipped_engine}
+    asked = {"query": 400, "engine": shipped}
     views = [pk.view("kernel", "demo-gpt2", head=head, **asked) for head in ("L2H6", "L0H0")]
     assert ["log", None] == [view.figure.layout.xaxis.type for view in views]
 
@@ -105,11 +105,9 @@ def test_the_library_comes_once(made, first, monkeypatch):
     ("analysis", "asked"),
     [("kernel", {"head": "L2H6", "query": 303}), ("etc", {"query": 303, "params": {"skip": 7}})],
 )
-def test_a_link_shows_the_same(shipped_engine, monkeypatch, analysis, asked):
-    view = pk.view(analysis, "demo-gpt2", address=HOME, engine=shipped_engine, **asked)
-    monkeypatch.setattr(results, "engine", lambda: shipped_engine)
-    seen = []
-    fetch = results.fetch
+def test_a_link_shows_the_same(shipped, monkeypatch, analysis, asked):
+    view = pk.view(analysis, "demo-gpt2", address=HOME, engine=shipped, **asked)
+    seen, fetch = [], results.fetch
     monkeypatch.setattr(results, "fetch", lambda *a: seen.append(found := fetch(*a)) or found)
     app = opened_as_linked(**parse_qs(urlsplit(view.link).query))
 

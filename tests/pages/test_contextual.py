@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from pages.shared.jobs import results
-from tests.support.bound import figure_on, opened
+from tests.support.bound import figure_on, fine, opened
 from tests.support.visit import no_trouble, parameter, redraws, settle, side_cell, values
 from tests.support.visit_tables import click_row, column, wide
 from tools.recorded import figures_on
@@ -33,10 +33,8 @@ def known(monkeypatch):
 @pytest.fixture
 def show(computed, known):
     def go_to(**link):
-        given = {"context": "128", "windows": "50", "firstwindows": "8", "head": "L2H1"}
-        app = opened("contextual", **given | link)
-        assert ([], []) == ([*app.exception], [*app.error])
-        return app
+        given = {"context": "128", "windows": "20", "firstwindows": "8", "head": "L2H1"}
+        return fine(opened("contextual", **given | link))
 
     return go_to
 

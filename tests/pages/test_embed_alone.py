@@ -2,7 +2,7 @@
 
 from html.parser import HTMLParser
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import SplitResult, parse_qs, urlsplit
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -11,7 +11,8 @@ from streamlit.testing.v1.element_tree import Button
 from pages import NAMES
 from pages.shared.cards.embed import frame_code
 from pages.shared.jobs import results
-from tests.support.bound import opened, opened_as_linked, walk
+from poskernel_core.engine.engine import Engine
+from tests.support.bound import opened, opened_as_linked, walk, words
 from tests.support.server import PATIENCE
 
 QUICK = ("head", "helix", "position_sources")
@@ -19,11 +20,7 @@ WITHOUT_CARDS = ("compare", "methods", "own_text")
 OPEN = "[Open the whole page]"
 
 
-@pytest.fixture(autouse=True)
-def engine(shipped_engine, monkeypatch):
-    """An engine with nothing but what comes with the project, which the pages ask."""
-    monkeypatch.setattr(results, "engine", lambda: shipped_engine)
-    return shipped_engine
+pytestmark = pytest.mark.usefixtures("shipped")
 
 
 def key_of(node: Any) -> str:
@@ -31,31 +28,27 @@ def key_of(node: Any) -> str:
     return str(getattr(node.proto, "id", "")).removeprefix("$$ID-").partition("-")[2]
 
 
-def containers(app: AppTest) -> list[str]:
-    return [key_of(each) for each in walk(app)]
-
-
 def cards(app: AppTest) -> set[str]:
     assert [] == [each.value for each in app.exception]
-    return {name.removeprefix("card-") for name in containers(app) if name.startswith("card-")}
+    names = map(key_of, walk(app))
+    return {name.removeprefix("card-") for name in names if name.startswith("card-")}
 
 
 def sentences(app: AppTest) -> list[str]:
     return [each.value.replace("\\", "") for each in (*app.error, *app.warning, *app.info)]
 
 
-def texts(app: AppTest) -> list[str]:
-    return [each.value for each in (*app.markdown, *app.caption, *app.info)]
-
-
 def identities(app: AppTest) -> list[str]:
-    lines = [each.value.replace("\\", "") for each in app.markdown]
-    return [each for each in lines if OPEN in each]
+    return [line for line in words(app).splitlines() if OPEN in line]
 
 
-def link_of(app: AppTest) -> str:
+def link_of(app: AppTest) -> SplitResult:
     (line,) = identities(app)
-    return line.partition(f"{OPEN}(")[2].partition(")")[0]
+    return urlsplit(line.partition(f"{OPEN}(")[2].partition(")")[0])
+
+
+def asked_of(app: AppTest) -> dict[str, list[str]]:
+    return parse_qs(link_of(app).query)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +63,7 @@ def test_a_card_of_a_page(name):
         (line,) = identities(app)
         assert "; PosKernel " in line
         assert ", run " in line
-        assert link_of(app).endswith(f"#{card}")
+        assert card == link_of(app).fragment
         assert [] == [each.value for each in app.error]
 
 
@@ -78,32 +71,37 @@ def test_a_page_as_always_has_no_frame():
     for app in (opened("helix"), opened("helix", embed="true"), opened("helix", embed="")):
         assert len(cards(app)) > 1
         assert [] == identities(app)
-        assert "alone" not in containers(app)
+        assert "alone" not in map(key_of, walk(app))
 
 
-def test_the_identity_and_its_link(engine, monkeypatch):
+def test_the_identity_and_its_link(empty, monkeypatch):
     asked = {
-        "model": "demo-gpt2",
-        "head": "L1H3",
-        "query": "255",
+        "model": ["demo-gpt2"], "head": ["L1H3"], "query": ["255"], "log": ["offset"],
         "kinds": ["local", "uniform"],
-        "log": "offset",
-    }
+    }  # fmt: skip
     monkeypatch.setattr(results, "PATIENCE", 0.0)
     app = opened_as_linked("head", embed="card:kernel", **asked)
     assert set() == cards(app)  # it is late, and says already what it will be
     for run in ("", ", run "):
         (line,) = identities(app)
         assert f"demo-gpt2, L1H3, n = 255, corpus sample, 500 windows of 512 tokens{run}" in line
-        link = urlsplit(link_of(app))
-        assert ("", "kernel") == (link.path, link.fragment)
-        given = parse_qs(link.query)
-        assert asked == {key: value if value[1:] else value[0] for key, value in given.items()}
+        assert ("", "kernel", asked) == (*link_of(app)[2:5:2], asked_of(app))
         assert [] == sentences(app)  # of what the page does not draw, nothing is said
-        for job in engine.open_jobs():
-            job.wait(PATIENCE)
-        app.run()
+        when_computed(app, empty)
     assert {"kernel"} == cards(app)
+
+
+@pytest.fixture
+def empty(shipped_engine, monkeypatch):
+    """An engine that has put nothing together yet."""
+    monkeypatch.setattr(results, "engine", lambda: shipped_engine)
+    return shipped_engine
+
+
+def when_computed(app: AppTest, engine: Engine) -> None:
+    for job in engine.open_jobs():
+        job.wait(PATIENCE)
+    app.run()
 
 
 def vanishing() -> None:
@@ -126,18 +124,17 @@ def test_the_link_keeps_what_was_drawn_while_the_card_was_computed():
     app.query_params |= {"embed": "card:a", "x": "5", "y": "6", "z": "7"}
     for _ in range(3):
         app.run()
-        assert {"x": ["5"], "y": ["6"], "z": ["7"]} == parse_qs(urlsplit(link_of(app)).query)
+        assert {"x": ["5"], "y": ["6"], "z": ["7"]} == asked_of(app)
     app.slider(key="y").set_value(0).run()
-    assert {"x": ["5"], "z": ["7"]} == parse_qs(urlsplit(link_of(app)).query)
+    assert {"x": ["5"], "z": ["7"]} == asked_of(app)
 
 
 def test_a_link_of_a_question():
-    app = opened("", show="kernel", embed="card:kernel")
-    assert {"kernel"} == cards(app)
+    assert {"kernel"} == cards(opened("", show="kernel", embed="card:kernel"))
 
 
 def test_a_wrong_value_is_told():
-    app = opened_as_linked("head", embed="card:kernel", head="L9H9")
+    app = opened("head", embed="card:kernel", head="L9H9")
     (told,) = sentences(app)
     assert told.startswith("The link asks for head L9H9")
     assert {"kernel"} == cards(app)
@@ -145,12 +142,16 @@ def test_a_wrong_value_is_told():
 
 @pytest.mark.parametrize("asked", ["card:nothing", "card:", "kernel", "CARD:kernel"])
 def test_no_such_card(asked):
+    """Those of the page are named, and so are those that wait for a button."""
     app = opened("helix", embed=asked)
     (said,) = sentences(app)
     expected = "Expected embed=card:NAME with a card of this page (helix, morph, variance, angles, "
     assert f"{expected}shape), got '{asked}'." == said
     assert set() == cards(app)
-    assert "#" in link_of(app)
+    assert ["demo-gpt2"] == asked_of(app)["model"]
+    if asked == "card:nothing":
+        (said,) = sentences(opened("head", embed=asked))
+        assert "examples)" in said
 
 
 def test_a_page_that_lends_a_model_tells_too():
@@ -166,31 +167,17 @@ def test_a_model_without_what_a_page_needs_says_so():
     assert "so its heads have no wavelengths" in said
 
 
-def test_cards_that_wait_for_a_button_are_named_too():
-    (said,) = sentences(opened("head", embed="card:nothing"))
-    assert "examples)" in said
-
-
-@pytest.mark.parametrize(("card", "key"), [("examples", "examples"), ("variation", "denominators")])
-def test_the_button_of_a_card(card, key):
-    """Of all buttons of the page, only that of the card asked for stands in the frame."""
-    run = {"windows": "50", "context": "64"}
-    app = opened("head", embed=f"card:{card}", **run)
-    (frame,) = (each for each in walk(app) if key_of(each) == "waiting")
-    shown = [each.key for each in walk(frame) if isinstance(each, Button)]
-    assert [f"compute-{key}"] == [each for each in shown if each.startswith("compute-")]
-    assert {"compute-examples", "compute-denominators"} < {each.key for each in app.button}
-
-
-def test_the_reader_computes_a_card(near_worker, engine):
-    """A card that nobody has computed says so; its button pressed, it takes its place."""
+def test_the_reader_computes_a_card(near_worker, empty):
+    """Of all buttons of the page, that of the card alone is seen; pressed, the card replaces it."""
     app = opened("head", embed="card:examples", windows="50", context="64", query="47")
     assert set() == cards(app)
-    assert any("Not computed yet: example texts of all heads." in each for each in texts(app))
+    assert "Not computed yet: example texts of all heads." in words(app)
+    (frame,) = (each for each in walk(app) if key_of(each) == "waiting")
+    seen = [each.key for each in walk(frame) if isinstance(each, Button)]
+    assert ["compute-examples"] == [each for each in seen if each.startswith("compute-")]
+    assert {"compute-examples", "compute-denominators"} < {each.key for each in app.button}
     app.button(key="compute-examples").click().run()
-    for job in engine.open_jobs():
-        job.wait(PATIENCE)
-    app.run()
+    when_computed(app, empty)
     assert {"examples"} == cards(app)
 
 
@@ -210,13 +197,14 @@ class Frame(HTMLParser):
         self.found = dict(attrs)
 
 
-@pytest.mark.parametrize("text", ["plain", "a \"b\" <c> & 'd'", '"><script>alert(1)</script>'])
-def test_the_code_of_a_frame_escapes(text):
-    code = frame_code(f"http://a.org/?text={text}&embed=card:kernel", text, 650)
-    frame = Frame()
-    frame.feed(code)
-    assert f"http://a.org/?text={text}&embed=card:kernel" == frame.found["src"]
-    assert text == frame.found["title"]
-    assert ("100%", "650", "lazy") == tuple(frame.found[k] for k in ("width", "height", "loading"))
-    assert 1 == code.count("<iframe")
-    assert "<script" not in code
+def test_the_code_of_a_frame_escapes():
+    for text in ("plain", "a \"b\" <c> & 'd'", '"><script>alert(1)</script>'):
+        code = frame_code(f"http://a.org/?text={text}&embed=card:kernel", text, 650)
+        frame = Frame()
+        frame.feed(code)
+        assert {
+            "src": f"http://a.org/?text={text}&embed=card:kernel", "title": text,
+            "width": "100%", "height": "650", "loading": "lazy",
+        }.items() <= frame.found.items()  # fmt: skip
+        assert 1 == code.count("<iframe")
+        assert "<script" not in code

@@ -1,15 +1,13 @@
-"""The controls of the grid in a browser: kinds shown, order of heads, thresholds."""
+"""The controls of the grid in a browser: kinds shown and thresholds; order: `test_measures.py`."""
 
 import re
 
-import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.support.visit import (
     cell,
     cells,
-    choose,
     flip,
     no_trouble,
     parameter,
@@ -28,14 +26,13 @@ def kinds(page: Page) -> list[str]:
     ]
 
 
-def test_kernels_kinds_order_and_thresholds(page, server):
+def test_kernels_kinds_and_thresholds(page, server):
     visit(page, server.link(head="L2H6"))
     expect(cells(page)).to_have_count(32)
     the_curve_follows_the_kinds(page)
     kernels_in_the_cells(page)
     page.locator(".st-key-filters summary").click()
     kinds_that_are_switched_off_are_dimmed(page)
-    order_by_etc(page)
     thresholds_change_the_kinds(page)
 
 
@@ -52,17 +49,6 @@ def kinds_that_are_switched_off_are_dimmed(page: Page) -> None:
     switch.click()
     expect(dimmed).to_have_count(0)
     settle(page)
-
-
-def order_by_etc(page: Page) -> None:
-    choose(page, "Order of heads", "largest first")
-    expect(page.get_by_role("columnheader", name="1.", exact=True)).to_be_visible()
-    settle(page)
-    labels = [each.get_attribute("aria-label") for each in cells(page).all()]
-    etc = np.array([float(re.search(r"ETC ([\d.]+)", label)[1]) for label in labels])
-    assert (np.diff(etc.reshape(4, 8), axis=1) <= 0).all()
-    assert etc.min() > 0
-    expect(cell(page, "L2H4")).to_have_attribute("aria-selected", "true")
 
 
 def thresholds_change_the_kinds(page: Page) -> None:

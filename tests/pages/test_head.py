@@ -6,7 +6,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from poskernel_core.storage.notes import Notes
-from tests.support.bound import opened
+from tests.support.bound import fine, opened, press, words
 from tools.recorded import figures_on
 
 pytestmark = pytest.mark.slow
@@ -21,26 +21,12 @@ def show(computed, monkeypatch):
     return lambda **link: fine(opened("head", windows="20", **link))
 
 
-def fine(app: AppTest) -> AppTest:
-    assert ([], []) == ([*app.exception], [*app.error])
-    return app
-
-
-def press(app: AppTest, key: str) -> AppTest:
-    return fine(app.button(key=key).click().run())
-
-
 def offers(app: AppTest) -> list[str]:
     return [each.key for each in app.button if each.label == "Compute it"]
 
 
-def words(app: AppTest) -> str:
-    texts = (each.value for each in (*app.markdown, *app.caption))
-    return " ".join(texts).replace("\\", "")
-
-
 def test_everything_that_is_there(show):
-    app = show(head="L2H6", context="128")
+    app = show(head="L2H6", context="64")
     assert re.search(LOCAL, words(app))
     assert re.search("Measures not computed yet: .*Induction heads", words(app))
     assert "sinks" in figures_on(app)

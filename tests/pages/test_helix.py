@@ -5,7 +5,7 @@ import re
 import pytest
 
 from poskernel_core.analyses.helix.figures import OVERLAYS, OWN_AXES
-from tests.support.bound import bound, figure_on, headings, opened
+from tests.support.bound import bound, figure_on, fine, headings, opened
 
 CONTEXT = 128
 
@@ -13,9 +13,7 @@ CONTEXT = 128
 @pytest.fixture
 def show(computed):
     def go_to(**link):
-        app = opened("helix", context=CONTEXT, rtok="20", hl="3", **link)
-        assert ([], []) == ([*app.exception], [*app.error])
-        return app
+        return fine(opened("helix", context=CONTEXT, windows="20", rtok="20", hl="3", **link))
 
     return go_to
 

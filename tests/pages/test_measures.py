@@ -1,5 +1,6 @@
 """The grid of all heads by a measure of numbers and by one of names, in a browser."""
 
+import io
 import json
 import re
 from typing import Any
@@ -10,7 +11,7 @@ from playwright.sync_api import Page, expect
 from streamlit.testing.v1 import AppTest
 
 from poskernel_core.analyses.contextual_heads.behaviour import BEHAVIOURS
-from tests.pages.test_downloads import arrays
+from tests.pages.test_downloads import download
 from tests.support.bound import opened, walk
 from tests.support.visit import (
     cell,
@@ -82,7 +83,8 @@ def test_order_and_choice_by_a_measure(page, server):
     settle(page)
     assert ("L2H5", "L2H5") == (parameter(page, "head"), values(page)["Head"])
     expect(cell(page, "L2H5")).to_have_attribute("aria-selected", "true")
-    held = arrays(page, "etc")["previous_mass"]
+    with np.load(io.BytesIO(download(page, "etc", "NPZ")), allow_pickle=False) as file:
+        held = file["previous_mass"]
     np.testing.assert_allclose(numbers(page, measure), held, atol=5e-3)
     with tool(page, "etc", "Formula") as told:
         expect(told.get_by_text("Source.")).to_be_visible()

@@ -5,7 +5,7 @@ import pytest
 from poskernel_core.analyses.definitions import methods
 from poskernel_core.ledger.compare import brief
 from poskernel_core.ledger.published import figures_of, known_models
-from tests.support.bound import bound, opened
+from tests.support.bound import bound, fine, opened
 
 MODEL, HELD = "demo-attn-2l", "gpt2"
 LEDGER = {"model": MODEL, "part": "Reproduction ledger"}
@@ -13,11 +13,6 @@ FIGURES = figures_of(HELD)
 METHODS = sorted(methods(), key=lambda method: method.runs_model)
 """As the page has them: those that run the model again come after the others."""
 PARTS = ("Values", "Formula.", "Choices.", "Limits.", "Source.")
-
-
-def fine(app):
-    assert ([], []) == ([*app.exception], [*app.error])
-    return app
 
 
 def test_definitions():

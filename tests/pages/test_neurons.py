@@ -20,7 +20,7 @@ RING = """() => document.querySelector('.st-key-figure-neurons .js-plotly-plot')
 @pytest.fixture
 def show(computed):
     def go_to(**link):
-        app = opened(PAGE, context="128", windows="50", firstwindows="8", **link)
+        app = opened(PAGE, context="128", windows="20", firstwindows="8", **link)
         assert not app.exception
         return app
 

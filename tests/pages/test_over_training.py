@@ -9,7 +9,7 @@ from streamlit.testing.v1 import AppTest
 
 from poskernel_core.engine.plan import make_plan
 from tests.analyses.training.test_over_training import checkpoint
-from tests.support.bound import headings, opened_as_linked
+from tests.support.bound import fine, headings, opened_as_linked
 from tools.recorded import figures_on
 
 pytestmark = pytest.mark.slow
@@ -33,18 +33,9 @@ def opened(made, computed, monkeypatch):
     monkeypatch.setenv("POSKERNEL_MODELS", str(made))
 
     def go(**link: str) -> AppTest:
-        return fine(opened_as_linked("over_training", model=str(made), windows="50", **link))
+        return fine(opened_as_linked("over_training", model=str(made), windows="20", **link))
 
     return go
-
-
-def fine(app: AppTest) -> AppTest:
-    assert [] == [each.value for each in (*app.exception, *app.error)]
-    return app
-
-
-def charts(app: AppTest) -> int:
-    return len(figures_on(app))
 
 
 def said(app: AppTest) -> list[str]:
@@ -60,18 +51,18 @@ def test_from_nothing_to_everything(opened, computed, monkeypatch):
     """One button computes all; what is shown then comes from the store, and no worker is asked."""
     app = opened()
     assert ["3 of 3 checkpoints are not computed yet: step-0, step-8, step-64."] == said(app)
-    assert 0 == charts(app)
+    assert 0 == len(figures_on(app))
     app = fine(button(app, "Compute them").click().run())
-    assert ([EQUAL], CHARTS) == (said(app), charts(app))
+    assert ([EQUAL], CHARTS) == (said(app), len(figures_on(app)))
 
     monkeypatch.setattr(computed, "submit", None)
     again = opened(follow="distance to observed attention", head="L0H0", step="8")
     assert "Distance to observed attention over training" in headings(again)
     assert 8 == again.select_slider(key="step").value
-    assert CHARTS - 1 == charts(opened(follow="kind of kernel"))
+    assert CHARTS - 1 == len(figures_on(opened(follow="kind of kernel")))
     # The sidebar's checkpoint plays no part here.
     app = opened(checkpoint="step-8")
-    assert ([EQUAL], CHARTS) == (said(app), charts(app))
+    assert ([EQUAL], CHARTS) == (said(app), len(figures_on(app)))
     assert "step-8" == app.selectbox(key="checkpoint").value
     what_is_there_is_shown_meanwhile(opened, computed, monkeypatch)
 
@@ -88,7 +79,7 @@ def what_is_there_is_shown_meanwhile(opened, engine, monkeypatch):
     app = opened(head="L1H2", step="64", tracked="L0H1")
     assert f"1 of 3 checkpoints are not computed yet: {gone}." in said(app)[0]
     assert button(app, "Compute them")
-    assert CHARTS == charts(app)
+    assert CHARTS == len(figures_on(app))
     assert [0, 64] == [
         int(re.sub(r"\D", "", each)) for each in app.select_slider(key="step").options
     ]

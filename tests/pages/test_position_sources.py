@@ -4,27 +4,19 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from pages.position_sources.page import pick_head
-from tests.support.bound import opened_as_linked
+from tests.support.bound import fine, opened_as_linked, press
 from tools.recorded import figures_on
 
 PAGE = "position_sources"
-SMALL = {"context": "41", "windows": "40"}
+SMALL = {"context": "41", "windows": "20"}
 
 
 @pytest.fixture
 def show(computed):
     def go(**parameters: str) -> AppTest:
-        app = opened_as_linked(PAGE, **SMALL, **parameters)
-        assert ([], []) == ([*app.exception], [*app.error])
-        return app
+        return fine(opened_as_linked(PAGE, **SMALL, **parameters))
 
     return go
-
-
-def press(app: AppTest, key: str) -> AppTest:
-    app.button(key=key).click().run()
-    assert ([], []) == ([*app.exception], [*app.error])
-    return app
 
 
 @pytest.mark.slow

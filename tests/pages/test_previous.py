@@ -3,7 +3,7 @@
 import pytest
 
 from poskernel_core.analyses.interventions.presets import presets_for
-from tests.support.bound import headings, named, opened
+from tests.support.bound import headings, named, opened, words
 from tools.recorded import figures_on
 
 pytestmark = pytest.mark.slow
@@ -24,10 +24,6 @@ def show(computed):
 
 def kinds_in(table):
     return dict(zip(map(named, table["head"]), table["kind"], strict=True))
-
-
-def words(app):
-    return " ".join(each.value for each in (*app.markdown, *app.caption, *app.info))
 
 
 def test_ranking(show):

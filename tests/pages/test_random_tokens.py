@@ -7,7 +7,7 @@ from streamlit.testing.v1 import AppTest
 
 from pages.shared.jobs import results
 from poskernel_core.common.rounding import rounded
-from tests.support.bound import bound, figure_on, headings, opened
+from tests.support.bound import bound, figure_on, fine, headings, opened, press
 from tools.recorded import figures_on
 
 pytestmark = pytest.mark.slow
@@ -24,11 +24,6 @@ def show(computed):
         return fine(opened(name, model="demo-attn-2l", samples="100", **link))
 
     return go_to
-
-
-def fine(app: AppTest) -> AppTest:
-    assert ([], []) == ([*app.exception], [*app.error])
-    return app
 
 
 def sequences(app: AppTest) -> list[list[tuple[str, str, str]]]:
@@ -91,7 +86,7 @@ def test_one_head_and_its_layer(show):
 def test_few_and_many_random_tokens(show):
     app = show(RECENCY, rlength="20")
     for length in (7, 48):
-        app = fine(app.button(key=f"length-{length}").click().run())
+        app = press(app, f"length-{length}")
         assert [length, length - 1] == [bound(app)[key].value for key in ("rlength", "rquery")]
         assert any(f"attention from position {length - 1}" in each for each in headings(app))
 

@@ -4,13 +4,12 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from pages.shared.jobs import results
-from tests.support.bound import opened_as_linked
+from tests.support.bound import fine, opened_as_linked, press, words
 from tools.recorded import figures_on
 
 PAGE = "rotary_spectrum"
 CARDS = ("clocks", "amplitudes", "usage", "shares", "logit", "equivariant", "without")
-SMALL = {"context": "53", "windows": "50"}
-PLACES = {"context": "53", "windows": "20"}
+SMALL = {"context": "53", "windows": "20"}
 TITLE = "Place, content, and both together"
 WORDS = "Not computed yet: the shares of place and content."
 
@@ -20,15 +19,9 @@ def show(computed, monkeypatch, rotary):
     monkeypatch.setenv("POSKERNEL_MODELS", rotary)
 
     def go(page: str = PAGE, **parameters: str) -> AppTest:
-        app = opened_as_linked(page, **parameters)
-        assert ([], []) == ([*app.exception], [*app.error])
-        return app
+        return fine(opened_as_linked(page, **parameters))
 
     return go
-
-
-def said(app: AppTest) -> str:
-    return "\n".join(each.value for each in (*app.markdown, *app.info, *app.caption))
 
 
 @pytest.mark.slow
@@ -36,24 +29,20 @@ def test_a_rotary_model(show, rotary):
     app = show(model=rotary, head="L1H2", **SMALL)
 
     assert [*CARDS] == figures_on(app)
-    text = said(app)
+    text = words(app)
     assert "Dominant wavelength: **" in text
     assert "| without long ones |" in text
     assert 2 == len([each for each in app.selectbox if each.label == "Colour heads by"])
     for measure in ("dominant wavelength", "weight of short wavelengths", "mean share of keys"):
         box = next(each for each in app.selectbox if each.label == "Colour heads by")
-        box.select(measure).run()
-        assert ([], []) == ([*app.exception], [*app.error])
+        fine(box.select(measure).run())
+    the_bands_are_the_readers(show, app, rotary)
 
 
-@pytest.mark.slow
-def test_the_bands_are_the_readers(show, rotary):
-    app = show(model=rotary, head="L1H2", **SMALL)
+def the_bands_are_the_readers(show, app, rotary):
     table = next(each.value for each in app.markdown if "| without long" in each.value)
     app.select_slider(key="short").set_value(32).run()
-    app.select_slider(key="long").set_value(106).run()
-
-    assert ([], []) == ([*app.exception], [*app.error])
+    fine(app.select_slider(key="long").set_value(106).run())
     other = next(each.value for each in app.markdown if "| without long" in each.value)
     assert table != other
     linked = show(model=rotary, head="L1H2", short="32", long="106", **SMALL)
@@ -101,42 +90,33 @@ def test_position_and_token_without_embeddings_of_positions(show, rotary):
 def test_measures_of_rotary_heads_on_the_landing_page(show, rotary):
     measures = {"dominant wavelength", "weight of long wavelengths", "mean share of queries"}
     app = show("etc_heatmap", model=rotary, **SMALL)
-    box = next(each for each in app.selectbox if each.key == "measure")
-    assert measures <= set(box.options)
+    assert measures <= set(app.selectbox(key="measure").options)
     for measure in measures:
-        box.select(measure).run()
-        assert ([], []) == ([*app.exception], [*app.error])
-        box = next(each for each in app.selectbox if each.key == "measure")
-        assert measure == box.value
+        fine(app.selectbox(key="measure").select(measure).run())
+        assert measure == app.selectbox(key="measure").value
     app.selectbox(key="model").select("demo-gpt2").run()
-    box = next(each for each in app.selectbox if each.key == "measure")
-    assert not measures & set(box.options)
-    assert "effective token count" == box.value
-
-
-def press(app):
-    next(each for each in app.button if each.key == "compute-places").click().run()
-    assert ([], []) == ([*app.exception], [*app.error])
+    assert not measures & set(app.selectbox(key="measure").options)
+    assert "effective token count" == app.selectbox(key="measure").value
 
 
 @pytest.mark.slow
 def test_place_and_content_of_one_head(show, rotary):
-    app = show("head", model=rotary, head="L1H2", **PLACES)
-    assert WORDS in said(app)
+    app = show("head", model=rotary, head="L1H2", **SMALL)
+    assert WORDS in words(app)
     assert "places" not in figures_on(app)
-    press(app)
+    press(app, "compute-places")
     assert "places" in figures_on(app)
-    assert WORDS not in said(app)
-    assert "arrange=place+and+content" in said(app)
+    assert WORDS not in words(app)
+    assert "arrange=place+and+content" in words(app)
 
 
 @pytest.mark.slow
 def test_place_and_content_of_all_heads(show, rotary):
-    asked = PLACES | {"skip": "2", "arrange": "place and content"}
+    asked = SMALL | {"skip": "2", "arrange": "place and content"}
     app = show("explore", model=rotary, head="L1H2", **asked)
-    assert WORDS in said(app)
+    assert WORDS in words(app)
     assert "heads" not in figures_on(app)
-    press(app)
+    press(app, "compute-places")
     assert ["heads"] == figures_on(app)
     (table,) = (each.value for each in app.dataframe)
     shares = table[[f"{name} (share of variance)" for name in
@@ -146,7 +126,7 @@ def test_place_and_content_of_all_heads(show, rotary):
 
 
 def test_place_and_content_need_rotation(show):
-    assert TITLE not in said(show("head", model="demo-attn-2l", context="64", windows="20"))
+    assert TITLE not in words(show("head", model="demo-attn-2l", context="64", windows="20"))
     app = show("explore", model="demo-attn-2l", context="64", windows="20")
     (arrange,) = (each for each in app.button_group if each.key == "arrange")
     assert ["two measures", "near kernels"] == [*arrange.options]

@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,11 +14,11 @@ from pages.instrument import sidebar
 from pages.instrument.lending import NEEDS
 from pages.shared.jobs import jobs, pressed, results
 from poskernel_core.analyses import ANALYSES
-from poskernel_core.engine.engine import Engine
+from poskernel_core.cli import main as cli
+from poskernel_core.cli import precompute
+from poskernel_core.engine.plan import make_plan
 from poskernel_core.models import curated
-from poskernel_core.storage.store import Store
 from tests.support.bound import opened_as_linked
-from tests.support.near_worker import command_line_here
 from tests.support.server import ROOT, environment
 from tools.recorded import figures_on, open_page
 
@@ -48,40 +47,6 @@ print(json.dumps({
     "modules": sorted(sys.modules),
 }))
 """
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory) -> Path:
-    """A store that holds what pages show first, for 50 windows of 64 tokens."""
-    directory = tmp_path_factory.mktemp("cache")
-    run = (MODEL, "--windows", "50", "--context", "64")
-    command_line_here(directory, "precompute", *run, "--experiments")
-    return directory
-
-
-@pytest.fixture
-def stored(cache, monkeypatch):
-    engine = Engine(Store(cache))
-    monkeypatch.setattr(results, "engine", lambda: engine)
-    yield engine
-    engine.close()
-    engine.store.close()
-
-
-@pytest.fixture
-def shipped(shipped_engine, monkeypatch):
-    """An engine with nothing but what comes with the project, which the pages ask."""
-    monkeypatch.setattr(results, "engine", lambda: shipped_engine)
-    return shipped_engine
-
-
-def run_alone(cache: Path) -> dict[str, Any]:
-    done = subprocess.run(
-        [sys.executable, "-c", ALONE, f"model={MODEL}", "windows=50", "context=64"],
-        cwd=ROOT, env=environment(cache), capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert 0 == done.returncode, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 def imports(file: Path) -> list[str]:
@@ -128,22 +93,37 @@ def test_what_is_refused_is_said_once(shipped, monkeypatch):
     assert shipped.worker_pid is None
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "charts"),
     [("etc_heatmap", 0), ("induction_recency", 7), ("position_vs_token", 7)],
 )
-def test_what_is_precomputed_is_that_of_the_pages(stored, name, charts):
-    keys = set(stored.store.keys())
-    app = opened_as_linked(name, model=MODEL, windows="50", context="64")
+def test_what_is_precomputed_is_that_of_the_pages(shipped, monkeypatch, name, charts):
+    """On a run that ships: no result of a page is computed, and `precompute` asks for each."""
+    told, asked, fetch = [], set(), results.fetch
+    monkeypatch.setattr(
+        precompute,
+        "_precompute_here",
+        lambda *given: told.extend(precompute._asked_first(*given[:2])),  # noqa: SLF001
+    )
+    assert 0 == cli.main(["precompute", MODEL, "--experiments"])
+    monkeypatch.setattr(
+        results, "fetch", lambda *more: asked.add(results.plan(*more[:3])) or fetch(*more)
+    )
+    app = opened_as_linked(name, model=MODEL)
     assert (charts, 0) == (len(figures_on(app)), len(app.get("progress")))
-    assert stored.worker_pid is None
-    assert keys == set(stored.store.keys())
+    assert shipped.worker_pid is None
+    assert set() < {each.key for each in asked} <= {make_plan(each).key for each in told}
 
 
 @pytest.mark.slow
-def test_a_stored_result_is_shown_without_torch(cache):
-    seen = run_alone(cache)
+def test_a_stored_result_is_shown_without_torch(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE, f"model={MODEL}"],
+        cwd=ROOT, env=environment(tmp_path, shipped=True), capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert 0 == done.returncode, done.stderr
+    seen = json.loads(done.stdout.splitlines()[-1])
     assert (["Map"], 0, []) == (seen["titles"], seen["charts"], seen["errors"])
     heavy = {"torch", "transformers", "transformer_lens", "datasets"}
     assert set() == heavy & set(seen["modules"])
@@ -162,11 +142,11 @@ def test_every_page_says_where_it_stands():
     assert ["__init__.py"] == [file.name for file in (ROOT / "pages").glob("*.py")]
 
 
-@pytest.mark.parametrize("built", [True, False])
-def test_the_documentation_is_linked_if_it_was_built(shipped_only, monkeypatch, tmp_path, built):
-    monkeypatch.setattr(sidebar, "site", lambda: tmp_path if built else None)
-    links = [each.value for each in opened_as_linked().sidebar.markdown]
-    assert built == any("[Documentation](docs/)" in each for each in links)
+def test_the_documentation_is_linked_if_it_was_built(shipped_only, monkeypatch, tmp_path):
+    for built in (True, False):
+        monkeypatch.setattr(sidebar, "site", lambda there=built: tmp_path if there else None)
+        links = [each.value for each in opened_as_linked().sidebar.markdown]
+        assert built == any("[Documentation](docs/)" in each for each in links)
 
 
 def test_a_question_is_shown_by_one_page():

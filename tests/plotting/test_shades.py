@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 from plotly.colors import hex_to_rgb
 
-from poskernel_core.plotting.palette import CATEGORICAL, DIVERGING, NO_VALUE, SCALE, scale_rgb
+from poskernel_core.plotting.grid_cells import grid_data
+from poskernel_core.plotting.palette import (
+    CATEGORICAL,
+    DIVERGING,
+    NO_VALUE,
+    SCALE,
+    log_position,
+    scale_rgb,
+)
 from poskernel_core.plotting.shades import Shade, categories, diverging, linear, logarithmic
 
 STEPS = 121
@@ -85,6 +93,28 @@ def test_categories_have_the_colours_of_their_names() -> None:
     assert ["#fefefe", "#010203"] == colours(own)
     with pytest.raises(ValueError, match="zip"):
         categories(np.zeros((1, 1)), [f"{each}" for each in range(len(CATEGORICAL) + 1)])
+
+
+def test_cells_are_layers_down_and_heads_across() -> None:
+    """Those without a value are missing; other orders: `test_exports.py`."""
+    colours = [[SCALE[0], NO_VALUE, SCALE[9]], [SCALE[9], SCALE[0], SCALE[5]]]
+    labels = [[f"L{layer}H{head}: text" for head in range(3)] for layer in range(2)]
+    given = colours, labels, [["x", "", "y"], ["", "z", ""]], [[False] * 3] * 2, None
+    data = grid_data(*given)
+    assert (["H0", "H1", "H2"], False) == (data["headers"], data["kernels"])
+    assert [False, True, False] + [False] * 3 == [c["missing"] for row in data["rows"] for c in row]
+    cell = data["rows"][1][1]
+    assert ("L1H1", SCALE[0], "L1H1: text", "z") == tuple(
+        cell[name] for name in ("name", "colour", "label", "mark")
+    )
+    curves = grid_data(*given, kernels=True)
+    assert curves["kernels"]
+    assert all(cell["ink"] for row in curves["rows"] for cell in row)
+
+
+def test_log_position_rejects_an_empty_range() -> None:
+    with pytest.raises(ValueError, match="low=3, high=3"):
+        log_position(np.ones(2), 3, 3)
 
 
 @pytest.mark.parametrize("shading", [linear, logarithmic, diverging])

@@ -16,8 +16,8 @@ MODEL = "demo-attn-2l"
 
 
 @pytest.fixture
-def client(shipped_engine):
-    return TestClient(Starlette(routes=[numbers_route(lambda: shipped_engine)])), shipped_engine
+def client(shipped):
+    return TestClient(Starlette(routes=[numbers_route(lambda: shipped)])), shipped
 
 
 def request_of(name, **params):

@@ -19,8 +19,7 @@ from serving.headers import security_headers
 from serving.memory import collecting
 from serving.page import INLINE, page_served
 from serving.site import site_routes
-from tests.support.alone import run_alone
-from tests.support.server import answer
+from tests.support.server import answer, run_alone
 
 
 @pytest.fixture

@@ -8,13 +8,16 @@ from functools import partial
 from types import SimpleNamespace
 
 import pytest
+from playwright.sync_api import expect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from tests.support import until as wait_until
 from tests.support.server import PATIENCE, answer, free_port, serve
+from tests.support.visit import visit
 
-pytestmark = pytest.mark.slow
+# pytest runs tests of one browser together: where all have it, module fixtures are made once.
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("browser_name")]
 
 HOME, SCHOOL, TRAIN = "203.0.113.7", "198.51.100.1", "2001:db8::1"
 HOLDS = """
@@ -73,6 +76,40 @@ def test_who_is_admitted(server):
             enter(server, HOME)
         assert 429 == own.value.response.status_code
     until(server, 0)
+
+
+FLASH = """
+new MutationObserver(() => {
+  if (document.body?.innerText.includes("Page not found")) window.flashed = true;
+}).observe(document, { childList: true, subtree: true, characterData: true });
+"""
+
+
+@pytest.mark.browser
+def test_a_reader_is_told_and_gets_in_later(server, new_context):
+    """Also in a second tab of who is in, who can reload; a page that is closed makes room.
+
+    The first link to a page finds it at once.
+    """
+    until(server, 0)
+    with enter(server, HOME), enter(server, SCHOOL):
+        small = f"{server.url}/methods"
+        first = new_context().new_page()
+        first.add_init_script(FLASH)
+        visit(first, small)
+        assert not first.evaluate("window.flashed === true")
+        tab, other = first.context.new_page(), new_context().new_page()
+        for page in (tab, other):
+            answer = page.goto(small)
+            assert (503, "30") == (answer.status, answer.headers["retry-after"])
+            expect(page.get_by_text("This server is full: 3 pages are open")).to_be_visible()
+            expect(page).to_have_title("PosKernel")
+        assert 200 == first.reload().status
+        expect(first.get_by_role("heading", name="Methods", level=1)).to_be_visible()
+        first.close()
+        until(server, 2)
+        other.get_by_role("link", name="Try again").click()
+        expect(other.get_by_role("heading", name="Methods", level=1)).to_be_visible()
 
 
 def vanishes(server):

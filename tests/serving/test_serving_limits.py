@@ -11,7 +11,7 @@ from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient, WebSocketDenialResponse
 
 from serving.admission import FILES_A_REQUEST, Admission, ConnectionLimits, SlidingWindow
-from tests.support.asgi import STREAM, scope
+from tests.support.server import STREAM, scope
 
 HOME = "203.0.113.7"
 BROWSER = {"accept": "text/html,application/xhtml+xml"}

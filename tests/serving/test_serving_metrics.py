@@ -13,9 +13,8 @@ from poskernel_core.common.errors import BadRequest
 from serving.admission import Admission, ConnectionLimits
 from serving.health import HealthMonitor
 from serving.metrics import RUN_SECONDS, listen, registry
-from tests.support.asgi import STREAM, scope
 from tests.support.bound import opened_as_linked
-from tests.support.server import answer, free_port
+from tests.support.server import STREAM, answer, free_port, scope
 from tools.recorded import open_page
 
 

@@ -33,6 +33,23 @@ def opened_as_linked(name: str = "", **parameters: Any) -> AppTest:
     return open_page(app, name) if name else app.run()
 
 
+def fine(app: AppTest) -> AppTest:
+    """The page, on which nothing complains."""
+    assert ([], []) == ([*app.exception], [*app.error])
+    return app
+
+
+def press(app: AppTest, key: str) -> AppTest:
+    """The page once one of its buttons was pressed; nothing complains."""
+    return fine(app.button(key=key).click().run())
+
+
+def words(app: AppTest) -> str:
+    """What a page says, a line for each text, with its links."""
+    texts = (each.value for each in (*app.markdown, *app.caption, *app.info))
+    return "\n".join(texts).replace("\\", "")
+
+
 def bound(node: Any) -> dict[str, Widget]:
     """The bound widgets of a page that was run, or of a part of it, by their parameters."""
     return {each.proto.query_param_key: each for each in walk(node) if _is_bound(each)}

@@ -1,5 +1,6 @@
 """A real server for the tests and the screenshots: a process of its own, on a free port."""
 
+import asyncio
 import os
 import socket
 import subprocess
@@ -7,15 +8,18 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from email.message import Message
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 from tests.support import ROOT
 
+STREAM = "/_stcore/stream"
 PATIENCE = 120.0  # seconds; the machine may be busy with other work
 
 
@@ -125,3 +129,29 @@ def wait_for(address: str, process: subprocess.Popen[bytes]) -> None:
         except OSError:
             time.sleep(0.2)
     raise TimeoutError(f"{address} did not answer within {PATIENCE:g} s")
+
+
+def run_alone(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """The result of a coroutine, run in a thread of its own: a browser's loop may be at work."""
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(asyncio.run, coroutine).result()
+
+
+def scope(
+    path: str = "/", kind: str = "http", client: str | None = "203.0.113.7", **headers: str
+) -> dict[str, Any]:
+    """A request, or with the kind ``websocket`` one to open a web socket.
+
+    Names of headers have ``_`` for ``-``.
+    """
+    return {
+        "type": kind,
+        "method": "GET",
+        "path": path,
+        "query_string": b"",
+        "headers": [
+            (name.replace("_", "-").lower().encode(), text.encode())
+            for name, text in headers.items()
+        ],
+        "client": (client, 5000) if client is not None else None,
+    }
