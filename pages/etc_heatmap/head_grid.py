@@ -57,11 +57,14 @@ def draw_grid(
     shown: set[str],
     order: Order,
     kernels: Result | None = None,
+    *,
+    fade: bool = False,
 ) -> None:
     """Draw all heads by a measure; a click selects the head on every page.
 
     ``found`` has the measure, one number for each head. ``etc`` has the kinds at the query
-    position. ``kernels`` has all heads' kernels there, if the cells show kernels instead of kinds.
+    position; heads whose kind is not resolved are faint while results form, and with ``fade``.
+    ``kernels`` has all heads' kernels there, if the cells show kernels instead of kinds.
     """
     kinds: list[list[str | None]] = etc.text_of("kind")
     known = known_heads(selection.run.model.name)
@@ -69,7 +72,7 @@ def draw_grid(
     glyphs: list[tuple[str, str]] = [("∿", CURVES)]
     curves = None
     forming = etc.provenance.get("windows_asked", 0) < selection.run.windows
-    resolved = stands(etc) if forming else np.ones(values.shape, dtype=bool)
+    resolved = stands(etc) if forming or fade else np.ones(values.shape, dtype=bool)
     columns = _kept_order(values, order, measure, selection, forming=forming)
     if kernels is None:
         glyphs = [(kind.glyph, name) for name, kind in KIND_LOOKS.items()]
@@ -78,7 +81,7 @@ def draw_grid(
         glyphs += [("◥", "known function, named on hover")] if known else []
         curves = partial(_compact, kernels, selection)
     if not resolved.all():
-        glyphs.append(("faded", "kind not resolved yet"))
+        glyphs.append(("faded", "kind not resolved"))
     extras = Extras(
         marks=[
             [_mark(kind, known.get(head_name(i, j))) for j, kind in enumerate(row)]

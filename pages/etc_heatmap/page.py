@@ -187,6 +187,8 @@ def draw_measure(
     shown: set[str],
     order: Order,
     kernels: Result | None,
+    *,
+    fade: bool,
 ) -> None:
     """Draw the grid by a measure, once it is computed; its cells may show ``kernels``."""
     here = etc.select(query=selection.query)
@@ -210,7 +212,8 @@ def draw_measure(
             help="each head's kernel as a small curve, larger on hover",
             **linked("curves"),
         )
-        draw_grid(measure, found, here, selection, shown, order, kernels if small else None)
+        curves = kernels if small else None
+        draw_grid(measure, found, here, selection, shown, order, curves, fade=fade)
 
     card(
         "etc",
@@ -236,6 +239,11 @@ def page(selection: Selection) -> None:
         chosen = st.selectbox("Order of heads", **linked("order", Order))
         order = Order(chosen or Order.NUMBER)
         thresholds = kind_thresholds()
+        fade = st.toggle(
+            "Fade heads whose kind is not resolved",
+            help="the 95 % interval of a number holds a limit of the kinds",
+            **linked("fade"),
+        )
     asked = KernelParams(skip=selection.skip, query=selection.query)
     limits = EtcParams(skip=selection.skip, **thresholds)
     etc = results.fetch(EtcHeatMap, selection.run, limits, (PositionalKernel, asked))
@@ -248,7 +256,7 @@ def page(selection: Selection) -> None:
             summary(selection.of(here), meanings=False)
             st.markdown(head_link(selection.cell, f"Everything about {selection.cell}"))
         with grid:
-            draw_measure(selection, measure, etc, set(shown), order, kernel)
+            draw_measure(selection, measure, etc, set(shown), order, kernel, fade=fade)
         with left:
             table = st.expander("All heads as a table", on_change="rerun", key="all-heads")
             if table.open:
