@@ -220,7 +220,7 @@ def tables_of_others(page: Page) -> None:
     with redraws(page, "heads"):
         choose(page, "Colour", "induction_score, scatter_data.json")
     with tool(page, "heads", "Reading") as body:
-        expect(body.get_by_text(re.compile(r"^Errors count .+ 95 % interval"))).to_be_visible()
+        expect(body.get_by_text(re.compile(r"Errors count .+ 95 % interval"))).to_be_visible()
         expect(body.get_by_text("qk_distance from scatter_data.json")).to_be_visible()
     page.get_by_role("button", name="Tables of others").click()
     page.get_by_role("button", name="Remove other_model.tsv").click()
