@@ -183,13 +183,14 @@ def reading_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 @pytest.fixture
-def shipped(reading_engine: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Pages run as scripts have what comes with the project."""
+def shipped(reading_engine: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Pages run as scripts have what comes with the project, and ask for nothing else."""
     from pages.shared.jobs import results
 
     monkeypatch.setenv("POSKERNEL_SHIPPED", "1")
     monkeypatch.setattr(results, "engine", lambda: reading_engine)
-    return reading_engine
+    yield reading_engine
+    assert reading_engine.worker_pid is None
 
 
 @pytest.fixture

@@ -190,7 +190,7 @@ def test_selection(result):
 
     assert (WORDS[1], ("rank",)) == (one.words("words"), one.axes["words"])
     assert (WORDS, WORDS[1]) == (result.text_of("words"), one.text_of("words"))
-    with pytest.raises(BadRequest, match="'word' in 'etc': expected one of p, words"):
+    with pytest.raises(BadRequest, match="'word' in 'made': expected one of p, words"):
         result.text_of("word")
     assert [] == result.words("tokens")
     with pytest.raises(Exception, match="has no rank to choose"):

@@ -100,11 +100,7 @@ def test_what_is_refused_is_said_once(shipped, monkeypatch):
 def test_what_is_precomputed_is_that_of_the_pages(shipped, monkeypatch, name, charts):
     """On a run that ships: no result of a page is computed, and `precompute` asks for each."""
     told, asked, fetch = [], set(), results.fetch
-    monkeypatch.setattr(
-        precompute,
-        "_precompute_here",
-        lambda *given: told.extend(precompute._asked_first(*given[:2])),  # noqa: SLF001
-    )
+    monkeypatch.setattr(precompute, "_answer_all", lambda _run, all_of_it: told.extend(all_of_it))
     assert 0 == cli.main(["precompute", MODEL, "--experiments"])
     monkeypatch.setattr(
         results, "fetch", lambda *more: asked.add(results.plan(*more[:3])) or fetch(*more)

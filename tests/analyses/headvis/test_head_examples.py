@@ -20,7 +20,7 @@ from poskernel_core.forward.observers import Batch
 from tests.support import builders, oracles_headvis
 from tests.support.made_results import result
 from tests.support.passes import loaded
-from tests.support.raw import analyse
+from tests.support.raw import analyse, of_all_texts
 from tests.support.refusals import refused
 from tests.support.truth import truth_of
 
@@ -33,7 +33,8 @@ def examples(path, ids, batch=None, **params):
     subject = ExperimentContext(
         model, ids, [], lambda some: [words[n] for n in some], False, batch=batch
     )
-    return head_examples(subject, {}, HeadExamplesParams(**params), lambda done, total: None)
+    checked = HeadExamplesParams(**params)
+    return of_all_texts(head_examples(subject, {}, checked, lambda done, total: None))
 
 
 def test_by_hand():
