@@ -105,8 +105,9 @@ def test_the_library_comes_once(made, first, monkeypatch):
     ("analysis", "asked"),
     [("kernel", {"head": "L2H6", "query": 303}), ("etc", {"query": 303, "params": {"skip": 7}})],
 )
-def test_a_link_shows_the_same(shipped, monkeypatch, analysis, asked):
-    view = pk.view(analysis, "demo-gpt2", address=HOME, engine=shipped, **asked)
+def test_a_link_shows_the_same(shipped_engine, monkeypatch, analysis, asked):
+    view = pk.view(analysis, "demo-gpt2", address=HOME, engine=shipped_engine, **asked)
+    monkeypatch.setattr(results, "engine", lambda: shipped_engine)
     seen, fetch = [], results.fetch
     monkeypatch.setattr(results, "fetch", lambda *a: seen.append(found := fetch(*a)) or found)
     app = opened_as_linked(**parse_qs(urlsplit(view.link).query))
