@@ -40,7 +40,7 @@ CHARACTERS, SHORTEST = 1050, 700
 EACH = 11
 """Documents per sample."""
 NOT_ASKED = ("how-many-texts", "previous-token", "dilution")
-"""Questions that need further passes or more query positions, or tell errors themselves."""
+"""Questions that one pass at two query positions does not answer, or whose subject is errors."""
 
 LEAST, BY_CHANCE = 0.93, 0.05
 """The lowest head is held against a coverage of this, at this level over all heads of a value."""

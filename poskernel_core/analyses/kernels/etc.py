@@ -177,15 +177,22 @@ class EtcHeatMap(Analysis[EtcParams]):
         """Put ETC into its range, and classify the heads."""
         if not {"etc", "kind", "visible_keys", "local_mass"} <= result.values.keys():
             return result
-        most = result.values["visible_keys"]
-        parts: dict[str, Any] = {name: dict(getattr(result, name)) for name in NUMBERS[:3]}
-        for part in parts.values():
-            if "etc" in part:
-                part["etc"] = np.minimum(part["etc"], most)
-        values = parts["values"]
+        result = within_keys(result)
+        numbers = (result.values[name] for name in ("local_mass", "etc", "visible_keys"))
         limits = (result.params[name] for name in ("local_share", "uniform_share"))
-        values["kind"] = formulas.classify(values["local_mass"], values["etc"], most, *limits)
-        return replace(result, **parts)
+        kind = formulas.classify(*numbers, *limits)
+        return replace(result, values={**result.values, "kind": kind})
+
+
+def within_keys(result: Result) -> Result:
+    """Return a result whose ETC, and the ends of its interval, are at most the visible keys."""
+    if not {"etc", "visible_keys"} <= result.values.keys():
+        return result
+    parts: dict[str, Any] = {name: dict(getattr(result, name)) for name in NUMBERS[:3]}
+    for part in parts.values():
+        if "etc" in part:
+            part["etc"] = np.asarray(np.minimum(part["etc"], result.values["visible_keys"]))
+    return replace(result, **parts)
 
 
 def stands(result: Result, stretched: float = 1.0) -> np.ndarray:

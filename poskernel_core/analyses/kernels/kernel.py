@@ -9,7 +9,7 @@ from pydantic import Field
 
 from poskernel_core.analyses.base import Analysis, Progress, Statistics
 from poskernel_core.analyses.kernels import formulas
-from poskernel_core.analyses.kernels.etc import summarise_row
+from poskernel_core.analyses.kernels.etc import summarise_row, within_keys
 from poskernel_core.analyses.sources import SourceParams, attended_by_text, queries_at, source_runs
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import Result, distances, estimates, outputs
@@ -108,6 +108,11 @@ class PositionalKernel(Analysis[KernelParams]):
                 f"{run.context - 1}."
             )
         return source_runs(run, params, params.query)
+
+    @classmethod
+    def derived(cls, result: Result) -> Result:
+        """Put ETC into its range, as on the map."""
+        return within_keys(result)
 
     def compute(self, statistics: Statistics, params: KernelParams, progress: Progress) -> Result:
         """Compute the kernels of all layers."""
