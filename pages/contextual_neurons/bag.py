@@ -14,9 +14,9 @@ from pages.shared.jobs import results
 from pages.shared.selection.fit import choose_one, linked
 from pages.shared.selection.selection import Selection
 from pages.shared.tables.tables import number_columns
+from poskernel_core.analyses.bag.claims import LOW
 from poskernel_core.analyses.bag.contextual_neurons import centred_at_best
 from poskernel_core.analyses.bag.figures import nearest_figure
-from poskernel_core.analyses.bag.findings import LOW
 from poskernel_core.analyses.bag.quality import bag_kernel_figure, quality_figure
 from poskernel_core.analyses.bag.search import ExtendedEmbedding, ExtendedEmbeddingParams
 from poskernel_core.common.result import Result

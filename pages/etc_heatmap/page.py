@@ -25,7 +25,7 @@ from pages.shared.selection.selection import Selection
 from pages.shared.tables.summary import heads_table, summary
 from poskernel_core.analyses import find
 from poskernel_core.analyses.base import Experiment
-from poskernel_core.analyses.head_measures.claims import ATTENTION
+from poskernel_core.analyses.claims import ATTENTION
 from poskernel_core.analyses.how_many_texts.figures import enough_map, error_curve
 from poskernel_core.analyses.how_many_texts.spec import HowManyTexts, HowManyTextsParams
 from poskernel_core.analyses.kernels.etc import EtcHeatMap, EtcParams

@@ -6,7 +6,7 @@ from typing import Final
 
 import streamlit as st
 
-from pages import FIRST, page_showing
+from pages import FIRST, module_of, page_showing
 from pages.head import captions as words
 from pages.head.blocks import CURVE, DIAGONALS, SINKS, draw_block, draw_experiments
 from pages.shared.cards.card import card
@@ -75,6 +75,8 @@ def draw_note(selection: Selection) -> None:
         key="all-notes",
     )
 
+
+CLAIMS: Final = ("claim_question", "claim")
 
 NO_BREAK: Final = "\N{NO-BREAK SPACE}"
 
@@ -147,6 +149,15 @@ def draw_verdict(selection: Selection, found: Result) -> None:
     """Draw the verdict in words, and offer the measures that are not computed yet."""
     sentence = str(found.texts["verdict"][selection.layer][selection.head])
     st.markdown(f"**{plain(sentence)}**" if sentence else "Nothing is known about this head.")
+    lines = zip(*(selection.of(found).words(name) for name in CLAIMS), strict=True)
+    rest = [
+        f"* {plain(claim)} :small[[{module_of(place).PLACE.title}]"
+        f"({page_address(place, selection.cell)})]"
+        for question, claim in lines
+        if claim
+        for place in [page_showing(question)]
+    ]
+    st.markdown("\n".join(rest))
     unknown, key = found.words("unknown"), wanted_key(selection)
     if unknown and not is_wanted(key):
         told = f"Measures not computed yet: {plain(', '.join(unknown))}."

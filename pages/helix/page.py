@@ -16,6 +16,7 @@ from pages.shared.selection.head_link import page_link
 from pages.shared.selection.links import write
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection
+from poskernel_core.analyses.helix.claims import SMOOTH_SHARE
 from poskernel_core.analyses.helix.figures import (
     OVERLAYS,
     angles_figure,
@@ -25,7 +26,6 @@ from poskernel_core.analyses.helix.figures import (
     shape_figure,
     variance_figure,
 )
-from poskernel_core.analyses.helix.findings import SMOOTH_SHARE
 from poskernel_core.analyses.helix.formulas import GROUP_SIZES, far_out
 from poskernel_core.analyses.helix.spec import Helix, HelixParams
 from poskernel_core.common.result import Result

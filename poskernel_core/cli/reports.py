@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from poskernel_core.analyses.definitions import errors_of
-from poskernel_core.analyses.findings import finding_of
-from poskernel_core.common.result import BESIDE, Result
+from poskernel_core.analyses.reading import finding_of
+from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, texts_of
 from poskernel_core.export.files import typed_start
 from poskernel_core.ledger.compare import Checked, brief, near_text
@@ -30,25 +30,27 @@ def summary(result: Result) -> str:
     ]
     for name, texts in result.texts.items():
         if result.units[name] == "name" and texts.ndim == 1:
-            lines.append(f"{name}: {'; '.join(texts)}")
+            lines.append(f"{name}: {'; '.join(filter(None, texts))}")
     for axis, places in result.coordinates.items():
         lines.append(f"{axis}: {_text(result, '', places)}")
     for name, array in result.values.items():
         axes = " x ".join(result.axes[name]) or "one number"
         lines.append(f"\n{name} [{axes}] in {result.units[name]}")
-        beside = {called: getattr(result, part).get(name) for part, called in BESIDE.items()}
-        known = {part: a for part, a in beside.items() if a is not None and np.isfinite(a).any()}
-        if "standard error" in known and array.size <= MAX_NUMBERS:
-            lines.append(_rounded(texts_of(result, name)))
-            known.pop("standard error")
-        else:
+        error = result.errors.get(name, np.array(np.nan))
+        if not np.isfinite(error).any():
             lines.append(_text(result, name, array))
-        lines += [f"{part}\n{_text(result, '', each)}" for part, each in known.items()]
+        elif array.size > MAX_NUMBERS:
+            lines += [_text(result, name, array), f"standard error\n{_text(result, '', error)}"]
+        else:
+            lines.append(_rounded(texts_of(result, name)))
+            if not array.ndim and name in result.lows:
+                low, high = (float(part[name]) for part in (result.lows, result.highs))
+                lines[-1] += f" (95 %: {low:.4g} to {high:.4g})"
     for name, texts in result.texts.items():
         if result.units[name] != "name" and texts.size <= MAX_NUMBERS:
             lines.append(f"\n{name} [{' x '.join(result.axes[name])}]")
             if result.units[name] == "sentence":
-                lines += [str(text) for text in texts.ravel()]
+                lines += filter(None, map(str, texts.ravel()))
             else:  # a row of tokens
                 lines += [" ".join(map(repr, row)) for row in np.atleast_2d(texts).tolist()]
     return "\n".join(lines)

@@ -12,7 +12,7 @@ import click
 
 from poskernel_core import analyses
 from poskernel_core.analyses.definitions import method_of
-from poskernel_core.analyses.findings import finding_of
+from poskernel_core.analyses.reading import finding_of
 from poskernel_core.api import build_request, looked_at
 from poskernel_core.cli.grammar import RESULT, Command, Commands, Option, option
 from poskernel_core.cli.options import FILE, PREFIX, Run, RunCommand, question_options

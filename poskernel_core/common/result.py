@@ -322,15 +322,17 @@ class Result:
                 parts[part][name] = array
         return replace(self, **parts)
 
-    def estimate_of(self, name: str) -> Estimate:
-        """Return a value with the ends of its 95 % interval, NaN where these are unknown.
+    def estimate_of(self, name: str, *place: int) -> Estimate:
+        """Return a value, or that at a place along its axes, with the ends of its 95 % interval.
 
-        A value declared without an error is exact.
+        These are NaN where they are unknown. A value declared without an error is exact.
         """
-        value = np.asarray(self.values[name], dtype=float)
-        error = self.errors.get(name)
-        reach = 0.0 * value if error is None else self.interval * error
-        ends = self.lows.get(name, value - reach), self.highs.get(name, value + reach)
+        value = np.asarray(self.values[name][place], dtype=float)
+        reach = self.interval * self.errors[name][place] if name in self.errors else 0.0 * value
+        ends = (
+            part[name][place] if name in part else value + side * reach
+            for part, side in ((self.lows, -1), (self.highs, 1))
+        )
         return Estimate(value, *map(np.asarray, ends))
 
     def with_text(self, declared: Value, text: Any) -> Result:

@@ -156,6 +156,7 @@ def _head(shown: GalleryRun, layer: int, head: int, near: list[tuple[int, int] |
         before=before,
         after=after,
         verdict=one.texts["verdict"],
+        claims=[claim for claim in one.words("claim") if claim],
         figures={name: _drawn(name, *each) for name, each in figures.items()},
         columns=columns,
         rows=list(zip(*columns.values(), strict=True)),

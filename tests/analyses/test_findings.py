@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poskernel_core.analyses.findings import finding_of
+from poskernel_core.analyses.reading import finding_of
 from poskernel_core.common.result import NORMAL
 from poskernel_core.engine.provenance import from_entry
 from poskernel_core.models.stored import RESULTS
@@ -38,16 +38,6 @@ def one_of(analysis, name, others, **more):
         return made(analysis, {name: every}, {name: e}, **more)
 
     return make
-
-
-def curves(analysis, **more):
-    """A maker of a kernel and an observed attention at a distance with an error."""
-    return lambda v, e: made(
-        analysis,
-        {"kernel": [0.0, 1.0, 0.0], "observed": [0.0, 1 - v, v]},
-        {"kernel": 0.0, "observed": [0.0, e, e]},
-        **more,
-    )
 
 
 def profile(v, e):
@@ -183,29 +173,33 @@ def trained_kernel(v, e):
 
 HELD = [
     (one_head("etc", "local_mass", AT, etc=3.2, visible_keys=398), 0.5, 0.97,
-     "L3H4 gives 0.97 of its attention to the last 10 tokens at n = 400"),
-    (one_head("etc", "etc", AT, local_mass=0.1, visible_keys=398), 199, 301, "301 tokens of 398"),
-    (one_head("etc", "etc", AT, local_mass=0.1, visible_keys=398), 199, 41, "41 tokens at n = 400"),
-    (one_head("etc", "attention_distance", AT), 0.5, 0.06, "0.06 apart|the kernel predicts"),
+     "L3H4 gives 0.97 of its attention beyond the first 4 keys to the last 10 tokens at n = 400"),
+    (one_head("etc", "etc", AT, local_mass=0.1, visible_keys=398), 199, 301,
+     "301 of 398 tokens|a uniform kernel (limit 199 tokens)"),
+    (one_head("etc", "etc", AT, local_mass=0.1, visible_keys=398), 199, 41,
+     "41 of 398 tokens at n = 400: slow decay"),
+    (one_head("etc", "attention_distance", AT), 0.5, 0.06,
+     "is 0.06 (total|: a kernel that predicts it (limit 0.5)"),
     (heads("etc", "attention_distance", chosen={"query": 400}), 0.5, 0.71,
-     "At n = 400, in 6 of 6 heads|0.5 or more|L0H0 (0.71)"),
+     "At n = 400, in 6 of 6 heads|0.5 or more|L0H0 (0.71, not to be told from 5 others)"),
     (one_of("etc", "equivariance_error", 0.25, chosen={"query": 400}), 0.25, 0.75,
-     "largest in L1H0 (0.75) and smallest in L0H0 (0.25)"),
-    (one_head("kernel", "attention_distance"), 0.5, 0.71, "0.71 apart|too far"),
-    (curves("kernel", chosen=L3H4, params={"query": 2}), 0.5, 0.25, "at n = 2 are 0.25 apart"),
-    (heads("kernel", "local_mass", params={"query": 400}), 0.5, 0.31, "in none of 6 heads|(0.31)"),
+     "largest in L1H0 (0.75) and smallest in L0H0 (0.25, not to be told from 4 others)"),
+    (one_head("kernel", "attention_distance"), 0.5, 0.71,
+     "is 0.71 (total|: a kernel that does not predict it"),
+    (heads("kernel", "local_mass", params={"query": 400}), 0.5, 0.31,
+     "in none of 6 heads|(0.31, not"),
     (distances, 0.5, 0.9, "3 of 3 pairs of heads of layer 3|those of 0 less than 0.1"),
     (profile, 0.3, 0.87, "L3H4 gives the previous token 0.87"),
-    (profile, 0.3, 0.08, "No diagonal of L3H4|the previous token gets most, 0.08"),
+    (profile, 0.3, 0.08, "L3H4 gives the previous token 0.08|: no diagonal gets 0.3 (limit 0.3)"),
     (profiles, 0.3, 0.87, "In 1 of 6 heads|0.3 or more|L1H2 (0.87)"),
     (one_head("entropy", "entropy", AT), math.log(397), 3.5, "3.5 nats|33.1 of 397 tokens"),
     (one_of("entropy", "entropy", 1.5, chosen={"query": 400}), 1.5, 0.25,
-     "at n = 400 is largest in L0H0 (1.5 nats) and smallest in L1H0 (0.25 nats)"),
+     "at n = 400 is largest in L0H0 (1.5 nats, not|4 others) and smallest in L1H0 (0.25 nats)"),
     (lambda v, e: made("sinks", {"alpha": [v, 0.9]}, {"alpha": e}, chosen=L3H4), 0.3, 0.62,
-     "position 0 gets 0.62|an attention sink"),
+     "L3H4 gives the first key 0.62|: a sink (limit 0.3)"),
     (lambda v, e: made("sinks", {"alpha": [v, 0.9]}, {"alpha": e}, chosen=L3H4), 0.3, 0.05,
-     "0.05|no attention sink"),
-    (learned_sink, 0.3, 0.5, "A learned sink takes 0.50"),
+     "the first key 0.05|: no sink (limit 0.3)"),
+    (learned_sink, 0.3, 0.5, "L3H4 gives 0.50 of its attention to a learned sink"),
     (one_of("sinks", "sink", 0.3), 0.3, 0.62, "In 1 of 6 heads|L1H0 (0.62)"),
     (anatomy, 0.1, 0.61, "what stands first (+0.61), not position 0 (+0.02) nor the start token"),
     (anatomy_of_heads, 0.1, 0.61, "2 heads with a sink|stands first in 2, position 0 in none"),
@@ -218,7 +212,7 @@ HELD = [
     (caches, 0.3, 0.82, "fewer keys than the first 4 and the last ones in none of 2 layers, and m"),
     (caches, 0.3, 0.12, "in 1 of 2 layers, and more in none"),
     (one_head("score-variance", "position_share", AT, content_share=0.1), 0.5, 0.82,
-     "Position explains 0.82|L3H4 at n = 400, more than half"),
+     "Position explains 0.82 of the variance of L3H4's scores over keys at n = 400"),
     (shares, 0.5, 0.82, "Position|at 2 of 3 query positions, most at n = 31 (0.82)"),
     (heads("score-variance", "content_share", chosen={"query": 400}), 0.5, 0.82,
      "in 6 of 6 heads|explained by content"),
@@ -229,7 +223,7 @@ HELD = [
      "in 1 of 6 heads|explained by content|L1H0 (0.82)"),
     (one_head("headvis", "prev_token_score"), 0.3, 0.82, "the previous token is 0.82 in L3H4"),
     (one_of("headvis", "qk_distance", 7.0), 7, 19.0,
-     "largest in L1H0 (19 tokens) and smallest in L0H0 (7 tokens)"),
+     "largest in L1H0 (19 tokens) and smallest in L0H0 (7 tokens, not"),
     (one_head("head-examples", "mean_max_activation"), 0.3, 0.1, "0.10 in L3H4, below the limit"),
     (one_head("previous-token", "largest_mass", largest_offset=5), 0.3, 0.87, "5 back 0.87"),
     (contrast, 0, -1.5, "current token itself 1.5 nats below"),
@@ -238,7 +232,8 @@ HELD = [
      "The interaction|0.70|L3H4, more than half"),
     (one_head("additivity", "content_similarity", {"shift": 7, **L3H4}), 0, 0.98,
      "Moved by 7 tokens|L3H4 has a cosine of 0.98"),
-    (contextual, 0.25, 0.08, "L3H4 is contextual|over 120 tokens|0.08 of its mean"),
+    (contextual, 0.25, 0.08,
+     "L3H4's softmax denominator varies by 0.08 of its mean|: a contextual head (limit 0.25)"),
     (duplicates, 0.3, 0.7, "L3H4 gives far duplicates of the current token 0.70 more"),
     (one_of("contextual-heads", "far_duplicates", 0.3), 0.3, 0.7, "In 1 of 6 heads|L1H0 (0.70)"),
     (denominators, 0.3, 0.08, "At n = 400|L0H4 varies by 0.08|less than the 0.30 of independent"),
@@ -246,7 +241,6 @@ HELD = [
     (token_weights, 0, 2.0, "L0H4 weights «␣saith» up most|7.39 times"),
     (two_pins, 0.5, 0.97, "L3H4 and L0H1 demo-gpt2 are 0.97 apart|more than 0.5"),
     (pinned_kernels, 0.5, 0.97, "2 of 2 kernels|L3H4 has most, 0.97"),
-    (curves("kernel-replicates", chosen=L3H4, params={"query": 2}), 0.5, 0.75, "0.75 apart"),
     (trained, 0, 0.85, "L3H4 rose from step 0 to step 4,096: from 0 to 0.85"),
     (trained_heads, 0, -0.25, "6 of 6 heads|(0.30 would by chance)|L0H0 (by −0.25)"),
     (trained_kernel, 40, 3.5, "over 40 tokens at step 0, and over 3.5 tokens at step 4,096"),
@@ -298,7 +292,7 @@ def test_contextual_heads():
     open_ = numbers | {"denominator_cv": np.full((2, 3), 0.25)}
     assert "" == said_of("contextual-heads", open_, errors)
     few = finding_of(duplicates(0.02, 0.01))
-    check(few, "L3H4 is not drawn to duplicates", "at most 0.02 more")
+    check(few, "duplicates of the current token 0.02 more", "not drawn to duplicates")
 
 
 def test_attention_on_one_text():
@@ -349,7 +343,7 @@ def test_a_measure_by_depth_and_at_a_step():
     every = {"measure": [[0.1, 0.2, 0.1], [0.1, 0.9, 0.1]]}
     asked = {"chosen": {"step": 4096}, "params": INDUCTION}
     said = said_of("over-training", every, {"measure": 0.01}, **asked)
-    check(said, "at step 4,096 is largest in L1H1 (0.90) and smallest in L0H0 (0.10)")
+    check(said, "at step 4,096 is largest in L1H1 (0.90) and smallest in L0H0 (0.10, not")
     kinds = {"labels": {"measure": ("local", "uniform")}}
     assert "" == said_of("over-training", every, **asked, **kinds)
 
@@ -370,13 +364,10 @@ def test_enough_texts():
 
 
 def test_verdicts():
-    verdicts = [
-        ["Local: looks one token back.", "About local: no sink.", "Uniform."],
-        ["No head: layer 1 is gone."] * 3,
-    ]
-    said = said_of("verdicts", {}, texts={"verdict": verdicts})
-    check(said, "3 heads", "local in 1, slowly decaying in 0 and uniform in 1")
-    assert "" == said_of("verdicts", {}, texts={"verdict": [["About local."]]})
+    begins = [["sink", "kernel", "sink"], ["", "look back", "kernel"]]
+    said = said_of("verdicts", {}, texts={"headline": begins})
+    check(said, "3 of 5 heads", "the first key in 2 and one distance in 1.")
+    assert "" == said_of("verdicts", {}, texts={"headline": [["kernel"]]})
 
 
 def parts(result):

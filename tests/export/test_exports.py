@@ -15,7 +15,7 @@ from PIL import Image
 
 from poskernel_core.analyses import ANALYSES
 from poskernel_core.analyses.definitions import errors_of
-from poskernel_core.analyses.findings import finding_of
+from poskernel_core.analyses.reading import finding_of
 from poskernel_core.cli.reports import summary
 from poskernel_core.common.result import BESIDE, NPZ, Result, Value, texts_array
 from poskernel_core.export import files

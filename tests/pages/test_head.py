@@ -11,7 +11,9 @@ from tools.recorded import figures_on
 
 pytestmark = pytest.mark.slow
 
-LOCAL = r"Local: by position [\d.]+ of its attention falls on the last 10 tokens; looks one token "
+LOCAL = (
+    r"L2H6 gives the previous token [\d.]+ of its attention.*; by position alone it gives [\d.]+ "
+)
 NOTE = "spreads <b>evenly</b>\nsecond line"
 
 
@@ -44,16 +46,16 @@ def test_everything_that_is_there(show):
 
 def test_experiments_wait_for_a_press(show, computed):
     app = show(model="demo-attn-2l", context="64", head="L1H0")
-    (verdict,) = re.findall(r"Uniform: by position[^*]*", words(app))
+    (verdict,) = re.findall(r"\*\*(L1H0 gives[^*]*)\*\*", words(app))
     assert "induction" not in verdict
     before = offers(app)
     app = press(app, "compute-induction")
     assert "induction" in figures_on(app)
-    assert re.search(r"Uniform: by position[^*]*an induction head \(0\.", words(app))
+    assert re.search(r"\*\*L1H0 gives[^*]*\(an induction head\)", words(app))
     assert {"compute-induction"} == {*before} - {*offers(app)}
     app = press(app, "compute-verdicts")
     assert "Measures not computed yet" not in words(app)
-    assert "decides its scores" in words(app)
+    assert re.search(r"ontent explains [\d.]+ of the variance", words(app))
     assert "shares" in figures_on(app)
     app = press(app, "compute-examples")
     told = re.findall(r"([\d.]+) of .*?\((\d+) tokens? back\)", words(app), re.DOTALL)

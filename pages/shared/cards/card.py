@@ -13,7 +13,7 @@ from pages.shared.cards.figure import Make, draw_ready, made, ready
 from pages.shared.cards.plain import plain
 from pages.shared.run import Open, current
 from poskernel_core.analyses.definitions import errors_of
-from poskernel_core.analyses.findings import finding_of
+from poskernel_core.analyses.reading import finding_of
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
 from poskernel_core.export.files import (

@@ -9,7 +9,7 @@ from cachetools import LRUCache
 
 from pages.shared.jobs import results
 from poskernel_core.analyses import find
-from poskernel_core.analyses.head_measures.claims import ATTENTION
+from poskernel_core.analyses.claims import ATTENTION
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.specs import RunSpec

@@ -36,10 +36,16 @@ def _kind(words: list[str], code: float) -> str:
 
 
 def rank_texts(head: Result) -> list[str]:
-    """Return the rank of one head in every measure, such as "3 of 32"; empty where it has none."""
+    """Return the rank of one head in every measure, such as "3 of 32"; empty where it has none.
+
+    With the ranks of the heads that cannot be told from it: "3 (1–7) of 32".
+    """
+    names = ("rank", "first_rank", "last_rank", "ranked")
     return [
-        "" if np.isnan(rank) else f"{rank:.0f} of {count:.0f}"
-        for rank, count in zip(head.values["rank"], head.values["ranked"], strict=True)
+        f"{rank:.0f}{f' ({first:.0f}–{last:.0f})' if first < last else ''} of {count:.0f}"
+        if np.isfinite(rank)
+        else ""
+        for rank, first, last, count in zip(*(head.values[name] for name in names), strict=True)
     ]
 
 

@@ -16,6 +16,27 @@ from poskernel_core.common.specs import RunSpec
 from poskernel_core.models import catalog
 from poskernel_core.models.fragments import why_not
 
+MANY = 1024
+"""Heads up to which every pair is compared."""
+
+
+def rank_range(value: PerHead, low: PerHead, high: PerHead) -> tuple[PerHead, PerHead]:
+    """Return the first and the last rank that each head may have, by 95 % intervals.
+
+    A head is above another if the interval of their difference is above 0. NaN where a head has no
+    number or no interval, and for more heads than can be compared in pairs.
+    """
+    nothing = np.full_like(value, np.nan)
+    if value.size > MANY:
+        return nothing, nothing
+    number, down, up = (each.ravel() for each in (value, value - low, high - value))
+    with np.errstate(invalid="ignore"):
+        above = number[:, None] - number > np.hypot(down[:, None], up)
+    told = np.isfinite(low + high)
+    ends = 1 + above.sum(axis=0), np.isfinite(number).sum() - above.sum(axis=1)
+    first, last = (np.where(told, end.reshape(value.shape), np.nan) for end in ends)
+    return first, last
+
 
 def ranks(numbers: PerHead) -> PerHead:
     """Return ranks, 1 for the largest; ties share a rank; NaN stays NaN and does not count."""
@@ -65,6 +86,12 @@ class HeadMeasures(Composition[HeadMeasuresParams]):
             "rank",
             "1 for the head with the largest value; NaN where the measure is a kind",
         ),
+        *outputs(
+            "first_rank last_rank [measure layer head]",
+            "rank",
+            "ranks of the heads that cannot be told from this one; NaN without an interval, and in "
+            f"models of more than {MANY:,} heads",
+        ),
     )
     texts = (
         *outputs("measure [measure]", "name", "title of each measure"),
@@ -107,6 +134,11 @@ class HeadMeasures(Composition[HeadMeasuresParams]):
         longest = max(1, *map(len, kinds))
         numbers = [one.values[declared.value].astype(float) for _, declared, one in columns]
         nothing = np.full_like(numbers[0], np.nan)
+        unranked = (nothing, nothing)
+        ends = [
+            unranked if labels else rank_range(*one.estimate_of(declared.value))
+            for labels, (_, declared, one) in zip(kinds, columns, strict=True)
+        ]
         beside = {
             part: np.stack(
                 [getattr(one, part).get(declared.value, nothing) for _, declared, one in columns]
@@ -125,6 +157,8 @@ class HeadMeasures(Composition[HeadMeasuresParams]):
                         for labels, every in zip(kinds, numbers, strict=True)
                     ]
                 ),
+                "first_rank": np.stack([first for first, _ in ends]),
+                "last_rank": np.stack([last for _, last in ends]),
             },
             beside={"value": beside},
             texts={

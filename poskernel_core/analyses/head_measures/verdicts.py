@@ -6,9 +6,10 @@ import numpy as np
 from pydantic import Field
 
 from poskernel_core.analyses.base import Composition, QueryParams, SubQuestion
-from poskernel_core.analyses.head_measures.claims import Head, verdict
 from poskernel_core.analyses.head_measures.spec import HeadMeasures, HeadMeasuresParams
+from poskernel_core.analyses.reading import read
 from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import BESIDE, Result, outputs
 from poskernel_core.common.specs import RunSpec
 
@@ -30,26 +31,27 @@ class HeadVerdicts(Composition[HeadVerdictsParams]):
     r"""What every head does, in a sentence derived from its measures, and all these measures.
 
     Formula: a measure $x \pm \sigma$ of bias $b$ passes a limit $t$ where $x - b - w\sigma \ge t$
-    and fails it where $x - b + w\sigma < t$; in between the sentence says "about". The 95 %
-    interval is $x - b \pm w\sigma$: for errors over $G$ groups $w$ is Student's $t_{0.975,\,G-1}$
-    (2.26 for ten), else 1.96. The sentence begins with the kind of the kernel: local where the mass
-    in the last tokens passes 0.5, uniform where ETC passes half of the visible keys, slow decay
-    where both fail. A head *looks back* $k$ tokens where its largest diagonal $P(k)$ passes 0.3. It
-    is an induction head, is drawn to duplicates of the current token, or has a sink on the first
-    key, where the share of attention in question passes 0.3. Its sink follows what stands first,
-    position 0 or the start token where that effect passes 0.1 (only of a
-    sink that does not fail). It is contextual where its denominator's coefficient of variation
-    fails 0.25, its ETC is 30 tokens or more, and it is neither local nor drawn to duplicates.
-    Position or content decides its scores where the share that it explains passes 0.5. Most of its
-    positional score comes from one component where that one's share passes 0.5 and all others fail
-    it. A kernel does not predict a head's attention where the distance of the two passes 0.5. A
-    head keeps its reach where both slopes of its dilution fail 0.25, and spreads over all there is
-    where both pass 0.75. A kernel *foresees* attention where the share that falls on 32 keys chosen
-    by it passes 0.5, if these are at most half of the visible keys. A wavelength dominates if its
-    swing is larger than the next largest swing.
+    and fails it where $x - b + w\sigma < t$; in between it is open. The 95 % interval is $x - b \pm
+    w\sigma$: for errors over $G$ groups $w$ is Student's $t_{0.975,\,G-1}$ (2.26 for ten), else
+    1.96. The sentence has at most three clauses: the largest share of the head's attention, what
+    explains it, and what the head does; ``claim`` holds the others. A kernel is local where the
+    mass in the last tokens passes 0.5, uniform where ETC passes half of the visible keys, and
+    decays slowly where both fail. A head looks $k$ tokens back where its largest diagonal $P(k)$
+    passes 0.3. It is an induction head, is drawn to duplicates of the current token, or has a sink
+    on the first key, where the share of attention in question passes 0.3. Its sink follows what
+    stands first, position 0 or the start token where that effect passes 0.1 (only of a sink that
+    does not fail). It is contextual where its denominator's coefficient of variation fails 0.25,
+    its ETC is 30 tokens or more, and it is neither local nor drawn to duplicates. Position or
+    content explains its scores where its share of their variance passes 0.5. Most of its positional
+    score comes from one component where that one's share passes 0.5 and all others fail it. A
+    kernel does not predict a head's attention where the distance of the two passes 0.5. A head
+    keeps its reach where both slopes of its dilution fail 0.25, and spreads over all there is where
+    both pass 0.75. A kernel *foresees* attention where the share that falls on 32 keys chosen by it
+    passes 0.5, if these are at most half of the visible keys. A wavelength dominates if its swing
+    is larger than the next largest swing.
 
-    Choices: limits are those of the questions themselves, where these have any. A share of
-    attention without a standard error passes no limit. The sentence says what a head
+    Choices: limits are those of the questions themselves, where these have any. A number
+    without an interval passes no limit. The sentence says what a head
     does not do only where the measure fails the limit. Measures that the model cannot
     have, and those of questions that ``unknown`` names, are left out of the sentence.
 
@@ -71,6 +73,9 @@ class HeadVerdicts(Composition[HeadVerdictsParams]):
     texts = (
         *HeadMeasures.texts,
         *outputs("verdict [layer head]", "sentence", "what each head does"),
+        *outputs("claim [layer head claim]", "sentence", "what else is known of each head"),
+        *outputs("claim_question [layer head claim]", "name", "the question that a claim answers"),
+        *outputs("headline [layer head]", "predicate", "what the verdict begins with"),
         *outputs("unknown [missing]", "name", "titles of the questions that were left out"),
     )
 
@@ -93,6 +98,10 @@ class HeadVerdicts(Composition[HeadVerdictsParams]):
         known = {name: _at(result, params.query) for name, result in found.items()}
         gone = next(iter(found.values())).provenance.get("layers_without_heads", {})
         layers, heads = table.values["value"].shape[1:]
+        readings = [[read(known, layer, head) for head in range(heads)] for layer in range(layers)]
+        rest = [[reading.rest() for reading in row] for row in readings]
+        longest = max(len(lines) for row in rest for lines in row)
+        padded = [[[*lines, *[("", "")] * (longest - len(lines))] for lines in row] for row in rest]
         every = HeadMeasures().parts(run, _all_of(params))
         values = {**table.values, "ranked": np.isfinite(table.values["rank"]).sum(axis=(1, 2))}
         return self.result(
@@ -111,11 +120,16 @@ class HeadVerdicts(Composition[HeadVerdictsParams]):
                     [
                         f"No head: layer {layer} is {gone[str(layer)]}."
                         if str(layer) in gone
-                        else verdict(Head(known, layer, head))
-                        for head in range(heads)
+                        else reading.verdict(head_name(layer, head))
+                        for head, reading in enumerate(row)
                     ]
-                    for layer in range(layers)
+                    for layer, row in enumerate(readings)
                 ],
+                "headline": [[reading.headline for reading in row] for row in readings],
+                **{
+                    name: [[[line[place] for line in lines] for lines in row] for row in padded]
+                    for place, name in enumerate(("claim_question", "claim"))
+                },
                 "unknown": [self.questions[name].title for name in every if name not in found],
             },
             provenance=table.provenance,

@@ -8,9 +8,9 @@ import numpy as np
 from pydantic import Field
 
 from poskernel_core.analyses.base import Analysis, Progress, SkipParams, Statistics
+from poskernel_core.analyses.claims import passing
 from poskernel_core.analyses.head_measure import HeadMeasure
 from poskernel_core.analyses.kernels import formulas
-from poskernel_core.analyses.number import passing
 from poskernel_core.common.result import NUMBERS, Result, distances, estimates, outputs
 from poskernel_core.common.views import StatisticsView, queries_of
 
@@ -178,9 +178,9 @@ class EtcHeatMap(Analysis[EtcParams]):
         if not {"etc", "kind", "visible_keys", "local_mass"} <= result.values.keys():
             return result
         result = within_keys(result)
-        numbers = (result.values[name] for name in ("local_mass", "etc", "visible_keys"))
-        limits = (result.params[name] for name in ("local_share", "uniform_share"))
-        kind = formulas.classify(*numbers, *limits)
+        mass, etc, visible = (result.values[name] for name in ("local_mass", "etc", "visible_keys"))
+        share, uniform = (result.params[name] for name in ("local_share", "uniform_share"))
+        kind = formulas.classify(mass, etc, visible, share, uniform)
         return replace(result, values={**result.values, "kind": kind})
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import plotly.graph_objects as go
 
-from poskernel_core.analyses.sentences import has
+from poskernel_core.analyses.claims import has
 from poskernel_core.common.result import Result
 from poskernel_core.plotting.by_axes import by_axes
 from poskernel_core.plotting.conditions import measured

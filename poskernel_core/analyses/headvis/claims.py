@@ -1,9 +1,6 @@
 """What the metrics of HeadVis, and the example texts of heads, show."""
 
-from poskernel_core.analyses.head_measures.claims import ATTENTION
-from poskernel_core.analyses.number import number_of
-from poskernel_core.analyses.rules import who
-from poskernel_core.analyses.sentences import has, heads_at, heads_range
+from poskernel_core.analyses.claims import ATTENTION, has, heads_at, heads_range, number_of, who
 from poskernel_core.common.result import Result
 
 SHARES = {
@@ -39,7 +36,7 @@ def _head(result: Result, shares: list[str]) -> str:
     largest = max(numbers, key=lambda name: numbers[name].value)
     number = numbers[largest]
     text = f"The {SHARES[largest]}, is" if "," in SHARES[largest] else f"The {SHARES[largest]} is"
-    match number.surely(ATTENTION):
+    match number.passes(ATTENTION):
         case "yes":
             return (
                 f"{text} {number} in {who(result)}; a head looks somewhere from {ATTENTION:g} on."

@@ -1,19 +1,25 @@
 """What results on induction show, in a sentence."""
 
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
 
-from poskernel_core.analyses.head_measures.claims import ATTENTION
-from poskernel_core.analyses.number import Number, number_of
-from poskernel_core.analyses.rules import (
+from poskernel_core.analyses.claims import (
+    ATTENTION,
+    EFFECT,
+    Claim,
+    Head,
+    Number,
     Rules,
+    at_limit,
+    heads_at,
     most,
+    number_of,
     of_all,
     param,
-    reach,
     said,
-    sign,
+    spoken,
     who,
 )
 from poskernel_core.common.result import Result
@@ -26,19 +32,14 @@ def finding(result: Result) -> str:
 
 
 def _scores(result: Result) -> str:
-    return reach(result, "induction", ATTENTION, "an induction score")
+    return heads_at(result, "induction", "induction score", ATTENTION)
 
 
-def _score(result: Result) -> str:
-    """Whether a head is an induction head."""
-    score = number_of(result, "induction")
-    says = {
-        1: f"gives {score} of its attention to the token after the earlier duplicate: an "
-        "induction head",
-        -1: f"gives only {score} of its attention to the token after the earlier duplicate: "
-        "not an induction head",
-    }.get(sign(score, ATTENTION))
-    return f"{who(result)} {says} (limit {ATTENTION:g})." if says else ""
+def induction(head: Head) -> Iterator[Claim]:
+    """Yield whether a head is an induction head."""
+    score = head.number("induction")
+    text = f"{{it}} gives the token after the earlier duplicate {score} of its attention"
+    yield from at_limit("induction", score, ATTENTION, text, "an induction head", "no induction")
 
 
 def _probability(result: Result) -> str:
@@ -47,6 +48,10 @@ def _probability(result: Result) -> str:
 
 
 def _attention(result: Result) -> str:
+    """A head that looks one token back reaches a candidate that stands there: no induction."""
+    far = [number_of(result, "candidate_attention", 0, pair) for pair in range(2)]
+    if not any(number.passes(EFFECT) == "yes" for number in far):
+        return ""
     said_of = f"{who(result)}'s attention to its candidate", "the head"
     return _recency(result, "candidate_attention", *said_of)
 
@@ -54,7 +59,7 @@ def _attention(result: Result) -> str:
 def _recency(result: Result, name: str, what: str, whose: str) -> str:
     """Whether the last candidate gets more as it comes closer."""
     first, last = (number_of(result, name, row, -1) for row in (0, -1))
-    rises = sign(last - first)
+    rises = (last - first).sign()
     if not rises:
         return ""
     recent = f": {whose} prefers recent tokens" if rises > 0 else ""
@@ -89,7 +94,7 @@ def _preference(result: Result, *head: int) -> tuple[Number, Number]:
 def _pattern(result: Result) -> str:
     """Which candidate one head prefers, if there are several."""
     first, last = _preference(result)
-    prefers = sign(last - first)
+    prefers = (last - first).sign()
     if not prefers:
         return ""
     return (
@@ -101,7 +106,9 @@ def _pattern(result: Result) -> str:
 def _patterns(result: Result) -> str:
     """How many heads prefer the last candidate."""
     heads = list(np.ndindex(result.values["pattern"].shape[:-2]))
-    signs = [sign(last - first) for first, last in (_preference(result, *head) for head in heads)]
+    signs = [
+        (last - first).sign() for first, last in (_preference(result, *head) for head in heads)
+    ]
     more, less = signs.count(1), signs.count(-1)
     if not more + less:
         return ""
@@ -124,7 +131,7 @@ def _cause_attention(result: Result) -> str:
 
 def _cause(result: Result, name: str, what: str, beside: str) -> str:
     """What equalised norms change of a rise from the first row to the last."""
-    turns = sign(number_of(result, f"{name}_change"))
+    turns = number_of(result, f"{name}_change").sign()
     if not turns:
         return ""
     true, equal = (brief(number) for number in result.values[name])
@@ -141,7 +148,7 @@ def _turns(sign: int) -> str:
 RULES: Rules = {
     "induction-scores: induction [layer head]": _scores,
     "induction-scores: induction [head]": _scores,
-    "induction-scores: induction []": _score,
+    "induction-scores: induction []": spoken(induction),
     "induction-recency: candidate_attention [second pair]": _attention,
     "induction-recency: probability [second pair]": _probability,
     "induction-recency: last_row [second key]": _rows,
@@ -153,3 +160,5 @@ RULES: Rules = {
         _cause, name="probability_rise", what="the last candidate's probability", beside=""
     ),
 }
+
+CLAIMS = {"induction-scores": (induction,)}

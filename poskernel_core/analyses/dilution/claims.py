@@ -1,13 +1,30 @@
 """What results about dilution and longer contexts show."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
-from poskernel_core.analyses.head_measures.claims import HALF, KEEPS, SPREADS, reach_of
-from poskernel_core.analyses.number import number_of, passing
-from poskernel_core.analyses.rules import of_all, param, who
-from poskernel_core.analyses.sentences import ALL_HEADS, SCALE, has, heads_at
+from poskernel_core.analyses.claims import (
+    ALL_HEADS,
+    HALF,
+    SCALE,
+    Claim,
+    Head,
+    has,
+    heads_at,
+    number_of,
+    of_all,
+    param,
+    passing,
+    spoken,
+    who,
+)
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
+
+KEEPS, SPREADS = 0.25, 0.75
+"""Slopes of log ETC on log keys: below the first a head keeps its reach, from the second on it
+spreads over all visible keys."""
 
 ALIKE = 0.1
 """Distance below which kernels count as nearly the same."""
@@ -18,15 +35,22 @@ def finding(result: Result) -> str:
     return _dilution(result) if result.analysis == "dilution" else _longer(result)
 
 
+def reach(head: Head) -> Iterator[Claim]:
+    """Yield whether a kernel keeps its reach, or spreads over all visible keys."""
+    slope, upper = (head.number(name) for name in ("alpha", "alpha_upper"))
+    keeps = {slope.passes(KEEPS), upper.passes(KEEPS)} == {"no"}
+    if keeps or {slope.passes(SPREADS), upper.passes(SPREADS)} == {"yes"}:
+        does = "keeps its reach" if keeps else "spreads over all there is"
+        text = f"{{it}} {does} as more keys become visible: the slopes are {slope} and {upper}"
+        yield Claim("reach", f"{text} (upper half)", slope)
+
+
 def _dilution(result: Result) -> str:
     at = result.provenance.get("query_range")
     start = f"From n = {at[0]} to {at[1]}" if at else "As more keys become visible"
     if has(result, (), "alpha", "alpha_upper"):
-        slope, upper = (number_of(result, name) for name in ("alpha", "alpha_upper"))
-        if said := reach_of(slope, upper):
-            return (
-                f"{start}, {who(result)} {said}: the slopes are {slope} and {upper} (upper half)."
-            )
+        if said := spoken(reach)(result):
+            return said
         reason = str(result.texts["no_slope"]) if "no_slope" in result.texts else ""
         return f"{who(result)} has no slope: {reason}." if reason else ""
     if not has(result, ALL_HEADS, "alpha", "alpha_upper"):
@@ -50,8 +74,8 @@ def _longer(result: Result) -> str:
     length = counted(param(result, "length"), "token")
     if has(result, (), "longest_distance"):
         number = number_of(result, "longest_distance")
-        how = {"yes": "another kernel", "no": ""}.get(number.surely(HALF) or "", "")
-        how = "nearly the same kernel" if number.surely(ALIKE) == "no" else how
+        how = {"yes": "another kernel", "no": ""}.get(number.passes(HALF) or "", "")
+        how = "nearly the same kernel" if number.passes(ALIKE) == "no" else how
         if not how:
             return ""
         return (
@@ -76,7 +100,7 @@ def _loss(result: Result, length: str) -> str:
     said = [
         f"{number.value:+.2g} nats ({name} angles)"
         for name, number in changes.items()
-        if number.surely(0) in ("yes", "no")
+        if number.passes(0) in ("yes", "no")
     ]
     if not said:
         return ""
@@ -84,3 +108,6 @@ def _loss(result: Result, length: str) -> str:
         f"The loss of the same last tokens, in the longest context against one of {length}: "
         f"{', '.join(said)}."
     )
+
+
+CLAIMS = {"dilution": (reach,)}

@@ -1,12 +1,25 @@
 """What results about the sources of position show."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
-from poskernel_core.analyses.head_measures.claims import HALF, main_source, named_source
-from poskernel_core.analyses.number import number_of, passing
+from poskernel_core.analyses.claims import (
+    HALF,
+    Claim,
+    Head,
+    Rules,
+    by_chance,
+    heads_at,
+    most,
+    number_of,
+    passing,
+    said,
+    spoken,
+    who,
+)
 from poskernel_core.analyses.position_sources.formulas import NOISY, POSITIONAL
 from poskernel_core.analyses.position_sources.spec import KINDS
-from poskernel_core.analyses.rules import Rules, by_chance, most, reach, said, who
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief, counted
 
@@ -35,17 +48,30 @@ def _head(result: Result) -> str:
     """The component that makes more than half, or else the one that has most."""
     if why := nothing_to_explain(result):
         return why
-    names = result.words("source")
-    shares = [number_of(result, "share", place) for place in range(len(names))]
-    if found := main_source(names, shares):
-        return f"Most of {who(result)}'s positional score comes from {found[0]} ({found[1]})."
+    if main := spoken(main_source)(result):
+        return main
     top = most(result, "share")
-    if top is None or shares[top[0]].surely(0) != "yes":
+    if top is None or (share := number_of(result, "share", *top)).passes(0) != "yes":
         return ""
     return (
-        f"The largest share of {who(result)}'s positional score, {shares[top[0]]}, comes from "
-        f"{named_source(names[top[0]])}."
+        f"The largest share of {who(result)}'s positional score, {share}, comes from "
+        f"{named_source(result.words('source')[top[0]])}."
     )
+
+
+def main_source(head: Head) -> Iterator[Claim]:
+    """Yield the one component that makes more than half of a head's score, if no other may."""
+    value, low, high = head.result.estimate_of("share", *head.place)
+    if (low >= HALF).sum() == 1 == (high >= HALF).sum() + (np.isnan(low) & (value >= HALF)).sum():
+        place = int(np.argmax(low >= HALF))
+        source, share = head.result.words("source")[place], head.number("share", place)
+        text = f"most of {{its}} positional score comes from {named_source(source)} ({share})"
+        yield Claim("sources", text, share)
+
+
+def named_source(name: str) -> str:
+    """Return a component's name as sentences give it: ``the positional embedding``, ``L0H3``."""
+    return f"the {name}" if name.endswith(("embedding", "constant", "biases")) else name
 
 
 def _every(result: Result) -> str:
@@ -65,14 +91,14 @@ def _every(result: Result) -> str:
 
 def _kinds(result: Result) -> str:
     name = next(name for name in KINDS if name in result.values)
-    what = f"a share of the positional score from {named_source(KINDS[name])}"
-    return reach(result, name, HALF, what)
+    what = f"share of the positional score from {named_source(KINDS[name])}"
+    return heads_at(result, name, what, HALF)
 
 
 def _kind(result: Result) -> str:
     name = next(name for name in KINDS if name in result.values)
     share = number_of(result, name)
-    how = {"yes": "Most", "no": "Less than half"}.get(share.surely(HALF) or "")
+    how = {"yes": "Most", "no": "Less than half"}.get(share.passes(HALF) or "")
     source = named_source(KINDS[name])
     return (
         f"{how} of {who(result)}'s positional score comes from {source} ({share})." if how else ""
@@ -86,3 +112,5 @@ RULES: Rules = {
     **{f"position-sources: {name} [layer head]": _kinds for name in KINDS},
     **{f"position-sources: {name} []": _kind for name in KINDS},
 }
+
+CLAIMS = {"position-sources": (main_source,)}

@@ -1,7 +1,6 @@
 """What attention to random tokens shows, in a sentence."""
 
-from poskernel_core.analyses.number import number_of
-from poskernel_core.analyses.rules import Rules, named, of_all, said, sign, who
+from poskernel_core.analyses.claims import Rules, named, number_of, of_all, said, who
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief
@@ -19,7 +18,7 @@ def _slope(result: Result, query: int | None = None) -> str:
     """Whether one head gives recent tokens more."""
     at = () if query is None else (query,)
     slope = number_of(result, "slope", *at)
-    gives = {1: "more", -1: "less"}.get(sign(slope))
+    gives = {1: "more", -1: "less"}.get(slope.sign())
     if gives is None:
         return ""
     query = result.chosen["query"] if query is None else query
@@ -37,7 +36,7 @@ def _last_slope(result: Result) -> str:
 def _slopes(result: Result) -> str:
     """How many heads give recent tokens more, at the last position."""
     last = result.values["slope"].shape[-1] - 1
-    signs = [sign(number) for number in named(result.select(query=last), "slope").values()]
+    signs = [number.sign() for number in named(result.select(query=last), "slope").values()]
     more, less = signs.count(1), signs.count(-1)
     if not more + less:
         return ""
@@ -53,7 +52,7 @@ def _exponents(result: Result) -> str:
     falls = [
         float(value)
         for head, value in enumerate(values)
-        if sign(number_of(result, "norm_exponent", head)) < 0
+        if number_of(result, "norm_exponent", head).sign() < 0
     ]
     if not falls:
         return ""
@@ -67,7 +66,7 @@ def _exponents(result: Result) -> str:
 def _exponent(result: Result) -> str:
     """Whether the norm falls in one head of layer 0."""
     exponent = number_of(result, "norm_exponent")
-    if sign(exponent) >= 0:
+    if exponent.sign() >= 0:
         return ""
     return (
         f"The norm of the output of {head_name(0, result.chosen['head_of_layer_0'])} falls with "

@@ -2,9 +2,7 @@
 
 import math
 
-from poskernel_core.analyses.number import number_of
-from poskernel_core.analyses.rules import param, who
-from poskernel_core.analyses.sentences import at_last, at_query, heads_range
+from poskernel_core.analyses.claims import at_last, at_query, heads_range, number_of, param, who
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief, counted
 
@@ -19,7 +17,7 @@ def finding(result: Result) -> str:
     keys = int(result.chosen["query"]) + 1 - param(result, "skip")
     entropy = number_of(result, "entropy")
     even = math.log(keys) if keys > 1 else -math.inf
-    if entropy.surely(even) != "no":
+    if entropy.passes(even) != "no":
         return ""
     return (
         f"The attention of {who(result)}{here} has an entropy of {entropy} nats, as if "

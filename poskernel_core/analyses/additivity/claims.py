@@ -1,9 +1,6 @@
 """What results about additivity show."""
 
-from poskernel_core.analyses.head_measures.claims import HALF
-from poskernel_core.analyses.number import number_of, passing
-from poskernel_core.analyses.rules import who
-from poskernel_core.analyses.sentences import has, heads_at, heads_range
+from poskernel_core.analyses.claims import HALF, has, heads_at, heads_range, number_of, passing, who
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
 
@@ -21,7 +18,7 @@ def finding(result: Result) -> str:
         return _similarity(result)
     if has(result, (), *parts):
         for name in parts:
-            if (share := number_of(result, name)).surely(HALF) == "yes":
+            if (share := number_of(result, name)).passes(HALF) == "yes":
                 return (
                     f"{_capital(PARTS[name])} explains {share} of the variance of the keys "
                     f"of {who(result)}, more than half."
@@ -41,7 +38,7 @@ def _similarity(result: Result) -> str:
         noun = f"content similarity at a shift of {counted(shift, 'token')}"
         return heads_range(result, name, noun)
     cosine = number_of(result, name)
-    if cosine.surely(0) not in ("yes", "no") or cosine.value == 0:
+    if cosine.passes(0) not in ("yes", "no") or cosine.value == 0:
         return ""
     return (
         f"Moved by {counted(shift, 'token')}, the content in the keys of {who(result)} has a "

@@ -1,13 +1,35 @@
 """What results about the anatomy of sinks show."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
-from poskernel_core.analyses.head_measures.claims import EFFECT, FOLLOWS, listed
-from poskernel_core.analyses.number import Number, number_of, passing
-from poskernel_core.analyses.rules import by_chance, param, sign, who
-from poskernel_core.analyses.sentences import ALL_HEADS, has, heads_at
+from poskernel_core.analyses.claims import (
+    ALL_HEADS,
+    EFFECT,
+    Claim,
+    Head,
+    Number,
+    at_limit,
+    by_chance,
+    has,
+    heads_at,
+    listed,
+    number_of,
+    param,
+    passing,
+    spoken,
+    told,
+)
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
+
+FOLLOWS = {
+    "standing_first": "what stands first",
+    "position_zero": "position 0",
+    "start_token": "the start token",
+}
+"""What a sink may follow, by the names of the effects."""
 
 THROUGH = {"key_effect": "its key", "query_effect": "the queries after it"}
 
@@ -16,33 +38,36 @@ def finding(result: Result) -> str:
     """Say what the sink of a head follows, or how many sinks follow what."""
     if has(result, ALL_HEADS, *FOLLOWS, "sink"):
         return _heads(result)
-    return _head(result) if has(result, (), *FOLLOWS, *THROUGH, "sink") else ""
+    if not has(result, (), *FOLLOWS, *THROUGH, "sink"):
+        return ""
+    share = number_of(result, "sink")
+    text = f"{{it}} gives the first key {share} of its attention"
+    none = at_limit("sink", share, param(result, "threshold"), text, "", "no sink")
+    return told(result, (each for each in none if each.passes == "no")) or spoken(follows)(result)
 
 
-def _head(result: Result) -> str:
-    head, limit = who(result), param(result, "threshold")
-    sink = number_of(result, "sink")
-    if sink.surely(limit) == "no":
-        return f"{head} has no sink: the first key gets {sink} of its attention (limit {limit:g})."
-    effects = {name: number_of(result, name) for name in (*FOLLOWS, *THROUGH)}
+def follows(head: Head) -> Iterator[Claim]:
+    """Yield what a sink follows: effects on its share of attention."""
+    effects = {name: head.number(name) for name in (*FOLLOWS, *THROUGH) if head.has(name)}
     up, down, flat = (
         {name: each for name, each in effects.items() if _side(each) == side} for side in (1, -1, 0)
     )
-    if not up.keys() & FOLLOWS.keys():
-        return ""
-    text = f"The sink of {head} follows {listed(_told(up, FOLLOWS))}"
+    largest = [up[name] for name in FOLLOWS if name in up]
+    if not largest:
+        return
+    text = f"{{its}} sink follows {listed(_told(up, FOLLOWS))}"
     if rest := _told(flat, FOLLOWS):
         text += f", not {' nor '.join(rest)}"
     if less := _told(down, FOLLOWS):
         text += f", and less {listed(less)}"
     if "start_token" in up and (through := _told(up, THROUGH)):
         text += f"; the start token acts through {listed(through)}"
-    return f"{text}."
+    yield Claim("sink follows", text, largest[0])
 
 
 def _side(effect: Number) -> int | None:
     """Return 1 or -1 for an effect that is large, 0 for a small one, else None."""
-    sides = sign(effect, -EFFECT), sign(effect, EFFECT)
+    sides = effect.sign(-EFFECT), effect.sign(EFFECT)
     return {(1, 1): 1, (1, -1): 0, (-1, -1): -1}.get(sides)
 
 
@@ -68,3 +93,6 @@ def _heads(result: Result) -> str:
         f"Among {counted(count, 'head')}{by_chance(count)} with a sink, it follows "
         f"{', '.join(parts)} (effect {EFFECT:g} or more)."
     )
+
+
+CLAIMS = {"sink-anatomy": (follows,)}

@@ -1,10 +1,22 @@
 """What results about attention that can be foreseen show."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
+from poskernel_core.analyses.claims import (
+    CHANCE,
+    HALF,
+    Claim,
+    Head,
+    Rules,
+    number_of,
+    of_all,
+    passing,
+    said,
+    who,
+)
 from poskernel_core.analyses.foreseen.formulas import ENOUGH
-from poskernel_core.analyses.number import number_of, passing
-from poskernel_core.analyses.rules import CHANCE, Rules, of_all, said, sign, who
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief
 
@@ -17,14 +29,27 @@ def finding(result: Result) -> str:
 
 
 def _head(result: Result) -> str:
-    share, gain = number_of(result, "share_32"), number_of(result, "gain_32")
-    if not (better := sign(gain)):
-        return ""
-    return (
-        f"32 of {result.values['visible_keys']:.0f} keys chosen by the kernel get {share} of the "
-        f"mean attention of {who(result)}, {'more' if better > 0 else 'less'} than {RIVAL} get "
-        f"({brief(share.value - gain.value)})."
-    )
+    """Hold the kernel's choice against the first and the last keys."""
+    (claim,) = compared(Head(result))
+    return claim.sentence(who(result)) if number_of(result, "gain_32").sign() else ""
+
+
+def compared(head: Head) -> Iterator[Claim]:
+    """Yield how much attention falls on few keys that the kernel chooses, and on fixed ones."""
+    share, gain = (head.number(name) for name in ("share_32", "gain_32"))
+    visible = head.number("visible_keys").value
+    text = f"32 of {visible:.0f} keys chosen by {{its}} kernel, the first ones among them, get "
+    text += f"{share} of its mean attention"
+    if better := gain.sign():
+        rival = brief(share.value - gain.value)
+        text += f", {'more' if better > 0 else 'less'} than {RIVAL} get ({rival})"
+    yield Claim("foreseen", text, share)
+
+
+def foreseen(head: Head) -> Iterator[Claim]:
+    """Yield what few keys capture, if it is more than half of the attention."""
+    if head.number("visible_keys").value >= 2 * 32:
+        yield from (each for each in compared(head) if each.number.passes(HALF) == "yes")
 
 
 def _heads(result: Result) -> str:
@@ -45,7 +70,7 @@ def _layers(result: Result) -> str:
     names = ("cache_for_95", "fixed_cache_for_95")
     layers = len(result.values[names[0]])
     gaps = [number_of(result, names[0], k) - number_of(result, names[1], k) for k in range(layers)]
-    signs = [sign(gap) for gap in gaps]
+    signs = [gap.sign() for gap in gaps]
     if not any(signs):
         return ""
     return (
@@ -60,3 +85,5 @@ RULES: Rules = {
     "foreseen-attention: gain_32 [layer head]": _heads,
     "foreseen-attention: cache_for_95 fixed_cache_for_95 [layer]": _layers,
 }
+
+CLAIMS = {"foreseen-attention": (foreseen,)}

@@ -2,20 +2,20 @@
 
 import numpy as np
 
+from poskernel_core.analyses.claims import (
+    CHANCE,
+    SCALE,
+    Number,
+    amount,
+    has,
+    number_of,
+    pairs_apart,
+    param,
+)
 from poskernel_core.analyses.comparison.figures import pin_labels
 from poskernel_core.analyses.kernels.distances import KernelDistancesParams
 from poskernel_core.analyses.kernels.etc import EtcParams
 from poskernel_core.analyses.kernels.formulas import LOCAL_TOKENS
-from poskernel_core.analyses.number import Number, number_of
-from poskernel_core.analyses.rules import CHANCE, param, who
-from poskernel_core.analyses.sentences import (
-    SCALE,
-    amount,
-    curves_apart,
-    has,
-    pairs_apart,
-    predicted,
-)
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief, counted
 
@@ -25,10 +25,9 @@ def finding(result: Result) -> str:
     said = {
         "compare-kernels": _kernels,
         "compare-heads": _measures,
-        "kernel-replicates": _replicates,
         "depth": _depth,
     }
-    return said[result.analysis](result)
+    return said[result.analysis](result) if result.analysis in said else ""
 
 
 def _kernels(result: Result) -> str:
@@ -38,9 +37,9 @@ def _kernels(result: Result) -> str:
             return pairs_apart(result, limits.alike, limits.apart, "heads")
         distance = number_of(result, "distance", 0, 1)
         text = f"The kernels of {labels[0]} and {labels[1]} are {distance} apart ({SCALE})"
-        if distance.surely(limits.apart) == "yes":
+        if distance.passes(limits.apart) == "yes":
             return f"{text}, more than {limits.apart:g}."
-        return f"{text}, less than {limits.alike:g}." * (distance.surely(limits.alike) == "no")
+        return f"{text}, less than {limits.alike:g}." * (distance.passes(limits.alike) == "no")
     return _local(result) if has(result, ("pin", "offset"), "kernel") else ""
 
 
@@ -58,7 +57,7 @@ def _local(result: Result) -> str:
         Number.within(float(one), result.interval * float(its))
         for one, its in zip(mass[known], error[known], strict=True)
     ]
-    passes = [number.surely(limit) for number in numbers]
+    passes = [number.passes(limit) for number in numbers]
     local, certain = passes.count("yes"), passes.count("no")
     if not numbers or not (local or certain == len(numbers)):
         return ""
@@ -85,13 +84,6 @@ def _measures(result: Result) -> str:
         f"{brief(result.interval)} standard errors; by chance it would be about "
         f"{brief(CHANCE * known)}."
     )
-
-
-def _replicates(result: Result) -> str:
-    if not has(result, ("offset",), "kernel", "observed"):
-        return ""
-    at = f" at n = {param(result, 'query')}"
-    return predicted(who(result), curves_apart(result, "kernel", "observed"), at)
 
 
 def _depth(result: Result) -> str:

@@ -1,12 +1,26 @@
 """What results about previous-token heads, and the stages of attention, show."""
 
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
 import numpy as np
 
-from poskernel_core.analyses.head_measures.claims import ATTENTION
-from poskernel_core.analyses.kernels.findings import profile_said
-from poskernel_core.analyses.number import Number, number_of
-from poskernel_core.analyses.rules import param, who
-from poskernel_core.analyses.sentences import has, heads_at, look_back
+from poskernel_core.analyses.claims import (
+    ATTENTION,
+    Claim,
+    Head,
+    Number,
+    has,
+    heads_at,
+    number_of,
+    param,
+    spoken,
+    told,
+    who,
+)
+from poskernel_core.analyses.kernels.claims import look_back, profile_said
+from poskernel_core.analyses.previous_token.spec import DIAGONALS
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief
 
@@ -16,8 +30,7 @@ def finding(result: Result) -> str:
     if result.analysis == "stages":
         return _stages(result)
     if has(result, (), "largest_mass", "largest_offset"):
-        mass = number_of(result, "largest_mass")
-        return look_back(who(result), int(result.values["largest_offset"]), mass)
+        return spoken(largest)(result)
     if has(result, (), "self_contrast", "previous_contrast"):
         return _contrast(result)
     if "previous_mass" in result.values:
@@ -26,6 +39,24 @@ def finding(result: Result) -> str:
         noun = "second diagonal over the largest"
         return heads_at(result, "ratio", noun, param(result, "clean"), below=True)
     return profile_said(result)
+
+
+HOW = {
+    "by position": " by position",
+    "negative self-attention": " by negative self-attention",
+    "aggregator": ", at what earlier heads wrote there",
+}
+
+
+def largest(head: Head) -> Iterator[Claim]:
+    """Yield the diagonal that takes most of a head's attention, and how it comes about."""
+    mass, back = head.number("largest_mass"), head.number("largest_offset").value
+    if math.isnan(mass.value):
+        return
+    (claim,) = look_back(int(back), mass, HOW.get(head.word("kind") or "", "") if back else "")
+    if claim.passes == "no" and (diagonal := head.word("diagonal")) not in (None, DIAGONALS[-1]):
+        claim = replace(claim, fails=f"{claim.fails}, with a {diagonal} in the scores")
+    yield claim
 
 
 def _contrast(result: Result) -> str:
@@ -38,7 +69,7 @@ def _contrast(result: Result) -> str:
     name = "self_contrast" if dark else "previous_contrast"
     number, verb = (own, "below") if dark else (previous, "above")
     size = -number.value if dark else number.value
-    passes = number.surely(0)
+    passes = number.passes(0)
     noise = param(result, "errors") * float(result.errors[name])
     if passes != ("no" if dark else "yes") or size <= noise:
         return ""
@@ -59,13 +90,12 @@ def _stages(result: Result) -> str:
         return ""
     masses = [float(np.diagonal(inner, -back).mean()) for back in range(len(inner) // 2 + 1)]
     back = int(np.argmax(masses))
-    if masses[back] >= ATTENTION:
-        exact = Number.within(masses[back], 0.0)
-        return look_back(head, back, exact, "on this text")
     first = float(pattern[1:, 0].mean())
-    if first < ATTENTION:
+    if max(masses[back], first) < ATTENTION:
         return ""
-    return (
-        f"{head} gives the first key {brief(first)} of its attention on this text; a head looks "
-        f"somewhere from {ATTENTION:g} on."
-    )
+    if first > masses[back]:
+        return f"{head} gives the first key {brief(first)} of its attention on this text."
+    return told(result, look_back(back, Number.within(masses[back], 0.0), " on this text"))
+
+
+CLAIMS = {"previous-token": (largest,)}

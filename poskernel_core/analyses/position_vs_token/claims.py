@@ -2,18 +2,18 @@
 
 import numpy as np
 
-from poskernel_core.analyses.head_measures.claims import ATTENTION
-from poskernel_core.analyses.number import Number, number_of
-from poskernel_core.analyses.position_vs_token.spec import CONDITIONS
-from poskernel_core.analyses.rules import (
+from poskernel_core.analyses.claims import (
+    ATTENTION,
+    Number,
     Rules,
     most,
     named,
+    number_of,
     of_all,
     said,
-    sign,
     who,
 )
+from poskernel_core.analyses.position_vs_token.spec import CONDITIONS
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief, counted
 
@@ -32,19 +32,19 @@ def _back(offset: float) -> str:
 def _mass(result: Result) -> str:
     """Whether a head looks back by position alone."""
     alone, both = (number_of(result, "largest_mass", run) for run in (POSITION, BOTH))
-    looks = sign(alone, ATTENTION)
+    looks = alone.sign(ATTENTION)
     if not looks:
         return ""
     place = _back(float(result.values["largest_offset"][POSITION]))
     if looks < 0:
         return (
-            f"With positions only, {who(result)} gives no distance {ATTENTION:g} of its "
+            f"Fed positions alone, {who(result)} gives no distance {ATTENTION:g} of its "
             f"attention: the most is {alone} ({place})."
         )
     with_tokens = f"{both} ({_back(float(result.values['largest_offset'][BOTH]))})"
     return (
-        f"With positions only, {who(result)} gives {alone} of its attention to one distance, "
-        f"{place} (limit {ATTENTION:g}); with tokens as well the most is {with_tokens}."
+        f"Fed positions alone, {who(result)} gives {alone} of its attention to one distance, "
+        f"{place} (limit {ATTENTION:g}); fed tokens as well the most is {with_tokens}."
     )
 
 
@@ -52,21 +52,19 @@ def _masses(result: Result) -> str:
     """How many heads look back by position alone."""
     alone = result.select(condition=POSITION)
     masses, offsets = named(alone, "largest_mass"), named(alone, "largest_offset")
-    sure = [
-        head for head in masses if sign(masses[head], ATTENTION) > 0 and offsets[head].value > 0
-    ]
+    sure = [head for head in masses if masses[head].sign(ATTENTION) > 0 and offsets[head].value > 0]
     if not sure:
         none = masses and all(
-            sign(mass, ATTENTION) < 0 or not offsets[head].value for head, mass in masses.items()
+            mass.sign(ATTENTION) < 0 or not offsets[head].value for head, mass in masses.items()
         )
         said_of_none = (
-            f"With positions only, none of {len(masses)} heads looks back: no largest diagonal "
+            f"Fed positions alone, none of {len(masses)} heads looks back: no largest diagonal "
             f"with {ATTENTION:g} or more of the attention is at an earlier token."
         )
         return said_of_none if none else ""
     first = max(sure, key=lambda head: masses[head].value)
     return (
-        f"With positions only, {of_all(len(sure), len(masses)).lower()} give"
+        f"Fed positions alone, {of_all(len(sure), len(masses)).lower()} give"
         f"{'' if len(sure) > 1 else 's'} {ATTENTION:g} or more of the attention to one "
         f"distance back, such as {first} ({masses[first]}, {_back(offsets[first].value)})."
     )
@@ -80,7 +78,7 @@ def _score(result: Result) -> str:
         return ""
     first, second = np.sort(alone.values["score"][np.isfinite(alone.values["score"])])[:-3:-1]
     return (
-        f"With positions only, {who(result)}'s score from position {query} is highest at key "
+        f"Fed positions alone, {who(result)}'s score from position {query} is highest at key "
         f"{top[0]} ({_back(query - top[0])}), {brief(first - second)} nats above the next."
     )
 
@@ -91,13 +89,13 @@ def _attention(result: Result) -> str:
     if top is None:
         return ""
     both, position, token = (number_of(result, "pattern", run, *top) for run in range(3))
-    more = sign(position - token)
+    more = (position - token).sign()
     if not more:
         return ""
     return (
         f"From position {result.chosen['query']}, {who(result)} attends most to key {top[0]} "
-        f"({both}), {'more' if more > 0 else 'less'} with positions only ({position}) "
-        f"than with tokens only ({token})."
+        f"({both}), {'more' if more > 0 else 'less'} fed positions alone ({position}) "
+        f"than fed tokens alone ({token})."
     )
 
 
@@ -107,13 +105,13 @@ def _diagonal(result: Result) -> str:
     means = [_mean_along(result, BOTH, back).value for back in range(half)]
     back = int(np.argmax(means))
     both, position, token = (_mean_along(result, run, back) for run in range(len(CONDITIONS)))
-    more = sign(position - token)
+    more = (position - token).sign()
     if not more:
         return ""
     return (
         f"{who(result)}'s largest diagonal ({_back(back)}) gets {both} of the attention, "
-        f"{'more' if more > 0 else 'less'} with positions only ({position}) than with tokens "
-        f"only ({token})."
+        f"{'more' if more > 0 else 'less'} fed positions alone ({position}) than fed tokens "
+        f"alone ({token})."
     )
 
 
@@ -132,7 +130,7 @@ def _mean_along(result: Result, run: int, back: int) -> Number:
 def _zero(result: Result) -> str:
     """Whether induction from position 0 differs from induction from position 1."""
     zero, one = (number_of(result, "probability", case) for case in (1, 2))
-    more = sign(zero - one)
+    more = (zero - one).sign()
     if not more:
         return ""
     return (

@@ -1,26 +1,37 @@
 """What results about kernels show."""
 
+import math
+from collections.abc import Iterator
+
 import numpy as np
 
-from poskernel_core.analyses.head_measures.claims import ATTENTION, HALF
-from poskernel_core.analyses.kernels.etc import EtcParams
-from poskernel_core.analyses.kernels.formulas import LOCAL_TOKENS, total_variation
-from poskernel_core.analyses.number import number_of, passing
-from poskernel_core.analyses.rules import by_chance, param, who
-from poskernel_core.analyses.sentences import (
+from poskernel_core.analyses.claims import (
     ALL_HEADS,
+    ATTENTION,
+    HALF,
     SCALE,
-    amount,
+    Claim,
+    Head,
+    Number,
+    Passes,
     at_last,
+    at_limit,
     at_query,
-    curves_apart,
+    beyond,
+    by_chance,
     has,
     heads_at,
     heads_range,
-    look_back,
+    number_of,
     pairs_apart,
-    predicted,
+    param,
+    passing,
+    spoken,
+    told,
+    who,
 )
+from poskernel_core.analyses.kernels.etc import EtcParams
+from poskernel_core.analyses.kernels.formulas import LOCAL_TOKENS, total_variation
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief, counted
 
@@ -60,11 +71,11 @@ def _near(result: Result) -> str:
 def _etc(result: Result) -> str:
     here = at_query(result := at_last(result))
     if has(result, (), "etc", "local_mass", "visible_keys"):
-        return _kind(result)
+        return spoken(kernel_kind)(result)
     if has(result, ALL_HEADS, "etc", "local_mass", "visible_keys"):
         return _kinds(result)
     if has(result, (), "attention_distance"):
-        return predicted(who(result), number_of(result, "attention_distance"), here)
+        return spoken(fidelity)(result)
     if "attention_distance" in result.values:
         noun = "distance of kernel and observed attention"
         return heads_at(result, "attention_distance", noun, HALF)
@@ -72,31 +83,39 @@ def _etc(result: Result) -> str:
     return heads_range(result, name, f"{RANGES[name]}{here}") if name else ""
 
 
-def _kind(result: Result) -> str:
-    """Say of which kind a head's kernel is."""
-    head, here, last = who(result), at_query(result), param(result, "local_tokens")
-    mass, spread = number_of(result, "local_mass"), number_of(result, "etc")
-    visible = float(result.values["visible_keys"])
-    limit = param(result, "uniform_share") * visible
-    share, tokens = param(result, "local_share"), amount(spread.value, "tokens")
-    local, uniform = mass.surely(share), spread.surely(limit)
-    if local == "yes":
-        return (
-            f"By position alone {head} gives {mass} of its attention to the last "
-            f"{counted(last, 'token')}{here}; a kernel is local from {share:g} on."
+def kernel_kind(head: Head) -> Iterator[Claim]:
+    """Yield of which kind a head's kernel is, and the number that decides it."""
+    mass, spread = head.number("local_mass"), head.number("etc")
+    visible = head.number("visible_keys").value
+    if math.isnan(spread.value):
+        return
+    last, share = counted(head.param("local_tokens"), "token"), head.param("local_share")
+    most = head.param("uniform_share") * visible
+    where = f"its attention{beyond(head.param('skip'))}"
+    near = f"by position alone {{it}} gives {mass} of {where} to the last {last}"
+    keys = counted(brief(visible), "token")
+    wide = f"by position alone {{it}} spreads {where} over {spread} of {keys}"
+    local, uniform = mass.passes(share), spread.passes(most)
+    if local in ("yes", "about"):
+        yield Claim("kernel", near, mass, "a local kernel", local, f"{share:g}")
+    elif uniform in ("yes", "about"):
+        limit = counted(brief(most), "token")
+        yield Claim("kernel", wide, spread, "a uniform kernel", uniform, limit)
+    else:
+        yield Claim("kernel", wide, spread, "slow decay, neither local nor uniform")
+
+
+def fidelity(head: Head) -> Iterator[Claim]:
+    """Yield whether the kernel predicts the observed attention."""
+    distance = head.number("attention_distance")
+    if passes := distance.passes(HALF):
+        where = beyond(head.param("skip"))
+        text = (
+            f"{{its}} attention{where} is {distance} (total variation) from its positional kernel"
         )
-    if local == "no" and uniform == "yes":
-        return (
-            f"By position alone {head} spreads its attention over {tokens} of "
-            f"{brief(visible)}{here}; a kernel is uniform from {brief(limit)} on."
-        )
-    if local == "no" and uniform == "no":
-        return (
-            f"By position alone {head} spreads its attention over {tokens}{here}, between a local "
-            f"kernel ({share:g} of the mass in the last {counted(last, 'token')}) and a uniform "
-            f"one (from {brief(limit)} on)."
-        )
-    return ""
+        label = f"a kernel that {'predicts' if passes == 'no' else 'does not predict'} it"
+        holds: Passes = "about" if passes == "about" else "yes"
+        yield Claim("fidelity", text, distance, label, holds, f"{HALF:g}")
 
 
 def _kinds(result: Result) -> str:
@@ -119,11 +138,9 @@ def _kinds(result: Result) -> str:
 
 def _kernel(result: Result) -> str:
     if has(result, (), "attention_distance"):
-        distance = number_of(result, "attention_distance")
-        return predicted(who(result), distance, at_query(result))
-    if has(result, ("key",), "kernel", "observed"):
-        distance = curves_apart(result, "kernel", "observed")
-        return predicted(who(result), distance, at_query(result))
+        return spoken(fidelity)(result)
+    if "local_mass" not in result.values:
+        return ""
     noun = f"mass of the kernel in the last {counted(LOCAL_TOKENS, 'token')}"
     return heads_at(result, "local_mass", noun, EtcParams().local_share)
 
@@ -164,8 +181,21 @@ def profile_said(result: Result) -> str:
         if not np.isfinite(profile).any():
             return ""
         back = int(np.nanargmax(profile))
-        return look_back(who(result), back, number_of(result, "profile", back))
+        return told(result, look_back(back, number_of(result, "profile", back)))
     if "profile" not in result.values or result.values["profile"].shape[-1] < 2:
         return ""
     previous = result.select(offset=1)
     return heads_at(previous, "profile", "mean attention to the previous token", ATTENTION)
+
+
+def look_back(back: int, mass: Number, how: str = "") -> Iterator[Claim]:
+    """Yield how much attention a head's largest diagonal takes."""
+    place = {0: "the current token", 1: "the previous token"}.get(back, f"the token {back} back")
+    text = f"{{it}} gives {place} {mass} of its attention{how}"
+    label = {0: "a head that looks at its own token", 1: "a previous-token head"}.get(back)
+    label = label or f"a head that looks {back} tokens back"
+    fails = f"no diagonal gets {ATTENTION:g}"
+    yield from at_limit("look back", mass, ATTENTION, text, label, fails)
+
+
+CLAIMS = {"etc": (kernel_kind, fidelity)}

@@ -4,10 +4,8 @@ import math
 
 import numpy as np
 
-from poskernel_core.analyses.head_measures.claims import HALF
+from poskernel_core.analyses.claims import HALF, Rules, named, number_of, of_all, param, said, who
 from poskernel_core.analyses.helix.spec import SHOWN
-from poskernel_core.analyses.number import number_of
-from poskernel_core.analyses.rules import Rules, named, of_all, param, said, sign, who
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief
 
@@ -80,7 +78,7 @@ def _tangent(result: Result) -> str:
     """The direction along which one head reads the helix."""
     fit = number_of(result, "helix_fit")
     shares = {name: number_of(result, name) for name in DIRECTIONS}
-    match sign(fit, HALF):
+    match fit.sign(HALF):
         case 0:
             return ""
         case -1:
@@ -89,13 +87,13 @@ def _tangent(result: Result) -> str:
                 f"position (limit {HALF:g}): the head reads more than three components hold."
             )
     for name, share in shares.items():
-        if sign(share, HALF) > 0:
+        if share.sign(HALF) > 0:
             return (
                 f"{who(result)} reads the helix mostly along its {DIRECTIONS[name]}: {share} "
                 f"of its reading direction (limit {HALF:g}), where the helix explains "
                 f"{fit} of its scores by position."
             )
-    if all(sign(share, HALF) < 0 for share in shares.values()):
+    if all(share.sign(HALF) < 0 for share in shares.values()):
         listed = ", ".join(f"{DIRECTIONS[n]} {share}" for n, share in shares.items())
         return (
             f"{who(result)} reads the helix along no single direction: each holds less than "
@@ -107,7 +105,7 @@ def _tangent(result: Result) -> str:
 def _tangents(result: Result) -> str:
     """How many heads read the helix along its tangent."""
     shares, fits = named(result, "tangent_share"), named(result, "helix_fit")
-    both = [head for head in shares if sign(shares[head], HALF) > 0 and sign(fits[head], HALF) > 0]
+    both = [head for head in shares if shares[head].sign(HALF) > 0 and fits[head].sign(HALF) > 0]
     if not both:
         return ""
     reads = "read" if len(both) > 1 else "reads"

@@ -2,13 +2,16 @@
 
 import numpy as np
 
-from poskernel_core.analyses.number import number_of, passing
-from poskernel_core.analyses.rules import CHANCE, param, sign, who
-from poskernel_core.analyses.sentences import (
+from poskernel_core.analyses.claims import (
     ALL_HEADS,
+    CHANCE,
     amount,
     has,
     heads_range,
+    number_of,
+    param,
+    passing,
+    who,
 )
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
@@ -37,7 +40,7 @@ def _between(result: Result) -> str:
 def _head(result: Result) -> str:
     """Say by how much one head's measure changed."""
     change = number_of(result, "change")
-    passes = change.surely(0)
+    passes = change.passes(0)
     if passes not in ("yes", "no") or change.value == 0 or result.axes["measure"] != ("step",):
         return ""
     verb = "rose" if passes == "yes" else "fell"
@@ -70,7 +73,7 @@ def _kernel(result: Result) -> str:
         return ""
     last = len(result.values["etc"]) - 1
     change = number_of(result, "etc", last) - number_of(result, "etc", 0)
-    if not last or not sign(change):
+    if not last or not change.sign():
         return ""
     before, after = (amount(result.values["etc"][place], "tokens") for place in (0, last))
     steps = result.coordinates["step"]

@@ -1,13 +1,27 @@
 """What results about contextual heads, their denominators and their tokens show."""
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
+from poskernel_core.analyses.claims import (
+    ALL_HEADS,
+    Claim,
+    Head,
+    Number,
+    Passes,
+    at_limit,
+    by_chance,
+    has,
+    heads_at,
+    number_of,
+    param,
+    passing,
+    told,
+    who,
+)
 from poskernel_core.analyses.contextual_heads.behaviour import BEHAVIOURS
-from poskernel_core.analyses.number import Number, number_of, passing
-from poskernel_core.analyses.rules import by_chance, param, who
-from poskernel_core.analyses.sentences import ALL_HEADS, amount, has, heads_at
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief, counted
 from poskernel_core.plotting.layout import visible
@@ -26,10 +40,10 @@ def _heads(result: Result) -> str:
     of_group = ("group", "denominator_cv", "etc", "near_duplicates", "far_duplicates")
     if has(result, ALL_HEADS, *of_group):
         return _contextual(result)
-    if has(result, (), *of_group) and (said := _steady(result)):
-        return said
+    if has(result, (), *of_group):
+        return told(result, (each for each in contextual(Head(result)) if each.passes == "yes"))
     if has(result, ("distance",), "duplicate_attention", "baseline"):
-        return _duplicates(result)
+        return told(result, _drawn(_extra(result), param(result, "duplicates")))
     if "denominator_cv" in result.values:
         noun = "CV of the softmax denominator"
         return heads_at(result, "denominator_cv", noun, param(result, "steady"), below=True)
@@ -37,17 +51,38 @@ def _heads(result: Result) -> str:
     return heads_at(result, "far_duplicates", noun, param(result, "duplicates"))
 
 
-def _steady(result: Result) -> str:
-    """Say whether one head is contextual."""
-    if not _resolved(result):
-        return ""
-    tokens = amount(float(result.values["etc"]), "tokens")
-    spread = number_of(result, "denominator_cv")
-    return (
-        f"{who(result)} is contextual: by position it spreads over {tokens}, and its softmax "
-        f"denominator varies by {spread} of its mean between windows (limit "
-        f"{param(result, 'steady'):g})."
-    )
+def duplicates(head: Head) -> Iterator[Claim]:
+    """Yield whether a head attends to earlier duplicates of the current token."""
+    extra = {name: head.number(f"{name}_duplicates") for name in ("near", "far")}
+    yield from _drawn(extra, head.param("duplicates"))
+
+
+def _drawn(extra: dict[str, Number], limit: float) -> Iterator[Claim]:
+    """Yield the larger of a head's extra attention to near and to far duplicates."""
+    known = {name: number for name, number in extra.items() if not math.isnan(number.value)}
+    if known:
+        name, number = max(known.items(), key=lambda pair: pair[1].value)
+        text = f"{{it}} gives {name} duplicates of the current token {number} more of its attention"
+        text += " than other tokens there"
+        label, fails = "a duplicate-token head", "not drawn to duplicates"
+        yield from at_limit("duplicates", number, limit, text, label, fails)
+
+
+def contextual(head: Head) -> Iterator[Claim]:
+    """Yield whether a broad kernel's denominator is nearly the same in all windows."""
+    spread, width = head.number("denominator_cv"), head.number("etc").value
+    steady = head.param("steady")
+    varies = spread.passes(steady)
+    if varies is None or math.isnan(width):
+        return
+    text = f"{{its}} softmax denominator varies by {spread} of its mean from window to window"
+    group = BEHAVIOURS[int(head.number("group").value)]
+    other = group not in ("contextual", "other") or width < head.param("broad")
+    drawn = any(claim.passes != "no" for claim in duplicates(head))
+    passes: dict[str, Passes] = {"yes": "no", "no": "yes", "about": "about"}
+    holds = "no" if other or drawn else passes[varies]
+    limit, fails = f"{steady:g}", "not contextual"
+    yield Claim("contextual", text, spread, "a contextual head", holds, limit, fails)
 
 
 def _contextual(result: Result) -> str:
@@ -76,25 +111,6 @@ def _resolved(result: Result) -> np.ndarray:
     return np.asarray(found)
 
 
-def _duplicates(result: Result) -> str:
-    """Say whether one head is drawn to near or far duplicates of the current token."""
-    limit, head = param(result, "duplicates"), who(result)
-    extra = _extra(result)
-    for name, number in extra.items():
-        if number.surely(limit) == "yes":
-            return (
-                f"{head} gives {name} duplicates of the current token {number} more of its "
-                f"attention than other tokens there; a duplicate-token head from {limit:g} on."
-            )
-    if not extra or any(number.surely(limit) != "no" for number in extra.values()):
-        return ""
-    most = max(extra.values(), key=lambda number: number.value)
-    return (
-        f"{head} is not drawn to duplicates of the current token: they get at most {most} "
-        f"more of its attention than other tokens there (limit {limit:g})."
-    )
-
-
 def _extra(result: Result) -> dict[str, Number]:
     """Return the extra attention to near and to far duplicates, with the largest error.
 
@@ -118,7 +134,7 @@ def _along(result: Result) -> str:
         place = len(result.coordinates["query"]) - 1
         spread = number_of(result, "denominator_cv", place)
         expected = float(result.values["predicted_cv"][place])
-        passes = None if math.isnan(expected) else spread.surely(expected)
+        passes = None if math.isnan(expected) else spread.passes(expected)
         if passes in (None, "about"):
             return ""
         return (
@@ -130,7 +146,7 @@ def _along(result: Result) -> str:
     if not has(result, ("query",), "mean"):
         return ""
     first, last = 0, len(result.values["mean"]) - 1
-    passes = (number_of(result, "mean", last) - number_of(result, "mean", first)).surely(0)
+    passes = (number_of(result, "mean", last) - number_of(result, "mean", first)).passes(0)
     if first == last or passes not in ("yes", "no"):
         return ""
     start, end = (brief(result.values["mean"][place]) for place in (first, last))
@@ -150,9 +166,12 @@ def _weights(result: Result) -> str:
     if not np.isfinite(scores).any() or not len(result.words("top_words")):
         return ""
     score = number_of(result, "log_weight", int(np.nanargmax(scores)))
-    if score.surely(0) != "yes":
+    if score.passes(0) != "yes":
         return ""
     return (
         f"By content {who(result)} weights «{visible(result.words('top_words')[0])}» up most: "
         f"it gets {brief(math.exp(score.value))} times the attention that position alone gives it."
     )
+
+
+CLAIMS = {"contextual-heads": (duplicates, contextual)}

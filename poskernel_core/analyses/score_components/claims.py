@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from poskernel_core.analyses.rules import Rules, said
+from poskernel_core.analyses.claims import Rules, said
 from poskernel_core.common.result import Result
 
 SMALLEST = 0.1

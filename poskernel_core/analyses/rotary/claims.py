@@ -1,16 +1,29 @@
 """What results on rotary heads show, in a sentence."""
 
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
 
-from poskernel_core.analyses.head_measures.claims import HALF
-from poskernel_core.analyses.number import number_of
+from poskernel_core.analyses.claims import (
+    HALF,
+    Claim,
+    Head,
+    Rules,
+    heads_at,
+    most,
+    named,
+    number_of,
+    of_all,
+    param,
+    said,
+    spoken,
+    who,
+)
 from poskernel_core.analyses.rotary.bands import CHANGES, TREATMENTS
 from poskernel_core.analyses.rotary.formulas import BANDS
-from poskernel_core.analyses.rules import Rules, most, named, of_all, param, reach, said, sign, who
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import brief
+from poskernel_core.common.rounding import brief, counted
 
 DONE = dict(zip(TREATMENTS, ("Freezing", "Removing"), strict=True))
 
@@ -20,18 +33,16 @@ def finding(result: Result) -> str:
     return said(result, RULES)
 
 
-def _swing(result: Result) -> str:
-    """The wavelength that moves a head's positional logit most."""
-    top = most(result, "swing")
-    if top is None:
-        return ""
-    swing = result.values["swing"]
-    second = float(np.nanmax(np.delete(swing, top[0]), initial=0.0))
-    return (
-        f"{who(result)} is moved most by the wavelength of "
-        f"{brief(result.values['wavelength'][top])} tokens: its swing is {brief(swing[top])} nats, "
-        f"the next largest {brief(second)}."
-    )
+def wavelength(head: Head) -> Iterator[Claim]:
+    """Yield the wavelength that moves a head's positional logit most, if one does."""
+    top = most(head.result, "swing", *head.place)
+    if top is not None:
+        swing = head.result.values["swing"][head.place]
+        length = brief(head.result.values["wavelength"][head.place[:1]][top])
+        second = brief(np.nanmax(np.delete(swing, top[0]), initial=0.0))
+        text = f"{{it}} is moved most by the wavelength of {counted(length, 'token')}: its swing is"
+        text += f" {brief(swing[top])} nats, the next largest {second}"
+        yield Claim("wavelength", text, head.number("swing", *top))
 
 
 def _usage(result: Result) -> str:
@@ -51,7 +62,7 @@ def _mean_shares(result: Result) -> str:
     numbers = {
         name: number_of(result, f"mean_share_{name.lower()}") for name in ("queries", "keys")
     }
-    signs = [sign(number, HALF) for number in numbers.values()]
+    signs = [number.sign(HALF) for number in numbers.values()]
     if 0 in signs:
         return ""
     alike, differ = "are mostly alike", "differ from token to token"
@@ -72,7 +83,7 @@ def _weights(result: Result) -> str:
     """In how many heads each band makes half of the swing."""
     weights = {band: named(result, f"{band}_weight") for band in BANDS}
     short, middle, long = (
-        sum(sign(number, HALF) > 0 for number in weights[band].values()) for band in BANDS
+        sum(number.sign(HALF) > 0 for number in weights[band].values()) for band in BANDS
     )
     if not short + middle + long:
         return ""
@@ -97,7 +108,7 @@ def _logit(result: Result) -> str:
 def _distance(result: Result) -> str:
     """Whether the equivariant kernel predicts a head's attention."""
     distance = number_of(result, "equivariant_attention_distance")
-    says = {1: "does not predict", -1: "predicts more than half of"}.get(sign(distance, HALF))
+    says = {1: "does not predict", -1: "predicts more than half of"}.get(distance.sign(HALF))
     if says is None:
         return ""
     return (
@@ -123,7 +134,7 @@ def _without(result: Result) -> str:
 def _distances(result: Result) -> str:
     """How many heads' attention the equivariant kernel predicts."""
     distances = named(result, "equivariant_attention_distance")
-    near = sum(sign(number, HALF) < 0 for number in distances.values())
+    near = sum(number.sign(HALF) < 0 for number in distances.values())
     if not near:
         return ""
     return (
@@ -136,7 +147,7 @@ def _loss(result: Result) -> str:
     """The change of a band that raises the loss most."""
     change, clean = result.values["loss_change"], result.values["loss"][0]
     top = int(np.nanargmax(change))
-    if sign(number_of(result, "loss_change", top)) <= 0:
+    if number_of(result, "loss_change", top).sign() <= 0:
         return ""
     where = "the chosen" if param(result, "heads") or param(result, "layers") else "all"
     return (
@@ -151,9 +162,9 @@ def _pattern(result: Result) -> str:
     if np.isnan(distance).all() or who(result) != param(result, "head").upper():
         return ""
     top = int(np.nanargmax(distance))
-    if sign(number_of(result, "pattern_distance", top)) <= 0:
+    if number_of(result, "pattern_distance", top).sign() <= 0:
         return ""
-    turned = sign(number_of(result, "previous_mass_change", top))
+    turned = number_of(result, "previous_mass_change", top).sign()
     before = (
         f"; attention to the previous token {'rises' if turned > 0 else 'falls'} from "
         f"{brief(mass[0])} to {brief(mass[top])}"
@@ -175,15 +186,15 @@ def _change(place: int) -> str:
 
 
 def _weight(band: str, result: Result) -> str:
-    return reach(result, f"{band}_weight", HALF, f"a weight of {band} wavelengths")
+    return heads_at(result, f"{band}_weight", f"weight of {band} wavelengths", HALF)
 
 
 def _mean_share(what: str, result: Result) -> str:
-    return reach(result, f"mean_share_{what}", HALF, f"a mean share of {what}")
+    return heads_at(result, f"mean_share_{what}", f"mean share of {what}", HALF)
 
 
 RULES: Rules = {
-    "rotary-spectrum: wavelength swing phase [pair]": _swing,
+    "rotary-spectrum: wavelength swing phase [pair]": spoken(wavelength),
     "rotary-spectrum: wavelength usage [pair]": _usage,
     "rotary-spectrum: mean_share_queries mean_share_keys []": _mean_shares,
     "rotary-spectrum: short_weight middle_weight long_weight [layer head]": _weights,
@@ -199,3 +210,5 @@ RULES: Rules = {
     "changed-bands: pattern_distance previous_mass previous_mass_change [change]": _pattern,
     "changed-bands: loss loss_change [change]": _loss,
 }
+
+CLAIMS = {"rotary-spectrum": (wavelength,)}

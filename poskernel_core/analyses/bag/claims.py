@@ -4,10 +4,17 @@ import math
 
 import numpy as np
 
-from poskernel_core.analyses.head_measures.claims import HALF
+from poskernel_core.analyses.claims import (
+    HALF,
+    Rules,
+    heads_at,
+    most,
+    number_of,
+    of_all,
+    param,
+    said,
+)
 from poskernel_core.analyses.kernels.formulas import effective_tokens
-from poskernel_core.analyses.number import number_of
-from poskernel_core.analyses.rules import Rules, most, of_all, param, reach, said, sign
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import NEGLIGIBLE, brief
 from poskernel_core.plotting.layout import visible
@@ -22,13 +29,13 @@ def finding(result: Result) -> str:
 
 
 def _neurons(result: Result) -> str:
-    return reach(result, "drive_share", HALF, "a share of variance from the bag")
+    return heads_at(result, "drive_share", "share of variance from the bag", HALF)
 
 
 def _neuron(result: Result) -> str:
     """Whether the bag drives one neuron."""
     share = number_of(result, "drive_share")
-    drives = {1: "more", -1: "less"}.get(sign(share, HALF))
+    drives = {1: "more", -1: "less"}.get(share.sign(HALF))
     if drives is None:
         return ""
     return (
@@ -46,7 +53,7 @@ def _quality(result: Result) -> str:
     medians = np.where(known, np.nanmedian(np.where(known[:, None], values, 0), axis=1), -np.inf)
     best = int(medians.argmax())
     signs = [
-        sign(number_of(result, "bag_centred_r2", best, place), LOW)
+        number_of(result, "bag_centred_r2", best, place).sign(LOW)
         for place in range(values.shape[1])
     ]
     for turn, how in ((1, "above"), (-1, "below")):

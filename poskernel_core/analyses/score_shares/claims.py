@@ -1,11 +1,21 @@
 """What results about score variance show."""
 
+import math
+from collections.abc import Iterator
+
 import numpy as np
 
-from poskernel_core.analyses.head_measures.claims import HALF
-from poskernel_core.analyses.number import number_of, passing
-from poskernel_core.analyses.rules import who
-from poskernel_core.analyses.sentences import at_last, at_query, heads_at
+from poskernel_core.analyses.claims import (
+    HALF,
+    Claim,
+    Head,
+    at_last,
+    heads_at,
+    number_of,
+    passing,
+    spoken,
+    who,
+)
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
 
@@ -19,7 +29,7 @@ def finding(result: Result) -> str:
         return ""
     match result.axes[f"{parts[0]}_share"]:
         case ():
-            return next(filter(None, (_here(result, part) for part in parts)), "")
+            return spoken(scores)(result)
         case ("query",):
             return next(filter(None, (_along(result, part) for part in parts)), "")
     last = at_last(result)
@@ -30,14 +40,19 @@ def finding(result: Result) -> str:
     return next(filter(None, every), "")
 
 
-def _here(result: Result, part: str) -> str:
-    share = number_of(result, f"{part}_share")
-    if share.surely(HALF) != "yes":
-        return ""
-    return (
-        f"{part.capitalize()} explains {share} of the score variance of "
-        f"{who(result)}{at_query(result)}, more than half."
-    )
+def scores(head: Head) -> Iterator[Claim]:
+    """Yield which of position and content explains more than half of the score variance."""
+    shares = {part: head.number(f"{part}_share") for part in PARTS if head.has(f"{part}_share")}
+    for part, share in shares.items():
+        if share.passes(HALF) == "yes":
+            text = f"{part} explains {share} of the variance of {{its}} scores over keys"
+            yield Claim("scores", text, share)
+            return
+    if len(shares) == len(PARTS) and not any(math.isnan(each.value) for each in shares.values()):
+        position, content = shares.values()
+        text = f"position ({position}) and content ({content}) share the variance of {{its}} scores"
+        most = max(shares.values(), key=lambda share: share.value)
+        yield Claim("scores", text, most, passes="yes" if most.passes(HALF) == "no" else "about")
 
 
 def _along(result: Result, part: str) -> str:
@@ -53,3 +68,6 @@ def _along(result: Result, part: str) -> str:
         f"{who(result)} at {sure.sum()} of {counted(int(known.sum()), 'query position')}, "
         f"most at n = {query} ({number})."
     )
+
+
+CLAIMS = {"score-variance": (scores,)}

@@ -4,9 +4,16 @@ from typing import Final
 
 import numpy as np
 
-from poskernel_core.analyses.head_measures.claims import ATTENTION, HALF
-from poskernel_core.analyses.number import number_of
-from poskernel_core.analyses.rules import Rules, of_all, reach, said, sign, who
+from poskernel_core.analyses.claims import (
+    ATTENTION,
+    HALF,
+    Rules,
+    heads_at,
+    number_of,
+    of_all,
+    said,
+    who,
+)
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief, counted
 from poskernel_core.common.specs import BAND
@@ -21,7 +28,7 @@ ABOVE: Final = "above 1, since content works against position"
 
 
 def _heads(result: Result) -> str:
-    said = reach(result, "position_share", HALF, "a share of position in this text's scores")
+    said = heads_at(result, "position_share", "share of position in this text's scores", HALF)
     above = np.nan_to_num(result.values["position_share"]).max() > 1
     return f"{said.removesuffix('.')} ({ABOVE})." if said and above else said
 
@@ -32,7 +39,7 @@ def _shares(result: Result) -> str:
     if any(np.isnan(share.value) for share in shares):
         return ""
     position, content = shares
-    decides = sign(position, HALF) > 0
+    decides = position.sign(HALF) > 0
     above = f" ({ABOVE})" if max(position.value, content.value) > 1 else ""
     where = f" at token {result.chosen['query']}" if "query" in result.chosen else " on this text"
     return (

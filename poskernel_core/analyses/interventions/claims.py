@@ -4,10 +4,17 @@ import math
 
 import numpy as np
 
-from poskernel_core.analyses.head_measures.claims import ATTENTION
+from poskernel_core.analyses.claims import (
+    ATTENTION,
+    Number,
+    Rules,
+    name_at,
+    number_of,
+    param,
+    said,
+    who,
+)
 from poskernel_core.analyses.interventions.spec import InterventionParams
-from poskernel_core.analyses.number import Number, number_of
-from poskernel_core.analyses.rules import Rules, name_at, param, said, sign, who
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import NEGLIGIBLE, brief
 from poskernel_core.plotting.layout import visible
@@ -56,7 +63,7 @@ def _loss_along(result: Result) -> str:
 
 
 def _raises(result: Result, rise: Number, clean: float) -> str:
-    turns = sign(rise)
+    turns = rise.sign()
     if not turns:
         return ""
     return (
@@ -120,7 +127,7 @@ def _patterns(result: Result) -> str:
 def _averaging(result: Result) -> str:
     """From what size of group on averaging raises the loss."""
     sizes = result.coordinates["group"].tolist()
-    harm = [sign(number_of(result, "loss_change", place)) > 0 for place in range(len(sizes))]
+    harm = [number_of(result, "loss_change", place).sign() > 0 for place in range(len(sizes))]
     if not harm[-1]:
         return ""
     first = max((place + 1 for place, raised in enumerate(harm) if not raised), default=0)

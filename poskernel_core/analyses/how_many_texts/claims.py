@@ -2,9 +2,7 @@
 
 import numpy as np
 
-from poskernel_core.analyses.number import Number
-from poskernel_core.analyses.rules import param, who
-from poskernel_core.analyses.sentences import ALL_HEADS
+from poskernel_core.analyses.claims import ALL_HEADS, Number, param, who
 from poskernel_core.common.result import NORMAL, Result
 from poskernel_core.common.rounding import brief, counted
 
@@ -20,7 +18,7 @@ def finding(result: Result) -> str:
     enough, measure = result.values["enough"].astype(float), param(result, "measure")
     if result.axes["enough"] == ():
         needed = _uncertain(float(enough))
-        passes = needed.surely(read) if np.isfinite(enough) else None
+        passes = needed.passes(read) if np.isfinite(enough) else None
         if passes in (None, "about"):
             return ""
         wanted = brief(float(result.values["wanted"]))
@@ -33,7 +31,7 @@ def finding(result: Result) -> str:
     if result.axes["enough"] != ALL_HEADS:
         return ""
     known = np.isfinite(enough)
-    needs = [_uncertain(each).surely(read) for each in enough[known]]
+    needs = [_uncertain(each).passes(read) for each in enough[known]]
     sure = needs.count("no")
     if not sure:
         return ""

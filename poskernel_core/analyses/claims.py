@@ -1,0 +1,404 @@
+"""What may be said of a result: numbers held against limits, claims about a head, and counts.
+
+A number passes a limit if its whole 95 % interval does, and fails if the whole interval is below.
+``claims.py`` of each topic is made of these; :mod:`poskernel_core.analyses.reading` puts the claims
+about one head together.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal
+
+import numpy as np
+
+from poskernel_core.analyses.base import Question
+from poskernel_core.common.heads import head_name
+from poskernel_core.common.jackknife import Estimate, difference
+from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import TRACE, brief, counted
+
+ATTENTION = 0.3
+"""Smallest share of attention for the claim that a head looks somewhere."""
+
+HALF = 0.5
+"""Smallest share with which position or content decides the scores, and smallest distance at which
+a kernel does not predict a head's attention."""
+
+CHANCE = 0.05
+"""Share of equal numbers that a 95 % interval takes for different ones."""
+
+EFFECT = 0.1
+"""Smallest effect on a share of attention that counts."""
+
+ALL_HEADS = ("layer", "head")
+SCALE = "total variation: 0 equal, 1 disjoint"
+_NOUNS = {"tokens": "token", "nats": "nat", "ln tokens": "nat", "score (nats)": "nat"}
+
+Passes = Literal["yes", "about", "no"]
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number with the ends of its 95 % interval, NaN where these are unknown.
+
+    The ends of an exact number are the number.
+    """
+
+    value: float
+    low: float
+    high: float
+
+    @classmethod
+    def within(cls, value: float, reach: float) -> "Number":
+        """Return a number with an interval of this half width."""
+        return cls(value, value - reach, value + reach)
+
+    def passes(self, limit: float) -> Passes | None:
+        """Return whether the number is at or above a limit; None if it is NaN.
+
+        Where its interval is unknown it is "about".
+        """
+        if math.isnan(self.value):
+            return None
+        if self.low >= limit:
+            return "yes"
+        return "no" if self.high < limit else "about"
+
+    def sign(self, limit: float = 0.0) -> int:
+        """Return 1 if the interval is above a limit, -1 if it is below, else 0."""
+        if self.value == limit:
+            return 0
+        return {"yes": 1, "no": -1}.get(self.passes(limit) or "", 0)
+
+    def __sub__(self, other: "Number") -> "Number":
+        """Return the difference of two independent numbers."""
+        pair = (Estimate(*map(np.asarray, (n.value, n.low, n.high))) for n in (self, other))
+        return Number(*map(float, difference(*pair)))
+
+    @property
+    def trace(self) -> str:
+        """Return the value as text, a share near 0 without its power of ten."""
+        return str(self) if abs(self.value) >= TRACE else f"below {TRACE:g}"
+
+    def __str__(self) -> str:
+        """Return the value as sentences print it, with three digits at most: ``0.87``.
+
+        It ends at the latest where its error ends.
+        """
+        error = (self.high - self.low) / 4
+        last = 1 - math.floor(math.log10(error)) if error > 0 and math.isfinite(error) else 99
+        return brief(round(self.value, last) if math.isfinite(self.value) else self.value)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a number says of a head.
+
+    Attributes:
+        predicate: what is claimed, as ``reading.ORDER`` lists it.
+        text: a clause about the head, in which ``{it}`` or ``{its}`` stands for its name.
+        number: the number that decides; None if it is exact.
+        label: what a head is of which it holds: ``a sink``.
+        passes: whether it holds; "about" if the number's interval holds the limit.
+        limit: the limit as text.
+        fails: what a head is of which it does not hold: ``no sink``.
+    """
+
+    predicate: str
+    text: str
+    number: Number
+    label: str = ""
+    passes: Passes = "yes"
+    limit: str = ""
+    fails: str = ""
+
+    def sentence(self, who: str, at: str = "") -> str:
+        """Return the claim as a sentence; empty if the interval holds the limit."""
+        if self.passes == "about":
+            return ""
+        word = self.label if self.passes == "yes" else self.fails
+        limit = f" (limit {self.limit})" if self.limit and word else ""
+        return capital(f"{self.named(who)}{at}{f': {word}' if word else ''}{limit}.")
+
+    def clause(self, who: str = "") -> str:
+        """Return the claim as a part of a sentence that begins with the head's name or "it"."""
+        word = self.label
+        if word and self.passes == "about":
+            word = f"open whether {self.label}: the limit is {self.limit}"
+        return f"{self.named(who)}{f' ({word})' if word else ''}"
+
+    def named(self, who: str = "") -> str:
+        """Return the clause with a head's name, or with "it"."""
+        return self.text.format(it=who or "it", its=f"{who}'s" if who else "its")
+
+
+@dataclass(frozen=True)
+class Head:
+    """One head in a result of all heads, or in a result about this head alone."""
+
+    result: Result
+    place: tuple[int, ...] = ()
+
+    def number(self, value: str, *place: int) -> Number:
+        """Return a number; a value declared without an error counts as exact."""
+        return number_of(self.result, value, *self.place, *place)
+
+    def word(self, value: str) -> str | None:
+        """Return the name of a kind; None where the head has none, or it is not in the result."""
+        code = float(self.result.values[value][self.place]) if self.has(value) else math.nan
+        words = self.result.labels.get(value, ())
+        return None if math.isnan(code) or code < 0 else words[int(code)]
+
+    def has(self, *values: str) -> bool:
+        """Return whether the result has all these values."""
+        return self.result.values.keys() >= {*values}
+
+    def param(self, name: str) -> Any:
+        """Return a parameter of the result, or its default."""
+        return param(self.result, name)
+
+
+Claims = Callable[[Head], Iterator[Claim]]
+Rules = Mapping[str, Callable[[Result], str]]
+"""A sentence for each set of values; a key such as ``etc: etc local_mass [layer head], kind []``
+names a question, and values with their axes."""
+
+
+def said(result: Result, rules: Rules) -> str:
+    """Return the sentence of the first rule whose values are all there; empty if there is none."""
+    for known, sentence in rules.items():
+        question, needed = _needed(known)
+        if question == result.analysis and all(
+            name in result.values and result.axes[name] == axes for name, axes in needed
+        ):
+            return sentence(result)
+    return ""
+
+
+@cache
+def _needed(known: str) -> tuple[str, tuple[tuple[str, tuple[str, ...]], ...]]:
+    question, _, shapes = known.partition(": ")
+    parts = (shape.rstrip("]").split("[") for shape in shapes.split(", "))
+    return question, tuple(
+        (name, tuple(axes.split())) for names, axes in parts for name in names.split()
+    )
+
+
+def spoken(*claims: Claims) -> Callable[[Result], str]:
+    """Return a rule that says the first claim about one head that its result supports."""
+    return lambda result: told(result, (one for each in claims for one in each(Head(result))))
+
+
+def told(result: Result, claims: Iterable[Claim]) -> str:
+    """Return the first claim that does not hold its limit, as a sentence about a result's head."""
+    every = (claim.sentence(who(result), at_query(result)) for claim in claims)
+    return next(filter(None, every), "")
+
+
+def at_limit(
+    predicate: str, number: Number, limit: float, text: str, label: str, fails: str = ""
+) -> Iterator[Claim]:
+    """Yield a claim that holds where a number passes a limit; nothing if the number is NaN."""
+    if passes := number.passes(limit):
+        yield Claim(predicate, text, number, label, passes, f"{limit:g}", fails)
+
+
+def number_of(result: Result, name: str, *place: int) -> Number:
+    """Return a value of a result at a place along its axes; one without an error is exact."""
+    return Number(*(float(part) for part in result.estimate_of(name, *place)))
+
+
+def passing(
+    result: Result, name: str, limit: float | np.ndarray, stretched: float = 1.0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return where a value passes a limit, and where it fails: :meth:`Number.passes` of arrays.
+
+    ``stretched`` is the factor by which the ends of the interval are farther away than at 95 %.
+    """
+    value, low, high = result.estimate_of(name)
+    with np.errstate(invalid="ignore"):
+        return (
+            np.asarray(value - stretched * (value - low) >= limit),
+            np.asarray(value + stretched * (high - value) < limit),
+        )
+
+
+def param(result: Result, name: str) -> Any:
+    """Return a parameter of a result, or its default."""
+    fields = Question.questions[result.analysis].params.model_fields
+    return result.params.get(name, fields[name].default)
+
+
+def who(result: Result) -> str:
+    """Return the head that a result is about, such as ``L3H7``."""
+    if "head" in result.chosen:
+        return head_name(result.chosen["layer"], result.chosen["head"])
+    return str(param(result, "head")).strip().upper()
+
+
+def has(result: Result, axes: tuple[str, ...], *names: str) -> bool:
+    """Return whether a result has all these values, the first of them with these axes."""
+    return result.values.keys() >= {*names} and result.axes[names[0]] == axes
+
+
+def at_last(result: Result) -> Result:
+    """Return a result at its last query position, if it has several."""
+    if "query" not in result.coordinates:
+        return result
+    return result.select(query=int(result.coordinates["query"][-1]))
+
+
+def at_query(result: Result) -> str:
+    """Return the query position that a result is about: `` at n = 400``; empty if none."""
+    query = result.chosen.get("query", result.params.get("query"))
+    return "" if query is None else f" at n = {query}"
+
+
+def amount(value: float, unit: str = "") -> str:
+    """Return a number as sentences print it, with a unit that is a word for one thing."""
+    return counted(brief(value), _NOUNS[unit]) if unit in _NOUNS else brief(value)
+
+
+def capital(text: str) -> str:
+    """Return a sentence with a capital letter at its beginning."""
+    return text[:1].upper() + text[1:]
+
+
+def listed(parts: list[str]) -> str:
+    """Join clauses with commas and "and"."""
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def beyond(skip: int) -> str:
+    """Return the keys that kernels are about: `` beyond the first 4 keys``."""
+    return f" beyond the first {counted(skip, 'key')}" if skip else ""
+
+
+def alike(every: Estimate, place: tuple[int, ...]) -> int:
+    """Return how many other numbers cannot be told from the one at a place."""
+    low, high = difference(Estimate(*(part[place] for part in every)), every)[1:]
+    with np.errstate(invalid="ignore"):
+        return int(np.isfinite(every.value).sum() - ((low > 0) | (high < 0)).sum()) - 1
+
+
+def most(result: Result, name: str, *head: int) -> tuple[int, ...] | None:
+    """Return the place of a value, of a head, that is above all others and can be told from them.
+
+    None if there is none.
+    """
+    every = result.estimate_of(name, *head)
+    if np.isnan(every.value).all():
+        return None
+    top = tuple(map(int, np.unravel_index(np.nanargmax(every.value), every.value.shape)))
+    return None if alike(every, top) else top
+
+
+def named(result: Result, name: str) -> dict[str, Number]:
+    """Return the numbers of a value by head (``L3H7``), or else by axis and place (``neuron 5``).
+
+    Those that are not known are left out.
+    """
+    estimate = result.estimate_of(name)
+    return {
+        name_at(result, name, at): number_of(result, name, *at)
+        for at in np.ndindex(estimate.value.shape)
+        if not math.isnan(estimate.value[at])
+    }
+
+
+def name_at(result: Result, name: str, place: tuple[int, ...]) -> str:
+    """Return the name of a place along a value's axes."""
+    at = {**result.chosen, **dict(zip(result.axes[name], place, strict=True))}
+    if "head" in at:
+        return head_name(at["layer"], at["head"])
+    return " ".join(f"{axis} {at[axis]}" for axis in result.axes[name])
+
+
+def heads_at(result: Result, name: str, noun: str, limit: float, *, below: bool = False) -> str:
+    """Say in how many heads of a model, or layer, a value reaches a limit; or in how many neurons.
+
+    With ``below``, in how many it is smaller. Empty if that is open for every head, and
+    if there is no such value of all heads.
+    """
+    if result.axes.get(name) not in (ALL_HEADS, ("head",), ("neuron",)):
+        return ""
+    reached, missed = passing(result, name, limit)
+    sure, against = (missed, reached) if below else (reached, missed)
+    known, count = int(np.isfinite(result.values[name]).sum()), int(sure.sum())
+    if not known or not (count or against.sum() == known):
+        return ""
+    thing = result.axes[name][-1]
+    of = f"of {counted(known, thing)}{_of_layer(result)}"
+    how = f"{'below ' if below else ''}{limit:g}{'' if below else ' or more'}"
+    end = f"it is {_extreme(result, name, smallest=below)}"
+    if count:
+        return f"{_in(result)} {count} {of}{by_chance(known)} the {noun} is {how}; {end}."
+    return f"{_in(result)} none {of} is the {noun} {how}; {end}."
+
+
+def heads_range(result: Result, name: str, noun: str) -> str:
+    """Say which heads have the largest and the smallest value, if these differ."""
+    if result.axes.get(name) not in (ALL_HEADS, ("head",)):
+        return ""
+    value = result.values[name].astype(float)
+    if not np.isfinite(value).any():
+        return ""
+    ends = (np.unravel_index(find(value), value.shape) for find in (np.nanargmax, np.nanargmin))
+    large, small = (number_of(result, name, *map(int, at)) for at in ends)
+    if (large - small).sign() <= 0:
+        return ""
+    start = f"In layer {result.chosen['layer']} the" if "layer" in result.chosen else "The"
+    extremes = f"{_extreme(result, name)} and {_extreme(result, name, smallest=True)}"
+    return f"{start} {noun} is {extremes}."
+
+
+def _extreme(result: Result, name: str, *, smallest: bool = False) -> str:
+    """Say whose value is largest, and how many others may have the largest."""
+    value = result.values[name].astype(float)
+    find = np.nanargmin if smallest else np.nanargmax
+    place = tuple(map(int, np.unravel_index(find(value), value.shape)))
+    number, others = amount(float(value[place]), result.units[name]), ""
+    if count := alike(result.estimate_of(name), place):
+        others = f", not to be told from {counted(count, 'other')}"
+    end = "smallest" if smallest else "largest"
+    return f"{end} in {name_at(result, name, place)} ({number}{others})"
+
+
+def _in(result: Result) -> str:
+    """Begin a sentence about the heads, at the result's query position if it has one."""
+    return f"A{here[2:]}, in" if (here := at_query(result)) else "In"
+
+
+def _of_layer(result: Result) -> str:
+    return f" of layer {result.chosen['layer']}" if "layer" in result.chosen else ""
+
+
+def of_all(count: int, total: int, noun: str = "head") -> str:
+    """Return ``41 of 270 heads (up to 7 by chance)``, or ``None of 32 heads``."""
+    text = f"{count or 'None'} of {total:,} {noun}{'' if total == 1 else 's'}"
+    return f"{text}{by_chance(total)}" if count else text
+
+
+def by_chance(asked: int) -> str:
+    """Say how many of so many heads a claim may wrongly be made of; empty if hardly any.
+
+    A 95 % interval lies beyond the truth on one side in 2.5 of 100.
+    """
+    most = round(CHANCE / 2 * asked)
+    return f" (up to {most} by chance)" if most else ""
+
+
+def pairs_apart(result: Result, alike: float, apart: float, pairs: str) -> str:
+    """Say how many pairs of kernels are far apart, and how many nearly equal."""
+    upper = np.triu_indices(result.values["distance"].shape[-1], 1)
+    known = np.isfinite(result.values["distance"][..., *upper])
+    far = int(passing(result, "distance", apart)[0][..., *upper].sum())
+    near = int(passing(result, "distance", alike)[1][..., *upper].sum())
+    if not far and not near:
+        return ""
+    return (
+        f"The kernels of {far} of {counted(int(known.sum()), 'pair')} of {pairs} are {apart:g} or "
+        f"more apart ({SCALE}), those of {near} less than {alike:g}."
+    )

@@ -1,0 +1,381 @@
+"""Readings of heads: what is claimed, in which order, what is open, and what is not said."""
+
+import math
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import poskernel_core as pk
+from poskernel_core.analyses import ANALYSES
+from poskernel_core.analyses.claims import Head
+from poskernel_core.analyses.head_measures.figures import measure_texts, measures_table, rank_texts
+from poskernel_core.analyses.reading import CLAUSES, finding_of, read
+from poskernel_core.api import build_request
+from poskernel_core.common.result import Result, texts_array
+from poskernel_core.models.stored import RESULTS
+from tests.support import builders
+from tests.support.made_findings import made
+from tests.support.refusals import refused
+
+NAN = math.nan
+PARAMS = {
+    "etc": {"local_tokens": 10, "local_share": 0.5, "uniform_share": 0.5},
+    "contextual-heads": {"duplicates": 0.3, "local": 0.5, "broad": 30.0, "steady": 0.25},
+    "sinks": {"threshold": 0.3},
+}
+GROUPS = ("duplicate token", "detokenization", "contextual", "other")
+MECHANISMS = ("negative self-attention", "aggregator", "by position")
+
+pytestmark = pytest.mark.usefixtures("near_workers")
+
+
+def answer(question, labels=None, **numbers):
+    """An answer about the one head of one layer: each number with its error, or alone."""
+    pairs = {name: each if isinstance(each, tuple) else (each,) for name, each in numbers.items()}
+    values = {name: np.array([[each[0]]], dtype=float) for name, each in pairs.items()}
+    return Result(
+        analysis=question,
+        params=PARAMS.get(question, {}),
+        values=values,
+        axes=dict.fromkeys(values, ("layer", "head")),
+        units=dict.fromkeys(values, ""),
+        errors={n: np.array([[each[1]]]) for n, each in pairs.items() if len(each) > 1},
+        labels=labels or {},
+    )
+
+
+def reading(*answers):
+    return read({each.analysis: each for each in answers}, 0, 0)
+
+
+def said(*answers):
+    return reading(*answers).verdict("L0H0")
+
+
+def kernel(mass=(0.1, 0.01), etc=(40.0, 1.0), fidelity=(0.1, 0.01)):
+    """An answer about the kernel, over 100 visible keys."""
+    return answer("etc", local_mass=mass, etc=etc, visible_keys=100.0, attention_distance=fidelity)
+
+
+def contextual(group="other", near=(0.0, 0.01), far=(0.0, 0.01), etc=80.0, spread=(0.1, 0.01)):
+    """An answer about denominators and duplicates."""
+    return answer(
+        "contextual-heads",
+        {"group": GROUPS},
+        group=GROUPS.index(group), near_duplicates=near, far_duplicates=far, etc=etc,
+        denominator_cv=spread,
+    )  # fmt: skip
+
+
+def look_back(offset, mass, kind="by position"):
+    """An answer about the largest diagonal."""
+    labels = {"kind": MECHANISMS}
+    return answer("previous-token", labels, largest_offset=offset, largest_mass=mass,
+                  kind=MECHANISMS.index(kind))  # fmt: skip
+
+
+def induction(score):
+    return answer("induction-scores", induction=(score, 0.01))
+
+
+def sinks(first, learned):
+    return answer("sinks", sink=(first, 0.01), learned_sink=(learned, 0.01))
+
+
+def anatomy(first, zero, start):
+    names = ("standing_first", "position_zero", "start_token")
+    return answer("sink-anatomy", **dict(zip(names, (first, zero, start), strict=True)))
+
+
+def foreseen(share, gain, visible=401.0):
+    return answer(
+        "foreseen-attention", share_32=(share, 0.01), gain_32=(gain, 0.01), visible_keys=visible
+    )
+
+
+def shares(position, content):
+    return answer("score-variance", position_share=(position, 0.01), content_share=(content, 0.01))
+
+
+def both(share):
+    return answer("place-and-content", both_share=(share, 0.01))
+
+
+def dilution(slope, upper):
+    return answer("dilution", alpha=(slope, 0.01), alpha_upper=(upper, 0.01))
+
+
+def sources(*shares):
+    """An answer in which the positional embedding, L0H3 and MLP 0 have shares with errors."""
+    share, error = (np.array(each, dtype=float)[None, None] for each in zip(*shares, strict=True))
+    return replace(
+        answer("position-sources"),
+        values={"share": share},
+        errors={"share": error},
+        axes={"share": ("layer", "head", "component"), "source": ("component",)},
+        units={"share": "", "source": ""},
+        texts={"source": texts_array(["positional embedding", "L0H3", "MLP 0"])},
+    )
+
+
+CASES = {
+    "local": (
+        kernel(mass=(0.9, 0.01)),
+        "By position alone L0H0 gives 0.90 of its attention beyond",
+    ),
+    "open whether local": (kernel(mass=(0.51, 0.01)), "(open whether a local kernel: the limit is"),
+    "slow decay": (kernel(), "over 40 of 100 tokens (slow decay, neither local nor uniform)"),
+    "uniform": (kernel(etc=(60.0, 1.0)), "over 60 of 100 tokens (a uniform kernel)"),
+    "open whether uniform": (kernel(etc=(51.0, 1.0)), "open whether a uniform kernel: the limit"),
+    "no key": (kernel((NAN, NAN), (NAN, NAN), (NAN, NAN)), ""),
+    "far from its kernel": (
+        kernel(fidelity=(0.7, 0.01)),
+        "its attention beyond the first 4 keys is 0.70 (total variation) from its positional "
+        "kernel (a kernel that does not predict it).",
+    ),
+    "near its kernel": (kernel(), "(a kernel that predicts it)."),
+    "previous": (
+        look_back(1, (0.87, 0.01)),
+        "L0H0 gives the previous token 0.87 of its attention by position (a previous-token head).",
+    ),
+    "aggregating": (look_back(1, (0.87, 0.01), "aggregator"), "at what earlier heads wrote there"),
+    "three back": (look_back(3, (0.5, 0.01)), "the token 3 back 0.50 of its attention by position"),
+    "itself": (look_back(0, (0.5, 0.01)), "gives the current token 0.50 of its attention (a head "),
+    "open whether previous": (look_back(1, (0.3, 0.01)), "open whether a previous-token head"),
+    "hardly previous": (look_back(1, (0.2, 0.01)), "No diagonal gets 0.3 (0.20)."),
+    "induction": (
+        induction(0.9),
+        "L0H0 gives the token after the earlier duplicate 0.90 of its attention (an induction "
+        "head).",
+    ),
+    "no induction": (induction(0.1), "No induction (0.10)."),
+    "a trace of it": (induction(-1e-8), "No induction (below 0.001)."),
+    "open whether induction": (
+        induction(0.31),
+        "(open whether an induction head: the limit is 0.3",
+    ),
+    "sink": (sinks(0.6, 0.0), "L0H0 gives the first key 0.60 of its attention (a sink)."),
+    "learned sink": (sinks(0.1, 0.5), "L0H0 gives 0.50 of its attention to a learned sink."),
+    "sink of the first": (
+        anatomy((0.6, 0.01), (0.02, 0.01), (0.13, 0.01)),
+        "L0H0's sink follows what stands first (+0.60) and the start token (+0.13), not position 0 "
+        "(+0.02).",
+    ),
+    "sink of position": (
+        anatomy((0.0, 0.01), (0.2, 0.01), (-0.4, 0.01)),
+        "follows position 0 (+0.20), not what stands first (0), and less the start token (−0.40).",
+    ),
+    "no sink to explain": (anatomy((NAN, NAN), (NAN, NAN), (NAN, NAN)), ""),
+    "contextual": (contextual(), "0.10 of its mean from window to window (a contextual head)."),
+    "open whether contextual": (contextual(spread=(0.24, 0.01)), "open whether a contextual head"),
+    "unsteady": (contextual(spread=(0.4, 0.01)), "Not drawn to duplicates (below 0.001) and not c"),
+    "narrow": (contextual(etc=20.0), "and not contextual (0.10)."),
+    "duplicates": (
+        contextual("duplicate token", near=(0.6, 0.01)),
+        "L0H0 gives near duplicates of the current token 0.60 more of its attention than other "
+        "tokens there (a duplicate-token head).",
+    ),
+    "foreseen, better": (
+        foreseen(0.68, 0.12),
+        "32 of 401 keys chosen by L0H0's kernel, the first ones among them, get 0.68 of its mean "
+        "attention, more than the first 4 and the last 28 keys get (0.56).",
+    ),
+    "foreseen, worse": (foreseen(0.68, -0.12), "less than the first 4 and the last 28 keys get (0"),
+    "foreseen as well": (foreseen(0.68, 0.01), "get 0.68 of its mean attention."),
+    "foreseen with the same keys": (foreseen(0.68, 0.0), "get 0.68 of its mean attention."),
+    "hardly foreseen": (foreseen(0.51, 0.12), ""),
+    "foreseen with half of the keys": (foreseen(0.68, 0.12, 63.0), ""),
+    "not known whether foreseen": (foreseen(NAN, NAN), ""),
+    "positional": (
+        shares(0.9, 0.1),
+        "Position explains 0.90 of the variance of L0H0's scores over",
+    ),
+    "shared": (
+        shares(0.4, 0.45),
+        "Position (0.40) and content (0.45) share the variance of L0H0's",
+    ),
+    "reach": (dilution(0.1, 0.0), "L0H0 keeps its reach as more keys become visible: the slopes"),
+    "spread": (dilution(0.9, 1.0), "spreads over all there is as more keys become visible"),
+    "bent": (dilution(0.9, 0.1), ""),
+    "open reach": (dilution(0.1, 0.249), ""),
+    "from an MLP": (
+        sources((0.01, 0.01), (0.2, 0.01), (0.79, 0.02)),
+        "Most of L0H0's positional score comes from MLP 0 (0.79).",
+    ),
+    "from W_pos": (sources((0.9, 0.01), (0.1, 0.01), (NAN, NAN)), "the positional embedding (0.90"),
+    "from two": (sources((0.9, 0.01), (0.8, 0.01), (-0.7, 0.01)), ""),
+    "perhaps from two": (sources((0.9, 0.01), (0.48, 0.02), (-0.38, 0.01)), ""),
+    "perhaps from one": (sources((0.51, 0.01), (0.48, 0.001), (0.01, 0.01)), ""),
+    "both": (both(0.6), "only place and content together would explain 0.60 of the variance"),
+    "open whether both": (both(0.51), ""),
+    "hardly both": (both(0.1), ""),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_by_hand(case):
+    given, expected = CASES[case]
+    found = said(given)
+    assert expected in found
+    if not expected or expected.endswith("."):
+        assert found.endswith(expected)
+        assert bool(expected) == bool(found)
+
+
+def test_one_order():
+    """The largest share of attention, what explains it, what the head does; the rest below."""
+    answers = (
+        induction(0.6), dilution(0.1, 0.0), shares(0.92, 0.05), kernel(mass=(0.9, 0.01)),
+        look_back(1, (0.37, 0.01)), sinks(0.5, 0.0),
+    )  # fmt: skip
+    found = reading(*answers)
+    parts = ["L0H0 gives the first key", "by position alone it", "it gives the token after the"]
+    said = found.verdict("L0H0").split("; ")
+    assert parts == [part[: len(start)] for part, start in zip(said, parts, strict=True)]
+    rest = [("previous-token", "It gives the prev"), ("score-variance", "Position explains"),
+            ("etc", "Its attention"), ("dilution", "It keeps")]  # fmt: skip
+    assert rest == [
+        (question, text[: len(start)])
+        for (question, text), (_, start) in zip(found.rest(), rest, strict=True)
+    ]
+    assert found.claims == reading(*reversed(answers)).claims
+    assert "sink" == found.headline
+
+
+def test_what_is_open_gives_way():
+    found = reading(induction(0.31), dilution(0.1, 0.0), kernel(), shares(0.9, 0.0))
+    assert "duplicate" not in found.verdict("L0H0")
+    assert "It gives the token after" in found.rest()[-1][1]
+
+
+@pytest.mark.parametrize(("first", "told"), [(0.6, True), (0.31, True), (0.1, False)])
+def test_nothing_is_said_of_a_sink_that_is_none(first, told):
+    """In the texts of its anatomy, a head may have a sink that it lacks in those of the run."""
+    found = said(sinks(first, 0.0), anatomy((0.6, 0.01), (0.0, 0.01), (0.0, 0.01)))
+    assert told == ("its sink follows" in found)
+
+
+def swings(*numbers, error=0.01):
+    result = answer("rotary-spectrum")
+    result.values["wavelength"] = np.array([[7.0, 23.0, 41.0]])
+    result.values["swing"] = np.array([[numbers]])
+    result.errors["swing"] = np.where(np.isnan(numbers), NAN, error)[None, None]
+    return result
+
+
+def test_a_wavelength():
+    assert "moved most by the wavelength of 23 tokens" in said(swings(NAN, 1.0, 0.5))
+    assert "" == said(swings(NAN, 1.0, 0.99))
+    assert "" == said(swings(NAN, NAN, NAN))
+
+
+@pytest.mark.parametrize(("groups", "open_"), [(0, False), (10, False), (2, True)])
+def test_few_groups_claim_little(groups, open_):
+    """Five errors above the limit: enough of all samples (1.96) and ten groups, not of two."""
+    found = induction(0.35)
+    found.provenance.update(errors="documents", groups=groups)
+    assert open_ == ("open whether" in said(found))
+
+
+@pytest.mark.parametrize("groups", [0, 10])
+def test_a_wavelength_of_few_groups(groups):
+    """The two swings are 2.1 errors of their difference apart: 1.96 are fewer, 2.26 are more."""
+    result = swings(1.0, 1.0 - 2.1 * 0.05, NAN)
+    result.errors["swing"] = np.array([[[0.03, 0.04, NAN]]])
+    result.provenance.update(errors="documents", groups=groups)
+    assert bool(groups) == ("" == said(result))
+
+
+@pytest.mark.parametrize(("low", "high", "passes"), [(0.31, 0.4, "yes"), (0.2, 0.4, "about")])
+def test_ends_of_an_interval_that_are_known(low, high, passes):
+    result = induction(0.35)
+    result.lows["induction"], result.highs["induction"] = np.array([[low]]), np.array([[high]])
+    assert passes == Head(result, (0, 0)).number("induction").passes(0.3)
+
+
+TOGETHER = [
+    ({"local kernel"}, {"a contextual head"}),
+    ({"local kernel", "keeps its reach"}, {"spreads over all there is"}),
+    ({"uniform kernel"}, {"keeps its reach"}),
+    ({"no sink"}, {"(a sink)", "sink follows"}),
+    ({"no diagonal gets"}, {"previous-token head", "tokens back"}),
+    ({"position explains"}, {"content explains", "content together would explain"}),
+    ({"does not predict it"}, {"that predicts it"}),
+    ({"an induction head"}, {"no induction"}),
+    ({"a duplicate-token head"}, {"not drawn to duplicates"}),
+]
+"""Words of which one head's reading has at most those of one side."""
+
+
+@pytest.mark.parametrize("model", sorted(each.name for each in RESULTS.iterdir()))
+def test_no_head_of_a_shipped_model_contradicts_itself(model, shipped):
+    found = shipped.cached(build_request("verdicts", model)[0])
+    for place in np.ndindex(found.texts["verdict"].shape):
+        lines = [found.texts["verdict"][place], *found.texts["claim"][place]]
+        told = re.sub(r"\(open whether [^)]*\)", "()", "; ".join(lines).lower())
+        assert told.count("(") == told.count(")")
+        assert lines[0].count("; ") < CLAUSES
+        for one, other in TOGETHER:
+            assert not (any(w in told for w in one) and any(w in told for w in other)), told
+
+
+def test_recency_is_told_of_heads_that_do_induction():
+    """A head that looks one token back reaches a candidate that comes to stand there."""
+    for far, told in ((0.2, True), (0.01, False)):
+        attention = np.array([[far, far], [far, 0.8]])
+        result = made(
+            "induction-recency",
+            {"candidate_attention": attention},
+            {"candidate_attention": 0.01},
+            chosen={"layer": 16, "head": 0},
+        )
+        assert told == bool(finding_of(result))
+
+
+def verdicts(engine, model, context, windows, **params):
+    return pk.show(
+        "verdicts", str(model), engine=engine, context=context, windows=windows, params=params
+    )
+
+
+def test_a_head_made_to_look_back(tmp_path, engine):
+    path = builders.look_back(tmp_path / "model", 1, 37)
+    out = [name for name, each in ANALYSES.items() if each.measures]
+    out = [name for name in out if name not in ("etc", "previous-token")]
+    found = verdicts(engine, path, 37, 5, query=36, leave_out=",".join(out))
+    sentences = found.texts["verdict"][0].tolist()
+    assert "the previous token" in sentences[0]
+    assert not any("the previous token" in each for each in sentences[1:])
+    assert not any(word in each for each in sentences for word in ("induction", "contextual"))
+    left = {ANALYSES[name].title for name in out}
+    assert ANALYSES["induction-scores"].title in found.words("unknown")
+    assert set(found.words("unknown")) < left  # this model has no rotary positions
+
+    head = found.select(layer=0, head=0)
+    place = head.words("measure").index("attention to the previous token")
+    assert "1 of 6" == rank_texts(head)[place]
+    texts = measure_texts(head)
+    assert "local" == texts[head.words("measure").index("kind of kernel")]
+    assert "" == rank_texts(head)[head.words("measure").index("kind of kernel")]
+    assert texts == list(measures_table(head).data[0].cells["values"][1])
+
+
+def test_a_position_that_one_question_leaves_out(engine):
+    """Dilution takes some of the recorded positions; the verdict is still there at any of them."""
+    asked = {"engine": engine, "context": 64, "windows": 5}
+    every = pk.show("etc", "demo-attn-2l", **asked).coordinates["query"]
+    some = pk.show("dilution", "demo-attn-2l", **asked).coordinates["query"]
+    query = int(max({*every} - {*some}))
+    only = {"etc", "dilution"}
+    out = ",".join(name for name, each in ANALYSES.items() if each.measures and name not in only)
+
+    found = verdicts(engine, "demo-attn-2l", 64, 5, query=query, leave_out=out)
+
+    assert "spreads over all there is" in " ".join(found.texts["verdict"].ravel())
+
+
+def test_nothing_left(engine):
+    with refused("No question is left"):
+        verdicts(engine, "demo-attn-2l", 32, 3, leave_out=",".join(ANALYSES))
