@@ -39,7 +39,7 @@ CHARACTERS, SHORTEST = 1050, 700
 """Largest and smallest length of a document."""
 EACH = 11
 """Documents per sample."""
-NOT_ASKED = ("how-many-texts", "previous-token", "dilution")
+NOT_ASKED = ("how-many-texts", "previous-token", "dilution", "equivariant-kernel")
 """Questions that one pass at two query positions does not answer, or whose subject is errors."""
 
 LEAST, BY_CHANCE = 0.93, 0.05
@@ -118,6 +118,8 @@ def coverage(
         and any(value.has_error for value in each.values)
     ]
     gather = dict.fromkeys(one for each in asked for one in (each.gathers or ALL_GATHERED))
+    if scheme == "rotary":
+        gather["rotary"] = None
 
     def answers(cut: Cut) -> dict[str, Result]:
         gathered = pk.run_pass(

@@ -31,6 +31,7 @@ from pages.shared.selection.selection import Selection, select_head
 from pages.shared.tables.tables import choice_table
 from poskernel_core.analyses.comparison.pins import MAX_PINS
 from poskernel_core.analyses.head_measures.spec import HeadMeasures, HeadMeasuresParams
+from poskernel_core.analyses.kernels.etc import EtcHeatMap, EtcParams, stands
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.heads import head_name, parse_cell
 from poskernel_core.common.rounding import counted
@@ -242,13 +243,15 @@ TOOLS: Final = {"loop": "lasso", "box": "select", "click": "pan"}
 """Plotly's drag modes; its clicks select heads only in the mode ``pan``."""
 
 
-def draw_points(selection: Selection, arranged: Arranged, chosen: list[Head]) -> None:
+def draw_points(
+    selection: Selection, arranged: Arranged, chosen: list[Head], faint: np.ndarray | None
+) -> None:
     """Draw the card with all heads as points."""
     x, y, colour, told = arranged.x, arranged.y, arranged.colour, arranged.told
     at = (selection.layer, selection.head)
 
     def figure() -> go.Figure:
-        made = head_scatter(x, y, colour, told=told, selected=at, chosen=chosen)
+        made = head_scatter(x, y, colour, told=told, selected=at, chosen=chosen, faint=faint)
         return made.update_yaxes(scaleanchor="x") if arranged.one_scale else made
 
     def draw() -> None:
@@ -278,6 +281,12 @@ def page(selection: Selection) -> None:
         width="content",
         **linked("again"),
     )
+    fade = more.toggle(
+        "Fade heads whose kind is not resolved",
+        help="the 95 % interval of a number holds a limit of the kinds",
+        width="content",
+        **linked("fade"),
+    )
     asked = HeadMeasuresParams(skip=selection.skip, query=selection.query, experiments=again)
     found = results.fetch(HeadMeasures, selection.run, asked)
     theirs = their_columns(selection, more)
@@ -294,8 +303,11 @@ def page(selection: Selection) -> None:
             arranged = (by_kernels if how == KERNELS else by_places)(selection, columns)
     if arranged is None:
         return
+    faint = None
+    if fade and (etc := results.fetch(EtcHeatMap, selection.run, EtcParams(skip=selection.skip))):
+        faint = ~stands(etc.select(query=selection.query))
     points = st.container()
     chosen = draw_names(selection)  # first: it reads the heads of a link
     with points:
-        draw_points(selection, arranged, chosen)
+        draw_points(selection, arranged, chosen, faint)
     draw_table(selection, chosen, columns, arranged.told)

@@ -78,6 +78,7 @@ def draw_note(selection: Selection) -> None:
 
 CLAIMS: Final = ("claim_question", "claim")
 
+NO_BREAK_DASH: Final = "\N{WORD JOINER}–\N{WORD JOINER}"
 NO_BREAK: Final = "\N{NO-BREAK SPACE}"
 
 
@@ -100,7 +101,7 @@ def draw_measures(selection: Selection, found: Result) -> None:
             chosen = {"measure": title} if page == FIRST else {}
             link = f"[{title}]({page_address(page, selection.cell, **chosen)})"
             of = "" if any(kinds) else f" :small[({plain(unit)})]"
-            place = rank.replace(" ", NO_BREAK)
+            place = rank.replace(" ", NO_BREAK).replace("–", NO_BREAK_DASH)
             rows.append((f"{link}{of}", plain(value), place))
         markdown_table(("Measure", "Value", "Rank"), rows)
         errors_line(head)

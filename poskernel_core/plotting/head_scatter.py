@@ -15,6 +15,9 @@ from poskernel_core.plotting.layout import LINE, MUTED, log_ticks, number, style
 from poskernel_core.plotting.palette import CATEGORICAL, DIVERGING, KIND_LOOKS, NO_VALUE, RED, SCALE
 
 Head = tuple[int, int]
+FAINT = 0.2
+"""Opacity of points that are faded."""
+
 SYMBOLS = ("circle", "square", "diamond", "cross", "x", "triangle-up")
 
 
@@ -77,15 +80,34 @@ def head_scatter(
     told: Sequence[Column] = (),
     selected: Head | None = None,
     chosen: Sequence[Head] = (),
+    faint: np.ndarray | None = None,
 ) -> go.Figure:
     """Draw every head with both values; rings mark ``selected`` and ``chosen`` heads.
 
-    A point's hover text gives the head's name, the first entry of its custom data, and its values
-    in the columns ``told``, by default those drawn.
+    Heads for which ``faint[layer, head]`` is true are faded. A point's hover text gives the head's
+    name, the first entry of its custom data, and its values in the columns ``told``, by default those drawn.
     """
     heads = shown_on(x, y)
     told = told or list({column.heading: column for column in (x, y, colour)}.values())
     figure = go.Figure()
+
+    def add(some: list[Head], marker: dict[str, Any], name: str = "") -> None:
+        dims = [faint is not None and bool(faint[head]) for head in some]
+        for dim in sorted(set(dims)):
+            among = [place for place, each in enumerate(dims) if each == dim]
+            shade = marker["color"]
+            own = {"color": [shade[k] for k in among]} if isinstance(shade, list) else {}
+            trace = _points([some[k] for k in among], x, y, told, marker | own, name)
+            if dim:
+                opacity = {"opacity": FAINT}
+                trace.update(
+                    marker=opacity,
+                    selected={"marker": opacity},
+                    unselected={"marker": opacity},
+                    showlegend=all(dims),
+                )
+            figure.add_trace(trace)
+
     if colour.labels:
         for code, label in enumerate(colour.labels):
             known = KIND_LOOKS.get(label)
@@ -93,13 +115,13 @@ def head_scatter(
             marker = {"color": shade, "symbol": SYMBOLS[code % len(SYMBOLS)]}
             codes = np.nan_to_num(colour.values, nan=-1)
             if some := [head for head in heads if int(codes[head]) == code]:
-                figure.add_trace(_points(some, x, y, told, marker, label))
+                add(some, marker, label)
     else:
         shown = [head for head in heads if np.isfinite(colour.values[head])]
-        figure.add_trace(_points(shown, x, y, told, _marker(shown, colour)))
+        add(shown, _marker(shown, colour))
         if others := [head for head in heads if not np.isfinite(colour.values[head])]:
             grey = {"color": NO_VALUE, "symbol": "circle-open", "line": {"width": 1.5}}
-            figure.add_trace(_points(others, x, y, told, grey, "no value"))
+            add(others, grey, "no value")
     ring = {"color": "rgba(0,0,0,0)", "size": 15, "line": {"width": 1.6, "color": LINE}}
     silent, among = {"hoverinfo": "skip", "showlegend": False}, set(heads)
     ringed = [head for head in chosen if head in among]

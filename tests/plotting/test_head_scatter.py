@@ -70,3 +70,28 @@ def test_nothing_to_see(values):
     empty = Column("empty", "", values, scale="log")
     assert head_scatter(empty, Y, empty).to_json()
     assert head_scatter(X, Y, empty).to_json()
+
+
+@pytest.mark.parametrize("colour", ["number", "kind"])
+def test_faded_heads(colour):
+    """Each head keeps its place and colour; only its opacity is another."""
+    faint = np.zeros((2, 3), dtype=bool)
+    faint[0, 0] = faint[0, 2] = True
+    shade = KIND if colour == "kind" else Y
+    figures = [head_scatter(X, Y, shade, faint=each) for each in (None, faint)]
+    plain, faded = (looks(figure) for figure in figures)
+    assert plain.keys() == faded.keys()
+    for name, (x, shown, opacity) in faded.items():
+        assert (x, shown) == plain[name][:2]
+        assert opacity == (0.2 if name in ("L0H0", "L0H2") else None)
+
+
+def looks(figure):
+    """Where each head lies, in which colour, and how opaque."""
+    found = {}
+    for trace in figure.data:
+        for place, row in enumerate(trace.customdata):
+            colour = trace.marker.color
+            colour = colour if isinstance(colour, str) else colour[place]
+            found[row[0]] = trace.x[place], colour, trace.marker.opacity
+    return found
