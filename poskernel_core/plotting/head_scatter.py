@@ -85,7 +85,8 @@ def head_scatter(
     """Draw every head with both values; rings mark ``selected`` and ``chosen`` heads.
 
     Heads for which ``faint[layer, head]`` is true are faded. A point's hover text gives the head's
-    name, the first entry of its custom data, and its values in the columns ``told``, by default those drawn.
+    name, the first entry of its custom data, and its values in the columns ``told``, by default
+    those drawn.
     """
     heads = shown_on(x, y)
     told = told or list({column.heading: column for column in (x, y, colour)}.values())
