@@ -35,6 +35,7 @@ from poskernel_core.analyses.comparison.spec import HeadDistances, HeadDistances
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import as_printed, rounded
+from poskernel_core.common.specs import DEFAULT_QUERY
 from poskernel_core.engine.admission import computes
 
 LOG_DEFAULT: Final = ["offset"]
@@ -92,6 +93,13 @@ def ready(kept: Sequence[PinnedHead], selection: Selection) -> list[PinnedHead]:
             absent.append((each, request.key))
     if absent:
         names = ", ".join(each.pin.label for each, _ in absent)
+        usual = QueryParams(query=DEFAULT_QUERY, skip=selection.skip)
+        if all(
+            DEFAULT_QUERY in each.run.positions
+            and results.engine().ready(results.plan(KernelFolds, each.run, usual))
+            for each, _ in absent
+        ):
+            names += f" (stored at n = {DEFAULT_QUERY}: move the query position there)"
         if not computes():
             say(f"Not computed: {names}. {NOTHING_NEW}")
             return there

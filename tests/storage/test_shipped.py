@@ -228,8 +228,8 @@ def test_size():
         folder.name: [file.stat().st_size for file in folder.iterdir()]
         for folder in RESULTS.iterdir()
     }
-    assert sum(sizes[VIEW]) < 10.3e6
-    assert sum(map(sum, sizes.values())) < 25e6
+    assert sum(sizes[VIEW]) < 11.5e6
+    assert sum(map(sum, sizes.values())) < 26e6
     assert sum(map(len, sizes.values())) < 400
 
 
