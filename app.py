@@ -83,6 +83,9 @@ try:
     settings()
     chosen = choose(place)
     st.session_state["selection"] = chosen
+    st.set_page_config(
+        page_title=f"{place.title} · {chosen.cell} of {chosen.run.model.name} · PosKernel"
+    )
     with note:
         draw_note(chosen.run.model.name)
     if name != FIRST:  # it has a grid of its own

@@ -66,7 +66,7 @@ def _draw(alike: Alike, pin: Pin) -> None:
     st.markdown(
         f"Sorted by the distance between their kernels and that of **{plain(pin.label)}**. "
         f"Compared: {counted(alike.compared, 'head')} of {counted(alike.runs, 'run')} whose "
-        f"kernels are stored with the same skip.{rest} The mark before a row pins its head; the "
+        f"kernels are stored with the same skip.{rest} Tick a row to pin its head; the "
         "head's name opens its page."
     )
     if not alike.heads:

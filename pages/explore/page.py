@@ -146,9 +146,7 @@ def _scale(values: np.ndarray) -> str:
 
 
 KEY = "heads"
-ROWS: Final = (
-    "The mark before a row selects its head on every page; the head's name opens «Overview»."
-)
+ROWS: Final = "Tick a row to select its head on every page; the head's name opens «Overview»."
 MAX_CHARACTERS = 30_000
 """Length limit of the field, because the address can hold no more."""
 
