@@ -101,7 +101,8 @@ def draw_measures(selection: Selection, found: Result) -> None:
             chosen = {"measure": title} if page == FIRST else {}
             link = f"[{title}]({page_address(page, selection.cell, **chosen)})"
             of = "" if any(kinds) else f" :small[({plain(unit)})]"
-            place = rank.replace(" ", NO_BREAK).replace("–", NO_BREAK_DASH)
+            gap = " " if "(" in rank else NO_BREAK
+            place = rank.replace(" of ", f"{gap}of{NO_BREAK}").replace("–", NO_BREAK_DASH)
             rows.append((f"{link}{of}", plain(value), place))
         markdown_table(("Measure", "Value", "Rank"), rows)
         errors_line(head)
