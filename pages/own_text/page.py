@@ -224,8 +224,8 @@ def _choose(label: str, name: str, seen: list[int], default: int, place: Any) ->
     return int(place.number_input(label, **fitted(name, range(seen[0], seen[-1] + 1), default)))
 
 
-_PATTERNS = of_matrix("patterns")
-_TOKENS = of_matrix("tokens")
+_PATTERNS = of_matrix("patterns", "<div class='patterns'></div>")
+_TOKENS = of_matrix("tokens", "<div class='attention'></div>")
 
 
 def draw_patterns(found: Result, cell: str) -> None:

@@ -23,11 +23,8 @@ from poskernel_core.common.specs import brief
 from poskernel_core.export.files import FOLDER, template
 
 BROWSER: Final = FOLDER / "browser"
-HTML: Final = {
-    "patterns": "<div class='patterns'></div>",
-    "tokens": "<div class='attention'></div>",
-}
-"""The parts that are drawn, and what they are drawn into."""
+PARTS: Final = ("patterns", "tokens")
+"""What is drawn: all heads, and one head with its tokens."""
 
 MAX_VALUES: Final = 2**24
 """Numbers in one picture: 64 MB in the browser."""
@@ -56,13 +53,13 @@ class Matrix:
 
     def html(self, *, whole: bool = False) -> str:
         """Return an HTML fragment, or a ``whole`` page, that loads nothing."""
-        scripts = [BROWSER.joinpath("parts.js").read_text("utf-8"), *map(scoped, HTML)]
+        scripts = [BROWSER.joinpath("parts.js").read_text("utf-8"), *map(scoped, PARTS)]
         return template("matrix.html").render(
             whole=whole,
             name=f"poskernel-{uuid4().hex}",
             title=repr(self),
             script="\n".join([*scripts, BROWSER.joinpath("matrix.js").read_text("utf-8")]),
-            data=self._packed() | {"html": HTML, "styles": _styles()},
+            data=self._packed() | {"styles": _styles()},
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -124,15 +121,15 @@ def matrix(pattern: Any, tokens: Sequence[str], *, names: Sequence[str] | None =
 
     Args:
         pattern: numbers ``[query, key]``, ``[head, query, key]`` or ``[layer, head, query, key]``
-            (torch tensor, NumPy array or lists): shares of attention, scores, or differences, in
-            any unit. With numbers below 0 the colours are on both sides of 0. Minus infinity is a
-            masked pair. A batch of one text, in front of the heads, is left out. A dictionary of
-            such arrays, such as ``{"sum": s, "position": a, "content": c}``, is shown with a switch.
+            (torch tensor, NumPy array, or lists of them): shares of attention, scores, or
+            differences, in any unit. Numbers below 0 have a colour of their own. Minus infinity is
+            a masked pair. The axis of a batch of one text, in front of the heads, is dropped. Parts
+            of a sum, ``{"sum": s, "position": a, "content": c}``, are shown one at a time.
         tokens: a string per position; queries and keys are the same tokens.
         names: a name per head (default: ``H0``, or ``L0H0`` with layers).
 
     Raises:
-        BadRequest: another shape, another number of tokens or names, or numbers that are not finite.
+        BadRequest: another shape, another number of tokens or names, or NaN or infinite numbers.
         TooLarge: more numbers than a browser draws.
     """
     given = pattern if isinstance(pattern, Mapping) else {"pattern": pattern}
@@ -143,7 +140,7 @@ def matrix(pattern: Any, tokens: Sequence[str], *, names: Sequence[str] | None =
         raise BadRequest(f"Expected parts of one shape, got {told or 'an empty dictionary'}.")
     shape = next(iter(shapes.values()))
     _check_shape(shape, len(parts))
-    words = _texts(tokens, "tokens", shape[-1], "key", "tokenizer.convert_ids_to_tokens(ids)")
+    words = _texts(tokens, "tokens", shape[-1], "key", "give tokenizer.convert_ids_to_tokens(ids)")
     layers = shape[0] if len(shape) == 4 else None
     flat = {name: each.reshape(-1, *shape[-2:]) for name, each in parts.items()}
     for name, each in flat.items():
@@ -155,7 +152,7 @@ def matrix(pattern: Any, tokens: Sequence[str], *, names: Sequence[str] | None =
         else [f"H{head}" for head in range(count)]
     )
     if names is not None:
-        labels = _texts(names, "names", count, "head", '["L3H5", "L4H1"]')
+        labels = _texts(names, "names", count, "head", 'such as ["L3H5", "L4H1"]')
     return Matrix(flat, words, labels, layers)
 
 
@@ -167,9 +164,9 @@ def scoped(name: str) -> str:
 
 def _styles() -> dict[str, str]:
     shared, *own = (
-        BROWSER.joinpath(f"{name}.css").read_text("utf-8") for name in ("parts", "matrix", *HTML)
+        BROWSER.joinpath(f"{name}.css").read_text("utf-8") for name in ("parts", "matrix", *PARTS)
     )
-    return {name: shared + each for name, each in zip(("matrix", *HTML), own, strict=True)}
+    return {name: shared + each for name, each in zip(("matrix", *PARTS), own, strict=True)}
 
 
 def _top(values: np.ndarray, is_share: bool) -> float:
@@ -189,15 +186,18 @@ def _numbers(given: Any, name: str) -> np.ndarray:
             raise TypeError(f"{found.dtype} {[*found.shape]}")
         with np.errstate(over="ignore"):
             found = found.astype(np.float32)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RuntimeError) as error:
         raise BadRequest(f"Expected numbers {AXES} as {name!r}, got {brief(given)}.") from error
+    if found.ndim == 5 and found.shape[1] == 1:  # what models return: a batch in each layer
+        found = found[:, 0]
     return found[0] if found.ndim == 4 and len(found) == 1 else found
 
 
 def _plain(given: Any) -> Any:
     """Return tensors, on any device and of any precision, as arrays; also those in a list."""
     if hasattr(given, "detach"):
-        return given.detach().cpu().float().numpy()
+        there = given.detach().cpu()
+        return (there.float() if there.is_floating_point() else there).numpy()
     if isinstance(given, Sequence) and not isinstance(given, str):
         return [_plain(each) for each in given] if len(given) and _is_nested(given[0]) else given
     return given
@@ -239,13 +239,13 @@ def _check_finite(numbers: np.ndarray, name: str) -> None:
         )
 
 
-def _texts(given: Any, what: str, count: int, axis: str, example: str) -> list[str]:
+def _texts(given: Any, what: str, count: int, axis: str, like: str) -> list[str]:
     """Return a list of strings, one for each place of an axis."""
     if isinstance(given, str) or not isinstance(given, Sequence | np.ndarray):
-        raise BadRequest(f"Expected a list of strings as {what!r}, got {brief(given)}.")
+        raise BadRequest(f"Expected a list of strings as {what!r}, got {brief(given)}: {like}.")
     for each in given:
         if not isinstance(each, str):
-            raise BadRequest(f"Expected strings as {what!r}, got {brief(each)}: give {example}.")
+            raise BadRequest(f"Expected strings as {what!r}, got {brief(each)}: {like}.")
     if len(given) != count:
         raise BadRequest(
             f"Expected as many {what} as there are {axis}s, got {len(given)} {what} and "

@@ -6,7 +6,7 @@ from typing import Any
 
 import streamlit as st
 
-from poskernel_core.export.matrix import BROWSER, HTML, scoped
+from poskernel_core.export.matrix import BROWSER, scoped
 
 SHARED = Path(str(BROWSER / "parts.js"))
 
@@ -23,7 +23,7 @@ def component(name: str, html: str, js: str, sheet: Path) -> Callable[..., Any]:
     return st.components.v2.component(name, html=html, css=css, js=js)
 
 
-def of_matrix(name: str) -> Callable[..., Any]:
+def of_matrix(name: str, html: str) -> Callable[..., Any]:
     """Return a part of what ``pk.matrix`` draws, as a component."""
     js = f"{SHARED.read_text('utf-8')}\n{scoped(name)}\nexport default {name};\n"
-    return component(name, HTML[name], js, SHARED.with_name(f"{name}.css"))
+    return component(name, html, js, SHARED.with_name(f"{name}.css"))

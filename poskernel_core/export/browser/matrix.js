@@ -44,13 +44,13 @@ async function matrix(host, data) {
     const one = numbers[at(head, n, i)];
     return one === -Infinity ? undefined : one;
   };
-  const place = (name) => {
+  const place = (name, inside) => {
     const node = make("div");
     const root = node.attachShadow({ mode: "open" });
-    root.innerHTML = `<style>${data.styles[name]}</style>${data.html[name]}`;
+    root.append(make("style", {}, data.styles[name]), make("div", { class: inside }));
     return { node, root };
   };
-  const [all, one] = [place("patterns"), place("tokens")];
+  const [all, one] = [place("patterns", "patterns"), place("tokens", "attention")];
   const title = make("h4");
   const bar = make("div", { class: "bar" });
   const style = make("style", {}, data.styles.matrix);

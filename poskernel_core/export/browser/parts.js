@@ -137,14 +137,13 @@ function target(view, cell, key, wide) {
   const r = view.cells.findIndex((row) => row.includes(cell));
   const c = view.cells[r].indexOf(cell);
   const bottom = view.cells.length - 1;
-  const right = view.cells[r].length - 1;
   const moves = {
     ArrowUp: [r - 1, c],
     ArrowDown: [r + 1, c],
     ArrowLeft: [r, c - 1],
     ArrowRight: [r, c + 1],
     Home: [wide ? 0 : r, 0],
-    End: [wide ? bottom : r, right],
+    End: [wide ? bottom : r, view.cells[wide ? bottom : r].length - 1],
     PageUp: [0, c],
     PageDown: [bottom, c],
   };
