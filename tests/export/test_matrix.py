@@ -228,6 +228,11 @@ def test_shares_of_attention(opened):
             full = level(pattern[layer, head, query, key], seen, signed=False)
             assert alpha == pytest.approx(255 * full, abs=3)
     assert hover(page, 2, 5).endswith(": 0")
+    unseen, seen_least = (
+        page.locator("canvas.map").evaluate(PIXEL, [(key + 0.5) / SIDE, 2.5 / SIDE])[3]
+        for key in (5, 2)
+    )
+    assert unseen == 0 < 20 <= seen_least
     words = page.locator(".words [role=option]")
     words.nth(5).hover()
     strongest = [int(at) for at in np.argsort(-pattern[0, 0, 5, :6])[:4]]
