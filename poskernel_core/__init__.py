@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from poskernel_core.data.head_tables import HeadTable, read_head_table
     from poskernel_core.engine.engine import Engine, describe_run
     from poskernel_core.engine.job import Job
+    from poskernel_core.export.matrix import Matrix, matrix
     from poskernel_core.export.notebook import View
     from poskernel_core.export.schema import schema
     from poskernel_core.ledger.reproduce import reproduce
@@ -32,6 +33,7 @@ _HOMES = {
     "data.head_tables": ("HeadTable", "read_head_table"),
     "engine.engine": ("Engine", "describe_run"),
     "engine.job": ("Job",),
+    "export.matrix": ("Matrix", "matrix"),
     "export.notebook": ("View",),
     "export.schema": ("schema",),
     "ledger.reproduce": ("reproduce",),
@@ -47,6 +49,7 @@ __all__ = [
     "Gathered",
     "HeadTable",
     "Job",
+    "Matrix",
     "ModelSpec",
     "PosKernelError",
     "Request",
@@ -57,6 +60,7 @@ __all__ = [
     "analyse",
     "describe_run",
     "load",
+    "matrix",
     "read_head_table",
     "reproduce",
     "run_pass",

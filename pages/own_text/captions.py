@@ -15,10 +15,11 @@ HEADS = explained(
 
 HEAD = explained(
     "own-text-head",
-    "Left: the head's pattern, queries from top to bottom. Right: the text. Point at a token, or "
-    "move with the arrow keys, to shade the tokens it attends to (*outgoing*) or that attend to "
-    "it (*incoming*). A click, or Enter, selects the token as the query of the figure below; the "
-    "selected token is underlined.",
+    "Left: the head's pattern, queries from top to bottom; point at a cell to read its share. "
+    "Right: the text. Point at a token, or move with the arrow keys, to shade the tokens it "
+    "attends to (*outgoing*) or that attend to it (*incoming*). *Lines* shows the tokens twice, "
+    "queries left and keys right, with lines that are the wider the larger the share. A click, or "
+    "Enter, selects the token as the query of the figure below; the selected token is underlined.",
     "pattern",
 )
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from functools import partial
 from math import isnan
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -16,7 +15,7 @@ from pages.shared.cards.plain import say, say_error
 from pages.shared.jobs import results
 from pages.shared.jobs.pressed import NOTHING_NEW
 from pages.shared.jobs.results import engine
-from pages.shared.look.component import component, module
+from pages.shared.look.component import of_matrix
 from pages.shared.selection.fit import choose_one, fitted, linked
 from pages.shared.selection.links import taken, write
 from pages.shared.selection.place import Place
@@ -225,13 +224,8 @@ def _choose(label: str, name: str, seen: list[int], default: int, place: Any) ->
     return int(place.number_input(label, **fitted(name, range(seen[0], seen[-1] + 1), default)))
 
 
-def _component(name: str, html: str) -> Callable[..., Any]:
-    file = Path(__file__).with_name(f"{name}.js")
-    return component(name, html, module(file), file.with_suffix(".css"))
-
-
-_PATTERNS = _component("patterns", "<div class='patterns'></div>")
-_TOKENS = _component("tokens", "<div class='attention'></div>")
+_PATTERNS = of_matrix("patterns", "<div class='patterns'></div>")
+_TOKENS = of_matrix("tokens", "<div class='attention'></div>")
 
 
 def draw_patterns(found: Result, cell: str) -> None:

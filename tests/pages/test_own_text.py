@@ -75,6 +75,7 @@ def test_every_token_of_a_list(show):
     expect(page.locator(".told")).to_contain_text("20 ")
     a_token_becomes_the_query(page)
     tokens_under_the_pointer_and_the_keys(page)
+    lines_between_tokens(page)
     all_heads_and_the_chosen_one(page)
     strangers_text(page)
 
@@ -119,6 +120,23 @@ def tokens_under_the_pointer_and_the_keys(page: Page) -> None:
     word(page, 9).hover()
     expect(told).to_contain_text("gets most attention from 10 ")
     assert shade(page, 10) > 0.5 > shade(page, 8) == 0.0
+
+
+def lines_between_tokens(page: Page) -> None:
+    """A query's line leads to the token before it; the choice stays when the server redraws."""
+    page.get_by_role("button", name="Lines").click()
+    query, key = (page.locator(f".column:{side}-child [data-at='9']") for side in ("first", "last"))
+    pick(page, "outgoing")
+    query.hover()
+    expect(page.locator(".told")).to_contain_text("attends most to 8 ")
+    assert until(page, PAINTED, ".attention .bundle")
+    key.hover()
+    expect(page.locator(".told")).to_contain_text("gets most attention from 10 ")
+    with redraws(page, "row"):
+        query.click()
+    assert "9" == parameter(page, "at")
+    expect(key).to_be_visible()
+    page.get_by_role("button", name="Text", exact=True).click()
 
 
 def a_token_becomes_the_query(page: Page) -> None:

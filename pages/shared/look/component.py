@@ -6,7 +6,9 @@ from typing import Any
 
 import streamlit as st
 
-SHARED = Path(__file__).with_name("parts.js")
+from poskernel_core.export.matrix import BROWSER, scoped
+
+SHARED = Path(str(BROWSER / "parts.js"))
 
 
 def module(script: Path, *parts: Path) -> str:
@@ -19,3 +21,9 @@ def component(name: str, html: str, js: str, sheet: Path) -> Callable[..., Any]:
     """Return a component with the shared style sheet and its own; ``name`` is unique in the app."""
     css = "\n".join(file.read_text("utf-8") for file in (SHARED.with_suffix(".css"), sheet))
     return st.components.v2.component(name, html=html, css=css, js=js)
+
+
+def of_matrix(name: str, html: str) -> Callable[..., Any]:
+    """Return a part of what ``pk.matrix`` draws, as a component."""
+    js = f"{SHARED.read_text('utf-8')}\n{scoped(name)}\nexport default {name};\n"
+    return component(name, html, js, SHARED.with_name(f"{name}.css"))

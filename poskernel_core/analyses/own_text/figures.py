@@ -47,7 +47,7 @@ def packed_patterns(result: Result) -> dict[str, Any]:
     pattern = result.values["pattern"]
     layers, heads, side, _ = pattern.shape
     bare = np.isnan(pattern).all(axis=(1, 2, 3))
-    top = _top(pattern[~bare][..., *np.tril_indices(side)])
+    top = scale_top(pattern[~bare][..., *np.tril_indices(side)])
     shade = np.sqrt(np.clip(np.nan_to_num(pattern) / top, 0, 1))
     return {
         "layers": layers,
@@ -73,12 +73,12 @@ def packed_head(result: Result) -> dict[str, Any]:
         "tokens": [token_text(token) for token in result.words("tokens")],
         "first": int(queries[0]),
         "rows": len(queries),
-        "top": _top(visible_shares),
+        "top": scale_top(visible_shares),
         "cells": base64.b64encode(shares.tobytes()).decode(),
     }
 
 
-def _top(shares: np.ndarray) -> float:
+def scale_top(shares: np.ndarray) -> float:
     """Return a high percentile of the shares, rounded up, because a sink may be the maximum."""
     most = float(np.percentile(shares, PERCENTILE)) if shares.size else 1.0
     return min(1.0, max(MIN_TOP, math.ceil(100 * most) / 100))
@@ -94,7 +94,7 @@ def all_heads_figure(result: Result) -> go.Figure:
     shade = np.where(
         future,
         np.nan,
-        np.sqrt(np.clip(pattern / _top(pattern[np.isfinite(pattern) & ~future]), 0, 1)),
+        np.sqrt(np.clip(pattern / scale_top(pattern[np.isfinite(pattern) & ~future]), 0, 1)),
     )
     framed = np.pad(shade, ((0, 0), (0, 0), (0, GAP), (0, GAP)), constant_values=np.nan)
     tiles = framed.transpose(0, 2, 1, 3).reshape(layers * (side + GAP), heads * (side + GAP))

@@ -8,12 +8,70 @@ const make = (tag, attributes = {}, text = "") => {
   return node;
 };
 
-const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+function bytes(text) {
+  const letters = atob(text);
+  const found = new Uint8Array(letters.length);
+  for (let at = 0; at < letters.length; at++) found[at] = letters.charCodeAt(at);
+  return found;
+}
 
-const INK = [42, 133, 199]; // legible on light and dark paper
+// Legible on light and dark paper: of shares, and of numbers below 0; of numbers above 0.
+const INK = [42, 133, 199];
+const ABOVE = [213, 94, 0];
+const inkOf = (level, signed) => (signed && level > 0 ? ABOVE : INK);
 
-const scaleText = (top) =>
-  `share of attention, 0 to ${top < 1 ? `${top} or more` : "1"} (square-root scale)`;
+// How full the ink of a number is, from -1 to 1: of shares by the square root.
+const fullness = (number, top, signed) =>
+  signed
+    ? Math.max(-1, Math.min(1, number / top))
+    : Math.sqrt(Math.max(0, Math.min(1, number / top)));
+
+function scaleText({ top, signed, unit = "share of attention" }) {
+  if (signed) return `${unit}, −${top} or less (blue) to ${top} or more (orange)`;
+  const end = top === 1 && unit === "share of attention" ? "1" : `${top} or more`;
+  return `${unit}, 0 to ${end} (square-root scale)`;
+}
+
+// A picture with a dot for each number, whose `level` is undefined where there is none.
+function dots(wide, high, level, signed = false, faintest = 0) {
+  const image = new ImageData(wide, high);
+  const packed = new Uint32Array(image.data.buffer);
+  const [positive, negative] = [1, -1].map((level) => {
+    const [red, green, blue] = inkOf(level, signed);
+    return (blue << 16) | (green << 8) | red;
+  });
+  let at = 0;
+  for (let n = 0; n < high; n++) {
+    for (let i = 0; i < wide; i++, at++) {
+      const one = level(n, i);
+      if (one === undefined) continue;
+      const alpha = Math.round(faintest + (255 - faintest) * Math.abs(one));
+      packed[at] = (alpha << 24) | (one < 0 ? negative : positive);
+    }
+  }
+  const picture = new OffscreenCanvas(wide, high);
+  picture.getContext("2d").putImageData(image, 0, 0);
+  return picture;
+}
+
+// Buttons of which one is pressed; `act` gets the name of the chosen one.
+function choice(label, names, chosen, act) {
+  const group = make("div", { class: "choice", role: "group", "aria-label": label });
+  const press = (name) => {
+    for (const node of group.children)
+      node.setAttribute("aria-pressed", String(node.textContent === name));
+  };
+  for (const name of names) {
+    const button = make("button", { type: "button" }, name);
+    button.addEventListener("click", () => {
+      press(name);
+      act(name);
+    });
+    group.append(button);
+  }
+  press(chosen);
+  return group;
+}
 
 // A table that screen readers know as a grid; `fill` completes each of its cells.
 function buildGrid(rows, columns, label, fill) {
@@ -79,14 +137,13 @@ function target(view, cell, key, wide) {
   const r = view.cells.findIndex((row) => row.includes(cell));
   const c = view.cells[r].indexOf(cell);
   const bottom = view.cells.length - 1;
-  const right = view.cells[r].length - 1;
   const moves = {
     ArrowUp: [r - 1, c],
     ArrowDown: [r + 1, c],
     ArrowLeft: [r, c - 1],
     ArrowRight: [r, c + 1],
     Home: [wide ? 0 : r, 0],
-    End: [wide ? bottom : r, right],
+    End: [wide ? bottom : r, view.cells[wide ? bottom : r].length - 1],
     PageUp: [0, c],
     PageDown: [bottom, c],
   };
