@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from poskernel_core import analyses
+from poskernel_core.common.axes import Tokens
 from poskernel_core.common.errors import BadRequest, UnknownField
 from poskernel_core.common.heads import parse_cell
 from poskernel_core.common.renamed import PARAMETERS, told
@@ -60,6 +61,31 @@ def load(name: AnyModel, *, revision: str | None = None, device: Any = "auto") -
 
     execution = Execution(device="auto" if device is None else device)
     return loading.load(locate(name, revision), execution.device)
+
+
+def to_bridge(name: AnyModel, *, revision: str | None = None, device: Any = "auto") -> Any:
+    """Load a model, as :func:`load` does, as a ``TransformerBridge`` of transformer_lens.
+
+    Raises:
+        BadRequest: as for :func:`load`; or transformer_lens has no bridge for the architecture.
+    """
+    return load(name, revision=revision, device=device).to_bridge()
+
+
+def token_windows(model: AnyModel, **run: Any) -> Tokens:
+    """Return the token windows ``[windows, T]`` that a run reads; its fields as in :func:`show`.
+
+    The start token, if the run has one, stands first in each window.
+
+    Raises:
+        PosKernelError: with a message of one sentence.
+    """
+    from poskernel_core.models.tokenizers import load_tokenizer
+    from poskernel_core.passes.prepare import prepare
+
+    spec = describe_run(model, **run)
+    located = locate(spec.model)
+    return prepare(spec, Execution(), located, load_tokenizer(located))[0]
 
 
 def run_pass(

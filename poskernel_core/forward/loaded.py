@@ -141,6 +141,20 @@ class LoadedModel:
             for name, parameter in [*part.named_parameters(recurse=False)]:
                 put(part, name, parameter.data.to(TORCH_DTYPE[dtype]))
 
+    def to_bridge(self) -> Any:
+        """Return the model as a ``TransformerBridge`` of transformer_lens, on the same tensors.
+
+        All parameters are shared, and nothing in this model changes. Its patterns and logits on a
+        few tokens are compared with this model's. The parameters ask for no gradients.
+
+        Raises:
+            UnsupportedModel: transformer_lens has no bridge for the architecture, or one that
+                computes something else; or the weights lie on several devices.
+        """
+        from poskernel_core.forward.bridge import to_bridge
+
+        return to_bridge(self)
+
     @torch.inference_mode()
     def run(
         self,
