@@ -34,7 +34,14 @@ __version__ = "1.0.0"
 
 _HOMES = {
     "api": (
-        "analyse", "load", "run_pass", "show", "to_bridge", "token_windows", "view", "watch",
+        "analyse",
+        "load",
+        "run_pass",
+        "show",
+        "to_bridge",
+        "token_windows",
+        "view",
+        "watch",
     ),
     "common.errors": ("PosKernelError",),
     "common.result": ("Result",),

@@ -75,15 +75,21 @@ def to_bridge(name: AnyModel, *, revision: str | None = None, device: Any = "aut
 def token_windows(model: AnyModel, **run: Any) -> Tokens:
     """Return the token windows ``[windows, T]`` that a run reads; its fields as in :func:`show`.
 
-    The start token, if the run has one, stands first in each window.
+    The start token, if the run has one, stands first in each window. The corpora ``"random"`` and
+    ``"repeated"`` are the tokens that experiments draw.
 
     Raises:
         PosKernelError: with a message of one sentence.
     """
+    from poskernel_core.data import corpora, made
     from poskernel_core.models.tokenizers import load_tokenizer
     from poskernel_core.passes.prepare import prepare
 
-    spec = describe_run(model, **run)
+    drawn = run.get("corpus") in (made.RANDOM, made.REPEATED)
+    spec = describe_run(model, **(run | {"corpus": None} if drawn else run))
+    if drawn:
+        corpus = corpora.resolve(CorpusSpec(name=run["corpus"]))
+        spec = spec.model_copy(update={"corpus": corpus})
     located = locate(spec.model)
     return prepare(spec, Execution(), located, load_tokenizer(located))[0]
 

@@ -25,6 +25,7 @@ from poskernel_core.common.rounding import counted
 from poskernel_core.common.specs import Request
 from poskernel_core.engine.engine import Engine
 from poskernel_core.engine.job import Job
+from poskernel_core.export.continuation import continuation
 from poskernel_core.export.files import to_html, to_json, to_npz
 from poskernel_core.export.schema import schema
 from poskernel_core.ledger.published import BUNDLED_FIGURES, figures_of, known_models
@@ -103,7 +104,8 @@ def show(
     if html is not None:
         from poskernel_core.analyses.drawing import figure_of
 
-        page = to_html([figure_of(result)], result, result.analysis)
+        code = continuation(result)
+        page = to_html([figure_of(result)], result, result.analysis, code=code)
         atomic_write(html, lambda path: path.write_text(page, encoding="utf-8"))
     if as_json and not live:
         print(to_json(result))
