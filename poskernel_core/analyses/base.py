@@ -106,8 +106,8 @@ class Question(ABC, Generic[P]):
         figure: the function in the topic's ``figures.py`` that draws an answer; empty: generic
             curves, chosen by the answer's axes.
         precomputed: when ``precompute`` computes it: always, with ``--experiments``, or never.
-        continued: how a cell of Python computes its number by hooks (``export.continuation``); empty:
-            the cell only boots the model and reads the windows.
+        continued: how a cell of Python computes its number by hooks (``export.continuation``);
+            empty: the cell only boots the model and reads the windows.
         error_counts: what the errors count, in words that follow "Errors count"; used where the
             answer's provenance does not say.
     """

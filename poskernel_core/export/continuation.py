@@ -19,9 +19,11 @@ from poskernel_core.models.catalog import local_directory
 from poskernel_core.models.curated import BUNDLED_MODELS
 from poskernel_core.models.gguf import is_gguf
 
-ROTATED: Final = frozenset(
-    ["cohere", "cohere2", "exaone4", "gemma", "gemma3_text", "glm4", "gpt_oss", "granite", "lfm2", "llama", "mistral", "mixtral", "nemotron", "olmo", "olmo2", "olmo3", "olmoe", "phi", "qwen2", "qwen3", "qwen3_moe", "qwen3_next", "smollm3", "stablelm", "starcoder2"]
-)
+ROTATED: Final = frozenset({
+    "cohere", "cohere2", "exaone4", "gemma", "gemma3_text", "glm4", "gpt_oss", "granite", "lfm2",
+    "llama", "mistral", "mixtral", "nemotron", "olmo", "olmo2", "olmo3", "olmoe", "phi", "qwen2",
+    "qwen3", "qwen3_moe", "qwen3_next", "smollm3", "stablelm", "starcoder2",
+})  # fmt: skip
 """Architectures whose bridge has hooks on queries and keys after the rotation."""
 UNROTATED: Final = frozenset({"attn-only", "gpt2", "gpt_bigcode", "gpt_neo"})
 """Architectures with learned positions, whose bridge has hooks on queries and keys."""
@@ -90,7 +92,7 @@ def _first(run: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of the first run, where a result joins several by commas."""
     several = ("model", "revision", "corpus", "context", "windows", "dtype")
     told = {name: str(run[name]).split(", ")[0] for name in several if ", " in str(run.get(name))}
-    numbers = {name: int(told[name]) for name in ("context", "windows") if name in told}
+    numbers = {name: int(each) for name, each in told.items() if each.isdigit()}
     return {**run, **told, **numbers}
 
 

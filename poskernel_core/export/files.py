@@ -318,8 +318,8 @@ def to_html(
     """Return a self-contained page: the finding, figures, a caption, code, and the embedded data.
 
     Figures are Plotly's, or the text of SVG pictures; Plotly itself is embedded once. Files saved
-    from them have the figure's ``name``; so has the heading without a ``title``. ``code`` is the cell
-    that goes on from the figure.
+    from them have the figure's ``name``; so has the heading without a ``title``. ``code`` is the
+    cell that goes on from the figure.
     """
     config, plotly, about = chart_config(file_stem(result, name)), True, identity(result)
     places = [_head(about), f"n = {about['n']}" if "n" in about else ""]

@@ -4,6 +4,7 @@ import re
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any, TypeVar
 
 import torch
@@ -151,9 +152,7 @@ class LoadedModel:
             UnsupportedModel: transformer_lens has no bridge for the architecture, or one that
                 computes something else; or the weights lie on several devices.
         """
-        from poskernel_core.forward.bridge import to_bridge
-
-        return to_bridge(self)
+        return import_module("poskernel_core.forward.bridge").to_bridge(self)
 
     @torch.inference_mode()
     def run(

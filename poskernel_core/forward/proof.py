@@ -173,9 +173,11 @@ class Patterns(Observer):
         self.windows: dict[int, int | None] = {}
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
+        """Record the window or chunk of a layer."""
         self.windows[call.layer] = call.window or call.chunk
 
     def pattern(self, block: PatternBlock, batch: Batch) -> None:
+        """Record the rows of a block."""
         texts, heads, count, keys = block.pattern.shape
         if block.layer not in self.kept:
             shape = texts, heads, len(self.rows), batch.tokens.shape[1]
