@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from poskernel_core import analyses
+from poskernel_core.analyses.sources import TextParams
 from poskernel_core.common.axes import Tokens
 from poskernel_core.common.errors import BadRequest, UnknownField
 from poskernel_core.common.heads import parse_cell
@@ -43,7 +44,7 @@ from poskernel_core.common.views import Gathered
 from poskernel_core.engine.engine import Engine, describe_run, engine_or_shared
 from poskernel_core.engine.plan import check_params
 from poskernel_core.engine.provenance import provenance
-from poskernel_core.models.catalog import locate
+from poskernel_core.models.catalog import Located, locate
 
 if TYPE_CHECKING:
     from poskernel_core.export.notebook import View
@@ -290,7 +291,7 @@ def build_request(
     """Return the request of :func:`show`, and the coordinates to select from its result.
 
     If the analysis has parameters ``head`` and ``query``, these are set; else they select from the
-    result.
+    result. A ``text`` that is a list of turns is written by the model's chat template.
 
     Raises:
         BadRequest: the request is invalid.
@@ -303,6 +304,8 @@ def build_request(
             f"Expected a dictionary as 'params', such as {{'skip': 4}}, got {brief(params)}."
         )
     params, chosen = dict(params or {}), {}
+    if issubclass(asked.params, TextParams) and isinstance(params.get("text"), list | tuple):
+        params["text"] = written(locate(model, run.get("revision")), params["text"])
     selectable = asked.selectable()
     for name, given in (("head", head), ("query", query)):
         if given is not None and name not in (*fields, *selectable):
@@ -321,6 +324,21 @@ def build_request(
         geometry = locate(model, spec.model.revision).geometry
         chosen["layer"], chosen["head"] = parse_cell(head, geometry.n_layers, geometry.n_heads)
     return Request(analysis=analysis, run=spec, params=params), chosen
+
+
+def written(located: Located, turns: Any) -> str:
+    """Return a conversation, a list of turns with role and content, as the model reads it.
+
+    Raises:
+        BadRequest: something else than turns, or the model's chat template refuses them.
+    """
+    from poskernel_core.data.conversations import read_turns
+    from poskernel_core.models.chat import render
+
+    try:
+        return render(located, read_turns(turns)).text
+    except ValueError as error:
+        raise BadRequest(f"Parameter 'text': {error}.") from error
 
 
 def _check_fields(analysis: str, run: dict[str, Any], params: Iterable[str]) -> None:

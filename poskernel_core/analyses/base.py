@@ -362,6 +362,7 @@ class ExperimentContext:
         encode: gives the ids of a text. Both are None without a tokenizer.
         dealt: what the groups of windows consist of.
         positions: the recorded query positions.
+        run: the canonical run, for an experiment that reads texts of its own.
     """
 
     model: Any
@@ -375,6 +376,7 @@ class ExperimentContext:
     encode: Callable[[str], list[int]] | None = None
     dealt: Dealt = "windows"
     positions: tuple[int, ...] = ()
+    run: RunSpec | None = None
 
 
 class Experiment(Question[P]):
