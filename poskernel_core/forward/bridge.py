@@ -53,7 +53,6 @@ def _twin(model: LoadedModel) -> PreTrainedModel:
         for hooks in ("_forward_hooks", "_forward_pre_hooks"):
             vars(part)[hooks].clear()
             vars(part)[f"{hooks}_with_kwargs"].clear()
-        vars(part).pop("poskernel", None)
         release(part)
     if model.geometry.architecture not in ADAPTED:
         twin.set_attn_implementation("eager")
