@@ -20,7 +20,7 @@ from pages.shared.cards.one_head import (
     shares_told,
 )
 from pages.shared.cards.plain import plain
-from pages.shared.experiments.conversations import converses, draw_conversation
+from pages.shared.experiments.conversations import draw_conversation, has_conversations
 from pages.shared.jobs import results
 from pages.shared.jobs.pressed import fetch_when_asked
 from pages.shared.selection.head_link import page_address
@@ -104,7 +104,7 @@ def draw_experiments(selection: Selection) -> None:
     """Draw the results of experiments, two blocks in a row, or buttons that compute them."""
     scheme = selection.located.geometry.scheme
     blocks = [each for each in EXPERIMENTS if each.question.fits_scheme(scheme)]
-    if not converses(selection):
+    if not has_conversations(selection):
         blocks = [each for each in blocks if not each.needs_turns]
     for first in range(0, len(blocks), 2):
         for column, block in zip(st.columns(2), blocks[first : first + 2], strict=False):

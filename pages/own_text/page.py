@@ -13,7 +13,7 @@ from pages.own_text import captions as words
 from pages.shared.cards.card import card
 from pages.shared.cards.metric import draw_metrics
 from pages.shared.cards.plain import say, say_error
-from pages.shared.experiments.conversations import converses, draw_conversation
+from pages.shared.experiments.conversations import draw_conversation, reads_turns
 from pages.shared.jobs import results
 from pages.shared.jobs.pressed import NOTHING_NEW
 from pages.shared.jobs.results import engine
@@ -331,7 +331,7 @@ def read_turns(selection: Selection, text: str) -> str | None:
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
     text = choose_text()
-    if text is not None and converses(selection):
+    if text is not None and reads_turns(selection.located):
         text = read_turns(selection, text)
     if text is None:
         return

@@ -10,6 +10,7 @@ from poskernel_core.analyses.conversations.figures import conversation_figure
 from poskernel_core.analyses.conversations.spec import ConversationParams, Conversations
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.result import Result
+from poskernel_core.models.catalog import Located
 from poskernel_core.models.chat import chat_template
 
 CONVERSATION = explained(
@@ -22,19 +23,21 @@ CONVERSATION = explained(
 )
 
 
-def converses(selection: Selection) -> bool:
-    """Tell whether there is something to show: the model and the corpus have conversations.
-
-    Of a model whose weights are not here, it is what is stored.
-    """
-    located = selection.located
+def reads_turns(located: Located) -> bool:
+    """Tell whether a model has a chat template."""
     try:
-        if not located.away:
-            return chat_template(located) is not None
+        return chat_template(located) is not None
+    except PosKernelError:  # damaged files, which are told of where they are needed
+        return False
+
+
+def has_conversations(selection: Selection) -> bool:
+    """Tell whether model and corpus have conversations, or an answer about them is stored."""
+    try:
         asked = results.plan(Conversations, selection.run, ConversationParams())
-        return results.engine().ready(asked)
     except PosKernelError:
         return False
+    return reads_turns(selection.located) or results.engine().ready(asked)
 
 
 def draw_conversation(found: Result, selection: Selection) -> None:
