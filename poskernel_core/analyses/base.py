@@ -24,6 +24,7 @@ from poskernel_core.common.specs import (
     DEFAULT_TOKEN,
     MAX_SKIP,
     Gather,
+    ModelSpec,
     RunSpec,
     Spec,
 )
@@ -141,6 +142,10 @@ class Question(ABC, Generic[P]):
     def fits_scheme(cls, scheme: str) -> bool:
         """Return whether it works for models with this position scheme."""
         return not cls.scheme or scheme in cls.scheme.split()
+
+    def fits_model(self, model: ModelSpec) -> bool:
+        """Return whether it works for a model, as far as its files tell; by default for any."""
+        return True
 
     @property
     def on_request(self) -> bool:

@@ -1,11 +1,7 @@
 """Conversations on Text and Overview: only of a model with a chat template."""
 
-import shutil
-
 import pytest
 
-from poskernel_core.models.curated import BUNDLED_MODELS
-from tests.analyses.conversations.test_conversations import with_template
 from tests.support.bound import figure_on, fine, opened_as_linked, press, words
 
 TITLE = "Attention in conversations"
@@ -13,12 +9,9 @@ TEXT = "user: the house of the king\nassistant: the king is in the house"
 SIZES = {"windows": 20, "context": 96, "head": "L1H0"}
 
 
-@pytest.fixture
-def talking(tmp_path, monkeypatch):
-    folder = tmp_path / "talking"
-    shutil.copytree(BUNDLED_MODELS["demo-attn-2l"], folder)
-    monkeypatch.setenv("POSKERNEL_MODELS", str(folder))
-    return with_template(folder)
+@pytest.fixture(autouse=True)
+def _offered(talking, monkeypatch):
+    monkeypatch.setenv("POSKERNEL_MODELS", talking)
 
 
 def test_a_text_is_read_as_turns(computed, talking):

@@ -7,7 +7,7 @@ from pydantic import Field, field_validator
 from poskernel_core.analyses.base import OWN_WINDOWS, Experiment, Params
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import estimates, outputs
-from poskernel_core.common.specs import MAX_TEXT_CHARACTERS, CorpusSpec, RunSpec
+from poskernel_core.common.specs import MAX_TEXT_CHARACTERS, CorpusSpec, ModelSpec, RunSpec
 from poskernel_core.data.conversations import as_text, check_corpus
 from poskernel_core.data.made import RANDOM
 from poskernel_core.models.catalog import find_again, is_local
@@ -88,8 +88,8 @@ class Conversations(Experiment[ConversationParams]):
     texts = (
         *outputs("query_classes [query_class]", "class", "the classes of queries"),
         *outputs("key_classes [key_class]", "class", "the classes of keys"),
-        *outputs("written", "text", "the conversation as the template writes it, if it is one"),
-        *outputs("classes [pos]", "class", "the class of each token of it"),
+        *outputs("written", "text", "one conversation as the template writes it", optional=True),
+        *outputs("classes [pos]", "class", "the class of each token of it", optional=True),
     )
     figure = "conversation_figure"
     precomputed = "experiments"
@@ -97,6 +97,10 @@ class Conversations(Experiment[ConversationParams]):
     draws = True
     long = True
     runs = "attention_by_class"
+
+    def fits_model(self, model: ModelSpec) -> bool:
+        """Return whether the model has a chat template."""
+        return chat_template(find_again(model), fetch=True) is not None
 
     def with_params(self, run: RunSpec, params: ConversationParams) -> RunSpec:
         """Return the run of the conversations; one that is given depends on no corpus."""

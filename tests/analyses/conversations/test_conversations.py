@@ -20,22 +20,15 @@ from poskernel_core.models.chat import Rendered
 from poskernel_core.models.curated import BUNDLED_MODELS
 from poskernel_core.models.tokenizers import load_tokenizer
 from tests.support.builders import ARCHITECTURES
+from tests.support.builders.chat import with_template
 from tests.support.builders.sinks import one_cause
 from tests.support.near_worker import command_line_here
 
-TEMPLATE = "{% for m in messages %}{{ bos_token }}{{ m['role'] }}:{{ m['content'] }}\n{% endfor %}"
 TURNS = [
     {"role": "user", "content": "the sea shells"},
     {"role": "assistant", "content": " positions, and heads"},
     {"role": "user", "content": "I'm sure"},
 ]
-
-
-def with_template(path, template=TEMPLATE):
-    """A model's directory with a chat template."""
-    file = path / "tokenizer_config.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"chat_template": template}))
-    return str(path)
 
 
 @pytest.fixture(scope="module")
