@@ -45,7 +45,9 @@ def attention_by_class(
         else conversations(run.corpus, run.seed, params.conversations)
     )
     parts: list[list[np.ndarray]] = []
-    tokens, classes, rendered = [], [], None
+    tokens: list[int] = []
+    classes: list[int] = []
+    rendered = None
     for done, each in enumerate(turns):
         progress(done, len(turns))
         rendered = render(located, each)
@@ -56,6 +58,11 @@ def attention_by_class(
                 f"context holds {run.context}: leave out turns, or choose a longer context."
             )
         tokens, classes = tokens[: run.context], classes[: run.context]
+        if max(tokens) >= subject.model.geometry.n_vocab:
+            raise BadRequest(
+                f"The tokenizer of {located.spec.name!r} gives ids beyond the vocabulary of the "
+                "model: it is another model's, put its own in its place."
+            )
         seen = ClassSums(subject.model.geometry, classes)
         subject.model.run(torch.tensor([tokens]), observers=[seen], until=-1)
         parts.append(seen.sums())
@@ -69,7 +76,7 @@ def attention_by_class(
         shares(*(each.sum(axis=0) for each in some))
         for some in (sums, *(left if groups > 1 else ()))
     )
-    texts = {"query_classes": list(QUERY_CLASSES), "key_classes": list(KEY_CLASSES)}
+    texts: dict[str, Any] = {"query_classes": list(QUERY_CLASSES), "key_classes": list(KEY_CLASSES)}
     if one and rendered is not None:
         texts |= {"written": rendered.text, "classes": [KEY_CLASSES[each] for each in classes]}
     found = Conversations.estimated(

@@ -244,6 +244,18 @@ def test_what_is_refused(more, told, talking, engine, near_workers):
     assert "\n" not in str(refused.value)
 
 
+def test_a_tokenizer_of_another_model_is_refused(tmp_path, engine, near_workers):
+    """Its template is read, but its ids are not the model's."""
+    folder = tmp_path / "foreign"
+    shutil.copytree(BUNDLED_MODELS["demo-gpt2"], folder)
+    name = with_template(ARCHITECTURES["gpt2"](tmp_path / "tiny"))
+    for file in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(folder / file, tmp_path / "tiny" / file)
+    with_template(tmp_path / "tiny")
+    with pytest.raises(PosKernelError, match="gives ids beyond the vocabulary of the model"):
+        pk.show("conversations", name, engine=engine, params={"text": TURNS})
+
+
 def test_a_damaged_line_is_named(talking, tmp_path, engine, near_workers):
     file = tmp_path / "chat.jsonl"
     file.write_text(json.dumps({"messages": TURNS}) + '\n{"messages": 3}\n')
