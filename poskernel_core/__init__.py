@@ -7,7 +7,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from poskernel_core.api import analyse, load, run_pass, show, view, watch
+    from poskernel_core.api import (
+        analyse,
+        load,
+        run_pass,
+        show,
+        to_bridge,
+        token_windows,
+        view,
+        watch,
+    )
     from poskernel_core.common.errors import PosKernelError
     from poskernel_core.common.result import Result
     from poskernel_core.common.specs import CorpusSpec, Execution, ModelSpec, Request, RunSpec
@@ -25,7 +34,16 @@ if TYPE_CHECKING:
 __version__ = "1.0.0"
 
 _HOMES = {
-    "api": ("analyse", "load", "run_pass", "show", "view", "watch"),
+    "api": (
+        "analyse",
+        "load",
+        "run_pass",
+        "show",
+        "to_bridge",
+        "token_windows",
+        "view",
+        "watch",
+    ),
     "common.errors": ("PosKernelError",),
     "common.result": ("Result",),
     "common.specs": ("CorpusSpec", "Execution", "ModelSpec", "Request", "RunSpec"),
@@ -67,6 +85,8 @@ __all__ = [
     "schema",
     "serve",
     "show",
+    "to_bridge",
+    "token_windows",
     "view",
     "watch",
 ]

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from poskernel_core import analyses
+from poskernel_core.analyses.sources import TextParams
+from poskernel_core.common.axes import Tokens
 from poskernel_core.common.errors import BadRequest, UnknownField
 from poskernel_core.common.heads import parse_cell
 from poskernel_core.common.renamed import PARAMETERS, told
@@ -42,7 +44,7 @@ from poskernel_core.common.views import Gathered
 from poskernel_core.engine.engine import Engine, describe_run, engine_or_shared
 from poskernel_core.engine.plan import check_params
 from poskernel_core.engine.provenance import provenance
-from poskernel_core.models.catalog import locate
+from poskernel_core.models.catalog import Located, locate
 
 if TYPE_CHECKING:
     from poskernel_core.export.notebook import View
@@ -60,6 +62,37 @@ def load(name: AnyModel, *, revision: str | None = None, device: Any = "auto") -
 
     execution = Execution(device="auto" if device is None else device)
     return loading.load(locate(name, revision), execution.device)
+
+
+def to_bridge(name: AnyModel, *, revision: str | None = None, device: Any = "auto") -> Any:
+    """Load a model, as :func:`load` does, as a ``TransformerBridge`` of transformer_lens.
+
+    Raises:
+        BadRequest: as for :func:`load`; or transformer_lens has no bridge for the architecture.
+    """
+    return load(name, revision=revision, device=device).to_bridge()
+
+
+def token_windows(model: AnyModel, **run: Any) -> Tokens:
+    """Return the token windows ``[windows, T]`` that a run reads; its fields as in :func:`show`.
+
+    The start token, if the run has one, stands first in each window. The corpora ``"random"`` and
+    ``"repeated"`` are the tokens that experiments draw.
+
+    Raises:
+        PosKernelError: with a message of one sentence.
+    """
+    from poskernel_core.data import corpora, made
+    from poskernel_core.models.tokenizers import load_tokenizer
+    from poskernel_core.passes.prepare import prepare
+
+    drawn = run.get("corpus") in (made.RANDOM, made.REPEATED)
+    spec = describe_run(model, **(run | {"corpus": None} if drawn else run))
+    if drawn:
+        corpus = corpora.resolve(CorpusSpec(name=run["corpus"]))
+        spec = spec.model_copy(update={"corpus": corpus})
+    located = locate(spec.model)
+    return prepare(spec, Execution(), located, load_tokenizer(located))[0]
 
 
 def run_pass(
@@ -258,7 +291,7 @@ def build_request(
     """Return the request of :func:`show`, and the coordinates to select from its result.
 
     If the analysis has parameters ``head`` and ``query``, these are set; else they select from the
-    result.
+    result. A ``text`` that is a list of turns is written by the model's chat template.
 
     Raises:
         BadRequest: the request is invalid.
@@ -271,6 +304,8 @@ def build_request(
             f"Expected a dictionary as 'params', such as {{'skip': 4}}, got {brief(params)}."
         )
     params, chosen = dict(params or {}), {}
+    if issubclass(asked.params, TextParams) and isinstance(params.get("text"), list | tuple):
+        params["text"] = written(locate(model, run.get("revision")), params["text"])
     selectable = asked.selectable()
     for name, given in (("head", head), ("query", query)):
         if given is not None and name not in (*fields, *selectable):
@@ -289,6 +324,21 @@ def build_request(
         geometry = locate(model, spec.model.revision).geometry
         chosen["layer"], chosen["head"] = parse_cell(head, geometry.n_layers, geometry.n_heads)
     return Request(analysis=analysis, run=spec, params=params), chosen
+
+
+def written(located: Located, turns: Any) -> str:
+    """Return a conversation, a list of turns with role and content, as the model reads it.
+
+    Raises:
+        BadRequest: something else than turns, or the model's chat template refuses them.
+    """
+    from poskernel_core.data.conversations import read_turns
+    from poskernel_core.models.chat import render
+
+    try:
+        return render(located, read_turns(turns)).text
+    except ValueError as error:
+        raise BadRequest(f"Parameter 'text': {error}.") from error
 
 
 def _check_fields(analysis: str, run: dict[str, Any], params: Iterable[str]) -> None:

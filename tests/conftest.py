@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import os
+import shutil
 
 # Before anything imports huggingface_hub, which reads these once.
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -271,6 +272,17 @@ def rotary(tmp_path_factory: pytest.TempPathFactory) -> str:
     from tests.support.builders import llama
 
     return str(llama(tmp_path_factory.mktemp("rotary") / "llama"))
+
+
+@pytest.fixture(scope="session")
+def talking(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The directory of a demo model with a chat template."""
+    from poskernel_core.models.curated import BUNDLED_MODELS
+    from tests.support.builders.chat import with_template
+
+    folder = tmp_path_factory.mktemp("talking") / "talking"
+    shutil.copytree(BUNDLED_MODELS["demo-attn-2l"], folder)
+    return with_template(folder)
 
 
 @pytest.fixture(scope="session")

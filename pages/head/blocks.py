@@ -20,6 +20,7 @@ from pages.shared.cards.one_head import (
     shares_told,
 )
 from pages.shared.cards.plain import plain
+from pages.shared.experiments.conversations import draw_conversation, has_conversations
 from pages.shared.jobs import results
 from pages.shared.jobs.pressed import fetch_when_asked
 from pages.shared.selection.head_link import page_address
@@ -30,6 +31,7 @@ from poskernel_core.analyses.additivity.spec import Additivity
 from poskernel_core.analyses.base import Question
 from poskernel_core.analyses.contextual_heads.denominators import Denominators
 from poskernel_core.analyses.contextual_heads.spec import ContextualHeads
+from poskernel_core.analyses.conversations.spec import Conversations
 from poskernel_core.analyses.headvis.figures import examples_table, sharpest
 from poskernel_core.analyses.headvis.spec import HeadExamples
 from poskernel_core.analyses.induction.figures import head_scores_figure
@@ -74,6 +76,7 @@ class Block:
     cards: tuple[str, ...] = ()
     precomputed: bool = False
     needs_keys: bool = False
+    needs_turns: bool = False
 
 
 def draw_block(block: Block, selection: Selection) -> None:
@@ -101,6 +104,8 @@ def draw_experiments(selection: Selection) -> None:
     """Draw the results of experiments, two blocks in a row, or buttons that compute them."""
     scheme = selection.located.geometry.scheme
     blocks = [each for each in EXPERIMENTS if each.question.fits_scheme(scheme)]
+    if not has_conversations(selection):
+        blocks = [each for each in blocks if not each.needs_turns]
     for first in range(0, len(blocks), 2):
         for column, block in zip(st.columns(2), blocks[first : first + 2], strict=False):
             with column:
@@ -237,6 +242,10 @@ EXPERIMENTS = (
     Block(
         "additivity", "Is the split additive?", "positional_kernels", Additivity, _additivity,
         cards=("similarity",),
+    ),
+    Block(
+        "conversation", Conversations.title, "own_text", Conversations, draw_conversation,
+        {"turns": "true"}, needs_turns=True,
     ),
     Block(
         "examples", "Where it attends most sharply", "own_text", HeadExamples, _examples

@@ -12,6 +12,7 @@ from pages.own_text import captions as words
 from pages.shared.cards.card import card
 from pages.shared.cards.metric import draw_metrics
 from pages.shared.cards.plain import say, say_error
+from pages.shared.experiments.conversations import draw_conversation, reads_turns
 from pages.shared.jobs import results
 from pages.shared.jobs.pressed import NOTHING_NEW
 from pages.shared.jobs.results import engine
@@ -20,6 +21,7 @@ from pages.shared.selection.fit import choose_one, fitted, linked
 from pages.shared.selection.links import taken, write
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection, select_head
+from poskernel_core.analyses.conversations.spec import ConversationParams, Conversations
 from poskernel_core.analyses.own_text.figures import (
     all_heads_figure,
     head_figure,
@@ -37,7 +39,7 @@ from poskernel_core.analyses.own_text.spec import (
 )
 from poskernel_core.analyses.score_components.figures import AGAINST, keys_figure, score_figure
 from poskernel_core.analyses.score_components.spec import ScoreComponents, ScoreComponentsParams
-from poskernel_core.common.errors import BadRequest, StoreFailed
+from poskernel_core.common.errors import BadRequest, InvalidField, StoreFailed
 from poskernel_core.common.result import Result, plain
 from poskernel_core.common.rounding import as_printed
 from poskernel_core.common.settings import settings
@@ -55,6 +57,8 @@ EXAMPLES: Final = {
     "blue fire",
     "A verse": "In the beginning God created the heaven and the earth. And the earth was without "
     "form, and void; and darkness was upon the face of the deep.",
+    "A conversation": "user: What is the capital of Germany?\nassistant: The capital of Germany is "
+    "Berlin.\nuser: And of France?\nassistant: Paris.",
     "A program": "def total(numbers):\n    result = 0\n    for number in numbers:\n"
     "        result += number\n    return result\n",
 }
@@ -262,7 +266,7 @@ PLACE = Place(
     "Text",
     "The attention of every head on a text of yours, and how much of it position explains.",
     needs="weights",
-    questions=("own-text", "own-text-head", "score-components"),
+    questions=("own-text", "own-text-head", "score-components", "conversations"),
 )
 
 
@@ -298,9 +302,31 @@ def draw_head(selection: Selection, text: str, length: int) -> None:
     draw_reasons(selection, text, at)
 
 
+def read_turns(selection: Selection, text: str) -> str | None:
+    """Draw the switch, and return the text as the model reads it; None if it is not there yet.
+
+    It is a conversation if the switch is on: the model's chat template is put around the turns.
+    """
+    told = "Paragraphs that begin with user: or assistant:, or a JSON list of turns."
+    if not st.toggle("Read it as a conversation", help=told, **linked("turns")):
+        return text
+    try:
+        asked = ConversationParams(text=text)
+    except InvalidField as error:
+        say_error(str(error))
+        return None
+    found = results.fetch(Conversations, selection.run, asked)
+    if found is None:
+        return None
+    draw_conversation(found, selection)
+    return str(found.texts["written"])
+
+
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
     text = choose_text()
+    if text is not None and reads_turns(selection.located):
+        text = read_turns(selection, text)
     if text is None:
         return
     asked = OwnTextParams(text=text, skip=selection.skip)

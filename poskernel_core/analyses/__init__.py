@@ -38,6 +38,7 @@ TOPICS = (
     "additivity.spec",
     "own_text.spec",
     "score_components.spec",
+    "conversations.spec",
     "contextual_heads.spec",
     "contextual_heads.denominators",
     "bag.contextual_neurons",

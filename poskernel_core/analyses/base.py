@@ -24,6 +24,7 @@ from poskernel_core.common.specs import (
     DEFAULT_TOKEN,
     MAX_SKIP,
     Gather,
+    ModelSpec,
     RunSpec,
     Spec,
 )
@@ -106,6 +107,8 @@ class Question(ABC, Generic[P]):
         figure: the function in the topic's ``figures.py`` that draws an answer; empty: generic
             curves, chosen by the answer's axes.
         precomputed: when ``precompute`` computes it: always, with ``--experiments``, or never.
+        continued: how a cell of Python computes its number by hooks (``export.continuation``);
+            empty: the cell only boots the model and reads the windows.
         error_counts: what the errors count, in words that follow "Errors count"; used where the
             answer's provenance does not say.
     """
@@ -124,6 +127,7 @@ class Question(ABC, Generic[P]):
     measures: ClassVar[tuple[HeadMeasure, ...]] = ()
     figure: ClassVar[str] = ""
     precomputed: ClassVar[Literal["always", "experiments", "never"]] = "never"
+    continued: ClassVar[str] = ""
     error_counts: ClassVar[str] = ""
 
     @classmethod
@@ -138,6 +142,10 @@ class Question(ABC, Generic[P]):
     def fits_scheme(cls, scheme: str) -> bool:
         """Return whether it works for models with this position scheme."""
         return not cls.scheme or scheme in cls.scheme.split()
+
+    def fits_model(self, model: ModelSpec) -> bool:
+        """Return whether it works for a model, as far as its files tell; by default for any."""
+        return True
 
     @property
     def on_request(self) -> bool:
@@ -359,6 +367,7 @@ class ExperimentContext:
         encode: gives the ids of a text. Both are None without a tokenizer.
         dealt: what the groups of windows consist of.
         positions: the recorded query positions.
+        run: the canonical run, for an experiment that reads texts of its own.
     """
 
     model: Any
@@ -372,6 +381,7 @@ class ExperimentContext:
     encode: Callable[[str], list[int]] | None = None
     dealt: Dealt = "windows"
     positions: tuple[int, ...] = ()
+    run: RunSpec | None = None
 
 
 class Experiment(Question[P]):

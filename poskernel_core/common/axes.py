@@ -25,6 +25,7 @@ pin      pinned heads, of any models and runs
 missing  questions without a stored result
 way      ways to choose keys beforehand
 budget   numbers of keys that may be kept
+query_class, key_class parts of a conversation: template, user, ...
 subset   sets of groups of texts, by their number of windows
 ======== =====================================================================
 

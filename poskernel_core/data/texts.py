@@ -28,6 +28,9 @@ MARK = "\ufeff"
 MAX_FILE_BYTES = 2_000_000_000
 LOOK_BYTES = 2**20
 EXAMPLE = '{"text": "She sells sea shells."}'
+OF_TURNS = re.compile(r'\s*(\[|\{\s*"messages")')
+"""How a line that holds a conversation begins."""
+CONVERSATION = "it holds conversations, which only the question 'conversations' reads"
 MAX_TEXTS = 2**24
 LONGEST = 2**26
 """Most characters in a row."""
@@ -101,11 +104,12 @@ def find_file(name: str) -> Path:
 
 def items(name: str) -> list[str]:
     """Return the titles of the named texts (such as chapters) of a bundled corpus, in order."""
-    return [record["title"] for record in _bundled(name) if "title" in record]
+    return [record["title"] for record in bundled(name) if "title" in record]
 
 
 @lru_cache(maxsize=8)
-def _bundled(name: str) -> tuple[dict[str, str], ...]:
+def bundled(name: str) -> tuple[dict[str, str], ...]:
+    """Return the records of a bundled corpus; none for another one."""
     if name not in BUNDLED:
         return ()
     with gzip.open(BUNDLED[name], "rt", encoding="utf-8") as lines:
@@ -122,16 +126,16 @@ def counted_documents(spec: CorpusSpec, seed: int = 0) -> tuple[Iterator[str], i
     if spec.name == TYPED:
         return iter([(spec.text or "").removeprefix(MARK)]), 1
     if spec.item is not None:
-        named = next(r["text"] for r in _bundled(spec.name) if r.get("title") == spec.item)
+        named = next(r["text"] for r in bundled(spec.name) if r.get("title") == spec.item)
         return iter([named]), 1
     if spec.name in HUB:
         return stream_hub(spec, seed), None
     if spec.name in BUNDLED:
-        texts = _bundled(spec.name)
+        texts = bundled(spec.name)
         order = np.random.default_rng(seed).permutation(len(texts))
         return (texts[index]["text"] for index in order), len(texts)
     path = find_file(spec.name)
-    with _reading(path):
+    with reading(path):
         lengths = np.fromiter(map(len, read_texts(path)), np.int64)
     return _shuffled(path, lengths, seed), len(lengths)
 
@@ -146,7 +150,7 @@ def _shuffled(path: Path, lengths: np.ndarray, seed: int) -> Iterator[str]:
         until = max(first + 1, int(np.searchsorted(ends, before + HELD, side="right")))
         indices = order[first:until].tolist()
         found = dict.fromkeys(indices, "")
-        with _reading(path):
+        with reading(path):
             last = -1
             for last, text in enumerate(read_texts(path)):
                 if last in found:
@@ -167,7 +171,7 @@ def read_texts(path: Path) -> Iterator[str]:
 
 def look_at(path: Path) -> None:
     """Check a file of texts quickly, by its beginning or its metadata."""
-    with _reading(path):
+    with reading(path):
         _LOOKS[_suffix(path)](path)
 
 
@@ -176,7 +180,8 @@ def _suffix(path: Path) -> str:
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[None]:
+def reading(path: Path) -> Iterator[None]:
+    """Turn what goes wrong with a file of texts into one sentence."""
     try:
         yield
     except KeyError as error:
@@ -192,7 +197,7 @@ def _reading(path: Path) -> Iterator[None]:
         raise UnknownCorpus(f"{path.name!r} cannot be read as {_suffix(path)}: {error}.") from error
 
 
-def _encoding(path: Path) -> str:
+def encoding(path: Path) -> str:
     """Return UTF-16 for a file with its byte order mark, else UTF-8, with or without one."""
     with path.open("rb") as stream:
         first = stream.read(2)
@@ -201,13 +206,13 @@ def _encoding(path: Path) -> str:
 
 def _look_at_txt(path: Path) -> None:
     with path.open("rb") as stream:
-        text = codecs.getincrementaldecoder(_encoding(path))().decode(stream.read(LOOK_BYTES))
+        text = codecs.getincrementaldecoder(encoding(path))().decode(stream.read(LOOK_BYTES))
     if "\0" in text:
         raise ValueError("it holds zeros, as no text does: save it as UTF-8")
 
 
 def _read_jsonl(path: Path) -> Iterator[str]:
-    with path.open(encoding=_encoding(path)) as lines:
+    with path.open(encoding=encoding(path)) as lines:
         for number, line in enumerate(iter(partial(lines.readline, LONGEST + 1), ""), 1):
             if len(line) > LONGEST:
                 raise ValueError(f"line {number} is longer than {LONGEST:,} characters")
@@ -217,10 +222,11 @@ def _read_jsonl(path: Path) -> Iterator[str]:
 
 def _look_at_jsonl(path: Path) -> None:
     first, number = "\n", 0
-    with path.open(encoding=_encoding(path)) as lines:
+    with path.open(encoding=encoding(path)) as lines:
         while first.isspace():
             first, number = lines.readline(LOOK_BYTES), number + 1
-    if first.endswith("\n") or len(first) < LOOK_BYTES:
+    whole = first.endswith("\n") or len(first) < LOOK_BYTES
+    if whole and not OF_TURNS.match(first):
         _text_of(first, number)
 
 
@@ -237,6 +243,8 @@ def _text_of(line: str, number: int) -> str | None:
         (text or "").encode("utf-8")  # fails for a lone surrogate, such as \\ud800
     except ValueError as error:
         told = f"expected a line such as {EXAMPLE}, got {line.strip()[:40]!r} as line {number}"
+        if OF_TURNS.match(line):
+            raise ValueError(CONVERSATION) from error
         if isinstance(record, dict) and "text" not in record:
             told += _which(name for name in record if isinstance(record[name], str))
         raise ValueError(told) from error
@@ -305,16 +313,22 @@ def npy_shape(path: Path) -> tuple[tuple[int, ...], np.dtype]:
     return shape, kind
 
 
+def _no_texts(_: Path) -> Iterator[str]:
+    raise ValueError(CONVERSATION)
+
+
 _READERS: dict[str, Callable[[Path], Iterator[str]]] = {
-    ".txt": lambda path: iter([path.read_text(encoding=_encoding(path))]),
+    ".txt": lambda path: iter([path.read_text(encoding=encoding(path))]),
     ".jsonl": _read_jsonl,
     ".parquet": _read_parquet,
+    ".json": _no_texts,
 }
 _LOOKS: dict[str, Callable[[Path], object]] = {
     ".txt": _look_at_txt,
     ".jsonl": _look_at_jsonl,
     ".parquet": _look_at_parquet,
     ".npy": npy_shape,
+    ".json": lambda path: None,
 }
 
 

@@ -39,7 +39,9 @@ def first_questions(
             | ({"head": cell} if "head" in question.params.model_fields else {}),
         )
         for name, question in ANALYSES.items()
-        if question.precomputed in wanted and question.fits_scheme(geometry.scheme)
+        if question.precomputed in wanted
+        and question.fits_scheme(geometry.scheme)
+        and question.fits_model(run.model)
     ]
 
 

@@ -182,6 +182,7 @@ def perform(shared: WorkerContext, plan: Plan, execution: Execution, report: Rep
         tokenizer.encode if tokenizer else None,
         sizes.dealt,
         run.positions,
+        run,
     )
     views = open_views(shared.store, plan)
     result = experiment.perform(

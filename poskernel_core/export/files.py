@@ -312,11 +312,14 @@ def _rows(result: Result) -> Iterator[Record]:
             yield fixed | dict(zip(columns, row, strict=True))
 
 
-def to_html(figures: Sequence[Any], result: Result, name: str, *, title: str = "") -> str:
-    """Return a self-contained page: the finding, figures, a caption, and the embedded data.
+def to_html(
+    figures: Sequence[Any], result: Result, name: str, *, title: str = "", code: str = ""
+) -> str:
+    """Return a self-contained page: the finding, figures, a caption, code, and the embedded data.
 
     Figures are Plotly's, or the text of SVG pictures; Plotly itself is embedded once. Files saved
-    from them have the figure's ``name``; so has the heading without a ``title``.
+    from them have the figure's ``name``; so has the heading without a ``title``. ``code`` is the
+    cell that goes on from the figure.
     """
     config, plotly, about = chart_config(file_stem(result, name)), True, identity(result)
     places = [_head(about), f"n = {about['n']}" if "n" in about else ""]
@@ -334,5 +337,6 @@ def to_html(figures: Sequence[Any], result: Result, name: str, *, title: str = "
         caption=caption_and_errors(result),
         finding=finding_of(result),
         figures=drawn,
+        code=code,
         about={**result.as_json()["run"], **_about(result)},
     )

@@ -15,6 +15,7 @@ from poskernel_core.analyses.drawing import figure_of
 from poskernel_core.analyses.reading import finding_of
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
+from poskernel_core.export.continuation import continuation
 from poskernel_core.export.files import (
     caption,
     caption_and_errors,
@@ -71,6 +72,11 @@ class View:
         """The address of the page that shows this; None without a dashboard's address."""
         return None if self.address is None else page_address(self.result, self.address)
 
+    @property
+    def cell(self) -> str:
+        """Python that goes on from the figure in TransformerLens: model, windows, number, hooks."""
+        return continuation(self.result)
+
     def html(self, *, library: bool) -> str:
         """Return the figure as an HTML fragment that loads nothing.
 
@@ -88,6 +94,7 @@ class View:
             finding=self.finding,
             caption=caption_and_errors(self.result),
             link=self.link,
+            code=self.cell,
             figure=given,
         )
 

@@ -72,14 +72,10 @@ def difference(model: LoadedModel, tokens: Tensor | None = None) -> Difference:
     default is arbitrary tokens, 29 more than the longest window of up to ``MAX_WINDOW`` tokens has.
     The logits come from a pass without observers, which uses the fused kernel where possible.
     """
-    if tokens is None:
-        windows = [layer.window or 0 for layer in model.geometry.layers]
-        tokens = made_up(
-            model, TOKENS + max([each for each in windows if each <= MAX_WINDOW] + [0])
-        )
+    tokens = beyond_windows(model) if tokens is None else tokens
     length = tokens.shape[1]
     rows = torch.arange(length, device="cpu")
-    ours = _Patterns(rows[(rows < TOKENS) | (rows >= length - TOKENS)])
+    ours = Patterns(rows[(rows < TOKENS) | (rows >= length - TOKENS)])
     with EXACT:
         logits = model.run(tokens, keep=TOKENS)
         model.run(tokens, observers=[ours], until=-1)
@@ -102,6 +98,12 @@ def _as_shared(ours: Tensor, theirs: Tensor) -> Tensor:
     """
     whole = bool((theirs.float().sum(dim=-1) - 1).abs().max() < TOLERANCE)
     return ours / ours.sum(dim=-1, keepdim=True).clamp(min=1e-30) if whole else ours
+
+
+def beyond_windows(model: LoadedModel) -> Tensor:
+    """Return arbitrary token ids, more of them than the longest window has."""
+    windows = [layer.window or 0 for layer in model.geometry.layers]
+    return made_up(model, TOKENS + max([each for each in windows if each <= MAX_WINDOW] + [0]))
 
 
 def made_up(model: LoadedModel, length: int = TOKENS) -> Tensor:
@@ -160,7 +162,7 @@ class _HeadShapes(Observer):
         self.shapes[call.layer] = (call.q.shape[1], call.k.shape[1], call.q.shape[-1])
 
 
-class _Patterns(Observer):
+class Patterns(Observer):
     """Record some rows of every layer's pattern, ``[text, head, row, key]``, and its window."""
 
     wants_patterns = True
@@ -171,9 +173,11 @@ class _Patterns(Observer):
         self.windows: dict[int, int | None] = {}
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
+        """Record the window or chunk of a layer."""
         self.windows[call.layer] = call.window or call.chunk
 
     def pattern(self, block: PatternBlock, batch: Batch) -> None:
+        """Record the rows of a block."""
         texts, heads, count, keys = block.pattern.shape
         if block.layer not in self.kept:
             shape = texts, heads, len(self.rows), batch.tokens.shape[1]

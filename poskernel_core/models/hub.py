@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from huggingface_hub import CachedFileInfo, CachedRevisionInfo
 
 CONNECT_SECONDS = 3.0
-SAFE = ["*.json", "*.safetensors", "*.txt", "*.model", "tokenizer*"]
+SAFE = ["*.json", "*.safetensors", "*.txt", "*.model", "tokenizer*", "chat_template.jinja"]
 WEIGHTS = ".safetensors"
 
 
@@ -123,14 +123,20 @@ def commit_here(name: str, revision: str | None) -> str | None:
 
     The hub may have moved the revision to another commit since.
     """
+    found = file_here(name, "config.json", revision)
+    return None if found is None else found.parent.name
+
+
+def file_here(name: str, file: str, revision: str | None) -> Path | None:
+    """Return a locally cached file of a hub model, or None; never uses the network."""
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
     try:
-        found = try_to_load_from_cache(name, "config.json", revision=revision)
+        found = try_to_load_from_cache(name, file, revision=revision)
     except (HFValidationError, OSError):
         return None
-    return Path(found).parent.name if isinstance(found, str) else None
+    return Path(found) if isinstance(found, str) else None
 
 
 def weights_here(name: str, commit: str) -> frozenset[str]:

@@ -139,6 +139,11 @@ class Tokenizer:
         """Return the token ids of a text, without special tokens."""
         return [token for run in self.encode_in_runs(text) for token in run]
 
+    def encode_with_places(self, text: str) -> tuple[list[int], list[int]]:
+        """Return the token ids of a text as :meth:`encode`, and the character each begins at."""
+        found = self.backend.encode(text, add_special_tokens=False)
+        return list(found.ids), [first for first, _ in found.offsets]
+
     def encode_in_runs(self, text: str) -> Iterator[list[int]]:
         """Yield the token ids of :meth:`encode` lazily, in consecutive lists."""
         try:

@@ -52,6 +52,7 @@ COMPUTED = {
     "kernel-replicates": (MODEL, {"query": 11}),
     "compare-kernels": (MODEL, {"query": 11, "heads": "L0H0,L0H1"}),
     "how-many-texts": (MODEL, {"query": 11}),
+    "conversations": ("talking", {"conversations": 3}),
 }
 
 
@@ -95,7 +96,8 @@ def test_answers(name, request):
         answer = request.getfixturevalue("shipped").cached(asked)
     elif name in COMPUTED:
         model, params = COMPUTED[name]
-        model = request.getfixturevalue("rotary") if model == "rotary" else model
+        made = model in ("rotary", "talking")
+        model = request.getfixturevalue(model) if made else model
         given = {"context": 32, "windows": 10, "params": params}
         answer = pk.show(name, model, engine=request.getfixturevalue("engine"), **given)
     else:

@@ -139,6 +139,9 @@ def test_link_and_citation(shown):
     with tool(shown, "kernel", "Link") as body:
         for part in ("head=L2H1", "skip=7", "query=255", "#kernel"):
             expect(body).to_contain_text(part)
+    with tool(shown, "kernel", "Continue in TransformerLens") as body:
+        for part in ("pk.to_bridge('demo-gpt2')", "layer, head = 2, 1", "n = 255", "[7 : n + 1]"):
+            expect(body).to_contain_text(part)
     with tool(shown, "kernel", "Citation") as body:
         for part in ("@software{poskernel-", "demo-gpt2", "L2H1", "n255", __version__):
             expect(body).to_contain_text(part)

@@ -16,6 +16,7 @@ from poskernel_core.analyses.definitions import errors_of
 from poskernel_core.analyses.reading import finding_of
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
+from poskernel_core.export.continuation import continuation
 from poskernel_core.export.files import (
     bibtex,
     citation,
@@ -35,7 +36,8 @@ MENU: Final = "About this figure"
 FIGURE, AROUND = 460, 240
 """The usual height of a figure, and of what stands around it in a card, pixels."""
 
-TABS: Final = ("Reading", "Formula", "Provenance", "Link", "Citation", "Download")
+CONTINUE: Final = "Continue in TransformerLens"
+TABS: Final = ("Reading", "Formula", "Provenance", "Link", "Citation", "Download", CONTINUE)
 
 
 @dataclass(frozen=True)
@@ -139,6 +141,15 @@ def _menu(name: str, figure: Make, shown: Open, words: Explanation, *, camera: b
                 required=True,
                 key=f"image-{name}",
             )
+    with tabs[CONTINUE]:
+        st.caption("The same model, texts and number by its hooks, and a next step, as Python:")
+        st.code(_code(result), language="python", height=FIGURE)
+
+
+def _code(result: Result) -> str:
+    """Return the cell that goes on from a result, at what is selected."""
+    selection = st.session_state["selection"]
+    return continuation(result, selection.cell, selection.query)
 
 
 def keep_grid(make: Callable[[], dict[str, Any]]) -> None:
@@ -184,7 +195,7 @@ def _downloads(name: str, figure: Make, shown: Open) -> None:
 
     def page() -> str:
         figures = [picture().svg()] if shown.grids else made(figure)
-        return to_html(figures, result, name, title=shown.title)
+        return to_html(figures, result, name, title=shown.title, code=_code(result))
 
     kinds: list[tuple[str, str, Callable[[], str | bytes]]] = [
         ("CSV", "csv", lambda: to_csv(result)),

@@ -42,6 +42,7 @@ class AttentionEntropy(Analysis[SkipParams]):
         ),
     )
     precomputed = "always"
+    continued = "entropy"
     gathers = ("entropy",)
     ignores = frozenset({"queries_per_position", "gather"})
 

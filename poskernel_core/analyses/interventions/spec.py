@@ -127,6 +127,7 @@ class Intervention(Experiment[InterventionParams]):
         ),
     )
     texts = outputs("candidates [candidate]", "token", "the likeliest next tokens")
+    continued = "change"
     figure = "bars_figure"
     ignores = Experiment.ignores | OWN_WINDOWS | {"corpus", "seed"}
     runs = "intervene"

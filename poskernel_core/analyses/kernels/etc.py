@@ -159,6 +159,7 @@ class EtcHeatMap(Analysis[EtcParams]):
             of_windows=True,
         ),
     )
+    continued = "kernel"
     figure = "etc_figure"
     precomputed = "always"
 

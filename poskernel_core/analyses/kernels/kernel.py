@@ -97,6 +97,7 @@ class PositionalKernel(Analysis[KernelParams]):
             "visible_keys [layer head]", "tokens", "number of keys that the kernel is spread over"
         ),
     )
+    continued = "kernel"
     figure = "kernel_figure"
     precomputed = "always"
 

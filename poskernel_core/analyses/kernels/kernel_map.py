@@ -51,6 +51,7 @@ class KernelMap(Analysis[KernelMapParams]):
             "the attention seen, ``skip`` applied and renormalised",
         ),
     )
+    continued = "kernel"
     figure = "kernel_map_figure"
 
     def needs(self, run: RunSpec, params: KernelMapParams) -> Mapping[str, RunSpec]:

@@ -27,6 +27,7 @@ class DiagonalProfile(Analysis[Params]):
         "share of attention",
         "$P(k)$, the mean attention to the token $k$ places back",
     )
+    continued = "profile"
     figure = "diagonal_figure"
     precomputed = "always"
     ignores = KEPT_QUERIES

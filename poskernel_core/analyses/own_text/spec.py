@@ -84,6 +84,7 @@ class OwnText(_OnText):
             "text; they add up to 1",
         ),
     )
+    continued = "text"
     figure = "all_heads_figure"
     runs = "all_heads"
 
@@ -134,6 +135,7 @@ class HeadOnText(_OnText):
         ),
         *outputs("skipped [query]", "share of attention", "attention to the skipped first keys"),
     )
+    continued = "text"
     figure = "head_figure"
     runs = "one_head"
 

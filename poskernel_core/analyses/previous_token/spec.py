@@ -187,6 +187,7 @@ class PreviousToken(Analysis[PreviousTokenParams]):
             "Bright: the head attends to the token before.",
         ),
     )
+    continued = "profile"
     figure = "ranking_figure"
     precomputed = "always"
     ignores = KEPT_QUERIES

@@ -73,6 +73,7 @@ class AttentionSinks(Analysis[SinkParams]):
         ),
     )
     precomputed = "always"
+    continued = "sinks"
     gathers = ("sinks",)
     ignores = KEPT_QUERIES | {"gather"}
 

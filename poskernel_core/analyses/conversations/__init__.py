@@ -1,0 +1,1 @@
+"""How heads attend in conversations: to the template, to what is said, and by whom."""

@@ -1,0 +1,150 @@
+"""Run conversations, and sum attention by class of query and key."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
+from poskernel_core.analyses.conversations.formulas import (
+    FIRST,
+    KEY_CLASSES,
+    QUERY_CLASSES,
+    shares,
+)
+from poskernel_core.analyses.conversations.spec import ConversationParams, Conversations
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.files import parse_json
+from poskernel_core.common.groups import groups_of
+from poskernel_core.common.result import TOKENS, Result
+from poskernel_core.common.rounding import counted
+from poskernel_core.data.conversations import conversations, read_turns
+from poskernel_core.forward.attention import AttentionCall, PatternBlock
+from poskernel_core.forward.observers import Batch, Observer
+from poskernel_core.models.chat import Rendered, render
+from poskernel_core.models.tokenizers import NONE_THERE, Tokenizer, load_tokenizer
+
+
+def attention_by_class(
+    subject: ExperimentContext,
+    statistics: Statistics,
+    params: ConversationParams,
+    progress: Progress,
+) -> Result:
+    """Run the conversations; see :class:`.spec.Conversations`."""
+    run, located = subject.run, subject.model.located
+    tokenizer = load_tokenizer(located)
+    if tokenizer is None:
+        raise BadRequest(NONE_THERE)
+    assert run is not None
+    one = params.text is not None
+    turns = (
+        [read_turns(parse_json(params.text))]
+        if params.text is not None
+        else conversations(run.corpus, run.seed, params.conversations)
+    )
+    parts: list[list[np.ndarray]] = []
+    tokens: list[int] = []
+    classes: list[int] = []
+    rendered = None
+    for done, each in enumerate(turns):
+        progress(done, len(turns))
+        rendered = render(located, each)
+        tokens, classes = classified(tokenizer, rendered)
+        if one and len(tokens) > run.context:
+            raise BadRequest(
+                f"The conversation has {counted(len(tokens), 'token')} with its template, the "
+                f"context holds {run.context}: leave out turns, or choose a longer context."
+            )
+        tokens, classes = tokens[: run.context], classes[: run.context]
+        if max(tokens) >= subject.model.geometry.n_vocab:
+            raise BadRequest(
+                f"The tokenizer of {located.spec.name!r} gives ids beyond the vocabulary of the "
+                "model: it is another model's, put its own in its place."
+            )
+        seen = ClassSums(subject.model.geometry, classes)
+        subject.model.run(torch.tensor([tokens]), observers=[seen], until=-1)
+        parts.append(seen.sums())
+    progress(len(turns), len(turns))
+    groups = groups_of(len(turns))
+    sums = [np.stack(each) for each in zip(*parts, strict=True)]
+    left = [
+        [np.delete(each, np.s_[group::groups], axis=0) for each in sums] for group in range(groups)
+    ]
+    whole, *without = (
+        shares(*(each.sum(axis=0) for each in some))
+        for some in (sums, *(left if groups > 1 else ()))
+    )
+    texts: dict[str, Any] = {"query_classes": list(QUERY_CLASSES), "key_classes": list(KEY_CLASSES)}
+    if one and rendered is not None:
+        texts |= {"written": rendered.text, "classes": [KEY_CLASSES[each] for each in classes]}
+    found = Conversations.estimated(
+        subject,
+        params,
+        whole,
+        without,
+        provenance={"windows": len(turns), "context": run.context}
+        | ({"errors": "conversations"} if groups > 1 else {}),
+        texts=texts,
+    )
+    return found.with_text(TOKENS, subject.decode(tokens)) if one else found
+
+
+def classified(tokenizer: Tokenizer, rendered: Rendered) -> tuple[list[int], list[int]]:
+    """Return a conversation's token ids, and the class of each as an index into ``KEY_CLASSES``.
+
+    A token belongs to the part in which it begins.
+    """
+    ids, places = tokenizer.encode_with_places(rendered.text)
+    starts = np.array(places, dtype=np.int64)
+    of_character = np.zeros(len(rendered.text) + 1, dtype=np.int64)
+    said = [(first, last, role) for first, last, role in rendered.said if role in QUERY_CLASSES]
+    for first, last, role in said:
+        of_character[first:last] = QUERY_CLASSES.index(role)
+    classes = of_character[starts]
+    for first, last, _ in said:
+        inside = np.flatnonzero((starts >= first) & (starts < last))
+        classes[inside[:1]] = QUERY_CLASSES.index("first of a turn")
+    classes[:1] = KEY_CLASSES.index(FIRST)
+    return ids, classes.tolist()
+
+
+class ClassSums(Observer):
+    """Sums the attention of one text by class of query and key; its first token is no query."""
+
+    wants_patterns = True
+
+    def __init__(self, geometry: Any, classes: list[int]) -> None:
+        self._classes = torch.tensor(classes, device="cpu")
+        self._keys = torch.nn.functional.one_hot(self._classes, len(KEY_CLASSES)).double()
+        size = geometry.n_layers, len(KEY_CLASSES), len(KEY_CLASSES)
+        self._visible = torch.zeros(size, dtype=torch.float64, device="cpu")
+        self._sums = torch.zeros(
+            size[0], geometry.n_heads, *size[1:], dtype=torch.float64, device="cpu"
+        )
+
+    def attention(self, call: AttentionCall, batch: Batch) -> None:
+        """Count the keys that each query sees."""
+        places = torch.arange(len(self._classes), device="cpu")
+        seen = (~call.rule.is_hidden(places[:, None], places)).double()
+        rows = seen / seen.sum(dim=-1, keepdim=True)
+        self._visible[call.layer].index_add_(0, self._classes, rows @ self._keys)
+
+    def pattern(self, block: PatternBlock, batch: Batch) -> None:
+        """Add the rows of a block."""
+        pattern = block.pattern[0].double().cpu()
+        rows, keys = pattern.shape[1:]
+        some = pattern @ self._keys[block.first_key : block.first_key + keys]
+        of_rows = self._classes[block.first_row : block.first_row + rows]
+        self._sums[block.layer].index_add_(1, of_rows, some)
+
+    def sums(self) -> list[np.ndarray]:
+        """Return the sums of attention and of visible keys, and the number of queries, by class."""
+        queries: Tensor = self._keys.sum(dim=0)
+        kept = len(QUERY_CLASSES)
+        return [
+            self._sums[:, :, :kept].numpy(),
+            self._visible[:, :kept].numpy(),
+            queries[:kept].numpy(),
+        ]
