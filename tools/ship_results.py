@@ -175,7 +175,7 @@ def more(model: str) -> Iterator[Plan]:
     for skip in shown.skips:
         wanted.append(("etc", {"skip": skip}))
         wanted += [("kernel", {"skip": skip, "query": query}) for query in shown.queries]
-    wanted.append(("kernel-replicates", {}))  # Compare: any two heads
+    wanted += [("kernel-replicates", {}), ("conversations", {})]  # of any head
     for name, params in wanted:
         question = find(name)
         query = {"query": DEFAULT_QUERY} if "query" in question.params.model_fields else {}
