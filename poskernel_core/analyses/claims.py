@@ -334,7 +334,8 @@ def heads_at(result: Result, name: str, noun: str, limit: float, *, below: bool 
     how = f"{'below ' if below else ''}{limit:g}{'' if below else ' or more'}"
     end = f"it is {_extreme(result, name, smallest=below)}"
     if count:
-        return f"{_in(result)} {count} {of}{by_chance(known)} the {noun} is {how}; {end}."
+        chance = by_chance(known) if name in result.errors else ""  # exact numbers have none
+        return f"{_in(result)} {count} {of}{chance} the {noun} is {how}; {end}."
     return f"{_in(result)} none {of} is the {noun} {how}; {end}."
 
 
