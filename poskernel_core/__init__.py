@@ -7,7 +7,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from poskernel_core.api import analyse, load, run_pass, show, view, watch
+    from poskernel_core.api import analyse, load, precompute, run_pass, show, view, watch
+    from poskernel_core.attach.lab import Lab, attach
+    from poskernel_core.attach.training import TrainingLog
     from poskernel_core.common.errors import PosKernelError
     from poskernel_core.common.result import Result
     from poskernel_core.common.specs import CorpusSpec, Execution, ModelSpec, Request, RunSpec
@@ -24,7 +26,9 @@ if TYPE_CHECKING:
 __version__ = "1.0.0"
 
 _HOMES = {
-    "api": ("analyse", "load", "run_pass", "show", "view", "watch"),
+    "api": ("analyse", "load", "precompute", "run_pass", "show", "view", "watch"),
+    "attach.lab": ("Lab", "attach"),
+    "attach.training": ("TrainingLog",),
     "common.errors": ("PosKernelError",),
     "common.result": ("Result",),
     "common.specs": ("CorpusSpec", "Execution", "ModelSpec", "Request", "RunSpec"),
@@ -47,16 +51,20 @@ __all__ = [
     "Gathered",
     "HeadTable",
     "Job",
+    "Lab",
     "ModelSpec",
     "PosKernelError",
     "Request",
     "Result",
     "RunSpec",
     "Store",
+    "TrainingLog",
     "View",
     "analyse",
+    "attach",
     "describe_run",
     "load",
+    "precompute",
     "read_head_table",
     "reproduce",
     "run_pass",
