@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from poskernel_core.api import analyse, load, precompute, run_pass, show, view, watch
-    from poskernel_core.attach.lab import Lab, attach
-    from poskernel_core.attach.training import TrainingLog
+    from poskernel_core.objects.lab import Lab, attach
+    from poskernel_core.objects.training import TrainingLog
     from poskernel_core.common.errors import PosKernelError
     from poskernel_core.common.result import Result
     from poskernel_core.common.specs import CorpusSpec, Execution, ModelSpec, Request, RunSpec
@@ -27,8 +27,8 @@ __version__ = "1.0.0"
 
 _HOMES = {
     "api": ("analyse", "load", "precompute", "run_pass", "show", "view", "watch"),
-    "attach.lab": ("Lab", "attach"),
-    "attach.training": ("TrainingLog",),
+    "objects.lab": ("Lab", "attach"),
+    "objects.training": ("TrainingLog",),
     "common.errors": ("PosKernelError",),
     "common.result": ("Result",),
     "common.specs": ("CorpusSpec", "Execution", "ModelSpec", "Request", "RunSpec"),

@@ -48,8 +48,16 @@ def unwrap(model: Any) -> tuple[Any, list[str]]:
         elif hasattr(model, "peft_config") and hasattr(model, "get_base_model"):
             note = _adapters(model)
             model = model.get_base_model()
-        else:
+        elif kind == "TransformerBridge":
+            _check_bridge(model)
             return model, notes
+        elif isinstance(model, PreTrainedModel) and model.get_output_embeddings() is not None:
+            return model, notes
+        else:
+            raise UnsupportedModel(
+                f"Expected a model that predicts tokens (as ...ForCausalLM of transformers does), "
+                f"or a TransformerBridge, got {kind}: attach the whole model."
+            )
         notes.append(note)
 
 
@@ -69,6 +77,22 @@ def _check_whole(model: nn.Module) -> None:
         raise UnsupportedModel(
             f"This {type(model).__name__} has weights on the device 'meta', where they have no "
             "numbers: load them before it is attached."
+        )
+
+
+def _check_bridge(bridge: Any) -> None:
+    if getattr(bridge, "compatibility_mode", False):
+        raise UnsupportedModel(
+            "This TransformerBridge is in compatibility mode, which rewrites the weights: boot it "
+            "again, and attach it before enable_compatibility_mode()."
+        )
+    told = bridge.cfg
+    own = type(bridge.original_model).__name__ == "NativeModel"
+    read = told.attn_only and told.normalization_type == "LN"
+    if own and not (read and told.positional_embedding_type == "standard"):
+        raise UnsupportedModel(
+            "Of the models that TransformerBridge builds by itself, attention-only ones with "
+            "LayerNorm and learned positions are read: attach another model."
         )
 
 
@@ -108,20 +132,10 @@ def twin_of(model: Any) -> PreTrainedModel:
     their weights.
     """
     if type(model).__name__ == "TransformerBridge":
-        if getattr(model, "compatibility_mode", False):
-            raise UnsupportedModel(
-                "This TransformerBridge is in compatibility mode, which rewrites the weights: boot "
-                "it again, and attach it before enable_compatibility_mode()."
-            )
         inside = model.original_model
         if type(inside).__name__ == "NativeModel":
             return _attention_only(_Twins().of(inside), config_of(model))
         model = inside
-    if not isinstance(model, PreTrainedModel):
-        raise UnsupportedModel(
-            f"Expected a transformers model, a PEFT model or a TransformerBridge, got a "
-            f"{type(model).__name__}: its attention is not known to PosKernel."
-        )
     made: PreTrainedModel = _Twins().of(model)
     return made
 
@@ -134,9 +148,11 @@ class _Twins:
         self._configs: dict[int, Any] = {}
 
     def of(self, part: Any) -> Any:
+        unembeds = False
         while type(part).__module__.startswith("transformer_lens.") and (
             inner := getattr(part, "original_component", None)
         ):
+            unembeds = type(part).__name__ == "UnembeddingBridge"
             part = inner  # of a bridge's component
         if id(part) in self._made:
             return self._made[id(part)]
@@ -149,6 +165,9 @@ class _Twins:
         own["_modules"] = {
             name: None if each is None else self.of(each) for name, each in part._modules.items()
         }
+        if unembeds and part.bias is not None and not part.bias.any():
+            own["_buffers"].pop("bias", None)  # which the bridge has added
+            own["_parameters"]["bias"] = None
         own["_compiled_call_impl"] = None
         if own.pop("_original_forward", None) is not None:
             own.pop("forward", None)  # accelerate's mixed precision
@@ -178,11 +197,6 @@ class _Twins:
 
 def _attention_only(native: Any, config: dict[str, Any]) -> PreTrainedModel:
     """Return a bridge's own attention-only model as GPT-2 without MLPs."""
-    if not (config["attn_only"] and config["normalization_type"] == "LN" and native.pos):
-        raise UnsupportedModel(
-            "Of the models that TransformerBridge builds by itself, attention-only ones with "
-            "LayerNorm and learned positions are read: attach another model."
-        )
     state: dict[str, Tensor] = {
         "transformer.wte.weight": native.tok_embed.weight,
         "transformer.wpe.weight": native.pos.weight,

@@ -1,7 +1,7 @@
 """``pk.attach``: ask every question of a model that is an object in this process.
 
 A computation runs in this process, in the threads of an ordinary worker, on a twin of the object
-(:mod:`poskernel_core.attach.twin`). Its identity is computed anew for each question, so that a step
+(:mod:`poskernel_core.objects.twin`). Its identity is computed anew for each question, so that a step
 of training makes another model.
 """
 
@@ -21,7 +21,7 @@ import tokenizers
 import torch
 
 from poskernel_core import api, server
-from poskernel_core.attach.twin import config_of, twin_of, unwrap
+from poskernel_core.objects.twin import config_of, twin_of, unwrap
 from poskernel_core.common.errors import BadRequest, PosKernelError, UnsupportedModel
 from poskernel_core.common.result import Result
 from poskernel_core.common.specs import (
@@ -85,7 +85,7 @@ def attach(model: Any, tokenizer: Any = None, name: str | None = None) -> Lab:
     """
     lab = Lab(model, tokenizer, name)
     for note in lab.notes:
-        print(f"{lab.model.name}: {note}.", file=sys.stderr)
+        print(f"pk.attach: {note}.", file=sys.stderr)
     return lab
 
 
@@ -109,8 +109,8 @@ class Lab:
         self._loaded: LoadedModel | None = None
         self._proved: set[str] = set()
         self._now = self._look()
-        if not (known := self.model).name == self._name:
-            notes.append(f"the same as {known.name!r} to the bit, and so has its results")
+        if (known := self.model.name) != self._name:
+            notes.append(f"to the bit the same model as {known!r}, and so has its results and name")
         if self._hooks:
             notes.append(f"hooks of yours take part: {'; '.join(self._hooks)}")
         self.notes: tuple[str, ...] = tuple(notes)
@@ -185,6 +185,7 @@ class Lab:
     def _look(self) -> Located:
         """Return what the model is now; check it if it is new."""
         self._config = config_of(self._inside)
+        self._geometry = read_geometry(self._name, self._config)
         self._twin, self._loaded = twin_of(self._inside), None
         self._hooks = tuple(own_hooks(self._twin))
         with refusing(self._name, "The weights of {} cannot be read"):
@@ -192,11 +193,14 @@ class Lab:
         if self._tokenizer is not None:
             print_ = digest([print_, self._tokenizer.digest()])
         found = None if self._step is not None else _known(print_)
-        return found or self._describe(print_)
+        found = found or self._describe(print_)
+        if type(self._inside).__name__ == "TransformerBridge":
+            _check_bridge(self._inside, self.loaded(found))
+        return found
 
     def _describe(self, fingerprint: str) -> Located:
         """Check a model that is new, and keep its description."""
-        geometry = read_geometry(self._name, self._config)
+        geometry = self._geometry
         revision = fingerprint[:8] if self._step is None else f"step-{self._step}"
         angles = "by length" if angles_by_length(self._config) else None
         spec = ModelSpec(name=self._name, revision=revision, fingerprint=fingerprint, angles=angles)  # type: ignore[arg-type]
@@ -250,8 +254,6 @@ class Lab:
             model.hooked_by = self._hooks
             if located.spec.fingerprint not in self._proved:
                 prove(model)
-                if type(self._inside).__name__ == "TransformerBridge":
-                    _check_bridge(self._inside, model)
                 use = probe_positions(model)
                 keep_use(located.spec.fingerprint, use)
                 model.located = located.probed(use)
