@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
+from transformers.activations import ACT2FN, NewGELUActivation
 
 from poskernel_core.common.errors import UnsupportedModel
 from poskernel_core.common.specs import brief
@@ -156,6 +157,8 @@ class _Twins:
             part = inner  # of a bridge's component
         if id(part) in self._made:
             return self._made[id(part)]
+        if type(part) is NewGELUActivation and not part._forward_hooks:  # noqa: SLF001
+            return ACT2FN["gelu_pytorch_tanh"]  # the same formula, fused, as for a directory
         made = self._made[id(part)] = object.__new__(type(part))
         own = vars(made)
         for name, value in vars(part).items():
