@@ -527,6 +527,8 @@ def describe_run(
     asked = () if positions is None else ascending(positions)
     asked += () if query is None else (whole(query, "query position"),)
     every = default_positions(length, *asked)
+    if located.away and shown:
+        more = {"start_token": shown.start_token, "dtype": shown.dtype} | more
     run = RunSpec(
         model=located.spec,
         corpus=_text_of(located, corpus),

@@ -8,7 +8,7 @@ processes show the results of such a model and compute nothing.
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -51,7 +51,7 @@ def describe(about: Mapping[str, Any], files: Mapping[str, str] = {}) -> None:
     folder, before = folder_of(about["model"]["name"]), {}
     with suppress(OSError, ValueError, BadRequest):
         before = read_object(folder / MANIFEST)
-    told = dict(about)
+    told = json.loads(json.dumps(about))
     word = about["attached"]["word"]
     if all(before.get(f) == told[f] for f in SAME) and before["attached"]["word"] == word:
         versions = before["attached"]["versions"] | told["attached"]["versions"]
@@ -68,6 +68,23 @@ def change(name: str, **fields: Any) -> None:
     file = folder_of(name) / MANIFEST
     told = json.dumps(read_object(file) | fields)
     atomic_write(file, lambda path: path.write_text(told, "utf-8"))
+
+
+def steps_of(name: str) -> dict[str, int]:
+    """Return the steps of a logged training run by their revisions, in order; {} of others."""
+    kept = attached(name)
+    versions = kept.attached.versions if kept is not None and kept.attached is not None else {}
+    steps = {each: version.step for each, version in versions.items()}
+    return {each: s for each, s in sorted(steps.items(), key=lambda e: e[1] or 0) if s is not None}
+
+
+def forget(name: str, steps: Collection[int] | None = None) -> None:
+    """Take steps off a training run, or all of them; their results are evicted in their time."""
+    about = read_object(folder_of(name) / MANIFEST)
+    told = about["attached"]
+    versions = told["versions"].items()
+    kept = {each: v for each, v in versions if steps is not None and v["step"] not in steps}
+    change(name, attached=told | {"versions": kept})
 
 
 def _noted(identity: str) -> Path:

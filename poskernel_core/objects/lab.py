@@ -97,18 +97,25 @@ class Lab:
         notes: what was taken off the model, and what its results stand for.
         model: name, revision and fingerprint at the last question.
         engine: computes in this process, while a question is answered.
+        tokenizer: the model's tokenizer, if it has one.
+        step: the step of a training run (``TrainingLog``), which names the model's version.
     """
 
     def __init__(
-        self, model: Any, tokenizer: Any = None, name: str | None = None, step: int | None = None
+        self,
+        model: Any,
+        tokenizer: Any = None,
+        name: str | None = None,
+        step: int | None = None,
+        like: Lab | None = None,
     ) -> None:
         self._inside, notes = unwrap(model)
         self._config = config_of(self._inside)
-        self._name, self._step = _named(name, self._config), step
-        self._tokenizer = self._tokenizer_of(tokenizer)
+        self._name, self.step = _named(name, self._config), step
+        self.tokenizer = self._find_tokenizer(tokenizer)
         self._lock = threading.RLock()
         self._loaded: LoadedModel | None = None
-        self._proved: set[str] = set()
+        self._use = like._use if like else None
         self._now = self._look()
         if (known := self.model.name) != self._name:
             notes.append(f"to the bit the same model as {known!r}, and so has its results and name")
@@ -191,9 +198,9 @@ class Lab:
         self._hooks = tuple(own_hooks(self._twin))
         with refusing(self._name, "The weights of {} cannot be read"):
             print_ = identity(self._twin, self._twin.config)
-        if self._tokenizer is not None:
-            print_ = digest([print_, self._tokenizer.digest()])
-        found = None if self._step is not None else _known(print_)
+        if self.tokenizer is not None:
+            print_ = digest([print_, self.tokenizer.digest()])
+        found = None if self.step is not None else _known(print_)
         found = found or self._describe(print_)
         if type(self._inside).__name__ == "TransformerBridge":
             self.loaded(found)  # its hooks are not part of the identity
@@ -202,26 +209,26 @@ class Lab:
     def _describe(self, fingerprint: str) -> Located:
         """Check a model that is new, and keep its description."""
         geometry = self._geometry
-        revision = fingerprint[:8] if self._step is None else f"step-{self._step}"
+        revision = fingerprint[:8] if self.step is None else f"step-{self.step}"
         angles = "by length" if angles_by_length(self._config) else None
         spec = ModelSpec(name=self._name, revision=revision, fingerprint=fingerprint, angles=angles)  # type: ignore[arg-type]
         located = Located(spec, None, self._config, geometry)
-        if self._tokenizer is not None:
-            _check_vocabulary(self._tokenizer, located)
+        if self.tokenizer is not None:
+            _check_vocabulary(self.tokenizer, located)
         located = self.loaded(located).located
-        word = " the" if self._tokenizer is None else self._tokenizer.usual_word()
+        word = " the" if self.tokenizer is None else self.tokenizer.usual_word()
         hooks = "; ".join(self._hooks)
         shown = Shown(
             context=min(geometry.n_ctx, DEFAULT_CONTEXT), windows=DEFAULT_TEXTS, dtype="float32",
             corpus=CorpusSpec(), start_token=True, queries=(), skips=(),
         )  # fmt: skip
         more = {
-            "versions": {revision: {"fingerprint": fingerprint, "step": self._step}},
+            "versions": {revision: {"fingerprint": fingerprint, "step": self.step}},
             "word": word,
             "note": f"Computed with hooks of the caller: {hooks}." if hooks else "",
         }
-        describe({**about(located, shown), "attached": more}, _files_of(self._tokenizer))
-        if self._step is None:
+        describe({**about(located, shown), "attached": more}, _files_of(self.tokenizer))
+        if self.step is None:
             note_identity(fingerprint, spec)
         return catalog.locate(spec)
 
@@ -244,7 +251,8 @@ class Lab:
     def loaded(self, located: Located) -> LoadedModel:
         """Return the model ready to run; for one thread at a time.
 
-        When it is new, its attention is proved, and it is seen how it uses positions.
+        Its attention is proved (at the first step of a training run), and it is seen how it uses
+        positions.
         """
         if self._loaded is not None:
             return self._loaded
@@ -253,18 +261,17 @@ class Lab:
             in_float32(twin).__enter__()  # for as long as the twin lives
             model = hooked(located, twin, *_placed(twin))
             model.hooked_by = self._hooks
-            if located.spec.fingerprint not in self._proved:
+            if self._use is None or self.step is None:
                 prove(model)
-                use = probe_positions(model)
-                keep_use(located.spec.fingerprint, use)
-                model.located = located.probed(use)
-                self._proved.add(located.spec.fingerprint)
+                self._use = probe_positions(model)
+            keep_use(located.spec.fingerprint, self._use)
+            model.located = located.probed(self._use)
             if type(self._inside).__name__ == "TransformerBridge":
                 _check_bridge(self._inside, model)
         self._loaded = model
         return model
 
-    def _tokenizer_of(self, given: Any) -> Tokenizer | None:
+    def _find_tokenizer(self, given: Any) -> Tokenizer | None:
         """Return the tokenizer that was given, or that the model came with."""
         if given is None and type(self._inside).__name__ == "TransformerBridge":
             given = self._inside.tokenizer
