@@ -227,7 +227,7 @@ def _locate_attached(kept: StoredModel, revision: str | None) -> Located:
     spec, config = kept.spec.model_copy(update=of_version), dict(kept.config)
     if spec.fingerprint in in_hand:
         return Located(spec, kept.file, config, kept.geometry)
-    how = f"run pk.attach(model, name={name!r}).show(...) where the model is, or its lab.serve()"
+    how = "ask its lab in the process that has the model (lab.show, lab.serve)"
     return Located(spec, kept.file, config, kept.geometry, shown=kept.shown, away=how)
 
 

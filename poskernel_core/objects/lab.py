@@ -157,10 +157,10 @@ class Lab:
         with self.opened() as lab:
             ours, theirs = socket.socketpair()
             with ours, ours.makefile("w") as output, ours.makefile("r") as lines:
-                here = {"model": lab.model.name, "checkpoint": lab.model.revision}
+                here = {"model": self.model.name}
                 with theirs:
                     dashboard = server.serve_lab(
-                        theirs.fileno(), lab.model.fingerprint, page, **{**here, **query}
+                        theirs.fileno(), self.model.fingerprint, page, **{**here, **query}
                     )
                 _display(dashboard)
                 worker = Worker(self.engine.store, output, self._context(self.engine.store))
