@@ -48,9 +48,7 @@ def describe(about: Mapping[str, Any], files: Mapping[str, str] = {}) -> None:
 
     Versions that are known by the same name are kept if they differ in their weights alone.
     """
-    folder, before = folder_of(about["model"]["name"]), {}
-    with suppress(OSError, ValueError, BadRequest):
-        before = read_object(folder / MANIFEST)
+    folder, before = folder_of(about["model"]["name"]), description(about["model"]["name"])
     told = json.loads(json.dumps(about))
     word = about["attached"]["word"]
     if all(before.get(f) == told[f] for f in SAME) and before["attached"]["word"] == word:
@@ -65,9 +63,22 @@ def describe(about: Mapping[str, Any], files: Mapping[str, str] = {}) -> None:
 
 def change(name: str, **fields: Any) -> None:
     """Change fields of a description that is kept."""
-    file = folder_of(name) / MANIFEST
-    told = json.dumps(read_object(file) | fields)
-    atomic_write(file, lambda path: path.write_text(told, "utf-8"))
+    told = json.dumps(description(name) | fields)
+    atomic_write(folder_of(name) / MANIFEST, lambda path: path.write_text(told, "utf-8"))
+
+
+def description(name: str) -> dict[str, Any]:
+    """Return the description of a name, as it is kept and exported; empty if there is none."""
+    with suppress(OSError, ValueError, BadRequest):
+        return read_object(folder_of(name) / MANIFEST)
+    return {}
+
+
+def versions_of(name: str) -> list[str]:
+    """Return the fingerprints of an attached model's versions; [] of other models."""
+    kept = attached(name)
+    versions = kept.attached.versions if kept is not None and kept.attached is not None else {}
+    return list(dict.fromkeys(version.fingerprint for version in versions.values()))
 
 
 def steps_of(name: str) -> dict[str, int]:
@@ -80,8 +91,7 @@ def steps_of(name: str) -> dict[str, int]:
 
 def forget(name: str, steps: Collection[int] | None = None) -> None:
     """Take steps off a training run, or all of them; their results are evicted in their time."""
-    about = read_object(folder_of(name) / MANIFEST)
-    told = about["attached"]
+    told = description(name)["attached"]
     versions = told["versions"].items()
     kept = {each: v for each, v in versions if steps is not None and v["step"] not in steps}
     change(name, attached=told | {"versions": kept})
