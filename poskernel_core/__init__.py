@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from poskernel_core.api import analyse, load, precompute, run_pass, show, view, watch
-    from poskernel_core.objects.lab import Lab, attach
-    from poskernel_core.objects.training import TrainingLog
     from poskernel_core.common.errors import PosKernelError
     from poskernel_core.common.result import Result
     from poskernel_core.common.specs import CorpusSpec, Execution, ModelSpec, Request, RunSpec
@@ -20,6 +18,8 @@ if TYPE_CHECKING:
     from poskernel_core.export.notebook import View
     from poskernel_core.export.schema import schema
     from poskernel_core.ledger.reproduce import reproduce
+    from poskernel_core.objects.lab import Lab, attach
+    from poskernel_core.objects.training import TrainingLog
     from poskernel_core.server import Dashboard, serve
     from poskernel_core.storage.store import Store
 

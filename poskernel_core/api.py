@@ -53,7 +53,8 @@ if TYPE_CHECKING:
     class Lab(Protocol):
         """An attached model."""
 
-        def opened(self) -> AbstractContextManager[Opened]: ...
+        def opened(self) -> AbstractContextManager[Opened]:
+            """Open it for questions."""
 
 
 def load(name: AnyModel, *, revision: str | None = None, device: Any = "auto") -> Any:
@@ -239,11 +240,11 @@ def precompute(
     with opened(model, engine) as lab:
         requests = default_requests(lab.model, experiments=experiments, **run)
         for request in requests:  # together, so that they share a pass
-            with _or_left_out(request.analysis):
+            with or_left_out(request.analysis):
                 if lab.engine.cached(request) is None:
                     lab.engine.submit(request)
         for request in requests:
-            with _or_left_out(request.analysis):
+            with or_left_out(request.analysis):
                 lab.engine.result(request)
                 lab.ran(request.run)
                 done.append(request.analysis)
@@ -251,7 +252,12 @@ def precompute(
 
 
 def default_requests(
-    model: AnyModel, *, experiments: bool, measures: bool = False, **run: Any
+    model: AnyModel,
+    *,
+    experiments: bool,
+    measures: bool = False,
+    say: Callable[[str], object] = lambda line: None,
+    **run: Any,
 ) -> list[Request]:
     """Return the requests for the pages' default results; with ``measures``, for every measure."""
     described = describe_run(model, **run)
@@ -263,19 +269,20 @@ def default_requests(
             wanted.setdefault(each, question.default_params(described, geometry))
     found = []
     for each, params in wanted.items():
-        with _or_left_out(each):
+        with or_left_out(each, say):
             found.append(build_request(each, model, params=params, **run)[0])
     return found
 
 
 @contextmanager
-def _or_left_out(name: str) -> Iterator[None]:
+def or_left_out(name: str, say: Callable[[str], object] = lambda line: None) -> Iterator[None]:
     """Skip an experiment that does not fit, for instance because the model is too small."""
     try:
         yield
-    except BadRequest:
+    except BadRequest as error:
         if analyses.find(name).precomputed == "always":
             raise
+        say(f"{name}: left out. {error}")
 
 
 def watch(

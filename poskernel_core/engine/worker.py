@@ -97,7 +97,7 @@ class Worker:
             self._threads.append(thread)
 
     def hear(self, message: Mapping[str, Any]) -> None:
-        """Do what a message says: its first field is what, and the keys of the task or the tasks."""
+        """Do what a message says: its first field is what to do, with the task or tasks."""
         (verb, about), *given = message.items()
         if verb == "tasks":
             self._take(about)

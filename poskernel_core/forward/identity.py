@@ -45,11 +45,11 @@ def identity(module: nn.Module, config: Any, dtype: torch.dtype | None = None) -
 
 
 def _tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Yield all parameters and saved buffers, shared ones once, loading those that are offloaded."""
+    """Yield all parameters and saved buffers, shared ones once; loads what is offloaded."""
     seen: set[int] = set()
     for path, part in module.named_modules():
-        held = {**part._parameters, **part._buffers}  # noqa: SLF001
-        unsaved = part._non_persistent_buffers_set  # noqa: SLF001
+        held = {**part._parameters, **part._buffers}
+        unsaved = part._non_persistent_buffers_set
         own = [name for name, each in held.items() if each is not None and name not in unsaved]
         new = [name for name in own if id(held[name]) not in seen]
         seen |= {id(held[name]) for name in new}
@@ -80,8 +80,8 @@ def _marks(module: nn.Module) -> Iterator[str]:
         if type(part).__module__.startswith("peft.") and hasattr(part, "active_adapters"):
             named = ("active_adapters", "merged_adapters", "disable_adapters", "scaling")
             yield f"{path}: {[str(getattr(part, name, None)) for name in named]}"
-        for name in sorted(part._non_persistent_buffers_set):  # noqa: SLF001
-            buffer = part._buffers.get(name)  # noqa: SLF001
+        for name in sorted(part._non_persistent_buffers_set):
+            buffer = part._buffers.get(name)
             if buffer is not None and buffer.dtype in (torch.float16, torch.bfloat16):
                 yield f"{path}.{name} in 16 bits"
 
@@ -96,7 +96,7 @@ def own_hooks(module: nn.Module) -> list[str]:
             hooks.append(own["forward"])
         for hook in hooks:
             while isinstance(hook, functools.partial):
-                hook = hook.func  # noqa: PLW2901
+                hook = hook.func
             plain = hook if hasattr(hook, "__qualname__") else type(hook)
             name = f"{plain.__module__}.{plain.__qualname__}"
             if not name.startswith(LIBRARIES):

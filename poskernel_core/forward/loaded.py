@@ -74,7 +74,8 @@ class LoadedModel:
 
     Observers see passes and edits change them through ``hooks``. :meth:`remember` caches values for
     the model's lifetime. ``lies_on`` names the devices of the weights, if one device cannot hold
-    them all; ``hooked_by`` names the caller's own hooks. ``state`` is what the modules keep between calls; every pass begins with it.
+    them all; ``hooked_by`` names the caller's own hooks. ``state`` is what the modules keep between
+    calls; every pass begins with it.
     """
 
     located: Located

@@ -29,6 +29,7 @@ from poskernel_core.common.modules import installed_file
 from poskernel_core.common.renamed import MODELS, told
 from poskernel_core.common.specs import AnyModel, ModelSpec
 from poskernel_core.models import gguf
+from poskernel_core.models.attached import attached, in_hand
 from poskernel_core.models.checkpoints import local_checkpoints
 from poskernel_core.models.configuration import read_geometry
 from poskernel_core.models.curated import BUNDLED_MODELS, CURATED, ModelEntry
@@ -36,7 +37,6 @@ from poskernel_core.models.geometry import Geometry
 from poskernel_core.models.gguf_config import model_config
 from poskernel_core.models.hub import commit_here, fetch_file
 from poskernel_core.models.positions import PositionUse, angles_by_length, position_use
-from poskernel_core.models.attached import attached, in_hand
 from poskernel_core.models.stored import (
     PACKAGED,
     Shown,
@@ -215,7 +215,8 @@ def _results_alone(name: str) -> StoredModel | None:
 
 def _locate_attached(kept: StoredModel, revision: str | None) -> Located:
     """Find a version of an attached model; the last one is the default."""
-    assert kept.attached is not None and kept.geometry is not None
+    assert kept.attached is not None
+    assert kept.geometry is not None
     name, versions = kept.spec.name, kept.attached.versions
     chosen = revision or kept.spec.revision or ""
     if chosen not in versions:

@@ -252,7 +252,7 @@ class Tokenizer:
         return [token for token in ids if self.decode_each([token]) == [text]]
 
     def digest(self) -> str:
-        """Return the SHA-256 of what the tokenizer does: its vocabulary, start, and a text's ids."""
+        """Return the SHA-256 of what it does: its vocabulary, start token, and a text's ids."""
         told = [sorted(self.backend.get_vocab().items()), self.start_token, self.encode(PROBE)]
         return digest(told)
 

@@ -1,8 +1,8 @@
 """``pk.attach``: ask every question of a model that is an object in this process.
 
 A computation runs in this process, in the threads of an ordinary worker, on a twin of the object
-(:mod:`poskernel_core.objects.twin`). Its identity is computed anew for each question, so that a step
-of training makes another model.
+(:mod:`poskernel_core.objects.twin`). Its identity is computed anew for each question, so that a
+step of training makes another model.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 import socket
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,7 +22,6 @@ import tokenizers
 import torch
 
 from poskernel_core import api, server
-from poskernel_core.objects.twin import config_of, twin_of, unwrap
 from poskernel_core.common.errors import BadRequest, PosKernelError, UnsupportedModel
 from poskernel_core.common.result import Result
 from poskernel_core.common.specs import (
@@ -47,8 +46,8 @@ from poskernel_core.forward.proof import TOLERANCE, made_up, prove
 from poskernel_core.models import catalog
 from poskernel_core.models.attached import (
     attached,
-    describe,
     change,
+    describe,
     in_hand,
     model_of,
     note_identity,
@@ -59,6 +58,7 @@ from poskernel_core.models.curated import CURATED
 from poskernel_core.models.positions import angles_by_length, keep_use
 from poskernel_core.models.stored import Shown
 from poskernel_core.models.tokenizers import Tokenizer, load_tokenizer
+from poskernel_core.objects.twin import config_of, twin_of, unwrap
 from poskernel_core.passes.worker_context import ModelCache, WorkerContext
 from poskernel_core.storage.store import Store
 from poskernel_core.storage.view import about
@@ -95,7 +95,6 @@ class Lab:
 
     Attributes:
         notes: what was taken off the model, and what its results stand for.
-        model: name, revision and fingerprint at the last question.
         engine: computes in this process, while a question is answered.
         tokenizer: the model's tokenizer, if it has one.
         step: the step of a training run (``TrainingLog``), which names the model's version.
@@ -127,6 +126,7 @@ class Lab:
 
     @property
     def model(self) -> ModelSpec:
+        """Name, revision and fingerprint at the last question."""
         return self._now.spec
 
     def __repr__(self) -> str:
@@ -154,7 +154,7 @@ class Lab:
         The cell blocks, so that nothing else uses the model meanwhile. Afterwards the dashboard
         shows what is stored.
         """
-        with self.opened() as lab:
+        with self.opened():
             ours, theirs = socket.socketpair()
             with ours, ours.makefile("w") as output, ours.makefile("r") as lines:
                 here = {"model": self.model.name}

@@ -43,7 +43,7 @@ def unwrap(model: Any) -> tuple[Any, list[str]]:
             )
         _check_whole(model)
         if kind == "OptimizedModule":
-            model, note = model._orig_mod, "compiled: its own module runs, not the compiled one"  # noqa: SLF001
+            model, note = model._orig_mod, "compiled: its own module runs, not the compiled one"
         elif kind in ("DistributedDataParallel", "DataParallel"):
             model, note = model.module, f"taken out of {kind}"
         elif hasattr(model, "peft_config") and hasattr(model, "get_base_model"):
@@ -157,14 +157,14 @@ class _Twins:
             part = inner  # of a bridge's component
         if id(part) in self._made:
             return self._made[id(part)]
-        if type(part) is NewGELUActivation and not part._forward_hooks:  # noqa: SLF001
+        if type(part) is NewGELUActivation and not part._forward_hooks:
             return ACT2FN["gelu_pytorch_tanh"]  # the same formula, fused, as for a directory
         made = self._made[id(part)] = object.__new__(type(part))
         own = vars(made)
         for name, value in vars(part).items():
             own[name] = self._shared(value, part, made)
-        own["_parameters"] = {n: self._tensor(each) for n, each in part._parameters.items()}  # noqa: SLF001
-        own["_buffers"] = {n: self._tensor(each) for n, each in part._buffers.items()}  # noqa: SLF001
+        own["_parameters"] = {n: self._tensor(each) for n, each in part._parameters.items()}
+        own["_buffers"] = {n: self._tensor(each) for n, each in part._buffers.items()}
         own["_modules"] = {
             name: None if each is None else self.of(each) for name, each in part._modules.items()
         }

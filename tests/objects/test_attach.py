@@ -118,11 +118,12 @@ def everything(model):
         name: (
             each.data_ptr(), isinstance(each, nn.Parameter) and each._version,  # noqa: SLF001
             each.requires_grad, each.dtype,
-            each.detach().numpy().tobytes(), None if each.grad is None else each.grad.numpy().tobytes(),
+            each.detach().numpy().tobytes(),
+            None if each.grad is None else each.grad.numpy().tobytes(),
         )
         for name, each in [*model.named_parameters(), *model.named_buffers()]
     }  # fmt: skip
-    chance = torch.get_rng_state().tolist(), random.getstate(), str(np.random.get_state())  # noqa: NPY002
+    chance = torch.get_rng_state().tolist(), random.getstate(), str(np.random.get_state())
     config = json.loads(model.config.to_json_string()) if hasattr(model, "config") else None
     chosen = getattr(getattr(model, "config", None), "_attn_implementation", None)
     modes = torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.get_num_threads()
@@ -224,7 +225,7 @@ def test_the_second_time_nothing_is_computed(tokenizer):
 
 
 def test_the_results_of_a_directory(tokenizer):
-    """Once it was loaded, an object that was loaded from it has them, and nothing is proved anew."""
+    """Once it was loaded, an object that was loaded from it has them."""
     expected = pk.show("etc", DEMO, **RUN)
     lab = pk.attach(demo(), tokenizer)
     with nothing_runs():
@@ -310,10 +311,11 @@ def test_a_bridge_is_what_it_wraps(tokenizer):
     assert seen == everything(bridge)
 
 
-NATIVE = dict(
-    n_layers=2, d_model=35, n_heads=5, d_head=7, n_ctx=41, normalization_type="LN",
-    positional_embedding_type="standard", act_fn="gelu", architecture="TransformerLensNative",
-)  # fmt: skip
+NATIVE = {
+    "n_layers": 2, "d_model": 35, "n_heads": 5, "d_head": 7, "n_ctx": 41, "act_fn": "gelu",
+    "normalization_type": "LN", "positional_embedding_type": "standard",
+    "architecture": "TransformerLensNative",
+}  # fmt: skip
 
 
 def test_a_toy_that_a_bridge_built(tokenizer):

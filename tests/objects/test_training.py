@@ -151,7 +151,7 @@ def test_a_run_of_another_machine(tmp_path, monkeypatch):
     close_shared()
     monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path / "here"))
     with pytest.raises(PosKernelError):
-        catalog.locate("my-run").shown
+        _run()
     import_archive(Store(), tmp_path / "run.zip")
     here = pk.show("over-training", "my-run", params={"measure": MEASURE})
     np.testing.assert_array_equal(here.values["measure"], there.values["measure"])
