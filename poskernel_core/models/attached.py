@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Collection, Mapping
 from contextlib import suppress
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,7 @@ def describe(about: Mapping[str, Any], files: Mapping[str, str] = {}) -> None:
         return
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in (*files.items(), (MANIFEST, json.dumps(told))):
-        atomic_write(folder / name, lambda path, text=text: path.write_text(text, "utf-8"))
+        atomic_write(folder / name, partial(Path.write_text, data=text, encoding="utf-8"))
 
 
 def change(name: str, **fields: Any) -> None:

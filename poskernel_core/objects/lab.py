@@ -322,7 +322,7 @@ def _known(fingerprint: str) -> Located | None:
 def _named(name: str | None, config: dict[str, Any]) -> str:
     if name is None:
         source = str(config.get("_name_or_path") or "").rstrip("/").rpartition("/")[2]
-        name = "my-" + (re.sub(r"[^\w.+-]+", "-", source) or str(config.get("model_type", "toy")))
+        name = "my-%.40s" % (re.sub(r"[^\w.+-]+", "-", source) or str(config.get("model_type", "toy")))
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise BadRequest(
             "Expected a name of letters, digits, '.', '-', '+' and '_' for the attached model, got "
