@@ -54,7 +54,7 @@ from poskernel_core.models.attached import (
 )
 from poskernel_core.models.catalog import Located
 from poskernel_core.models.configuration import read_geometry
-from poskernel_core.models.curated import CURATED
+from poskernel_core.models.curated import BUNDLED_MODELS, CURATED
 from poskernel_core.models.positions import angles_by_length, keep_use
 from poskernel_core.models.stored import Shown
 from poskernel_core.models.tokenizers import Tokenizer, load_tokenizer
@@ -114,6 +114,7 @@ class Lab:
         self.tokenizer = self._find_tokenizer(tokenizer)
         self._lock = threading.RLock()
         self._loaded: LoadedModel | None = None
+        self._twin: Any = None
         self._use = like._use if like else None
         self._now = self._look()
         if (known := self.model.name) != self._name:
@@ -256,7 +257,7 @@ class Lab:
         """
         if self._loaded is not None:
             return self._loaded
-        twin: Any = self._twin
+        twin = self._twin
         with refusing(located.spec.name, CANNOT_RUN):
             in_float32(twin).__enter__()  # for as long as the twin lives
             model = hooked(located, twin, *_placed(twin))
@@ -322,14 +323,16 @@ def _known(fingerprint: str) -> Located | None:
 def _named(name: str | None, config: dict[str, Any]) -> str:
     if name is None:
         source = str(config.get("_name_or_path") or "").rstrip("/").rpartition("/")[2]
-        name = "my-%.40s" % (re.sub(r"[^\w.+-]+", "-", source) or str(config.get("model_type", "toy")))
+        name = "my-%.40s" % (
+            re.sub(r"[^\w.+-]+", "-", source) or str(config.get("model_type", "toy"))
+        )
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise BadRequest(
             "Expected a name of letters, digits, '.', '-', '+' and '_' for the attached model, got "
             f"{brief(name)}."
         )
     taken = {entry.name for entry in CURATED} | {catalog.official_name(name)} - {name}
-    if name in taken or catalog.official_name(name) != name or name in catalog.BUNDLED_MODELS:
+    if name in taken or catalog.official_name(name) != name or name in BUNDLED_MODELS:
         raise BadRequest(f"{name!r} is the name of another model: choose a name of your own.")
     return name
 
