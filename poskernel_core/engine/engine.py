@@ -529,6 +529,8 @@ def describe_run(
     every = default_positions(length, *asked)
     if located.away and shown:
         more = {"start_token": shown.start_token, "dtype": shown.dtype} | more
+        if not shown.start_token:  # nor does it read text that needs one
+            more, corpus = more | {"start_token": False}, None
     run = RunSpec(
         model=located.spec,
         corpus=_text_of(located, corpus),

@@ -55,7 +55,7 @@ from poskernel_core.models.attached import (
 from poskernel_core.models.catalog import Located
 from poskernel_core.models.configuration import read_geometry
 from poskernel_core.models.curated import BUNDLED_MODELS, CURATED
-from poskernel_core.models.positions import angles_by_length, keep_use
+from poskernel_core.models.positions import PositionUse, angles_by_length, keep_use
 from poskernel_core.models.stored import Shown
 from poskernel_core.models.tokenizers import Tokenizer, load_tokenizer
 from poskernel_core.objects.twin import config_of, twin_of, unwrap
@@ -115,7 +115,7 @@ class Lab:
         self._lock = threading.RLock()
         self._loaded: LoadedModel | None = None
         self._twin: Any = None
-        self._use = like._use if like else None
+        self._use: PositionUse | None = like._use if like else None
         self._now = self._look()
         if (known := self.model.name) != self._name:
             notes.append(f"to the bit the same model as {known!r}, and so has its results and name")
@@ -323,9 +323,8 @@ def _known(fingerprint: str) -> Located | None:
 def _named(name: str | None, config: dict[str, Any]) -> str:
     if name is None:
         source = str(config.get("_name_or_path") or "").rstrip("/").rpartition("/")[2]
-        name = "my-%.40s" % (
-            re.sub(r"[^\w.+-]+", "-", source) or str(config.get("model_type", "toy"))
-        )
+        kind = str(config.get("model_type", "toy"))
+        name = ("my-" + (re.sub(r"[^\w.+-]+", "-", source) or kind))[:40]
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise BadRequest(
             "Expected a name of letters, digits, '.', '-', '+' and '_' for the attached model, got "

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from functools import partial
 from types import MethodType
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -48,7 +48,7 @@ def unwrap(model: Any) -> tuple[Any, list[str]]:
             model, note = model.module, f"taken out of {kind}"
         elif hasattr(model, "peft_config") and hasattr(model, "get_base_model"):
             note = _adapters(model)
-            model = model.get_base_model()
+            model = cast(Any, model).get_base_model()
         elif kind == "TransformerBridge":
             _check_bridge(model)
             return model, notes
