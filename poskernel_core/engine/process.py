@@ -153,6 +153,7 @@ class _Line:
             self._line.shutdown(socket.SHUT_RDWR)
 
     def wait(self) -> int:
+        self._line.close()
         return 0
 
 
