@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from poskernel_core.api import (
         analyse,
         load,
+        precompute,
         run_pass,
         show,
         to_bridge,
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from poskernel_core.export.notebook import View
     from poskernel_core.export.schema import schema
     from poskernel_core.ledger.reproduce import reproduce
+    from poskernel_core.objects.lab import Lab, attach
+    from poskernel_core.objects.training import TrainingLog
     from poskernel_core.server import Dashboard, serve
     from poskernel_core.storage.store import Store
 
@@ -37,6 +40,7 @@ _HOMES = {
     "api": (
         "analyse",
         "load",
+        "precompute",
         "run_pass",
         "show",
         "to_bridge",
@@ -44,6 +48,8 @@ _HOMES = {
         "view",
         "watch",
     ),
+    "objects.lab": ("Lab", "attach"),
+    "objects.training": ("TrainingLog",),
     "common.errors": ("PosKernelError",),
     "common.result": ("Result",),
     "common.specs": ("CorpusSpec", "Execution", "ModelSpec", "Request", "RunSpec"),
@@ -67,6 +73,7 @@ __all__ = [
     "Gathered",
     "HeadTable",
     "Job",
+    "Lab",
     "Matrix",
     "ModelSpec",
     "PosKernelError",
@@ -74,11 +81,14 @@ __all__ = [
     "Result",
     "RunSpec",
     "Store",
+    "TrainingLog",
     "View",
     "analyse",
+    "attach",
     "describe_run",
     "load",
     "matrix",
+    "precompute",
     "read_head_table",
     "reproduce",
     "run_pass",

@@ -11,9 +11,10 @@ take token windows directly, so that anyone can check the numbers on their own t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -41,13 +42,21 @@ from poskernel_core.common.specs import (
     whole,
 )
 from poskernel_core.common.views import Gathered
+from poskernel_core.engine.checkpoints import first_questions
 from poskernel_core.engine.engine import Engine, describe_run, engine_or_shared
 from poskernel_core.engine.plan import check_params
 from poskernel_core.engine.provenance import provenance
 from poskernel_core.models.catalog import Located, locate
+from poskernel_core.models.known import telling_head
 
 if TYPE_CHECKING:
     from poskernel_core.export.notebook import View
+
+    class Lab(Protocol):
+        """An attached model."""
+
+        def opened(self) -> AbstractContextManager[Opened]:
+            """Open it for questions."""
 
 
 def load(name: AnyModel, *, revision: str | None = None, device: Any = "auto") -> Any:
@@ -190,9 +199,27 @@ def analyse(analysis: str, gathered: Gathered, **params: Any) -> Result:
     return result.without_heads(gathered.header.reasons)
 
 
+@dataclass(frozen=True)
+class Opened:
+    """A model to ask of, by its description, with the engine that answers.
+
+    ``ran`` is told the run of each answer.
+    """
+
+    model: AnyModel
+    engine: Engine
+    ran: Callable[[RunSpec], None] = lambda run: None
+
+
+def opened(model: Any, engine: Engine | None = None) -> AbstractContextManager[Opened]:
+    """Open a model for questions; one that was attached has an engine of its own."""
+    own: Callable[[], AbstractContextManager[Opened]] | None = getattr(model, "opened", None)
+    return nullcontext(Opened(model, engine_or_shared(engine))) if own is None else own()
+
+
 def show(
     analysis: str,
-    model: AnyModel,
+    model: AnyModel | Lab,
     *,
     head: str | None = None,
     query: int | None = None,
@@ -204,7 +231,7 @@ def show(
 
     Args:
         analysis: its name, such as ``"etc"``.
-        model: a model's name, directory or description.
+        model: a model's name, directory or description, or what ``pk.attach`` returned.
         head: one head, such as ``"L0H3"`` (default: all).
         query: one query position (default: all recorded ones, or the analysis' own default).
         engine: the engine to use (default: this process's shared one, on the default store).
@@ -214,15 +241,86 @@ def show(
     Raises:
         PosKernelError: with a message of one sentence.
     """
-    request, chosen = build_request(analysis, model, head=head, query=query, params=params, **run)
-    result = engine_or_shared(engine).result(request)
+    with opened(model, engine) as lab:
+        request, chosen = build_request(
+            analysis, lab.model, head=head, query=query, params=params, **run
+        )
+        result = lab.engine.result(request)
+        lab.ran(request.run)
     assert result is not None  # no time limit was set
     return result.select(**chosen)
 
 
+def precompute(
+    model: AnyModel | Lab,
+    *,
+    engine: Engine | None = None,
+    experiments: bool = False,
+    **run: Any,
+) -> list[str]:
+    """Compute what the pages show first, and return the names of the analyses; as ``precompute``.
+
+    Args:
+        model: as in :func:`show`.
+        engine: as in :func:`show`.
+        experiments: whether to compute experiments too, which run the model again.
+        run: fields of the run.
+
+    Raises:
+        PosKernelError: with a message of one sentence.
+    """
+    done = []
+    with opened(model, engine) as lab:
+        requests = default_requests(lab.model, experiments=experiments, **run)
+        for request in requests:  # together, so that they share a pass
+            with or_left_out(request.analysis):
+                if lab.engine.cached(request) is None:
+                    lab.engine.submit(request)
+        for request in requests:
+            with or_left_out(request.analysis):
+                lab.engine.result(request)
+                lab.ran(request.run)
+                done.append(request.analysis)
+    return done
+
+
+def default_requests(
+    model: AnyModel,
+    *,
+    experiments: bool,
+    measures: bool = False,
+    say: Callable[[str], object] = lambda line: None,
+    **run: Any,
+) -> list[Request]:
+    """Return the requests for the pages' default results; with ``measures``, for every measure."""
+    described = describe_run(model, **run)
+    name, revision = described.model.name, described.model.revision
+    geometry, head = locate(name, revision).geometry, telling_head(name, "contextual")
+    wanted = dict(first_questions(described, geometry, head, experiments=experiments))
+    for each, question in analyses.ANALYSES.items():
+        if question.measures and measures:
+            wanted.setdefault(each, question.default_params(described, geometry))
+    found = []
+    for each, params in wanted.items():
+        with or_left_out(each, say):
+            found.append(build_request(each, model, params=params, **run)[0])
+    return found
+
+
+@contextmanager
+def or_left_out(name: str, say: Callable[[str], object] = lambda line: None) -> Iterator[None]:
+    """Skip an experiment that does not fit, for instance because the model is too small."""
+    try:
+        yield
+    except BadRequest as error:
+        if analyses.find(name).precomputed == "always":
+            raise
+        say(f"{name}: left out. {error}")
+
+
 def watch(
     analysis: str,
-    model: AnyModel,
+    model: AnyModel | Lab,
     *,
     head: str | None = None,
     query: int | None = None,
@@ -240,10 +338,14 @@ def watch(
     Raises:
         PosKernelError: with a message of one sentence.
     """
-    request, chosen = build_request(analysis, model, head=head, query=query, params=params, **run)
-    at = looked_at(request, chosen)
-    for result in engine_or_shared(engine).watch(request, at):
-        yield result.select(**chosen)
+    with opened(model, engine) as lab:
+        request, chosen = build_request(
+            analysis, lab.model, head=head, query=query, params=params, **run
+        )
+        at = looked_at(request, chosen)
+        for result in lab.engine.watch(request, at):
+            yield result.select(**chosen)
+        lab.ran(request.run)
 
 
 def looked_at(request: Request, chosen: Mapping[str, int]) -> int:
@@ -254,7 +356,7 @@ def looked_at(request: Request, chosen: Mapping[str, int]) -> int:
 
 def view(
     analysis: str,
-    model: AnyModel,
+    model: AnyModel | Lab,
     *,
     address: str | None = None,
     embed: bool | None = None,

@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 import urllib.request
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from http.client import HTTPException
@@ -25,6 +26,7 @@ from poskernel_core.common.errors import BadRequest, ComputeFailed
 from poskernel_core.common.folders import default_directory
 from poskernel_core.common.modules import command, environment
 from poskernel_core.common.settings import checked_address, settings
+from poskernel_core.models.attached import LAB
 
 DEFAULT_PORT = 8501
 PATIENCE = 120.0
@@ -101,7 +103,19 @@ def serve(
         BadRequest: no dashboard answers at the address, or none is installed here.
         ComputeFailed: a server could not be started.
     """
-    found = find(address) or _start()
+    return _placed(find(address) or _start(), page, height, query)
+
+
+def serve_lab(line: int, fingerprint: str, page: str, **query: Any) -> Dashboard:
+    """Start a dashboard that computes at the other end of an inherited socket (``Lab.serve``).
+
+    Raises:
+        ComputeFailed: a server could not be started.
+    """
+    return _placed(_start({LAB: f"{line} {fingerprint}"}, (line,)), page, 800, query)
+
+
+def _placed(found: Dashboard, page: str, height: int, query: Mapping[str, Any]) -> Dashboard:
     asked = f"?{urlencode(query)}" if query else ""
     return Dashboard(found.address, f"/{page}{asked}", height, found.process)
 
@@ -198,14 +212,14 @@ def _asked(url: str) -> tuple[dict[str, Any], str] | None:
     return (told, policy.partition("frame-ancestors")[2]) if known else None
 
 
-def _start() -> Dashboard:
+def _start(more: Mapping[str, str] = {}, lines: Sequence[int] = ()) -> Dashboard:
     """Start a server and wait until it answers.
 
     Raises:
         ComputeFailed: the server does not answer.
     """
     with _starting:
-        if again := _running():  # another thread was first
+        if not lines and (again := _running()):  # another thread was first
             return again
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -216,7 +230,8 @@ def _start() -> Dashboard:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={"POSKERNEL_FRAME_ANCESTORS": FRAMES} | environment(),
+                env={"POSKERNEL_FRAME_ANCESTORS": FRAMES} | environment() | dict(more),
+                pass_fds=lines,
             )
             atexit.register(process.terminate)
             server = Dashboard(f"http://localhost:{port}", process=process)

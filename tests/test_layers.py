@@ -16,7 +16,7 @@ from tests.support import ROOT
 CORE = ROOT / "poskernel_core"
 ORDER = (
     "common", "models", "plotting", "data", "forward", "statistics", "storage", "passes",
-    "analyses", "engine", "export", "api", "ledger", "server", "cli",
+    "analyses", "engine", "export", "api", "ledger", "server", "objects", "cli",
 )  # fmt: skip
 """The stages of the core: each imports those before it, and itself."""
 APART = {
@@ -25,7 +25,7 @@ APART = {
     "export": {"forward", "statistics", "storage", "passes"},
 }
 """What a stage has no business with although it lies before it."""
-TORCH = {"forward", "statistics", "passes"}
+TORCH = {"forward", "statistics", "passes", "objects"}
 """The stages whose modules may import torch; of the analyses, ``experiment`` alone."""
 LIGHT = (
     "engine.engine", "engine.worker", "models.catalog", "data.corpora", "analyses", "cli.main",

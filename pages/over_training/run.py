@@ -111,7 +111,7 @@ def offer_to_compute(chosen: Chosen, *asked: Asked[Any]) -> None:
         return
     few = ", ".join(missing[:NAMED]) + (", ..." if len(missing) > NAMED else "")
     every = len(chosen.training.checkpoints)
-    if not computes():
+    if not computes() or chosen.selection.located.away:
         say(f"{len(missing)} of {every} checkpoints are not computed: {few}. {NOTHING_NEW}")
         return
     with in_place_of():

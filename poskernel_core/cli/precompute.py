@@ -1,7 +1,7 @@
 """``precompute`` and ``merge``: compute the pages' default results, here or on several machines."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -9,8 +9,7 @@ from typing import Any
 
 import click
 
-from poskernel_core import analyses
-from poskernel_core.api import build_request
+from poskernel_core.api import default_requests, or_left_out
 from poskernel_core.cli.grammar import option, reader
 from poskernel_core.cli.options import FILE, Run, RunCommand, device
 from poskernel_core.cli.show import answer
@@ -24,7 +23,6 @@ from poskernel_core.common.specs import Request, RunSpec
 from poskernel_core.engine.admission import check_worker
 from poskernel_core.engine.checkpoints import (
     Precomputing,
-    first_questions,
     precompute_checkpoints,
 )
 from poskernel_core.engine.distributed.shards import (
@@ -33,10 +31,7 @@ from poskernel_core.engine.distributed.shards import (
     run_here,
     tasks_of,
 )
-from poskernel_core.engine.engine import describe_run
 from poskernel_core.engine.plan import make_plan, missing_passes
-from poskernel_core.models import catalog
-from poskernel_core.models.known import telling_head
 from poskernel_core.models.training import SCHEDULES, required_run
 from poskernel_core.storage.archive import open_sources
 from poskernel_core.storage.store import Store
@@ -193,17 +188,8 @@ def merge_shards(run: Run, sources: tuple[Path, ...], shards: int, experiments: 
 def _asked(run: Run, experiments: bool, checkpoint: str | None = None) -> list[Request]:
     """Return the requests for the pages' default results; of a checkpoint, for every measure."""
     at = run.fields() | ({} if checkpoint is None else {"revision": checkpoint})
-    geometry = catalog.locate(run.model, at["revision"]).geometry
-    described, head = describe_run(run.model, **at), telling_head(run.model, "contextual")
-    wanted = dict(first_questions(described, geometry, head, experiments=experiments))
-    for name, question in analyses.ANALYSES.items():
-        if question.measures and checkpoint is not None:
-            wanted.setdefault(name, question.default_params(described, geometry))
-    asked = []
-    for name, params in wanted.items():
-        with _or_left_out(name):
-            asked.append(build_request(name, run.model, params=params, **at)[0])
-    return asked
+    every = checkpoint is not None
+    return default_requests(run.model, experiments=experiments, measures=every, say=status, **at)
 
 
 def _answer_all(run: Run, asked: Sequence[Request]) -> None:
@@ -214,32 +200,21 @@ def _answer_all(run: Run, asked: Sequence[Request]) -> None:
     fitting = []
     with closing(run.engine()) as engine:
         for request in asked:
-            with _or_left_out(request.analysis):
+            with or_left_out(request.analysis, status):
                 new = engine.cached(request) is None
                 if new:
                     engine.submit(request)
                 fitting.append((request, "computed" if new else "cached"))
         for request, how in fitting:
-            with _or_left_out(request.analysis):
+            with or_left_out(request.analysis, status):
                 answer(engine, request)
                 status(f"{request.analysis}: {how}")
-
-
-@contextmanager
-def _or_left_out(name: str) -> Iterator[None]:
-    """Skip an experiment that does not fit, for instance because the model is too small."""
-    try:
-        yield
-    except BadRequest as error:
-        if analyses.find(name).precomputed == "always":
-            raise
-        status(f"{name}: left out. {error}")
 
 
 def _asked_and_passes(run: Run, experiments: bool) -> tuple[list[Request], list[RunSpec]]:
     asked, needed = _asked(run, experiments), list[RunSpec]()
     for request in asked:
-        with _or_left_out(request.analysis):
+        with or_left_out(request.analysis, status):
             needed += make_plan(request).needs.values()
     return asked, missing_passes(None, needed)
 

@@ -17,6 +17,7 @@ from poskernel_core.data.texts import BUNDLED, HUB, check_reachable, find_file
 from poskernel_core.engine.job import Client
 from poskernel_core.engine.plan import Plan
 from poskernel_core.models import catalog
+from poskernel_core.models.attached import attached
 from poskernel_core.models.fragments import refuse
 from poskernel_core.models.geometry import Geometry
 from poskernel_core.models.tokenizers import check_tokenizer
@@ -139,7 +140,13 @@ def check_prerequisites(store: Store, plan: Plan) -> None:
     for run in reads:
         local = catalog.is_local(run.model.name)
         if local:
-            catalog.check_weights_here(catalog.find_again(run.model))
+            located = catalog.find_again(run.model)
+            if located.away and attached(run.model.name):
+                raise ComputeDisabled(
+                    f"{run.model.name!r} is an object in another process, and this is not among "
+                    f"its results: run {plan.line} there, or let it serve (lab.serve())."
+                )
+            catalog.check_weights_here(located)
         check_reachable(run.corpus)
         if local:
             made = run.corpus.name in (REPEATED, RANDOM) or run.corpus.name.endswith(".npy")

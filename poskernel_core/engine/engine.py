@@ -40,7 +40,7 @@ from poskernel_core.engine.admission import check_open, check_plan
 from poskernel_core.engine.counts import Counts
 from poskernel_core.engine.job import BROKEN, ENDS, Client, Job
 from poskernel_core.engine.plan import Asked, Plan, make_plan, to_compute
-from poskernel_core.engine.process import LOG, Child, Event
+from poskernel_core.engine.process import LOG, Child, Event, Hear
 from poskernel_core.engine.provenance import NOT_KEPT, stored
 from poskernel_core.models import catalog
 from poskernel_core.storage.store import Store
@@ -69,6 +69,8 @@ class Engine:
         execution: device and batch, or only the device (default: ``POSKERNEL_DEVICE``, else auto).
         present: whether a client is still connected (default: always).
         person: the person behind a client (default: each client is a different person).
+        start: starts what computes, given the store and who hears its events (default: the worker
+            process).
 
     Attributes:
         counts: counters of its work.
@@ -88,6 +90,7 @@ class Engine:
         execution: Execution | str | None = None,
         present: Callable[[str], bool] | None = None,
         person: Callable[[str], str] | None = None,
+        start: Callable[[Store, Hear], Any] | None = None,
     ) -> None:
         if store is not None and not isinstance(store, Store):
             raise BadRequest(f"Expected a Store as 'store', got {brief(store)}.")
@@ -100,7 +103,8 @@ class Engine:
             RECENT_BYTES, attrgetter("nbytes")
         )
         self._lock = threading.RLock()
-        self._child: Child | None = None
+        self._start_child = start
+        self._child: Any = None
         self._sent: dict[str, Job] = {}  # what the worker works on, by the job's key
         self._present = present or (lambda client: True)
         self._person = person or (lambda client: client)
@@ -435,7 +439,7 @@ class Engine:
                 self._child.close()
             self._sent = {}
             hear = partial(self._hear, self._sent)
-            self._child = Child("worker", self.store, hear)
+            self._child = (self._start_child or partial(Child, "worker"))(self.store, hear)
             self.counts.worker_starts += 1
         self._sent.update({job.key: job for job in jobs})
         more = {"execution": self.execution.model_dump(), "client": person}
@@ -523,6 +527,10 @@ def describe_run(
     asked = () if positions is None else ascending(positions)
     asked += () if query is None else (whole(query, "query position"),)
     every = default_positions(length, *asked)
+    if located.away and shown:
+        more = {"start_token": shown.start_token, "dtype": shown.dtype} | more
+        if not shown.start_token:  # nor does it read text that needs one
+            more, corpus = more | {"start_token": False}, None
     run = RunSpec(
         model=located.spec,
         corpus=_text_of(located, corpus),

@@ -100,6 +100,19 @@ class Plan:
         return Request(analysis=self.question.name, run=self.run, params=self.params.model_dump())
 
     @property
+    def line(self) -> str:
+        """The line that asks for it where the model is an object."""
+        run, usual = self.run, RunSpec.model_fields
+        given = {"windows": run.windows, "context": run.context, "corpus": run.corpus.name}
+        for name in ("start_token", "dtype", "seed"):
+            if getattr(run, name) != usual[name].default:
+                given[name] = getattr(run, name)
+        params = self.params.model_dump(exclude_defaults=True)
+        given |= {"params": params} if params else {}
+        told = ", ".join(f"{name}={value!r}" for name, value in given.items())
+        return f"lab.show({self.question.name!r}, {told})"
+
+    @property
     def needs(self) -> dict[str, RunSpec]:
         """The runs whose statistics the answer needs, by role, with every fingerprint."""
         runs = self.question.needs(self.run, self.params)

@@ -1,8 +1,11 @@
 """A process that takes messages and tells events as JSON lines: its parent's end, and its own."""
 
+from __future__ import annotations
+
 import contextlib
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -16,6 +19,7 @@ from poskernel_core.common.errors import Cancelled, ComputeFailed
 from poskernel_core.common.modules import command, environment
 from poskernel_core.common.progress import Report
 from poskernel_core.common.settings import variable
+from poskernel_core.models.attached import LAB, in_hand
 from poskernel_core.storage.store import Store
 
 Event = Mapping[str, Any]
@@ -60,6 +64,16 @@ class Child:
         self._listener = threading.Thread(target=self._listen, args=(hear,), daemon=True)
         self._listener.start()
 
+    @classmethod
+    def at(cls, line: socket.socket, hear: Hear) -> Child:
+        """Return what works at the other end of a socket, in a process that others started."""
+        made = cls.__new__(cls)
+        made._process = _Line(line)  # type: ignore[assignment]
+        made._over = False
+        made._listener = threading.Thread(target=made._listen, args=(hear,), daemon=True)
+        made._listener.start()
+        return made
+
     @property
     def alive(self) -> bool:
         """Whether the process runs and its events are still being read."""
@@ -100,6 +114,47 @@ class Child:
         finally:
             self._over = True
             hear(None)
+
+
+def start_in_lab() -> Callable[[Store, Hear], Child] | None:
+    """Return what starts an engine's child in the notebook that serves its model; None elsewhere.
+
+    When the notebook is interrupted, a worker process follows, which cannot run that model.
+    """
+    number = os.environ.pop(LAB, "").split()[:1]
+    lines = [socket.socket(fileno=int(each)) for each in number]
+
+    def start(store: Store, hear: Hear) -> Child:
+        def told(event: Event | None) -> None:
+            if event is None:
+                in_hand.clear()
+            hear(event)
+
+        return Child.at(lines.pop(), told) if lines else Child("worker", store, hear)
+
+    return start if lines else None
+
+
+class _Line:
+    """The socket to a notebook's process, in place of a process of our own."""
+
+    pid = os.getpid()
+
+    def __init__(self, line: socket.socket) -> None:
+        self.stdin = line.makefile("w", encoding="utf-8")
+        self.stdout = line.makefile("r", encoding="utf-8")
+        self._line = line
+
+    def poll(self) -> None:
+        """It runs, as far as we know."""
+
+    def terminate(self) -> None:
+        with contextlib.suppress(OSError):
+            self._line.shutdown(socket.SHUT_RDWR)
+
+    def wait(self) -> int:
+        self._line.close()
+        return 0
 
 
 def _open_log(log: Path) -> TextIO:

@@ -74,6 +74,13 @@ class Queue:
         self._waiting: dict[Task, None] = {}
         self._turns: dict[bool, list[str]] = {True: [], False: []}
         self._changed = threading.Condition()
+        self._closed = False
+
+    def close(self) -> None:
+        """Let no thread wait any longer."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
 
     def put(self, *tasks: Task) -> None:
         """Add tasks, together, so that the first to come up finds the others."""
@@ -100,12 +107,17 @@ class Queue:
         with self._changed:
             return [task for task in self._waiting if task.on_device]
 
-    def get(self, on_device: bool) -> Task:
-        """Return the first task of the client whose turn it is, waiting until there is one."""
+    def get(self, on_device: bool) -> Task | None:
+        """Return the first task of the client whose turn it is, waiting until there is one.
+
+        Return None once the queue is closed.
+        """
         with self._changed:
-            while (task := self.take(on_device)) is None:
+            while not self._closed:
+                if (task := self.take(on_device)) is not None:
+                    return task
                 self._changed.wait()
-            return task
+            return None
 
     def take(self, on_device: bool, fits: Callable[[Task], bool] = bool) -> Task | None:
         """Return the next task that fits, without waiting; None if there is none."""

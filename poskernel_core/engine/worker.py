@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from io import TextIOBase
@@ -29,7 +29,7 @@ from poskernel_core.common.progress import Report
 from poskernel_core.common.specs import Execution
 from poskernel_core.engine import execute
 from poskernel_core.engine.plan import Plan, missing_passes
-from poskernel_core.engine.process import Event, events_only, reporter, say
+from poskernel_core.engine.process import Event, Hear, events_only, reporter, say
 from poskernel_core.engine.queue import Queue, Task
 from poskernel_core.engine.targets import is_met
 from poskernel_core.storage.statistics import LayerMissing, missing_statistics, windows_of
@@ -75,28 +75,44 @@ def give_back() -> None:
 class Worker:
     """Reads messages, puts their tasks into the queue and reports events."""
 
-    def __init__(self, store: Store, output: TextIOBase) -> None:
+    def __init__(self, store: Store, output: TextIOBase, context: Any = None) -> None:
         self._store = store
         self._output = output
         self._tasks: dict[str, Task] = {}
         self._queue = Queue()
-        self._context: Any = None
+        self._context = context
+        self._threads: list[threading.Thread] = []
 
     def serve(self, lines: Iterable[str]) -> None:
-        """Work until the input ends, which means that the parent process is gone.
-
-        A message's first field is what to do, and the keys of the task or the new tasks.
-        """
-        for on_device in (True, *[False] * ARITHMETIC):
-            threading.Thread(target=self._work, args=(on_device,), daemon=True).start()
+        """Work until the input ends, which means that the parent process is gone."""
+        self.start()
         for line in lines:
-            (verb, about), *given = json.loads(line).items()
-            if verb == "tasks":
-                self._take(about)
-            elif (task := self._tasks.get(about)) is not None:
-                getattr(task, verb)(**dict(given))
-                if task.cancelled.is_set() and self._queue.remove(task):
-                    self._end(task, {"state": "cancelled"})
+            self.hear(json.loads(line))
+
+    def start(self) -> None:
+        """Start the threads."""
+        for on_device in (True, *[False] * ARITHMETIC):
+            thread = threading.Thread(target=self._work, args=(on_device,), daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def hear(self, message: Mapping[str, Any]) -> None:
+        """Do what a message says: its first field is what to do, with the task or tasks."""
+        (verb, about), *given = message.items()
+        if verb == "tasks":
+            self._take(about)
+        elif (task := self._tasks.get(about)) is not None:
+            getattr(task, verb)(**dict(given))
+            if task.cancelled.is_set() and self._queue.remove(task):
+                self._end(task, {"state": "cancelled"})
+
+    def stop(self) -> None:
+        """Cancel all tasks, and wait until no thread runs: at the next report of each."""
+        for task in [*self._tasks.values()]:
+            task.cancel()
+        self._queue.close()
+        for thread in self._threads:
+            thread.join()
 
     def _take(self, messages: Iterable[dict[str, Any]]) -> None:
         """Queue tasks that were sent together, so that they can share a pass."""
@@ -111,8 +127,8 @@ class Worker:
         self._queue.put(*tasks)
 
     def _work(self, on_device: bool) -> None:
-        while True:
-            self._attempt(self._queue.get(on_device))
+        while (task := self._queue.get(on_device)) is not None:
+            self._attempt(task)
             give_back()
 
     def _attempt(self, task: Task) -> None:
@@ -233,6 +249,36 @@ class Worker:
 
     def _say(self, key: str, event: Event) -> None:
         say(self._output, {"key": key, **event})
+
+
+class WorkerHere(Worker):
+    """A worker in this process, for models that only this process has; an engine's child.
+
+    Args:
+        store: its store.
+        hear: called by its threads with each event.
+        context: the models that it runs.
+    """
+
+    alive, pid = True, os.getpid()
+
+    def __init__(self, store: Store, hear: Hear, context: Any) -> None:
+        super().__init__(store, sys.stderr, context)  # type: ignore[arg-type]
+        self._hear = hear
+        self.start()
+
+    def tell(self, message: Event) -> bool:
+        """Take a message, as JSON values."""
+        self.hear(json.loads(json.dumps(message)))
+        return True
+
+    def close(self) -> int:
+        """Stop."""
+        self.stop()
+        return 0
+
+    def _say(self, key: str, event: Event) -> None:
+        self._hear({"key": key, **event})
 
 
 def _failure(error: BaseException) -> dict[str, Any]:

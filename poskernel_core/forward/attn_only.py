@@ -7,6 +7,7 @@ is GPT-2 with its MLPs removed.
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file
@@ -46,10 +47,16 @@ def load(located: Located) -> GPT2LMHeadModel:
         files = weight_files(located.spec.name, Path(located.directory))
         stored = {name: tensor for file in files for name, tensor in load_file(file).items()}
         state = {name: tensor for name, tensor in stored.items() if ".ln_2." not in name}
-    numbers = sum(tensor.numel() for tensor in state.values())
-    check_enough(located.spec.name, numbers, located.geometry.numbers)
+    return filled(located.spec.name, located.config, located.geometry, state)
+
+
+def filled(
+    name: str, config: dict[str, Any], geometry: Geometry, state: dict[str, Tensor]
+) -> GPT2LMHeadModel:
+    """Return the attention-only module of a configuration with weights of GPT-2's names."""
+    check_enough(name, sum(tensor.numel() for tensor in state.values()), geometry.numbers)
     state.setdefault("lm_head.weight", state["transformer.wte.weight"])
-    module = _skeleton(located)
+    module = _skeleton(name, config, geometry)
     own = module.state_dict()
     if lacking := own.keys() - state.keys():
         raise ValueError(f"{min(lacking)!r} is missing")
@@ -67,11 +74,10 @@ def mismatch(tensor: str, held: Iterable[int], expected: Iterable[int]) -> str:
     return f"{tensor!r} has the shape {list(held)}, expected {list(expected)}"
 
 
-def _skeleton(located: Located) -> GPT2LMHeadModel:
-    geometry = located.geometry
-    if located.config.get("normalization_type", located.config.get("normalization")) != "LN":
+def _skeleton(name: str, told: dict[str, Any], geometry: Geometry) -> GPT2LMHeadModel:
+    if told.get("normalization_type", told.get("normalization")) != "LN":
         raise UnsupportedModel(
-            f"{located.spec.name!r} is attention-only with another norm than LN, which is not read."
+            f"{name!r} is attention-only with another norm than LN, which is not read."
         )
     config = GPT2Config(
         vocab_size=geometry.n_vocab,
@@ -86,7 +92,7 @@ def _skeleton(located: Located) -> GPT2LMHeadModel:
         tie_word_embeddings=False,
         bos_token_id=None,
         eos_token_id=None,
-        layer_norm_epsilon=located.config.get("eps", 1e-5),
+        layer_norm_epsilon=told.get("eps", 1e-5),
     )
     module = GPT2LMHeadModel(config)
     for block in module.transformer.h:

@@ -12,7 +12,7 @@ from poskernel_core.common.attention import repeat_kv
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.forward.finite import require_finite
 from poskernel_core.forward.hooks import PassEnded
-from poskernel_core.forward.loaded import LoadedModel, affine
+from poskernel_core.forward.loaded import LoadedModel, affine, embedding_matrix
 from poskernel_core.forward.precision import EXACT
 
 GPT2 = ("ln_1", "attn.c_attn", "attn.c_proj", "ln_2", "mlp.c_fc", "mlp.c_proj")
@@ -122,7 +122,7 @@ def take_apart(model: LoadedModel) -> FirstLayer:
     w_v, b_v = _values(values, model)
     w_o, b_o = _matrix(out)
     w_o = w_o.reshape(geometry.n_heads, geometry.d_head, geometry.d_model)
-    embedding = model.module.get_input_embeddings().weight.detach().float().cpu()
+    embedding = embedding_matrix(model.module.get_input_embeddings()).cpu()
     positions = torch.zeros(geometry.n_ctx, geometry.d_model, device="cpu")
     if geometry.scheme == "learned":
         positions = model.position_matrix().float().cpu()

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
+from transformers.pytorch_utils import Conv1D
 
 from poskernel_core.common.errors import BadRequest, UnsupportedModel
 from poskernel_core.forward.adapters import ADAPTED
@@ -74,7 +75,8 @@ class LoadedModel:
 
     Observers see passes and edits change them through ``hooks``. :meth:`remember` caches values for
     the model's lifetime. ``lies_on`` names the devices of the weights, if one device cannot hold
-    them all. ``state`` is what the modules keep between calls; every pass begins with it.
+    them all; ``hooked_by`` names the caller's own hooks. ``state`` is what the modules keep between
+    calls; every pass begins with it.
     """
 
     located: Located
@@ -82,6 +84,7 @@ class LoadedModel:
     device: torch.device
     hooks: Hooks = field(repr=False)
     lies_on: tuple[str, ...] = ()
+    hooked_by: tuple[str, ...] = ()
     notes: dict[str, tuple[Any, Any]] = field(default_factory=dict, repr=False)
     state: ModuleState = field(init=False, repr=False)
     _noting: threading.RLock = field(default_factory=threading.RLock, repr=False)
@@ -96,8 +99,9 @@ class LoadedModel:
 
     @property
     def where(self) -> str:
-        """The device of the passes, and the other devices with weights."""
-        return ", ".join(dict.fromkeys((str(self.device), *self.lies_on)))
+        """The device of the passes, other devices with weights, and hooks of the caller."""
+        hooks = f"with hooks of the caller: {'; '.join(self.hooked_by)}" if self.hooked_by else ""
+        return ", ".join(filter(None, dict.fromkeys((str(self.device), *self.lies_on, hooks))))
 
     @property
     def nbytes(self) -> int:
@@ -120,7 +124,7 @@ class LoadedModel:
         if embedding is None:
             raise BadRequest(f"{self.located.spec.name!r} has no positional embeddings.")
         first = getattr(embedding, "offset", 0)  # OPT's rows begin at 2
-        rows: Tensor = embedding.weight[first : first + self.geometry.n_ctx]
+        rows: Tensor = embedding_matrix(embedding)[first : first + self.geometry.n_ctx]
         return rows
 
     @property
@@ -209,11 +213,33 @@ class LoadedModel:
 
 
 def affine(module: Any) -> tuple[Tensor, Tensor]:
-    """Return weights ``[in, out]`` and bias ``[out]`` of a ``Linear`` or ``Conv1D``, in float32."""
+    """Return weights ``[in, out]`` and bias ``[out]`` of a linear module, in float32.
+
+    Of a ``Linear`` or ``Conv1D`` they are read; one with adapters, or quantised, maps unit vectors.
+    """
+    if type(module) not in (nn.Linear, Conv1D) and hasattr(module, "in_features"):
+        return _probed(module)
     weight = module.weight.detach().float()
     weight = weight.T if isinstance(module, nn.Linear) else weight
     none = weight.new_zeros(weight.shape[1])
     return weight, none if module.bias is None else module.bias.detach().float()
+
+
+@torch.no_grad()
+def _probed(module: Any) -> tuple[Tensor, Tensor]:
+    own = next(module.parameters())
+    unit = torch.eye(module.in_features, device=own.device)
+    bias = module(torch.zeros_like(unit[:1])).float()
+    return module(unit).float() - bias, bias[0]
+
+
+def embedding_matrix(embedding: Any) -> Tensor:
+    """Return the vectors of an embedding, with its adapters, in float32."""
+    if type(embedding) is nn.Embedding or not hasattr(embedding, "base_layer"):
+        return embedding.weight.detach().float()
+    with torch.no_grad():
+        rows = torch.arange(embedding.base_layer.num_embeddings, device=embedding.weight.device)
+        return embedding(rows).float()
 
 
 def decoder_of(module: PreTrainedModel) -> nn.Module:

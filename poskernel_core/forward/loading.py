@@ -11,7 +11,7 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,22 +24,31 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.utils import logging as hf_logging
 
-from poskernel_core.common.errors import BadRequest, ComputeFailed, UnsupportedModel
+from poskernel_core.common.errors import (
+    BadRequest,
+    ComputeFailed,
+    PosKernelError,
+    UnsupportedModel,
+)
 from poskernel_core.common.settings import settings
+from poskernel_core.common.specs import digest
 from poskernel_core.forward import attn_only
 from poskernel_core.forward.configuration import build, kind_of, refusing, skeleton
 from poskernel_core.forward.finite import is_finite
 from poskernel_core.forward.gguf_weights import convert, is_converted
 from poskernel_core.forward.hooks import Hooks
+from poskernel_core.forward.identity import identity
 from poskernel_core.forward.loaded import LoadedModel, attach
 from poskernel_core.forward.memory import REST, check_room, gigabytes, in_float32, needed, room
 from poskernel_core.forward.observers import Batch, Observer
 from poskernel_core.forward.proof import check_layers, prove
 from poskernel_core.forward.rotation import attention_call
+from poskernel_core.models import attached
 from poskernel_core.models.catalog import Located, check_weights_here, read_config, weight_files
 from poskernel_core.models.gguf import read_header
 from poskernel_core.models.hub import fetch_snapshot
 from poskernel_core.models.positions import ALIBI, NONE, ROTARY, PositionUse, keep_use
+from poskernel_core.models.tokenizers import load_tokenizer
 from poskernel_core.models.weights import (
     UNUSED,
     check_enough,
@@ -47,6 +56,7 @@ from poskernel_core.models.weights import (
     count_numbers,
     is_bfloat16,
     no_memory,
+    stored_in,
 )
 
 __all__ = ["LoadedModel", "has_room", "hooked", "load", "pick_device"]
@@ -61,6 +71,7 @@ LENGTH = 16
 """Tokens of the text on which positions are probed."""
 EQUAL = 1e-4
 """Largest difference of equal vectors, relative to their largest number, in float32."""
+HALVED = frozenset({"BF16", "F16"})
 hf_logging.disable_progress_bar()
 
 
@@ -167,6 +178,8 @@ def load(located: Located, device: str = "auto", dtype: str = "float32") -> Load
                 module, placement = attn_only.load(located), None
             else:
                 module, placement = _load_hub_format(located, target, dtype)
+        if placement is None and dtype != "bfloat16":
+            _note_identity(located, module)
         _check_finite(located.spec.name, module)
         with _refusing(located, "{} cannot be run on a few tokens, as transformers says"):
             model = hooked(located, module, target, placement)
@@ -175,6 +188,28 @@ def load(located: Located, device: str = "auto", dtype: str = "float32") -> Load
         keep_use(located.spec.fingerprint, use)
         model.located = located.probed(use)
         return model
+
+
+def _note_identity(located: Located, module: PreTrainedModel) -> None:
+    """Note what objects that are loaded from the same files are, in float32 and as they are saved.
+
+    Their tensors are hashed once; a model of another kind has no such objects.
+    """
+    if attached.is_noted(located.spec):
+        return
+    with suppress(PosKernelError):  # it is computed again for an object
+        tokenizer = load_tokenizer(located)
+        own = (
+            set()
+            if located.geometry.architecture == "attn-only"
+            else stored_in(located.spec.name, _weights(located))
+        )
+        halved = {torch.bfloat16 if each == "BF16" else torch.float16 for each in own & HALVED}
+        for dtype in (None, *(halved if len(own) == 1 else ())):
+            found = identity(module, module.config, dtype)
+            found = found if tokenizer is None else digest([found, tokenizer.digest()])
+            attached.note_identity(found, located.spec)
+        attached.note_identity(located.spec.fingerprint, located.spec)
 
 
 @contextmanager

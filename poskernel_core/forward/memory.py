@@ -13,6 +13,10 @@ from poskernel_core.common.memory import free_memory
 from poskernel_core.common.settings import settings
 
 BYTES = {"float32": 4, "tf32": 4, "bfloat16": 2}
+HALVED = (torch.bfloat16, torch.float16)
+WIDENED = "poskernel_widened"
+"""The attribute of a module that runs in float32 already."""
+
 REST = 1.1
 """Memory while loading, as a multiple of the size of the weights."""
 
@@ -76,9 +80,12 @@ def in_float32(module: nn.Module) -> Iterator[None]:
     the disk are loaded as float32.
     """
     with ExitStack() as stack:
-        for part in module.modules():
+        parts = [] if WIDENED in vars(module) else [*module.modules()]
+        vars(module)[WIDENED] = True
+        stack.callback(vars(module).pop, WIDENED, None) if parts else None
+        for part in parts:
             own = part.named_parameters(recurse=False)
-            names = [name for name, each in own if each.dtype == torch.bfloat16]
+            names = [name for name, each in own if each.dtype in HALVED]
             if names:
                 kept: dict[str, torch.Tensor] = {}
                 stack.callback(_restore, kept, part)

@@ -29,6 +29,7 @@ from poskernel_core.common.modules import installed_file
 from poskernel_core.common.renamed import MODELS, told
 from poskernel_core.common.specs import AnyModel, ModelSpec
 from poskernel_core.models import gguf
+from poskernel_core.models.attached import attached, in_hand
 from poskernel_core.models.checkpoints import local_checkpoints
 from poskernel_core.models.configuration import read_geometry
 from poskernel_core.models.curated import BUNDLED_MODELS, CURATED, ModelEntry
@@ -113,7 +114,8 @@ def entries() -> tuple[ModelEntry, ...]:
         for entry in CURATED
         if entry.name not in PACKAGED or entry.name in here or is_local(entry.name)
     }
-    for text in os.environ.get("POSKERNEL_MODELS", "").split(","):
+    mine = [each.spec.name for each in here.values() if each.attached is not None]
+    for text in (*os.environ.get("POSKERNEL_MODELS", "").split(","), *mine):
         name = name_in(text.strip())
         if name and name not in listed:
             listed[name] = ModelEntry(name, "", "", "")
@@ -132,6 +134,8 @@ def note_of(name: str) -> str:
     if told := quantisation_of(name):
         note = gguf.quantisation_note(told)
         return f"{note}." if note else ""
+    if (known := attached(name)) is not None and known.attached is not None:
+        return known.attached.note
     return next((entry.note for entry in CURATED if entry.name == name), "")
 
 
@@ -203,11 +207,34 @@ def locate(model: AnyModel, revision: str | None = None) -> Located:
 def _results_alone(name: str) -> StoredModel | None:
     """Return the stored results of a model whose weights are not on this machine, or None."""
     kept, directory = stored_models().get(name), local_directory(name)
+    if kept is not None and kept.attached is not None:
+        return kept  # whatever folder has this name
     here = os.path.exists(directory) if directory else kept and commit_here(name, None)
     return None if here else kept
 
 
+def _locate_attached(kept: StoredModel, revision: str | None) -> Located:
+    """Find a version of an attached model; the last one is the default."""
+    assert kept.attached is not None
+    assert kept.geometry is not None
+    name, versions = kept.spec.name, kept.attached.versions
+    chosen = revision or kept.spec.revision or ""
+    if chosen not in versions:
+        raise UnknownModel(
+            f"No version {chosen!r} of {name!r} was attached: expected one of "
+            f"{', '.join([*versions][-LISTED:])}."
+        )
+    of_version = {"revision": chosen, "fingerprint": versions[chosen].fingerprint}
+    spec, config = kept.spec.model_copy(update=of_version), dict(kept.config)
+    if spec.fingerprint in in_hand:
+        return Located(spec, kept.file, config, kept.geometry)
+    how = "ask its lab in the process that has the model (lab.show, lab.serve)"
+    return Located(spec, kept.file, config, kept.geometry, shown=kept.shown, away=how)
+
+
 def _locate_results(kept: StoredModel, revision: str | None) -> Located:
+    if kept.attached is not None:
+        return _locate_attached(kept, revision)
     if revision not in (None, kept.spec.revision, kept.spec.fingerprint):
         raise UnknownModel(
             f"Only results of {kept.spec.name!r} are here, and none of revision {revision!r}: "

@@ -16,6 +16,7 @@ from pydantic import Field
 
 from poskernel_core.common.errors import BadArchive, BadRequest
 from poskernel_core.common.files import ZIP_DAMAGE, parse_json
+from poskernel_core.common.folders import default_directory
 from poskernel_core.common.modules import installed_file
 from poskernel_core.common.settings import settings
 from poskernel_core.common.specs import CorpusSpec, Dtype, ModelSpec, Spec
@@ -46,9 +47,37 @@ class Shown(Spec):
     skips: tuple[int, ...]
 
 
+class Version(Spec):
+    """One version of an attached model: its fingerprint, and its step of training if it has one."""
+
+    called = "version"
+
+    fingerprint: str
+    step: int | None = None
+
+
+class Attached(Spec):
+    """What is known of a model that is an object in somebody's process (``pk.attach``).
+
+    Attributes:
+        versions: the versions that were attached under the name, in this order, by revision.
+        word: the usual word of its tokenizer.
+        note: a caveat about its numbers, such as hooks of the caller.
+    """
+
+    called = "attached model"
+
+    versions: dict[str, Version]
+    word: str
+    note: str = ""
+
+
 @dataclass(frozen=True)
 class StoredModel:
-    """The description of a model in a folder or an exported file of results."""
+    """The description of a model in a folder or an exported file of results.
+
+    ``attached`` says more of a model that is an object in a process.
+    """
 
     file: Path
     spec: ModelSpec
@@ -57,6 +86,7 @@ class StoredModel:
     quantisation: str = ""
     geometry: Geometry | None = None
     positions: PositionUse | None = None
+    attached: Attached | None = None
 
 
 @dataclass(frozen=True)
@@ -94,13 +124,18 @@ def packaged_file(name: str) -> Path | None:
 def stored_models() -> dict[str, StoredModel]:
     """Return the models with stored results, by name; skip unreadable files."""
     found = {}
-    for file in result_places():
+    for file in (*sorted(attached_places().glob("*")), *result_places()):
         try:
             each = read(file)
         except BadRequest:
             continue
         found[each.spec.name] = each
     return found
+
+
+def attached_places() -> Path:
+    """Return the folder with a folder for each attached model, by :mod:`models.attached`."""
+    return default_directory() / "attached"
 
 
 def is_archive(name: str) -> bool:
@@ -135,7 +170,7 @@ def read(file: Path) -> StoredModel:
     return found
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def _read(file: Path, _size: int, _time: int) -> StoredModel | BadArchive:
     try:
         folder = opened(file)
@@ -153,7 +188,9 @@ def _read(file: Path, _size: int, _time: int) -> StoredModel | BadArchive:
         form = about.get("geometry")  # older files have none
         geometry = None if form is None else Geometry.read(form)
         positions = read_use(about.get("positions"))
-        return StoredModel(file, spec, config, shown, bits, geometry, positions)
+        attached = about.get("attached")
+        more = None if attached is None else Attached.model_validate(attached)
+        return StoredModel(file, spec, config, shown, bits, geometry, positions, more)
     except OSError:
         raise
     except ZIP_DAMAGE as error:

@@ -21,7 +21,8 @@ from poskernel_core.common.errors import (
     UnsupportedModel,
 )
 from poskernel_core.common.rounding import counted
-from poskernel_core.common.specs import DEFAULT_TOKEN, ModelSpec
+from poskernel_core.common.specs import DEFAULT_TOKEN, ModelSpec, digest
+from poskernel_core.models.attached import attached
 from poskernel_core.models.catalog import Located, find_again, read_config
 from poskernel_core.models.gguf import check_same, read_header, writing
 from poskernel_core.models.hub import fetch_file
@@ -104,6 +105,12 @@ NONE_THERE = (
     "ready token windows as a .npy file of integers [windows, T]."
 )
 MAX_TOKENIZER_BYTES = 200 * 2**20
+
+PROBE = (
+    "The Quick brown fox's 12,345.67 jumps -- over   them:\n\n\tif (x != 0) { return ['a_b']; }\r\n"
+    " \u00dcber \u0391\u03b8\u03ae\u03bd\u03b1 \u6771\u4eac \U0001f600 don't STOP e\u0301 "
+)
+"""A text on which tokenizers that cut differently differ."""
 
 PIECE_MARK = "\N{LOWER ONE EIGHTH BLOCK}"
 """A space in SentencePiece vocabularies."""
@@ -249,6 +256,11 @@ class Tokenizer:
         ids = sorted(self.backend.get_vocab().values())
         return [token for token in ids if self.decode_each([token]) == [text]]
 
+    def digest(self) -> str:
+        """Return the SHA-256 of what it does: its vocabulary, start token, and a text's ids."""
+        told = [sorted(self.backend.get_vocab().items()), self.start_token, self.encode(PROBE)]
+        return digest(told)
+
     @cached_property
     def _special(self) -> set[int]:
         added = self.backend.get_added_tokens_decoder()
@@ -281,6 +293,8 @@ def usual_word(model: ModelSpec) -> str:
 @lru_cache(maxsize=64)
 def _usual_word(model: ModelSpec) -> str:
     located = find_again(model)
+    if (kept := attached(model.name)) is not None and kept.attached is not None:
+        return kept.attached.word
     if located.away or not (file := _tokenizer_file(located, convert=False)):
         raise UnsupportedModel(NONE_THERE)  # not kept: it may come
     return _read(located, file).usual_word()
@@ -291,7 +305,7 @@ def load_tokenizer(located: Located) -> Tokenizer | None:
 
     One of another format than ``tokenizer.json`` is converted, which imports transformers.
     """
-    if located.away:
+    if located.away and attached(located.spec.name) is None:
         return None
     file = _tokenizer_file(located)
     return _converted(located) if file is None else _read(located, file)

@@ -12,6 +12,7 @@ from pathlib import Path
 from poskernel_core.common.errors import BadRequest, NoNetwork, UnknownModel
 from poskernel_core.common.specs import ModelSpec
 from poskernel_core.models import catalog, hub
+from poskernel_core.models.attached import attached, steps_of
 from poskernel_core.models.catalog import official_name
 from poskernel_core.models.checkpoints import (
     Checkpoint,
@@ -69,7 +70,7 @@ class TrainingRun:
     @property
     def local(self) -> bool:
         """Tell whether the checkpoints are in a directory on this machine."""
-        return catalog.local_directory(self.model) is not None
+        return catalog.is_local(self.model)
 
     def log_spaced(self) -> TrainingRun:
         """Keep the first and the last checkpoint, and those nearest to powers of two."""
@@ -127,6 +128,8 @@ def training_run(name: str) -> TrainingRun | None:
     For a hub model without a known schedule, the hub is asked for revisions with steps in their
     names.
     """
+    if logged := steps_of(name.strip()):
+        return TrainingRun(name.strip(), tuple(Checkpoint(r, s, None) for r, s in logged.items()))
     directory = catalog.local_directory(name.strip())
     if directory is not None or catalog.is_local(name.strip()):
         found = local_checkpoints(directory) if directory else ()
@@ -189,8 +192,10 @@ def first_of_equals(
         print_: object = ()  # equal for equal weights; empty if unknown
         if run.local:
             located = catalog.locate(run.model, checkpoint.revision)
-            files = catalog.weight_files(run.model, Path(str(located.directory)))
-            print_ = weights_digest(files)
+            print_ = located.spec.fingerprint
+            if attached(run.model) is None:
+                files = catalog.weight_files(run.model, Path(str(located.directory)))
+                print_ = weights_digest(files)
         elif not hub.offline():
             print_ = hub.published(run.model, checkpoint.revision)
         if not print_:

@@ -19,9 +19,11 @@ from poskernel_core.common.atomic_write import atomic_write, check_target
 from poskernel_core.common.errors import BadArchive, BadRequest
 from poskernel_core.common.files import ZIP_DAMAGE, is_file, is_folder, parse_json
 from poskernel_core.common.specs import SCHEMA, ModelSpec, model_prefix
+from poskernel_core.models.attached import describe, description, versions_of
 from poskernel_core.models.catalog import Located
+from poskernel_core.models.geometry import Geometry
 from poskernel_core.models.positions import keep_use, position_use, read_use
-from poskernel_core.models.stored import MANIFEST, MAX_MANIFEST_BYTES
+from poskernel_core.models.stored import MANIFEST, MAX_MANIFEST_BYTES, Attached, Shown
 from poskernel_core.storage.disk import DATABASE
 from poskernel_core.storage.encoding import Entry, decode
 from poskernel_core.storage.shards import Source
@@ -39,7 +41,8 @@ def export_model(store: Store, located: Located, target: Path) -> int:
     The file is written atomically.
     """
     check_target(target)
-    keys = list(store.keys(model_prefix(located.spec.fingerprint)))
+    prints = versions_of(located.spec.name) or [located.spec.fingerprint]
+    keys = [key for print_ in prints for key in store.keys(model_prefix(print_))]
     if not keys:
         raise BadRequest(
             f"Nothing is cached for {located.spec.name!r} yet: run 'precompute "
@@ -62,6 +65,7 @@ def export_entries(store: Store, keys: Sequence[str], model: ModelSpec, target: 
             use = position_use(model.fingerprint)
             about = {"schema": SCHEMA, "model": model.model_dump(mode="json")}
             about |= use.as_manifest() if use else {}
+            about |= {"attached": told} if (told := description(model.name)) else {}
             archive.writestr(MANIFEST, json.dumps(about))
             for key in keys:
                 if (data := store.get_bytes(key)) is not None:
@@ -92,8 +96,11 @@ def import_archive(store: Store, source: Path) -> tuple[str, int]:
                 if data is None:
                     raise BadRequest(f"{source.name!r} changed while it was read: import it again.")
                 store.put_bytes(key, data)
+            if archive.attached is not None:
+                describe(archive.attached)
             if archive.positions is not None:
-                keep_use(archive.fingerprint, archive.positions)
+                for print_ in versions_of(archive.model) or [archive.fingerprint]:
+                    keep_use(print_, archive.positions)
             return archive.model, len(keys)
     except BadArchive as error:
         raise BadArchive(f"{str(error).rstrip('.')}; nothing was imported.") from error
@@ -105,6 +112,7 @@ class Archive:
     Attributes:
         model, fingerprint: the model's name and its fingerprint.
         positions: how the running model used positions; None if the file does not say.
+        attached: the description of a model that is an object elsewhere, or of a training run.
         size: total size of the entries in bytes.
     """
 
@@ -118,6 +126,7 @@ class Archive:
                 model = ModelSpec.model_validate(about["model"])
                 self.model, self.fingerprint = model.name, model.fingerprint
                 self.positions = read_use(about.get("positions"))
+                self.attached = _checked(about.get("attached"))
                 self.size = self._check_list(source)
             except ZIP_DAMAGE as error:
                 raise BadArchive(
@@ -184,6 +193,21 @@ class Archive:
                 f"{name!r} lists entries that are larger than itself, or than any entry is."
             )
         return sum(sizes)
+
+
+def _checked(about: Any) -> dict[str, Any] | None:
+    """Check the description of an attached model.
+
+    Raises:
+        KeyError, TypeError, ValueError, InvalidField: it is none.
+    """
+    if about is None:
+        return None
+    ModelSpec.model_validate(about["model"])
+    Shown.model_validate(about["shown"])
+    Attached.model_validate(about["attached"])
+    Geometry.read(about["geometry"])
+    return dict(about)
 
 
 def _is_stored(info: zipfile.ZipInfo) -> bool:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poskernel_core.analyses.number import Number, number_of, passing
+from poskernel_core.analyses.claims import Number, number_of, passing
 from poskernel_core.common.result import Result, estimates, outputs
 from poskernel_core.common.rounding import brief
 
@@ -46,7 +46,7 @@ def test_arrays_pass_as_each_of_their_numbers_does(seed):
     for name in ("sink", "exact"):
         sure, against = passing(made, name, 0.3)
         for place in np.ndindex(sure.shape):
-            said = number_of(made, name, *place).surely(0.3)
+            said = number_of(made, name, *place).passes(0.3)
             assert (said == "yes", said == "no") == (sure[place], against[place])
 
 
@@ -59,7 +59,7 @@ def test_farther_ends():
 def test_a_number_without_a_known_error_passes_no_limit():
     unknown = [Number(value, math.nan, math.nan) for value in (0.9, 0.1, math.nan)]
     assert ["about", "no", None] == [each.passes(0.3) for each in unknown]
-    assert "about" == unknown[1].surely(0.3)
+    assert "about" == unknown[1].passes(0.3)
 
 
 def test_number_of_a_result():

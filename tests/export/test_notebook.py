@@ -26,15 +26,15 @@ def test_it_runs(file, tmp_path, monkeypatch):
     NotebookClient(book, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
 
     outputs = [out for cell in book.cells for out in cell.get("outputs", ())]
-    assert {"execute_result", "stream"} >= {out.output_type for out in outputs}
-    outputs = [out for out in outputs if out.output_type != "stream"]
+    assert "error" not in {out.output_type for out in outputs}
+    outputs = [out for out in outputs if out.output_type == "execute_result"]
     pages = [out.data.get("text/html", "") for out in outputs]
     for call, mark in MARKS.items():
         drawn = [cell for cell in book.cells if call in cell.source and ".save(" not in cell.source]
         assert len(drawn) == sum(mark in page for page in pages)
     figures = [page for page in pages if "<figure" in page]
     assert [at == 0 for at in range(len(figures))] == [LIBRARY in page for page in figures]
-    assert all("model demo-gpt2" in out.data["text/plain"] for out in outputs
+    assert all("model " in out.data["text/plain"] for out in outputs
                if "<figure" in out.data.get("text/html", ""))  # fmt: skip
 
 

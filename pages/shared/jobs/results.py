@@ -27,7 +27,9 @@ from poskernel_core.common.specs import RunSpec
 from poskernel_core.engine.engine import Engine
 from poskernel_core.engine.job import Job
 from poskernel_core.engine.plan import Asked, Plan, make_plan, plan_of
+from poskernel_core.engine.process import start_in_lab
 from poskernel_core.models import catalog
+from poskernel_core.models.attached import attached
 from poskernel_core.models.catalog import Located
 from poskernel_core.models.training import TrainingRun, training_run
 
@@ -47,7 +49,7 @@ _PLANNING = Lock()
 @st.cache_resource(show_spinner=False)
 def engine() -> Engine:
     """Return the one engine of this server."""
-    return Engine(present=present, person=person)
+    return Engine(present=present, person=person, start=start_in_lab())
 
 
 def say_notice() -> None:
@@ -68,13 +70,18 @@ def _located(name: str, revision: str | None) -> Located:
 
 def located(name: str, revision: str | None) -> Located:
     """Return a model's files and sizes, cached for five minutes, with its positions as seen now."""
-    return catalog.as_probed(_located(name, revision))
+    found = catalog.locate if attached(name) else _located
+    return catalog.as_probed(found(name, revision))
 
 
 @st.cache_data(ttl=FRESH, show_spinner=False)
-def training(name: str) -> TrainingRun | None:
-    """Return the checkpoints of a model, cached for five minutes."""
+def _training(name: str) -> TrainingRun | None:
     return training_run(name)
+
+
+def training(name: str) -> TrainingRun | None:
+    """Return the checkpoints of a model, cached for five minutes; a logged run grows meanwhile."""
+    return training_run(name) if attached(name) else _training(name)
 
 
 def check_revision(name: str, revision: str | None) -> None:

@@ -1,0 +1,122 @@
+"""Models that are objects in somebody's process: what is kept of them beside their results.
+
+There is a folder for each name in the default directory, in the form of a folder of results
+(:mod:`poskernel_core.models.stored`): configuration, geometry, the run to show first, and the
+versions of the model that were attached under the name, or the steps of a training run. Other
+processes show the results of such a model and compute nothing.
+"""
+
+import json
+import os
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from poskernel_core.common.atomic_write import atomic_write
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.files import read_object
+from poskernel_core.common.folders import default_directory
+from poskernel_core.common.specs import ModelSpec, digest
+from poskernel_core.models.stored import MANIFEST, StoredModel, attached_places, stored_models
+
+LAB = "POSKERNEL_LAB"
+"""What a dashboard is told that computes in a notebook's process: the number of its socket, and
+the fingerprint of the model there."""
+
+SAME = ("config", "geometry")
+"""What the versions of a model share, with the word of their tokenizer."""
+
+in_hand: set[str] = set(os.environ.get(LAB, "").split()[1:])
+"""The fingerprints of the models that this process can run."""
+
+
+def attached(name: str) -> StoredModel | None:
+    """Return what is known of an attached model, or of a logged training run, by its name."""
+    found = stored_models().get(name)
+    return found if found is not None and found.attached is not None else None
+
+
+def folder_of(name: str) -> Path:
+    """Return the folder of a name."""
+    return attached_places() / sha256(name.encode()).hexdigest()[:16]
+
+
+def describe(about: Mapping[str, Any], files: Mapping[str, str] = {}) -> None:
+    """Keep the description of a model, with its tokenizer's files.
+
+    Versions that are known by the same name are kept if they differ in their weights alone.
+    """
+    folder, before = folder_of(about["model"]["name"]), description(about["model"]["name"])
+    told = json.loads(json.dumps(about))
+    word = about["attached"]["word"]
+    if all(before.get(f) == told[f] for f in SAME) and before["attached"]["word"] == word:
+        versions = before["attached"]["versions"] | told["attached"]["versions"]
+        told["attached"] = told["attached"] | {"versions": versions}
+    if told == before and all((folder / name).is_file() for name in files):
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in (*files.items(), (MANIFEST, json.dumps(told))):
+        atomic_write(folder / name, partial(Path.write_text, data=text, encoding="utf-8"))
+
+
+def change(name: str, **fields: Any) -> None:
+    """Change fields of a description that is kept."""
+    told = json.dumps(description(name) | fields)
+    atomic_write(folder_of(name) / MANIFEST, lambda path: path.write_text(told, "utf-8"))
+
+
+def description(name: str) -> dict[str, Any]:
+    """Return the description of a name, as it is kept and exported; empty if there is none."""
+    with suppress(OSError, ValueError, BadRequest):
+        return read_object(folder_of(name) / MANIFEST)
+    return {}
+
+
+def versions_of(name: str) -> list[str]:
+    """Return the fingerprints of an attached model's versions; [] of other models."""
+    kept = attached(name)
+    versions = kept.attached.versions if kept is not None and kept.attached is not None else {}
+    return list(dict.fromkeys(version.fingerprint for version in versions.values()))
+
+
+def steps_of(name: str) -> dict[str, int]:
+    """Return the steps of a logged training run by their revisions, in order; {} of others."""
+    kept = attached(name)
+    versions = kept.attached.versions if kept is not None and kept.attached is not None else {}
+    steps = {each: version.step for each, version in versions.items()}
+    return {each: s for each, s in sorted(steps.items(), key=lambda e: e[1] or 0) if s is not None}
+
+
+def forget(name: str, steps: Collection[int] | None = None) -> None:
+    """Take steps off a training run, or all of them; their results are evicted in their time."""
+    told = description(name)["attached"]
+    versions = told["versions"].items()
+    kept = {each: v for each, v in versions if steps is not None and v["step"] not in steps}
+    change(name, attached=told | {"versions": kept})
+
+
+def _noted(identity: str) -> Path:
+    return default_directory() / "identities" / f"{digest(identity)}.json"
+
+
+def is_noted(model: ModelSpec) -> bool:
+    """Return whether the identity of a model's weights was noted; made as the model is loaded."""
+    return _noted(model.fingerprint).is_file()
+
+
+def note_identity(identity: str, model: ModelSpec) -> None:
+    """Note that an object of this identity has the results of a model, if that can be written."""
+    with suppress(OSError, BadRequest):
+        file = _noted(identity)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        atomic_write(file, lambda path: path.write_text(model.model_dump_json(), "utf-8"))
+
+
+def model_of(identity: str) -> ModelSpec | None:
+    """Return the model whose results an object of this identity has; None if it is new."""
+    with suppress(OSError, ValueError, BadRequest):
+        return ModelSpec.model_validate_json(_noted(identity).read_bytes())
+    return None
