@@ -56,7 +56,9 @@ def tokenizer_file(name: str, file: Path, directory: Path) -> Path | None:
         text, settings = _of_vocabulary(name, file)
     except PosKernelError:
         raise
-    except Exception as error:  # untrusted input can make transformers raise anything
+    except BaseException as error:  # untrusted input: anything, a panic of the tokenizers' Rust too
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
         raise UnsupportedModel(
             f"The tokenizer of {name!r} cannot be made of its vocabulary: "
             f"{' '.join(str(error).split())[:150]}."

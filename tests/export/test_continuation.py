@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 
 import pytest
+import torch
 
 import poskernel_core as pk
 from pages.own_text.page import EXAMPLES
@@ -47,7 +48,8 @@ OURS = re.compile(r": ([-.\d]+)\D*(?:, ([-.\d]+) changed)? \(PosKernel: ([-.\d]+
 def run(code, capsys):
     """Run a cell as a notebook does; return what it prints."""
     capsys.readouterr()
-    exec(compile(code, "cell", "exec"), {"__name__": "cell"})
+    with torch.enable_grad():  # which the cell turns off, and which other tests need
+        exec(compile(code, "cell", "exec"), {"__name__": "cell"})
     return capsys.readouterr().out
 
 

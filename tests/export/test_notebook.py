@@ -10,7 +10,7 @@ from tests.support import ROOT
 
 NOTEBOOKS = sorted((ROOT / "docs").glob("*.ipynb"))
 LIBRARY = "window.Plotly = Plotly"
-MARKS = {"pk.view(": "<figure", "pk.matrix(": "DecompressionStream"}
+MARKS = {".view(": "<figure", "pk.matrix(": "DecompressionStream"}
 """What the HTML of a figure holds, by the call that draws it."""
 
 

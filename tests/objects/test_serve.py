@@ -9,6 +9,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import poskernel_core as pk
+from pages.shared.jobs import results
 from poskernel_core import server
 from poskernel_core.api import build_request
 from poskernel_core.common.errors import ComputeDisabled
@@ -29,6 +30,7 @@ pytestmark = pytest.mark.usefixtures("near_worker", "unchecked")
 def lab(tmp_path, monkeypatch):
     """A model that is in no directory."""
     monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path / "cache"))
+    results.engine.clear()  # pages of other tests may have opened another store
     folder = BUNDLED_MODELS["demo-gpt2"]
     model = AutoModelForCausalLM.from_pretrained(folder)
     with torch.no_grad():

@@ -17,6 +17,7 @@ from transformers import (
 )
 
 import poskernel_core as pk
+from pages.shared.jobs import results
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.engine.engine import close_shared
 from poskernel_core.models import catalog
@@ -36,6 +37,7 @@ pytestmark = pytest.mark.usefixtures("near_worker", "unchecked")
 def cache(tmp_path, monkeypatch):
     """A default store for every test."""
     monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path / "cache"))
+    results.engine.clear()  # pages of other tests may have opened another store
     yield
     close_shared()
 

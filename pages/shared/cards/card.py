@@ -143,13 +143,9 @@ def _menu(name: str, figure: Make, shown: Open, words: Explanation, *, camera: b
             )
     with tabs[CONTINUE]:
         st.caption("The same model, texts and number by its hooks, and a next step, as Python:")
-        st.code(_code(result), language="python", height=FIGURE)
-
-
-def _code(result: Result) -> str:
-    """Return the cell that goes on from a result, at what is selected."""
-    selection = st.session_state["selection"]
-    return continuation(result, selection.cell, selection.query)
+        selection = st.session_state["selection"]
+        code = continuation(result, selection.cell, selection.query)
+        st.code(code, language="python", height=FIGURE)
 
 
 def keep_grid(make: Callable[[], dict[str, Any]]) -> None:
@@ -188,14 +184,15 @@ def _address(card: str = "", **more: str) -> str:
 
 def _downloads(name: str, figure: Make, shown: Open) -> None:
     result = shown.result
-    stem = file_stem(result, name)
+    stem, selection = file_stem(result, name), st.session_state["selection"]
 
     def picture() -> Picture:
         return grid_picture(shown.grids[0](), f"{stem}: {shown.title}")
 
     def page() -> str:
         figures = [picture().svg()] if shown.grids else made(figure)
-        return to_html(figures, result, name, title=shown.title, code=_code(result))
+        code = continuation(result, selection.cell, selection.query)
+        return to_html(figures, result, name, title=shown.title, code=code)
 
     kinds: list[tuple[str, str, Callable[[], str | bytes]]] = [
         ("CSV", "csv", lambda: to_csv(result)),

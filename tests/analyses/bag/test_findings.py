@@ -11,7 +11,7 @@ NEURON = {"neuron": 3}
 WORDS = {"word": " server"}, {"words": [" client", " host"]}
 SAID = [
     (NEURONS, {"drive_share": ([0.1, 0.7, 0.9], 0.01)}, {}, {},
-     "2 of 3 neurons|0.5 or more|neuron 2 has the largest, 0.90"),
+     "In 2 of 3 neurons|0.5 or more|largest in neuron 2 (0.90)"),
     (NEURONS, {"bag_centred_r2": ([[0.0] * 3, [0.6] * 3], 0.01)}, {}, {}, "3 of 3 posi|above 0.25"),
     (NEURONS, {"bag_centred_r2": ([[0.0] * 3, [0.1] * 3], 0.01)}, {}, {}, "3 of 3 posi|below 0.25"),
     (NEURONS, {"kernel": [0.5, 0.5, 0, 0, 0]}, {}, {}, "2 effective tokens, of 5 that position 4"),
