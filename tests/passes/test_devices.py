@@ -53,7 +53,11 @@ OWN = {
     "word-neurons": {"words": "the"},
 }
 ASKED = {
-    name: "gpt2" if question.fits_scheme("learned") else "llama"
+    name: "talking"
+    if name == "conversations"
+    else "gpt2"
+    if question.fits_scheme("learned")
+    else "llama"
     for name, question in ANALYSES.items()
     if not isinstance(question, Composition)
 }
@@ -92,14 +96,16 @@ def answered(shared, corpus, analysis, model):
 
 @pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(("analysis", "name"), ASKED.items())
-def test_every_question(shared, model_dirs, forgetful, analysis, name):
+def test_every_question(shared, model_dirs, talking, forgetful, analysis, name):
     """Every pass and every experiment, for learned and for rotary positions."""
     shop, corpus = shared
+    model = model_dirs.get(name, talking)
+    corpus = corpus if name in model_dirs else CorpusSpec(name="sample")
     torch.set_default_device(None)
-    shop.models.take(catalog.locate(str(model_dirs[name])), "cpu")
+    shop.models.take(catalog.locate(str(model)), "cpu")
     torch.set_default_device("meta")
 
-    assert answered(shop, corpus, analysis, model_dirs[name]) is not None
+    assert answered(shop, corpus, analysis, model) is not None
 
 
 def edits(model):

@@ -64,7 +64,7 @@ def attention_by_class(
                 "model: it is another model's, put its own in its place."
             )
         seen = ClassSums(subject.model.geometry, classes)
-        subject.model.run(torch.tensor([tokens]), observers=[seen], until=-1)
+        subject.model.run(torch.tensor([tokens], device="cpu"), observers=[seen], until=-1)
         parts.append(seen.sums())
     progress(len(turns), len(turns))
     groups = groups_of(len(turns))
@@ -133,7 +133,7 @@ class ClassSums(Observer):
 
     def pattern(self, block: PatternBlock, batch: Batch) -> None:
         """Add the rows of a block."""
-        pattern = block.pattern[0].double().cpu()
+        pattern = block.pattern[0].cpu().double()
         rows, keys = pattern.shape[1:]
         some = pattern @ self._keys[block.first_key : block.first_key + keys]
         of_rows = self._classes[block.first_row : block.first_row + rows]
