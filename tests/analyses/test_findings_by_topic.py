@@ -32,17 +32,17 @@ def cause(change, error):
 
 INDUCTION = [
     ("induction-scores", {"induction": (0.87, 0.02)}, L3H7,
-     "L3H7 gives 0.87 … an induction head (limit 0.3)."),
+     "L3H7 gives … 0.87 … an induction head (limit 0.3)."),
     ("induction-scores", {"induction": (0.02, 0.02)}, L3H7,
-     "L3H7 gives only 0.02 … not an induction head"),
+     "L3H7 gives … 0.02 … no induction (limit 0.3)."),
     *(("induction-scores", {"induction": each}, L3H7, "")
       for each in ((0.31, 0.02), (NAN, 0.02), (0.1, NAN))),
     ("induction-scores", {"induction": ([[0.9, 0.1]], NAN)}, {}, ""),
     ("induction-scores", {"induction": ([[0.1, 0.5, 0.9], [0.31, 0.0, NAN]], 0.02)}, {},
-     "2 of 5 heads have … 0.3 or more; L0H2 has the largest, 0.90."),
+     "In 2 of 5 heads … 0.3 or more; it is largest in L0H2 (0.90)."),
     ("induction-scores", {"induction": ([0.1, 0.9], 0.02)}, {"layer": 1}, "1 of 2 heads … L1H1"),
-    ("induction-scores", {"induction": ([[0.1], [0.11]], 0.02)}, {}, "None of 2 heads … 0.3 or"),
-    ("induction-scores", {"induction": ([[0.9], [0.88]], 0.02)}, {}, "2 of 2 heads … 0.3 or more."),
+    ("induction-scores", {"induction": ([[0.1], [0.11]], 0.02)}, {}, "In none of 2 heads … 0.3 or"),
+    ("induction-scores", {"induction": ([[0.9], [0.88]], 0.02)}, {}, "In 2 of 2 heads … 0.3 or more"),
     ("induction-recency", {"probability": ([[0.3, 0.08], [0.2, 0.2]], NAN)}, ROWS, ""),
     ("induction-recency", {"probability": ([[0.3, 0.08], [0.2, 0.2]], 0.01)}, ROWS,
      "the probability of its candidate rises from 0.08 to 0.20: the model prefers recent"),
@@ -142,9 +142,9 @@ SINK[:, 0], EVEN[:, 0] = 0.9, 0.2
 SEVEN = ONE | {"coordinates": {"query": np.arange(7)}}
 OWN_TEXT = [
     ("own-text", {"position_share": [[0.5, 0.97], [0.1, NAN]]}, {},
-     "2 of 3 heads have … 0.5 or more; L0H1 has the largest, 0.97."),
+     "In 2 of 3 heads … 0.5 or more; it is largest in L0H1 (0.97)."),
     ("own-text", {"position_share": [[4.33, 0.97], [0.1, NAN]]}, {},
-     "L0H0 has the largest, 4.33 (above 1, since content works against position)."),
+     "largest in L0H0 (4.33) (above 1, since content works against position)."),
     ("own-text", {"position_share": 0.4, "content_share": 1.2, "covariance_share": -0.6}, L3H7,
      "content explains 1.2 (above 1"),
     *((question, {"position_share": share, "content_share": 0.3}, place,
@@ -189,7 +189,7 @@ SOURCES = [
     ("position-sources", {"share": (OF_ALL * NAN, 0.01)}, NAMES, "No shares … for any head"),
     ("position-sources", {"share": (OF_ALL, 0.01)}, NAMES, "Of 3 heads … 2 get more"),
     ("position-sources", {"mlps_share": ([[0.1, 0.2, 0.3], [0.1, 0.7, 0.3]], 0.01)}, {},
-     "1 of 6 heads … earlier MLPs of 0.5 or more; L1H1 has the largest, 0.70."),
+     "In 1 of 6 heads … earlier MLPs is 0.5 or more; it is largest in L1H1 (0.70)."),
     ("position-sources", {"wpos_share": (0.2, 0.01)}, L3H7,
      "Less than half of L3H7's … from the positional embedding (0.20)."),
     ("position-sources", {"heads_share": (0.7, 0.01)}, L3H7,
@@ -223,7 +223,7 @@ MASSES[1], OFFSETS[1] = [[0.9, 0.5], [0.8, 0.1]], [[0, 1], [2, 1]]
 SCORES = [[0, 0, 9, 0], [1, 5, 2, NAN], [0, 0, 9, 0]]
 AGAINST_TOKEN = [
     ("position-vs-token", back(0.8), L3H7,
-     "L3H7 gives 0.80 … 2 tokens back (limit 0.3); with tokens as well … 0.90 (1 token back)."),
+     "L3H7 gives 0.80 … 2 tokens back (limit 0.3); fed tokens as well … 0.90 (1 token back)."),
     ("position-vs-token", back(0.1), L3H7,
      "L3H7 gives no distance 0.3 … the most is 0.10 (2 tokens back)."),
     ("position-vs-token", {"largest_mass": (MASSES, 0.01), "largest_offset": OFFSETS}, {},
@@ -233,10 +233,10 @@ AGAINST_TOKEN = [
     ("position-vs-token", {"score": (SCORES, 0.1)}, ROW,
      "from position 2 is highest at key 1 (1 token back), 3 nats above the next."),
     ("position-vs-token", attention(0.8, 0.1, 0.01, 0.01), ROW,
-     "From position 2, L3H7 attends most to key 1 (0.90), more with positions only (0.80) than "
-     "with tokens only (0.10)."),
+     "From position 2, L3H7 attends most to key 1 (0.90), more fed positions alone (0.80) "
+     "than fed tokens alone (0.10)."),
     ("position-vs-token", maps(0.1, 0.8, 0.01, 0.01), L3H7,
-     "L3H7's largest diagonal (2 tokens back) gets 0.90 … less with positions only (0.10) than … "
+     "L3H7's largest diagonal (2 tokens back) gets 0.90 … less fed positions alone (0.10) than … "
      "(0.80)."),
     ("position-zero", zero((0.05, 0.3), (0.01, 0.01)), L3H7,
      "is less likely … at position 0 (0.05) than … at position 1 (0.30)."),
@@ -302,9 +302,9 @@ ROTARY = [
      "Short wavelengths (up to 16 tokens) … in 2 of 6 heads, middle ones in 4, and "
      "long ones in 0."),
     ("rotary-spectrum", {"short_weight": (WEIGHTS, 0.01)}, {},
-     "2 of 6 heads … short wavelengths of 0.5 or more … L0H0 has the largest, 0.90."),
+     "In 2 of 6 heads … short wavelengths is 0.5 or more … largest in L0H0 (0.90)."),
     ("rotary-spectrum", {"mean_share_keys": ([[0.6]], 0.01)}, {},
-     "1 of 1 head has a mean share of keys of 0.5 or more … L0H0 has the largest, 0.60."),
+     "In 1 of 1 head the mean share of keys is 0.5 or more … largest in L0H0 (0.60)."),
     ("rotary-spectrum", {"dominant_wavelength": [[6.28]]}, {}, ""),
     *(("equivariant-kernel", far((number, 0.01)), L3H7,
        f"{says} L3H7's attention: their distance is {number:.2f} (limit 0.5) … kernel 0.10.")
@@ -346,11 +346,11 @@ ANATOMY = [  # certain effects are told, small ones denied, open ones left out
          "follows the start token (+0.70), not what stands first (0); the start token acts "
          "through its key (+0.40) and the queries after it (+0.30)."),
         ((0.5, 0.1, 0.0, 0.3, 0.0),
-         "L3H7 follows what stands first (+0.50), not the start token (0)."),
+         "L3H7's sink follows what stands first (+0.50), not the start token (0)."),
         ((0.0, 0.0, 0.0, 0.0, 0.0), ""),
         ((0.1, 0.1, 0.1, 0.5, 0.5), ""))),
     ("sink-anatomy", anatomy(*[NAN] * 5, error=NAN, sink=0.12), L3H7,
-     "L3H7 has no sink: the first key gets 0.12 of its attention (limit 0.3)."),
+     "L3H7 gives the first key 0.12 of its attention: no sink (limit 0.3)."),
     ("sink-anatomy", anatomy(*[NAN] * 5, error=NAN, sink=0.29), L3H7, ""),
     ("sink-anatomy",
      dict.fromkeys(EFFECTS, (np.full((1, 2), NAN), NAN)) | {"sink": ([[0.1, 0.2]], 0.01)}, {},
