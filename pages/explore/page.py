@@ -283,7 +283,7 @@ def page(selection: Selection) -> None:
         "Fade heads whose kind is not resolved",
         help="the 95 % interval of a number holds a limit of the kinds",
         width="content",
-        **linked("fade"),
+        **linked("fadepoints"),
     )
     asked = HeadMeasuresParams(skip=selection.skip, query=selection.query, experiments=again)
     found = results.fetch(HeadMeasures, selection.run, asked)
