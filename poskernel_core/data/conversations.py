@@ -86,7 +86,7 @@ def turns_in_file(path: Path) -> tuple[Turn, ...]:
     if len(found) != 1:
         raise BadRequest(
             f"Expected one conversation in {path.name!r}, got {len(found)}: give the file as "
-            "--corpus to read them all."
+            "the corpus to read them all."
         )
     return found[0]
 

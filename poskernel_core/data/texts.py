@@ -28,7 +28,7 @@ MARK = "\ufeff"
 MAX_FILE_BYTES = 2_000_000_000
 LOOK_BYTES = 2**20
 EXAMPLE = '{"text": "She sells sea shells."}'
-OF_TURNS = re.compile(r'\s*(\[|\{\s*"messages")')
+OF_TURNS = re.compile(r'\s*(\[\s*\{|\{\s*"messages")')
 """How a line that holds a conversation begins."""
 CONVERSATION = "it holds conversations, which only the question 'conversations' reads"
 MAX_TEXTS = 2**24
