@@ -42,7 +42,7 @@ INDUCTION = [
      "In 2 of 5 heads … 0.3 or more; it is largest in L0H2 (0.90)."),
     ("induction-scores", {"induction": ([0.1, 0.9], 0.02)}, {"layer": 1}, "1 of 2 heads … L1H1"),
     ("induction-scores", {"induction": ([[0.1], [0.11]], 0.02)}, {}, "In none of 2 heads … 0.3 or"),
-    ("induction-scores", {"induction": ([[0.9], [0.88]], 0.02)}, {}, "In 2 of 2 heads … 0.3 or more"),
+    ("induction-scores", {"induction": ([[0.9], [0.88]], 0.02)}, {}, "In 2 of 2 heads … 0.3 or"),
     ("induction-recency", {"probability": ([[0.3, 0.08], [0.2, 0.2]], NAN)}, ROWS, ""),
     ("induction-recency", {"probability": ([[0.3, 0.08], [0.2, 0.2]], 0.01)}, ROWS,
      "the probability of its candidate rises from 0.08 to 0.20: the model prefers recent"),
