@@ -328,11 +328,12 @@ class Result:
         These are NaN where they are unknown. A value declared without an error is exact.
         """
         value = np.asarray(self.values[name][place], dtype=float)
-        reach = self.interval * self.errors[name][place] if name in self.errors else 0.0 * value
-        ends = (
-            part[name][place] if name in part else value + side * reach
-            for part, side in ((self.lows, -1), (self.highs, 1))
-        )
+        if name in self.lows:
+            ends = self.lows[name][place], self.highs[name][place]
+        else:
+            error = self.errors.get(name)
+            reach = 0.0 * value if error is None else self.interval * error[place]
+            ends = value - reach, value + reach
         return Estimate(value, *map(np.asarray, ends))
 
     def with_text(self, declared: Value, text: Any) -> Result:

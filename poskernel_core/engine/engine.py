@@ -529,7 +529,7 @@ def describe_run(
     every = default_positions(length, *asked)
     if located.away and shown:
         more = {"start_token": shown.start_token, "dtype": shown.dtype} | more
-        if not shown.start_token:  # nor does it read text that needs one
+        if not shown.start_token:  # and no texts, which would need one
             more, corpus = more | {"start_token": False}, None
     run = RunSpec(
         model=located.spec,

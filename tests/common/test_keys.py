@@ -144,7 +144,7 @@ def asked(name, training_dir):
     params = {field: value for field, value in needed.items() if field in fields}
     more = {
         "intervention": {"change": "remove"}, "helix": {"prompts": "texts"},
-        "sink-anatomy": {"length": 23},
+        "sink-anatomy": {"length": 23}, "conversations": {"text": None},
     }  # fmt: skip
     params |= more.get(name, {})
     training = isinstance(analyses.find(name), OfCheckpoints)

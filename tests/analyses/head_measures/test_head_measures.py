@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 
 import poskernel_core as pk
 from poskernel_core.analyses import ANALYSES
-from poskernel_core.analyses.head_measures.spec import ranks
+from poskernel_core.analyses.head_measures.spec import MANY, rank_range, ranks
 from poskernel_core.common.result import Result
 from poskernel_core.engine.engine import describe_run
 from poskernel_core.passes import runner
@@ -50,6 +50,38 @@ def test_a_rank_counts_the_larger_ones(numbers):
     for number, rank in zip(numbers.ravel(), ranks(numbers).ravel(), strict=True):
         larger = sum(other > number for other in numbers.ravel())
         assert np.isnan(rank) if np.isnan(number) else rank == 1 + larger
+
+
+def test_ranks_that_a_head_may_have_by_hand():
+    """6 ± 1 and 5 ± 1 may change places; 5.5, of no known interval, may have any, even the first."""
+    value = np.array([[6.0, 5.0, np.nan], [1.0, 9.0, 5.5]])
+    reach = np.array([[1.0, 1.0, np.nan], [0.5, 0.5, np.nan]])
+    first, last = rank_range(value, value - reach, value + reach)
+    np.testing.assert_array_equal(first, [[2, 2, np.nan], [4, 1, np.nan]])
+    np.testing.assert_array_equal(last, [[4, 4, np.nan], [5, 2, np.nan]])
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_a_rank_range_counts_the_heads_that_are_told_apart(seed):
+    """Held against pairs of heads, one by one, with intervals that are not symmetric."""
+    random = np.random.default_rng(seed)
+    value, below, above = random.choice([0.0, 0.1, 0.3, 1.0, 2.0, np.nan], (3, 2, 5))
+    first, last = rank_range(value, value - below, value + above)
+    heads = [(v, b, a) for v, b, a in zip(value.flat, below.flat, above.flat, strict=True)]
+    known = sum(not np.isnan(v) for v, _, _ in heads)
+    for place, (v, b, a) in enumerate(heads):
+        if np.isnan([v, b, a]).any():
+            assert np.isnan([first.flat[place], last.flat[place]]).all()
+            continue
+        over = sum(other - v > np.sqrt(down**2 + a**2) for other, down, _ in heads)
+        under = sum(v - other > np.sqrt(b**2 + up**2) for other, _, up in heads)
+        assert (1 + over, known - under) == (first.flat[place], last.flat[place])
+        assert first.flat[place] <= ranks(value).flat[place] <= last.flat[place]
+
+
+def test_too_many_heads_for_pairs():
+    value = np.arange(MANY + 1.0)[None]
+    assert all(np.isnan(each).all() for each in rank_range(value, value, value))
 
 
 def test_the_table_holds_what_each_question_says(engine, table):
