@@ -53,7 +53,7 @@ def test_a_rank_counts_the_larger_ones(numbers):
 
 
 def test_ranks_that_a_head_may_have_by_hand():
-    """6 ± 1 and 5 ± 1 may change places; 5.5, of no known interval, may have any, even the first."""
+    """6 ± 1 and 5 ± 1 may change places; 5.5, of no known interval, may have any rank."""
     value = np.array([[6.0, 5.0, np.nan], [1.0, 9.0, 5.5]])
     reach = np.array([[1.0, 1.0, np.nan], [0.5, 0.5, np.nan]])
     first, last = rank_range(value, value - reach, value + reach)
