@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poskernel_core.analyses.claims import Number, number_of, passing
+from poskernel_core.analyses.claims import Number, heads_at, number_of, passing
 from poskernel_core.common.result import Result, estimates, outputs
 from poskernel_core.common.rounding import brief
 
@@ -85,3 +85,20 @@ def test_number_of_a_result():
 )
 def test_brief_numbers_have_three_digits_at_most(value, text):
     assert brief(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "reach", "text"),
+    [(81.2, 28.0, "81"), (0.00284, 0.008, "0.0028"), (0.0284, 0.0008, "0.03"), (397.4, 240, "400"),
+     (0.87, 0.0, "0.87"), (0.87, math.nan, "0.87"), (1.2345, 0.02, "1.23")],
+)  # fmt: skip
+def test_a_number_in_a_sentence_ends_where_its_error_does(value, reach, text):
+    """The error is half of the half width, with two digits; three digits are printed at most."""
+    assert text == str(Number.within(value, reach))
+
+
+def test_exact_numbers_are_not_there_by_chance():
+    values = np.full((7, 11), 0.9)
+    known = result(values, 0.01 * values, 0 * values)
+    assert "77 of 77 heads (up to 2 by chance)" in heads_at(known, "sink", "sink", 0.3)
+    assert "77 of 77 heads the sink" in heads_at(known, "exact", "sink", 0.3)

@@ -244,6 +244,23 @@ def test_one_order():
     assert "sink" == found.headline
 
 
+@pytest.mark.parametrize(("sink", "back", "first"), [(0.5, 0.4, "sink"), (0.4, 0.5, "look back")])
+def test_the_larger_share_of_attention_comes_first(sink, back, first):
+    found = reading(look_back(1, (back, 0.01)), sinks(sink, 0.0))
+    assert first == found.headline == found.claims[0][1].predicate
+
+
+def test_a_diagonal_of_the_scores_beside_none_of_the_attention():
+    """One clause, since the two seem to contradict each other."""
+    named = ("dark main diagonal", "bright first diagonal", "neither")
+    for code, told in ((0, "no diagonal gets 0.3, with a dark main diagonal in the scores"),
+                       (2, "no diagonal gets 0.3 (0.10)")):  # fmt: skip
+        result = look_back(5, (0.1, 0.01))
+        result.values["diagonal"] = np.array([[float(code)]])
+        result.labels["diagonal"] = named
+        assert told in said(result).lower()
+
+
 def test_what_is_open_gives_way():
     found = reading(induction(0.31), dilution(0.1, 0.0), kernel(), shares(0.9, 0.0))
     assert "duplicate" not in found.verdict("L0H0")
