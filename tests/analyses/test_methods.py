@@ -31,7 +31,7 @@ FOUND = {method.name: method for method in methods()}
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ANALYSES)
-def test_values_are_those_of_a_result(engine, name, rotary, training_dir):
+def test_values_are_those_of_a_result(engine, name, rotary, training_dir, talking):
     """A question on a small run gives every value that is described, with its axes, no other.
 
     What stands in the description beside values: parameters, axes, and symbols of one letter.
@@ -43,6 +43,8 @@ def test_values_are_those_of_a_result(engine, name, rotary, training_dir):
     model, context = (rotary, 53) if ANALYSES[name].scheme.startswith("rotary") else (MODEL, 64)
     training = isinstance(ANALYSES[name], OfCheckpoints)
     model, context = (str(training_dir), 37) if training else (model, context)
+    if name == "conversations":
+        model, params["text"] = talking, [{"role": "user", "content": SMALL["text"]}]
 
     found = pk.show(name, model, context=context, windows=20, engine=engine, params=params, **cell)
 
