@@ -17,7 +17,6 @@ from poskernel_core.data.texts import TYPED
 from poskernel_core.export.files import signature, template
 from poskernel_core.models.catalog import local_directory
 from poskernel_core.models.curated import BUNDLED_MODELS
-from poskernel_core.models.gguf import is_gguf
 
 ROTATED: Final = frozenset({
     "cohere", "cohere2", "exaone4", "gemma", "gemma3_text", "glm4", "gpt_oss", "granite", "lfm2",
@@ -83,7 +82,7 @@ def continuation(result: Result, head: str = "", query: int | None = None) -> st
         **found,
     }
     told["cell"] = head_name(told["layer"], told["head"])
-    told["boot"], told["imports"] = _boot(run, bridged=bridged)
+    told["boot"] = _boot(run, bridged=bridged)
     code = template("continuation.py.jinja").render(told)
     return re.sub(r"\n{4,}", "\n\n\n", code).strip() + "\n"
 
@@ -111,26 +110,18 @@ def _place(result: Result, run: Mapping[str, Any], head: str, query: int | None)
     }  # fmt: skip
 
 
-def _boot(run: Mapping[str, Any], *, bridged: bool) -> tuple[str, list[str]]:
-    """Return the expression that boots a model, and the imports that it needs."""
-    name, revision = str(run.get("model")), run.get("revision")
-    revision = None if revision == "main" else revision
-    directory, commit = local_directory(name), str(run.get("model_fingerprint"))
-    odd = name in BUNDLED_MODELS or is_gguf(str(directory)) or "_vl" in str(run["architecture"])
-    if run["architecture"] == "attn-only" or odd or not (directory or COMMIT.fullmatch(commit)):
-        more = f", revision={revision!r}" if revision else ""
-        if bridged:
-            return f"pk.to_bridge({name!r}{more})", []
-        return f"pk.load({name!r}{more}).module", []
-    place = (
-        repr(str(directory / (revision or ""))) if directory else f"{name!r}, revision={commit!r}"
-    )
-    if bridged:
-        way = "from transformer_lens.model_bridge import TransformerBridge"
-        return f"TransformerBridge.boot_transformers({place})", [way]
-    way = "from transformers import AutoModelForCausalLM"
-    kind = 'dtype=torch.float32, attn_implementation="eager"'
-    return f"AutoModelForCausalLM.from_pretrained({place}, {kind}).eval()", [way]
+def _boot(run: Mapping[str, Any], *, bridged: bool) -> str:
+    """Return the expression that boots a model.
+
+    Not ``TransformerBridge.boot_transformers``: for a model that reads images too, it installs
+    torchvision, and another torch with it (transformer_lens 4.3).
+    """
+    name, commit = str(run.get("model")), str(run.get("model_fingerprint"))
+    revision = run.get("revision")
+    if COMMIT.fullmatch(commit) and not local_directory(name) and name not in BUNDLED_MODELS:
+        revision = commit
+    more = f", revision={revision!r}" if revision not in (None, "main") else ""
+    return f"pk.to_bridge({name!r}{more})" if bridged else f"pk.load({name!r}{more}).module"
 
 
 def _arguments(run: Mapping[str, Any], **changed: Any) -> str:

@@ -167,7 +167,8 @@ FAMILY_MODELS: dict[str, FamilyModel] = {
     "cohere2": FamilyModel("cohere2", rotary(**IN_TURN, head_dim=10), TURNS, unturned=(1,)),
     "starcoder2": FamilyModel("starcoder2", rotary(sliding_window=7), [7] * 3),
     "gpt-neox-partial": FamilyModel(
-        "gpt_neox", rotary(heads=5, rope_parameters=PARTIAL, use_parallel_residual=False)
+        "gpt_neox",
+        rotary(heads=5, key_heads=5, rope_parameters=PARTIAL, use_parallel_residual=False),
     ),
     "llama4": FamilyModel(
         "llama4_text", rotary(head_dim=10, attention_chunk_size=7, no_rope_layers=[1, 0, 1],
