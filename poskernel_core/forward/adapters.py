@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers.models.gptj.modeling_gptj import GPTJAttention
 
 from poskernel_core.common.attention import Slopes
 from poskernel_core.common.errors import UnsupportedModel
@@ -21,6 +22,15 @@ from poskernel_core.common.errors import UnsupportedModel
 REPLACED = ("_attn", "_get_embed_positions", "forward")
 Attend = Callable[..., Tensor]
 """``attend(module, q, k, v, scale, window=None, slopes=None)`` returns the heads' outputs."""
+
+
+def own_attention(architecture: str) -> str:
+    """Return the method that an adapter replaces; empty if transformers' registry does it.
+
+    From transformers 5.24 on, it does so for GPT-J.
+    """
+    method, _ = ADAPTED.get(architecture, ("", None))
+    return method if architecture != "gptj" or hasattr(GPTJAttention, method) else ""
 
 
 def adapt(attention: nn.Module, architecture: str, attend: Attend) -> None:

@@ -9,7 +9,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 from transformers.models.gpt2.modeling_gpt2 import GPT2MLP
 
 from poskernel_core.common.errors import UnsupportedModel
-from poskernel_core.forward.adapters import ADAPTED, release
+from poskernel_core.forward.adapters import own_attention, release
 from poskernel_core.forward.loaded import LoadedModel
 from poskernel_core.forward.precision import EXACT
 from poskernel_core.forward.proof import TOLERANCE, Patterns, beyond_windows
@@ -54,7 +54,7 @@ def _twin(model: LoadedModel) -> PreTrainedModel:
             vars(part)[hooks].clear()
             vars(part)[f"{hooks}_with_kwargs"].clear()
         release(part)
-    if model.geometry.architecture not in ADAPTED:
+    if not own_attention(model.geometry.architecture):
         twin.set_attn_implementation("eager")
     return twin
 

@@ -20,13 +20,13 @@ from transformers import AttentionInterface, AttentionMaskInterface
 
 from poskernel_core.common.attention import Slopes
 from poskernel_core.common.errors import UnsupportedModel
-from poskernel_core.forward.adapters import ADAPTED, adapt
+from poskernel_core.forward.adapters import adapt, own_attention
 from poskernel_core.forward.attention import AttentionCall, PatternBlock, attend, uniform_blocks
 from poskernel_core.forward.edits import Edit, edited_attention
 from poskernel_core.forward.finite import require_finite
 from poskernel_core.forward.masks import MaskSpec, mask_spec_of
 from poskernel_core.forward.observers import Batch, Observer
-from poskernel_core.forward.rotation import Rotation, continued, read_rotation
+from poskernel_core.forward.rotation import Rotation, continued, cosines_and_sines, read_rotation
 
 IMPLEMENTATION = "poskernel"
 """The name of our attention in transformers' registry."""
@@ -131,8 +131,7 @@ class Hooks:
                     "model share one module, which PosKernel cannot tell apart: choose another."
                 )
             vars(part)["poskernel"] = (self, layer)
-        if architecture in ADAPTED:
-            method = ADAPTED[architecture][0]
+        if method := own_attention(architecture):
             of_heads = [
                 part
                 for part in block.modules()
@@ -173,13 +172,16 @@ class Hooks:
         edit = self._pass.edit
         if edit is None:
             return None
-        cos, sin = _parts(out)
+        cos, sin = cosines_and_sines(module, out)
         if edit.angles_of is not None:
             few, more = _first((args, kwargs), edit.angles_of)
             self._pass.restore(module)
-            cos, sin = continued(cos, sin, *_parts(module.forward(*few, **more)))
+            of_few = cosines_and_sines(module, module.forward(*few, **more))
+            cos, sin = continued(cos, sin, *of_few)
         cos, sin = self.rotated(cos, sin)
-        return torch.complex(cos, sin).to(out.dtype) if isinstance(out, Tensor) else (cos, sin)
+        if isinstance(out, Tensor):
+            return torch.complex(cos, sin).to(out.dtype)
+        return cosines_and_sines(module, (cos, sin))
 
     def _residual(
         self, layer: int, _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -256,11 +258,6 @@ class Hooks:
         if call.layer == running.until:
             raise PassEnded
         return out.to(there)
-
-
-def _parts(rotation: Any) -> tuple[Tensor, Tensor]:
-    """Return the cosines and sines that a rotary module returned, as complex numbers or as two."""
-    return (rotation.real, rotation.imag) if isinstance(rotation, Tensor) else rotation
 
 
 def _first(given: Any, count: int) -> Any:

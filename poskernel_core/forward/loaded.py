@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from poskernel_core.common.errors import BadRequest, UnsupportedModel
-from poskernel_core.forward.adapters import ADAPTED
+from poskernel_core.forward.adapters import own_attention
 from poskernel_core.forward.edits import Edit
 from poskernel_core.forward.finite import require_finite
 from poskernel_core.forward.hooks import IMPLEMENTATION, ForwardPass, Hooks, PassEnded
@@ -273,7 +273,7 @@ def positions_of(module: PreTrainedModel) -> nn.Embedding | None:
 
 def attach(hooks: Hooks, module: PreTrainedModel, n_layers: int, architecture: str) -> None:
     """Put hooks on a module, and our attention in place of its own."""
-    if architecture not in ADAPTED:
+    if not own_attention(architecture):
         module.set_attn_implementation(IMPLEMENTATION)
     module.eval().requires_grad_(False)
     hooks.add_to_embeddings(module.get_input_embeddings(), positions_of(module))

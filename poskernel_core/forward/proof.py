@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from poskernel_core.common.errors import UnsupportedModel
-from poskernel_core.forward.adapters import ADAPTED, adapted, release
+from poskernel_core.forward.adapters import adapted, own_attention, release
 from poskernel_core.forward.attention import AttentionCall, PatternBlock
 from poskernel_core.forward.loaded import LoadedModel
 from poskernel_core.forward.memory import in_float32
@@ -226,7 +226,7 @@ def _once(_module: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, d
 @contextmanager
 def _own_attention(model: LoadedModel) -> Iterator[None]:
     architecture = model.geometry.architecture
-    if architecture in ADAPTED:
+    if own_attention(architecture):
         ours = {each: adapted(each) for each in model.hooks.attentions.values()}
         for attention in ours:
             release(attention)

@@ -143,6 +143,16 @@ class _Probe:
         return cos, sin
 
 
+def cosines_and_sines(module: nn.Module, handed: Any) -> tuple[Tensor, Tensor]:
+    """Return cosines and sines as a rotary module hands them, or from these in its order.
+
+    They come as complex numbers or as two tensors; GPT-J's sines come first.
+    """
+    if isinstance(handed, Tensor):
+        return handed.real, handed.imag
+    return handed[::-1] if type(module).__name__.startswith("GPTJ") else handed  # type: ignore[no-any-return]
+
+
 def read_rotation(
     module: nn.Module, layer: int, x: Tensor, given: dict[str, Any]
 ) -> Rotation | None:
@@ -153,7 +163,7 @@ def read_rotation(
     handed = given.get("position_embeddings")
     if handed is None or given.get("alibi") is not None:
         return None
-    cos, sin = (handed.real, handed.imag) if isinstance(handed, Tensor) else handed
+    cos, sin = cosines_and_sines(module, handed)
     last, count = x.shape[1] - 1, min(PROBED, x.shape[1])
     rows = torch.linspace(0, last, count, device="cpu").round().long().to(x.device)
     call = _shown(module, layer, x, rows, given)
@@ -198,7 +208,8 @@ def unrotated_call(
         probed["position_embeddings"] = torch.ones_like(handed[:1, :1]).expand(1, rows, -1)
     elif handed is not None:
         cos, sin = (part[:1, :1].expand(1, rows, -1) for part in handed)
-        probed["position_embeddings"] = torch.ones_like(cos), torch.zeros_like(sin)
+        handed = torch.ones_like(cos), torch.zeros_like(sin)
+        probed["position_embeddings"] = cosines_and_sines(module, handed)
     if given.get("alibi") is not None:
         alibi = given["alibi"]
         probed["alibi"] = alibi.reshape(-1, *alibi.shape[-2:])[: module.num_heads]  # of one text
