@@ -172,7 +172,7 @@ def _own_option(name: str, field: FieldInfo) -> Option:
     )
 
 
-def _type(kind: Any, field: FieldInfo) -> click.ParamType[Any]:
+def _type(kind: Any, field: FieldInfo) -> "click.ParamType[Any]":
     if words := typing.get_args(kind):
         return click.Choice(words)
     names = ("ge", "gt", "le", "lt")

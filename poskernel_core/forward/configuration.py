@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+import transformers
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter, tree_map
@@ -27,6 +28,8 @@ from poskernel_core.forward.loaded import attach, blocks_of, positions_of
 from poskernel_core.models import configuration
 from poskernel_core.models.geometry import CHUNKED, FULL, NONE, SLIDING, Geometry, Layer
 
+TESTED = (5, 24)
+"""The newest transformers whose models were tested."""
 TOKENS = 5
 SCALAR = torch.ops.aten._local_scalar_dense.default  # noqa: SLF001
 INDEX = torch.ops.aten.index.Tensor
@@ -125,9 +128,20 @@ def refusing(name: str, sentence: str) -> Iterator[None]:
     except Exception as error:
         text = " ".join(str(error).split())
         why = f"there is no {text}" if isinstance(error, KeyError) else text[:250]
-        raise UnsupportedModel(
-            f"{sentence.format(repr(name))}: {why or type(error).__name__}"
-        ) from error
+        found = f"{sentence.format(repr(name))}: {why or type(error).__name__}"
+        raise UnsupportedModel(f"{found} {newer_than_tested()}".strip()) from error
+
+
+def newer_than_tested() -> str:
+    """Say that transformers is newer than what was tested; empty if it is not."""
+    here = tuple(map(int, re.findall(r"\d+", transformers.__version__)[:2]))
+    if here <= TESTED:
+        return ""
+    tested = ".".join(map(str, TESTED))
+    return (
+        f"(transformers {transformers.__version__} is newer than {tested}, the newest tested: each "
+        "model is compared with its own attention when it is loaded.)"
+    )
 
 
 def _storage(tensor: Tensor) -> int:

@@ -9,6 +9,7 @@ the scale.
 import math
 import tempfile
 import threading
+import warnings
 import weakref
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -33,7 +34,13 @@ from poskernel_core.common.errors import (
 from poskernel_core.common.settings import settings
 from poskernel_core.common.specs import digest
 from poskernel_core.forward import attn_only
-from poskernel_core.forward.configuration import build, kind_of, refusing, skeleton
+from poskernel_core.forward.configuration import (
+    build,
+    kind_of,
+    newer_than_tested,
+    refusing,
+    skeleton,
+)
 from poskernel_core.forward.finite import is_finite
 from poskernel_core.forward.gguf_weights import convert, is_converted
 from poskernel_core.forward.hooks import Hooks
@@ -236,6 +243,8 @@ def hooked(
 
     With a placement, the module is not moved, and ``placement.home`` is the device of its passes.
     """
+    if newer := newer_than_tested():
+        warnings.warn(newer, stacklevel=2)
     geometry = located.geometry
     device = device if placement is None else placement.home
     hooks = Hooks(device)

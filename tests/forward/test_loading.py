@@ -16,7 +16,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 import poskernel_core as pk
 from poskernel_core.common.errors import ComputeFailed, UnsupportedModel
-from poskernel_core.forward import hooks, loading, memory, proof
+from poskernel_core.forward import configuration, hooks, loading, memory, proof
 from poskernel_core.forward.attention import AttentionCall
 from poskernel_core.forward.interventions import AblatedHeads
 from poskernel_core.forward.loading import place
@@ -351,3 +351,15 @@ def test_a_window_that_is_read_wrongly_from_the_configuration(located, field, of
     wrong = replace(located[field], geometry=replace(geometry, layers=layers))
     with pytest.raises(UnsupportedModel, match=f"window of {LONG + off} .* has one of {LONG} "):
         loading.load(wrong, "cpu")
+
+
+def test_a_transformers_that_was_not_tested(monkeypatch):
+    """It is told, and the proof decides."""
+    monkeypatch.setattr(configuration, "TESTED", (5, 1))
+    with pytest.warns(UserWarning, match=r"newer than 5\.1, the newest tested"):
+        pk.load("demo-rotary", device="cpu")
+    with (
+        pytest.raises(UnsupportedModel, match=r"as it says: this \(.*newer than 5\.1"),
+        configuration.refusing("m", "{} fails, as it says"),
+    ):
+        raise ValueError("this")
