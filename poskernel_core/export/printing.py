@@ -17,6 +17,8 @@ from typing import Any, Final
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
+from poskernel_core.analyses.drawing import figure_of
+from poskernel_core.common.atomic_write import atomic_write
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import Result
 from poskernel_core.export.files import FOLDER, caption, signature, template
@@ -88,6 +90,9 @@ def printed(figure: go.Figure, result: Result, width: int, title: str = "") -> d
     notes = layout.get("annotations", [])
     unit = "".join(each["text"] for each in notes if each.get("name") == "unit")
     layout["annotations"] = [each for each in notes if each.get("name") != "unit"]
+    for scene in (layout[name] for name in layout if name.startswith("scene")):
+        eye = scene.setdefault("camera", {}).setdefault("eye", dict.fromkeys("xyz", 1.25))
+        eye |= {axis: 1.2 * eye[axis] for axis in eye}  # room for the titles of its axes
     for bar in _bars(traces):
         text = unit or bar.get("title", {}).get("text", "").replace("<br>", " ")
         bar |= BAR | {"title": {"text": text, "side": "top"}}
@@ -109,6 +114,11 @@ def plain_title(figure: go.Figure) -> str:
     return html.unescape(TAG.sub(" ", figure.layout.title.text or "")).strip()
 
 
+def is_table(figure: go.Figure) -> bool:
+    """Return whether a figure is a table, which no picture shows."""
+    return any(trace.type == "table" for trace in figure.data)
+
+
 def picture(figure: go.Figure, result: Result, kind: str, width: int = WIDTHS[0]) -> bytes:
     """Return a figure for a paper as the bytes of a file of that kind, ``"svg"`` or ``"png"``.
 
@@ -116,8 +126,10 @@ def picture(figure: go.Figure, result: Result, kind: str, width: int = WIDTHS[0]
     network; one that is not on the path is named by ``BROWSER_PATH``.
 
     Raises:
-        BadRequest: there is no browser, or it drew nothing.
+        BadRequest: there is no browser, it drew nothing, or the figure is a table.
     """
+    if is_table(figure):
+        raise BadRequest("Expected a figure, got a table: write its numbers with --npz or --json.")
     names = ("google-chrome", "chromium", "chromium-browser", "chrome", "msedge")
     browser = os.environ.get("BROWSER_PATH") or next(filter(None, map(shutil.which, names)), None)
     if browser is None:
@@ -135,6 +147,23 @@ def picture(figure: go.Figure, result: Result, kind: str, width: int = WIDTHS[0]
     if made is None:
         raise BadRequest(f"Expected a picture from {browser!r}, got none: try --html.")
     return base64.b64decode(made[1])
+
+
+def save_picture(result: Result, path: Path, width: int = WIDTHS[0]) -> None:
+    """Write the figure of a result for a paper to a file, ``.svg`` or ``.png``: see `picture`."""
+    made = picture(figure_of(result), result, picture_kind(path), width)
+    atomic_write(path, lambda place: place.write_bytes(made))
+
+
+def picture_kind(path: Path) -> str:
+    """Return the kind of picture that a file's name asks for.
+
+    Raises:
+        BadRequest: it is none.
+    """
+    if path.suffix not in (".svg", ".png"):
+        raise BadRequest(f"Expected a file that ends in .svg or .png, got '{path.name}'.")
+    return path.suffix[1:]
 
 
 def print_page(sheets: list[dict[str, Any]], kind: str) -> str:

@@ -22,6 +22,7 @@ from poskernel_core.plotting.layout import (
 from poskernel_core.plotting.palette import DIVERGING, SCALE, log_position, scale_rgb
 
 MAX_TICKS = 12
+NEAR_ZERO = 1000  # a log scale of differences is linear up to this part of its ends
 IMAGE_CELLS = 200_000  # larger maps are sent as PNG: 0.3 s instead of 5 s
 
 Span = tuple[float, float]
@@ -34,7 +35,8 @@ class Colours:
     Attributes:
         low, high: the values at the ends of the scale.
         scale: colours from low to high.
-        log: whether the scale is logarithmic.
+        log: whether the scale is logarithmic; from below 0 on, on both sides of 0, down to a
+            thousandth of the ends.
         unit: shown above the bar.
     """
 
@@ -46,12 +48,18 @@ class Colours:
 
     def share(self, values: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
         """Return places on the scale, 0 to 1; NaN stays NaN."""
+        if self.log and self.low < 0:
+            bent = np.arcsinh(NEAR_ZERO * values / self.high) / np.arcsinh(NEAR_ZERO)
+            return np.clip((1 + bent) / 2, 0, 1)
         if self.log:
             return log_position(values, self.low, self.high)
         return np.clip((values - self.low) / (self.high - self.low), 0, 1)
 
     def ticks(self) -> tuple[list[float], list[str]]:
         """Return the bar's ticks, 0 to 1, and their labels."""
+        if self.log and self.low < 0:
+            at = self.high * np.array([-1, -0.1, -0.01, 0, 0.01, 0.1, 1])
+            return self.share(at).tolist(), [number(float(f"{tick:.1g}")) for tick in at]
         if not self.log:
             ends = np.linspace(self.low, self.high, 5)
             return [0, 0.25, 0.5, 0.75, 1], [number(float(f"{tick:.2g}")) for tick in ends]
@@ -76,9 +84,12 @@ def probability_colours(*values: Float[np.ndarray, "..."]) -> Colours:
 def difference_colours(
     difference: Float[np.ndarray, "..."], *of: Float[np.ndarray, "..."]
 ) -> Colours:
-    """Return a scale symmetric about 0; its ends are at least a tenth of the largest in `of`."""
+    """Return a log scale symmetric about 0, so that most cells have a colour.
+
+    Its ends are at least a tenth of the largest in `of`.
+    """
     reach = max(largest(np.abs(difference)), 0.1 * max(largest(each) for each in of), FLOOR)
-    return Colours(-reach, reach, DIVERGING, log=False, unit="kernel − observed")
+    return Colours(-reach, reach, DIVERGING, log=True, unit="kernel − observed (log scale)")
 
 
 def largest(values: Float[np.ndarray, "..."]) -> float:

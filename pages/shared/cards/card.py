@@ -29,7 +29,7 @@ from poskernel_core.export.files import (
     typed_start,
 )
 from poskernel_core.export.grid_picture import grid_picture
-from poskernel_core.export.printing import WIDTHS, printed, sheet
+from poskernel_core.export.printing import WIDTHS, is_table, printed, sheet
 from poskernel_core.models.gguf import quantisation_note
 
 MENU: Final = "About this figure"
@@ -211,7 +211,7 @@ def _downloads(name: str, figure: Make, shown: Open) -> None:
 def _sheets(figure: Make, shown: Open, width: int) -> list[dict[str, Any]]:
     """Return the pictures of a card, in a width in millimetres: its grid, or its figures."""
     if not shown.grids:
-        figures = made(figure)
+        figures = [each for each in made(figure) if not is_table(each)]
         title = shown.title if len(figures) == 1 else ""
         return [printed(each, shown.result, width, title) for each in figures]
     around = sheet(shown.result, shown.title, width)

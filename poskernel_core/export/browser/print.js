@@ -50,17 +50,22 @@ async function drawing({ data, layout }) {
     const margin = Object.entries(more).map(([side, by]) => [`margin.${side}`, size[side] + by]);
     await Plotly.relayout(place, { ...Object.fromEntries(margin), height: height + taller });
   }
-  const { width, height } = place._fullLayout;
+  const { width, height, _size: size } = place._fullLayout;
+  const [frame, ...drawn] = [place, ...place.querySelectorAll(".main-svg text, .legend")].map(
+    (node) => node.getBoundingClientRect(),
+  );
+  const cut = Math.min(size.t, ...drawn.map((box) => box.top - frame.top)) - 4;
+  const end = Math.max(height - size.b, ...drawn.map((box) => box.bottom - frame.top)) + 4;
   const svg = await Plotly.toImage(place, { format: "svg", width, height, imageDataOnly: true });
   Plotly.purge(place);
   place.remove();
-  return { svg, height };
+  return layout.scene ? { svg, cut: 0, height } : { svg, cut, height: end - cut };
 }
 
 const escaped = (text) => text.replace(/[&<>]/g, (letter) => `&#${letter.charCodeAt(0)};`);
 
 async function sheetOf(sheet) {
-  const { svg, height } = sheet.svg ? sheet : await drawing(sheet);
+  const { svg, height, cut = 0 } = sheet.svg ? sheet : await drawing(sheet);
   const { width, title, caption, mm } = sheet;
   const top = title.length * HEADING + 4;
   const whole = Math.ceil(top + height + caption.length * STEP + 8);
@@ -75,8 +80,8 @@ async function sheetOf(sheet) {
       ` viewBox="0 0 ${width} ${whole}" font-family="'${FAMILY}', Arial, sans-serif">`,
       `<desc>${escaped(sheet.about)}</desc><style>@font-face{font-family:'${FAMILY}';`,
       `font-weight:200 900;src:url(${font})}</style><rect width="100%" height="100%" fill="#fff"/>`,
+      `<g transform="translate(0,${top - cut})">${svg}</g>`,
       ...lines(title, 13, HEADING, `font-size="12" font-weight="600"`),
-      `<g transform="translate(0,${top})">${svg}</g>`,
       ...lines(caption, top + height + STEP, STEP, `font-size="9.333"`),
       "</svg>",
     ].join(""),
