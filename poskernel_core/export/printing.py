@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import textwrap
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -50,7 +49,7 @@ LOOK: Final = {
 }
 BAR: Final = {"orientation": "h", "thickness": 8, "lenmode": "fraction", "len": 0.7,
               "x": 0, "xref": "paper", "xanchor": "left", "xpad": 0,
-              "y": 1, "yref": "paper", "yanchor": "bottom", "ypad": 6}  # fmt: skip
+              "y": 1, "yref": "container", "yanchor": "top", "ypad": 0}  # fmt: skip
 LEGEND: Final = {"orientation": "h", "x": 0, "xref": "container", "xanchor": "left",
                  "y": 0, "yref": "container", "yanchor": "bottom"}  # fmt: skip
 
@@ -92,8 +91,9 @@ def printed(figure: go.Figure, result: Result, width: int, title: str = "") -> d
     layout["annotations"] = [each for each in notes if each.get("name") != "unit"]
     for scene in (layout[name] for name in layout if name.startswith("scene")):
         eye = scene.setdefault("camera", {}).setdefault("eye", dict.fromkeys("xyz", 1.25))
-        eye |= {axis: 1.2 * eye[axis] for axis in eye}  # room for the titles of its axes
-    for bar in _bars(traces):
+        eye |= {axis: 1.5 * eye[axis] for axis in eye}  # room for the titles of its axes
+    bars = _bars(traces)
+    for bar in bars:
         text = unit or bar.get("title", {}).get("text", "").replace("<br>", " ")
         bar |= BAR | {"title": {"text": text, "side": "top"}}
     _set_text(spec)
@@ -102,7 +102,7 @@ def printed(figure: go.Figure, result: Result, width: int, title: str = "") -> d
         "paper_bgcolor": "#ffffff",
         "width": pixels,
         "height": 0.8 * pixels if "scene" in layout else area + 50,
-        "margin": {"l": 4, "r": 8, "t": 10, "b": 4, "pad": 2},
+        "margin": {"l": 4, "r": 8, "t": 46 if bars else 10, "b": 4, "pad": 2},
         "legend": layout.get("legend", {}) | LEGEND,
     }
     figure_title = sheet(result, title or plain_title(figure), width)
@@ -111,7 +111,7 @@ def printed(figure: go.Figure, result: Result, width: int, title: str = "") -> d
 
 def plain_title(figure: go.Figure) -> str:
     """Return a figure's own title as plain text."""
-    return html.unescape(TAG.sub(" ", figure.layout.title.text or "")).strip()
+    return " ".join(html.unescape(TAG.sub(" ", figure.layout.title.text or "")).split())
 
 
 def is_table(figure: go.Figure) -> bool:
@@ -126,8 +126,10 @@ def picture(figure: go.Figure, result: Result, kind: str, width: int = WIDTHS[0]
     network; one that is not on the path is named by ``BROWSER_PATH``.
 
     Raises:
-        BadRequest: there is no browser, it drew nothing, or the figure is a table.
+        BadRequest: the width is another, the figure is a table, or no browser draws it.
     """
+    if width not in WIDTHS:
+        raise BadRequest(f"Expected a width of {WIDTHS[0]} or {WIDTHS[1]} mm, got {width!r}.")
     if is_table(figure):
         raise BadRequest("Expected a figure, got a table: write its numbers with --npz or --json.")
     names = ("google-chrome", "chromium", "chromium-browser", "chrome", "msedge")
@@ -179,12 +181,10 @@ def _wrapped(text: str, room: float, size: float) -> str:
     return text if "<" in plain else "<br>".join(textwrap.wrap(plain, int(room / (size * LETTER))))
 
 
-def _bars(traces: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    for trace in traces:
-        if trace["type"] == "heatmap" and trace.get("showscale", True):
-            yield trace.setdefault("colorbar", {})
-        elif "colorbar" in (marker := trace.get("marker", {})):
-            yield marker["colorbar"]
+def _bars(traces: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    maps = [each for each in traces if each["type"] == "heatmap" and each.get("showscale", True)]
+    marks = [each["marker"] for each in traces if "colorbar" in each.get("marker", {})]
+    return [each.setdefault("colorbar", {}) for each in (*maps, *marks)]
 
 
 def _set_text(node: Any) -> None:

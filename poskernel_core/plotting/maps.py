@@ -22,7 +22,6 @@ from poskernel_core.plotting.layout import (
 from poskernel_core.plotting.palette import DIVERGING, SCALE, log_position, scale_rgb
 
 MAX_TICKS = 12
-NEAR_ZERO = 1000  # a log scale of differences is linear up to this part of its ends
 IMAGE_CELLS = 200_000  # larger maps are sent as PNG: 0.3 s instead of 5 s
 
 Span = tuple[float, float]
@@ -35,8 +34,8 @@ class Colours:
     Attributes:
         low, high: the values at the ends of the scale.
         scale: colours from low to high.
-        log: whether the scale is logarithmic; from below 0 on, on both sides of 0, down to a
-            thousandth of the ends.
+        log: whether the scale is logarithmic; one that begins below 0 is on both sides of 0, and
+            linear between.
         unit: shown above the bar.
     """
 
@@ -49,7 +48,7 @@ class Colours:
     def share(self, values: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
         """Return places on the scale, 0 to 1; NaN stays NaN."""
         if self.log and self.low < 0:
-            bent = np.arcsinh(NEAR_ZERO * values / self.high) / np.arcsinh(NEAR_ZERO)
+            bent = np.arcsinh(values / FLOOR) / np.arcsinh(self.high / FLOOR)
             return np.clip((1 + bent) / 2, 0, 1)
         if self.log:
             return log_position(values, self.low, self.high)
@@ -58,7 +57,8 @@ class Colours:
     def ticks(self) -> tuple[list[float], list[str]]:
         """Return the bar's ticks, 0 to 1, and their labels."""
         if self.log and self.low < 0:
-            at = self.high * np.array([-1, -0.1, -0.01, 0, 0.01, 0.1, 1])
+            some = [tick for tick in (1e-4, 1e-2) if 40 * tick < self.high] + [self.high]
+            at = np.array([*(-tick for tick in reversed(some)), 0, *some])
             return self.share(at).tolist(), [number(float(f"{tick:.1g}")) for tick in at]
         if not self.log:
             ends = np.linspace(self.low, self.high, 5)

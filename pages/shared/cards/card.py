@@ -202,13 +202,13 @@ def _downloads(name: str, figure: Make, shown: Open) -> None:
             key=f"{suffix}-{name}",
             width="stretch",
         )
-    sheets = [sheet for width in WIDTHS for sheet in _sheets(figure, shown, width)]
+    sheets = [sheet for width in WIDTHS for sheet in sheets_of(figure, shown, width)]
     if sheets:
         st.caption("Pictures for a paper, as wide as one or two columns:")
         draw_pictures(stem, sheets)
 
 
-def _sheets(figure: Make, shown: Open, width: int) -> list[dict[str, Any]]:
+def sheets_of(figure: Make, shown: Open, width: int) -> list[dict[str, Any]]:
     """Return the pictures of a card, in a width in millimetres: its grid, or its figures."""
     if not shown.grids:
         figures = [each for each in made(figure) if not is_table(each)]

@@ -23,6 +23,7 @@ def pattern_figure(found: Result, name: str, zoom: tuple[int, int] | None) -> go
     values = only_visible(values[first:stop, first:stop])
     tokens = found.words("tokens") or None
     differs = name == "difference"
+    reach = max(float(np.nanmax(np.abs(values))), 1e-6)
     figure = stage_map(
         values,
         title=name.capitalize(),
@@ -30,7 +31,7 @@ def pattern_figure(found: Result, name: str, zoom: tuple[int, int] | None) -> go
         first_key=first,
         tokens=tokens,
         diverging=differs,
-        span=None if differs else (0.0, 1.0),
+        span=(-reach, reach) if differs else (0.0, 1.0),
         unit="changed − clean" if differs else "probability",
     )
     return set_height(figure, THIRD)
