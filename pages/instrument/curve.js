@@ -5,7 +5,6 @@ const STEMS = 16; // attention to near tokens is discrete: points on stems up to
 const FLOOR = 1e-6; // on a log axis
 const MARGIN = { left: 52, right: 14, top: 22, bottom: 40 };
 const RATIO = 74; // height of the panel below, with its gap
-const LOCAL = "offset of local heads";
 const RATIOS = [0.25, 0.5, 1, 2, 4];
 
 const KINDS = {
@@ -37,9 +36,7 @@ const offsetTicks = (last) =>
 function scalesOf(view, read, shown) {
   const { width, height } = view;
   const last = view.most ?? read.block.starts.at(-1);
-  const local = shown.mean.slice(0, 10).reduce((sum, each) => sum + each, 0) >= 0.5;
-  const logX = state.log.includes("offset") || (state.log.includes(LOCAL) && local);
-  const logY = state.log.includes("attention");
+  const [logX, logY] = ["offset", "attention"].map((each) => state.log.includes(each));
   const drawn = [shown.high, shown.observed, shown.mean].filter(Boolean);
   const high = Math.max(...drawn.flatMap((row) => [...row.slice(0, shown.count)]), 1e-5) * 1.04;
   const least = Math.min(...drawn.flatMap((row) => [...row.slice(0, shown.count)]));
@@ -92,18 +89,22 @@ function axesOf(view, scale, add) {
   add("text", { x: 4, y: 11, class: "tick" }, share);
 }
 
-// Stems with points for near offsets, then a line through the means of the bins.
+// So many near offsets are points: on a long linear axis they would be a block.
+const nearOf = (scale) => (scale.x(STEMS) - scale.x(0) < 4 * STEMS ? 0 : STEMS);
+
+// Stems with points for near offsets, where they have room, then a line through the bins' means.
 function series(add, kind, row, read, shown, scale, stems) {
   const { starts, offsets } = read.block;
+  const near = nearOf(scale);
   const centre = (bin) => (starts[bin] + offsets[bin + 1] - 1) / 2;
   const points = [];
   for (let bin = 0; bin < shown.count; bin++) {
     const at = [scale.x(centre(bin)), scale.y(row[bin])];
-    if (starts[bin] >= STEMS) points.push(at);
+    if (starts[bin] >= near) points.push(at);
     else {
       if (stems) add("line", { class: `stem ${kind}`, x1: at[0], x2: at[0], y1: scale.bottom, y2: at[1] });
       add("circle", { class: `point ${kind}`, cx: at[0], cy: at[1], r: stems ? 3.2 : 2.6 });
-      if (starts[bin] === STEMS - 1) points.push(at);
+      if (starts[bin] === near - 1) points.push(at);
     }
   }
   add("polyline", { class: `line ${kind}`, points: line(points) });
@@ -111,7 +112,7 @@ function series(add, kind, row, read, shown, scale, stems) {
 
 // What is drawn as a band beyond the stems is a bar beside each of them.
 function spread(add, shown, read, scale, along) {
-  const far = read.block.starts.findIndex((each) => each >= STEMS - 1);
+  const far = read.block.starts.findIndex((each) => each >= Math.max(0, nearOf(scale) - 1));
   const [low, high] = [along(shown.low), along(shown.high)];
   const near = far < 0 ? shown.count : Math.min(far, shown.count);
   for (let bin = 0; bin < near; bin++) {
@@ -194,7 +195,7 @@ function paintCurve(view) {
   view.centre = centre;
   view.count = shown.count;
   for (const [name, box] of view.boxes)
-    box.checked = name === "offset" ? scale.logX : state.log.includes(name);
+    box.checked = state.log.includes(name);
 }
 
 // Which bin lies nearest to where the pointer is.
@@ -205,48 +206,6 @@ function point(view, event) {
     if (best === null || Math.abs(view.centre(bin) - x) < Math.abs(view.centre(best) - x)) best = bin;
   view.bin = best;
   paintCurve(view);
-}
-
-const PAPER = { width: 322, ratio: 0.95 }; // a paper's column of 85 mm, in pixels
-const LIGHT =
-  "--st-text-color:#1b2630;--st-border-color:#d4dce2;--st-background-color:#fff;--st-font:sans-serif";
-const LOOKS =
-  "fill fill-opacity stroke stroke-opacity stroke-width stroke-dasharray font-size font-family text-anchor";
-
-// The curve as a file: on white, as wide as a paper's column; its name and text say what it is.
-async function save(view, format) {
-  const read = reading(view.kind, undefined, view.own);
-  if (!read) return;
-  const [width, height] = [PAPER.width, Math.round(PAPER.width * PAPER.ratio)];
-  const box = { width, height, viewBox: `0 0 ${width} ${height}` };
-  const svg = svgNode("svg", box);
-  const sheet = make("div", { style: LIGHT });
-  sheet.append(svg);
-  view.root.append(sheet);
-  const blank = { title: make("b"), said: make("output"), boxes: [], bin: null, drawing: "" };
-  paintCurve({ ...view, ...blank, svg, width, height });
-  for (const node of svg.querySelectorAll("*")) {
-    const looks = getComputedStyle(node);
-    for (const name of LOOKS.split(" ")) node.setAttribute(name, looks.getPropertyValue(name));
-  }
-  sheet.remove();
-  const { names, offsets, shape, ...identity } = read.block;
-  const told = svgNode("desc", {});
-  told.textContent = JSON.stringify({ head: read.name, ...identity });
-  svg.prepend(told, svgNode("rect", { width, height, fill: "#fff" }));
-  const text = new XMLSerializer().serializeToString(svg);
-  const at = read.block.n === undefined ? "" : `-n${read.block.n}`;
-  const file = `${read.block.model.replace(/[^\w.-]+/g, "_")}-${read.name}${at}-${view.kind}.${format}`;
-  let blob = new Blob([text], { type: "image/svg+xml" });
-  if (format === "png") {
-    const picture = new Image();
-    picture.src = URL.createObjectURL(blob);
-    await picture.decode();
-    const canvas = make("canvas", { width: 4 * width, height: 4 * height });
-    canvas.getContext("2d").drawImage(picture, 0, 0, 4 * width, 4 * height);
-    blob = await new Promise((done) => canvas.toBlob(done));
-  }
-  make("a", { href: URL.createObjectURL(blob), download: file }).click();
 }
 
 function buildCurve(root, data) {
@@ -269,16 +228,11 @@ function buildCurve(root, data) {
     label.append(box, `log ${name}`);
     legend.append(label);
     box.addEventListener("change", () => {
-      const kept = state.log.filter((each) => each !== name && !(name === "offset" && each === LOCAL));
+      const kept = state.log.filter((each) => each !== name);
       decide({ log: box.checked ? [...kept, name] : kept });
     });
     return [name, box];
   });
-  for (const format of ["svg", "png"]) {
-    const button = make("button", { title: `Save the curve as ${format.toUpperCase()}` }, format.toUpperCase());
-    button.addEventListener("click", () => save(view, format));
-    legend.append(button);
-  }
   const head = make("div", { class: "head" });
   head.append(title, said);
   root.replaceChildren(head, svg, legend);

@@ -4,6 +4,7 @@ from functools import partial
 from typing import Final
 
 import numpy as np
+import plotly.graph_objects as go
 import streamlit as st
 
 from pages.shared.cards.card import card
@@ -19,6 +20,7 @@ from poskernel_core.analyses.position_sources.figures import (
     bars_figure,
     graph_figure,
     largest,
+    list_figure,
     map_figure,
     turning_figure,
 )
@@ -61,6 +63,13 @@ TURNING = explained(
     "position before it is turned (*knows its place*).",
     "turned_share",
     "place_share",
+)
+
+LIST = explained(
+    "position-sources",
+    "The largest shares of all heads, each a head and a part of the model that it reads position "
+    "from. Error bars: one s.e. A click selects the head.",
+    "share",
 )
 
 GRAPH = explained(
@@ -117,16 +126,21 @@ def _linked(name: str) -> str:
 
 
 def draw_graph(every: Result) -> None:
-    """Draw who feeds whom, with a choice of the smallest share."""
-    least = st.select_slider("Smallest share drawn", value=LEAST, **linked("feeds", SHARES))
+    """Draw the largest shares of all heads; on demand the graph, from a chosen share on."""
     shown = every.only("share")
-    figure = partial(graph_figure, shown, least)
+    if not st.toggle("As a graph", **linked("asgraph")):
+        figure: partial[go.Figure] = partial(list_figure, shown)
+        title, told = "Who feeds whom: the largest shares", LIST
+    else:
+        least = st.select_slider("Smallest share drawn", value=LEAST, **linked("feeds", SHARES))
+        figure = partial(graph_figure, shown, least)
+        title, told = f"Who feeds whom: shares of {least:g} or more", GRAPH
 
     def draw() -> None:
-        clicked = graph_figure(shown, least).update_layout(clickmode="event+select", dragmode="pan")
+        clicked = figure().update_layout(clickmode="event+select", dragmode="pan")
         chart("graph", lambda: clicked, pick=pick_head)
 
-    card("graph", figure, shown, GRAPH, f"Who feeds whom: shares of {least:g} or more", draw)
+    card("graph", figure, shown, told, title, draw)
 
 
 def pick_head(names: list[str], many: bool) -> None:

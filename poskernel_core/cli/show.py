@@ -28,6 +28,7 @@ from poskernel_core.engine.engine import Engine
 from poskernel_core.engine.job import Job
 from poskernel_core.export.continuation import continuation
 from poskernel_core.export.files import to_html, to_json, to_npz
+from poskernel_core.export.printing import WIDTHS, picture_kind, save_picture
 from poskernel_core.export.schema import schema
 from poskernel_core.ledger.published import BUNDLED_FIGURES, figures_of, known_models
 from poskernel_core.ledger.reproduce import compare, published_name
@@ -52,6 +53,20 @@ class Show(Commands):
             Option(["--npz"], RESULT, type=FILE, metavar="FILE", help="write arrays"),
             Option(
                 ["--html"], RESULT, type=FILE, metavar="FILE", help="write a stand-alone figure"
+            ),
+            Option(
+                ["--picture"],
+                RESULT,
+                type=FILE,
+                metavar="FILE",
+                help="write the figure for a paper, as .svg or .png (drawn by Chrome or Chromium)",
+            ),
+            Option(
+                ["--width"],
+                RESULT,
+                type=click.Choice(WIDTHS),
+                default=WIDTHS[0],
+                help="width of --picture in mm: one column, or two",
             ),
         ]
         return RunCommand(
@@ -83,6 +98,8 @@ def show(
     run: Run,
     npz: Path | None,
     html: Path | None,
+    picture: Path | None,
+    width: int,
     as_json: bool,
     live: bool,
     query: int | None = None,
@@ -97,8 +114,10 @@ def show(
     ):
         turns = turns_in_file(Path(file))
         params["text"] = [{"role": role, "content": content} for role, content in turns]
-    for path in filter(None, (npz, html)):  # before anything is computed
+    for path in filter(None, (npz, html, picture)):  # before anything is computed
         check_target(path)
+    if picture is not None:
+        picture_kind(picture)
     with closing(run.engine()) as engine:
         request, chosen = build_request(
             analysis, run.model, head=head, query=query, params=params, **run.fields()
@@ -116,14 +135,16 @@ def show(
         code = continuation(result)
         page = to_html([figure_of(result)], result, result.analysis, code=code)
         atomic_write(html, lambda path: path.write_text(page, encoding="utf-8"))
+    if picture is not None:
+        save_picture(result, picture, width)
     if as_json and not live:
         print(to_json(result))
     elif as_json:
         pass  # the last stage was the result
-    elif npz is None and html is None:
-        say(summary(result), lines=True)
+    elif written := [str(each) for each in (npz, html, picture) if each]:
+        say(f"Written to {' and '.join(written)}.")
     else:
-        say(f"Written to {' and '.join(str(each) for each in (npz, html) if each)}.")
+        say(summary(result), lines=True)
 
 
 @click.command("schema", cls=Command)

@@ -49,7 +49,7 @@ SHOWN: Mapping[str, Mapping[str, str]] = {  # values in addresses, by the curren
     "ablation": {"output set to zero": "zero ablation",
                  "pattern made uniform": "uniform attention"},
     "change": {"switch heads off": "ablate heads"}, "method": QUESTIONS,
-    "source": {"sampled texts": "sampled windows"},
+    "source": {"sampled texts": "sampled windows"}, "log": {"offset of local heads": "offset"},
     **{key: {"texts of the corpus": "windows of the corpus"} for key in ("prompts", "helixof")},
     **dict.fromkeys(("model", "second"), MODELS),
     **dict.fromkeys(("measure", "x", "y", "colour", "follow", "compared"), MEASURES),

@@ -141,7 +141,7 @@ def _head(shown: GalleryRun, layer: int, head: int, near: list[tuple[int, int] |
         "unit": one.words("unit"),
         "rank": rank_texts(one),
     }
-    curve = head_curve(kernel, shown.query, log_x="local" in columns["value"])
+    curve = head_curve(kernel, shown.query, log_x=True)
     figures = {
         "kernel": (f"Positional kernel at n = {shown.query}", kernel, curve),
         "diagonals": (

@@ -1,5 +1,8 @@
 """The grid of heads as a picture for a paper, drawn from the same values as in the browser."""
 
+import math
+import re
+import textwrap
 from typing import Any
 
 import numpy as np
@@ -9,20 +12,23 @@ from poskernel_core.export.pictures import Picture, Point
 from poskernel_core.plotting.palette import KIND_LOOKS
 from poskernel_core.plotting.sparklines import heights_of
 
-CELL_WIDTHS = (58, 44, 30)  # for up to 12 heads in a layer, for up to 24, for more
-GAP, LEFT, TOP, MARGIN = 2, 46, 22, 12
-LEGEND = 78
-BAR = 300
-PAPER, INK = "#ffffff", "#1b2630"
+GAP, LEFT, TOP, MARGIN = 2, 34, 20, 4
+BAR = 220
+LINES = 13
+LETTER = 4.7
+"""Pixels of a line, and of a letter in it; most are narrower."""
+PAPER, INK = "#ffffff", "#000000"
 OUTLINE = "#808080"
 LINE = 1.2
 HATCH = 5
 CORNER = 6  # pixels of the mark of a known function where cells show kernels
+ON_HOVER = re.compile(r"[,;] [\w ]+ on hover")
+KNOWN = "★"
 GLYPHS: dict[str, tuple[Point, ...]] = {
     KIND_LOOKS["local"].glyph: ((0.28, 0.1), (0.56, 0.1), (0.56, 0.9), (0.28, 0.9)),
     KIND_LOOKS["slow decay"].glyph: ((0.1, 0.15), (0.9, 0.9), (0.1, 0.9)),
     KIND_LOOKS["uniform"].glyph: ((0.1, 0.55), (0.9, 0.55), (0.9, 0.9), (0.1, 0.9)),
-    "★": ((0.5, 0.04), (0.61, 0.37), (0.97, 0.37), (0.68, 0.58), (0.79, 0.92),
+    KNOWN: ((0.5, 0.04), (0.61, 0.37), (0.97, 0.37), (0.68, 0.58), (0.79, 0.92),
           (0.5, 0.71), (0.21, 0.92), (0.32, 0.58), (0.03, 0.37), (0.39, 0.37)),
     "◥": ((0.2, 0.2), (0.8, 0.2), (0.8, 0.8)),
     "∿": ((0.0, 0.5), (0.25, 0.2), (0.5, 0.5), (0.75, 0.8),
@@ -31,25 +37,21 @@ GLYPHS: dict[str, tuple[Point, ...]] = {
 """Outlines of the marks in a square of side 1, from its upper left corner."""
 
 
-def grid_picture(data: dict[str, Any], title: str) -> Picture:
-    """Draw the same as `head_grid`: cells in order, with marks or curves, and the legend."""
+def grid_picture(data: dict[str, Any], width: float) -> Picture:
+    """Draw the same as `head_grid` in a width in pixels: cells in order, and the legend."""
     rows, columns = len(data["rows"]), len(data["rows"][0])
-    cell = CELL_WIDTHS[(columns > 12) + (columns > 24)]
-    high = max(16, min(34, 400 // rows))
-    width = max(LEFT + columns * (cell + GAP) + MARGIN, 2 * MARGIN + LEFT + BAR + 180)
-    top = MARGIN + 26 + TOP
-    bottom = top + rows * (high + GAP)
-    picture = Picture(width, bottom + LEGEND, PAPER, title)
-    picture.text(MARGIN, MARGIN + 9, title, 14, INK, bold=True)
-    picture.text(LEFT - 8, top - 11, data["corner"], 11, INK, anchor="end")
-    for j, name in enumerate(data["headers"]):
-        if cell > CELL_WIDTHS[-1] or j % 2 == 0:
-            middle = LEFT + j * (cell + GAP) + cell / 2
-            picture.text(middle, top - 11, name, 11, INK, anchor="middle")
+    cell = (width - LEFT - MARGIN) / columns - GAP
+    high = max(9, min(34, 400 // rows))
+    picture, top = Picture(width), TOP
+    picture.text(LEFT - 8, top - 10, data["corner"], "end")
+    step = math.ceil(4 * LETTER / (cell + GAP))
+    for j, name in list(enumerate(data["headers"]))[::step]:
+        picture.text(LEFT + j * (cell + GAP) + cell / 2, top - 10, name, "middle")
     chosen, curves = None, heights_of(data["curves"]) if "curves" in data else None
     for i, row in enumerate(data["rows"]):
         y = top + i * (high + GAP)
-        picture.text(LEFT - 8, y + high / 2, f"L{i}", 11, INK, anchor="end")
+        if high + GAP >= LINES or i % 2 == 0:
+            picture.text(LEFT - 8, y + high / 2, f"L{i}", "end")
         for j, each in enumerate(row):
             x = LEFT + j * (cell + GAP)
             curve = None if curves is None else curves[parse_cell(each["name"], rows, columns)]
@@ -59,7 +61,7 @@ def grid_picture(data: dict[str, Any], title: str) -> Picture:
         x, y = chosen  # dark and light, so that it is visible on any colour
         for stroke, line in ((PAPER, 5), (INK, 2)):
             picture.rectangle(x - 1.5, y - 1.5, cell + 3, high + 3, stroke=stroke, line=line)
-    _add_legend(picture, data, bottom + 12)
+    _add_legend(picture, data, top + rows * (high + GAP) + 12)
     return picture
 
 
@@ -77,7 +79,7 @@ def _add_cell(
         picture.polygon(line, "", opacity, stroke=PAPER)
     if curve is not None:
         _add_curve(picture, curve, at, size, cell["ink"], opacity)
-        if "★" in cell["mark"]:
+        if KNOWN in cell["mark"]:
             right, top = at[0] + size[0], at[1]
             corner = [(right - CORNER, top), (right, top), (right, top + CORNER)]
             picture.polygon(corner, cell["ink"], opacity)
@@ -113,18 +115,34 @@ def _add_marks(
 
 
 def _add_legend(picture: Picture, data: dict[str, Any], top: float) -> None:
-    """Draw the unit, the colour bar with its ticks, and the legend of the marks."""
-    picture.text(LEFT, top, data["legendTitle"], 12, INK)
-    steps = data["legend"]
-    width = BAR / max(1, len(steps))
+    """Draw the unit, the colour bar with its ticks, and the legend of the marks; set the height.
+
+    A mark of some heads names them: on paper nobody can point at a cell.
+    """
+    steps, room = data["legend"], picture.width - LEFT - MARGIN
+    for line in textwrap.wrap(data["legendTitle"], int(room / LETTER)):
+        picture.text(LEFT, top, line)
+        top += LINES
+    width, long = BAR / max(1, len(steps)), BAR * (1 - 1 / max(1, len(steps)))
     for place, (colour, _) in enumerate(steps):
-        picture.rectangle(LEFT + place * width, top + 12, width + 0.3, 12, colour)
+        picture.rectangle(LEFT + place * width, top - 4, width + 0.3, 8, colour)
     for place, (_, text) in enumerate(steps):
         if text:
-            x = LEFT + BAR * place / max(1, len(steps) - 1)
-            picture.rectangle(x - 0.5, top + 24, 1, 4, INK)
-            picture.text(x, top + 36, text, 11, INK, anchor="middle")
-    for place, (glyph, meaning) in enumerate(data["glyphs"]):
-        y = top + 16 * place
-        _add_marks(picture, glyph, (LEFT + BAR + 34, y - 5), 10, INK)
-        picture.text(LEFT + BAR + 52, y, meaning, 11, INK)
+            x = LEFT + long * place / max(1, len(steps) - 1) + width / 2
+            picture.rectangle(x - 0.5, top + 4, 1, 3, INK)
+            picture.text(x, top + 13, text, "middle")
+    top += 2.5 * LINES if steps else 0
+    cells = [cell for row in data["rows"] for cell in row]
+    for glyph, meaning in data["glyphs"]:
+        told = ON_HOVER.sub("", meaning)
+        if told != meaning and glyph != "∿":
+            named = [cell["name"] for cell in cells if KNOWN in cell["mark"]]
+            told = f"{told}: {', '.join(named) or 'none'}"
+        if glyph in GLYPHS:
+            _add_marks(picture, glyph, (LEFT, top - 5), 10, INK)
+        else:
+            picture.rectangle(LEFT, top - 5, 10, 10, INK, opacity=0.15)
+        for line in textwrap.wrap(told, int((room - 18) / LETTER)):
+            picture.text(LEFT + 18, top, line)
+            top += LINES
+    picture.height = top

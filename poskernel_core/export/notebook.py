@@ -1,9 +1,11 @@
 """Results in notebooks: finding, figure, caption, a link to the dashboard, and a data frame."""
 
 import json
+import os
 import sys
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
 from uuid import uuid4
@@ -24,6 +26,7 @@ from poskernel_core.export.files import (
     template,
     to_frame,
 )
+from poskernel_core.export.printing import WIDTHS, save_picture
 from poskernel_core.plotting.layout import MUTED
 
 PARAMETERS: Final = ("skip", "query", "text", "neuron", "measure")
@@ -56,6 +59,16 @@ class View:
     def figure(self) -> go.Figure:
         """The figure, to change or save: ``view.figure.write_html("kernel.html")``."""
         return figure_of(self.result)
+
+    def save(self, path: str | os.PathLike[str], width: int = WIDTHS[0]) -> None:
+        """Write the figure for a paper to a file, ``.svg`` or ``.png``, ``width`` mm wide.
+
+        Chrome or Chromium draws it; one that is not on the path is named by ``BROWSER_PATH``.
+
+        Raises:
+            BadRequest: there is no browser, or the file is none of these, or cannot be written.
+        """
+        save_picture(self.result, Path(path), width)
 
     @cached_property
     def values(self) -> Any:

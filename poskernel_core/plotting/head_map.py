@@ -23,8 +23,9 @@ def head_map(
     names = [[f"L{i}H{j}" for j in range(values.shape[1])] for i in range(len(values))]
     add_missing(figure, np.isnan(values), np.array(names, dtype=object))
     style(figure, x_title="head", y_title="layer", height=height)
-    figure.update_xaxes(dtick=1, showgrid=False)
-    return figure.update_yaxes(dtick=1, autorange="reversed", showgrid=False)
+    rows, columns = values.shape
+    figure.update_xaxes(dtick=1 if columns <= 16 else 4, showgrid=False)
+    return figure.update_yaxes(dtick=1 if rows <= 16 else 4, autorange="reversed", showgrid=False)
 
 
 def add_missing(
@@ -52,11 +53,9 @@ def share_map(
     shares: Float[np.ndarray, "layer head"], *, told: str, title: str, **cells: Any
 ) -> go.Figure:
     """Draw one share of attention per head, from 0 to the largest, with a colour bar above."""
-    layers, heads = shares.shape
+    layers = len(shares)
     top, height = max(float(np.nanmax(shares)), 1e-3), min(190 + 34 * layers, 900)
     figure = head_map(shares, told=f"<br>{told}", height=height, zmin=0, zmax=top, **cells)
-    figure.update_xaxes(dtick=1 if heads <= 16 else 4)
-    figure.update_yaxes(dtick=1 if layers <= 16 else 4)
     return set_title(share_bar(figure, top), title)
 
 

@@ -11,7 +11,16 @@ import plotly.graph_objects as go
 from poskernel_core.common.axes import PerHead
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.rounding import rounded
-from poskernel_core.plotting.layout import LINE, MUTED, log_ticks, number, style, unit_above
+from poskernel_core.plotting.histogram import log_span
+from poskernel_core.plotting.layout import (
+    LINE,
+    MUTED,
+    log_axis,
+    log_ticks,
+    number,
+    style,
+    unit_above,
+)
 from poskernel_core.plotting.palette import CATEGORICAL, DIVERGING, KIND_LOOKS, NO_VALUE, RED, SCALE
 
 Head = tuple[int, int]
@@ -138,7 +147,7 @@ def head_scatter(
         unit_above(figure, _safe(colour.heading), 48)  # the bar's own title takes twice its room
     for column, axis in ((x, "xaxis"), (y, "yaxis")):
         if column.logarithmic:
-            figure.update_layout({axis: {"type": "log", "dtick": "D2"}})
+            figure.update_layout({axis: log_axis(*log_span(column.values))})
     return figure
 
 

@@ -139,6 +139,7 @@ def bar_above(figure: go.Figure, unit: str, ticks: list[float], labels: list[str
 def unit_above(figure: go.Figure, unit: str, shift: int) -> go.Figure:
     """Write the unit of a colour bar `shift` pixels above the plotting area, at its left edge."""
     return figure.add_annotation(
+        name="unit",
         text=unit,
         showarrow=False,
         xref="paper",

@@ -34,7 +34,8 @@ class Colours:
     Attributes:
         low, high: the values at the ends of the scale.
         scale: colours from low to high.
-        log: whether the scale is logarithmic.
+        log: whether the scale is logarithmic; one that begins below 0 is on both sides of 0, and
+            linear between.
         unit: shown above the bar.
     """
 
@@ -46,12 +47,19 @@ class Colours:
 
     def share(self, values: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
         """Return places on the scale, 0 to 1; NaN stays NaN."""
+        if self.log and self.low < 0:
+            bent = np.arcsinh(values / FLOOR) / np.arcsinh(self.high / FLOOR)
+            return np.clip((1 + bent) / 2, 0, 1)
         if self.log:
             return log_position(values, self.low, self.high)
         return np.clip((values - self.low) / (self.high - self.low), 0, 1)
 
     def ticks(self) -> tuple[list[float], list[str]]:
         """Return the bar's ticks, 0 to 1, and their labels."""
+        if self.log and self.low < 0:
+            some = [tick for tick in (1e-4, 1e-2) if 40 * tick < self.high] + [self.high]
+            at = np.array([*(-tick for tick in reversed(some)), 0, *some])
+            return self.share(at).tolist(), [number(float(f"{tick:.1g}")) for tick in at]
         if not self.log:
             ends = np.linspace(self.low, self.high, 5)
             return [0, 0.25, 0.5, 0.75, 1], [number(float(f"{tick:.2g}")) for tick in ends]
@@ -76,9 +84,12 @@ def probability_colours(*values: Float[np.ndarray, "..."]) -> Colours:
 def difference_colours(
     difference: Float[np.ndarray, "..."], *of: Float[np.ndarray, "..."]
 ) -> Colours:
-    """Return a scale symmetric about 0; its ends are at least a tenth of the largest in `of`."""
+    """Return a log scale symmetric about 0, so that most cells have a colour.
+
+    Its ends are at least a tenth of the largest in `of`.
+    """
     reach = max(largest(np.abs(difference)), 0.1 * max(largest(each) for each in of), FLOOR)
-    return Colours(-reach, reach, DIVERGING, log=False, unit="kernel − observed")
+    return Colours(-reach, reach, DIVERGING, log=True, unit="kernel − observed (log scale)")
 
 
 def largest(values: Float[np.ndarray, "..."]) -> float:

@@ -101,19 +101,15 @@ def test_the_grid_as_a_picture(shown):
     on_page = cells(shown).evaluate_all(
         "cells => cells.map(c => [c.dataset.name, getComputedStyle(c.firstChild).backgroundColor])",
     )
-    file = fetch(shown, "etc", "SVG")
-    assert f"{named}.svg" == file.suggested_filename
+    file = fetch(shown, "etc", "SVG 175 mm")
+    assert f"{named}-175mm.svg" == file.suggested_filename
     root = ElementTree.fromstring(file.path().read_text("utf-8"))
     tips = [(each, each.find(f"{SVG}title")) for each in root.iter(f"{SVG}polygon")]
     drawn = {tip.text.split(":")[0]: each.get("fill") for each, tip in tips if tip is not None}
     assert drawn == {name: as_hex(colour) for name, colour in on_page}
     curves = [each for each, tip in tips if tip is None and len(each.get("points").split()) > 40]
     assert 32 == len(curves)  # the kernels in the cells
-    picture = download(shown, "etc", "PNG")
-    with shown.expect_download() as curve:
-        shown.get_by_role("button", name="PNG", exact=True).first.click()
-    for each in (picture, curve.value.path().read_bytes()):
-        assert each.startswith(b"\x89PNG")
+    assert download(shown, "etc", "PNG 85 mm").startswith(b"\x89PNG")
     page = download(shown, "etc", "HTML").decode()
     assert "<title>demo-gpt2, n = 255: Effective token count at n = 255</title>" in page
     assert "<svg" in page

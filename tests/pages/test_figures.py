@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.support.visit import settle, side_cell, until, visit
+from tests.support.visit import settle, side_cell, tool, until, visit
 from tests.support.visit import still as stand_still
 
 pytestmark = pytest.mark.browser
@@ -82,22 +82,19 @@ def maps_side_by_side_show_the_same_part(page: Page) -> None:
 
 
 def a_picture_is_for_print(page: Page) -> None:
-    """Saved from a dark page: on white, with dark text, as wide as a paper, saying what it is."""
-    shown = figure(page, "similarity")
-    shown.scroll_into_view_if_needed()
-    settle(page)
-    shown.hover()
-    with page.expect_download() as made:
-        shown.locator("[data-title='Download as SVG']").click()
+    """Saved from a dark page: on white, in black, as wide as a column, saying what it is."""
+    with tool(page, "similarity", "Download") as body, page.expect_download() as made:
+        body.get_by_role("button", name="SVG 85 mm").click()
 
-    assert "demo-gpt2-L2H6-similarity.svg" == made.value.suggested_filename
+    assert "demo-gpt2-L2H6-similarity-85mm.svg" == made.value.suggested_filename
     text = made.value.path().read_text("utf-8")
     root = ElementTree.fromstring(text)
-    assert "643" == root.get("width")
+    assert "85mm" == root.get("width")
     assert root.findtext(f"{SVG}desc").startswith("L2H6, model demo-gpt2, ")
-    paper = next(root.iter(f"{SVG}rect")).get("style")
-    assert "fill: rgb(255, 255, 255)" in paper
-    assert "fill: rgb(59, 70, 80)" in text
+    assert "fill: rgb(255, 255, 255)" in next(root.iter(f"{SVG}svg")).find(
+        f".//{SVG}rect[@style]"
+    ).get("style")
+    assert "fill: rgb(0, 0, 0)" in text
     assert "fill: rgb(201, 211, 218)" not in text
 
 

@@ -90,7 +90,6 @@ def test_the_numbers_are_those_of_the_result(opened, tmp_path, monkeypatch):
 def test_pointing_keys_axes_and_words(opened):
     page = opened(head="L3H4")
     pointing_shows_another_head_and_asks_nobody(page)
-    the_curve_is_saved_on_white_with_its_identity(page)
     logarithmic_axes_are_in_the_address(page)
     the_grid_is_walked_by_keys_alone(page)
     find_and_go(page)
@@ -198,17 +197,6 @@ def logarithmic_axes_are_in_the_address(page: Page) -> None:
     page.reload()
     expect(page.get_by_label("log attention")).to_be_checked()
     settle(page)
-
-
-def the_curve_is_saved_on_white_with_its_identity(page: Page) -> None:
-    with page.expect_download() as waiting:
-        page.get_by_role("button", name="SVG", exact=True).first.click()
-    file = waiting.value
-    assert "smollm2-135m-L3H4-n400-kernel.svg" == file.suggested_filename
-    text = file.path().read_text("utf-8")
-    for part in ('width="322"', 'fill="#fff"', '"fingerprint"', "L3H4"):
-        assert part in text
-    assert "var(--" not in text
 
 
 def test_on_a_phone_the_grid_stands_above_the_figures_and_the_menu_closes(new_context, still):

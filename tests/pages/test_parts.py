@@ -68,9 +68,9 @@ def load(page: Page):
 
 
 def figure(spec: int) -> str:
-    about = {"library": "plotly.js", "file": {"format": "svg", "name": "x"}, "config": {}}
+    about = {"library": "plotly.js", "config": {}}
     shown = {"spec": json.dumps({"data": spec, "layout": {}}), "height": "50px", "title": "x"}
-    return json.dumps(about | shown | {"linked": False, "print": []})
+    return json.dumps(about | shown | {"linked": False})
 
 
 def test_a_figure_of_two_calls_is_drawn(page: Page, load):

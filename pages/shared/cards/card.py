@@ -9,7 +9,7 @@ import streamlit as st
 
 from pages.shared.cards import embed
 from pages.shared.cards.documented import page_on
-from pages.shared.cards.figure import Make, draw_ready, made, ready
+from pages.shared.cards.figure import Make, draw_pictures, draw_ready, made, ready
 from pages.shared.cards.plain import plain
 from pages.shared.run import Open, current
 from poskernel_core.analyses.definitions import errors_of
@@ -29,12 +29,15 @@ from poskernel_core.export.files import (
     typed_start,
 )
 from poskernel_core.export.grid_picture import grid_picture
-from poskernel_core.export.pictures import Picture
+from poskernel_core.export.printing import WIDTHS, is_table, printed, sheet
 from poskernel_core.models.gguf import quantisation_note
 
 MENU: Final = "About this figure"
 FIGURE, AROUND = 460, 240
 """The usual height of a figure, and of what stands around it in a card, pixels."""
+
+PAGE_WIDTH: Final = 660
+"""Pixels of a grid on a page of its own."""
 
 CONTINUE: Final = "Continue in TransformerLens"
 TABS: Final = ("Reading", "Formula", "Provenance", "Link", "Citation", "Download", CONTINUE)
@@ -77,7 +80,7 @@ def card(
         shown = current().card = Open(result, title, first.height if first else FIGURE)
         try:
             if first is not None:
-                draw_ready(name, first, st.session_state.get(f"image-{name}", "svg"))
+                draw_ready(name, first)
             elif draw is not None:
                 draw()
         finally:
@@ -88,14 +91,14 @@ def card(
     with head:
         st.subheader(plain(title), anchor=name)
         with st.container(width="content"):
-            st.fragment(_menu)(name, figure, shown, words, camera=first is not None)
+            st.fragment(_menu)(name, figure, shown, words)
     if finding := finding_of(result):
         said.markdown(plain(finding))
     if embed.embedded():
         raise embed.CardDrawn
 
 
-def _menu(name: str, figure: Make, shown: Open, words: Explanation, *, camera: bool) -> None:
+def _menu(name: str, figure: Make, shown: Open, words: Explanation) -> None:
     """Draw the menu of a card; what is in it is made when it is opened."""
     menu = st.popover(
         MENU,
@@ -133,14 +136,6 @@ def _menu(name: str, figure: Make, shown: Open, words: Explanation, *, camera: b
         st.code(bibtex(result, shown.title), language="latex", wrap_lines=True)
     with tabs["Download"]:
         _downloads(name, figure, shown)
-        if camera:
-            st.segmented_control(
-                "The camera above the figure saves",
-                ["svg", "png"],
-                default="svg",
-                required=True,
-                key=f"image-{name}",
-            )
     with tabs[CONTINUE]:
         st.caption("The same model, texts and number by its hooks, and a next step, as Python:")
         selection = st.session_state["selection"]
@@ -186,11 +181,9 @@ def _downloads(name: str, figure: Make, shown: Open) -> None:
     result = shown.result
     stem, selection = file_stem(result, name), st.session_state["selection"]
 
-    def picture() -> Picture:
-        return grid_picture(shown.grids[0](), f"{stem}: {shown.title}")
-
     def page() -> str:
-        figures = [picture().svg()] if shown.grids else made(figure)
+        grids = [grid_picture(make(), PAGE_WIDTH).svg() for make in shown.grids[:1]]
+        figures = grids or made(figure)
         code = continuation(result, selection.cell, selection.query)
         return to_html(figures, result, name, title=shown.title, code=code)
 
@@ -200,8 +193,6 @@ def _downloads(name: str, figure: Make, shown: Open) -> None:
         ("JSON", "json", lambda: to_json(result)),
         ("HTML (stand-alone figure)", "html", page),
     ]
-    if shown.grids:
-        kinds += [("SVG", "svg", lambda: picture().svg()), ("PNG", "png", lambda: picture().png())]
     for label, suffix, make in kinds:
         st.download_button(
             label,
@@ -211,3 +202,18 @@ def _downloads(name: str, figure: Make, shown: Open) -> None:
             key=f"{suffix}-{name}",
             width="stretch",
         )
+    sheets = [sheet for width in WIDTHS for sheet in sheets_of(figure, shown, width)]
+    if sheets:
+        st.caption("Pictures for a paper, as wide as one or two columns:")
+        draw_pictures(stem, sheets)
+
+
+def sheets_of(figure: Make, shown: Open, width: int) -> list[dict[str, Any]]:
+    """Return the pictures of a card, in a width in millimetres: its grid, or its figures."""
+    if not shown.grids:
+        figures = [each for each in made(figure) if not is_table(each)]
+        title = shown.title if len(figures) == 1 else ""
+        return [printed(each, shown.result, width, title) for each in figures]
+    around = sheet(shown.result, shown.title, width)
+    grid = grid_picture(shown.grids[0](), around["width"])
+    return [around | {"svg": grid.svg(), "height": grid.height}]

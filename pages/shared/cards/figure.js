@@ -14,8 +14,6 @@ const ENLARGE = {
     document.fullscreenElement ? document.exitFullscreen() : place.requestFullscreen(),
 };
 
-const PRINTED = 643; // pixels: the width of a paper's text, 170 mm
-
 const waiting = new Map(); // the place of a figure -> what is to be drawn there
 const drawn = new WeakMap(); // the place of a figure -> what was drawn there last
 const heard = new WeakSet(); // places that tell what is picked there
@@ -44,33 +42,6 @@ const resized = new ResizeObserver((places) => {
     if (target.clientWidth && target.data) requestAnimationFrame(() => Plotly.Plots.resize(target));
 });
 const whenIdle = window.requestIdleCallback ?? ((act) => setTimeout(act, 200));
-
-const saving = ({ format }) => ({
-  name: "Save",
-  title: `Download as ${format.toUpperCase()}`,
-  icon: Plotly.Icons.camera,
-  click: save,
-});
-
-// Save a figure for print: on white, with dark text, as wide as a paper's text, and told what it is.
-async function save(place) {
-  const { spec, file, print } = drawn.get(place);
-  const printed = print.reduce((text, change) => text.replaceAll(...change), spec);
-  const { data, layout } = JSON.parse(printed);
-  const isVector = file.format === "svg";
-  const link = document.createElement("a");
-  link.href = await Plotly.toImage(
-    { data, layout: { ...layout, paper_bgcolor: "#ffffff" } },
-    { format: file.format, width: PRINTED, height: place.clientHeight, scale: isVector ? 1 : 3 },
-  );
-  if (isVector) {
-    const about = document.createElement("desc");
-    about.textContent = file.about;
-    link.href = link.href.replace("%3E", `%3E${encodeURIComponent(about.outerHTML)}`);
-  }
-  link.download = `${file.name}.${file.format}`;
-  link.click();
-}
 
 // Figures side by side show the same part of their axes.
 function link(place) {
@@ -122,7 +93,7 @@ async function draw(place) {
       config: {
         ...asked.config,
         responsive: false,
-        modeBarButtonsToAdd: [saving(asked.file), ENLARGE],
+        modeBarButtonsToAdd: [ENLARGE],
         modeBarButtonsToRemove: ["toImage", "lasso2d", "select2d"],
       },
     });
@@ -154,13 +125,34 @@ function rest() {
   resting = setTimeout(() => whenIdle(drawNext), REST);
 }
 
+// Buttons that save the figures of a card for a paper, a file for each.
+function offer(place, { widths, sheets, name, font: address, library }) {
+  const all = ["svg", "png"].flatMap((kind) => widths.map((mm) => [kind, mm]));
+  const buttons = all.map(([kind, mm]) => {
+    const button = document.createElement("button");
+    button.textContent = `${kind.toUpperCase()} ${mm} mm`;
+    button.addEventListener("click", async () => {
+      await Promise.all([loaded(library), loadFont(address)]);
+      const own = sheets.filter((sheet) => sheet.mm === mm);
+      for (const [at, sheet] of own.entries()) {
+        const link = document.createElement("a");
+        link.href = URL.createObjectURL(await picture(sheet, kind));
+        link.download = `${name}${own.length > 1 ? `-${at + 1}` : ""}-${mm}mm.${kind}`;
+        link.click();
+      }
+    });
+    return button;
+  });
+  place.replaceChildren(...buttons);
+}
+
 export default function ({ data, parentElement, setTriggerValue }) {
+  if (data.sheets) return offer(parentElement.querySelector(".pictures"), data);
   const place = parentElement.querySelector(".figure");
   const asked = { ...data, send: setTriggerValue };
   const last = waiting.get(place) ?? drawn.get(place);
-  if (last?.spec === data.spec && last.file.format === data.file.format) {
-    Object.assign(last, asked); // its file may be named anew
-  } else {
+  if (last?.spec === data.spec) Object.assign(last, asked);
+  else {
     waiting.set(place, asked);
     place.dataset.due = "";
     place.toggleAttribute("data-linked", data.linked);

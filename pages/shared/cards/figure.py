@@ -1,7 +1,5 @@
 """A Plotly figure in the page's colours, made once for each result, drawn when it comes near."""
 
-import html
-import re
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,9 +12,11 @@ import plotly.graph_objects as go
 import streamlit as st
 from cachetools import LRUCache, cached
 
-from pages.shared import run
+from pages.shared.look.component import SHARED
 from poskernel_core.common.result import Result
-from poskernel_core.export.files import caption, chart_config, file_stem
+from poskernel_core.export.files import chart_config
+from poskernel_core.export.printing import FONT_FILE, WIDTHS, plain_title
+from poskernel_core.export.printing import SCRIPT as PRINT_SCRIPT
 from poskernel_core.plotting.layout import THIRD, broken, is_square, set_height, without_title
 from poskernel_core.plotting.palette import CATEGORICAL
 
@@ -25,20 +25,23 @@ Make: TypeAlias = "Callable[[], go.Figure | Sequence[go.Figure]] | None"
 MAX_FIGURES = 256
 """Figures in the cache, of about a hundred kilobytes each."""
 INK: Final = {False: "#3b4650", True: "#c9d3da"}
-"""Text on a light and on a dark page; pictures for print have the first."""
+"""Text on a light and on a dark page."""
 
 FONT: Final = "'Source Sans', sans-serif"
-PRINT_FONT: Final = "Arial, 'Liberation Sans', sans-serif"
-"""For pictures, which do not contain the page's font."""
-
 LIBRARY: Final = f"plotly.js?{plotly.__version__}"
 
-TAG = re.compile(r"<[^>]*>")
+SCRIPT: Final = PRINT_SCRIPT + Path(__file__).with_suffix(".js").read_text("utf-8")
 DRAWN = st.components.v2.component(
     "pk-figure",
     html="<div class='figure' role='figure'></div>",
-    js=Path(__file__).with_suffix(".js").read_text("utf-8"),
+    js=SCRIPT,
     isolate_styles=False,
+)
+PICTURES = st.components.v2.component(
+    "pk-pictures",
+    html="<div class='choice pictures' role='group' aria-label='Pictures for a paper'></div>",
+    js=SCRIPT,
+    css=SHARED.with_suffix(".css").read_text("utf-8"),
 )
 
 
@@ -63,7 +66,7 @@ def chart(
     square: bool = False,
     pick: Callable[[list[str], bool], None] | None = None,
 ) -> None:
-    """Draw one figure; its camera saves a file of that name.
+    """Draw one figure.
 
     It keeps its title if it is ``titled``. A ``square`` map is a third of the page wide, and as
     high as wide. ``pick`` is called when points are chosen, with what their ``customdata`` begins
@@ -83,25 +86,19 @@ def charts(figures: Mapping[str, Callable[[], go.Figure]], *, square: bool = Fal
 def draw_ready(
     name: str,
     ready: Ready,
-    image: str = "svg",
     pick: Callable[[list[str], bool], None] | None = None,
     *,
     linked: bool = False,
 ) -> None:
-    """Draw a figure; ``image`` is the format that its camera saves."""
-    key, card = f"figure-{name}", run.current().card
+    """Draw a figure that is ready."""
+    key = f"figure-{name}"
     place = st.container(key=f"square-{ready.size}-{name}") if ready.size else st.container()
-    file = {"name": name, "format": image, "about": ""}
-    if card is not None:
-        file |= {"name": file_stem(card.result, name), "about": caption(card.result)}
     height: Any = "content" if ready.size else ready.height
     data = {
         "spec": ready.spec,
-        "config": chart_config(file["name"]),
-        "file": file,
+        "config": chart_config(name),
         "title": ready.title or name,
         "linked": linked,
-        "print": [[INK[dark()], INK[False]], [FONT, PRINT_FONT]],
         "library": LIBRARY,
         "height": "" if ready.size else f"{ready.height}px",
     }
@@ -113,6 +110,15 @@ def draw_ready(
 
     with place:
         DRAWN(key=key, data=data, height=height, on_picked_change=picked)
+
+
+def draw_pictures(name: str, sheets: list[dict[str, Any]]) -> None:
+    """Offer pictures for a paper of what ``sheets`` describe, as files of that name."""
+    about = {"widths": WIDTHS, "sheets": sheets, "name": name}
+    PICTURES(
+        key=f"pictures-{name}",
+        data=about | {"font": f"static/media/{FONT_FILE.name}", "library": LIBRARY},
+    )
 
 
 def dark() -> bool:
@@ -133,7 +139,7 @@ def ready(figure: Make, *, titled: bool = False, square: bool = False) -> Ready:
 
 def _new(figure: Make, titled: bool, square: bool) -> Ready:
     first = made(figure)[0]
-    title = _title_of(first)
+    title = plain_title(first)
     if not titled:
         without_title(first)
     if square:
@@ -166,12 +172,6 @@ def made(figure: Make) -> list[go.Figure]:
     """Return the figures of a card."""
     found = figure() if figure is not None else []
     return [found] if isinstance(found, go.Figure) else list(found)
-
-
-def _title_of(figure: go.Figure) -> str:
-    """Return a figure's own title as plain text."""
-    text = figure.layout.title.text
-    return html.unescape(TAG.sub(" ", text or "")).strip()
 
 
 def legible(figure: go.Figure) -> go.Figure:

@@ -1,7 +1,7 @@
 """Cards on the selected head that several pages draw."""
 
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -10,16 +10,12 @@ import streamlit as st
 from pages.instrument.parts import draw_curve
 from pages.shared.cards import captions
 from pages.shared.cards.card import card
-from pages.shared.selection.place import LOG_AXES
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.additivity.figures import similarity_figure
 from poskernel_core.analyses.contextual_heads.figures import duplicates_figure, variation_figure
 from poskernel_core.analyses.kernels.figures import head_curve, profile_figure
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, value_text
-
-LOCAL_SHARE: Final = 0.5
-"""Mass in the last tokens from which the axis of offsets is logarithmic, as in ``curve.js``."""
 
 
 def draw_kernel(kernel: Result, selection: Selection, block: str | None = None) -> None:
@@ -29,13 +25,12 @@ def draw_kernel(kernel: Result, selection: Selection, block: str | None = None) 
     the sampled windows.
     """
     head, axes = selection.of(kernel), st.session_state["log"]
-    local = float(head.values["local_mass"]) >= LOCAL_SHARE
 
     def figure() -> go.Figure:
         return head_curve(
             head,
             selection.query,
-            log_x="offset" in axes or (LOG_AXES[0] in axes and local),
+            log_x="offset" in axes,
             log_y="attention" in axes,
             others=np.delete(kernel.values["kernel"][selection.layer], selection.head, axis=0),
         )

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-LOG_AXES: Final = ("offset of local heads", "offset", "attention")
+LOG_AXES: Final = ("offset", "attention")
 """The axes of a curve that can be logarithmic."""
 
 

@@ -8,7 +8,6 @@ import numpy as np
 import plotly.graph_objects as go
 from jaxtyping import Num
 
-from poskernel_core.analyses.kernels.formulas import KINDS, classify
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.plotting.by_axes import by_axes
@@ -218,14 +217,9 @@ def _log_probability(curves: Sequence[Curve]) -> dict[str, Any]:
 
 
 def kernel_figure(kernel: Result) -> go.Figure:
-    """Draw one head's kernel by offset, or the kernels of many heads.
-
-    The x-axis of a local head is logarithmic, to give near offsets room.
-    """
+    """Draw one head's kernel by offset, on a log axis, or the kernels of many heads."""
     if kernel.axes["kernel"] == ("key",):
-        values = kernel.values
-        kind = int(classify(values["local_mass"], values["etc"], values["visible_keys"]))
-        return head_curve(kernel, int(kernel.params["query"]), log_x=kind == KINDS.index("local"))
+        return head_curve(kernel, int(kernel.params["query"]), log_x=True)
     return by_axes(kernel.only("kernel"))
 
 

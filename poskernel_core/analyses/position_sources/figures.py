@@ -21,6 +21,9 @@ from poskernel_core.plotting.palette import BLUE, DIVERGING, GREEN, PURPLE, VERM
 MOST = 14
 """Components with a bar of their own."""
 
+LISTED = 24
+"""Shares of all heads with a bar of their own."""
+
 LEAST = 0.1
 """Smallest share of an edge in the graph of all heads."""
 
@@ -148,6 +151,28 @@ def turning_figure(head: Result) -> go.Figure:
     return set_title(legend_under_title(figure), f"{_who(head)}: constant keys, and the rest")
 
 
+def list_figure(every: Result, most: int = LISTED) -> go.Figure:
+    """Draw the largest shares of all heads, largest on top: a bar for each head and its source."""
+    share, names = every.values["share"], every.words("source")
+    order = np.argsort(-np.nan_to_num(share), axis=None, kind="stable")[:most]
+    places = [tuple(map(int, np.unravel_index(each, share.shape))) for each in order]
+    places = [place for place in places if share[place] > 0]
+    wrong = [float(every.errors["share"][place]) for place in places]
+    figure = go.Figure().add_bar(
+        y=[f"{head_name(layer, head)} ← {names[source]}" for layer, head, source in places],
+        x=[float(share[place]) for place in places],
+        orientation="h",
+        marker_color=[fade(COLOURS[_kind(names[place[2]])], 0.7) for place in places],
+        error_x={"array": wrong, "thickness": 1.5, "width": 3, "color": MUTED},
+        customdata=[[head_name(*place[:2])] for place in places],
+        hovertemplate="<b>%{y}</b><br>share %{x:.3g} ± %{error_x.array:.2g}<extra></extra>",
+    )
+    style(figure, x_title="share", y_title="", height=100 + ROW * len(places))
+    figure.update_yaxes(autorange="reversed", showgrid=False, type="category")
+    figure.update_xaxes(rangemode="tozero")
+    return set_title(figure.update_layout(bargap=0.3), "Who feeds whom: the largest shares")
+
+
 def graph_figure(every: Result, least: float = LEAST) -> go.Figure:
     """Draw which components feed which heads: an edge for each share from ``least`` on.
 
@@ -209,10 +234,10 @@ def graph_figure(every: Result, least: float = LEAST) -> go.Figure:
 
 
 def sources_figure(result: Result) -> go.Figure:
-    """Draw the graph of all heads, or one head's bars."""
+    """Draw the largest shares of all heads, or of one head."""
     match result.axes.get("share"):
         case ("layer", "head", "component"):
-            return graph_figure(result)
+            return list_figure(result)
         case ("component",):
             return bars_figure(result)
     return by_axes(result)
