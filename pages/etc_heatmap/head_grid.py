@@ -22,7 +22,7 @@ from poskernel_core.plotting.palette import KIND_LOOKS
 from poskernel_core.plotting.sparklines import compact_curves
 
 ORDER: Final = "order-of-heads"
-SINK: Final = "▗"
+SINK: Final = "▖"
 CURVES = "kernel by offset (log spacing), scaled to its largest value; larger on hover"
 
 

@@ -211,13 +211,15 @@ def the_curve_is_saved_on_white_with_its_identity(page: Page) -> None:
     assert "var(--" not in text
 
 
-def test_on_a_phone_the_grid_stands_above_the_figures_and_the_menu_closes(new_context, still):
+def test_on_a_phone_the_grid_opens_from_a_bar_and_the_menu_closes(new_context, still):
     """The phone is another visitor's: the browser keeps that the menu was closed."""
     page = new_context().new_page()
     page.set_viewport_size({"width": 390, "height": 844})
     visit(page, f"{still.url}/positional_kernels?head=L3H4")
-    above = page.locator(".st-key-above [role=gridcell][data-name=L7H1]")
-    above.click()
+    bar = page.locator(".st-key-above")
+    bar.get_by_text("smollm2-135m · L3H4 · n = 400").click()
+    bar.locator("[role=gridcell][data-name=L7H1]").click()
+    expect(bar.get_by_text("smollm2-135m · L7H1 · n = 400")).to_be_visible()
     expect(head_shown(page)).to_have_text("L7H1 at n = 400")
     settle(page)
     assert ["L7H1"] == asked(page)
