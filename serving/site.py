@@ -21,8 +21,8 @@ ANY = 'href="http://localhost:8501/'
 
 
 NONE = (
-    "The documentation is not built here. In a clone, 'make docs' builds it: start the server again "
-    "afterwards. Its text is in the folder 'docs', and begins with tutorial.md.\n"
+    "The documentation is not built here. In a clone, 'make docs' builds it: start the server "
+    "again afterwards. Its text is in the folder 'docs', and begins with tutorial.md.\n"
 )
 PATHS = ("/docs", "/docs/{rest:path}")
 

@@ -74,10 +74,11 @@ def where_it_attends(selection: Selection) -> dict[str, str]:
     with suppress(PosKernelError):
         asked = results.plan(HeadExamples, selection.run, HeadExamplesParams())
         found = results.stored(asked)
-    best = sharpest(found, selection.layer, selection.head, 1) if found else []
-    first = int(selection.run.start_token)
-    name = f"Where {selection.cell} attends most sharply"
-    return {name: "".join(each.words[first:]) for each in best}
+    best = sharpest(found, selection.layer, selection.head, 1) if found else None
+    if not best:
+        return {}
+    text = best[0].words[int(selection.run.start_token) :]
+    return {f"Where {selection.cell} attends most sharply": "".join(text)}
 
 
 def choose_text(selection: Selection) -> str | None:
@@ -118,8 +119,8 @@ def choose_text(selection: Selection) -> str | None:
     if address is not None and is_name(address):
         here = urlsplit(st.context.url or "").netloc
         st.caption(
-            f"A link to this page holds the text's hash alone: it opens on this server ({here}), which "
-            "keeps the text, and nowhere else."
+            f"A link to this page holds the text's hash alone: it opens on this server ({here}), "
+            "which keeps the text, and nowhere else."
         )
     elif address is not None:
         st.caption("A link to this page holds the text itself, and opens on any server.")
