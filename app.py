@@ -88,9 +88,8 @@ try:
     )
     with note:
         draw_note(chosen.run.model.name)
-    if name != FIRST:  # it has a grid of its own
-        with above:
-            draw_heads(chosen, "grid-above")
+    with above, st.expander(f"{plain(chosen.run.model.name)} · {chosen.cell} · n = {chosen.query}"):
+        draw_heads(chosen, "grid-above")
     try:
         with suppress(CardDrawn):
             if not lacking(place, chosen.run.model.name):

@@ -2,7 +2,13 @@
 
 from pathlib import Path
 
-from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
+from starlette.responses import (
+    FileResponse,
+    HTMLResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+)
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
@@ -12,6 +18,13 @@ from serving.page import INLINE
 
 ANY = 'href="http://localhost:8501/'
 """How the documentation links to the reader's dashboard."""
+
+
+NONE = (
+    "The documentation is not built here. In a clone, 'make docs' builds it: start the server "
+    "again afterwards. Its text is in the folder 'docs', and begins with tutorial.md.\n"
+)
+PATHS = ("/docs", "/docs/{rest:path}")
 
 
 class _Site(StaticFiles):
@@ -29,9 +42,9 @@ class _Site(StaticFiles):
 
 
 def site_routes() -> list[BaseRoute]:
-    """Return the route of the site; none if there is no site."""
+    """Return the routes of the site; if there is none, one that says how it is built."""
     if site() is None:
-        return []
+        return [Route(path, lambda _: PlainTextResponse(NONE, 404)) for path in PATHS]
     whole = Route("/docs", lambda _: RedirectResponse("docs/"))
     return [whole, Mount("/docs", _Site(directory=site(), html=True))]
 

@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import subprocess
+import sys
 from collections import Counter
 
 import pytest
@@ -82,6 +84,15 @@ def test_paths_and_commands_exist(file):
             assert named
             assert set(named) <= known.keys(), named
         assert first[:3] != "pk." or hasattr(pk, first[3:]), first
+
+
+def test_commands_of_the_tutorial_work_in_a_clone():
+    """The names that it gives them there are programs that `make app` makes."""
+    (line,) = re.findall(r"^alias (.*)$", (ROOT / "docs" / "tutorial.md").read_text("utf-8"), re.M)
+    for name, command in (each.split("=", 1) for each in shlex.split(line)):
+        python, *words = command.split()
+        done = subprocess.run([sys.executable, *words, "--help"], cwd=ROOT, capture_output=True)
+        assert (".venv/bin/python", 0) == (python, done.returncode), name
 
 
 @pytest.mark.slow

@@ -90,7 +90,11 @@ def draw_evidence(head: Result, limits: dict[str, float]) -> None:
         ("Attention to near duplicates", "near_duplicates", duplicates),
         ("Attention to far duplicates", "far_duplicates", duplicates),
         ("Mass in the last 10 tokens", "local_mass", f"detokenization from {limits['local']:g}"),
-        (f"ETC at n = {query} (tokens)", "etc", f"contextual from {limits['broad']:.0f}"),
+        (
+            f"Effective token count (ETC) at n = {query}",
+            "etc",
+            f"contextual from {limits['broad']:.0f}",
+        ),
         (f"CV over {read}", "denominator_cv", f"contextual up to {limits['steady']:g}"),
         ("CV expected of independent tokens", "predicted_cv", "no threshold"),
     )

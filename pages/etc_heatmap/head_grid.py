@@ -7,10 +7,12 @@ from typing import Any, Final
 import numpy as np
 import streamlit as st
 
+from pages.shared.cards.one_head import first_keys
 from pages.shared.grid.measure_grid import KNOWN, Extras, draw_heads, head_texts
 from pages.shared.grid.measures import Measure
 from pages.shared.selection.fit import linked
 from pages.shared.selection.selection import Selection
+from poskernel_core.analyses.claims import ATTENTION
 from poskernel_core.analyses.kernels.etc import stands
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
@@ -20,6 +22,7 @@ from poskernel_core.plotting.palette import KIND_LOOKS
 from poskernel_core.plotting.sparklines import compact_curves
 
 ORDER: Final = "order-of-heads"
+SINK: Final = "▖"
 CURVES = "kernel by offset (log spacing), scaled to its largest value; larger on hover"
 
 
@@ -80,11 +83,21 @@ def draw_grid(
     else:
         glyphs += [("◥", "known function, named on hover")] if known else []
         curves = partial(_compact, kernels, selection)
+    left_out = first_keys(selection)
+    sinks = np.zeros(values.shape, bool) if left_out is None else left_out[1]
+    if sinks.any():
+        keys = f"one of the first {counted(selection.skip, 'key')}, which kernels leave out"
+        glyphs.append((SINK, f"{ATTENTION:g} or more of its attention on {keys}"))
     if not resolved.all():
         glyphs.append(("faded", "kind not resolved"))
     extras = Extras(
         marks=[
-            [_mark(kind, known.get(head_name(i, j))) for j, kind in enumerate(row)]
+            [
+                (KIND_LOOKS[kind].glyph if kind else "")
+                + KNOWN * (head_name(i, j) in known)
+                + SINK * bool(sinks[i, j])
+                for j, kind in enumerate(row)
+            ]
             for i, row in enumerate(kinds)
         ],
         dimmed=[
@@ -122,10 +135,6 @@ def draw_grid(
 
 def _compact(kernels: Result, selection: Selection) -> dict[str, Any]:
     return compact_curves(kernels.values["kernel"], selection.query, selection.skip)
-
-
-def _mark(kind: str | None, function: str | None) -> str:
-    return (KIND_LOOKS[kind].glyph if kind else "") + (KNOWN if function else "")
 
 
 def _kept_order(

@@ -95,24 +95,26 @@ MAP: Final = (
 
 def draw_stories(selection: Selection) -> None:
     """Draw links to figures of this model that show something at once, as far as stored."""
-    links = [f"[{words}]({address})" for words, address in _stories(partial(_stored, selection))]
+    links = [
+        f"[{words}]({page_address(page, cell)}#{card}) ({cell})"
+        for words, page, cell, card in _stories(partial(_stored, selection))
+    ]
     if links:
         st.markdown(f"**See** {' · '.join(links)}")
 
 
-def _stories(stored: Callable[[str], Result | None]) -> Iterator[tuple[str, str]]:
-    """Yield what a link says, and where it leads."""
+def _stories(stored: Callable[[str], Result | None]) -> Iterator[tuple[str, str, str, str]]:
+    """Yield what a link says, and where it leads: a page, a head and a card."""
     if previous := stored("previous-token"):
         by_position = np.array(previous.text_of("kind")) == "by position"
         scores = np.where(by_position, previous.values["previous_mass"], 0.0)
         if cell := _clearly(scores):
-            words = "a head that looks one back by position alone"
-            yield words, f"{page_address('previous_token', cell)}#profile"
+            yield "a head that looks one back by position alone", "previous_token", cell, "profile"
     induction, sinks = stored("induction-scores"), stored("sinks")
     if induction and (cell := _clearly(induction.values["induction"])):
-        yield "an induction head", f"{page_address('induction_recency', cell)}#induction"
+        yield "an induction head", "induction_recency", cell, "induction"
     if sinks and (cell := _clearly(sinks.values["sink"])):
-        yield "a sink", f"{page_address('head', cell)}#sinks"
+        yield "a sink", "head", cell, "sinks"
 
 
 def _clearly(scores: np.ndarray) -> str:
@@ -174,7 +176,7 @@ GRID = explained(
 PLACE = Place(
     "Map",
     "All heads of the model: over how many tokens does each spread its attention by "
-    "position alone?",
+    "position alone (its *effective token count*, ETC)?",
 )
 
 ETC = next(iter(MEASURES))

@@ -4,6 +4,7 @@
 const STEMS = 16; // attention to near tokens is discrete: points on stems up to this offset
 const FLOOR = 1e-6; // on a log axis
 const MARGIN = { left: 52, right: 14, top: 22, bottom: 40 };
+const PARKED = 30; // height of the bar of the attention to the first keys
 const RATIO = 74; // height of the panel below, with its gap
 const RATIOS = [0.25, 0.5, 1, 2, 4];
 
@@ -42,15 +43,16 @@ function scalesOf(view, read, shown) {
   const least = Math.min(...drawn.flatMap((row) => [...row.slice(0, shown.count)]));
   const low = logY ? Math.max(FLOOR, Math.min(least, high / 10)) : 0;
   const right = width - MARGIN.right;
+  const top = MARGIN.top + (view.parked ? PARKED : 0);
   const bottom = height - MARGIN.bottom - (shown.observed ? RATIO : 0);
   const across = logX ? (k) => Math.log(k + 1) / Math.log(last + 1) : (k) => k / last;
   const up = logY
     ? (v) => Math.log(Math.max(v, low) / low) / Math.log(high / low)
     : (v) => v / high;
   return {
-    last, logX, logY, low, high, right, bottom,
+    last, logX, logY, low, high, right, bottom, top,
     x: (k) => MARGIN.left + (6 + across(k) * (right - MARGIN.left - 12)),
-    y: (v) => bottom - up(v) * (bottom - MARGIN.top),
+    y: (v) => bottom - up(v) * (bottom - top),
   }; // prettier-ignore
 }
 
@@ -74,7 +76,7 @@ function axesOf(view, scale, add) {
   const { width } = view;
   for (const k of offsetTicks(scale.last)) {
     if (!scale.logX && k && k < scale.last / 12) continue;
-    add("line", { class: "rule", x1: scale.x(k), x2: scale.x(k), y1: MARGIN.top, y2: scale.bottom });
+    add("line", { class: "rule", x1: scale.x(k), x2: scale.x(k), y1: scale.top, y2: scale.bottom });
     add("text", { x: scale.x(k), y: view.height - MARGIN.bottom + 16, class: "tick middle" }, k);
   }
   for (const value of ticksOf(scale.low, scale.high, scale.logY)) {
@@ -86,7 +88,15 @@ function axesOf(view, scale, add) {
   const name = `${KINDS[view.kind].offset} (tokens${spacing})`;
   add("text", { x: (MARGIN.left + width) / 2, y: view.height - 6, class: "tick middle" }, name);
   const share = `share of attention per token${scale.logY ? " (log scale)" : ""}`;
-  add("text", { x: 4, y: 11, class: "tick" }, share);
+  add("text", { x: 4, y: scale.top - 11, class: "tick" }, share);
+}
+
+// What share of all attention the first keys take, which the curve leaves out.
+function parkedBar(view, share, scale, add) {
+  const whole = { x: MARGIN.left, y: 16, height: 7 };
+  add("text", { x: 4, y: 11, class: "tick" }, `${share.toFixed(2)} of all attention: the ${view.keys}`);
+  add("rect", { class: "whole", ...whole, width: scale.right - MARGIN.left });
+  add("rect", { class: "parked", ...whole, width: share * (scale.right - MARGIN.left) });
 }
 
 // So many near offsets are points: on a long linear axis they would be a block.
@@ -156,7 +166,8 @@ function sentenceAt(view, read, shown, bin) {
 function paintCurve(view) {
   const read = reading(view.kind, undefined, view.own);
   const { width, height, bin, most } = view;
-  const drawing = [read?.name, read?.block.n, read?.block.run, state.cell, state.log, bin, most, width, height];
+  const parked = read && view.parked?.[read.layer]?.[read.head];
+  const drawing = [parked, read?.name, read?.block.n, read?.block.run, state.cell, state.log, bin, most, width, height];
   if (String(drawing) === view.drawing) return;
   view.drawing = String(drawing);
   view.title.textContent = read
@@ -175,8 +186,9 @@ function paintCurve(view) {
     nodes.push(node);
   };
   axesOf(view, scale, add);
+  if (Number.isFinite(parked)) parkedBar(view, parked, scale, add);
   const bins = [...Array(shown.count).keys()];
-  const along = (row) => bins.map((bin) => [centre(bin), Math.max(MARGIN.top - 4, scale.y(row[bin]))]);
+  const along = (row) => bins.map((bin) => [centre(bin), Math.max(scale.top - 4, scale.y(row[bin]))]);
   for (let other = 0; other < read.block.heads; other++)
     if (other !== read.head)
       add("polyline", { class: "line other", points: line(along(read.row(kind.mean, other))) });
@@ -186,7 +198,7 @@ function paintCurve(view) {
   if (shown.observed) ratioPanel(view, read, shown, scale, add);
   if (view.bin !== null && view.bin < shown.count) {
     const x = centre(view.bin);
-    add("line", { class: "cursor", x1: x, x2: x, y1: MARGIN.top, y2: view.height - MARGIN.bottom });
+    add("line", { class: "cursor", x1: x, x2: x, y1: scale.top, y2: view.height - MARGIN.bottom });
   }
   view.svg.replaceChildren(...nodes);
   view.svg.setAttribute("aria-label", `${kind.name} of ${read.name} by offset`);
@@ -258,7 +270,7 @@ parts.curve = ({ parentElement, data }) => {
     view = buildCurve(parentElement.querySelector(".curve"), data);
     views.set(parentElement, view);
   }
-  Object.assign(view, { own: data.block, most: data.most });
+  Object.assign(view, { own: data.block, most: data.most, parked: data.parked, keys: data.keys });
   need(data.block);
   return () => view.width && paintCurve(view);
 };

@@ -77,6 +77,7 @@ function paintCells(view, rows) {
       node.firstChild.classList.toggle("missing", cell.missing);
       node.classList.toggle("dimmed", cell.dimmed);
       node.toggleAttribute("data-known", cell.mark.includes("★"));
+      node.toggleAttribute("data-sink", cell.mark.includes("▖"));
     }),
   );
 }

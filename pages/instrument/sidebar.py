@@ -17,7 +17,7 @@ from pages.shared.grid.measures import MEASURES, chosen_measure
 from pages.shared.jobs import results
 from pages.shared.selection.fit import fitted_index, linked
 from pages.shared.selection.functions import functions_of
-from pages.shared.selection.links import write
+from pages.shared.selection.links import note_moved, write
 from pages.shared.selection.pins import compare_link, pin_button, pinned_cells
 from pages.shared.selection.place import LOG_AXES, Place
 from pages.shared.selection.selection import Selection
@@ -55,6 +55,8 @@ def choose(place: Place) -> Selection:
         located = choose_model(place)
         find, heads, position, pins = (st.container() for _ in range(4))
         run, skip = choose_run(located)
+        state = st.session_state
+        before = {key: (state.get(key), state.get(f"default-{key}")) for key in ("head", "query")}
         with st.container(key="bound"):  # not shown: the browser draws these choices itself
             layer, head = _choose_cell(located)
             queries = list(
@@ -62,6 +64,9 @@ def choose(place: Place) -> Selection:
             )
             usual = min(DEFAULT_QUERY, run.context - 1)
             query = one_of("Query position n (tokens)", queries, key="query", usual=usual)
+            for key, (asked, default) in before.items():
+                if asked not in (None, default, state[key]):
+                    note_moved(key, asked, state[key], located.spec.name)
             log = st.multiselect(
                 "Logarithmic axes", default=LOG_AXES[:1], **linked("log", LOG_AXES)
             )
@@ -77,7 +82,9 @@ def choose(place: Place) -> Selection:
             pin_button(chosen, "pin-head")
             compare_link()
         if site():
-            st.markdown(":material/menu_book: [Documentation](docs/)")
+            st.markdown(
+                ":material/menu_book: [Tutorial](docs/tutorial.html) · [Documentation](docs/)"
+            )
     return chosen
 
 

@@ -165,8 +165,6 @@ def _apply(presets: tuple[Preset, ...], cell: str) -> None:
     chosen = next(each for each in presets if each.name == st.session_state["preset"])
     for key, value in _values(chosen, cell).items():
         write(key, value)
-    if chosen.cell:
-        select_head(chosen.cell)
 
 
 def _values(preset: Preset, cell: str) -> dict[str, Any]:

@@ -1,9 +1,11 @@
 """A reader's own text: every head's attention on it, and its scores in two parts."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from math import isnan
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import numpy as np
 import streamlit as st
@@ -22,6 +24,8 @@ from pages.shared.selection.links import taken, write
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection, select_head
 from poskernel_core.analyses.conversations.spec import ConversationParams, Conversations
+from poskernel_core.analyses.headvis.figures import sharpest
+from poskernel_core.analyses.headvis.spec import HeadExamples, HeadExamplesParams
 from poskernel_core.analyses.own_text.figures import (
     all_heads_figure,
     head_figure,
@@ -39,7 +43,7 @@ from poskernel_core.analyses.own_text.spec import (
 )
 from poskernel_core.analyses.score_components.figures import AGAINST, keys_figure, score_figure
 from poskernel_core.analyses.score_components.spec import ScoreComponents, ScoreComponentsParams
-from poskernel_core.common.errors import BadRequest, InvalidField, StoreFailed
+from poskernel_core.common.errors import BadRequest, InvalidField, PosKernelError, StoreFailed
 from poskernel_core.common.result import Result, plain
 from poskernel_core.common.rounding import as_printed
 from poskernel_core.common.settings import settings
@@ -64,7 +68,20 @@ EXAMPLES: Final = {
 }
 
 
-def choose_text() -> str | None:
+def where_it_attends(selection: Selection) -> dict[str, str]:
+    """Return the text in which the head attends most sharply, if example texts are stored."""
+    found = None
+    with suppress(PosKernelError):
+        asked = results.plan(HeadExamples, selection.run, HeadExamplesParams())
+        found = results.stored(asked)
+    best = sharpest(found, selection.layer, selection.head, 1) if found else None
+    if not best:
+        return {}
+    text = best[0].words[int(selection.run.start_token) :]
+    return {f"Where {selection.cell} attends most sharply": "".join(text)}
+
+
+def choose_text(selection: Selection) -> str | None:
     """Draw the field and the examples; return the text, or None if it is empty or invalid.
 
     The address has the name of the text if the server keeps texts, otherwise the text itself.
@@ -79,7 +96,7 @@ def choose_text() -> str | None:
     )
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption("Examples:", width="content")
-        for name, example in EXAMPLES.items():
+        for name, example in (EXAMPLES | where_it_attends(selection)).items():
             st.button(name, on_click=write, args=(FIELD, example), key=f"example-{name}")
     if gone:
         st.warning(gone, icon=":material/link_off:")
@@ -99,7 +116,15 @@ def choose_text() -> str | None:
     except BadRequest as error:
         say_error(str(error))
         return None
-    if address is None:
+    if address is not None and is_name(address):
+        here = urlsplit(st.context.url or "").netloc
+        st.caption(
+            f"A link to this page holds the text's hash alone: it opens on this server ({here}), "
+            "which keeps the text, and nowhere else."
+        )
+    elif address is not None:
+        st.caption("A link to this page holds the text itself, and opens on any server.")
+    else:
         st.caption(
             f"This text is too long for a link: this server does not keep texts, and a link holds "
             f"up to {MAX_IN_ADDRESS:,} characters."
@@ -324,7 +349,7 @@ def read_turns(selection: Selection, text: str) -> str | None:
 
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
-    text = choose_text()
+    text = choose_text(selection)
     if text is not None and reads_turns(selection.located):
         text = read_turns(selection, text)
     if text is None:

@@ -94,13 +94,13 @@ def _draw_bands(kernel: Result) -> None:
         numbers = (value_text(band, value) for value in ("band_etc", "band_distance"))
         rows.append((f"without {name} ones", *numbers))
     query = kernel.params["query"]
-    header = (f"Kernel at n = {query}", "ETC (tokens)", "TV distance to the whole kernel")
+    header = (f"Kernel at n = {query}", "Effective token count", "TV distance to the whole kernel")
     markdown_table(header, rows)
 
 
 def draw_all_heads(found: Result, selection: Selection) -> None:
     """Draw the grid of all heads by a measure of the rotary spectrum."""
-    title = st.selectbox("Colour heads by", **linked("rotaryby", MEASURES))
+    title = st.selectbox("Measure", **linked("rotaryby", MEASURES))
     measure = MEASURES[title or next(iter(MEASURES))]
     shown = found.only(measure.value)
     values = shown.values[measure.value].astype(float)

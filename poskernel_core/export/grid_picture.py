@@ -21,7 +21,7 @@ PAPER, INK = "#ffffff", "#000000"
 OUTLINE = "#808080"
 LINE = 1.2
 HATCH = 5
-CORNER = 6  # pixels of the mark of a known function where cells show kernels
+CORNER = 6  # pixels of the marks in corners where cells show kernels
 ON_HOVER = re.compile(r"[,;] [\w ]+ on hover")
 KNOWN = "★"
 GLYPHS: dict[str, tuple[Point, ...]] = {
@@ -31,6 +31,7 @@ GLYPHS: dict[str, tuple[Point, ...]] = {
     KNOWN: ((0.5, 0.04), (0.61, 0.37), (0.97, 0.37), (0.68, 0.58), (0.79, 0.92),
           (0.5, 0.71), (0.21, 0.92), (0.32, 0.58), (0.03, 0.37), (0.39, 0.37)),
     "◥": ((0.2, 0.2), (0.8, 0.2), (0.8, 0.8)),
+    "▖": ((0.0, 0.4), (0.6, 0.4), (0.6, 1.0), (0.0, 1.0)),
     "∿": ((0.0, 0.5), (0.25, 0.2), (0.5, 0.5), (0.75, 0.8),
           (1.0, 0.5), (0.75, 0.98), (0.5, 0.68), (0.25, 0.38)),
 }  # fmt: skip
@@ -83,6 +84,10 @@ def _add_cell(
             right, top = at[0] + size[0], at[1]
             corner = [(right - CORNER, top), (right, top), (right, top + CORNER)]
             picture.polygon(corner, cell["ink"], opacity)
+        if "▖" in cell["mark"]:
+            side = CORNER - 1
+            foot = at[1] + high - side
+            picture.rectangle(at[0], foot, side, side, cell["ink"], opacity=opacity)
         return
     side = min(12.0, 0.62 * size[1])
     left = at[0] + (size[0] - side * len(cell["mark"])) / 2

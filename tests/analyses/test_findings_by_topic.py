@@ -294,10 +294,10 @@ ROTARY = [
     *(("rotary-spectrum", equal((queries, 0.01), (keys, 0.01)), L3H7,
        f"{start}: their means hold {queries:.2f} and {keys:.2f} of the mean square (limit 0.5).")
       for queries, keys, start in (
-          (0.8, 0.9, "L3H7's queries and keys are mostly alike"),
+          (0.8, 0.9, "L3H7's queries and keys vary little from token to token"),
           (0.2, 0.1, "L3H7's queries and keys differ from token to token"),
-          (0.8, 0.1, "queries are mostly alike, but its keys differ from token to token"),
-          (0.1, 0.8, "queries differ from token to token, but its keys are mostly alike"))),
+          (0.8, 0.1, "queries vary little from token to token, but its keys differ from token to token"),
+          (0.1, 0.8, "queries differ from token to token, but its keys vary little from token to token"))),
     ("rotary-spectrum", BANDS, {"params": {"short": 16.0}},
      "Short wavelengths (up to 16 tokens) … in 2 of 6 heads, middle ones in 4, and "
      "long ones in 0."),

@@ -54,10 +54,12 @@ def test_at_a_card_of_a_dark_page(page: Page, url):
     page.emulate_media(color_scheme="dark")
     visit(page, f"{url}#similarity")
     expect(page.locator(".st-key-card-similarity")).to_be_in_viewport()
-    links = page.locator(".st-key-contents a")
+    page.get_by_role("button", name="On this page").click()
+    links = page.get_by_test_id("stPopoverBody").get_by_role("link")
     expect(links).to_have_count(9)
     for link in links.all():
         expect(page.locator(link.get_attribute("href"))).to_be_attached()
+    page.keyboard.press("Escape")
     maps_side_by_side_show_the_same_part(page)
     a_picture_is_for_print(page)
 

@@ -11,7 +11,17 @@ from poskernel_core.analyses import find
 from poskernel_core.engine.engine import Engine, describe_run
 from poskernel_core.engine.plan import plan_of
 from poskernel_core.storage.store import Store
-from tests.support.visit import curve, go, head_shown, no_trouble, settle, side_cell, values, visit
+from tests.support.visit import (
+    cell,
+    curve,
+    go,
+    head_shown,
+    no_trouble,
+    settle,
+    side_cell,
+    values,
+    visit,
+)
 
 pytestmark = pytest.mark.browser
 
@@ -199,13 +209,15 @@ def logarithmic_axes_are_in_the_address(page: Page) -> None:
     settle(page)
 
 
-def test_on_a_phone_the_grid_stands_above_the_figures_and_the_menu_closes(new_context, still):
+def test_on_a_phone_the_grid_opens_from_a_bar_and_the_menu_closes(new_context, still):
     """The phone is another visitor's: the browser keeps that the menu was closed."""
     page = new_context().new_page()
     page.set_viewport_size({"width": 390, "height": 844})
     visit(page, f"{still.url}/positional_kernels?head=L3H4")
-    above = page.locator(".st-key-above [role=gridcell][data-name=L7H1]")
-    above.click()
+    bar = page.locator(".st-key-above")
+    bar.get_by_text("smollm2-135m · L3H4 · n = 400").click()
+    bar.locator("[role=gridcell][data-name=L7H1]").click()
+    expect(bar.get_by_text("smollm2-135m · L7H1 · n = 400")).to_be_visible()
     expect(head_shown(page)).to_have_text("L7H1 at n = 400")
     settle(page)
     assert ["L7H1"] == asked(page)
@@ -213,3 +225,21 @@ def test_on_a_phone_the_grid_stands_above_the_figures_and_the_menu_closes(new_co
     page.get_by_test_id("stSidebarNavLink").filter(has_text=re.compile("^Spectrum$")).click()
     expect(page.get_by_role("heading", level=1, name="Spectrum")).to_be_visible()
     expect(page.get_by_test_id("stSidebar")).to_have_attribute("data-collapsed", "true")
+
+
+def test_what_kernels_leave_out_is_shown(page, still):
+    """The Map marks heads with a sink; the curve begins with its share, of any head."""
+    visit(page, f"{still.url}/?head=L18H8")
+    main, drawing = page.get_by_test_id("stMain"), page.locator(".st-key-card-kernel .curve")
+    assert 100 < main.locator("[data-sink]").filter(visible=True).count() < 200
+    expect(
+        main.get_by_text("0.3 or more of its attention on one of the first 4 keys")
+    ).to_be_visible()
+    sentence = page.locator(".st-key-finding-kernel")
+    expect(sentence).to_contain_text("On average the first 4 keys get 1.00 of all its attention.")
+    expect(drawing).to_contain_text("1.00 of all attention: the first 4 keys")
+    whole, filled = (drawing.locator(f"rect.{each}").bounding_box() for each in ("whole", "parked"))
+    assert abs(filled["width"] / whole["width"] - 1) < 0.01
+    cell(page, "L16H0").hover()
+    expect(drawing).to_contain_text("0.13 of all attention: the first 4 keys")
+    assert not main.locator("[data-name=L16H0][data-sink]").count()

@@ -26,7 +26,7 @@ def said(app: AppTest) -> list[str]:
 
 @pytest.mark.slow
 def test_presets(computed):
-    """Each brings its prompt, its change and its head, which the patterns are of."""
+    """Each brings its prompt and its change, and offers its head; the reader's own stays."""
     app = opened(PAGE, head=OTHER, context=CONTEXT)
     assert app.button(key="look").click().run().selectbox(key="head").value == FIRST.cell
     assert "look" not in [each.key for each in app.button]
@@ -34,7 +34,9 @@ def test_presets(computed):
         app.selectbox(key="head").select(OTHER)
         app.selectbox(key="preset").select(preset.name).run()
         shown = app.text_area(key="prompt").value, app.selectbox(key="head").value
-        assert (preset.prompt, preset.cell or OTHER) == shown
+        assert (preset.prompt, OTHER) == shown
+        offered = [each.label for each in app.button if each.key == "look"]
+        assert offered == [f"Look at {preset.cell}, the preset's head"] * bool(preset.cell)
         (change,) = (each.value for each in app.button_group if each.key == "change")
         assert preset.params["change"] == CHANGES[change]
         assert preset.about in [each.value for each in app.caption]

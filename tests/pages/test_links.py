@@ -119,13 +119,18 @@ def test_a_link_that_fits_says_nothing(follow):
     assert not app.warning
 
 
-def test_the_notice_goes_with_a_choice_and_choices_make_none(follow):
+def test_the_notice_goes_with_a_choice(follow):
+    """Another model says what it lacks, until the reader chooses."""
     app = follow(HEATMAP, head="L99H99", query="99999")
     app.selectbox(key="head").select("L3H7").run()
     assert 1 == app.warning[0].value.count("The link asks for")
     app.selectbox(key="model").select("demo-attn-2l").run()
     assert "L1H7" == app.selectbox(key="head").value
-    assert not app.warning
+    told = app.warning[0].value.replace("\\", "")
+    assert "demo-attn-2l has no head L3H7; shown is L1H7 instead." in told
+    assert "The link asks for" not in told
+    app.selectbox(key="head").select("L0H1").run()
+    assert not [each for each in app.warning if "head" in each.value]
 
 
 def test_an_unknown_model_stops_the_page(follow):

@@ -224,6 +224,8 @@ def test_a_link_with_a_name_and_one_with_a_text(script, fresh_engine):
         linked = script(text=name), script(text=text)
         assert {text} == {each.text_area(key=FIELD).value for each in (app, *linked)}
         assert {name} == {"".join(each.query_params["text"]) for each in (app, *linked)}
+        for each in (app, *linked):
+            assert any("hash alone: it opens on this server" in said.value for said in each.caption)
     open_page(app, "contextual")
     assert LIST == open_page(app, "own_text").text_area(key=FIELD).value
 

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.browser
 FIRST = "etc_heatmap"
 WITHOUT_FIGURES = ("compare", "methods", "over_training", "own_text", "rotary_spectrum")
 """Pages that draw nothing of the first model before a reader has chosen something."""
+WIDTHS = (390, 1024, 1400)
 CUT = Path(__file__).with_name("cut.js").read_text("utf-8")
 NOTE = """window.violations = [];
 document.addEventListener("securitypolicyviolation",
@@ -43,6 +44,18 @@ def fits(page: Page, width: int) -> None:
     while (found := page.evaluate(CUT)) and time.monotonic() < end:  # on a busy machine
         still(page)
     assert [] == found, width
+
+
+@pytest.mark.parametrize("name", page_names())
+def test_every_width_and_theme(page, cold, name):
+    """With the model that a reader finds first, nothing is cut, covered, broken or empty."""
+    page.set_viewport_size({"width": WIDTHS[0], "height": 2000})
+    visit(page, f"{cold.url}/{'' if name == FIRST else name}")
+    for _ in in_both_themes(page):
+        for width in WIDTHS:
+            fits(page, width)
+    assert page.title().endswith("· PosKernel")
+    assert not (cold.cache / "worker.log").exists()
 
 
 def set_without_error(page: Page) -> None:

@@ -85,7 +85,9 @@ def test_the_site_of_the_documentation(monkeypatch, tmp_path):
     assert 3 == policy()["script-src"].count("sha256-")
 
     monkeypatch.setattr(serving.site, "site", lambda: None)
-    assert [] == site_routes()
+    with TestClient(Starlette(routes=site_routes())) as client:
+        for path in ("/docs", "/docs/", "/docs/tutorial.html"):
+            assert (404, True) == ((got := client.get(path)).status_code, "make docs" in got.text)
 
 
 def test_who_may_frame_the_app(monkeypatch):

@@ -9,7 +9,9 @@ CURVE = explained(
     "attention, content included. Where the two agree (a small *distance to observed attention*), "
     "position explains what the head does on average. Up to offset 16 each token is a point on a "
     "stem, beyond it a line joins them (from 34 on, means of several offsets). Grey: the other "
-    "heads of the layer. Below: the observed attention divided by the kernel.",
+    "heads of the layer. Below: the observed attention divided by the kernel. The bar at the top: "
+    "how much of all its attention, on average over positions, the head gives to the first keys, "
+    "which the curve leaves out.",
     "kernel",
     "observed",
     "query_variation",

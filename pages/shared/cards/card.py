@@ -58,11 +58,13 @@ def card(
     words: Explanation,
     title: str = "",
     draw: Callable[[], None] | None = None,
+    also: str = "",
 ) -> None:
     """Draw one figure with everything around it.
 
     ``name`` is unique on the page and names the files. The default title is the figure's. ``draw``
     draws anything but a single Plotly figure; ``figure`` is then made for the download only.
+    ``also`` follows the finding.
 
     Raises:
         CardDrawn: the address asks for this card alone.
@@ -92,8 +94,8 @@ def card(
         st.subheader(plain(title), anchor=name)
         with st.container(width="content"):
             st.fragment(_menu)(name, figure, shown, words)
-    if finding := finding_of(result):
-        said.markdown(plain(finding))
+    if finding := finding_of(result) + also:
+        said.markdown(plain(finding.strip()))
     if embed.embedded():
         raise embed.CardDrawn
 

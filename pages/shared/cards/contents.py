@@ -1,4 +1,4 @@
-"""The title of a page, what it is about, and beside them the list of its figures."""
+"""The title of a page, what it is about, and beside them a menu with the list of its figures."""
 
 from typing import Any
 
@@ -24,5 +24,5 @@ def fill_contents(place: Any) -> None:
     """Draw the list of figures if it is long enough; call this after all figures are drawn."""
     figures = run.current().figures
     if place is not None and len(figures) >= MIN_FIGURES:
-        links = " · ".join(f"[{plain(title)}](#{anchor})" for anchor, title in figures)
-        place.markdown(f":small[On this page: {links}]")
+        menu = place.popover("On this page", icon=":material/toc:", type="tertiary")
+        menu.markdown("\n".join(f"* [{plain(title)}](#{anchor})" for anchor, title in figures))

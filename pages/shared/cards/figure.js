@@ -1,6 +1,7 @@
 // A Plotly figure: drawn when it comes near, or else when the browser has nothing to do.
 
 const NEAR = "400px";
+const NARROW = 480; // pixels
 const REST = 300; // milliseconds without a new figure
 const ENLARGE = {
   name: "Full screen",
@@ -70,6 +71,14 @@ function fail(place, asked, error) {
   near.observe(place);
 }
 
+// In a narrow column the legend stands below its figure, on as many lines as it needs.
+function narrowed(place, data, layout) {
+  if (place.clientWidth >= NARROW || layout.legend?.orientation !== "h") return layout;
+  const t = data.some(({ type }) => type === "heatmap") ? layout.margin.t : Math.min(layout.margin.t, 20);
+  const legend = { ...layout.legend, yref: "container", y: 0, yanchor: "bottom" };
+  return { ...layout, legend, margin: { ...layout.margin, t } };
+}
+
 async function draw(place) {
   const asked = waiting.get(place);
   near.unobserve(place);
@@ -89,7 +98,7 @@ async function draw(place) {
     await Plotly.react(place, {
       data,
       frames,
-      layout: { ...layout, autosize: true, height: undefined },
+      layout: { ...narrowed(place, data, layout), autosize: true, height: undefined },
       config: {
         ...asked.config,
         responsive: false,

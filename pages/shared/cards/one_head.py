@@ -1,5 +1,6 @@
 """Cards on the selected head that several pages draw."""
 
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -10,12 +11,31 @@ import streamlit as st
 from pages.instrument.parts import draw_curve
 from pages.shared.cards import captions
 from pages.shared.cards.card import card
+from pages.shared.jobs import results
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.additivity.figures import similarity_figure
+from poskernel_core.analyses.claims import ATTENTION, passing
 from poskernel_core.analyses.contextual_heads.figures import duplicates_figure, variation_figure
 from poskernel_core.analyses.kernels.figures import head_curve, profile_figure
+from poskernel_core.analyses.sinks.spec import AttentionSinks, SinkParams
+from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, value_text
+
+
+def first_keys(selection: Selection) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the attention of all heads to the skipped keys, and which give one of them 0.3.
+
+    None if no keys are skipped, or the attention to them is not stored.
+    """
+    found = None
+    with suppress(PosKernelError):
+        found = results.stored(results.plan(AttentionSinks, selection.run, SinkParams()))
+    if found is None or not 0 < selection.skip <= found.values["alpha"].shape[-1]:
+        return None
+    skipped = slice(selection.skip)
+    much = passing(found, "alpha", ATTENTION)[0]
+    return found.values["alpha"][..., skipped].sum(axis=-1), much[..., skipped].any(axis=-1)
 
 
 def draw_kernel(kernel: Result, selection: Selection, block: str | None = None) -> None:
@@ -35,10 +55,17 @@ def draw_kernel(kernel: Result, selection: Selection, block: str | None = None) 
             others=np.delete(kernel.values["kernel"][selection.layer], selection.head, axis=0),
         )
 
-    band = "10–90 % of queries" if block is None else ""
-    data = {"kind": "kernel", "block": block, "band": band}
+    band, also = "10–90 % of queries" if block is None else "", ""
+    data: dict[str, Any] = {"kind": "kernel", "block": block, "band": band}
+    if block is None and (left_out := first_keys(selection)):
+        shares, much = left_out
+        keys = f"first {counted(selection.skip, 'key')}"
+        data |= {"keys": keys, "parked": shares.round(4).tolist()}
+        at = selection.layer, selection.head
+        if much[at]:
+            also = f" On average the {keys} get {shares[at]:.2f} of all its attention."
     draw = partial(_draw_own, "kernel", data)
-    card("kernel", figure, head, captions.CURVE, "Kernel and observed attention", draw)
+    card("kernel", figure, head, captions.CURVE, "Kernel and observed attention", draw, also)
 
 
 def _draw_own(name: str, data: dict[str, Any]) -> None:

@@ -30,17 +30,23 @@ MAX_LETTERS = 60
 
 @dataclass(frozen=True)
 class Told:
-    """One parameter of a link that does not fit: what was asked, what is shown, and why."""
+    """One parameter that does not fit: what was asked, what is shown, and why.
+
+    ``model`` is a newly chosen model that lacks it; without one, a link asked for it.
+    """
 
     key: str
     asked: str
     shown: Any
-    offered: str
+    offered: str = ""
+    model: str = ""
 
     def sentence(self) -> str:
         """Return the sentence for the reader."""
         if self.shown is UNUSED:
             return f"The link gives {self.key} {_brief(self.asked)}, which this page does not use."
+        if self.model:
+            return f"{self.model} has no {self.key} {self.asked}; shown is {self.shown} instead."
         why = f": {self.offered}" if self.offered else ""
         return (
             f"The link asks for {self.key} {_brief(self.asked)}; shown is {_brief(self.shown)} "
@@ -101,6 +107,11 @@ def write(key: str, value: Any) -> None:
     """Give a widget a value in a callback, or before it is drawn, instead of the address's."""
     st.session_state[key] = value
     st.session_state.get(ASKED, {}).pop(key, None)
+
+
+def note_moved(key: str, asked: Any, shown: Any, model: str) -> None:
+    """Note that a choice has moved because a newly chosen model lacks it."""
+    st.session_state[TOLD].append(Told(key, str(asked), shown, model=model))
 
 
 def taken(key: str) -> None:

@@ -22,9 +22,10 @@ ROWS_SHOWN = 10
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Draw a table of Markdown cells."""
+    """Draw a table of Markdown cells; an error stays beside its sign."""
     lines = [header, [":--"] * len(header), *rows]
-    st.markdown("\n".join(f"| {' | '.join(cells)} |" for cells in lines))
+    text = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    st.markdown(text.replace("± ", "±\N{NO-BREAK SPACE}"))
 
 
 def number_columns(meanings: dict[str, str], form: str | None = None) -> dict[str, Any]:

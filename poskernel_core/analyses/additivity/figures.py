@@ -25,7 +25,7 @@ def shares_figure(found: Result, layer: int) -> go.Figure:
     figure = go.Figure()
     for name, (label, colour, pattern) in SHARES.items():
         share, error = part(found, name, layer=layer)
-        cells = [head_name(layer, head) for head in range(len(share))]
+        cells = [f"H{head}" for head in range(len(share))]
         figure.add_bar(
             x=cells,
             y=share,
@@ -33,9 +33,9 @@ def shares_figure(found: Result, layer: int) -> go.Figure:
             marker=hatched(colour, pattern, size=8, solidity=0.2),
             text=[measured(*pair) for pair in zip(share, error, strict=True)],
             textposition="none",
-            hovertemplate=f"<b>%{{x}}</b>, {label}<br>%{{text}}<extra></extra>",
+            hovertemplate=f"<b>L{layer}%{{x}}</b>, {label}<br>%{{text}}<extra></extra>",
         )
-    style(figure, x_title="head", y_title="share of the keys' variance")
+    style(figure, x_title=f"head of layer {layer}", y_title="share of the keys' variance")
     figure.update_layout(barmode="stack", bargap=0.2, legend_traceorder="normal")
     figure.update_xaxes(type="category", showgrid=False)
     figure.update_yaxes(range=[0, 1.001])

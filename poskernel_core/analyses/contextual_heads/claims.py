@@ -23,7 +23,7 @@ from poskernel_core.analyses.claims import (
 )
 from poskernel_core.analyses.contextual_heads.behaviour import BEHAVIOURS
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import brief, counted
+from poskernel_core.common.rounding import TRACE, brief, counted
 from poskernel_core.plotting.layout import visible
 
 NEAR = 10
@@ -62,8 +62,9 @@ def _drawn(extra: dict[str, Number], limit: float) -> Iterator[Claim]:
     known = {name: number for name, number in extra.items() if not math.isnan(number.value)}
     if known:
         name, number = max(known.items(), key=lambda pair: pair[1].value)
-        text = f"{{it}} gives {name} duplicates of the current token {number} more of its attention"
-        text += " than other tokens there"
+        extra_share = f"{number}" if number.value >= TRACE else f"less than {TRACE:g}"
+        text = f"{{it}} gives {name} duplicates of the current token {extra_share} more of its "
+        text += "attention than other tokens there"
         label, fails = "a duplicate-token head", "not drawn to duplicates"
         yield from at_limit("duplicates", number, limit, text, label, fails)
 

@@ -36,15 +36,7 @@ def _head(result: Result, shares: list[str]) -> str:
     largest = max(numbers, key=lambda name: numbers[name].value)
     number = numbers[largest]
     text = f"The {SHARES[largest]}, is" if "," in SHARES[largest] else f"The {SHARES[largest]} is"
-    match number.passes(ATTENTION):
-        case "yes":
-            return (
-                f"{text} {number} in {who(result)}; a head looks somewhere from {ATTENTION:g} on."
-            )
-        case "no":
-            most = " (the most of three kinds)" if len(shares) == 3 else ""
-            return (
-                f"{text} {number} in {who(result)}{most}, below the limit of "
-                f"{ATTENTION:g} for a head that looks somewhere."
-            )
-    return ""
+    place = {"yes": "above", "no": "below"}.get(number.passes(ATTENTION) or "")
+    most = " (the most of three kinds)" if place == "below" and len(shares) == 3 else ""
+    limit = f"{place} the limit of {ATTENTION:g}"
+    return f"{text} {number} in {who(result)}{most}, {limit}." if place else ""

@@ -65,7 +65,7 @@ def _mean_shares(result: Result) -> str:
     signs = [number.sign(HALF) for number in numbers.values()]
     if 0 in signs:
         return ""
-    alike, differ = "are mostly alike", "differ from token to token"
+    alike, differ = (f"{verb} from token to token" for verb in ("vary little", "differ"))
     queries, keys = numbers.values()
     if signs[0] == signs[1]:
         return (
