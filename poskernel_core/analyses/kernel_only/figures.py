@@ -1,0 +1,1 @@
+"""What heads that attend by position alone cost, as figures."""
