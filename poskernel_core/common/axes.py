@@ -25,6 +25,8 @@ pin      pinned heads, of any models and runs
 missing  questions without a stored result
 way      ways to choose keys beforehand
 budget   numbers of keys that may be kept
+replacement what takes a head's place
+heads    numbers of heads that are replaced at once
 subset   sets of groups of texts, by their number of windows
 ======== =====================================================================
 

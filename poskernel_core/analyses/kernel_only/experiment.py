@@ -66,8 +66,8 @@ class Texts:
         group: the group of each of these.
     """
 
-    kernels: Tokens
-    loss: Tokens
+    kernels: np.ndarray
+    loss: np.ndarray
     group: np.ndarray
 
 
@@ -293,9 +293,7 @@ def estimated_costs(
     A forward and ``1 + draws`` backward runs of every window.
     """
     geometry = subject.model.geometry
-    found = np.full(
-        (len(windows), len(fixed.names), geometry.n_layers, geometry.n_heads), np.nan
-    )
+    found = np.full((len(windows), len(fixed.names), geometry.n_layers, geometry.n_heads), np.nan)
     generator = torch.Generator().manual_seed(0)
     for first, tokens in _batches(subject, windows):
         progress(first, len(windows))
@@ -324,9 +322,7 @@ def estimated_costs(
     return found
 
 
-def _products(
-    gradient: Tensor, z: Tensor, values: Tensor, fixed: Fixed, layer: int
-) -> np.ndarray:
+def _products(gradient: Tensor, z: Tensor, values: Tensor, fixed: Fixed, layer: int) -> np.ndarray:
     """Return ``<gradient, change of z>`` for every replacement, ``[text, replacement, head]``."""
     own = (gradient * z).sum(dim=(2, 3))
     seen = gradient @ values.transpose(-1, -2)
@@ -369,7 +365,7 @@ def _numbers(
     """Return numbers of the means of samples ``[text, ...]``, and without each group of texts."""
     kept = [group >= 0, *(group != out for out in range(group.max() + 1))]
     whole, *without = (
-        numbers({name: each[those].mean(axis=0) for name, each in samples.items()})
+        numbers({name: np.asarray(each[those].mean(axis=0)) for name, each in samples.items()})
         for those in kept
     )
     return whole, without
@@ -394,7 +390,7 @@ def kernel_only_cost(
     fixed = fixed_of(subject, texts, params.skip, progress)
     estimated = estimated_costs(subject, texts.loss, fixed, params.draws, progress)
     names, cost = fixed.names, estimated.copy()
-    mean = estimated[:, names.index(KERNEL)].mean(axis=0)
+    mean = estimated[:, 0].mean(axis=0)
     order = np.argsort(-mean, axis=None, kind="stable")  # NaN comes last
     count = int(np.isfinite(mean).sum())
     order = order[: count if params.exact == "all" else min(count, LARGEST)]
@@ -406,10 +402,10 @@ def kernel_only_cost(
 
     def numbers(means: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         return {
-            "kernel_only_cost": means["cost"][names.index(KERNEL)],
-            "kernel_only_share": shares_kept(means["cost"], names),
+            "kernel_only_cost": np.asarray(means["cost"][0]),
+            "kernel_only_share": shares_kept(means["cost"]),
             "cost": means["cost"],
-            "estimated_cost": means["estimated"][names.index(KERNEL)],
+            "estimated_cost": means["estimated"][0],
             "clean_loss": means["clean"],
         }
 
@@ -441,8 +437,8 @@ def kernel_only_head(
     def numbers(means: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         return {
             "cost": means["cost"],
-            "kernel_only_cost": means["cost"][names.index(KERNEL)],
-            "kernel_only_share": shares_kept(means["cost"], names),
+            "kernel_only_cost": np.asarray(means["cost"][0]),
+            "kernel_only_share": shares_kept(means["cost"]),
             "clean_loss": means["clean"],
         }
 
@@ -486,7 +482,9 @@ def heads_replaced(
     def numbers(means: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         limits = {"tenth": TENTH, "5_percent": PERCENT * float(means["clean"])}
         return {"loss_change": means["change"], "clean_loss": means["clean"]} | {
-            f"heads_for_{name}": np.array([heads_for(limit, counts, row) for row in means["change"]])
+            f"heads_for_{name}": np.array(
+                [heads_for(limit, counts, row) for row in means["change"]]
+            )
             for name, limit in limits.items()
         }
 

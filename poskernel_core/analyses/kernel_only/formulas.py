@@ -5,6 +5,7 @@ from jaxtyping import Float, Int
 
 KERNEL, MEAN_PATTERN, EQUIVARIANT = "kernel", "mean pattern", "equivariant kernel"
 UNIFORM, ZERO, MEAN_OUTPUT = "uniform", "zero", "mean output"
+"""What takes a head's place; lists begin with the kernel and end with the mean output."""
 
 TENTH = 0.1
 """Rise of the loss, in nats, of the first headline."""
@@ -27,12 +28,10 @@ def spread(kernel: Rows, observed: Rows, skip: int) -> Rows:
     return rows
 
 
-def shares_kept(
-    cost: Float[np.ndarray, "replacement *head"], names: list[str]
-) -> Float[np.ndarray, "*head"]:
-    """Return ``1 - cost(kernel) / cost(mean output)``."""
+def shares_kept(cost: Float[np.ndarray, " replacement *batch"]) -> Float[np.ndarray, " *batch"]:
+    """Return ``1 - cost(kernel) / cost(mean output)``; NaN where that is not finite."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        share = 1 - cost[names.index(KERNEL)] / cost[names.index(MEAN_OUTPUT)]
+        share = 1 - cost[0] / cost[-1]
     return np.asarray(np.where(np.isfinite(share), share, np.nan))
 
 

@@ -7,7 +7,6 @@ from pydantic import Field
 
 from poskernel_core.analyses.base import OWN_WINDOWS, Experiment, SkipParams
 from poskernel_core.analyses.head_measure import HeadMeasure
-from poskernel_core.analyses.kernel_only.formulas import MEAN_OUTPUT
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.groups import GROUPS
 from poskernel_core.common.result import BESIDE, Result, estimates, outputs
@@ -195,7 +194,7 @@ class KernelOnlyHead(_KernelOnly[KernelOnlyHeadParams]):
 
     Limits: errors are over groups of texts. Costs of several heads do not add up.
 
-    Source: ours; see ``kernel-only-cost``.
+    Source: ours; mean patterns as in "How Much Does Attention Actually Attend?" (2211.03495).
     """
 
     name = "kernel-only-head"
@@ -226,8 +225,9 @@ class KernelOnlyHead(_KernelOnly[KernelOnlyHeadParams]):
 class HeadsReplaced(_KernelOnly[HeadsReplacedParams]):
     r"""The loss with more and more heads replaced by their kernels, or by their mean patterns.
 
-    Formula: heads are replaced in the order of their costs, smallest first. The number of heads for
-    a loss is where the curve of the rise first passes it, on a line between two computed numbers.
+    Formula: with the $k$ heads of the smallest costs replaced, the rise of the loss is $\ell(k) -
+    \ell(0)$. The number of heads for a loss is the $k$ where the curve first passes it, on a line
+    between two computed numbers.
 
     Choices: heads are ordered by the estimates of ``kernel-only-cost``, for one half of the texts
     by those of the other half: so no head is chosen by the texts that it is judged on. Mean
@@ -236,7 +236,7 @@ class HeadsReplaced(_KernelOnly[HeadsReplacedParams]):
     Limits: the order by single costs is not the best one: it does not see what heads do together.
     The first crossing of a noisy curve comes too early.
 
-    Source: ours; see ``kernel-only-cost``.
+    Source: ours; mean patterns as in "How Much Does Attention Actually Attend?" (2211.03495).
     """
 
     name = "heads-replaced"
@@ -273,9 +273,8 @@ def without_small(result: Result) -> Result:
     axes = result.axes["cost"]
     if low is None or "replacement" not in axes:
         return result
-    place = result.words("replacement").index(MEAN_OUTPUT)
     with np.errstate(invalid="ignore"):
-        unknown = ~(np.take(low, place, axis=0) > 0)
+        unknown = ~(low[-1] > 0)
     for part in ("values", *BESIDE):
         arrays = getattr(result, part)
         if "kernel_only_share" in arrays:
