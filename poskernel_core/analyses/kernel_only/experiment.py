@@ -175,12 +175,13 @@ def fixed_of(subject: ExperimentContext, texts: Texts, skip: int, progress: Prog
     """Return kernels and means, gathered by two passes; the model remembers the last ones."""
     key = hashlib.sha256(texts.kernels.tobytes() + bytes([skip])).hexdigest()
     made: Fixed = subject.model.remember(
-        "kernel-only", key, lambda: _gather(subject, texts.kernels, skip, progress)
+        "kernel-only", key, lambda: gather(subject, texts.kernels, skip, progress)
     )
     return made
 
 
-def _gather(subject: ExperimentContext, windows: Tokens, skip: int, progress: Progress) -> Fixed:
+def gather(subject: ExperimentContext, windows: Tokens, skip: int, progress: Progress) -> Fixed:
+    """Gather mean keys, patterns, outputs and rotary pairs by one pass, kernels by a second one."""
     means, count = _Means(skip), len(windows)
     means.wants_rotations = subject.model.geometry.scheme == "rotary"
     for done, tokens in _batches(subject, windows):
@@ -240,7 +241,7 @@ def _batches(subject: ExperimentContext, windows: Tokens) -> Iterator[tuple[int,
         yield first, torch.from_numpy(windows[first : first + size])
 
 
-class _Outputs(Edit):
+class Outputs(Edit):
     """Adds zeros to the heads' outputs, by which gradients can be taken."""
 
     def __init__(self) -> None:
@@ -248,6 +249,7 @@ class _Outputs(Edit):
         self.outputs: dict[int, Tensor] = {}
 
     def heads(self, layer: int, z: Tensor) -> Tensor:
+        """Return the outputs with zeros added."""
         self.outputs[layer] = z.detach()
         self.zeros[layer] = torch.zeros_like(z, requires_grad=True)
         return z + self.zeros[layer]
@@ -263,7 +265,7 @@ class _Values(Observer):
         self.of[call.layer] = repeat_kv(call.v.detach(), call.q.shape[1], 1)
 
 
-class _Stream(Observer):
+class Stream(Observer):
     """Keeps the residual stream before some layers."""
 
     def __init__(self, layers: Sequence[int]) -> None:
@@ -271,6 +273,7 @@ class _Stream(Observer):
         self.before: dict[int, Tensor] = {}
 
     def residual(self, layer: int, x: Tensor, batch: Batch) -> None:
+        """Keep the stream of a batch."""
         if layer in self.layers:
             self.before[layer] = x
 
@@ -297,7 +300,7 @@ def estimated_costs(
     generator = torch.Generator().manual_seed(0)
     for first, tokens in _batches(subject, windows):
         progress(first, len(windows))
-        edit, values = _Outputs(), _Values()
+        edit, values = Outputs(), _Values()
         logits = subject.model.run(tokens, edit, [values], graph=True)
         layers, zeros = list(edit.zeros), list(edit.zeros.values())
         text = slice(first, first + len(tokens))
@@ -348,7 +351,7 @@ def exact_costs(
     found = np.empty((len(windows), len(names), len(cells)))
     clean = np.empty(len(windows))
     for first, tokens in _batches(subject, windows):
-        stream, text = _Stream([layer for layer, _ in cells]), slice(first, first + len(tokens))
+        stream, text = Stream([layer for layer, _ in cells]), slice(first, first + len(tokens))
         clean[text] = _mean_losses(model.run(tokens, Edit(), [stream]), tokens)
         for place, cell in enumerate(cells):
             progress(first * len(cells) + place * len(tokens), len(windows) * len(cells))

@@ -38,7 +38,7 @@ def shares_kept(cost: Float[np.ndarray, " replacement *batch"]) -> Float[np.ndar
 def numbers_of_heads(total: int) -> Int[np.ndarray, " heads"]:
     """Return the numbers of heads that are replaced at once: ten even steps, and fewer."""
     steps = [np.geomspace(1, total, 7), np.linspace(total / 10, total, 10)]
-    return np.unique(np.concatenate(steps).round().astype(np.int64))
+    return np.unique(np.concatenate(steps).round().clip(1).astype(np.int64))
 
 
 def heads_for(
