@@ -121,8 +121,8 @@ def estimated(plain, windows, patterns, draws):
             row = torch.tensor(patterns[layer][head]).float()
             for text in range(texts):
                 change = row @ values[text, head] - z[text][:, own]
-                inner = float((slopes[layer][text][:, own] * change).sum())
-                found[layer, head] += (
-                    inner if draw == 0 else inner**2 / (2 * count * draws)
-                ) / texts
+                each = (slopes[layer][text][:, own] * change).sum(-1).double().numpy()
+                inner = each.sum()
+                square = (each**2).sum() if layer == len(leaves) - 1 else inner**2
+                found[layer, head] += (square / (2 * count * draws) if draw else inner) / texts
     return found

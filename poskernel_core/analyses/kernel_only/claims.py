@@ -18,7 +18,7 @@ from poskernel_core.analyses.claims import (
     who,
 )
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import brief, counted
+from poskernel_core.common.rounding import counted
 
 COSTS = 0.01
 """Smallest cost, in nats a token, that counts."""
@@ -65,7 +65,7 @@ def _cost(result: Result) -> str:
     if Head(result).word("exact") == "estimate" or not cost.sign():
         return ""
     does = "loses" if cost.value > 0 else "gains"
-    amount = brief(abs(float(str(cost))))
+    amount = str(cost).lstrip("−")
     return f"If {who(result)} attends by its kernel alone, the model {does} {amount} nats a token."
 
 

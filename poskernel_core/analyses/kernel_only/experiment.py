@@ -319,19 +319,23 @@ def estimated_costs(
             for layer, gradient in zip(layers, gradients, strict=True):
                 inner = _products(gradient, edit.outputs[layer], values.of[layer], fixed, layer)
                 if draw == 0:
-                    found[text, :, layer] = inner
-                else:
-                    found[text, :, layer] += inner**2 / (2 * predicted * draws)
+                    found[text, :, layer] = inner.sum(axis=-1)
+                    continue
+                # what the last layer writes acts on its own position alone: other products of two
+                # positions are noise
+                last = layer == geometry.n_layers - 1
+                squares = (inner**2).sum(axis=-1) if last else inner.sum(axis=-1) ** 2
+                found[text, :, layer] += squares / (2 * predicted * draws)
     return found
 
 
 def _products(gradient: Tensor, z: Tensor, values: Tensor, fixed: Fixed, layer: int) -> np.ndarray:
-    """Return ``<gradient, change of z>`` for every replacement, ``[text, replacement, head]``."""
-    own = (gradient * z).sum(dim=(2, 3))
+    """Return ``gradient . change of z`` by replacement, ``[text, replacement, head, pos]``."""
+    own = (gradient * z).sum(dim=-1)
     seen = gradient @ values.transpose(-1, -2)
     patterns = torch.stack([*fixed.patterns[layer].values()]).to(seen)
-    outputs = torch.einsum("thqk,rhqk->rth", seen, patterns)
-    mean = torch.einsum("thqd,hd->th", gradient, fixed.outputs[layer].to(gradient))
+    outputs = torch.einsum("thqk,rhqk->rthq", seen, patterns)
+    mean = torch.einsum("thqd,hd->thq", gradient, fixed.outputs[layer].to(gradient))
     every = torch.stack([*outputs, torch.zeros_like(own), mean]) - own
     return every.transpose(0, 1).double().cpu().numpy()
 

@@ -96,10 +96,11 @@ class KernelOnlyCost(_KernelOnly[KernelOnlyCostParams]):
     row). Values stay the text's own. The **cost** is the rise of the loss. For most heads it is
     estimated: with the change $\delta$ of the head's output, the gradient $g$ of the loss by that
     output, and the gradients $g_s$ of $\sum_t e_t \log p(y_t)$ for tokens $y_t$ drawn from the
-    model and random signs $e_t$, it is $\langle g, \delta\rangle + \frac{1}{2N} \sum_w
-    \overline{\langle g_s, \delta\rangle^2}$, a sum over the window's $N$ predicted tokens and a
-    mean over draws. The **share kept** is $1 - \text{cost}(\text{kernel}) / \text{cost}(\text{mean
-    output})$.
+    model and random signs $e_t$, it is $\langle g, \delta\rangle + \frac{1}{2N}
+    \overline{\langle g_s, \delta\rangle^2}$, with a window's $N$ predicted tokens and a mean over
+    draws; in the last layer, where a position acts on its own prediction alone, the squares of all
+    positions are summed. The **share kept** is $1 - \text{cost}(\text{kernel}) /
+    \text{cost}(\text{mean output})$.
 
     Choices: replacements are the kernel; the mean observed pattern; the equivariant kernel (rotary
     models; spread as the kernel is); a uniform row over all visible keys; zero, the head's output

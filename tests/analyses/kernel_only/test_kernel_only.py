@@ -198,10 +198,10 @@ def test_chosen_heads_are_exact(model_dirs):
 def test_estimates_of_demo_models(name):
     """Ranks and mean of estimate and exact cost; the ten largest estimates are not needed."""
     located = catalog.locate(name)
-    cut = token_windows(CorpusSpec(), load_tokenizer(located), context=128, windows=60,
+    cut = token_windows(CorpusSpec(), load_tokenizer(located), context=128, windows=120,
                         start_token=True)  # fmt: skip
     subject, _ = study(located.directory, cut.tokens, True)
-    texts = experiment.divided(subject, KernelOnlyCost.params(kernel_windows=30, loss_windows=10))
+    texts = experiment.divided(subject, KernelOnlyCost.params())
     fixed = experiment.gather(subject, texts.kernels, 4, quiet)
     for patterns in fixed.patterns.values():
         for other in [each for each in patterns if each != "kernel"]:
