@@ -307,14 +307,13 @@ def estimated_costs(
         predicted = tokens.shape[1] - 1
         log_p = logits[:, :-1].log_softmax(dim=-1)
         right = tokens[:, 1:, None].to(log_p.device)
-        likely = log_p.detach().exp().cpu().flatten(0, 1)
+        root = (log_p.detach() / 2).exp()
         for draw in range(draws + 1):
             if draw == 0:
                 goal = -log_p.gather(-1, right).sum() / predicted
             else:
-                drawn = torch.multinomial(likely, 1, generator=generator).view(right.shape)
-                signs = torch.randint(2, right.shape, generator=generator) * 2.0 - 1
-                goal = (signs.to(log_p) * log_p.gather(-1, drawn.to(right.device))).sum()
+                signs = torch.randint(2, log_p.shape, generator=generator, dtype=torch.int8)
+                goal = ((2 * signs.to(log_p) - 1) * root * log_p).sum()
             gradients = torch.autograd.grad(goal, zeros, retain_graph=draw < draws)
             for layer, gradient in zip(layers, gradients, strict=True):
                 inner = _products(gradient, edit.outputs[layer], values.of[layer], fixed, layer)

@@ -39,7 +39,7 @@ class KernelOnlyParams(SkipParams):
 class KernelOnlyCostParams(KernelOnlyParams):
     """Parameters of the costs of all heads."""
 
-    draws: int = Field(4, ge=1, le=64, description="draws of next tokens for the estimate")
+    draws: int = Field(4, ge=1, le=64, description="draws of random signs for the estimate")
     exact: Literal["largest", "all"] = Field(
         "largest", description="heads whose cost is exact: the ten of the largest estimate, or all"
     )
@@ -55,7 +55,7 @@ class HeadsReplacedParams(KernelOnlyParams):
     """Parameters of the loss with many heads replaced."""
 
     draws: int = Field(
-        4, ge=1, le=64, description="draws of next tokens for the estimate that orders the heads"
+        4, ge=1, le=64, description="draws of random signs for the estimate that orders the heads"
     )
 
 
@@ -95,8 +95,9 @@ class KernelOnlyCost(_KernelOnly[KernelOnlyCostParams]):
     $K(n,\cdot)$ spreads the mean mass of all others (queries $n < \text{skip}$: the mean observed
     row). Values stay the text's own. The **cost** is the rise of the loss. For most heads it is
     estimated: with the change $\delta$ of the head's output, the gradient $g$ of the loss by that
-    output, and the gradients $g_s$ of $\sum_t e_t \log p(y_t)$ for tokens $y_t$ drawn from the
-    model and random signs $e_t$, it is $\langle g, \delta\rangle + \frac{1}{2N}
+    output, and the gradients $g_s$ of $\sum_{t,y} e_{ty} \sqrt{p_t(y)} \log p_t(y)$ over all
+    positions and tokens, with $p$ held fixed under the root and random signs $e_{ty}$, it is
+    $\langle g, \delta\rangle + \frac{1}{2N}
     \overline{\langle g_s, \delta\rangle^2}$, with a window's $N$ predicted tokens and a mean over
     draws; in the last layer, where a position acts on its own prediction alone, the squares of all
     positions are summed. The **share kept** is $1 - \text{cost}(\text{kernel}) /
@@ -254,11 +255,13 @@ class HeadsReplaced(_KernelOnly[HeadsReplacedParams]):
             "heads_for_tenth [pattern]",
             "heads",
             "how many heads can be replaced for 0.1 nats",
+            kind="plain",
         ),
         *estimates(
             "heads_for_5_percent [pattern]",
             "heads",
             "how many heads can be replaced for 5 % of the loss",
+            kind="plain",
         ),
         *estimates("clean_loss []", "nats", "the loss as it is, per token"),
     )
