@@ -27,6 +27,7 @@ TOPICS = (
     "foreseen.spec",
     "score_shares.spec",
     "place_and_content.spec",
+    "kernel_only.spec",
     "position_sources.spec",
     "headvis.spec",
     "helix.spec",

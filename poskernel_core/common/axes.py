@@ -26,6 +26,8 @@ missing  questions without a stored result
 way      ways to choose keys beforehand
 budget   numbers of keys that may be kept
 query_class, key_class parts of a conversation: template, user, ...
+replacement what takes a head's place
+heads    numbers of heads that are replaced at once
 subset   sets of groups of texts, by their number of windows
 ======== =====================================================================
 
