@@ -35,7 +35,7 @@ TOPICS = (
     "previous_token.spec",
     "previous_token.stages",
     "interventions.spec",
-    "interventions.spec",
+    "patching.spec",
     "additivity.spec",
     "own_text.spec",
     "score_components.spec",

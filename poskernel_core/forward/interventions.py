@@ -178,6 +178,17 @@ class FixedHeads(Edit):
         return z
 
 
+@dataclass(frozen=True, eq=False)
+class SetOutputs(Edit):
+    """The heads' outputs of one layer, set to ``z [text, head, pos, d]``."""
+
+    layer: int
+    z: Tensor
+
+    def heads(self, layer: int, z: Tensor) -> Tensor:
+        return self.z.to(z) if layer == self.layer else z
+
+
 @dataclass(frozen=True)
 class RemovedEmbeddings(Edit):
     """Remove token embeddings or positions; norms are recomputed.
