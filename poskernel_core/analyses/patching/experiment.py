@@ -1,10 +1,8 @@
 """Run a prompt with what heads do in another one."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import Any
 
 import numpy as np
 import torch
@@ -25,11 +23,10 @@ from poskernel_core.common.attention import repeat_kv
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.heads import parse_cell
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import brief, counted
+from poskernel_core.common.rounding import brief
 from poskernel_core.forward.attention import AttentionCall, PatternBlock
 from poskernel_core.forward.interventions import SetOutputs
 from poskernel_core.forward.observers import Batch, Observer
-from poskernel_core.models.geometry import Geometry
 
 LEAST = 0.1
 """Smallest difference of the metric between the prompts, in nats."""
@@ -38,27 +35,60 @@ TOKENS = 1024
 """Tokens per forward pass, if the execution does not say."""
 
 Metric = Callable[[Tensor], Tensor]
+"""Reads a number for each text off logits ``[text, pos, vocab]``, of all or the last positions."""
 
 
-class _Both(Observer):
-    """Keeps what heads do in two prompts: the one that is run, and the other one.
+class _Pair(Observer):
+    """Two prompts run together, the one that others' heads are put into first.
 
     Attributes:
-        stream: the stream of the first before each layer, ``[1, pos, model]``.
-        outputs: the heads' outputs in the first, ``[head, pos, d]``.
-        patched: the outputs with each part of the second, by part and layer.
-        by_key: the pattern ``[head, query, key]`` of the first in ``layer``, and the change of the
-            values ``[head, key, d]`` from the first to the second.
+        stream: its residual stream before each layer, ``[1, pos, model]``.
+        outputs: its heads' outputs, ``[head, pos, d]`` by layer.
+        patched: the outputs with parts of the other prompt's, by part and layer.
+        by_key: its pattern ``[head, query, key]`` in ``layer``, and the change of the values to
+            those of the other prompt, ``[head, key, d]``.
+        gradient: of its metric by the heads' outputs, ``[head, pos, d]`` by layer.
+        ends: its metric, and the other prompt's.
     """
 
     wants_patterns = True
 
-    def __init__(self, parts: Sequence[str], layer: int | None = None) -> None:
-        self.parts, self.layer = parts, layer
+    def __init__(
+        self,
+        subject: ExperimentContext,
+        params: PatchParams,
+        parts: Sequence[str],
+        layer: int | None = None,
+    ) -> None:
+        self.subject, self.params, self.parts, self.layer = subject, params, parts, layer
         self.stream: dict[int, Tensor] = {}
         self.outputs: dict[int, Tensor] = {}
         self.patched: dict[str, dict[int, Tensor]] = {part: {} for part in parts}
-        self.by_key: tuple[Tensor, Tensor] | None = None
+        prompts = _tokens(subject, params)
+        # the clean prompt's place, and the changed one's
+        self.places = [1, 0] if params.direction == INTO_CHANGED else [0, 1]
+        both = torch.tensor([prompts[place] for place in self.places])
+        self.tokens, self.keep = both[:1], None if params.metric == "loss" else 1
+        edit = Outputs()
+        logits = subject.model.run(both, edit, [self], keep=self.keep, graph=True)
+        likeliest = logits[self.places, -1].argmax(dim=-1).tolist()
+        self.metric, answers = _metric(subject, params, prompts[0], likeliest)
+        found = self.metric(logits)
+        self.ends = found.tolist()
+        clean, changed = (self.ends[place] for place in self.places)
+        if not abs(clean - changed) >= LEAST:
+            raise BadRequest(
+                f"Expected a metric that differs between the prompts by {LEAST:g} nats or more, "
+                f"got {brief(clean)} and {brief(changed)}: choose other answers, another metric, "
+                "or other prompts."
+            )
+        gradients = torch.autograd.grad(found[0], [*edit.zeros.values()])
+        self.gradient = {at: each[0] for at, each in zip(edit.zeros, gradients, strict=True)}
+        self.metrics = {"clean_metric": np.array(clean), "changed_metric": np.array(changed)}
+        self.texts = {
+            "changed_tokens": subject.decode(prompts[1]),
+            "answers": subject.decode(answers),
+        }
 
     def residual(self, layer: int, x: Tensor, batch: Batch) -> None:
         self.stream[layer] = x[:1].detach()
@@ -70,68 +100,63 @@ class _Both(Observer):
         self._pattern = block.pattern.detach().to(self._values)
 
     def heads(self, layer: int, z: Tensor, batch: Batch) -> None:
-        (own, other), (value, others) = z.detach(), self._values
-        pattern, its = self._pattern
+        (own, other), (values, its_values), (pattern, its) = z.detach(), self._values, self._pattern
         self.outputs[layer] = own
-        made = {"output": other, "pattern": its @ value, "values": pattern @ others}
         if self.layer in (None, layer):
+            made = {"output": other, "pattern": its @ values, "values": pattern @ its_values}
             for part in self.parts:
                 self.patched[part][layer] = made[part]
         if layer == self.layer:
-            self.by_key = pattern, others - value
+            self.by_key = pattern, its_values - values
 
+    def with_heads(self, layer: int, part: str, *groups: list[int]) -> Iterator[Tensor]:
+        """Yield a layer's outputs with a part of the other prompt's, in each group of heads."""
+        for heads in groups:
+            z = self.outputs[layer].clone()
+            z[heads] = self.patched[part][layer][heads]
+            yield z
 
-@dataclass(frozen=True)
-class _Pair:
-    """Two prompts, and what was seen when both were run.
+    def effects(self, layer: int, outputs: Iterator[Tensor]) -> np.ndarray:
+        """Return the effects of outputs ``[head, pos, d]``, each in the place of a layer's own."""
+        size = self.subject.batch or max(1, TOKENS // self.tokens.shape[1])
+        found: list[float] = []
+        while batch := [*islice(outputs, size)]:
+            count = len(batch)
+            logits = self.subject.model.run(
+                self.tokens.expand(count, -1),
+                SetOutputs(layer, torch.stack(batch)),
+                keep=self.keep,
+                stream=(layer, self.stream[layer].expand(count, -1, -1)),
+            )
+            found += self.metric(logits).tolist()
+        return (np.array(found) - self.ends[0]) / (self.ends[1] - self.ends[0])
 
-    Attributes:
-        tokens: those of the prompt that is run, ``[1, pos]``.
-        metric: reads logits ``[text, pos, vocab]``, all positions or the last one.
-        keep: how many of the last positions it reads; None: all.
-        ends: the metric of the prompt that is run, and of the other one.
-        gradient: of the metric by the heads' outputs, ``[head, pos, d]`` by layer.
-        seen: what heads do.
-        told: what results say besides effects.
-    """
-
-    tokens: Tensor
-    metric: Metric
-    keep: int | None
-    ends: tuple[float, float]
-    gradient: dict[int, Tensor]
-    seen: _Both
-    told: dict[str, Any]
-
-    def share(self, change: np.ndarray) -> np.ndarray:
-        """Return changes of the metric as shares of the difference between the prompts."""
-        return np.asarray(change / (self.ends[1] - self.ends[0]))
+    def attributions(self, layer: int, outputs: Iterator[Tensor]) -> np.ndarray:
+        """Return first-order estimates of the effects."""
+        own, gradient = self.outputs[layer], self.gradient[layer]
+        found = [float(((z - own) * gradient).sum()) for z in outputs]
+        return np.array(found) / (self.ends[1] - self.ends[0])
 
 
 def patch_heads(
     subject: ExperimentContext, statistics: Statistics, params: PatchParams, progress: Progress
 ) -> Result:
     """Put every head of one prompt into the run of the other; see :class:`PatchHeads`."""
-    geometry = subject.model.geometry
-    pair = _run_both(subject, params, _Both([params.what]))
+    geometry, what = subject.model.geometry, params.what
+    pair, layers = _Pair(subject, params, [what]), geometry.with_heads
     effect, attribution = np.full((2, geometry.n_layers, geometry.n_heads), np.nan)
+    groups = [[head] for head in range(geometry.n_heads)]
 
     def result() -> Result:
-        values = {"effect": effect.copy(), "attribution": attribution}
-        return _result(PatchHeads, params, pair, values)
+        values = {"effect": effect.copy(), "attribution": attribution} | pair.metrics
+        return PatchHeads.result(params, values, texts=pair.texts, provenance={"errors": UNKNOWN})
 
-    def each(layer: int) -> Iterator[Tensor]:
-        for head in range(geometry.n_heads):
-            z = pair.seen.outputs[layer].clone()
-            z[head] = pair.seen.patched[params.what][layer][head]
-            yield z
-
-    for layer in geometry.with_heads:
-        attribution[layer] = _attributions(pair, layer, each(layer))
-    for done, layer in enumerate(geometry.with_heads):
+    for layer in layers:
+        attribution[layer] = pair.attributions(layer, pair.with_heads(layer, what, *groups))
+    for done, layer in enumerate(layers):
+        progress(done, len(layers))
         subject.form(done + 1, result())
-        progress(done, len(geometry.with_heads))
-        effect[layer] = _effects(subject, pair, layer, each(layer))
+        effect[layer] = pair.effects(layer, pair.with_heads(layer, what, *groups))
     return result()
 
 
@@ -142,159 +167,83 @@ def patch_positions(
     progress: Progress,
 ) -> Result:
     """Put a head, or a layer, into the other run by position; see :class:`PatchPositions`."""
-    layer, heads = _heads_of(params.head, subject.model.geometry)
-    pair = _run_both(subject, params, seen := _Both(PARTS, layer))
-    own, patched = seen.outputs[layer], {part: seen.patched[part][layer] for part in PARTS}
-    assert seen.by_key is not None
-    pattern, change = seen.by_key
-
-    def parts() -> Iterator[Tensor]:
-        for part in PARTS:
-            z = own.clone()
-            z[heads] = patched[part][heads]
-            yield z
+    geometry, what = subject.model.geometry, params.what
+    found = re.fullmatch(r"[Ll]([0-9]{1,6})", params.head.strip())
+    if found and int(found[1]) in geometry.with_heads:
+        layer, heads = int(found[1]), [*range(geometry.n_heads)]
+    else:
+        layer, head = parse_cell(params.head, geometry.n_layers, geometry.n_heads)
+        heads = [head]
+    progress(0, 2)
+    pair = _Pair(subject, params, PARTS, layer)
+    pattern, change = pair.by_key
 
     def positions() -> Iterator[Tensor]:
-        for at in range(own.shape[1]):
-            z = own.clone()
-            if params.what == "values":
+        for at in range(pair.tokens.shape[1]):
+            z = pair.outputs[layer].clone()
+            if what == "values":
                 z[heads] += pattern[heads, :, at, None] * change[heads, None, at]
             else:
-                z[heads, at] = patched[params.what][heads, at]
+                z[heads, at] = pair.patched[what][layer][heads, at]
             yield z
 
-    progress(0, 2)
-    part_effect = _effects(subject, pair, layer, parts())
+    parts = (z for part in PARTS for z in pair.with_heads(layer, part, heads))
+    part_effect = pair.effects(layer, parts)
     progress(1, 2)
     values = {
-        "effect": _effects(subject, pair, layer, positions()),
-        "attribution": _attributions(pair, layer, positions()),
+        "effect": pair.effects(layer, positions()),
+        "attribution": pair.attributions(layer, positions()),
         "part_effect": part_effect,
     }
-    return _result(PatchPositions, params, pair, values, {"part": list(PARTS)})
-
-
-def _heads_of(text: str, geometry: Geometry) -> tuple[int, list[int]]:
-    """Return the layer and the heads that a head such as L0H3, or a layer such as L0, names."""
-    found = re.fullmatch(r"[Ll]([0-9]{1,6})", text.strip())
-    if found and int(found[1]) in geometry.with_heads:
-        return int(found[1]), [*range(geometry.n_heads)]
-    layer, head = parse_cell(text, geometry.n_layers, geometry.n_heads)
-    return layer, [head]
-
-
-def _effects(
-    subject: ExperimentContext, pair: _Pair, layer: int, outputs: Iterator[Tensor]
-) -> np.ndarray:
-    """Return the effects of outputs ``[head, pos, d]`` of a layer, each in the place of its own."""
-    size = subject.batch or max(1, TOKENS // pair.tokens.shape[1])
-    found: list[float] = []
-    while batch := [*islice(outputs, size)]:
-        count = len(batch)
-        logits = subject.model.run(
-            pair.tokens.expand(count, -1),
-            SetOutputs(layer, torch.stack(batch)),
-            keep=pair.keep,
-            stream=(layer, pair.seen.stream[layer].expand(count, -1, -1)),
-        )
-        found += pair.metric(logits).tolist()
-    return pair.share(np.array(found) - pair.ends[0])
-
-
-def _attributions(pair: _Pair, layer: int, outputs: Iterable[Tensor]) -> np.ndarray:
-    """Return first-order estimates of :func:`_effects`."""
-    own, gradient = pair.seen.outputs[layer], pair.gradient[layer]
-    return pair.share(np.array([float(((z - own) * gradient).sum()) for z in outputs]))
-
-
-def _run_both(subject: ExperimentContext, params: PatchParams, seen: _Both) -> _Pair:
-    """Run both prompts, and take the gradient of the metric of the one that is run."""
-    clean, changed = _tokens(subject, params)
-    into_changed = params.direction == INTO_CHANGED
-    both = torch.tensor([changed, clean] if into_changed else [clean, changed])
-    keep, edit = None if params.metric == "loss" else 1, Outputs()
-    logits = subject.model.run(both, edit, [seen], keep=keep, graph=True)
-    last = logits[:, -1].detach()
-    likeliest = last.argmax(dim=-1).tolist()[:: -1 if into_changed else 1]
-    metric, answers = _metric(subject, params, torch.tensor(clean), likeliest)
-    found = metric(logits)
-    ends = found[0].item(), found[1].item()
-    told = dict(zip(("changed", "clean") if into_changed else ("clean", "changed"), ends))
-    if not abs(ends[1] - ends[0]) >= LEAST:
-        raise BadRequest(
-            f"Expected a metric that differs between the prompts by {LEAST:g} nats or more, got "
-            f"{brief(told['clean'])} and {brief(told['changed'])}: choose other answers, another "
-            "metric, or other prompts."
-        )
-    gradients = torch.autograd.grad(found[0], [*edit.zeros.values()])
-    by_layer = {at: g[0] for at, g in zip(edit.zeros, gradients, strict=True)}
-    values = {f"{name}_metric": np.array(value) for name, value in told.items()}
-    texts = {"changed_tokens": subject.decode(changed), "answers": subject.decode(answers)}
-    told = {"values": values, "texts": texts}
-    return _Pair(both[:1], metric, keep, ends, by_layer, seen, told)
+    texts = pair.texts | {"part": list(PARTS)}
+    return PatchPositions.result(
+        params, values | pair.metrics, texts=texts, provenance={"errors": UNKNOWN}
+    )
 
 
 def _tokens(subject: ExperimentContext, params: PatchParams) -> tuple[list[int], list[int]]:
-    """Return the token ids of the clean and of the changed prompt.
-
-    Raises:
-        BadRequest: they are equal, or not equally long.
-    """
+    """Return the token ids of the clean and of the changed prompt."""
     assert subject.encode is not None  # a typed text needs a tokenizer, and is read before
     clean = subject.windows[0].tolist()
     changed = [*clean[: subject.start_token], *subject.encode(params.changed)]
     if clean == changed:
         raise BadRequest("Expected two different prompts, got the same twice: change a word.")
     if len(clean) != len(changed):
-        shorter = min(len(clean), len(changed))
-        at = next((n for n in range(shorter) if clean[n] != changed[n]), shorter)
-        words = [subject.decode(ids[at : at + 1]) or ["its end"] for ids in (clean, changed)]
-        (one,), (two,) = words
+        pairs = enumerate(zip(clean, changed, strict=False))
+        at = next((n for n, (a, b) in pairs if a != b), min(len(clean), len(changed)))
+        one, two = (
+            repr(subject.decode(ids[at : at + 1])[0]) if ids[at:] else "its end"
+            for ids in (clean, changed)
+        )
         raise BadRequest(
             f"Expected prompts of equally many tokens, got {len(clean)} and {len(changed)}; they "
-            f"part at position {at}, with {one!r} in the clean and {two!r} in the changed one: "
-            "choose words of as many tokens."
+            f"part at position {at}, with {one} in the clean and {two} in the changed one: choose "
+            "words of as many tokens."
         )
     return clean, changed
 
 
 def _metric(
-    subject: ExperimentContext, params: PatchParams, clean: Tensor, likeliest: list[int]
+    subject: ExperimentContext, params: PatchParams, clean: list[int], likeliest: list[int]
 ) -> tuple[Metric, list[int]]:
-    """Return what reads the metric off logits, ``[text]``, and the ids of its answers."""
+    """Return what reads the metric off logits, and the ids of its answers."""
     if params.metric == "loss":
-        return lambda logits: _losses(logits, clean), []
+        return lambda logits: _losses(logits, torch.tensor(clean)), []
     assert subject.single_id is not None
-    typed = params.answer, params.other_answer
-    ids = [
+    one, two = (
         subject.single_id(text) if text else own
-        for text, own in zip(typed, likeliest, strict=True)
-    ]
+        for text, own in zip((params.answer, params.other_answer), likeliest, strict=True)
+    )
     if params.metric == "log-probability":
-        return lambda logits: logits[:, -1].log_softmax(dim=-1)[:, ids[0]], ids[:1]
-    if ids[0] == ids[1]:
+        return lambda logits: logits[:, -1].log_softmax(dim=-1)[:, one], [one]
+    if one == two:
         raise BadRequest(
-            f"Expected two different answers, got {subject.decode(ids[:1])[0]!r} for both prompts: "
+            f"Expected two different answers, got {subject.decode([one])[0]!r} for both prompts: "
             "name another one, or choose the log probability of one answer."
         )
-    return lambda logits: logits[:, -1, ids[0]] - logits[:, -1, ids[1]], ids
+    return lambda logits: logits[:, -1, one] - logits[:, -1, two], [one, two]
 
 
 def _losses(logits: Tensor, clean: Tensor) -> Tensor:
     right = clean[1:].to(logits.device).expand(len(logits), -1)
     return cross_entropy(logits[:, :-1].transpose(1, 2), right, reduction="none").mean(dim=1)
-
-
-def _result(
-    question: type[PatchHeads] | type[PatchPositions],
-    params: PatchParams,
-    pair: _Pair,
-    values: dict[str, np.ndarray],
-    texts: dict[str, list[str]] | None = None,
-) -> Result:
-    return question.result(
-        params,
-        values | pair.told["values"],
-        texts=pair.told["texts"] | (texts or {}),
-        provenance={"errors": UNKNOWN},
-    )
