@@ -4,9 +4,9 @@ from pages.shared.cards.explained import PICK, explained
 
 EFFECTS = explained(
     "patch-heads",
-    "One cell per head: how much of the difference between the two prompts it carries, when it alone "
-    "is put into the other run (orange: towards the other prompt; blue: away from it). Cells marked "
-    f"≈ are first-order estimates, which exact effects replace row by row. {PICK}",
+    "One cell per head: how much of the difference between the prompts it carries, put alone into "
+    "the other run (orange: towards the other prompt; blue: away from it). Cells marked ≈ are "
+    f"first-order estimates, which exact effects replace row by row. {PICK}",
     "effect",
     "attribution",
 )

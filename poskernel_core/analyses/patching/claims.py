@@ -38,10 +38,15 @@ def _parts(result: Result) -> str:
     output, pattern, values = map(float, result.values["part_effect"])
     if not abs(output) >= COUNTS:
         return ""
-    share = [part / output >= HALF for part in (pattern, values)]
-    why = {(True, False): ": where it looks decides", (False, True): ": what it finds decides"}
+    why = ""
+    for part, other, what in (
+        (pattern, values, "where it looks"),
+        (values, pattern, "what it finds"),
+    ):
+        if part / output >= HALF and abs(other) <= abs(part) / 2:
+            why = f": {what} decides"
     return (
         f"{who(result)} carries {brief(output)} of the difference between these two prompts, its "
         f"pattern alone {brief(pattern)}, its values alone {brief(values)}"
-        f"{why.get((share[0], share[1]), '')} (one pair: no error)."
+        f"{why} (one pair: no error)."
     )
