@@ -136,7 +136,7 @@ class PatchHeads(_Patch[PatchParams]):
 class PatchPositions(_Patch[PatchPositionsParams]):
     r"""What of the difference between two prompts one head, or layer, carries, by position.
 
-    Formula: the effect of ``patch-heads``, with the head's output replaced at one position only.
+    Formula: that of ``patch-heads``, with the head's output replaced at one position only.
 
     Choices: output and pattern are replaced at one query, values at one key, for all queries. For a
     layer, all its heads are replaced together. ``part_effect`` is the effect at all
