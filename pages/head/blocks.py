@@ -36,6 +36,8 @@ from poskernel_core.analyses.headvis.figures import examples_table, sharpest
 from poskernel_core.analyses.headvis.spec import HeadExamples
 from poskernel_core.analyses.induction.figures import head_scores_figure
 from poskernel_core.analyses.induction.spec import InductionScores
+from poskernel_core.analyses.kernel_only.figures import cost_figure
+from poskernel_core.analyses.kernel_only.spec import KernelOnlyCost
 from poskernel_core.analyses.kernels.kernel import PositionalKernel
 from poskernel_core.analyses.place_and_content.figures import place_and_content_figure
 from poskernel_core.analyses.place_and_content.spec import PlaceAndContent
@@ -216,6 +218,11 @@ EXPERIMENTS = (
         _figure("places", place_and_content_figure, words.PLACES,
                 "What decides the scores, by query position"),
         {"arrange": "place and content"},
+    ),
+    Block(
+        "alone", KernelOnlyCost.title, "positional_kernels", KernelOnlyCost,
+        _figure("alone", cost_figure, words.ALONE, "What the model loses", "cost", "exact",
+                "kernel_only_cost", "kernel_only_share"),
     ),
     Block(
         "sources", "Sources of position", "position_sources", PositionSources,

@@ -59,6 +59,17 @@ PLACES = explained(
     "covariance_share",
 )
 
+ALONE = explained(
+    "kernel-only-cost",
+    "What the model loses, in nats a token, if something that is the same for every text takes "
+    "the head's place: its kernel, its mean pattern, the equivariant kernel, a uniform row, "
+    "nothing at all, or its mean output. If the first bar is much shorter than the last, position "
+    "carries what the head gives. A bar below 0: the model is better without. An estimate is of "
+    "second order, and can be several times too large; the Kernel page computes it exactly.",
+    "cost",
+    "kernel_only_share",
+)
+
 SOURCES = explained(
     "position-sources",
     "The parts of the model that write the positional score of the head's keys, and their shares, "

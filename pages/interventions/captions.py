@@ -2,6 +2,25 @@
 
 from pages.shared.cards.explained import PICK, explained
 
+EFFECTS = explained(
+    "patch-heads",
+    "One cell per head: how much of the difference between the prompts it carries, put alone into "
+    "the other run (orange: towards the other prompt; blue: away from it). Cells marked ≈ are "
+    f"first-order estimates, which exact effects replace row by row. {PICK}",
+    "effect",
+    "attribution",
+)
+
+POSITIONS = explained(
+    "patch-positions",
+    "On the left all positions at once: the whole output, the pattern alone (where it looks), the "
+    "values alone (what it finds). On the right one position at a time; where the prompts differ, "
+    "both tokens are named.",
+    "effect",
+    "attribution",
+    "part_effect",
+)
+
 PATTERNS = explained(
     "intervention",
     "The selected head's attention on this prompt: clean, changed, and the difference (orange: "

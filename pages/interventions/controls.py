@@ -118,28 +118,34 @@ MAX_CHARACTERS = 20_000
 
 def choose_intervention(selection: Selection) -> tuple[str | None, dict[str, Any]]:
     """Draw all controls; return the prompt, None while it is empty, and the parameters."""
-    first, about = _choose_preset(selection)
+    run, scheme = selection.run, selection.located.geometry.scheme
+    presets = presets_for(run.model.name, scheme, run.context)
+    first, about = choose_preset(selection, presets, _values)
     prompt = _choose_prompt(first)
     params = _choose_change(selection, first, prompt or "")
     about()
     return prompt, params
 
 
-def _choose_preset(selection: Selection) -> tuple[Preset, Callable[[], None]]:
-    """Draw the presets of the model; choosing one writes its values to all controls.
+Values = Callable[[Preset, str], dict[str, Any]]
+"""Returns the values of all widgets for a preset and the selected head."""
 
-    Returns the model's first preset, and a function that draws the description of the chosen one:
-    call it when all controls are drawn.
+
+def choose_preset(
+    selection: Selection, presets: tuple[Preset, ...], values_of: Values, key: str = "preset"
+) -> tuple[Preset, Callable[[], None]]:
+    """Draw presets; choosing one writes its values to all controls.
+
+    Returns the first preset, and a function that draws the description of the chosen one: call it
+    when all controls are drawn.
     """
-    run, scheme = selection.run, selection.located.geometry.scheme
-    presets = presets_for(run.model.name, scheme, run.context)
     names = [preset.name for preset in presets]
     left, right = st.columns([3, 2], vertical_alignment="bottom")
     name = left.selectbox(
         "Preset",
         on_change=_apply,
-        args=(presets, selection.cell),
-        **fitted_index("preset", names, names[0]),
+        args=(key, presets, values_of, selection.cell),
+        **fitted_index(key, names, names[0]),
     )
     chosen = presets[names.index(name)]
     if chosen.cell and chosen.cell != selection.cell:
@@ -150,7 +156,7 @@ def _choose_preset(selection: Selection) -> tuple[Preset, Callable[[], None]]:
             args=(chosen.cell,),
             key="look",
         )
-    values, place = _values(chosen, selection.cell), st.empty()
+    values, place = values_of(chosen, selection.cell), st.empty()
 
     def about() -> None:
         same = all(st.session_state.get(key, values[key]) == values[key] for key in values)
@@ -160,11 +166,11 @@ def _choose_preset(selection: Selection) -> tuple[Preset, Callable[[], None]]:
     return presets[0], about
 
 
-def _apply(presets: tuple[Preset, ...], cell: str) -> None:
+def _apply(key: str, presets: tuple[Preset, ...], values_of: Values, cell: str) -> None:
     """Write a preset's values to the widgets. A callback."""
-    chosen = next(each for each in presets if each.name == st.session_state["preset"])
-    for key, value in _values(chosen, cell).items():
-        write(key, value)
+    chosen = next(each for each in presets if each.name == st.session_state[key])
+    for name, value in values_of(chosen, cell).items():
+        write(name, value)
 
 
 def _values(preset: Preset, cell: str) -> dict[str, Any]:

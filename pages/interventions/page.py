@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 import streamlit as st
 
+from pages.interventions import between
 from pages.interventions import captions as words
 from pages.interventions.controls import choose_intervention, missing
 from pages.shared.cards.card import card
@@ -12,7 +13,7 @@ from pages.shared.cards.figure import chart, charts
 from pages.shared.cards.metric import draw_metrics
 from pages.shared.grid.measure_grid import draw_heads
 from pages.shared.jobs import results
-from pages.shared.selection.fit import linked
+from pages.shared.selection.fit import choose_one, linked
 from pages.shared.selection.head_link import page_link
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection
@@ -71,10 +72,11 @@ PLACE = Place(
     "Interventions",
     "Change one thing inside the model, and see the effect.",
     needs="weights",
-    questions=("intervention", "averaging"),
+    questions=("intervention", "averaging", "patch-heads", "patch-positions"),
 )
 
 SHOWN_WHOLE = 64
+MODES = ("One prompt, one change", "Between two prompts")
 
 
 def draw_numbers(found: Result) -> None:
@@ -137,6 +139,9 @@ def draw_effects(selection: Selection, found: Result) -> None:
 
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
+    if choose_one("Show", MODES, "mode") == MODES[1]:
+        between.draw(selection)
+        return
     if selection.located.geometry.scheme == "rotary":
         link = page_link("rotary_spectrum", "Spectrum")
         st.markdown(f"To freeze or remove bands of wavelengths over whole texts, open {link}.")

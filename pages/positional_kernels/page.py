@@ -35,6 +35,19 @@ from poskernel_core.analyses.dilution.longer import LongerContexts, LongerContex
 from poskernel_core.analyses.dilution.spec import Dilution, DilutionParams
 from poskernel_core.analyses.foreseen.figures import cache_figure, foreseen_figure
 from poskernel_core.analyses.foreseen.spec import ForeseenAttention
+from poskernel_core.analyses.kernel_only.figures import (
+    cost_figure,
+    replaced_figure,
+    replacements_figure,
+)
+from poskernel_core.analyses.kernel_only.spec import (
+    HeadsReplaced,
+    HeadsReplacedParams,
+    KernelOnlyCost,
+    KernelOnlyCostParams,
+    KernelOnlyHead,
+    KernelOnlyHeadParams,
+)
 from poskernel_core.analyses.kernels.etc import EtcHeatMap, EtcParams
 from poskernel_core.analyses.kernels.figures import (
     PANELS,
@@ -160,6 +173,34 @@ def draw_foreseen(selection: Selection) -> None:
         card("cache", partial(cache_figure, layers), layers, words.CACHE, title)
 
 
+def draw_alone(selection: Selection) -> None:
+    """Draw what the model loses if heads attend by their kernels alone, if asked for."""
+    st.subheader(KernelOnlyCost.title, anchor="position-alone")
+    run, skip = selection.run, selection.skip
+    left, right = st.columns(2)
+    with left:
+        one = KernelOnlyHeadParams(skip=skip, head=selection.cell)
+        found = fetch_when_asked(KernelOnlyHead, run, one, "compute-alone")
+        if found is not None:
+            st.markdown(
+                f"If {selection.cell} attended by its kernel alone, the model would lose "
+                f"{value_text(found, 'kernel_only_cost')} nats a token."
+            )
+            title = f"What the model loses without the texts' own attention in {selection.cell}"
+            card("alone", partial(replacements_figure, found), found, words.ALONE, title)
+    with right:
+        many = HeadsReplacedParams(skip=skip)
+        found = fetch_when_asked(HeadsReplaced, run, many, "compute-replaced")
+        if found is not None:
+            title = "Loss with heads attending by position alone"
+            card("replaced", partial(replaced_figure, found), found, words.REPLACED, title)
+    whole = KernelOnlyCostParams(skip=skip, exact="all")
+    found = fetch_when_asked(KernelOnlyCost, run, whole, "compute-all-alone")
+    if found is not None:
+        title = "Cost of attending by the kernel alone"
+        card("all-alone", partial(cost_figure, found), found, words.ALL_ALONE, title)
+
+
 def draw_additivity(selection: Selection) -> None:
     """Draw the parts of the keys' variance, and how similar content stays across positions."""
     st.subheader("Is the split additive?", anchor="additivity")
@@ -196,6 +237,9 @@ PLACE = Place(
         "dilution",
         "longer-contexts",
         "foreseen-attention",
+        "kernel-only-cost",
+        "kernel-only-head",
+        "heads-replaced",
         "additivity",
     ),
 )
@@ -262,4 +306,5 @@ def page(selection: Selection) -> None:
             draw_dilution(selection)
             draw_longer(selection)
             draw_foreseen(selection)
+            draw_alone(selection)
             draw_additivity(selection)

@@ -368,6 +368,7 @@ class ExperimentContext:
         dealt: what the groups of windows consist of.
         positions: the recorded query positions.
         run: the canonical run, for an experiment that reads texts of its own.
+        form: stores what there is of the result, with the number of steps done, at least 1.
     """
 
     model: Any
@@ -382,6 +383,7 @@ class ExperimentContext:
     dealt: Dealt = "windows"
     positions: tuple[int, ...] = ()
     run: RunSpec | None = None
+    form: Callable[[int, Result], None] = lambda done, result: None
 
 
 class Experiment(Question[P]):

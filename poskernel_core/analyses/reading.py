@@ -28,6 +28,7 @@ WHY: Final = (
     "sink follows",
     "fidelity",
     "foreseen",
+    "kernel alone",
     "reach",
     "wavelength",
 )

@@ -26,7 +26,11 @@ missing  questions without a stored result
 way      ways to choose keys beforehand
 budget   numbers of keys that may be kept
 query_class, key_class parts of a conversation: template, user, ...
+replacement what takes a head's place
+heads    numbers of heads that are replaced at once
 subset   sets of groups of texts, by their number of windows
+answer   answers that a metric of a prediction is of
+part     what of a head is put into another run: output, pattern, values
 ======== =====================================================================
 
 Analyses and statistics use NumPy arrays; torch tensors stay inside a pass.

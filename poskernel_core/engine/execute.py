@@ -7,7 +7,7 @@ functions that run a model import torch; analyses of stored statistics work with
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from poskernel_core.analyses.base import Analysis, ExperimentContext
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.heads import layer_of
 from poskernel_core.common.progress import Report
+from poskernel_core.common.result import Result
 from poskernel_core.common.shards import WHOLE
 from poskernel_core.common.specs import Execution
 from poskernel_core.common.views import StatisticsView
@@ -149,8 +150,16 @@ def located(plan: Plan) -> Plan:
     return plan_of(plan.question, run, plan.params)
 
 
-def perform(shared: WorkerContext, plan: Plan, execution: Execution, report: Report) -> None:
+def perform(
+    shared: WorkerContext,
+    plan: Plan,
+    execution: Execution,
+    report: Report,
+    formed: Callable[[int], None] = lambda done: None,
+) -> None:
     """Run an experiment and write its result; the statistics it needs must be in the store.
+
+    ``formed`` gets the number of steps after which a part of the result was stored.
 
     Raises:
         LayerMissing: the statistics are no longer in the store.
@@ -170,6 +179,18 @@ def perform(shared: WorkerContext, plan: Plan, execution: Execution, report: Rep
     decode = tokenizer.decode_each if tokenizer else lambda ids: [str(each) for each in ids]
     words = decode(windows[0].tolist())
     source = random_source(run, found.geometry, tokenizer)
+    header = header_of(sizes, run, model.where)
+    if experiment.draws:
+        header = header.model_copy(update={"windows": run.windows})
+    tokens = words if len(windows) == 1 and not experiment.draws else None
+
+    def put(key: str, result: Result) -> None:
+        keep(shared.store, key, run, result, header, tokens, time.monotonic() - began)
+
+    def form(done: int, part: Result) -> None:
+        put(plan.of_stage(done, 0).key, part)
+        formed(done)
+
     subject = ExperimentContext(
         model,
         windows,
@@ -183,16 +204,13 @@ def perform(shared: WorkerContext, plan: Plan, execution: Execution, report: Rep
         sizes.dealt,
         run.positions,
         run,
+        form,
     )
     views = open_views(shared.store, plan)
     result = experiment.perform(
         subject, views, plan.params, lambda done, total: report(done, total, experiment.title)
     )
-    header = header_of(sizes, run, model.where)
-    if experiment.draws:
-        header = header.model_copy(update={"windows": run.windows})
-    tokens = words if len(windows) == 1 and not experiment.draws else None
-    keep(shared.store, plan.key, run, result, header, tokens, time.monotonic() - began)
+    put(plan.key, result)
 
 
 def _check_cell(params: Any, reasons: Mapping[int, str]) -> None:

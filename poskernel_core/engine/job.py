@@ -33,7 +33,8 @@ class Job:
         state: ``queued``, ``running``, ``done``, ``error`` or ``cancelled``.
         done, total: progress in windows or steps; ``total`` is 0 while unknown.
         note: the current step, in words.
-        formed: of how many windows a result is stored already, 0 if of none.
+        formed: of how many windows (of an experiment: steps) a result is stored already, 0 if of
+            none.
         kept: after how many windows the statistics were kept on request; 0 if they were not.
         refused: why they could not be kept; empty if they could.
         error: the error if the job failed or was cancelled.

@@ -79,10 +79,13 @@ class Plan:
         return all(each.run.model.fingerprint for each in self.parts.values() or [self])
 
     def of_stage(self, windows: int, query: int) -> Plan:
-        """Return the plan of the same question about the first windows.
+        """Return the plan of the same question about the first windows, or steps of an experiment.
 
-        If the answer at one position is only a part of the whole one, it has a key of its own.
+        If the answer is only a part of the whole one, it has a key of its own.
         """
+        if self.experiment is not None:
+            prefix = model_prefix(self.run.model.fingerprint)
+            return replace(self, key=f"{prefix}{digest([self.key, 'steps', windows])}")
         fewer = {"windows": windows, "until": None}
         plan = plan_of(self.question, self.run.model_copy(update=fewer), self.params)
         if not any("query" in v.axes or v.over_positions for v in self.question.values):

@@ -145,6 +145,10 @@ class Worker:
     def _step(self, task: Task) -> bool:
         """Gather what a task needs, or compute it; return whether it is done."""
         plan, report = task.plan, reporter(partial(self._say, task.key), task.cancelled.is_set)
+
+        def formed(done: int) -> None:
+            self._say(task.key, {"formed": done})
+
         try:
             if not task.on_device:
                 execute.compute(self._store, plan, report)
@@ -153,7 +157,7 @@ class Worker:
             if not plan.run.model.fingerprint:
                 plan = execute.located(plan).looked_up(self._store)
             if task.short:
-                execute.perform(shared, plan, task.execution, report)
+                execute.perform(shared, plan, task.execution, report, formed)
                 return True
             report, dtype = self._sharing(report), plan.run.dtype if plan.missing else "float32"
             with shared.models.holding(plan.run.model, task.execution.device, dtype):
@@ -163,7 +167,7 @@ class Worker:
                     on_stage = partial(self._on_stage, task, Budget())
                     execute.gather_missing(shared, plan, task.execution, report, others, on_stage)
                 elif plan.experiment is not None:
-                    execute.perform(shared, plan, task.execution, report)
+                    execute.perform(shared, plan, task.execution, report, formed)
                     return True
             self._release(plan)
             task.plan = replace(plan, missing=())

@@ -64,6 +64,7 @@ class ForwardPass:
     Attributes:
         until: the layer after whose attention the pass ends; None for a full pass.
         restore: gives a module the state in which the pass began.
+        stream: a layer, and the residual stream to use before it.
     """
 
     batch: Batch
@@ -71,6 +72,7 @@ class ForwardPass:
     edit: Edit | None = None
     until: int | None = None
     restore: Callable[[nn.Module], None] = lambda module: None
+    stream: tuple[int, Tensor] | None = None
 
 
 UNOBSERVED = ForwardPass(
@@ -92,6 +94,7 @@ class Hooks:
         without_heads: layers without heads; for each, the number of heads, the number of key heads
             and the width to show to observers. The shown heads are zeros and attend to all keys
             equally.
+        returned: how many things each layer's block returns; 0: the stream alone, not in a tuple.
     """
 
     def __init__(self, home: torch.device) -> None:
@@ -100,6 +103,7 @@ class Hooks:
         self._turn: Rotation | None = None
         self.attentions = WeakValueDictionary[int, nn.Module]()
         self.without_heads: dict[int, tuple[int, int, int]] = {}
+        self.returned: dict[int, int] = {}
 
     @contextmanager
     def during(self, forward_pass: ForwardPass) -> Iterator[None]:
@@ -123,6 +127,7 @@ class Hooks:
     def add_to_block(self, block: nn.Module, layer: int, architecture: str) -> None:
         """Hook one block's input, and tag its modules with the layer."""
         block.register_forward_pre_hook(partial(self._residual, layer), with_kwargs=True)
+        block.register_forward_hook(partial(self._block_output, layer))
         for part in block.modules():
             shared = "poskernel" in vars(part) and vars(part)["poskernel"][1] != layer
             if shared and any(True for _ in part.parameters()):
@@ -183,16 +188,31 @@ class Hooks:
             return torch.complex(cos, sin).to(out.dtype)
         return cosines_and_sines(module, (cos, sin))
 
+    def skip(self, block: nn.Module, layer: int) -> None:
+        """Let a block that has run before return its input, until its state is restored."""
+
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            x = args[0] if args else kwargs["hidden_states"]
+            count = self.returned[layer]
+            return (x, *[None] * (count - 1)) if count else x
+
+        vars(block)["forward"] = forward
+
+    def _block_output(self, layer: int, _module: nn.Module, _args: Any, out: Any) -> None:
+        self.returned[layer] = 0 if isinstance(out, Tensor) else len(out)
+
     def _residual(
         self, layer: int, _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         edit, x = self._pass.edit, args[0] if args else kwargs["hidden_states"]
         x = x.to(self.home)
+        if self._pass.stream is not None and layer == self._pass.stream[0]:
+            x = self._pass.stream[1].to(x)
         x = x if edit is None else edit.residual(layer, x)
         self._pass.observer.residual(layer, x, self._pass.batch)
         if layer in self.without_heads:
             self._show_nothing(layer, x)
-        if edit is None:
+        if edit is None and self._pass.stream is None:
             return None
         return ((x, *args[1:]), kwargs) if args else (args, kwargs | {"hidden_states": x})
 

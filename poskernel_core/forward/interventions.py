@@ -1,7 +1,7 @@
 """The interventions of the posts, implemented as edits of the forward pass."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -150,6 +150,43 @@ class AblatedHeads(Edit):
         z = z.clone()
         z[:, heads] = 0.0
         return z
+
+
+@dataclass(frozen=True, eq=False)
+class FixedHeads(Edit):
+    """Heads that are the same for every text: their pattern after the softmax, or their output.
+
+    ``patterns`` are rows ``[query, key]``, at least as many as tokens, and ``outputs [d]``, both by
+    layer and head. Values stay those of the text.
+    """
+
+    patterns: Mapping[tuple[int, int], Tensor] = field(default_factory=dict)
+    outputs: Mapping[tuple[int, int], Tensor] = field(default_factory=dict)
+
+    def pattern(self, layer: int, pattern: Tensor) -> Tensor:
+        fixed = {head: rows for (at, head), rows in self.patterns.items() if at == layer}
+        pattern = pattern.clone() if fixed else pattern
+        for head, rows in fixed.items():
+            pattern[:, head] = rows[: pattern.shape[-1], : pattern.shape[-1]].to(pattern)
+        return pattern
+
+    def heads(self, layer: int, z: Tensor) -> Tensor:
+        fixed = {head: out for (at, head), out in self.outputs.items() if at == layer}
+        z = z.clone() if fixed else z
+        for head, out in fixed.items():
+            z[:, head] = out.to(z)
+        return z
+
+
+@dataclass(frozen=True, eq=False)
+class SetOutputs(Edit):
+    """The heads' outputs of one layer, set to ``z [text, head, pos, d]``."""
+
+    layer: int
+    z: Tensor
+
+    def heads(self, layer: int, z: Tensor) -> Tensor:
+        return self.z.to(z) if layer == self.layer else z
 
 
 @dataclass(frozen=True)

@@ -158,7 +158,6 @@ class LoadedModel:
         """
         return import_module("poskernel_core.forward.bridge").to_bridge(self)
 
-    @torch.inference_mode()
     def run(
         self,
         tokens: Tensor,
@@ -169,6 +168,8 @@ class LoadedModel:
         positions: Tensor | None = None,
         keep: int | None = None,
         until: int | None = None,
+        stream: tuple[int, Tensor] | None = None,
+        graph: bool = False,
     ) -> Tensor:
         """Return the logits ``[text, pos, vocab]`` of tokens ``[text, pos]``.
 
@@ -181,21 +182,32 @@ class LoadedModel:
 
         ``keep`` limits the logits to the last ``keep`` positions; with 0, no logits are computed.
         With ``until``, the pass ends after the attention of that layer (-1: the last one), without
-        logits.
+        logits. With ``stream``, a layer and the residual stream before it, the pass begins there.
+        With ``graph``, gradients by tensors of the edit can be taken of the logits.
         """
         batch = Batch(tokens, range(len(tokens)) if samples is None else samples)
         last = None if until is None else range(self.geometry.n_layers)[until]
-        running = ForwardPass(batch, Observers(observers), edit, last, self.state.restore)
+        if any(layer.keys_of is not None for layer in self.geometry.layers):
+            skipped = range(0)  # layers that borrow keys need the layers before the stream
+        else:
+            skipped = range(0 if stream is None else stream[0])
+        running = ForwardPass(batch, Observers(observers), edit, last, self.state.restore, stream)
         given: dict[str, Tensor] = {}
         if positions is not None:  # without a mask, transformers may detect packed texts in them
             given["position_ids"] = positions.to(self.device)
             given["attention_mask"] = torch.ones_like(tokens, device=self.device)
-        with EXACT, self.hooks.during(running):  # EXACT: no other pass runs at the same time
+        # EXACT: no other pass runs at the same time
+        with torch.inference_mode(not graph), EXACT, self.hooks.during(running):
             self.state.restore()
             try:
+                for layer in skipped:
+                    self.hooks.skip(self.block(layer), layer)
                 found = self._logits(tokens.to(self.device), keep if until is None else 0, given)
             except PassEnded:
                 found = torch.empty(len(tokens), 0, 0, device="cpu")
+            finally:
+                for layer in skipped:
+                    self.state.restore(self.block(layer))
         return found
 
     def _logits(self, tokens: Tensor, keep: int | None, given: dict[str, Tensor]) -> Tensor:

@@ -11,6 +11,7 @@ import poskernel_core as pk
 from poskernel_core.analyses import ANALYSES
 from poskernel_core.analyses.base import Analysis, Composition, Params
 from poskernel_core.analyses.definitions import SECTIONS, as_markdown, errors_of, methods
+from poskernel_core.analyses.patching.presets import pairs_for
 from poskernel_core.analyses.training.spec import OfCheckpoints
 from poskernel_core.common.result import Result, outputs
 from poskernel_core.export.files import to_json
@@ -18,12 +19,13 @@ from poskernel_core.export.files import to_json
 pytestmark = pytest.mark.usefixtures("near_worker")
 
 MODEL = "demo-gpt2"
+PAIR = pairs_for(MODEL)[0]
 SMALL = {
     "text": "And the king said to the people of the land.",
     "own_texts": "A text of the reader's own.",
     "word": " the", "words": "king", "samples": 11, "first_windows": 10, "passage_length": 16,
     "shifts": 3, "tokens": 7, "passages": 10, "loss_windows": 3, "equalise_norms": True,
-    "change": "remove", "other": 2,
+    "change": "remove", "other": 2, "clean": PAIR.prompt, **PAIR.params,
 }  # fmt: skip
 OF_ALIBI = {"alibi_bias"}
 FOUND = {method.name: method for method in methods()}

@@ -140,7 +140,8 @@ def test_keys_begin_with_the_model_and_the_layout(monkeypatch):
 
 def asked(name, training_dir):
     fields = analyses.find(name).params.model_fields
-    needed = {"head": "L0H0", "text": "a b", "word": " the", "words": "a", "neuron": 0, "query": 11}
+    needed = {"head": "L0H0", "text": "a b", "word": " the", "words": "a", "neuron": 0, "query": 11,
+              "clean": "a", "changed": "b"}  # fmt: skip
     params = {field: value for field, value in needed.items() if field in fields}
     more = {
         "intervention": {"change": "remove"}, "helix": {"prompts": "texts"},

@@ -36,6 +36,8 @@ COMPOSED = {
     "over-training": ("demo-training", {"measure": "kind of kernel"}),
     "kernel-over-training": ("demo-training", {}),
 }
+PAIR = {"clean": "the king saw the day; the", "changed": "the day saw the king; the"}
+PAIR |= {"answer": " king", "other_answer": " day"}
 NEURONS = {"query": 11, "heads": "L0H0", "first_windows": 10}
 COMPUTED = {
     # no answer is shipped: its model and parameters
@@ -52,6 +54,8 @@ COMPUTED = {
     "kernel-replicates": (MODEL, {"query": 11}),
     "compare-kernels": (MODEL, {"query": 11, "heads": "L0H0,L0H1"}),
     "how-many-texts": (MODEL, {"query": 11}),
+    "patch-heads": ("demo-gpt2", PAIR),
+    "patch-positions": ("demo-gpt2", PAIR | {"head": "L2"}),
     "conversations": ("talking", {"conversations": 3}),
 }
 

@@ -9,6 +9,7 @@ from pages.interventions.controls import CHANGES
 from pages.shared.jobs import results
 from poskernel_core.analyses.base import Params
 from poskernel_core.analyses.interventions.presets import presets_for
+from poskernel_core.analyses.patching.presets import pairs_for
 from poskernel_core.data.moves import fitting, words_of
 from tests.support.bound import opened, opened_as_linked
 from tools.recorded import figures_on
@@ -172,3 +173,22 @@ def test_presets_of_a_model_without_its_own(scheme, length):
     assert len(removed) == (scheme == "learned")
     assert 2 == len({each.name for each in presets})
     assert all((len(each.prompt) < 4 * 64) == (length < 512) for each in presets)
+
+
+@pytest.mark.slow
+def test_between_two_prompts(computed):
+    """Each example brings its prompts, and is answered; a prompt of another length is refused."""
+    app = opened(PAGE, context=CONTEXT, mode="Between two prompts")
+    pairs = pairs_for("demo-gpt2")
+    for pair in (*pairs[1:], pairs[0]):
+        app.selectbox(key="pair").select(pair.name).run()
+        shown = [app.text_area(key=key).value for key in ("clean", "changed")]
+        assert [pair.prompt, pair.params["changed"]] == shown
+        assert pair.about in [each.value for each in app.caption]
+        assert ([], 2) == (said(app), len(app.metric))
+        assert {"parts", "positions"} <= {*figures_on(app)}
+    app.text_area(key="changed").input(f"{pairs[0].prompt} and more").run()
+    (told,) = said(app)
+    assert "equally many tokens" in told
+    app.text_area(key="changed").input(" ").run()
+    assert app.info[0].value.startswith("Type two prompts")

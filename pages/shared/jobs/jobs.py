@@ -69,7 +69,7 @@ def _draw(engine: Engine, jobs: list[Job], *, shown: bool) -> None:
         if not all(job.cancelling for job in jobs):
             _again("Wait for it again", jobs)
     else:
-        if shown:
+        if shown and all(job.plan.experiment is None for job in jobs):
             _button("Stop here", "stop", _stop_here, engine, jobs)
         _button("Cancel", "close", _leave, engine, jobs)
 
@@ -131,7 +131,8 @@ def _draw_progress(job: Job, so_far: str, shown: bool) -> None:
 
 def _so_far(jobs: list[Job]) -> str:
     job = max(jobs, key=lambda each: each.formed)
-    return f"**{counted(f'{job.formed:,}', 'window')}**"
+    thing = "step" if job.plan.experiment else "window"
+    return f"**{counted(f'{job.formed:,}', thing)}**"
 
 
 def has_left(job: Job) -> bool:

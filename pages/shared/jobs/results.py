@@ -187,9 +187,9 @@ def _looked_at(params: Any) -> int | None:
 
 def _formed(job: Job, query: int | None) -> Result | None:
     """Return what a job has so far at a query position."""
-    if not job.formed or query is None:
+    if not job.formed or (query is None and job.plan.experiment is None):
         return None
-    return stored(job.plan.of_stage(job.formed, query))
+    return stored(job.plan.of_stage(job.formed, query or 0))
 
 
 @contextmanager

@@ -1,0 +1,1 @@
+"""What a model loses if heads attend by position alone."""

@@ -1,0 +1,93 @@
+"""What results about heads that attend by position alone show."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from poskernel_core.analyses.claims import (
+    ALL_HEADS,
+    HALF,
+    Claim,
+    Head,
+    at_limit,
+    has,
+    number_of,
+    of_all,
+    passing,
+    spoken,
+    who,
+)
+from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import counted
+
+COSTS = 0.01
+"""Smallest cost, in nats a token, that counts."""
+
+
+def finding(result: Result) -> str:
+    """Say what a head loses by attending by its kernel alone, or how many heads could."""
+    if has(result, ("pattern",), "heads_for_tenth", "heads_for_5_percent"):
+        return _replaced(result)
+    if has(result, (), "kernel_only_cost"):
+        return spoken(kept)(result) or _cost(result)
+    if not has(result, ALL_HEADS, "kernel_only_cost", "exact"):
+        return ""
+    exact = result.values["exact"] == 1
+    sure, small = (each & exact for each in passing(result, "kernel_only_cost", COSTS))
+    if not sure.any() and not small.any():
+        return ""
+    heads = of_all(int(sure.sum()), int(exact.sum()), "exact cost")
+    return f"{heads} of the kernel alone {_are(int(sure.sum()))} {COSTS:g} nats a token or more."
+
+
+def kept(head: Head) -> Iterator[Claim]:
+    """Yield what a head's kernel keeps of what the head gives the model, if that is exact."""
+    if head.word("exact") == "estimate" or not head.has("kernel_only_share", "kernel_only_cost"):
+        return
+    share, cost = head.number("kernel_only_share"), head.number("kernel_only_cost")
+    text = (
+        f"{{its}} kernel alone keeps {share} of what the head gives the model, "
+        f"at a cost of {cost} nats a token"
+    )
+    yield from at_limit(
+        "kernel alone",
+        share,
+        HALF,
+        text,
+        "position carries its effect",
+        "content carries its effect",
+    )
+
+
+def _cost(result: Result) -> str:
+    """Say the cost of one head, if it can be told from 0."""
+    cost = number_of(result, "kernel_only_cost")
+    if Head(result).word("exact") == "estimate" or not cost.sign():
+        return ""
+    does = "loses" if cost.value > 0 else "gains"
+    amount = str(cost).lstrip("−")
+    return f"If {who(result)} attends by its kernel alone, the model {does} {amount} nats a token."
+
+
+def _replaced(result: Result) -> str:
+    """Say how many heads can attend by their kernels, as ends of 95 % intervals."""
+    if "heads" not in result.coordinates:
+        return ""
+    total, parts = int(result.coordinates["heads"][-1]), []
+    for name in ("heads_for_tenth", "heads_for_5_percent"):
+        number = number_of(result, name, 0)
+        if not np.isfinite(number.low + number.high):
+            return ""
+        low, high = (round(min(max(0.0, end), total)) for end in (number.low, number.high))
+        parts.append(f"{low} to {high}" if low < high else f"{low}")
+    return (
+        f"For 0.1 nats a token, {parts[0]} of {counted(total, 'head')} can attend by their kernels "
+        f"alone; for 5 % of the loss, {parts[1]} (95 % intervals)."
+    )
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+CLAIMS = {"kernel-only-cost": (kept,)}

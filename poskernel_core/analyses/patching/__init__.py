@@ -1,0 +1,1 @@
+"""What a head carries from one prompt to another."""
