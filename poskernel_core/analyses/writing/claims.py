@@ -1,0 +1,74 @@
+"""What results about heads that write show; numbers of one text have no errors."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from poskernel_core.analyses.claims import (
+    HALF,
+    Claim,
+    Head,
+    Rules,
+    at_limit,
+    heads_at,
+    said,
+    spoken,
+    who,
+)
+from poskernel_core.common.heads import head_name
+from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import brief
+from poskernel_core.plotting.layout import quoted
+
+
+def finding(result: Result) -> str:
+    """Say which token a head raises most, what makes a logit, or which heads copy."""
+    return said(result, RULES)
+
+
+def copies(head: Head) -> Iterator[Claim]:
+    """Yield whether a head raises the tokens that it looks at."""
+    if head.has("copying_share"):
+        share = head.number("copying_share")
+        text = f"{{it}} raises {share} of frequent tokens into the ten highest of their own logits"
+        yield from at_limit("copying", share, HALF, text, "copies what it looks at", "no copying")
+
+
+def _writes(result: Result) -> str:
+    """Say what the head raises and lowers most, and from which key."""
+    values, words = result.values, result.words("words")
+    raised, lowered = (f"{values['contribution'][at]:+.2f}" for at in (0, -1))
+    key = int(np.argmax(values["by_key"][0]))
+    share = values["by_key"][0][key] / values["contribution"][0]
+    most = f", {brief(float(share))} of it from key {key}" if 0 < share <= 1 else ""
+    return (
+        f"At token {int(values['chosen_query'])}, {who(result)} raises {quoted(words[0])} most "
+        f"({raised} logits{most}) and lowers {quoted(words[-1])} most ({lowered})."
+    )
+
+
+def _made_of(result: Result) -> str:
+    """Say what heads and MLPs add to the logit, and which head adds most."""
+    heads, mlps = (result.values[f"{name}_contribution"] for name in ("head", "mlp"))
+    if np.isnan(heads).all():
+        return ""
+    most = np.unravel_index(int(np.nanargmax(heads)), heads.shape)
+    return (
+        f"At token {int(result.values['chosen_query'])}, all heads add {np.nansum(heads):+.2f} to "
+        f"the logit of {quoted(str(result.texts['token']))} less the mean of all logits, and all "
+        f"MLPs {np.nansum(mlps):+.2f}; of the heads, {head_name(*map(int, most))} adds most "
+        f"({heads[most]:+.2f})."
+    )
+
+
+def _heads(result: Result) -> str:
+    return heads_at(result, "copying_share", "share of tokens copied", HALF)
+
+
+RULES: Rules = {
+    "head-writes: contribution [word], by_key [word key]": _writes,
+    "logit-contributions: head_contribution [layer head], mlp_contribution [layer]": _made_of,
+    "copying: copying_share [layer head]": _heads,
+    "copying: copying_share []": spoken(copies),
+}
+CLAIMS = {"copying": (copies,)}

@@ -1,0 +1,224 @@
+"""Run one text and read what is written to the logits; map tokens through heads."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
+from poskernel_core.analyses.contextual_heads.experiment.contents import token_id
+from poskernel_core.analyses.score_components.experiment import attention_row, checked_query
+from poskernel_core.analyses.writing.formulas import HIGHEST, eigenvalue_score, extremes
+from poskernel_core.analyses.writing.spec import (
+    Copying,
+    CopyingParams,
+    HeadWrites,
+    HeadWritesParams,
+    LogitContributions,
+    LogitContributionsParams,
+)
+from poskernel_core.common.heads import head_name, parse_cell
+from poskernel_core.common.result import Result
+from poskernel_core.forward.attention import AttentionCall
+from poskernel_core.forward.components import (
+    Unembedding,
+    read_circuits,
+    read_unembedding,
+    read_written,
+)
+from poskernel_core.forward.loaded import LoadedModel
+from poskernel_core.forward.observers import Batch, Observer
+
+MEAN_OF_ALL = "mean over the vocabulary"
+BATCH = 4
+"""Windows per forward pass, if the execution does not say."""
+TOKENS = 4096
+"""Tokens embedded at a time."""
+ROWS = 256
+"""Tokens whose logits are held at a time."""
+
+
+def head_writes(
+    subject: ExperimentContext, statistics: Statistics, params: HeadWritesParams, progress: Progress
+) -> Result:
+    """Read what one head writes: :class:`~poskernel_core.analyses.writing.spec.HeadWrites`."""
+    geometry = subject.model.geometry
+    layer, head = parse_cell(params.head, geometry.n_layers, geometry.n_heads)
+    query = checked_query(subject, params.query, geometry.n_layers)
+    progress(0, 1)
+    looked = _Looked(layer, head, query)
+    written = read_written(subject.model, _text(subject), query, [looked])
+    name = head_name(layer, head)
+    part = next(each for each in written.parts if name in each.names)
+    at = part.names.index(name)
+    assert part.out is not None
+    row, out = part.rows[at, 0, 0].double(), part.out[at].double()
+    every = written.unembedding.read(row.float() @ part.out[at]) @ written.unembedding.weight
+    ids = extremes(every.cpu().numpy()).tolist()
+    attention = attention_row(looked.call, head, query)[1]
+    # what stands between attention and the projection: a gate, or a norm behind the block
+    factor = torch.where(looked.z == 0, 0.0, row / looked.z)
+    rows = torch.from_numpy(attention)[:, None].to(row) * looked.values * factor
+    by_key = written.through(rows @ out, ids).T
+    progress(1, 1)
+    return HeadWrites.result(
+        params,
+        {
+            "contribution": written.through(row @ out, ids).cpu().numpy(),
+            "by_key": by_key.cpu().numpy(),
+            "attention": attention,
+            "chosen_query": np.array(float(query)),
+        },
+        texts={"words": subject.decode(ids)},
+        provenance={"text_tokens": subject.windows.shape[1]},
+    )
+
+
+class _Looked(Observer):
+    """Keeps what one head attends by, its values ``[key, d]``, and its output at one position."""
+
+    def __init__(self, layer: int, head: int, query: int) -> None:
+        self._layer, self._head, self._query = layer, head, query
+
+    def attention(self, call: AttentionCall, batch: Batch) -> None:
+        if call.layer == self._layer:
+            own = self._head * call.v.shape[1] // call.q.shape[1]
+            self.call, self.values = call, call.v[0, own, : self._query + 1].double()
+
+    def heads(self, layer: int, z: Tensor, batch: Batch) -> None:
+        if layer == self._layer:
+            self.z = z[0, self._head, self._query].double()
+
+
+def logit_contributions(
+    subject: ExperimentContext,
+    statistics: Statistics,
+    params: LogitContributionsParams,
+    progress: Progress,
+) -> Result:
+    """Split one logit: :class:`~poskernel_core.analyses.writing.spec.LogitContributions`."""
+    geometry = subject.model.geometry
+    query = checked_query(subject, params.query, geometry.n_layers)
+    progress(0, 1)
+    written = read_written(subject.model, _text(subject), query)
+    if params.token is not None:
+        token = token_id(subject, params.token)
+    elif query + 1 < subject.windows.shape[1]:
+        token = int(subject.windows[0, query + 1])
+    else:
+        token = int(written.logits.argmax())
+    named: dict[str, float] = {}
+    for part in written.parts:
+        numbers = written.through(part.written()[:, 0, 0].double(), [token])[:, 0]
+        named |= dict(zip(part.names, numbers.tolist(), strict=True))
+    named |= {name: float(number) for name, number in written.constant([token]).items() if number}
+    named[MEAN_OF_ALL] = float(written.logits.double().mean())
+    heads = np.full((geometry.n_layers, geometry.n_heads), np.nan)
+    mlps = np.full(geometry.n_layers, np.nan)
+    for at in np.ndindex(heads.shape):
+        heads[at] = named.pop(head_name(*at), np.nan)
+    for layer in range(geometry.n_layers):
+        mlps[layer] = named.pop(f"MLP {layer}", np.nan)
+    progress(1, 1)
+    return LogitContributions.result(
+        params,
+        {
+            "head_contribution": heads,
+            "mlp_contribution": mlps,
+            "rest_contribution": np.array([*named.values()]),
+            "logit": np.array(float(written.logits[token])),
+            "chosen_query": np.array(float(query)),
+            "chosen_token": np.array(float(token)),
+        },
+        texts={"rest": [*named], "token": subject.decode([token])[0]},
+        provenance={"text_tokens": subject.windows.shape[1]},
+    )
+
+
+def _text(subject: ExperimentContext) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(subject.windows[:1], dtype=np.int64))
+
+
+class _Streams(Observer):
+    """Sums of the stream before one layer by token, ``[token, model]``; without positions in 0."""
+
+    def __init__(self, layer: int, ids: Tensor, vocabulary: int, width: int) -> None:
+        self._layer, self._positions = layer, torch.zeros(1, device="cpu")
+        self._place = torch.full((vocabulary,), len(ids), device="cpu")
+        self._place[ids] = torch.arange(len(ids), device="cpu")
+        self.sums = torch.zeros(len(ids) + 1, width, device="cpu")  # the last one: other tokens
+
+    def positions(self, x: Tensor, batch: Batch) -> None:
+        self._positions = x
+
+    def residual(self, layer: int, x: Tensor, batch: Batch) -> None:
+        if layer == self._layer:
+            x = x if layer else x - self._positions
+            place = self._place[batch.tokens.cpu()].flatten()
+            self.sums.index_add_(0, place, x.flatten(0, 1).float().cpu())
+
+
+def _streams(model: LoadedModel, layer: int, ids: Tensor, texts: Tensor, size: int) -> Tensor:
+    """Return the mean over texts of the stream before a layer, at each token, ``[token, model]``.
+
+    In layer 0 this is its embedding.
+    """
+    seen = _Streams(layer, ids, model.geometry.n_vocab, model.geometry.d_model)
+    for some in texts.split(size):
+        model.run(some, observers=[seen], until=layer)
+    counts = torch.bincount(texts.flatten(), minlength=model.geometry.n_vocab)[ids]
+    return (seen.sums[:-1] / counts[:, None]).to(model.hooks.home)
+
+
+def copying(
+    subject: ExperimentContext, statistics: Statistics, params: CopyingParams, progress: Progress
+) -> Result:
+    """Map tokens through every head: :class:`~poskernel_core.analyses.writing.spec.Copying`."""
+    model, geometry = subject.model, subject.model.geometry
+    progress(0, geometry.n_layers)
+    windows = torch.from_numpy(np.ascontiguousarray(subject.windows, dtype=np.int64))
+    counts = np.bincount(
+        windows[:, int(subject.start_token) :].flatten(), minlength=geometry.n_vocab
+    )
+    few = min(params.frequent, int(np.count_nonzero(counts)))
+    ids = torch.from_numpy(np.argsort(-counts, kind="stable")[:few])
+    starts = {0: _streams(model, 0, ids, ids[:, None], TOKENS)}
+    if geometry.n_layers > 1:
+        starts[1] = _streams(model, 1, ids, windows, subject.batch or BATCH)
+    circuits, unembedding = read_circuits(model, windows[:BATCH]), read_unembedding(model)
+    whole = _embedded_and_read(model, unembedding)
+    found = {
+        value.name: np.full((geometry.n_layers, geometry.n_heads), np.nan)
+        for value in Copying.values
+    }
+    for layer, circuit in circuits.items():
+        for head in range(geometry.n_heads):
+            progress(layer * geometry.n_heads + head, geometry.n_layers * geometry.n_heads)
+            read = unembedding.read(circuit.out[head])
+            logits = read @ unembedding.weight
+            for name, first in (("copying_share", 0), ("copying_share_mlp", 1)):
+                if first in starts and layer >= first:
+                    values = circuit.values(starts[first], head)
+                    found[name][layer, head] = _raised(values, logits, ids)
+            matrix = read @ whole @ circuit.value.matrix[head // circuit.value.shared]
+            score = eigenvalue_score(matrix.cpu().double().numpy())
+            found["copying_eigenvalues"][layer, head] = score
+    return Copying.result(params, found, provenance={"frequent_tokens": few})
+
+
+def _embedded_and_read(model: LoadedModel, unembedding: Unembedding) -> Tensor:
+    """Return ``W_U W_E [model, model]`` over the vocabulary."""
+    count = min(model.geometry.n_vocab, unembedding.weight.shape[1])
+    whole = unembedding.weight.new_zeros(len(unembedding.weight), model.geometry.d_model)
+    for ids in torch.arange(count, device="cpu").split(TOKENS):
+        embedded = _streams(model, 0, ids, ids[:, None], TOKENS)
+        whole += unembedding.weight[:, ids.to(whole.device)] @ embedded
+    return whole
+
+
+def _raised(values: Tensor, logits: Tensor, ids: Tensor) -> float:
+    """Return the share of tokens that their values ``[token, d]`` raise into the highest ones."""
+    raised = 0
+    for some, right in zip(values.split(ROWS), ids.to(values.device).split(ROWS), strict=True):
+        found = some @ logits
+        raised += int(((found >= found.gather(1, right[:, None])).sum(dim=1) <= HIGHEST).sum())
+    return raised / len(ids)
