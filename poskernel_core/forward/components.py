@@ -13,11 +13,7 @@ every model is checked, once for its blocks and at each reading for its queries 
     reading.projected("key", head)                   # [component, text, pos, d], adds up to k
     part.rows * reading.weight("key", head)[..., None]   # what to sum over texts for mean keys
     reading.key.through(part, sums, head)            # then map and rotate the means
-
-The logits read the whole stream in the same way, and what they read of one vector is linear, too::
-
-    written = read_written(model, tokens, position)  # all components, at one position
-    written.through(part.written(), ids)             # what they add to the logits of some tokens
+    read_written(model, tokens, position)            # all components, as the logits read them
     read_circuits(model, tokens)                     # values and output of the heads of every layer
 """
 
@@ -196,12 +192,9 @@ def read_layers(model: LoadedModel, tokens: Tensor, layers: Sequence[int]) -> li
 class Unembedding:
     """How logits are made of the stream behind the last layer, before a soft cap.
 
-    ``(gain P x / sigma + bias of the norm) weight + bias``, with the model's factor of all logits
-    (Cohere, Granite) in ``weight`` and ``bias``.
-
     Attributes:
         norm: the final norm.
-        factor: of what the unembedding puts out.
+        factor: of all logits (Cohere, Granite); in ``weight`` and ``bias``.
         weight: of the tokens, ``[model, vocab]``.
         bias: of the tokens, ``[vocab]``.
     """
@@ -214,6 +207,11 @@ class Unembedding:
     def read(self, x: Float[Tensor, "*batch model"]) -> Float[Tensor, "*batch model"]:
         """Return the linear part of the final norm, with ``sigma = 1``: ``weight`` reads it."""
         return self.norm.linear(x).reshape(x.shape)
+
+    def readers(self, tokens: Sequence[int]) -> Float[Tensor, "model token"]:
+        """Return the weights of some tokens less the mean over the vocabulary."""
+        mean = self.weight.mean(dim=1, keepdim=True)
+        return self.weight[:, [*tokens]].double() - mean.double()
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,25 +233,13 @@ class Written:
         self, x: Float[Tensor, "*batch model"], tokens: Sequence[int]
     ) -> Float[Tensor, "*batch token"]:
         """Return what vectors of the stream add to some tokens' logits, less the mean of all."""
-        return self.scale * self.unembedding.read(x.double()) @ self._readers(tokens)
-
-    def constant(self, tokens: Sequence[int]) -> dict[str, Float[Tensor, " token"]]:
-        """Return what the final norm's bias and the unembedding's add, less the mean of all."""
         own = self.unembedding
-        bias = own.bias.double()
-        return {
-            "final norm's bias": own.norm.bias.double().view(-1) @ self._readers(tokens),
-            "unembedding's bias": bias[[*tokens]] - bias.mean(),
-        }
-
-    def _readers(self, tokens: Sequence[int]) -> Tensor:
-        weight = self.unembedding.weight
-        return weight[:, [*tokens]].double() - weight.mean(dim=1, keepdim=True).double()
+        return self.scale * own.read(x.double()) @ own.readers(tokens)
 
 
 @dataclass(frozen=True, eq=False)
 class Circuit:
-    """How the heads of a layer turn the stream into values, and values into what they write.
+    """How the heads of a layer turn the stream into values, and these into what they write.
 
     Attributes:
         scale: ``1 / sigma`` of the norm before attention.
@@ -277,8 +263,7 @@ def read_written(
     model: LoadedModel, tokens: Tensor, position: int, observers: Sequence[Observer] = ()
 ) -> Written:
     """Run one text ``[1, pos]``; return what was written at a position, and how logits read it."""
-    blocks, unembedding = _known_blocks(model), read_unembedding(model)
-    seen = _Components(model, blocks, ())
+    seen, unembedding = _Components(model, _known_blocks(model), ()), read_unembedding(model)
     with EXACT, seen.hooked():
         model.run(tokens, observers=[seen, *observers], keep=tokens.shape[1] - position)
         with in_float32(model.module):

@@ -27,11 +27,13 @@ def finding(result: Result) -> str:
 
 
 def copies(head: Head) -> Iterator[Claim]:
-    """Yield whether a head raises the tokens that it looks at."""
-    if head.has("copying_share"):
-        share = head.number("copying_share")
-        text = f"{{it}} raises {share} of frequent tokens into the ten highest of their own logits"
-        yield from at_limit("copying", share, HALF, text, "copies what it looks at", "no copying")
+    """Yield whether a head raises the tokens that it looks at: in layer 0 as they are embedded."""
+    if head.has("copying_share", "copying_share_mlp"):
+        share, start = head.number("copying_share_mlp"), "first MLP"
+        if np.isnan(share.value):
+            share, start = head.number("copying_share"), "embedding"
+        text = f"{{it}} raises {share} of frequent tokens, as the {start} leaves them"
+        yield from at_limit("copying", share, HALF, text, "copies", "no copying")
 
 
 def _writes(result: Result) -> str:
@@ -62,13 +64,14 @@ def _made_of(result: Result) -> str:
 
 
 def _heads(result: Result) -> str:
-    return heads_at(result, "copying_share", "share of tokens copied", HALF)
+    noun = "share of tokens copied, as the first MLP leaves them,"
+    return heads_at(result, "copying_share_mlp", noun, HALF)
 
 
 RULES: Rules = {
     "head-writes: contribution [word], by_key [word key]": _writes,
     "logit-contributions: head_contribution [layer head], mlp_contribution [layer]": _made_of,
-    "copying: copying_share [layer head]": _heads,
-    "copying: copying_share []": spoken(copies),
+    "copying: copying_share_mlp [layer head]": _heads,
+    "copying: copying_share copying_share_mlp []": spoken(copies),
 }
 CLAIMS = {"copying": (copies,)}

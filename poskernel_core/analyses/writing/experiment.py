@@ -7,7 +7,6 @@ from torch import Tensor
 from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
 from poskernel_core.analyses.contextual_heads.experiment.contents import token_id
 from poskernel_core.analyses.score_components.experiment import attention_row, checked_query
-from poskernel_core.analyses.writing.formulas import HIGHEST, eigenvalue_score, extremes
 from poskernel_core.analyses.writing.spec import (
     Copying,
     CopyingParams,
@@ -28,7 +27,8 @@ from poskernel_core.forward.components import (
 from poskernel_core.forward.loaded import LoadedModel
 from poskernel_core.forward.observers import Batch, Observer
 
-MEAN_OF_ALL = "mean over the vocabulary"
+HIGHEST = 10
+"""Tokens that count as raised, or lowered, most."""
 BATCH = 4
 """Windows per forward pass, if the execution does not say."""
 TOKENS = 4096
@@ -53,7 +53,8 @@ def head_writes(
     assert part.out is not None
     row, out = part.rows[at, 0, 0].double(), part.out[at].double()
     every = written.unembedding.read(row.float() @ part.out[at]) @ written.unembedding.weight
-    ids = extremes(every.cpu().numpy()).tolist()
+    order, few = every.argsort(descending=True).tolist(), min(HIGHEST, len(every) // 2)
+    ids = order[:few] + order[-few:]
     attention = attention_row(looked.call, head, query)[1]
     # what stands between attention and the projection: a gate, or a norm behind the block
     factor = torch.where(looked.z == 0, 0.0, row / looked.z)
@@ -110,20 +111,24 @@ def logit_contributions(
     for part in written.parts:
         numbers = written.through(part.written()[:, 0, 0].double(), [token])[:, 0]
         named |= dict(zip(part.names, numbers.tolist(), strict=True))
-    named |= {name: float(number) for name, number in written.constant([token]).items() if number}
-    named[MEAN_OF_ALL] = float(written.logits.double().mean())
-    heads = np.full((geometry.n_layers, geometry.n_heads), np.nan)
-    mlps = np.full(geometry.n_layers, np.nan)
-    for at in np.ndindex(heads.shape):
-        heads[at] = named.pop(head_name(*at), np.nan)
-    for layer in range(geometry.n_layers):
-        mlps[layer] = named.pop(f"MLP {layer}", np.nan)
+    own, layers = written.unembedding, range(geometry.n_layers)
+    constants = {
+        "final norm's bias": own.norm.bias.flatten().double() @ own.readers([token])[:, 0],
+        "unembedding's bias": own.bias[token] - own.bias.mean(),
+        "mean over the vocabulary": written.logits.double().mean(),
+    }
+    named |= {name: float(number) for name, number in constants.items() if number}
+    heads = [
+        [named.pop(head_name(layer, head), np.nan) for head in range(geometry.n_heads)]
+        for layer in layers
+    ]
+    mlps = [named.pop(f"MLP {layer}", np.nan) for layer in layers]
     progress(1, 1)
     return LogitContributions.result(
         params,
         {
-            "head_contribution": heads,
-            "mlp_contribution": mlps,
+            "head_contribution": np.array(heads),
+            "mlp_contribution": np.array(mlps),
             "rest_contribution": np.array([*named.values()]),
             "logit": np.array(float(written.logits[token])),
             "chosen_query": np.array(float(query)),
@@ -200,18 +205,17 @@ def copying(
                     values = circuit.values(starts[first], head)
                     found[name][layer, head] = _raised(values, logits, ids)
             matrix = read @ whole @ circuit.value.matrix[head // circuit.value.shared]
-            score = eigenvalue_score(matrix.cpu().double().numpy())
-            found["copying_eigenvalues"][layer, head] = score
+            found["copying_eigenvalues"][layer, head] = eigenvalue_score(matrix.cpu().numpy())
     return Copying.result(params, found, provenance={"frequent_tokens": few})
 
 
 def _embedded_and_read(model: LoadedModel, unembedding: Unembedding) -> Tensor:
     """Return ``W_U W_E [model, model]`` over the vocabulary."""
-    count = min(model.geometry.n_vocab, unembedding.weight.shape[1])
-    whole = unembedding.weight.new_zeros(len(unembedding.weight), model.geometry.d_model)
-    for ids in torch.arange(count, device="cpu").split(TOKENS):
+    weight, count = unembedding.weight, unembedding.weight.shape[1]
+    whole, mean = weight.new_zeros(len(weight), len(weight)), weight.mean(dim=1, keepdim=True)
+    for ids in torch.arange(min(count, model.geometry.n_vocab), device="cpu").split(TOKENS):
         embedded = _streams(model, 0, ids, ids[:, None], TOKENS)
-        whole += unembedding.weight[:, ids.to(whole.device)] @ embedded
+        whole += (weight[:, ids.to(whole.device)] - mean) @ embedded
     return whole
 
 
@@ -222,3 +226,10 @@ def _raised(values: Tensor, logits: Tensor, ids: Tensor) -> float:
         found = some @ logits
         raised += int(((found >= found.gather(1, right[:, None])).sum(dim=1) <= HIGHEST).sum())
     return raised / len(ids)
+
+
+def eigenvalue_score(matrix: np.ndarray) -> float:
+    """Return the sum of the eigenvalues' real parts over the sum of their sizes; NaN if all are 0."""
+    found = np.linalg.eigvals(matrix.astype(float))
+    size = float(np.abs(found).sum())
+    return float(found.real.sum()) / size if size > 0 else np.nan

@@ -143,7 +143,8 @@ class Copying(Experiment[CopyingParams]):
     values and output, the final norm and the unembedding. The **copying score** is the share of
     frequent tokens that are among the ten with the highest logits of their own $x_t$. The
     **eigenvalue score** is $\sum \mathrm{Re}\, \lambda / \sum |\lambda|$ of $W_O N_f W_U W_E N_1
-    W_V$, with $N$ the norms' linear parts: 1 for a head that copies, $-1$ for one that suppresses.
+    W_V$, with $N$ the norms' linear parts, and $W_U$ less its mean over the vocabulary, which
+    softmax ignores: 1 for a head that copies, $-1$ for one that suppresses.
 
     Choices: $x_t$ is the token's embedding, without position; or the mean over texts of the stream
     behind the first layer, where the token stands (what the first MLP made of it; for heads of
@@ -182,24 +183,26 @@ class Copying(Experiment[CopyingParams]):
     )
     measures = (
         HeadMeasure(
-            "copying",
-            "copying_share",
-            "share of tokens",
-            "Bright: of frequent tokens, the head raises the one that it looks at.",
-            "unit",
-        ),
-        HeadMeasure(
             "copying from the first MLP",
             "copying_share_mlp",
             "share of tokens",
-            "The same for what the first MLP makes of the tokens.",
+            "Bright: the head raises the token that it looks at, of most frequent tokens as the "
+            "first MLP leaves them.",
+            "unit",
+        ),
+        HeadMeasure(
+            "copying from the embedding",
+            "copying_share",
+            "share of tokens",
+            "Bright: the head raises the token that it looks at, of most frequent tokens as they "
+            "are embedded.",
             "unit",
         ),
         HeadMeasure(
             "copying eigenvalues",
             "copying_eigenvalues",
             "sum of real parts / sum of sizes",
-            "Above 0, the head raises the tokens that it looks at; below 0, it lowers them.",
+            "Above 0, the head raises embedded tokens that it looks at; below 0, it lowers them.",
             "cosine",
         ),
     )
