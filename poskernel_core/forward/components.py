@@ -192,15 +192,10 @@ def read_layers(model: LoadedModel, tokens: Tensor, layers: Sequence[int]) -> li
 class Unembedding:
     """How logits are made of the stream behind the last layer, before a soft cap.
 
-    Attributes:
-        norm: the final norm.
-        factor: of all logits (Cohere, Granite); in ``weight`` and ``bias``.
-        weight: of the tokens, ``[model, vocab]``.
-        bias: of the tokens, ``[vocab]``.
+    ``norm`` is the final one; a factor of all logits (Cohere, Granite) is in ``weight``, ``bias``.
     """
 
-    norm: Norm
-    factor: float
+    norm: _Norm
     weight: Float[Tensor, "model vocab"]
     bias: Float[Tensor, " vocab"]
 
@@ -218,10 +213,7 @@ class Unembedding:
 class Written:
     """What all components wrote at one position of a text, and how the logits there read them.
 
-    Attributes:
-        parts: the components, at this position alone, in the order in which they are written.
-        scale: ``1 / sigma`` of the final norm.
-        logits: the logits there, before a soft cap.
+    ``parts`` are at this position alone, ``scale`` is ``1 / sigma`` of the final norm.
     """
 
     parts: tuple[Part, ...]
@@ -241,10 +233,8 @@ class Written:
 class Circuit:
     """How the heads of a layer turn the stream into values, and these into what they write.
 
-    Attributes:
-        scale: ``1 / sigma`` of the norm before attention.
-        value: how values are made.
-        out: every head's slice of ``W_O``, through a norm behind the block with scale 1.
+    ``scale`` is ``1 / sigma`` of the norm before attention; ``out`` are the heads' slices of
+    ``W_O``, through a norm behind the block with scale 1.
     """
 
     scale: Float[Tensor, "text pos"]
@@ -288,8 +278,8 @@ def read_unembedding(model: LoadedModel) -> Unembedding:
     final, factor = model.remember("unembedding", None, lambda: _final_of(model, head))
     weight, bias = (each.to(model.hooks.home) for each in affine(head))
     with in_float32(model.module):
-        norm = Norm.of(final, weight.new_zeros(1, 1, len(weight)))
-    return Unembedding(norm, factor, factor * weight, factor * bias)
+        norm = _Norm.of(final, weight.new_zeros(1, 1, len(weight)))
+    return Unembedding(norm, factor * weight, factor * bias)
 
 
 def _final_of(model: LoadedModel, head: nn.Module) -> tuple[nn.Module | None, float]:
@@ -332,7 +322,7 @@ def _known_blocks(model: LoadedModel) -> list[_Block]:
 
 
 @dataclass(frozen=True, eq=False)
-class Norm:
+class _Norm:
     """A norm that is linear once its scale is fixed: ``gain * P x / sigma + bias``."""
 
     gain: Tensor
@@ -340,17 +330,17 @@ class Norm:
     centred: bool
 
     @staticmethod
-    def of(module: nn.Module | None, like: Tensor) -> Norm:
+    def of(module: nn.Module | None, like: Tensor) -> _Norm:
         """Read a norm of vectors like these by what it puts out for a few."""
         if module is None:
-            return Norm(torch.ones_like(like), torch.zeros_like(like), False)
+            return _Norm(torch.ones_like(like), torch.zeros_like(like), False)
         flat, wave = torch.full_like(like, LARGE), torch.full_like(like, LARGE)
         wave[..., 1::2] = -LARGE
         bias = module.forward(torch.zeros_like(like)).to(like)
         flat, found = (module.forward(each).to(like) - bias for each in (flat, wave))
         centred = bool(flat.abs().max() < 1e-3 * found.abs().max())
         wave = _centre(wave) if centred else wave
-        return Norm(found * wave.square().mean(-1, keepdim=True).sqrt() / wave, bias, centred)
+        return _Norm(found * wave.square().mean(-1, keepdim=True).sqrt() / wave, bias, centred)
 
     def linear(self, x: Tensor) -> Tensor:
         """Return the norm with scale 1, without its bias."""
@@ -550,57 +540,55 @@ class _Components(Observer):
         attention, given = self._model.hooks.attentions[layer], self._given[layer][1]
         rotation = _rotation(attention, layer, self._inputs[layer].to(self._there), given)
         rotation = None if rotation is None else rotation.to(scale.device)
-        probed = self._probed(layer)
-        query, key = (self._side(layer, name, norm, probed, rotation) for name in ("q", "k"))
+        query, key = self._sides(layer, "qk", norm, rotation)
         parts = tuple(self._parts(layer))
         return Reading(layer, parts, scale, query, key, rotation, self._calls[layer])
 
     def circuit(self, layer: int) -> Circuit:
         norm, scale = self._norm(layer)
-        value = self._side(layer, "v", norm, self._probed(layer), None)
+        (value,) = self._sides(layer, "v", norm, None)
         return Circuit(scale, value, self._out(self._blocks[layer])[0])
 
     def written(self, unembedding: Unembedding, position: int) -> Written:
-        stream, (read, put_out) = self._streams[-1], self._kept[-1, "logits"]
-        norm, here = unembedding.norm, slice(position, position + 1)
-        linear, read = norm.linear(stream[:, here]), read[:, :1]
-        scale = _own_scale(read - norm.bias, linear)
-        if not _equal(linear * scale[..., None] + norm.bias, read):
-            raise _refused(self._model, self._until - 1, "the norm behind it is unknown")
+        here, read = slice(position, position + 1), self._kept[-1, "logits"][0][:, :1]
+        scale = self._scale(unembedding.norm, self._streams[-1][:, here], read, self._until)
         parts = (replace(each, rows=each.rows[:, :, here]) for each in self._parts(self._until))
-        factor = unembedding.factor
-        return Written(tuple(parts), unembedding, float(scale), factor * put_out[0, 0])
+        logits = read[0, 0] @ unembedding.weight + unembedding.bias
+        return Written(tuple(parts), unembedding, float(scale), logits)
 
-    def _norm(self, layer: int) -> tuple[Norm, Tensor]:
+    def _norm(self, layer: int) -> tuple[_Norm, Tensor]:
         """Return the norm before a layer's attention, and its scale ``[text, pos]``."""
-        stream, x = self._streams[layer], self._inputs[layer]
-        norm = Norm.of(self._blocks[layer].norm, stream.new_zeros(1, 1, stream.shape[-1]))
+        stream = self._streams[layer]
+        norm = _Norm.of(self._blocks[layer].norm, stream.new_zeros(1, 1, stream.shape[-1]))
+        return norm, self._scale(norm, stream, self._inputs[layer], layer)
+
+    def _scale(self, norm: _Norm, stream: Tensor, x: Tensor, layer: int) -> Tensor:
         linear = norm.linear(stream)
         scale = _own_scale(x - norm.bias, linear)
         if not _equal(linear * scale[..., None] + norm.bias, x):
-            raise _refused(self._model, layer, "the norm before attention is unknown")
-        return norm, scale
+            where = "before attention" if layer < len(self._blocks) else "before the logits"
+            raise _refused(self._model, layer, f"the norm {where} is unknown")
+        return scale
 
-    def _probed(self, layer: int) -> list[AttentionCall]:
-        """Return what the unit vectors are made into: with norms linear, their bias, zero."""
+    def _sides(self, layer: int, names: str, norm: _Norm, rotation: Rotation | None) -> list[Side]:
+        # queries, keys and values of the unit vectors: with norms linear, their bias, zero
         unit = torch.eye(self._model.geometry.d_model, device=self._there)
         attention, given = self._model.hooks.attentions[layer], self._given[layer]
-        return [
+        probed = [
             _probe(attention, layer, unit, given, norms).to(self._model.hooks.home)
             for norms in ("linear", "bias", "zero")
         ]
+        return [
+            self._side(layer, name, norm, [getattr(each, name)[0] for each in probed], rotation)
+            for name in names
+        ]
 
     def _side(
-        self,
-        layer: int,
-        name: str,
-        norm: Norm,
-        probed: list[AttentionCall],
-        rotation: Rotation | None,
+        self, layer: int, name: str, norm: _Norm, probed: list[Tensor], rotation: Rotation | None
     ) -> Side:
         """Return how ``q``, ``k`` or ``v`` is made, from those of the zero and the unit vectors."""
         real = getattr(self._calls[layer], name).float()
-        inner, bias, zero = (getattr(each, name)[0] for each in probed)
+        inner, bias, zero = probed
         weights, behind = inner[:, 1:] - inner[:, :1], (bias - zero)[:, 0]
         matrix = norm.gain.view(-1, 1) * weights
         matrix = matrix - matrix.mean(dim=-2, keepdim=True) if norm.centred else matrix
@@ -661,10 +649,10 @@ class _Components(Observer):
         names = tuple(head_name(layer, head) for head in range(len(weight)))
         return Part(names, rows, weight), scale * bias + factor * norm.bias, factor * out
 
-    def _out(self, block: _Block) -> tuple[Tensor, Tensor, Norm]:
+    def _out(self, block: _Block) -> tuple[Tensor, Tensor, _Norm]:
         """Return ``W_O [head, d, model]`` and its bias through the norm behind it, and that one."""
         weight, bias = affine(block.out)
-        norm = Norm.of(block.behind, bias.new_zeros(1, 1, len(bias)))
+        norm = _Norm.of(block.behind, bias.new_zeros(1, 1, len(bias)))
         weight, bias = norm.linear(weight)[0], norm.linear(bias)
         return weight.reshape(self._model.geometry.n_heads, -1, weight.shape[-1]), bias, norm
 
@@ -690,7 +678,7 @@ def _probe(
     rows = torch.cat([torch.zeros_like(unit[:1]), unit])[: None if norms == "linear" else 1]
 
     def replaced(norm: nn.Module, args: Any, _out: Tensor) -> Tensor:
-        found = Norm.of(norm, args[0])
+        found = _Norm.of(norm, args[0])
         whole = {"linear": found.linear(args[0]), "bias": found.bias}
         return whole.get(norms, torch.zeros_like(args[0]))
 

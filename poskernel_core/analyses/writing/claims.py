@@ -17,7 +17,6 @@ from poskernel_core.analyses.claims import (
 )
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import brief
 from poskernel_core.plotting.layout import quoted
 
 
@@ -37,29 +36,24 @@ def copies(head: Head) -> Iterator[Claim]:
 
 
 def _writes(result: Result) -> str:
-    """Say what the head raises and lowers most, and from which key."""
-    values, words = result.values, result.words("words")
-    raised, lowered = (f"{values['contribution'][at]:+.2f}" for at in (0, -1))
-    key = int(np.argmax(values["by_key"][0]))
-    share = values["by_key"][0][key] / values["contribution"][0]
-    most = f", {brief(float(share))} of it from key {key}" if 0 < share <= 1 else ""
+    """Say what the head raises and lowers most, and the key that most of the former comes from."""
+    numbers, words = result.values["contribution"], result.words("words")
+    key = int(np.argmax(result.values["by_key"][0]))
     return (
-        f"At token {int(values['chosen_query'])}, {who(result)} raises {quoted(words[0])} most "
-        f"({raised} logits{most}) and lowers {quoted(words[-1])} most ({lowered})."
+        f"At token {int(result.values['chosen_query'])}, {who(result)} raises {quoted(words[0])} "
+        f"most ({numbers[0]:+.2f} logits; key {key} alone {result.values['by_key'][0][key]:+.2f}) "
+        f"and lowers {quoted(words[-1])} most ({numbers[-1]:+.2f})."
     )
 
 
 def _made_of(result: Result) -> str:
     """Say what heads and MLPs add to the logit, and which head adds most."""
     heads, mlps = (result.values[f"{name}_contribution"] for name in ("head", "mlp"))
-    if np.isnan(heads).all():
-        return ""
-    most = np.unravel_index(int(np.nanargmax(heads)), heads.shape)
+    most = np.unravel_index(int(np.argmax(np.nan_to_num(heads, nan=-np.inf))), heads.shape)
     return (
         f"At token {int(result.values['chosen_query'])}, all heads add {np.nansum(heads):+.2f} to "
-        f"the logit of {quoted(str(result.texts['token']))} less the mean of all logits, and all "
-        f"MLPs {np.nansum(mlps):+.2f}; of the heads, {head_name(*map(int, most))} adds most "
-        f"({heads[most]:+.2f})."
+        f"the logit of {quoted(str(result.texts['token']))}, and all MLPs {np.nansum(mlps):+.2f}; "
+        f"of the heads, {head_name(*map(int, most))} adds most ({heads[most]:+.2f})."
     )
 
 

@@ -45,7 +45,7 @@ def head_writes(
     layer, head = parse_cell(params.head, geometry.n_layers, geometry.n_heads)
     query = checked_query(subject, params.query, geometry.n_layers)
     progress(0, 1)
-    looked = _Looked(layer, head, query)
+    looked = _Looked(layer)
     written = read_written(subject.model, _text(subject), query, [looked])
     name = head_name(layer, head)
     part = next(each for each in written.parts if name in each.names)
@@ -53,41 +53,34 @@ def head_writes(
     assert part.out is not None
     row, out = part.rows[at, 0, 0].double(), part.out[at].double()
     every = written.unembedding.read(row.float() @ part.out[at]) @ written.unembedding.weight
-    order, few = every.argsort(descending=True).tolist(), min(HIGHEST, len(every) // 2)
-    ids = order[:few] + order[-few:]
-    attention = attention_row(looked.call, head, query)[1]
+    order = every.argsort(descending=True).tolist()
+    ids = order[:HIGHEST] + order[-HIGHEST:]
+    attention = torch.from_numpy(attention_row(looked.call, head, query)[1]).to(row)
+    values = looked.call.v[0, head * looked.call.v.shape[1] // geometry.n_heads, : query + 1]
+    by_key, z = attention[:, None] * values.double(), attention @ values.double()
     # what stands between attention and the projection: a gate, or a norm behind the block
-    factor = torch.where(looked.z == 0, 0.0, row / looked.z)
-    rows = torch.from_numpy(attention)[:, None].to(row) * looked.values * factor
-    by_key = written.through(rows @ out, ids).T
+    rows = by_key * torch.where(z == 0, 0.0, row / z)
     progress(1, 1)
     return HeadWrites.result(
         params,
         {
             "contribution": written.through(row @ out, ids).cpu().numpy(),
-            "by_key": by_key.cpu().numpy(),
-            "attention": attention,
+            "by_key": written.through(rows @ out, ids).T.cpu().numpy(),
             "chosen_query": np.array(float(query)),
         },
         texts={"words": subject.decode(ids)},
-        provenance={"text_tokens": subject.windows.shape[1]},
     )
 
 
 class _Looked(Observer):
-    """Keeps what one head attends by, its values ``[key, d]``, and its output at one position."""
+    """Keeps the queries, keys and values of one layer."""
 
-    def __init__(self, layer: int, head: int, query: int) -> None:
-        self._layer, self._head, self._query = layer, head, query
+    def __init__(self, layer: int) -> None:
+        self._layer = layer
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
         if call.layer == self._layer:
-            own = self._head * call.v.shape[1] // call.q.shape[1]
-            self.call, self.values = call, call.v[0, own, : self._query + 1].double()
-
-    def heads(self, layer: int, z: Tensor, batch: Batch) -> None:
-        if layer == self._layer:
-            self.z = z[0, self._head, self._query].double()
+            self.call = call
 
 
 def logit_contributions(
@@ -118,10 +111,7 @@ def logit_contributions(
         "mean over the vocabulary": written.logits.double().mean(),
     }
     named |= {name: float(number) for name, number in constants.items() if number}
-    heads = [
-        [named.pop(head_name(layer, head), np.nan) for head in range(geometry.n_heads)]
-        for layer in layers
-    ]
+    heads = [[named.pop(head_name(i, j), np.nan) for j in range(geometry.n_heads)] for i in layers]
     mlps = [named.pop(f"MLP {layer}", np.nan) for layer in layers]
     progress(1, 1)
     return LogitContributions.result(
@@ -135,7 +125,6 @@ def logit_contributions(
             "chosen_token": np.array(float(token)),
         },
         texts={"rest": [*named], "token": subject.decode([token])[0]},
-        provenance={"text_tokens": subject.windows.shape[1]},
     )
 
 
@@ -146,11 +135,11 @@ def _text(subject: ExperimentContext) -> Tensor:
 class _Streams(Observer):
     """Sums of the stream before one layer by token, ``[token, model]``; without positions in 0."""
 
-    def __init__(self, layer: int, ids: Tensor, vocabulary: int, width: int) -> None:
+    def __init__(self, layer: int, ids: Tensor, model: LoadedModel) -> None:
         self._layer, self._positions = layer, torch.zeros(1, device="cpu")
-        self._place = torch.full((vocabulary,), len(ids), device="cpu")
+        self._place = torch.full((model.geometry.n_vocab,), len(ids), device="cpu")
         self._place[ids] = torch.arange(len(ids), device="cpu")
-        self.sums = torch.zeros(len(ids) + 1, width, device="cpu")  # the last one: other tokens
+        self.sums = torch.zeros(len(ids) + 1, model.geometry.d_model, device="cpu")
 
     def positions(self, x: Tensor, batch: Batch) -> None:
         self._positions = x
@@ -158,16 +147,13 @@ class _Streams(Observer):
     def residual(self, layer: int, x: Tensor, batch: Batch) -> None:
         if layer == self._layer:
             x = x if layer else x - self._positions
-            place = self._place[batch.tokens.cpu()].flatten()
+            place = self._place[batch.tokens].flatten()
             self.sums.index_add_(0, place, x.flatten(0, 1).float().cpu())
 
 
 def _streams(model: LoadedModel, layer: int, ids: Tensor, texts: Tensor, size: int) -> Tensor:
-    """Return the mean over texts of the stream before a layer, at each token, ``[token, model]``.
-
-    In layer 0 this is its embedding.
-    """
-    seen = _Streams(layer, ids, model.geometry.n_vocab, model.geometry.d_model)
+    """Return the mean stream before a layer where each token stands; in layer 0 its embedding."""
+    seen = _Streams(layer, ids, model)
     for some in texts.split(size):
         model.run(some, observers=[seen], until=layer)
     counts = torch.bincount(texts.flatten(), minlength=model.geometry.n_vocab)[ids]
@@ -179,25 +165,21 @@ def copying(
 ) -> Result:
     """Map tokens through every head: :class:`~poskernel_core.analyses.writing.spec.Copying`."""
     model, geometry = subject.model, subject.model.geometry
-    progress(0, geometry.n_layers)
+    progress(0, 1)
     windows = torch.from_numpy(np.ascontiguousarray(subject.windows, dtype=np.int64))
-    counts = np.bincount(
-        windows[:, int(subject.start_token) :].flatten(), minlength=geometry.n_vocab
-    )
-    few = min(params.frequent, int(np.count_nonzero(counts)))
-    ids = torch.from_numpy(np.argsort(-counts, kind="stable")[:few])
+    counts = torch.bincount(windows[:, int(subject.start_token) :].flatten())
+    few = min(params.frequent, int(counts.count_nonzero()))
+    ids = counts.argsort(descending=True, stable=True)[:few]
     starts = {0: _streams(model, 0, ids, ids[:, None], TOKENS)}
     if geometry.n_layers > 1:
         starts[1] = _streams(model, 1, ids, windows, subject.batch or BATCH)
     circuits, unembedding = read_circuits(model, windows[:BATCH]), read_unembedding(model)
     whole = _embedded_and_read(model, unembedding)
-    found = {
-        value.name: np.full((geometry.n_layers, geometry.n_heads), np.nan)
-        for value in Copying.values
-    }
+    shape = geometry.n_layers, geometry.n_heads
+    found = {value.name: np.full(shape, np.nan) for value in Copying.values}
     for layer, circuit in circuits.items():
         for head in range(geometry.n_heads):
-            progress(layer * geometry.n_heads + head, geometry.n_layers * geometry.n_heads)
+            progress(layer * geometry.n_heads + head, found["copying_share"].size)
             read = unembedding.read(circuit.out[head])
             logits = read @ unembedding.weight
             for name, first in (("copying_share", 0), ("copying_share_mlp", 1)):
@@ -229,7 +211,7 @@ def _raised(values: Tensor, logits: Tensor, ids: Tensor) -> float:
 
 
 def eigenvalue_score(matrix: np.ndarray) -> float:
-    """Return the sum of the eigenvalues' real parts over the sum of their sizes; NaN if all are 0."""
+    """Return the sum of the eigenvalues' real parts over the sum of their sizes."""
     found = np.linalg.eigvals(matrix.astype(float))
     size = float(np.abs(found).sum())
     return float(found.real.sum()) / size if size > 0 else np.nan

@@ -5,12 +5,12 @@ import plotly.graph_objects as go
 
 from poskernel_core.analyses.claims import has, who
 from poskernel_core.analyses.own_text.figures import token_names, token_text
+from poskernel_core.analyses.score_components.figures import signed_bars, with_room
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import as_printed
 from poskernel_core.plotting.by_axes import by_axes
 from poskernel_core.plotting.head_map import head_map, share_map
-from poskernel_core.plotting.layout import MUTED, quoted, set_title, style
-from poskernel_core.plotting.palette import BLUE, DIVERGING, VERMILLION
+from poskernel_core.plotting.layout import quoted, set_title, style
+from poskernel_core.plotting.palette import DIVERGING
 
 MOST = 12
 """Keys with a bar of their own."""
@@ -23,24 +23,10 @@ SCORES = {
 
 def bars(names: list[str], numbers: np.ndarray, x_title: str, title: str) -> go.Figure:
     """Draw a bar for each name, blue above 0 and orange below."""
-    figure = go.Figure()
-    figure.add_bar(
-        x=numbers,
-        y=np.arange(len(names)),
-        orientation="h",
-        customdata=names,
-        marker_color=[BLUE if number >= 0 else VERMILLION for number in numbers],
-        text=[as_printed(f"{number:+.2f}") for number in numbers],
-        textposition="outside",
-        cliponaxis=False,
-        hovertemplate="<b>%{customdata}</b><br>%{x:+.3g}<extra></extra>",
-    )
+    figure = go.Figure(signed_bars(names, numbers.tolist(), ""))
     style(figure, x_title=x_title, y_title="", height=150 + 24 * len(names))
-    low, high = min(0.0, *numbers), max(0.0, *numbers)
-    room = 0.2 * (high - low)  # for the numbers beside the bars
-    figure.update_xaxes(range=[low - room * (low < 0), high + room], zerolinecolor=MUTED)
-    places = {"tickvals": np.arange(len(names)), "ticktext": names, "showgrid": False}
-    return set_title(figure.update_yaxes(autorange="reversed", **places), title)
+    with_room(figure, numbers.tolist())
+    return set_title(figure, title)
 
 
 def writes_figure(result: Result) -> go.Figure:
@@ -79,16 +65,11 @@ def contributions_figure(result: Result) -> go.Figure:
 def copying_figure(result: Result) -> go.Figure:
     """Draw the copying score of all heads as a map, or all scores of one head as bars."""
     if has(result, ("layer", "head"), "copying_share_mlp"):
-        shares = result.values["copying_share_mlp"]
-        title = "Frequent tokens that each head copies"
+        shares, title = result.values["copying_share_mlp"], "Frequent tokens that each head copies"
         return share_map(shares, told="%{z:.3f} of the tokens", title=title)
-    numbers = (
-        {name: result.values[value] for value, name in SCORES.items()}
-        if has(result, (), *SCORES)
-        else {}
-    )
-    known = {name: float(number) for name, number in numbers.items() if np.isfinite(number)}
-    if not known:
+    if not has(result, (), *SCORES):
         return by_axes(result)
+    known = [name for name in SCORES if np.isfinite(result.values[name])]
+    numbers = np.array([float(result.values[name]) for name in known])
     what = f"{who(result)}: copying scores"
-    return bars([*known], np.array([*known.values()]), "1: it copies every token", what)
+    return bars([SCORES[name] for name in known], numbers, "1: it copies every token", what)

@@ -60,20 +60,19 @@ class HeadWrites(_OnText):
     r"""The tokens that one head raises and lowers most at one position of a text, and by which key.
 
     Formula: with the final norm's scale $\sigma_n$ held fixed, head $h$ adds $c\, (\gamma P (z_h
-    W_O)) \cdot w_y / \sigma_n$ to the logit of token $y$. $P$ takes the mean away in LayerNorm, $c$
-    is the model's factor of logits and of what is added to the stream. Shown is this less its mean
-    over the vocabulary. By key, $A(n,i)\, v_i$ stands in place of $z_h = \sum_i A(n,i)\, v_i$.
+    W_O)) \cdot w_y / \sigma_n$ to the logit of token $y$; shown less its mean over the vocabulary.
+    $P$ takes the mean away in LayerNorm, $c$ is the model's factor of logits. By key, $A(n,i)\, v_i$
+    stands in place of $z_h = \sum_i A(n,i)\, v_i$.
 
     Choices: the ten tokens raised and the ten lowered most, in descending order. Heads have their
     value biases. A norm behind the block, and a gate, are at the text's own scale; a soft cap of
     the logits comes after.
 
-    Limits: this is what the head writes to the logits by itself. What later heads and MLPs make of
-    it is not seen, and can be more; in early layers the direct part is often arbitrary. One text is
-    one observation, without errors.
+    Limits: what later heads and MLPs make of it is not seen, and can be more: in early layers the
+    direct part is often arbitrary. One text is one observation, without errors.
 
-    Source: "Interpretability in the Wild" (2211.00593) and "A Mathematical Framework for
-    Transformer Circuits" (Elhage et al., 2021); transformer_lens has it as logit attribution.
+    Source: "Interpretability in the Wild" (2211.00593); transformer_lens has it as logit
+    attribution.
     """
 
     name = "head-writes"
@@ -87,7 +86,6 @@ class HeadWrites(_OnText):
             "what the head adds to the token's logit, less its mean over the vocabulary",
         ),
         *outputs("by_key [word key]", "logits", "the same by the key that the head looked at"),
-        *outputs("attention [key]", "share of attention", "the head's attention"),
         *outputs("chosen_query", "position", "the position"),
     )
     texts = outputs("words [word]", "token", "the tokens raised most, then those lowered most")
@@ -98,15 +96,13 @@ class HeadWrites(_OnText):
 class LogitContributions(_OnText):
     r"""What makes the logit of one token: every head, every MLP and all the rest, adding up to it.
 
-    Formula: the stream behind the last layer is a sum of components; with the final norm's scale
-    held fixed, each adds $c\, (\gamma P x_c) \cdot w_y / \sigma_n$ to the logit of token $y$. Shown
-    is this less its mean over the vocabulary, which softmax ignores; the mean of all logits is an
-    entry of its own. All entries add up to the logit, exactly.
+    Formula: as for ``head-writes``, with each component $x_c$ of the stream behind the last layer
+    in place of $z_h W_O$. The mean of all logits, which softmax ignores, is an entry of its own. All
+    entries add up to the logit, exactly.
 
     Choices: the rest are the embeddings, the biases of attention outputs, those of the final norm
-    and of the unembedding, layers without heads, and the mean over the vocabulary. Heads have their
-    value biases, MLPs their own. A norm behind a block is at the text's own scale. With a soft cap,
-    the logit is the one before it.
+    and of the unembedding, layers without heads, and the mean over the vocabulary. MLPs have their
+    own biases. With a soft cap, the logit is the one before it.
 
     Limits: contributions are direct ones: a head that matters by what a later head reads of it
     shows nothing here. Positive and negative entries cancel. One text is one observation, without
@@ -139,22 +135,20 @@ class LogitContributions(_OnText):
 class Copying(Experiment[CopyingParams]):
     r"""Whether a head raises the very token that it looks at.
 
-    Formula: for a token $t$, the vector $x_t$ goes through the norm before the head, the head's
+    Formula: for a token $t$, a vector $x_t$ goes through the norm before the head, the head's
     values and output, the final norm and the unembedding. The **copying score** is the share of
     frequent tokens that are among the ten with the highest logits of their own $x_t$. The
     **eigenvalue score** is $\sum \mathrm{Re}\, \lambda / \sum |\lambda|$ of $W_O N_f W_U W_E N_1
     W_V$, with $N$ the norms' linear parts, and $W_U$ less its mean over the vocabulary, which
     softmax ignores: 1 for a head that copies, $-1$ for one that suppresses.
 
-    Choices: $x_t$ is the token's embedding, without position; or the mean over texts of the stream
-    behind the first layer, where the token stands (what the first MLP made of it; for heads of
-    later layers). Norms have their mean scale over the first texts. Biases of the norm and of the
-    values are included, since every token gets them. Tokens whose logits are equal to the token's
-    own count as higher.
+    Choices: $x_t$ is the token's embedding, without position; or, for heads of later layers, the
+    mean over texts of the stream behind the first layer where the token stands (what the first MLP
+    made of it). Norms have their mean scale over the first texts. Biases of norm and values are
+    included. Tokens with the same logit count as higher.
 
     Limits: this says what the head would write if it looked at the token, not whether it looks.
-    A head whose output only a later head reads copies nothing here. Tokens of other texts may
-    give another share; for these tokens and weights it is exact, without errors.
+    A head that only a later head reads copies nothing here. For these tokens it is exact.
 
     Source: the eigenvalues: "A Mathematical Framework for Transformer Circuits" (Elhage et al.,
     2021); the share from the first MLP: "Interpretability in the Wild" (2211.00593), for names.
@@ -182,21 +176,16 @@ class Copying(Experiment[CopyingParams]):
         ),
     )
     measures = (
-        HeadMeasure(
-            "copying from the first MLP",
-            "copying_share_mlp",
-            "share of tokens",
-            "Bright: the head raises the token that it looks at, of most frequent tokens as the "
-            "first MLP leaves them.",
-            "unit",
-        ),
-        HeadMeasure(
-            "copying from the embedding",
-            "copying_share",
-            "share of tokens",
-            "Bright: the head raises the token that it looks at, of most frequent tokens as they "
-            "are embedded.",
-            "unit",
+        *(
+            HeadMeasure(
+                f"copying from the {start}",
+                value,
+                "share of tokens",
+                f"Bright: of most frequent tokens, as the {start} leaves them, the head raises the "
+                "one that it looks at.",
+                "unit",
+            )
+            for start, value in (("first MLP", "copying_share_mlp"), ("embedding", "copying_share"))
         ),
         HeadMeasure(
             "copying eigenvalues",
