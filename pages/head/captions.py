@@ -73,10 +73,10 @@ ALONE = explained(
 COPYING = explained(
     "copying",
     "Whether the head raises the very token that it looks at, whatever it looks at. From the first "
-    "MLP: of most frequent tokens, as the first layer leaves them in texts, the share that the "
+    "layer: of most frequent tokens, as that layer leaves them in texts, the share that the "
     "head raises into its ten highest logits. From the embedding: the same for their embeddings. "
     "Eigenvalues: above 0 it raises embedded tokens, below 0 it lowers them.",
-    "copying_share_mlp",
+    "copying_share_first_layer",
     "copying_share",
     "copying_eigenvalues",
 )

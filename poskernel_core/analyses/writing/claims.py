@@ -15,6 +15,7 @@ from poskernel_core.analyses.claims import (
     spoken,
     who,
 )
+from poskernel_core.analyses.own_text.figures import token_text
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.plotting.layout import quoted
@@ -27,8 +28,8 @@ def finding(result: Result) -> str:
 
 def copies(head: Head) -> Iterator[Claim]:
     """Yield whether a head raises the tokens that it looks at: in layer 0 as they are embedded."""
-    if head.has("copying_share", "copying_share_mlp"):
-        share, start = head.number("copying_share_mlp"), "first MLP"
+    if head.has("copying_share", "copying_share_first_layer"):
+        share, start = head.number("copying_share_first_layer"), "first layer"
         if np.isnan(share.value):
             share, start = head.number("copying_share"), "embedding"
         text = f"{{it}} raises {share} of frequent tokens, as the {start} leaves them"
@@ -37,12 +38,13 @@ def copies(head: Head) -> Iterator[Claim]:
 
 def _writes(result: Result) -> str:
     """Say what the head raises and lowers most, and the key that most of the former comes from."""
-    numbers, words = result.values["contribution"], result.words("words")
+    numbers = result.values["contribution"]
+    words = [quoted(token_text(word)) for word in result.words("words")]
     key = int(np.argmax(result.values["by_key"][0]))
     return (
-        f"At token {int(result.values['chosen_query'])}, {who(result)} raises {quoted(words[0])} "
+        f"At token {int(result.values['chosen_query'])}, {who(result)} raises {words[0]} "
         f"most ({numbers[0]:+.2f} logits; key {key} alone {result.values['by_key'][0][key]:+.2f}) "
-        f"and lowers {quoted(words[-1])} most ({numbers[-1]:+.2f})."
+        f"and lowers {words[-1]} most ({numbers[-1]:+.2f})."
     )
 
 
@@ -52,20 +54,20 @@ def _made_of(result: Result) -> str:
     most = np.unravel_index(int(np.argmax(np.nan_to_num(heads, nan=-np.inf))), heads.shape)
     return (
         f"At token {int(result.values['chosen_query'])}, all heads add {np.nansum(heads):+.2f} to "
-        f"the logit of {quoted(str(result.texts['token']))}, and all MLPs {np.nansum(mlps):+.2f}; "
+        f"the logit of {quoted(token_text(str(result.texts['token'])))}, and all MLPs {np.nansum(mlps):+.2f}; "
         f"of the heads, {head_name(*map(int, most))} adds most ({heads[most]:+.2f})."
     )
 
 
 def _heads(result: Result) -> str:
-    noun = "share of tokens copied, as the first MLP leaves them,"
-    return heads_at(result, "copying_share_mlp", noun, HALF)
+    noun = "share of tokens copied, as the first layer leaves them,"
+    return heads_at(result, "copying_share_first_layer", noun, HALF)
 
 
 RULES: Rules = {
     "head-writes: contribution [word], by_key [word key]": _writes,
     "logit-contributions: head_contribution [layer head], mlp_contribution [layer]": _made_of,
-    "copying: copying_share_mlp [layer head]": _heads,
-    "copying: copying_share copying_share_mlp []": spoken(copies),
+    "copying: copying_share_first_layer [layer head]": _heads,
+    "copying: copying_share copying_share_first_layer []": spoken(copies),
 }
 CLAIMS = {"copying": (copies,)}

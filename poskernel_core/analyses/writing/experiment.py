@@ -182,7 +182,7 @@ def copying(
             progress(layer * geometry.n_heads + head, found["copying_share"].size)
             read = unembedding.read(circuit.out[head])
             logits = read @ unembedding.weight
-            for name, first in (("copying_share", 0), ("copying_share_mlp", 1)):
+            for name, first in (("copying_share", 0), ("copying_share_first_layer", 1)):
                 if first in starts and layer >= first:
                     values = circuit.values(starts[first], head)
                     found[name][layer, head] = _raised(values, logits, ids)

@@ -15,7 +15,7 @@ from poskernel_core.plotting.palette import DIVERGING
 MOST = 12
 """Keys with a bar of their own."""
 SCORES = {
-    "copying_share_mlp": "from the first MLP",
+    "copying_share_first_layer": "from the first layer",
     "copying_share": "from the embedding",
     "copying_eigenvalues": "eigenvalues",
 }
@@ -64,8 +64,11 @@ def contributions_figure(result: Result) -> go.Figure:
 
 def copying_figure(result: Result) -> go.Figure:
     """Draw the copying score of all heads as a map, or all scores of one head as bars."""
-    if has(result, ("layer", "head"), "copying_share_mlp"):
-        shares, title = result.values["copying_share_mlp"], "Frequent tokens that each head copies"
+    if has(result, ("layer", "head"), "copying_share_first_layer"):
+        shares, title = (
+            result.values["copying_share_first_layer"],
+            "Frequent tokens that each head copies",
+        )
         return share_map(shares, told="%{z:.3f} of the tokens", title=title)
     if not has(result, (), *SCORES):
         return by_axes(result)

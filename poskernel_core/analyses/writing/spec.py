@@ -61,8 +61,8 @@ class HeadWrites(_OnText):
 
     Formula: with the final norm's scale $\sigma_n$ held fixed, head $h$ adds $c\, (\gamma P (z_h
     W_O)) \cdot w_y / \sigma_n$ to the logit of token $y$; shown less its mean over the vocabulary.
-    $P$ takes the mean away in LayerNorm, $c$ is the model's factor of logits. By key, $A(n,i)\, v_i$
-    stands in place of $z_h = \sum_i A(n,i)\, v_i$.
+    $P$ takes the mean away in LayerNorm, $c$ is the model's factor of logits. By key, $A(n,i)\,
+    v_i$ stands in place of $z_h = \sum_i A(n,i)\, v_i$.
 
     Choices: the ten tokens raised and the ten lowered most, in descending order. Heads have their
     value biases. A norm behind the block, and a gate, are at the text's own scale; a soft cap of
@@ -97,8 +97,8 @@ class LogitContributions(_OnText):
     r"""What makes the logit of one token: every head, every MLP and all the rest, adding up to it.
 
     Formula: as for ``head-writes``, with each component $x_c$ of the stream behind the last layer
-    in place of $z_h W_O$. The mean of all logits, which softmax ignores, is an entry of its own. All
-    entries add up to the logit, exactly.
+    in place of $z_h W_O$. The mean of all logits, which softmax ignores, is an entry of its own.
+    All entries add up to the logit, exactly.
 
     Choices: the rest are the embeddings, the biases of attention outputs, those of the final norm
     and of the unembedding, layers without heads, and the mean over the vocabulary. MLPs have their
@@ -144,14 +144,14 @@ class Copying(Experiment[CopyingParams]):
 
     Choices: $x_t$ is the token's embedding, without position; or, for heads of later layers, the
     mean over texts of the stream behind the first layer where the token stands (what the first MLP
-    made of it). Norms have their mean scale over the first texts. Biases of norm and values are
+    makes of it, if there is one). Norms have their mean scale over the first texts. Biases of norm and values are
     included. Tokens with the same logit count as higher.
 
     Limits: this says what the head would write if it looked at the token, not whether it looks.
     A head that only a later head reads copies nothing here. For these tokens it is exact.
 
     Source: the eigenvalues: "A Mathematical Framework for Transformer Circuits" (Elhage et al.,
-    2021); the share from the first MLP: "Interpretability in the Wild" (2211.00593), for names.
+    2021); the share from the first layer: "Interpretability in the Wild" (2211.00593), for names.
     """
 
     name = "copying"
@@ -165,9 +165,9 @@ class Copying(Experiment[CopyingParams]):
             "frequent tokens that the head raises into the ten highest, from the embedding",
         ),
         *outputs(
-            "copying_share_mlp [layer head]",
+            "copying_share_first_layer [layer head]",
             "share of tokens",
-            "the same from the stream behind the first MLP; NaN in layer 0",
+            "the same from the stream behind the first layer; NaN in layer 0",
         ),
         *outputs(
             "copying_eigenvalues [layer head]",
@@ -185,7 +185,10 @@ class Copying(Experiment[CopyingParams]):
                 "one that it looks at.",
                 "unit",
             )
-            for start, value in (("first MLP", "copying_share_mlp"), ("embedding", "copying_share"))
+            for start, value in (
+                ("first layer", "copying_share_first_layer"),
+                ("embedding", "copying_share"),
+            )
         ),
         HeadMeasure(
             "copying eigenvalues",

@@ -134,11 +134,11 @@ def test_copying_by_whole_matrices(dirs, name, kind):
     plain = oracle.copying(dirs[name], kind, windows, ids)
     for value, same in (
         ("share", "first"),
-        ("share_mlp", "second"),
+        ("share_first_layer", "second"),
         ("eigenvalues", "eigenvalues"),
     ):
         ours = found.values[f"copying_{value}"]
-        assert np.isnan(ours).any() == (value == "share_mlp")
+        assert np.isnan(ours).any() == (value == "share_first_layer")
         assert np.nanstd(ours) > 0.01
         np.testing.assert_allclose(ours, plain[same], atol=1e-4)
 
@@ -154,7 +154,7 @@ def test_heads_that_copy_suppress_and_do_nothing(tmp_path):
             assert found["copying_eigenvalues"][layer, head] == pytest.approx(score, abs=1e-6)
         assert found["copying_share"][layer, copying.NOTHING] == 0
         assert np.isnan(found["copying_eigenvalues"][layer, copying.NOTHING])
-    assert found["copying_share_mlp"][1].round(1).tolist() == [1, 0, 0]
+    assert found["copying_share_first_layer"][1].round(1).tolist() == [1, 0, 0]
     wrote = performed(HeadWrites, loaded(path), windows[:1], head="L0H0", query=0)
     assert int(wrote.texts["words"][0]) == windows[0, 0]  # it sees this token alone
 
