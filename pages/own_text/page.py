@@ -44,6 +44,7 @@ from poskernel_core.analyses.score_components.spec import ScoreComponents, Score
 from poskernel_core.analyses.writing.figures import (
     by_key_figure,
     contributions_figure,
+    word_names,
     writes_figure,
 )
 from poskernel_core.analyses.writing.spec import (
@@ -246,7 +247,7 @@ def draw_writes(selection: Selection, text: str, query: int) -> None:
     asked = HeadWritesParams(text=text, head=selection.cell, query=query)
     wrote = results.fetch(HeadWrites, selection.run, asked)
     if wrote is not None:
-        offered = wrote.words("words")
+        offered = word_names(wrote)
         left, right = st.columns(2)
         with left:
             title = f"{selection.cell} at token {query}: what it writes"

@@ -18,7 +18,6 @@ from poskernel_core.analyses.claims import (
 from poskernel_core.analyses.own_text.figures import token_text
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
-from poskernel_core.plotting.layout import quoted
 
 
 def finding(result: Result) -> str:
@@ -39,7 +38,7 @@ def copies(head: Head) -> Iterator[Claim]:
 def _writes(result: Result) -> str:
     """Say what the head raises and lowers most, and the key that most of the former comes from."""
     numbers = result.values["contribution"]
-    words = [quoted(token_text(word)) for word in result.words("words")]
+    words = [f'"{token_text(word)}"' for word in result.words("words")]
     key = int(np.argmax(result.values["by_key"][0]))
     return (
         f"At token {int(result.values['chosen_query'])}, {who(result)} raises {words[0]} "
@@ -52,9 +51,10 @@ def _made_of(result: Result) -> str:
     """Say what heads and MLPs add to the logit, and which head adds most."""
     heads, mlps = (result.values[f"{name}_contribution"] for name in ("head", "mlp"))
     most = np.unravel_index(int(np.argmax(np.nan_to_num(heads, nan=-np.inf))), heads.shape)
+    token = token_text(str(result.texts["token"]))
     return (
         f"At token {int(result.values['chosen_query'])}, all heads add {np.nansum(heads):+.2f} to "
-        f"the logit of {quoted(token_text(str(result.texts['token'])))}, and all MLPs {np.nansum(mlps):+.2f}; "
+        f'the logit of "{token}", and all MLPs {np.nansum(mlps):+.2f}; '
         f"of the heads, {head_name(*map(int, most))} adds most ({heads[most]:+.2f})."
     )
 

@@ -69,6 +69,7 @@ def head_writes(
             "chosen_query": np.array(float(query)),
         },
         texts={"words": subject.decode(ids)},
+        coordinates={"word": np.array(ids)},
     )
 
 

@@ -29,11 +29,21 @@ def bars(names: list[str], numbers: np.ndarray, x_title: str, title: str) -> go.
     return set_title(figure, title)
 
 
+def word_names(result: Result) -> list[str]:
+    """Return the tokens raised and lowered; with their ids where several look the same."""
+    words = [token_text(word) for word in result.words("words")]
+    ids = result.coordinates.get("word", np.arange(len(words)))
+    return [
+        f"{word} ({at})" if words.count(word) > 1 else word
+        for word, at in zip(words, ids, strict=True)
+    ]
+
+
 def writes_figure(result: Result) -> go.Figure:
     """Draw the tokens that a head raises and lowers most."""
     if not has(result, ("word",), "contribution", "chosen_query"):
         return by_axes(result)
-    names = [quoted(token_text(word)) for word in result.words("words")]
+    names = [quoted(word) for word in word_names(result)]
     at = int(result.values["chosen_query"])
     what, numbers = f"{who(result)} at token {at}: what it writes", result.values["contribution"]
     return bars(names, numbers, "added to the logit, less the mean of all", what)
@@ -44,8 +54,7 @@ def by_key_figure(result: Result, place: int) -> go.Figure:
     numbers = result.values["by_key"][place]
     keys = np.sort(np.argsort(-np.abs(numbers), kind="stable")[:MOST])
     names = [name for at, name in enumerate(token_names(result, len(numbers))) if at in keys]
-    word = quoted(token_text(result.words("words")[place]))
-    what = f"{who(result)}: the keys that {word} comes from"
+    what = f"{who(result)}: the keys that {quoted(word_names(result)[place])} comes from"
     return bars(names, numbers[keys], "added to the logit, less the mean of all", what)
 
 

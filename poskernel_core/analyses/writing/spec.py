@@ -144,8 +144,8 @@ class Copying(Experiment[CopyingParams]):
 
     Choices: $x_t$ is the token's embedding, without position; or, for heads of later layers, the
     mean over texts of the stream behind the first layer where the token stands (what the first MLP
-    makes of it, if there is one). Norms have their mean scale over the first texts. Biases of norm and values are
-    included. Tokens with the same logit count as higher.
+    makes of it, if there is one). Norms have their mean scale over the first texts. Biases of norm
+    and values are included. Tokens with the same logit count as higher.
 
     Limits: this says what the head would write if it looked at the token, not whether it looks.
     A head that only a later head reads copies nothing here. For these tokens it is exact.
