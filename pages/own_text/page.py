@@ -258,7 +258,8 @@ def draw_writes(selection: Selection, text: str, query: int) -> None:
             shown, title = wrote.only("by_key"), "The keys that it comes from"
             card("by-key", partial(by_key_figure, wrote, place), shown, words.BY_KEY, title)
     told = "one token, often with a leading space; empty: the one that follows, or the likeliest"
-    token = st.text_input("Token whose logit is split", help=told, **fitted_text("logit", ""))
+    label, own = "Token whose logit is split", fitted_text("logit", "")
+    token = st.text_input(label, help=told, max_chars=64, **own)
     whole = LogitContributionsParams(text=text, query=query, token=token or None)
     found = results.fetch(LogitContributions, selection.run, whole)
     if found is not None:
@@ -279,8 +280,9 @@ def draw_parts(found: Result, selection: Selection) -> None:
     draw_heads(diverging(heads), labels, "added to the logit", selection, "logit-grid")
     rest = dict(zip(found.words("rest"), found.values["rest_contribution"], strict=True))
     parts = {"all heads": np.nansum(heads), "all MLPs": np.nansum(mlps)} | rest
-    told = " ".join(f"{number:+.2f} {name}," for name, number in parts.items())
-    st.caption(as_printed(f"{float(found.values['logit']):.2f} = {told.rstrip(',')}"))
+    told = ", ".join(f"{as_printed(f'{number:+.2f}')} {name}" for name, number in parts.items())
+    logit = as_printed(f"{float(found.values['logit']):.2f}")
+    st.caption(f"The logit, {logit}, is {told}.")
 
 
 def _choose(label: str, name: str, seen: list[int], default: int, place: Any) -> int:

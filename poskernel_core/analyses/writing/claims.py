@@ -18,6 +18,7 @@ from poskernel_core.analyses.claims import (
 from poskernel_core.analyses.own_text.figures import token_text
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import as_printed
 
 
 def finding(result: Result) -> str:
@@ -35,15 +36,20 @@ def copies(head: Head) -> Iterator[Claim]:
         yield from at_limit("copying", share, HALF, text, "copies", "no copying")
 
 
+def signed(number: float) -> str:
+    """Return a number with its sign and two digits."""
+    return as_printed(f"{number:+.2f}")
+
+
 def _writes(result: Result) -> str:
     """Say what the head raises and lowers most, and the key that most of the former comes from."""
-    numbers = result.values["contribution"]
-    words = [f'"{token_text(word)}"' for word in result.words("words")]
+    at, numbers = int(result.values["chosen_query"]), result.values["contribution"]
+    first, *_, last = (f'"{token_text(word)}"' for word in result.words("words"))
     key = int(np.argmax(result.values["by_key"][0]))
+    alone = signed(result.values["by_key"][0][key])
     return (
-        f"At token {int(result.values['chosen_query'])}, {who(result)} raises {words[0]} "
-        f"most ({numbers[0]:+.2f} logits; key {key} alone {result.values['by_key'][0][key]:+.2f}) "
-        f"and lowers {words[-1]} most ({numbers[-1]:+.2f})."
+        f"At token {at}, {who(result)} raises {first} most ({signed(numbers[0])} logits; key {key} "
+        f"alone {alone}) and lowers {last} most ({signed(numbers[-1])})."
     )
 
 
@@ -51,11 +57,11 @@ def _made_of(result: Result) -> str:
     """Say what heads and MLPs add to the logit, and which head adds most."""
     heads, mlps = (result.values[f"{name}_contribution"] for name in ("head", "mlp"))
     most = np.unravel_index(int(np.argmax(np.nan_to_num(heads, nan=-np.inf))), heads.shape)
-    token = token_text(str(result.texts["token"]))
+    at, token = int(result.values["chosen_query"]), token_text(str(result.texts["token"]))
     return (
-        f"At token {int(result.values['chosen_query'])}, all heads add {np.nansum(heads):+.2f} to "
-        f'the logit of "{token}", and all MLPs {np.nansum(mlps):+.2f}; '
-        f"of the heads, {head_name(*map(int, most))} adds most ({heads[most]:+.2f})."
+        f'At token {at}, all heads add {signed(np.nansum(heads))} to the logit of "{token}", and '
+        f"all MLPs {signed(np.nansum(mlps))}; of the heads, {head_name(*map(int, most))} adds most "
+        f"({signed(heads[most])})."
     )
 
 

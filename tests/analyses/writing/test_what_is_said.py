@@ -42,7 +42,7 @@ def test_findings_of_one_text():
     check(
         finding_of(writes()), 'At token 2, L1H2 raises "one" most (+2.00 logits; key 1 alone +1.10)'
     )
-    check(finding_of(writes()), 'lowers "\ufffd" most (-2.50).')
+    check(finding_of(writes()), 'lowers "\ufffd" most (\u22122.50).')
     check(finding_of(logit()), 'all heads add +3.00 to the logit of "␣two", and all MLPs +1.50')
     check(finding_of(logit()), "of the heads, L1H0 adds most (+2.00).")
 
@@ -74,7 +74,7 @@ SHOWN = """
 from types import SimpleNamespace
 from pages.own_text import page
 
-page.draw_parts = lambda found, selection: None
+page.draw_heads = lambda *_: None
 page.draw_writes(SimpleNamespace(cell="L1H2", run=None), "x", 2)
 """
 
@@ -96,5 +96,7 @@ def test_the_page_asks_when_the_switch_is_on(monkeypatch):
     assert ("L1H2", 2) == (seen[0].head, seen[0].query)
     assert (None, 2) == (seen[1].token, seen[1].query)
     assert [*app.selectbox[0].options] == NAMES
+    told = "The logit, 4.00, is +3.00 all heads, +1.50 all MLPs, +0.50 embedding"
+    assert any(told in each.value for each in app.caption)
     app.text_input[0].set_value(" two").run()
     assert " two" == seen[-1].token
