@@ -50,6 +50,8 @@ from poskernel_core.analyses.sink_anatomy.figures import arrangement_rows, sink_
 from poskernel_core.analyses.sink_anatomy.spec import SinkAnatomy
 from poskernel_core.analyses.sinks.figures import sinks_figure
 from poskernel_core.analyses.sinks.spec import AttentionSinks
+from poskernel_core.analyses.writing.figures import copying_figure
+from poskernel_core.analyses.writing.spec import Copying
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
 
@@ -223,6 +225,11 @@ EXPERIMENTS = (
         "alone", KernelOnlyCost.title, "positional_kernels", KernelOnlyCost,
         _figure("alone", cost_figure, words.ALONE, "What the model loses", "cost", "exact",
                 "kernel_only_cost", "kernel_only_share"),
+    ),
+    Block(
+        "copying", Copying.title, "own_text", Copying,
+        _figure("copying", copying_figure, words.COPYING, "Copying scores"),
+        {"writes": "true"},
     ),
     Block(
         "sources", "Sources of position", "position_sources", PositionSources,

@@ -56,3 +56,28 @@ STACKS = explained(
     "key_margin",
     "score",
 )
+
+WRITES = explained(
+    "head-writes",
+    "The tokens that the head makes more likely here (blue) and less likely (orange), by what it "
+    "adds to their logits directly. What later heads and MLPs make of it is not in these numbers: "
+    "in the first layers they often mean little.",
+    "contribution",
+)
+
+BY_KEY = explained(
+    "head-writes",
+    "What each key that the head looked at adds to one of these tokens: its attention times what "
+    "its value writes. The bars of all keys add up to the token's bar; the twelve largest are "
+    "drawn.",
+    "by_key",
+)
+
+LOGIT = explained(
+    "logit-contributions",
+    "What every head adds to the logit of the token, directly. Below, the same for all heads and "
+    "MLPs together and for everything else; all of it adds up to the logit. Click a head, or move "
+    "with the arrow keys and press Enter, to select it, and see its attention above.",
+    "head_contribution",
+    "rest_contribution",
+)

@@ -15,11 +15,12 @@ from pages.shared.cards.card import card
 from pages.shared.cards.metric import draw_metrics
 from pages.shared.cards.plain import say, say_error
 from pages.shared.experiments.conversations import draw_conversation, reads_turns
+from pages.shared.grid.measure_grid import draw_heads
 from pages.shared.jobs import results
 from pages.shared.jobs.pressed import NOTHING_NEW
 from pages.shared.jobs.results import engine
 from pages.shared.look.component import of_matrix
-from pages.shared.selection.fit import choose_one, fitted, linked
+from pages.shared.selection.fit import choose_one, fitted, fitted_index, fitted_text, linked
 from pages.shared.selection.links import taken, write
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection, select_head
@@ -33,6 +34,7 @@ from poskernel_core.analyses.own_text.figures import (
     packed_head,
     packed_patterns,
     row_figure,
+    token_text,
 )
 from poskernel_core.analyses.own_text.spec import (
     HeadOnText,
@@ -43,11 +45,26 @@ from poskernel_core.analyses.own_text.spec import (
 )
 from poskernel_core.analyses.score_components.figures import AGAINST, keys_figure, score_figure
 from poskernel_core.analyses.score_components.spec import ScoreComponents, ScoreComponentsParams
+from poskernel_core.analyses.writing.figures import (
+    by_key_figure,
+    contributions_figure,
+    word_names,
+    writes_figure,
+)
+from poskernel_core.analyses.writing.spec import (
+    HeadWrites,
+    HeadWritesParams,
+    LogitContributions,
+    LogitContributionsParams,
+)
 from poskernel_core.common.errors import BadRequest, InvalidField, PosKernelError, StoreFailed
+from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result, plain
 from poskernel_core.common.rounding import as_printed
 from poskernel_core.common.settings import settings
 from poskernel_core.engine.admission import computes
+from poskernel_core.plotting.layout import quoted
+from poskernel_core.plotting.shades import diverging
 from poskernel_core.storage.typed import check_text, is_name, keep_text, kept_text
 
 PARAMETER: Final = "text"
@@ -248,6 +265,51 @@ def draw_reasons(selection: Selection, text: str, query: int) -> None:
     card("stacks", partial(keys_figure, found, against), row, words.STACKS, title)
 
 
+def draw_writes(selection: Selection, text: str, query: int) -> None:
+    """Draw the switch, and what heads write to the logits at the query if it is on."""
+    if not st.toggle("Show what heads write to the prediction", **linked("writes")):
+        return
+    asked = HeadWritesParams(text=text, head=selection.cell, query=query)
+    wrote = results.fetch(HeadWrites, selection.run, asked)
+    if wrote is not None:
+        offered = word_names(wrote)
+        left, right = st.columns(2)
+        with left:
+            title = f"{selection.cell} at token {query}: what it writes"
+            card("written", partial(writes_figure, wrote), wrote, words.WRITES, title)
+        with right:
+            own = fitted_index("word", offered, offered[0])
+            place = offered.index(st.selectbox("Token raised or lowered", **own))
+            shown, title = wrote.only("by_key"), "The keys that it comes from"
+            card("by-key", partial(by_key_figure, wrote, place), shown, words.BY_KEY, title)
+    told = "one token, often with a leading space; empty: the one that follows, or the likeliest"
+    label, own = "Token whose logit is split", fitted_text("logit", "")
+    token = st.text_input(label, help=told, max_chars=64, **own)
+    whole = LogitContributionsParams(text=text, query=query, token=token or None)
+    found = results.fetch(LogitContributions, selection.run, whole)
+    if found is not None:
+        figure, draw = partial(contributions_figure, found), partial(draw_parts, found, selection)
+        title = (
+            f"What every head adds to the logit of {quoted(token_text(str(found.texts['token'])))}"
+        )
+        card("logit", figure, found, words.LOGIT, title, draw)
+
+
+def draw_parts(found: Result, selection: Selection) -> None:
+    """Draw what every head adds, where a click selects it, and the sums of all the rest."""
+    heads, mlps = (found.values[f"{name}_contribution"] for name in ("head", "mlp"))
+    labels = [
+        [f"{head_name(i, j)}: {each:+.3f} logits" for j, each in enumerate(row)]
+        for i, row in enumerate(heads)
+    ]
+    draw_heads(diverging(heads), labels, "added to the logit", selection, "logit-grid")
+    rest = dict(zip(found.words("rest"), found.values["rest_contribution"], strict=True))
+    parts = {"all heads": np.nansum(heads), "all MLPs": np.nansum(mlps)} | rest
+    told = ", ".join(f"{as_printed(f'{number:+.2f}')} {name}" for name, number in parts.items())
+    logit = as_printed(f"{float(found.values['logit']):.2f}")
+    st.caption(f"The logit, {logit}, is {told}.")
+
+
 def _choose(label: str, name: str, seen: list[int], default: int, place: Any) -> int:
     """Draw the field of a key that the query sees."""
     return int(place.number_input(label, **fitted(name, range(seen[0], seen[-1] + 1), default)))
@@ -291,7 +353,14 @@ PLACE = Place(
     "Text",
     "The attention of every head on a text of yours, and how much of it position explains.",
     needs="weights",
-    questions=("own-text", "own-text-head", "score-components", "conversations"),
+    questions=(
+        "own-text",
+        "own-text-head",
+        "score-components",
+        "head-writes",
+        "logit-contributions",
+        "conversations",
+    ),
 )
 
 
@@ -325,6 +394,7 @@ def draw_head(selection: Selection, text: str, length: int) -> None:
     card("tokens", figure, pattern, words.HEAD, f"{selection.cell} on the text", draw)
     draw_row(selection, found.select(query=at))
     draw_reasons(selection, text, at)
+    draw_writes(selection, text, at)
 
 
 def read_turns(selection: Selection, text: str) -> str | None:

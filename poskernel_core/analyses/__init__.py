@@ -28,6 +28,7 @@ TOPICS = (
     "score_shares.spec",
     "place_and_content.spec",
     "kernel_only.spec",
+    "writing.spec",
     "position_sources.spec",
     "headvis.spec",
     "helix.spec",

@@ -34,7 +34,7 @@ WHY: Final = (
 )
 """Predicates about what explains a head's attention."""
 
-DOES: Final = ("induction", "contextual")
+DOES: Final = ("induction", "contextual", "copying")
 """Predicates about what a head does with it."""
 
 PARTS: Final = (WHERE, WHY, DOES)

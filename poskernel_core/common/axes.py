@@ -28,6 +28,8 @@ budget   numbers of keys that may be kept
 query_class, key_class parts of a conversation: template, user, ...
 replacement what takes a head's place
 heads    numbers of heads that are replaced at once
+word     tokens of the vocabulary that an answer names
+rest     components that are neither heads nor MLPs
 subset   sets of groups of texts, by their number of windows
 answer   answers that a metric of a prediction is of
 part     what of a head is put into another run: output, pattern, values

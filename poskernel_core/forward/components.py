@@ -13,6 +13,8 @@ every model is checked, once for its blocks and at each reading for its queries 
     reading.projected("key", head)                   # [component, text, pos, d], adds up to k
     part.rows * reading.weight("key", head)[..., None]   # what to sum over texts for mean keys
     reading.key.through(part, sums, head)            # then map and rotate the means
+    read_written(model, tokens, position)            # all components, as the logits read them
+    read_circuits(model, tokens)                     # values and output of the heads of every layer
 """
 
 from __future__ import annotations
@@ -179,17 +181,144 @@ def read_components(model: LoadedModel, tokens: Tensor, layer: int) -> Reading:
 @torch.inference_mode()
 def read_layers(model: LoadedModel, tokens: Tensor, layers: Sequence[int]) -> list[Reading]:
     """Run texts once, up to the last of some layers; return the components that each reads."""
+    seen = _Components(model, _known_blocks(model), layers)
+    with EXACT, seen.hooked():
+        model.run(tokens, observers=[seen], until=max(layers))
+        with in_float32(model.module):
+            return [seen.reading(layer) for layer in layers]
+
+
+@dataclass(frozen=True, eq=False)
+class Unembedding:
+    """How logits are made of the stream behind the last layer, before a soft cap.
+
+    ``norm`` is the final one; a factor of all logits (Cohere, Granite) is in ``weight``, ``bias``.
+    """
+
+    norm: _Norm
+    weight: Float[Tensor, "model vocab"]
+    bias: Float[Tensor, " vocab"]
+
+    def read(self, x: Float[Tensor, "*batch model"]) -> Float[Tensor, "*batch model"]:
+        """Return the linear part of the final norm, with ``sigma = 1``: ``weight`` reads it."""
+        return self.norm.linear(x).reshape(x.shape)
+
+    def readers(self, tokens: Sequence[int]) -> Float[Tensor, "model token"]:
+        """Return the weights of some tokens less the mean over the vocabulary."""
+        mean = self.weight.mean(dim=1, keepdim=True)
+        return self.weight[:, [*tokens]].double() - mean.double()
+
+
+@dataclass(frozen=True, eq=False)
+class Written:
+    """What all components wrote at one position of a text, and how the logits there read them.
+
+    ``parts`` are at this position alone, ``scale`` is ``1 / sigma`` of the final norm.
+    """
+
+    parts: tuple[Part, ...]
+    unembedding: Unembedding
+    scale: float
+    logits: Float[Tensor, " vocab"]
+
+    def through(
+        self, x: Float[Tensor, "*batch model"], tokens: Sequence[int]
+    ) -> Float[Tensor, "*batch token"]:
+        """Return what vectors of the stream add to some tokens' logits, less the mean of all."""
+        own = self.unembedding
+        return self.scale * own.read(x.double()) @ own.readers(tokens)
+
+
+@dataclass(frozen=True, eq=False)
+class Circuit:
+    """How the heads of a layer turn the stream into values, and these into what they write.
+
+    ``scale`` is ``1 / sigma`` of the norm before attention; ``out`` are the heads' slices of
+    ``W_O``, through a norm behind the block with scale 1.
+    """
+
+    scale: Float[Tensor, "text pos"]
+    value: Side
+    out: Float[Tensor, "head d model"]
+
+    def values(self, x: Float[Tensor, "token model"], head: int) -> Float[Tensor, "token d"]:
+        """Return a head's values of vectors of the stream, with the mean scales."""
+        own, value = head // self.value.shared, self.value
+        inside = self.scale.mean() * (x @ value.matrix[own]) + value.inner[own]
+        return value.scale[:, own].mean() * inside + value.outer[own]
+
+
+@torch.inference_mode()
+def read_written(
+    model: LoadedModel, tokens: Tensor, position: int, observers: Sequence[Observer] = ()
+) -> Written:
+    """Run one text ``[1, pos]``; return what was written at a position, and how logits read it."""
+    seen, unembedding = _Components(model, _known_blocks(model), ()), read_unembedding(model)
+    with EXACT, seen.hooked():
+        model.run(tokens, observers=[seen, *observers], keep=tokens.shape[1] - position)
+        with in_float32(model.module):
+            return seen.written(unembedding, position)
+
+
+@torch.inference_mode()
+def read_circuits(model: LoadedModel, tokens: Tensor) -> dict[int, Circuit]:
+    """Run texts; return the circuits of every layer with heads."""
+    layers = model.geometry.with_heads
+    seen = _Components(model, _known_blocks(model), layers)
+    with EXACT, seen.hooked():
+        model.run(tokens, observers=[seen], until=-1)
+        with in_float32(model.module):
+            return {layer: seen.circuit(layer) for layer in layers}
+
+
+@torch.inference_mode()
+def read_unembedding(model: LoadedModel) -> Unembedding:
+    """Return how a model makes its logits, checked on a few tokens."""
+    head: Any = model.module.get_output_embeddings()
+    final, factor = model.remember("unembedding", None, lambda: _final_of(model, head))
+    weight, bias = (each.to(model.hooks.home) for each in affine(head))
+    with in_float32(model.module):
+        norm = _Norm.of(final, weight.new_zeros(1, 1, len(weight)))
+    return Unembedding(norm, factor * weight, factor * bias)
+
+
+def _final_of(model: LoadedModel, head: nn.Module) -> tuple[nn.Module | None, float]:
+    """Find the norm whose output the unembedding reads, and the factor of its output."""
+    seen: list[tuple[nn.Module, Tensor, Tensor]] = []
+
+    def keep(module: nn.Module, args: Any, out: Tensor) -> None:
+        seen.append((module, args[0].to(model.hooks.home), out.to(model.hooks.home).float()))
+
+    layers = range(model.geometry.n_layers)
+    inside = {part for layer in layers for part in model.block(layer).modules()}
+    with EXACT, ExitStack() as stack, in_float32(model.module):
+        for part in model.module.modules():
+            if part is head or (_is_norm(part) and part not in inside):
+                stack.enter_context(part.register_forward_hook(keep))
+        logits = model.run(made_up(model)).to(model.hooks.home)
+    *norms, (_, read, put_out) = seen
+    config: Any = model.module.config.get_text_config()
+    cap = getattr(config, "final_logit_softcapping", None)
+    shown = cap * torch.tanh(put_out / cap) if cap else put_out
+    factor = float((shown * logits).sum() / shown.square().sum())
+    if not _equal(factor * shown, logits):
+        raise UnsupportedModel(
+            f"The logits of {model.located.spec.name!r} are not split into contributions: they are "
+            "no multiple of what the unembedding puts out; choose another model."
+        )
+    found = [part for part, _, out in norms if torch.equal(out, read.float())]
+    return (found[-1] if found else None), 1.0 if cap else factor
+
+
+def _known_blocks(model: LoadedModel) -> list[_Block]:
+    """Return the parts of every block, found once for a model."""
     if any(each.is_meta for each in model.module.parameters()):
         raise UnsupportedModel(
             f"Some weights of {model.located.spec.name!r} stay on the disk, where they cannot be "
             "split into components: choose a smaller model, or another machine."
         )
-    blocks = model.remember("blocks", None, lambda: _blocks_of(model))
-    seen = _Components(model, blocks, layers)
-    with EXACT, seen.hooked():
-        model.run(tokens, observers=[seen], until=max(layers))
-        with in_float32(model.module):
-            return [seen.reading(layer) for layer in layers]
+    blocks: list[_Block] = model.remember("blocks", None, lambda: _blocks_of(model))
+    return blocks
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,7 +389,8 @@ def _blocks_of(model: LoadedModel) -> list[_Block]:
         )
     found = _Structure(model)
     with EXACT, found.hooked(), in_float32(model.module):
-        model.run(made_up(model), observers=[found], until=-1)
+        model.run(made_up(model), observers=[found], keep=0)
+        found.close()
     return found.blocks
 
 
@@ -310,13 +440,15 @@ class _Structure(Observer):
             self._close(layer - 1, x)
         self._stream, self._seen = x.clone(), []
 
+    def close(self) -> None:
+        """Close the last block, with its own output."""
+        self._close(self._model.geometry.n_layers - 1, self._seen[-1][2])
+
     def attention_input(self, layer: int, x: Tensor, batch: Batch) -> None:
         norms = [part for part, _, out in self._seen if _is_norm(part) and torch.equal(out, x)]
         if not norms and not torch.equal(x, self._stream):
             raise _refused(self._model, layer, "attention reads more than the normed stream")
         self._norm = norms[-1] if norms else None
-        if layer == self._model.geometry.n_layers - 1:
-            self.blocks.append(_Block(self._norm))
 
     def _close(self, layer: int, after: Tensor) -> None:
         """Find what attention and MLP added to the stream."""
@@ -351,6 +483,7 @@ class _Components(Observer):
 
     def __init__(self, model: LoadedModel, blocks: list[_Block], layers: Sequence[int]) -> None:
         self._model, self._blocks, self._layers = model, blocks, layers
+        self._until = max(layers, default=len(blocks))
         self._positions: Tensor | None = None
         self._streams: list[Tensor] = []
         self._kept: dict[tuple[int, str], tuple[Tensor, Tensor]] = {}
@@ -361,7 +494,7 @@ class _Components(Observer):
 
     def hooked(self) -> ExitStack:
         stack = ExitStack()
-        for at, block in enumerate(self._blocks[: max(self._layers)]):
+        for at, block in enumerate(self._blocks[: self._until]):
             for name in ("out", "behind"):
                 part: nn.Module | None = getattr(block, name)
                 if part is not None:
@@ -369,7 +502,16 @@ class _Components(Observer):
         for layer in self._layers:
             entered, attention = partial(self._entered, layer), self._model.hooks.attentions[layer]
             stack.enter_context(attention.register_forward_pre_hook(entered, with_kwargs=True))
+        if self._until == len(self._blocks):
+            last = self._model.block(self._until - 1)
+            stack.enter_context(last.register_forward_hook(self._ended))
+            head: Any = self._model.module.get_output_embeddings()
+            stack.enter_context(head.register_forward_hook(partial(self._keep, (-1, "logits"))))
         return stack
+
+    def _ended(self, _module: nn.Module, _args: Any, out: Any) -> None:
+        first = out if isinstance(out, Tensor) else out[0]
+        self._streams.append(first.to(self._model.hooks.home, torch.float32, copy=True))
 
     def _keep(self, place: tuple[int, str], _module: nn.Module, args: Any, out: Tensor) -> None:
         home = self._model.hooks.home
@@ -394,32 +536,57 @@ class _Components(Observer):
             self._calls[call.layer] = call
 
     def reading(self, layer: int) -> Reading:
-        stream, block, x = self._streams[layer], self._blocks[layer], self._inputs[layer]
-        norm = _Norm.of(block.norm, stream.new_zeros(1, 1, stream.shape[-1]))
+        norm, scale = self._norm(layer)
+        attention, given = self._model.hooks.attentions[layer], self._given[layer][1]
+        rotation = _rotation(attention, layer, self._inputs[layer].to(self._there), given)
+        rotation = None if rotation is None else rotation.to(scale.device)
+        query, key = self._sides(layer, "qk", norm, rotation)
+        parts = tuple(self._parts(layer))
+        return Reading(layer, parts, scale, query, key, rotation, self._calls[layer])
+
+    def circuit(self, layer: int) -> Circuit:
+        norm, scale = self._norm(layer)
+        (value,) = self._sides(layer, "v", norm, None)
+        return Circuit(scale, value, self._out(self._blocks[layer])[0])
+
+    def written(self, unembedding: Unembedding, position: int) -> Written:
+        here, read = slice(position, position + 1), self._kept[-1, "logits"][0][:, :1]
+        scale = self._scale(unembedding.norm, self._streams[-1][:, here], read, self._until)
+        parts = (replace(each, rows=each.rows[:, :, here]) for each in self._parts(self._until))
+        logits = read[0, 0] @ unembedding.weight + unembedding.bias
+        return Written(tuple(parts), unembedding, float(scale), logits)
+
+    def _norm(self, layer: int) -> tuple[_Norm, Tensor]:
+        """Return the norm before a layer's attention, and its scale ``[text, pos]``."""
+        stream = self._streams[layer]
+        norm = _Norm.of(self._blocks[layer].norm, stream.new_zeros(1, 1, stream.shape[-1]))
+        return norm, self._scale(norm, stream, self._inputs[layer], layer)
+
+    def _scale(self, norm: _Norm, stream: Tensor, x: Tensor, layer: int) -> Tensor:
         linear = norm.linear(stream)
         scale = _own_scale(x - norm.bias, linear)
         if not _equal(linear * scale[..., None] + norm.bias, x):
-            raise _refused(self._model, layer, "the norm before attention is unknown")
-        attention, given = self._model.hooks.attentions[layer], self._given[layer][1]
-        rotation = _rotation(attention, layer, x.to(self._there), given)
-        rotation = None if rotation is None else rotation.to(stream.device)
-        # queries and keys of the unit vectors: with norms linear, their bias, zero
-        unit = torch.eye(stream.shape[-1], device=self._there)
+            where = "before attention" if layer < len(self._blocks) else "before the logits"
+            raise _refused(self._model, layer, f"the norm {where} is unknown")
+        return scale
+
+    def _sides(self, layer: int, names: str, norm: _Norm, rotation: Rotation | None) -> list[Side]:
+        # queries, keys and values of the unit vectors: with norms linear, their bias, zero
+        unit = torch.eye(self._model.geometry.d_model, device=self._there)
+        attention, given = self._model.hooks.attentions[layer], self._given[layer]
         probed = [
-            _probe(attention, layer, unit, self._given[layer], norms).to(self._model.hooks.home)
+            _probe(attention, layer, unit, given, norms).to(self._model.hooks.home)
             for norms in ("linear", "bias", "zero")
         ]
-        query, key = (
+        return [
             self._side(layer, name, norm, [getattr(each, name)[0] for each in probed], rotation)
-            for name in ("q", "k")
-        )
-        parts = tuple(self._parts(layer))
-        return Reading(layer, parts, scale, query, key, rotation, self._calls[layer])
+            for name in names
+        ]
 
     def _side(
         self, layer: int, name: str, norm: _Norm, probed: list[Tensor], rotation: Rotation | None
     ) -> Side:
-        """Return how queries or keys are made, from those of the zero and the unit vectors."""
+        """Return how ``q``, ``k`` or ``v`` is made, from those of the zero and the unit vectors."""
         real = getattr(self._calls[layer], name).float()
         inner, bias, zero = probed
         weights, behind = inner[:, 1:] - inner[:, :1], (bias - zero)[:, 0]
@@ -434,7 +601,8 @@ class _Components(Observer):
         scale = _own_scale(real - moved, plain)
         scale = ones if _equal(scale, ones) else scale
         if not _equal(plain * scale[..., None] + moved, real):
-            why = "queries or keys are no linear map of the normed stream (they may be clipped)"
+            what = {"q": "queries", "k": "keys", "v": "values"}[name]
+            why = f"{what} are no linear map of the normed stream (they may be clipped)"
             raise _refused(self._model, layer, why)
         shared = self._calls[layer].q.shape[1] // real.shape[1]
         constant = norm.bias.view(-1) @ weights + inner[:, 0]
@@ -470,20 +638,23 @@ class _Components(Observer):
     def _heads(self, layer: int, block: _Block) -> tuple[Part, Tensor, Tensor]:
         """Return a layer's heads, the bias of its attention output, and both together."""
         z, out = self._kept[layer, "out"]
-        weight, bias = affine(block.out)
         factor, shape = _multiplier(self._model), self._streams[layer].shape
-        out, scale, behind = out.reshape(shape), z.new_ones(shape[:2]), weight.new_zeros(1)
+        weight, bias, norm = self._out(block)
+        out, scale = out.reshape(shape), z.new_ones(shape[:2])
         if block.behind is not None:
-            norm, plain = _Norm.of(block.behind, out.new_zeros(1, 1, shape[-1])), out
-            out = self._kept[layer, "behind"][1]
+            plain, out = out, self._kept[layer, "behind"][1]
             scale = _own_scale(out - norm.bias, norm.linear(plain))
-            weight, bias, behind = norm.linear(weight)[0], norm.linear(bias), norm.bias
-        heads = self._model.geometry.n_heads
         scale = factor * scale[..., None]
-        rows = z.reshape(*shape[:2], heads, -1).permute(2, 0, 1, 3) * scale
-        names = tuple(head_name(layer, head) for head in range(heads))
-        part = Part(names, rows, weight.reshape(heads, -1, shape[-1]))
-        return part, scale * bias + factor * behind, factor * out
+        rows = z.reshape(*shape[:2], len(weight), -1).permute(2, 0, 1, 3) * scale
+        names = tuple(head_name(layer, head) for head in range(len(weight)))
+        return Part(names, rows, weight), scale * bias + factor * norm.bias, factor * out
+
+    def _out(self, block: _Block) -> tuple[Tensor, Tensor, _Norm]:
+        """Return ``W_O [head, d, model]`` and its bias through the norm behind it, and that one."""
+        weight, bias = affine(block.out)
+        norm = _Norm.of(block.behind, bias.new_zeros(1, 1, len(bias)))
+        weight, bias = norm.linear(weight)[0], norm.linear(bias)
+        return weight.reshape(self._model.geometry.n_heads, -1, weight.shape[-1]), bias, norm
 
 
 def _rotation(module: Any, layer: int, x: Tensor, given: dict[str, Any]) -> Rotation | None:

@@ -29,23 +29,11 @@ def score_components(
     layer, head = parse_cell(params.head, geometry.n_layers, geometry.n_heads)
     if reason := geometry.reason(layer):
         raise BadRequest(f"Layer {layer} has no heads ({reason}): choose a head of another layer.")
-    length = tokens.shape[1]
-    query = length - 1 if params.query < 0 else params.query
-    if query >= length:
-        raise BadRequest(
-            f"The text has {counted(length, 'token')}: expected a query from 0 to {length - 1}, "
-            f"got {query}."
-        )
-    longest = MAX_NUMBERS // (layer + 1) // (geometry.n_heads * geometry.d_head + geometry.d_model)
-    if length > longest:
-        raise BadRequest(
-            f"Splitting scores of layer {layer} takes a text of up to {longest:,} tokens, got "
-            f"{length:,}: choose a shorter text or an earlier layer."
-        )
+    query = checked_query(subject, params.query, layer + 1)
     progress(0, 1)
     ids = torch.from_numpy(np.ascontiguousarray(tokens, dtype=np.int64))
     reading = read_components(subject.model, ids, layer)
-    visible, attention, bias = _row(reading.call, head, query)
+    visible, attention, bias = attention_row(reading.call, head, query)
     key = most_attended(attention) if params.key is None else params.key
     chosen = {"component_score": key}
     if params.other is not None:
@@ -73,8 +61,29 @@ def score_components(
         | {"score": np.where(visible, real, np.nan), "attention": attention, "counted": row * 1.0}
         | {name: np.array(float(at)) for name, at in positions.items()},
         texts={"query_names": names, "key_names": names},
-        provenance={"text_tokens": length, "soft_cap": reading.call.cap or 0.0},
+        provenance={"text_tokens": tokens.shape[1], "soft_cap": reading.call.cap or 0.0},
     )
+
+
+def checked_query(subject: ExperimentContext, query: int, layers: int) -> int:
+    """Return the position of a query in a text that is split into what some layers write.
+
+    Raises:
+        BadRequest: the text is too short for the query, or too long to be split.
+    """
+    geometry, length = subject.model.geometry, subject.windows.shape[1]
+    if query >= length:
+        raise BadRequest(
+            f"The text has {counted(length, 'token')}: expected a query from 0 to {length - 1}, "
+            f"got {query}."
+        )
+    longest = MAX_NUMBERS // layers // (geometry.n_heads * geometry.d_head + geometry.d_model)
+    if length > longest:
+        raise BadRequest(
+            f"Splitting what {counted(layers, 'layer')} write takes a text of up to {longest:,} "
+            f"tokens, got {length:,}: choose a shorter text."
+        )
+    return length - 1 if query < 0 else query
 
 
 def _components(
@@ -93,7 +102,9 @@ def _product(call: AttentionCall, head: int, query: int) -> np.ndarray:
     return call.scale * product
 
 
-def _row(call: AttentionCall, head: int, query: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def attention_row(
+    call: AttentionCall, head: int, query: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return which keys up to a query are visible, their attention, and ALiBi's bias or zeros."""
     keys, rule = np.arange(query + 1), call.rule.of_heads(slice(head, head + 1))
     bias = np.zeros(len(keys))

@@ -1,5 +1,7 @@
 """Figures of one query's scores by component: the chosen key's, and those of all keys."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
@@ -75,27 +77,36 @@ def score_figure(result: Result, against: str) -> go.Figure:
     for row, (labels, numbers) in enumerate(panels.values(), 1):
         shown = largest(labels, numbers) + ([(ALIBI, bias)] if bias else [])
         ends += [number for _, number in shown]
-        figure.add_bar(
-            y=[label for label, _ in shown],
-            x=[number for _, number in shown],
-            orientation="h",
-            marker_color=[BLUE if number >= 0 else VERMILLION for _, number in shown],
-            text=[as_printed(f"{number:+.2f}") for _, number in shown],
-            textposition="outside",
-            cliponaxis=False,
-            hovertemplate="<b>%{y}</b><br>%{text} nats<extra></extra>",
-            row=row,
-            col=1,
-        )
-    figure.update_yaxes(autorange="reversed", showgrid=False, type="category")
-    room = 0.25 * (max(ends) - min(ends))  # for the numbers beside the bars
-    span = [min(ends) - room * (min(ends) < 0), max(ends) + room]
-    figure.update_xaxes(zeroline=True, zerolinecolor=MUTED, range=span)
+        figure.add_trace(signed_bars(*zip(*shown, strict=True), unit="nats"), row=row, col=1)
+    with_room(figure, ends)
     figure.update_xaxes(title_text=f"score, {against} (nats)", row=3, col=1)
     figure.update_annotations(x=0, xanchor="left", font_size=13)
     figure.update_layout(showlegend=False, bargap=0.25)
     total = as_printed(f"{table.sum() + bias:+.2f}")
     return set_title(figure, f"{result.params['head']}: {total} nats, {against}")
+
+
+def signed_bars(names: Sequence[str], numbers: Sequence[float], unit: str) -> go.Bar:
+    """Return a bar for each name, with its number beside it; blue above 0, orange below."""
+    return go.Bar(
+        y=names,
+        x=numbers,
+        orientation="h",
+        marker_color=[BLUE if number >= 0 else VERMILLION for number in numbers],
+        text=[as_printed(f"{number:+.2f}") for number in numbers],
+        textposition="outside",
+        cliponaxis=False,
+        hovertemplate=f"<b>%{{y}}</b><br>%{{text}} {unit}<extra></extra>",
+    )
+
+
+def with_room(figure: go.Figure, ends: Sequence[float]) -> None:
+    """Give signed bars, which reach to some ends, room for the numbers beside them."""
+    figure.update_yaxes(autorange="reversed", showgrid=False, type="category")
+    low, high = min(0.0, *ends), max(0.0, *ends)
+    room = 0.25 * (high - low)
+    span = [low - room * (low < 0), high + room]
+    figure.update_xaxes(zeroline=True, zerolinecolor=MUTED, range=span)
 
 
 def keys_figure(result: Result, against: str) -> go.Figure:

@@ -29,8 +29,8 @@ EVERY = pytest.mark.parametrize("measure", MEASURES.values(), ids=list(MEASURES)
 GEOMETRY = catalog.locate("demo-gpt2").geometry
 FITTING = {title: each for title, each in MEASURES.items() if each.fits(GEOMETRY)}
 QUERY, SKIP, LAYERS, HEADS = 40, 4, 3, 5
-OF_SOME = ("sink-anatomy", "position-sources", "kernel-only-cost")
-"""Questions that say nothing of a head without a sink, a positional score, or an effect."""
+OF_SOME = ("sink-anatomy", "position-sources", "kernel-only-cost", "copying")
+"""Questions that say nothing of a head without a sink, a positional score, an effect, a layer."""
 
 
 @pytest.fixture(scope="module")

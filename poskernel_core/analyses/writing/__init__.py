@@ -1,0 +1,1 @@
+"""What heads write: tokens raised and lowered, contributions to a logit, copying."""
