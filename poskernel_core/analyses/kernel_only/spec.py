@@ -36,15 +36,6 @@ class KernelOnlyParams(SkipParams):
     )
 
 
-class KernelOnlyCostParams(KernelOnlyParams):
-    """Parameters of the costs of all heads."""
-
-    draws: int = Field(4, ge=1, le=64, description="draws of random signs for the estimate")
-    exact: Literal["largest", "all"] = Field(
-        "largest", description="heads whose cost is exact: the ten of the largest estimate, or all"
-    )
-
-
 class KernelOnlyHeadParams(KernelOnlyParams):
     """Parameters of the exact costs of one head."""
 
@@ -54,8 +45,14 @@ class KernelOnlyHeadParams(KernelOnlyParams):
 class HeadsReplacedParams(KernelOnlyParams):
     """Parameters of the loss with many heads replaced."""
 
-    draws: int = Field(
-        4, ge=1, le=64, description="draws of random signs for the estimate that orders the heads"
+    draws: int = Field(4, ge=1, le=64, description="draws of random signs for the estimate")
+
+
+class KernelOnlyCostParams(HeadsReplacedParams):
+    """Parameters of the costs of all heads."""
+
+    exact: Literal["largest", "all"] = Field(
+        "largest", description="heads whose cost is exact: the ten of the largest estimate, or all"
     )
 
 
