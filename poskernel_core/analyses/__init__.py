@@ -28,6 +28,7 @@ TOPICS = (
     "score_shares.spec",
     "place_and_content.spec",
     "kernel_only.spec",
+    "ablation.spec",
     "position_sources.spec",
     "headvis.spec",
     "helix.spec",

@@ -12,27 +12,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from poskernel_core.analyses.base import Experiment, ExperimentContext, Progress, Statistics
-from poskernel_core.analyses.kernel_only.formulas import (
-    EQUIVARIANT,
-    KERNEL,
-    MEAN_OUTPUT,
-    MEAN_PATTERN,
-    UNIFORM,
-    ZERO,
-    heads_for,
-    numbers_of_heads,
-    shares_kept,
-    spread,
-)
-from poskernel_core.analyses.kernel_only.spec import (
-    HeadsReplaced,
-    HeadsReplacedParams,
-    KernelOnlyCost,
-    KernelOnlyCostParams,
-    KernelOnlyHead,
-    KernelOnlyHeadParams,
-    KernelOnlyParams,
-)
+from poskernel_core.analyses.kernel_only import formulas, spec
 from poskernel_core.analyses.rotary.formulas import positional_logit, products
 from poskernel_core.common.attention import ScoreRule, repeat_kv
 from poskernel_core.common.axes import Tokens
@@ -45,12 +25,13 @@ from poskernel_core.forward.edits import Edit
 from poskernel_core.forward.interventions import FixedHeads
 from poskernel_core.forward.observers import Batch, Observer
 from poskernel_core.forward.rotation import Rotation
+from poskernel_core.models.geometry import Geometry
 
 LARGEST = 10
 """Heads whose cost is exact, those with the largest estimates."""
 BATCH = 4
 """Windows per forward pass, if the execution does not say."""
-CURVES = (KERNEL, MEAN_PATTERN)
+CURVES = (formulas.KERNEL, formulas.MEAN_PATTERN)
 
 Cell = tuple[int, int]
 Means = Mapping[str, np.ndarray]
@@ -64,20 +45,29 @@ class Texts(NamedTuple):
     group: np.ndarray
 
 
-def divided(subject: ExperimentContext, params: KernelOnlyParams) -> Texts:
+def divided(subject: ExperimentContext, params: spec.KernelOnlyParams) -> Texts:
     """Give one half of the groups of texts to the kernels, the other to the loss."""
     windows = subject.windows
     groups = groups_of(len(windows))
-    if groups < 4:
+    if groups < 4 or windows.shape[1] < params.skip + 2:
         raise BadRequest(
-            "Expected four windows of text or more, two for kernels and two for the loss, got "
-            f"{len(windows)} of {windows.shape[1]} tokens: choose more text."
+            f"Expected four windows of text or more, of {params.skip + 2} tokens or more (the "
+            f"skip and two); got {len(windows)} of {windows.shape[1]}: choose more text, longer "
+            "windows, or a smaller skip."
         )
     group, half = np.arange(len(windows)) % groups, (groups + 1) // 2
     kernels, loss, few = windows[group < half], windows[group >= half], groups - half
     most = max(half, params.kernel_windows // half * half)
     count = max(few, params.loss_windows // few * few)
     return Texts(kernels[:most], loss[:count], (np.arange(len(loss)) % few)[:count])
+
+
+def check_heads(geometry: Geometry, cells: Sequence[Cell]) -> None:
+    """Refuse heads of layers that have none."""
+    if odd := {layer for layer, _ in cells} - {*geometry.with_heads}:
+        raise BadRequest(
+            f"Layer {min(odd)} has no attention heads; expected heads such as {geometry.cells[0]}."
+        )
 
 
 @dataclass
@@ -93,12 +83,12 @@ class Fixed:
     @property
     def names(self) -> list[str]:
         """Everything that can take a head's place."""
-        return [*next(iter(self.patterns.values())), ZERO, MEAN_OUTPUT]
+        return [*next(iter(self.patterns.values())), formulas.ZERO, formulas.MEAN_OUTPUT]
 
     def edit(self, name: str, cells: Sequence[Cell]) -> FixedHeads:
         """Return the edit that puts something in the place of heads."""
-        if name in (ZERO, MEAN_OUTPUT):
-            scale = float(name == MEAN_OUTPUT)
+        if name in (formulas.ZERO, formulas.MEAN_OUTPUT):
+            scale = float(name == formulas.MEAN_OUTPUT)
             return FixedHeads(outputs={(at, head): scale * self.outputs[at][head]
                                        for at, head in cells})  # fmt: skip
         return FixedHeads({(at, head): self.patterns[at][name][head] for at, head in cells})
@@ -123,7 +113,7 @@ class _Sums(Observer):
             mean = self.keys[call.layer].to(call.k)
             scores = masked_scores(replace(call, k=mean.expand_as(call.k)))
             scores[..., : self.skip] = -torch.inf
-            self._add(KERNEL, call.layer, scores.softmax(dim=-1).nan_to_num(0.0))
+            self._add(formulas.KERNEL, call.layer, scores.softmax(dim=-1).nan_to_num(0.0))
             return
         self.rules[call.layer] = call.rule
         self._add("keys", call.layer, call.k)
@@ -135,10 +125,10 @@ class _Sums(Observer):
                 self._add(name, call.layer, pairs[:, :, self.skip :].mean(dim=2))
 
     def pattern(self, block: PatternBlock, batch: Batch) -> None:
-        self._add(MEAN_PATTERN, block.layer, block.pattern)
+        self._add(formulas.MEAN_PATTERN, block.layer, block.pattern)
 
     def heads(self, layer: int, z: Tensor, batch: Batch) -> None:
-        self._add(MEAN_OUTPUT, layer, z.mean(dim=2))
+        self._add(formulas.MEAN_OUTPUT, layer, z.mean(dim=2))
 
     def _add(self, name: str, layer: int, values: Tensor) -> None:
         sums, more = self.sums[name], values.float().sum(dim=0).cpu().double()
@@ -160,7 +150,7 @@ def gather(subject: ExperimentContext, windows: Tokens, skip: int, progress: Pro
     kernels = _Sums(skip, False, keys := {})
     mean: dict[str, dict[int, Tensor]] = {}
     for done, seen in ((0, means), (len(windows), kernels)):
-        for first, tokens in _batches(subject, windows):
+        for first, tokens in batches(subject, windows):
             progress(done + first, 2 * len(windows))
             subject.model.run(tokens, Edit(), [seen], until=-1)
         for name, sums in seen.sums.items():
@@ -168,20 +158,25 @@ def gather(subject: ExperimentContext, windows: Tokens, skip: int, progress: Pro
         keys.update(mean["keys"])
     fixed, place, device = Fixed(), np.arange(windows.shape[1]), subject.model.device
     for layer in subject.model.geometry.with_heads:
-        observed = mean[MEAN_PATTERN][layer].numpy()
+        observed = mean[formulas.MEAN_PATTERN][layer].numpy()
         hidden = (rule := means.rules[layer]).is_hidden(place[:, None], place[None])
         uniform = ~hidden / (~hidden).sum(axis=1, keepdims=True)
-        rows = {KERNEL: spread(mean[KERNEL][layer].numpy(), observed, skip), MEAN_PATTERN: observed}
+        rows = {
+            formulas.KERNEL: formulas.spread(mean[formulas.KERNEL][layer].numpy(), observed, skip),
+            formulas.MEAN_PATTERN: observed,
+        }
         if means.speeds:
             pairs = [mean.get(name, {}).get(layer) for name in ("query pairs", "key pairs")]
             equal = _equivariant(pairs, means.speeds.get(layer), rule, hidden | (place < skip))
-            rows[EQUIVARIANT] = spread(np.broadcast_to(equal, observed.shape), observed, skip)
-        rows[UNIFORM] = np.broadcast_to(uniform, observed.shape)
+            rows[formulas.EQUIVARIANT] = formulas.spread(
+                np.broadcast_to(equal, observed.shape), observed, skip
+            )
+        rows[formulas.UNIFORM] = np.broadcast_to(uniform, observed.shape)
         fixed.patterns[layer] = {
             name: torch.tensor(each, dtype=torch.float32, device=device)
             for name, each in rows.items()
         }
-        fixed.outputs[layer] = mean[MEAN_OUTPUT][layer].float().to(device)
+        fixed.outputs[layer] = mean[formulas.MEAN_OUTPUT][layer].float().to(device)
     return fixed
 
 
@@ -202,7 +197,8 @@ def _equivariant(
     return scores.softmax(dim=-1).nan_to_num(0.0).numpy()
 
 
-def _batches(subject: ExperimentContext, windows: Tokens) -> Iterator[tuple[int, Tensor]]:
+def batches(subject: ExperimentContext, windows: Tokens) -> Iterator[tuple[int, Tensor]]:
+    """Yield batches of windows, each after the number of its first one."""
     size = subject.batch or BATCH
     for first in range(0, len(windows), size):
         yield first, torch.from_numpy(windows[first : first + size])
@@ -222,8 +218,8 @@ class Outputs(Edit):
         return z + self.zeros[layer]
 
 
-class Seen(Observer):
-    """Keeps what a batch has by layer: the stream, values and outputs ``[text, head, pos, d]``."""
+class _Seen(Observer):
+    """The stream before some layers, and values and outputs ``[text, head, pos, d]`` there."""
 
     def __init__(self, layers: Sequence[int]) -> None:
         self.layers = layers
@@ -232,17 +228,14 @@ class Seen(Observer):
         self.outputs: dict[int, Tensor] = {}
 
     def residual(self, layer: int, x: Tensor, batch: Batch) -> None:
-        """Keep the stream before a layer."""
         if layer in self.layers:
             self.before[layer] = x
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
-        """Keep the values of a layer."""
         if call.layer in self.layers:
             self.values[call.layer] = repeat_kv(call.v.detach(), call.q.shape[1], 1)
 
     def heads(self, layer: int, z: Tensor, batch: Batch) -> None:
-        """Keep the outputs of a layer's heads."""
         if layer in self.layers:
             self.outputs[layer] = z
 
@@ -264,9 +257,9 @@ def estimated_costs(
     geometry = subject.model.geometry
     found = np.full((len(windows), len(fixed.names), geometry.n_layers, geometry.n_heads), np.nan)
     generator = torch.Generator("cpu").manual_seed(0)
-    for first, tokens in _batches(subject, windows):
+    for first, tokens in batches(subject, windows):
         progress(first, len(windows))
-        edit, seen = Outputs(), Seen(geometry.with_heads)
+        edit, seen = Outputs(), _Seen(geometry.with_heads)
         logits = subject.model.run(tokens, edit, [seen], graph=True)
         text = slice(first, first + len(tokens))
         log_p, predicted = logits[:, :-1].log_softmax(dim=-1), tokens.shape[1] - 1
@@ -318,8 +311,8 @@ def exact_costs(
     model, names = subject.model, fixed.names
     found = np.empty((len(windows), len(names), len(cells)))
     clean = np.empty(len(windows))
-    for first, tokens in _batches(subject, windows):
-        seen, text = Seen([layer for layer, _ in cells]), slice(first, first + len(tokens))
+    for first, tokens in batches(subject, windows):
+        seen, text = _Seen([layer for layer, _ in cells]), slice(first, first + len(tokens))
         clean[text] = losses(model.run(tokens, Edit(), [seen]), tokens).mean(axis=1)
         for place, cell in enumerate(cells):
             progress(first * len(cells) + place * len(tokens), len(windows) * len(cells))
@@ -333,7 +326,7 @@ def exact_costs(
 def answer(
     question: type[Experiment[Any]],
     subject: ExperimentContext,
-    params: KernelOnlyParams,
+    params: spec.KernelOnlyParams,
     cut: Texts,
     samples: Means,
     more: Callable[[Means], Means],
@@ -351,13 +344,16 @@ def answer(
 
 def _of_kernel(means: Means) -> Means:
     cost = means["cost"]
-    return {"kernel_only_cost": np.asarray(cost[0]), "kernel_only_share": shares_kept(cost)}
+    return {
+        "kernel_only_cost": np.asarray(cost[0]),
+        "kernel_only_share": formulas.shares_kept(cost),
+    }
 
 
 def kernel_only_cost(
     subject: ExperimentContext,
     statistics: Statistics,
-    params: KernelOnlyCostParams,
+    params: spec.KernelOnlyCostParams,
     progress: Progress,
 ) -> Result:
     """Estimate the costs of all heads, and compute some; see :class:`KernelOnlyCost`."""
@@ -373,7 +369,7 @@ def kernel_only_cost(
         cost[:, :, *cell], how[cell] = exact[..., place], 1
     samples = {"cost": cost, "estimated_cost": estimated[:, 0], "clean_loss": clean}
     return answer(
-        KernelOnlyCost, subject, params, texts, samples, _of_kernel, {"exact": how},
+        spec.KernelOnlyCost, subject, params, texts, samples, _of_kernel, {"exact": how},
         texts={"replacement": fixed.names},
     )  # fmt: skip
 
@@ -381,18 +377,19 @@ def kernel_only_cost(
 def kernel_only_head(
     subject: ExperimentContext,
     statistics: Statistics,
-    params: KernelOnlyHeadParams,
+    params: spec.KernelOnlyHeadParams,
     progress: Progress,
 ) -> Result:
     """Compute the exact costs of one head; see :class:`KernelOnlyHead`."""
     geometry = subject.model.geometry
     cell = parse_cell(params.head, geometry.n_layers, geometry.n_heads)
+    check_heads(geometry, [cell])
     texts = divided(subject, params)
     fixed = fixed_of(subject, texts, params.skip, progress)
     exact, clean = exact_costs(subject, texts.loss, fixed, [cell], progress)
     samples = {"cost": exact[..., 0], "clean_loss": clean}
     return answer(
-        KernelOnlyHead, subject, params, texts, samples, _of_kernel,
+        spec.KernelOnlyHead, subject, params, texts, samples, _of_kernel,
         texts={"replacement": fixed.names},
     )  # fmt: skip
 
@@ -400,21 +397,21 @@ def kernel_only_head(
 def heads_replaced(
     subject: ExperimentContext,
     statistics: Statistics,
-    params: HeadsReplacedParams,
+    params: spec.HeadsReplacedParams,
     progress: Progress,
 ) -> Result:
     """Run the model with more and more heads replaced; see :class:`HeadsReplaced`."""
     texts, geometry = divided(subject, params), subject.model.geometry
     fixed = fixed_of(subject, texts, params.skip, progress)
     estimated = estimated_costs(subject, texts.loss, fixed, params.draws, progress)
-    counts = numbers_of_heads(len(geometry.with_heads) * geometry.n_heads)
+    counts = formulas.numbers_of_heads(len(geometry.with_heads) * geometry.n_heads)
     change, clean = np.empty((len(texts.loss), len(CURVES), len(counts))), np.empty(len(texts.loss))
     done, total = 0, len(texts.loss) * len(CURVES) * len(counts)
     for half in (0, 1):
         own = np.flatnonzero(texts.group % 2 == half)
         others = np.delete(estimated, own, axis=0).mean(axis=0)
         orders = [_in_order(others[fixed.names.index(name)]) for name in CURVES]
-        for first, tokens in _batches(subject, texts.loss[own]):
+        for first, tokens in batches(subject, texts.loss[own]):
             at = own[first : first + len(tokens)]
             clean[at] = losses(subject.model.run(tokens, Edit()), tokens).mean(axis=1)
             for row, place in np.ndindex(change.shape[1:]):
@@ -428,13 +425,13 @@ def heads_replaced(
         limits = {"tenth": 0.1, "5_percent": 0.05 * float(means["clean_loss"])}
         rows = means["loss_change"]
         return {
-            f"heads_for_{name}": np.array([heads_for(limit, counts, row) for row in rows])
+            f"heads_for_{name}": np.array([formulas.heads_for(limit, counts, row) for row in rows])
             for name, limit in limits.items()
         }
 
     samples = {"loss_change": change, "clean_loss": clean}
     return answer(
-        HeadsReplaced, subject, params, texts, samples, numbers,
+        spec.HeadsReplaced, subject, params, texts, samples, numbers,
         texts={"pattern": list(CURVES)}, coordinates={"heads": counts},
     )  # fmt: skip
 
