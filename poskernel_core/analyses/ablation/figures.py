@@ -32,9 +32,9 @@ def induction_change_figure(result: Result) -> go.Figure:
     """Draw the heads whose induction score changes most, as bars."""
     change, error = (part["induction_change"] for part in (result.values, result.errors))
     order = np.argsort(-np.abs(np.nan_to_num(change)), axis=None, kind="stable")[:MOST]
-    cells = [divmod(int(place), change.shape[1]) for place in order]
+    names = [head_name(*divmod(int(place), change.shape[1])) for place in order]
     return mean_bars(
-        [head_name(*cell) for cell in cells], [change[cell] for cell in cells],
-        [error[cell] for cell in cells], title="Induction scores that change most",
+        names, change.ravel()[order], error.ravel()[order],
+        title="Induction scores that change most",
         x_title="change of the induction score ± 1 s.e.",
     )  # fmt: skip
