@@ -62,10 +62,8 @@ PLACES = explained(
 ALONE = explained(
     "kernel-only-cost",
     "What the model loses, in nats a token, if something that is the same for every text takes "
-    "the head's place: its kernel, its mean pattern, the equivariant kernel, a uniform row, "
-    "nothing at all, or its mean output. If the first bar is much shorter than the last, position "
-    "carries what the head gives. A bar below 0: the model is better without. An estimate is of "
-    "second order, and can be several times too large; the Kernel page computes it exactly.",
+    "the head's place. If the first bar is much shorter than the last, position carries what the "
+    "head gives. An estimate can be several times too large; the Kernel page computes it exactly.",
     "cost",
     "kernel_only_share",
 )

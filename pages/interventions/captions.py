@@ -61,3 +61,19 @@ AVERAGING = explained(
     "loss",
     "loss_change",
 )
+
+ABLATED = explained(
+    "ablate-heads",
+    "The rise of the loss at each position if these heads are ablated, over windows of text; clean "
+    "and ablated runs are paired. The band is one standard error.",
+    "loss_change",
+    "position_loss_change",
+)
+
+ABLATED_INDUCTION = explained(
+    "ablate-heads",
+    "Random tokens, repeated once: the heads whose induction score changes most. A head in a later "
+    "layer that loses its score needs the ablated ones.",
+    "induction_change",
+    "copy_loss_change",
+)

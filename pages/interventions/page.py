@@ -8,6 +8,7 @@ import streamlit as st
 from pages.interventions import between
 from pages.interventions import captions as words
 from pages.interventions.controls import choose_intervention, missing
+from pages.interventions.many_texts import draw_many_texts
 from pages.shared.cards.card import card
 from pages.shared.cards.figure import chart, charts
 from pages.shared.cards.metric import draw_metrics
@@ -72,7 +73,7 @@ PLACE = Place(
     "Interventions",
     "Change one thing inside the model, and see the effect.",
     needs="weights",
-    questions=("intervention", "averaging", "patch-heads", "patch-positions"),
+    questions=("intervention", "averaging", "patch-heads", "patch-positions", "ablate-heads"),
 )
 
 SHOWN_WHOLE = 64
@@ -158,3 +159,4 @@ def page(selection: Selection) -> None:
             draw_patterns(selection, found)
     if params["change"] == "average":
         draw_averaging(selection, params["layer"], params["keep"])
+    draw_many_texts(selection)

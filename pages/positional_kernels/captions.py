@@ -109,29 +109,24 @@ CACHE = explained(
 ALONE = explained(
     "kernel-only-head",
     "What the model loses, in nats a token, if something that is the same for every text takes "
-    "the head's place, with the values of the text: its kernel, its mean pattern, the equivariant "
-    "kernel, a uniform row, nothing at all, or its mean output. If the first bar is much shorter "
-    "than the last, position carries what the head gives. A bar below 0: the model is better "
-    "without.",
+    "the head's place. If the first bar is much shorter than the last, position carries what the "
+    "head gives. A bar below 0: the model is better without.",
     "cost",
     "kernel_only_share",
 )
 
 ALL_ALONE = explained(
     "kernel-only-cost",
-    "Every head: what the model loses if the head attends by its kernel alone, against what it "
-    "loses if the head's output is its mean. On the dotted line the kernel is no better than "
-    "the mean output: what the text makes the head look at carries its effect. Near 0 in height, "
-    "position carries it. Open points are estimates of second order, full ones are exact.",
+    "Every head. On the dotted line the kernel is no better than the head's mean output: content "
+    "carries its effect. Near 0 in height, position carries it.",
     "kernel_only_cost",
     "cost",
 )
 
 REPLACED = explained(
     "heads-replaced",
-    "Heads attend by position alone, more and more of them, in the order of their estimated costs: "
-    "by their kernels, or by their mean patterns. Where the two curves go together, kernels are as "
-    "good as the best fixed patterns that can be named. Bands are one standard error.",
+    "More and more heads attend by position alone. Where the curves go together, kernels are as "
+    "good as mean patterns, the best fixed ones that can be named. Bands are one standard error.",
     "loss_change",
     "heads_for_tenth",
     "heads_for_5_percent",

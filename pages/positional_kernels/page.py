@@ -176,27 +176,24 @@ def draw_foreseen(selection: Selection) -> None:
 def draw_alone(selection: Selection) -> None:
     """Draw what the model loses if heads attend by their kernels alone, if asked for."""
     st.subheader(KernelOnlyCost.title, anchor="position-alone")
-    run, skip = selection.run, selection.skip
+    run, skip, cell = selection.run, selection.skip, selection.cell
     left, right = st.columns(2)
     with left:
-        one = KernelOnlyHeadParams(skip=skip, head=selection.cell)
-        found = fetch_when_asked(KernelOnlyHead, run, one, "compute-alone")
-        if found is not None:
+        one = KernelOnlyHeadParams(skip=skip, head=cell)
+        if found := fetch_when_asked(KernelOnlyHead, run, one, "compute-alone"):
             st.markdown(
-                f"If {selection.cell} attended by its kernel alone, the model would lose "
+                f"If {cell} attended by its kernel alone, the model would lose "
                 f"{value_text(found, 'kernel_only_cost')} nats a token."
             )
-            title = f"What the model loses without the texts' own attention in {selection.cell}"
+            title = f"What the model loses without the texts' own attention in {cell}"
             card("alone", partial(replacements_figure, found), found, words.ALONE, title)
     with right:
         many = HeadsReplacedParams(skip=skip)
-        found = fetch_when_asked(HeadsReplaced, run, many, "compute-replaced")
-        if found is not None:
+        if found := fetch_when_asked(HeadsReplaced, run, many, "compute-replaced"):
             title = "Loss with heads attending by position alone"
             card("replaced", partial(replaced_figure, found), found, words.REPLACED, title)
     whole = KernelOnlyCostParams(skip=skip, exact="all")
-    found = fetch_when_asked(KernelOnlyCost, run, whole, "compute-all-alone")
-    if found is not None:
+    if found := fetch_when_asked(KernelOnlyCost, run, whole, "compute-all-alone"):
         title = "Cost of attending by the kernel alone"
         card("all-alone", partial(cost_figure, found), found, words.ALL_ALONE, title)
 

@@ -29,6 +29,7 @@ TOPICS = (
     "place_and_content.spec",
     "kernel_only.spec",
     "writing.spec",
+    "ablation.spec",
     "position_sources.spec",
     "headvis.spec",
     "helix.spec",

@@ -334,9 +334,11 @@ class Composition(Question[P]):
     """A question whose answer combines the answers to other questions.
 
     Each part is stored under its own key. The combination is not stored, so it is never stale.
+    With ``can_lack_parts``, those on request are left out where neither they nor the weights are.
     """
 
     gathers = ()
+    can_lack_parts: ClassVar[bool] = False
 
     @abstractmethod
     def parts(self, run: RunSpec, params: P) -> Mapping[str, SubQuestion]:

@@ -9,7 +9,7 @@ import atexit
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from operator import attrgetter
@@ -43,6 +43,7 @@ from poskernel_core.engine.plan import Asked, Plan, make_plan, to_compute
 from poskernel_core.engine.process import LOG, Child, Event, Hear
 from poskernel_core.engine.provenance import NOT_KEPT, stored
 from poskernel_core.models import catalog
+from poskernel_core.models.attached import attached
 from poskernel_core.storage.store import Store
 
 JOBS_KEPT = 64
@@ -122,21 +123,22 @@ class Engine:
         key = plan.key, *plan.keys
         with self._lock:
             found = self._recent.get(key)
-        if found is None and all(map(self.store.has, plan.keys)):
-            found = self._read(plan)
+        if found is None:
+            whole = all(map(self.store.has, plan.keys))
+            found = self._read(plan) if whole or _may_lack(plan, self.missing(plan)) else None
             with self._lock, suppress(ValueError):  # a single result may be too large
-                if found is not None:
+                if found is not None and whole:
                     self._recent[key] = found
         self.counts.looked(found is not None)
         return found
 
     def _read(self, plan: Plan) -> Result | None:
-        """Read a result, or compose it of its parts; None if one of them is missing."""
+        """Read a result, or compose it of its parts; None if one is missing that is needed."""
         if plan.composition is None:
             return stored(self.store, plan.key)
         parts = {name: stored(self.store, part.key) for name, part in plan.parts.items()}
         whole = {name: part for name, part in parts.items() if part is not None}
-        there = len(whole) == len(parts)
+        there = len(whole) == len(parts) or (whole and _may_lack(plan, parts.keys() - whole.keys()))
         return plan.composition.compose(whole, plan.run, plan.params) if there else None
 
     def ready(self, request: Asked) -> bool:
@@ -464,6 +466,22 @@ class Engine:
 
 _shared: dict[tuple[Path, float, str], Engine] = {}
 _sharing = threading.Lock()
+
+
+def _may_lack(plan: Plan, names: Collection[str]) -> bool:
+    """Return whether a combination does without parts: all on request, without their weights."""
+    return (
+        bool(names)
+        and plan.composition is not None
+        and plan.composition.can_lack_parts
+        and all(
+            part.question.on_request
+            and catalog.is_local(model := part.run.model.name)
+            and not attached(model)
+            and catalog.locate(model).away
+            for part in map(plan.parts.__getitem__, names)
+        )
+    )
 
 
 def engine_or_shared(engine: Engine | None) -> Engine:

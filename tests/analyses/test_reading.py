@@ -328,7 +328,8 @@ TOGETHER = [
 
 @pytest.mark.parametrize("model", sorted(each.name for each in RESULTS.iterdir()))
 def test_no_head_of_a_shipped_model_contradicts_itself(model, shipped):
-    found = shipped.cached(build_request("verdicts", model)[0])
+    missing = ",".join(shipped.missing(build_request("verdicts", model)[0]))
+    found = shipped.cached(build_request("verdicts", model, params={"leave_out": missing})[0])
     for place in np.ndindex(found.texts["verdict"].shape):
         lines = [found.texts["verdict"][place], *found.texts["claim"][place]]
         told = re.sub(r"\(open whether [^)]*\)", "()", "; ".join(lines).lower())

@@ -39,6 +39,7 @@ CONTEXT, WINDOWS, QUERY = 29, 7, 20
 FEW = {
     "samples": 3, "passages": 3, "query": QUERY, "first_windows": 3, "tokens": 5, "length": 9,
     "period": 7, "second": 5, "components": 3, "random_length": 9,
+    "kernel_windows": 3, "loss_windows": 3,
 }  # fmt: skip
 OWN = {
     "longer-contexts": {"length": 16},
@@ -51,6 +52,8 @@ OWN = {
     "intervention": {"text": "the word and the word", "change": "ablate", "heads": "L0H1"},
     "extended-embedding": {"word": " the"},
     "word-neurons": {"words": "the"},
+    **{name: {"tokens": 9} for name in ("kernel-only-cost", "kernel-only-head", "heads-replaced")},
+    "ablate-heads": {"tokens": 9, "heads": "L0H1, L1H0", "by": "kernel"},
 }
 ASKED = {
     name: "talking"
@@ -122,6 +125,7 @@ def edits(model):
         interventions.MovedAttention(1, 1, {7: [2, 3]}, "scores", 3.0, 2.0, "head"),
         interventions.MovedAttention(1, 1, {7: [2, 3]}, "pattern", 3.0, 2.0, "layer"),
         interventions.AblatedHeads(cells),
+        interventions.FixedHeads({(0, 1): rows[:, :CONTEXT]}, {(1, 0): rows[0, :1]}),
         interventions.RemovedEmbeddings("tokens"),
         interventions.RemovedEmbeddings("positions"),
         interventions.UniformHeads(cells),

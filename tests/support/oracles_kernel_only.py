@@ -40,7 +40,7 @@ class Plain:
             if at == layer:
                 own = slice(head * self.width, (head + 1) * self.width)
                 v = self.seen[layer][0][:, head]
-                z[..., own] = row if row.ndim == 1 else row @ v
+                z[..., own] = row @ v if row.ndim == 2 else row
         if self.leaves is not None:
             self.leaves.append(torch.zeros_like(z, requires_grad=True))
             z = z + self.leaves[-1]
@@ -50,14 +50,29 @@ class Plain:
         """Log-probabilities of the next tokens, `[text, pos, token]`."""
         self.fixed, self.values, self.seen = dict(fixed), [], {}
         self.fixed = {cell: torch.tensor(row).float() for cell, row in self.fixed.items()}
-        logits = self.model(torch.from_numpy(windows), use_cache=False).logits
+        found = self.model(torch.from_numpy(windows), use_cache=False, output_attentions=True)
+        logits, self.attentions = found.logits, found.attentions
         return logits[:, :-1].log_softmax(-1)
 
-    def loss(self, windows, fixed=()):
+    def losses(self, windows, fixed=()):
+        """`-log p` of each token but the first, `[text, pos]`."""
         with torch.no_grad():
             log_p = self.log_p(windows, fixed)
         right = torch.from_numpy(windows)[:, 1:, None]
-        return -log_p.gather(-1, right)[..., 0].double().mean(1).numpy()
+        return -log_p.gather(-1, right)[..., 0].double().numpy()
+
+    def loss(self, windows, fixed=()):
+        return self.losses(windows, fixed).mean(1)
+
+    def induction(self, start, period):
+        """What each head gave the token after the earlier copy, `[text, layer, head]`."""
+        found = [
+            [[np.mean([attention[text, head, start + period + j, start + j + 1].item()
+                       for j in range(period)])
+              for head in range(self.count)] for attention in self.attentions]
+            for text in range(len(self.attentions[0]))
+        ]  # fmt: skip
+        return np.array(found)
 
     def outputs(self, windows):
         """Each layer's mean outputs over texts and positions, `[layer][head, d]`."""

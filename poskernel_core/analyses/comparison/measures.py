@@ -56,6 +56,7 @@ class HeadsBeside(Composition[HeadsBesideParams]):
     title = "Measures of chosen heads, side by side"
     noun_phrase = "the measures of chosen heads"
     params = HeadsBesideParams
+    can_lack_parts = True
     values = (
         *estimates(
             "value [measure pin]",

@@ -75,6 +75,7 @@ class HeadMeasures(Composition[HeadMeasuresParams]):
     title = "All measures of all heads"
     noun_phrase = "all measures of all heads"
     params = HeadMeasuresParams
+    can_lack_parts = True
     values = (
         *estimates(
             "value [measure layer head]",

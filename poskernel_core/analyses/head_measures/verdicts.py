@@ -66,6 +66,7 @@ class HeadVerdicts(Composition[HeadVerdictsParams]):
     title = "What every head does"
     noun_phrase = "what every head does"
     params = HeadVerdictsParams
+    can_lack_parts = True
     values = (
         *HeadMeasures.values,
         *outputs("ranked [measure]", "heads", "number of heads that have a rank"),

@@ -56,13 +56,13 @@ def induction_scores(
     period, first = params.period, int(subject.start_token)
     layout = twice_layout(period, subject.start_token)
     count = steps(progress, params.samples)
-    take = partial(_diagonals, first=first, period=period)
-    diagonals, losses = PatternMeans(subject.model.geometry.n_layers, take), Moments()
+    take = partial(diagonals, first=first, period=period)
+    seen, losses = PatternMeans(subject.model.geometry.n_layers, take), Moments()
     for some, tokens in batches(subject, layout, params.samples, 0, logits=len(layout.places)):
-        logits = subject.model.run(tokens, Edit(), [diagonals], samples=some).cpu()
-        losses.add(_copy_losses(logits, tokens, first, period))
+        logits = subject.model.run(tokens, Edit(), [seen], samples=some).cpu()
+        losses.add(copy_losses(logits, tokens, first, period))
         count(len(some))
-    found = diagonals.numbers() | {"loss": (losses.mean, losses.error)}
+    found = seen.numbers() | {"loss": (losses.mean, losses.error)}
     return InductionScores.result(
         params,
         {name: mean for name, (mean, _) in found.items()},
@@ -71,7 +71,7 @@ def induction_scores(
     )
 
 
-def _diagonals(block: PatternBlock, first: int, period: int) -> dict[str, Tensor]:
+def diagonals(block: PatternBlock, first: int, period: int) -> dict[str, Tensor]:
     """Return a layer's mean attention along three diagonals, ``[text, head]``."""
     found: dict[str, Tensor] = {}
     second = block.pattern[..., first + period :, :]
@@ -82,7 +82,7 @@ def _diagonals(block: PatternBlock, first: int, period: int) -> dict[str, Tensor
     return {name: diagonal.cpu().double().mean(dim=-1) for name, diagonal in found.items()}
 
 
-def _copy_losses(logits: Tensor, tokens: Tensor, first: int, period: int) -> Tensor:
+def copy_losses(logits: Tensor, tokens: Tensor, first: int, period: int) -> Tensor:
     """Return the mean loss of every sequence's first and second copy, ``[text, copy]``.
 
     Without a start token the very first token has no prediction and is left out.

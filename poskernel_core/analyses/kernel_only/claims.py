@@ -16,7 +16,7 @@ from poskernel_core.analyses.claims import (
     passing,
     spoken,
     who,
-)
+)  # fmt: skip
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
 
@@ -34,10 +34,9 @@ def finding(result: Result) -> str:
         return ""
     exact = result.values["exact"] == 1
     sure, small = (each & exact for each in passing(result, "kernel_only_cost", COSTS))
-    if not sure.any() and not small.any():
-        return ""
-    heads = of_all(int(sure.sum()), int(exact.sum()), "exact cost")
-    return f"{heads} of the kernel alone {_are(int(sure.sum()))} {COSTS:g} nats a token or more."
+    many = f"{of_all(int(sure.sum()), int(exact.sum()), 'exact cost')} of the kernel alone"
+    verb = "is" if sure.sum() == 1 else "are"
+    return f"{many} {verb} {COSTS:g} nats a token or more." if (sure | small).any() else ""
 
 
 def kept(head: Head) -> Iterator[Claim]:
@@ -49,14 +48,8 @@ def kept(head: Head) -> Iterator[Claim]:
         f"{{its}} kernel alone keeps {share} of what the head gives the model, "
         f"at a cost of {cost} nats a token"
     )
-    yield from at_limit(
-        "kernel alone",
-        share,
-        HALF,
-        text,
-        "position carries its effect",
-        "content carries its effect",
-    )
+    labels = "position carries its effect", "content carries its effect"
+    yield from at_limit("kernel alone", share, HALF, text, *labels)
 
 
 def _cost(result: Result) -> str:
@@ -64,19 +57,16 @@ def _cost(result: Result) -> str:
     cost = number_of(result, "kernel_only_cost")
     if Head(result).word("exact") == "estimate" or not cost.sign():
         return ""
-    does = "loses" if cost.value > 0 else "gains"
-    amount = str(cost).lstrip("−")
+    does, amount = "loses" if cost.value > 0 else "gains", str(cost).lstrip("−")
     return f"If {who(result)} attends by its kernel alone, the model {does} {amount} nats a token."
 
 
 def _replaced(result: Result) -> str:
     """Say how many heads can attend by their kernels, as ends of 95 % intervals."""
-    if "heads" not in result.coordinates:
-        return ""
-    total, parts = int(result.coordinates["heads"][-1]), []
+    total, parts = int(result.coordinates.get("heads", [0])[-1]), []
     for name in ("heads_for_tenth", "heads_for_5_percent"):
         number = number_of(result, name, 0)
-        if not np.isfinite(number.low + number.high):
+        if not total or not np.isfinite(number.low + number.high):
             return ""
         low, high = (round(min(max(0.0, end), total)) for end in (number.low, number.high))
         parts.append(f"{low} to {high}" if low < high else f"{low}")
@@ -84,10 +74,6 @@ def _replaced(result: Result) -> str:
         f"For 0.1 nats a token, {parts[0]} of {counted(total, 'head')} can attend by their kernels "
         f"alone; for 5 % of the loss, {parts[1]} (95 % intervals)."
     )
-
-
-def _are(count: int) -> str:
-    return "is" if count == 1 else "are"
 
 
 CLAIMS = {"kernel-only-cost": (kept,)}

@@ -1,39 +1,18 @@
 """Gather what is the same for every text, and run models with heads that attend by it."""
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
-from poskernel_core.analyses.kernel_only.formulas import (
-    EQUIVARIANT,
-    KERNEL,
-    MEAN_OUTPUT,
-    MEAN_PATTERN,
-    PERCENT,
-    TENTH,
-    UNIFORM,
-    ZERO,
-    heads_for,
-    numbers_of_heads,
-    shares_kept,
-    spread,
-)
-from poskernel_core.analyses.kernel_only.spec import (
-    HeadsReplaced,
-    HeadsReplacedParams,
-    KernelOnlyCost,
-    KernelOnlyCostParams,
-    KernelOnlyHead,
-    KernelOnlyHeadParams,
-    KernelOnlyParams,
-)
+from poskernel_core.analyses.base import Experiment, ExperimentContext, Progress, Statistics
+from poskernel_core.analyses.kernel_only import formulas, spec
 from poskernel_core.analyses.rotary.formulas import positional_logit, products
 from poskernel_core.common.attention import ScoreRule, repeat_kv
 from poskernel_core.common.axes import Tokens
@@ -46,51 +25,54 @@ from poskernel_core.forward.edits import Edit
 from poskernel_core.forward.interventions import FixedHeads
 from poskernel_core.forward.observers import Batch, Observer
 from poskernel_core.forward.rotation import Rotation
+from poskernel_core.models.geometry import Geometry
 
 LARGEST = 10
 """Heads whose cost is exact, those with the largest estimates."""
 BATCH = 4
 """Windows per forward pass, if the execution does not say."""
-CURVES = (KERNEL, MEAN_PATTERN)
+CURVES = (formulas.KERNEL, formulas.MEAN_PATTERN)
 
 Cell = tuple[int, int]
+Means = Mapping[str, np.ndarray]
 
 
-@dataclass(frozen=True)
-class Texts:
-    """Windows of a run, divided by their groups of texts.
-
-    Attributes:
-        kernels: windows that give kernels and means, ``[text, pos]``.
-        loss: windows that the loss is taken over, ``[text, pos]``.
-        group: the group of each of these.
-    """
+class Texts(NamedTuple):
+    """Windows ``[text, pos]`` for kernels and means, others for the loss, and the group of each."""
 
     kernels: np.ndarray
     loss: np.ndarray
     group: np.ndarray
 
 
-def divided(subject: ExperimentContext, params: KernelOnlyParams) -> Texts:
+def divided(subject: ExperimentContext, params: spec.KernelOnlyParams) -> Texts:
     """Give one half of the groups of texts to the kernels, the other to the loss."""
     windows = subject.windows
     groups = groups_of(len(windows))
     if groups < 4 or windows.shape[1] < params.skip + 2:
         raise BadRequest(
-            "Expected four windows of text or more, two for kernels and two for the loss, got "
-            f"{len(windows)} of {windows.shape[1]} tokens: choose more text."
+            f"Expected four windows of text or more, of {params.skip + 2} tokens or more (the "
+            f"skip and two); got {len(windows)} of {windows.shape[1]}: choose more text, longer "
+            "windows, or a smaller skip."
         )
     group, half = np.arange(len(windows)) % groups, (groups + 1) // 2
-    kernels, loss = windows[group < half], windows[group >= half]
-    few = groups - half
-    count = max(few, params.loss_windows // few * few)
+    kernels, loss, few = windows[group < half], windows[group >= half], groups - half
     most = max(half, params.kernel_windows // half * half)
+    count = max(few, params.loss_windows // few * few)
     return Texts(kernels[:most], loss[:count], (np.arange(len(loss)) % few)[:count])
+
+
+def check_heads(geometry: Geometry, cells: Sequence[Cell]) -> None:
+    """Refuse heads of layers that have none."""
+    if odd := {layer for layer, _ in cells} - {*geometry.with_heads}:
+        raise BadRequest(
+            f"Layer {min(odd)} has no attention heads; expected heads such as {geometry.cells[0]}."
+        )
 
 
 @dataclass
 class Fixed:
-    """What is the same for every text: ``patterns [head, query, key]`` and mean outputs, by layer.
+    """What is the same for every text: patterns ``[head, query, key]`` and mean outputs, by layer.
 
     Patterns are by the name of what takes a head's place.
     """
@@ -101,27 +83,24 @@ class Fixed:
     @property
     def names(self) -> list[str]:
         """Everything that can take a head's place."""
-        return [*next(iter(self.patterns.values())), ZERO, MEAN_OUTPUT]
+        return [*next(iter(self.patterns.values())), formulas.ZERO, formulas.MEAN_OUTPUT]
 
     def edit(self, name: str, cells: Sequence[Cell]) -> FixedHeads:
         """Return the edit that puts something in the place of heads."""
-        if name in (ZERO, MEAN_OUTPUT):
-            outputs = {(at, head): self.outputs[at][head] for at, head in cells}
-            if name == ZERO:
-                outputs = {cell: torch.zeros_like(out) for cell, out in outputs.items()}
-            return FixedHeads(outputs=outputs)
+        if name in (formulas.ZERO, formulas.MEAN_OUTPUT):
+            scale = float(name == formulas.MEAN_OUTPUT)
+            return FixedHeads(outputs={(at, head): scale * self.outputs[at][head]
+                                       for at, head in cells})  # fmt: skip
         return FixedHeads({(at, head): self.patterns[at][name][head] for at, head in cells})
 
 
-class _Means(Observer):
-    """Sums of keys, patterns, outputs and rotary pairs over texts, by layer."""
+class _Sums(Observer):
+    """Sums over texts, by name and layer; with mean ``keys`` of all texts, those of kernels."""
 
-    wants_patterns = True
-    wants_rotations = True
-
-    def __init__(self, skip: int) -> None:
-        self.skip = skip
-        self.sums: dict[str, dict[int, Tensor]] = {}
+    def __init__(self, skip: int, rotary: bool, keys: Mapping[int, Tensor] | None = None) -> None:
+        self.skip, self.keys = skip, keys
+        self.wants_patterns, self.wants_rotations = keys is None, keys is None and rotary
+        self.sums: dict[str, dict[int, Tensor]] = defaultdict(dict)
         self.rules: dict[int, ScoreRule] = {}
         self.speeds: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         self._rotations: dict[int, Rotation] = {}
@@ -130,6 +109,12 @@ class _Means(Observer):
         self._rotations[layer] = rotation
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
+        if self.keys is not None:
+            mean = self.keys[call.layer].to(call.k)
+            scores = masked_scores(replace(call, k=mean.expand_as(call.k)))
+            scores[..., : self.skip] = -torch.inf
+            self._add(formulas.KERNEL, call.layer, scores.softmax(dim=-1).nan_to_num(0.0))
+            return
         self.rules[call.layer] = call.rule
         self._add("keys", call.layer, call.k)
         rotation = self._rotations.pop(call.layer, None)
@@ -140,35 +125,14 @@ class _Means(Observer):
                 self._add(name, call.layer, pairs[:, :, self.skip :].mean(dim=2))
 
     def pattern(self, block: PatternBlock, batch: Batch) -> None:
-        rows, keys = block.pattern.shape[-2:]
-        length = batch.tokens.shape[1]
-        whole = block.pattern.new_zeros(1, block.pattern.shape[1], length, length)
-        at = slice(block.first_row, block.first_row + rows)
-        seen = slice(block.first_key, block.first_key + keys)
-        whole[0, :, at, seen] = block.pattern.sum(dim=0)
-        self._add("patterns", block.layer, whole)
+        self._add(formulas.MEAN_PATTERN, block.layer, block.pattern)
 
     def heads(self, layer: int, z: Tensor, batch: Batch) -> None:
-        self._add("outputs", layer, z.mean(dim=2))
+        self._add(formulas.MEAN_OUTPUT, layer, z.mean(dim=2))
 
     def _add(self, name: str, layer: int, values: Tensor) -> None:
-        sums, more = self.sums.setdefault(name, {}), values.float().sum(dim=0).cpu().double()
+        sums, more = self.sums[name], values.float().sum(dim=0).cpu().double()
         sums[layer] = sums[layer] + more if layer in sums else more
-
-
-class _Kernels(Observer):
-    """Sums of the kernels of all queries, by layer, with the mean keys of the same texts."""
-
-    def __init__(self, keys: Mapping[int, Tensor], skip: int) -> None:
-        self.keys, self.skip = keys, skip
-        self.sums: dict[int, Tensor] = {}
-
-    def attention(self, call: AttentionCall, batch: Batch) -> None:
-        mean = self.keys[call.layer].to(call.k)
-        scores = masked_scores(replace(call, k=mean.expand_as(call.k)))
-        scores[..., : self.skip] = -torch.inf
-        more = scores.softmax(dim=-1).nan_to_num(0.0).sum(dim=0).cpu().double()
-        self.sums[call.layer] = self.sums[call.layer] + more if call.layer in self.sums else more
 
 
 def fixed_of(subject: ExperimentContext, texts: Texts, skip: int, progress: Progress) -> Fixed:
@@ -182,60 +146,59 @@ def fixed_of(subject: ExperimentContext, texts: Texts, skip: int, progress: Prog
 
 def gather(subject: ExperimentContext, windows: Tokens, skip: int, progress: Progress) -> Fixed:
     """Gather mean keys, patterns, outputs and rotary pairs by one pass, kernels by a second one."""
-    means, count = _Means(skip), len(windows)
-    means.wants_rotations = subject.model.geometry.scheme == "rotary"
-    for done, tokens in _batches(subject, windows):
-        progress(done, 2 * count)
-        subject.model.run(tokens, observers=[means], until=-1)
-    mean = {
-        name: {layer: total / count for layer, total in sums.items()}
-        for name, sums in means.sums.items()
-    }
-    kernels = _Kernels(mean["keys"], skip)
-    for done, tokens in _batches(subject, windows):
-        progress(count + done, 2 * count)
-        subject.model.run(tokens, observers=[kernels], until=-1)
-    fixed, length = Fixed(), windows.shape[1]
+    means = _Sums(skip, subject.model.geometry.scheme == "rotary")
+    kernels = _Sums(skip, False, keys := {})
+    mean: dict[str, dict[int, Tensor]] = {}
+    for done, seen in ((0, means), (len(windows), kernels)):
+        for first, tokens in batches(subject, windows):
+            progress(done + first, 2 * len(windows))
+            subject.model.run(tokens, Edit(), [seen], until=-1)
+        for name, sums in seen.sums.items():
+            mean[name] = {layer: total / len(windows) for layer, total in sums.items()}
+        keys.update(mean["keys"])
+    fixed, place, device = Fixed(), np.arange(windows.shape[1]), subject.model.device
     for layer in subject.model.geometry.with_heads:
-        observed, rule = mean["patterns"][layer].numpy(), means.rules[layer]
-        place = np.arange(length)
-        hidden = rule.is_hidden(place[:, None], place[None])
-        uniform = np.broadcast_to(~hidden / (~hidden).sum(axis=1, keepdims=True), observed.shape)
-        rows = {KERNEL: spread(kernels.sums[layer].numpy() / count, observed, skip)}
-        rows[MEAN_PATTERN] = observed
+        observed = mean[formulas.MEAN_PATTERN][layer].numpy()
+        hidden = (rule := means.rules[layer]).is_hidden(place[:, None], place[None])
+        uniform = ~hidden / (~hidden).sum(axis=1, keepdims=True)
+        rows = {
+            formulas.KERNEL: formulas.spread(mean[formulas.KERNEL][layer].numpy(), observed, skip),
+            formulas.MEAN_PATTERN: observed,
+        }
         if means.speeds:
-            equivariant = _equivariant(means, mean, layer, hidden | (place < skip))
-            rows[EQUIVARIANT] = spread(equivariant, observed, skip)
-        rows[UNIFORM] = uniform
-        device = subject.model.device
+            pairs = [mean.get(name, {}).get(layer) for name in ("query pairs", "key pairs")]
+            equal = _equivariant(pairs, means.speeds.get(layer), rule, hidden | (place < skip))
+            rows[formulas.EQUIVARIANT] = formulas.spread(
+                np.broadcast_to(equal, observed.shape), observed, skip
+            )
+        rows[formulas.UNIFORM] = np.broadcast_to(uniform, observed.shape)
         fixed.patterns[layer] = {
             name: torch.tensor(each, dtype=torch.float32, device=device)
             for name, each in rows.items()
         }
-        fixed.outputs[layer] = mean["outputs"][layer].float().to(device)
+        fixed.outputs[layer] = mean[formulas.MEAN_OUTPUT][layer].float().to(device)
     return fixed
 
 
 def _equivariant(
-    means: _Means, mean: Mapping[str, Mapping[int, Tensor]], layer: int, hidden: np.ndarray
+    pairs: Sequence[Any], speeds: Any, rule: ScoreRule, hidden: np.ndarray
 ) -> np.ndarray:
     """Return the equivariant kernel at every query; uniform in a layer that turns nothing."""
-    heads, length = len(mean["patterns"][layer]), len(hidden)
-    logit = np.zeros((heads, length))
-    if layer in means.speeds:
-        speed, factor = means.speeds[layer]
+    logit = np.zeros((1, len(hidden)))
+    if speeds is not None:
+        heads = len(pairs[0])
         queries, keys = (
-            torch.view_as_complex(repeat_kv(mean[name][layer], heads).contiguous()).numpy()
-            for name in ("query pairs", "key pairs")
+            torch.view_as_complex(repeat_kv(each, heads).contiguous()).numpy() for each in pairs
         )
-        product = products(queries, keys, factor, means.rules[layer].scale)
-        logit = positional_logit(product, speed, np.arange(length, dtype=float))
-    offset = np.abs(np.subtract.outer(np.arange(length), np.arange(length)))
+        product = products(queries, keys, speeds[1], rule.scale)
+        logit = positional_logit(product, speeds[0], np.arange(len(hidden), dtype=float))
+    offset = np.abs(np.subtract.outer(np.arange(len(hidden)), np.arange(len(hidden))))
     scores = torch.from_numpy(np.where(hidden, -np.inf, logit[:, offset]))
     return scores.softmax(dim=-1).nan_to_num(0.0).numpy()
 
 
-def _batches(subject: ExperimentContext, windows: Tokens) -> Iterator[tuple[int, Tensor]]:
+def batches(subject: ExperimentContext, windows: Tokens) -> Iterator[tuple[int, Tensor]]:
+    """Yield batches of windows, each after the number of its first one."""
     size = subject.batch or BATCH
     for first in range(0, len(windows), size):
         yield first, torch.from_numpy(windows[first : first + size])
@@ -255,37 +218,33 @@ class Outputs(Edit):
         return z + self.zeros[layer]
 
 
-class _Values(Observer):
-    """Keeps the values of every layer, ``[text, head, pos, d]``."""
-
-    def __init__(self) -> None:
-        self.of: dict[int, Tensor] = {}
-
-    def attention(self, call: AttentionCall, batch: Batch) -> None:
-        self.of[call.layer] = repeat_kv(call.v.detach(), call.q.shape[1], 1)
-
-
-class Stream(Observer):
-    """Keeps the residual stream before some layers."""
+class _Seen(Observer):
+    """The stream before some layers, and values and outputs ``[text, head, pos, d]`` there."""
 
     def __init__(self, layers: Sequence[int]) -> None:
         self.layers = layers
         self.before: dict[int, Tensor] = {}
+        self.values: dict[int, Tensor] = {}
+        self.outputs: dict[int, Tensor] = {}
 
     def residual(self, layer: int, x: Tensor, batch: Batch) -> None:
-        """Keep the stream of a batch."""
         if layer in self.layers:
             self.before[layer] = x
 
+    def attention(self, call: AttentionCall, batch: Batch) -> None:
+        if call.layer in self.layers:
+            self.values[call.layer] = repeat_kv(call.v.detach(), call.q.shape[1], 1)
 
-def _losses(logits: Tensor, tokens: Tensor) -> Tensor:
+    def heads(self, layer: int, z: Tensor, batch: Batch) -> None:
+        if layer in self.layers:
+            self.outputs[layer] = z
+
+
+def losses(logits: Tensor, tokens: Tensor) -> np.ndarray:
     """Return ``-log p`` of every token but the first, ``[text, pos]``, in nats."""
     right = tokens[:, 1:].to(logits.device)
-    return cross_entropy(logits[:, :-1].transpose(1, 2), right, reduction="none")
-
-
-def _mean_losses(logits: Tensor, tokens: Tensor) -> np.ndarray:
-    return _losses(logits, tokens).double().mean(dim=1).cpu().numpy()
+    every = cross_entropy(logits[:, :-1].float().transpose(1, 2), right, reduction="none")
+    return every.cpu().double().numpy()
 
 
 def estimated_costs(
@@ -297,26 +256,25 @@ def estimated_costs(
     """
     geometry = subject.model.geometry
     found = np.full((len(windows), len(fixed.names), geometry.n_layers, geometry.n_heads), np.nan)
-    generator = torch.Generator().manual_seed(0)
-    for first, tokens in _batches(subject, windows):
+    generator = torch.Generator("cpu").manual_seed(0)
+    for first, tokens in batches(subject, windows):
         progress(first, len(windows))
-        edit, values = Outputs(), _Values()
-        logits = subject.model.run(tokens, edit, [values], graph=True)
-        layers, zeros = list(edit.zeros), list(edit.zeros.values())
+        edit, seen = Outputs(), _Seen(geometry.with_heads)
+        logits = subject.model.run(tokens, edit, [seen], graph=True)
         text = slice(first, first + len(tokens))
-        predicted = tokens.shape[1] - 1
-        log_p = logits[:, :-1].log_softmax(dim=-1)
-        right = tokens[:, 1:, None].to(log_p.device)
-        root = (log_p.detach() / 2).exp()
+        log_p, predicted = logits[:, :-1].log_softmax(dim=-1), tokens.shape[1] - 1
+        right, root = tokens[:, 1:, None].to(log_p.device), (log_p.detach() / 2).exp()
         for draw in range(draws + 1):
-            if draw == 0:
-                goal = -log_p.gather(-1, right).sum() / predicted
-            else:
-                signs = torch.randint(2, log_p.shape, generator=generator, dtype=torch.int8)
+            goal = -log_p.gather(-1, right).sum() / predicted
+            if draw:
+                signs = torch.randint(
+                    2, log_p.shape, generator=generator, dtype=torch.int8, device="cpu"
+                )
                 goal = ((2 * signs.to(log_p) - 1) * root * log_p).sum()
+            zeros = list(edit.zeros.values())
             gradients = torch.autograd.grad(goal, zeros, retain_graph=draw < draws)
-            for layer, gradient in zip(layers, gradients, strict=True):
-                inner = _products(gradient, edit.outputs[layer], values.of[layer], fixed, layer)
+            for layer, gradient in zip(edit.zeros, gradients, strict=True):
+                inner = _products(gradient, edit.outputs[layer], seen.values[layer], fixed, layer)
                 if draw == 0:
                     found[text, :, layer] = inner.sum(axis=-1)
                     continue
@@ -353,162 +311,132 @@ def exact_costs(
     model, names = subject.model, fixed.names
     found = np.empty((len(windows), len(names), len(cells)))
     clean = np.empty(len(windows))
-    for first, tokens in _batches(subject, windows):
-        stream, text = Stream([layer for layer, _ in cells]), slice(first, first + len(tokens))
-        clean[text] = _mean_losses(model.run(tokens, Edit(), [stream]), tokens)
+    for first, tokens in batches(subject, windows):
+        seen, text = _Seen([layer for layer, _ in cells]), slice(first, first + len(tokens))
+        clean[text] = losses(model.run(tokens, Edit(), [seen]), tokens).mean(axis=1)
         for place, cell in enumerate(cells):
             progress(first * len(cells) + place * len(tokens), len(windows) * len(cells))
             for row, name in enumerate(names):
-                begin = cell[0], stream.before[cell[0]]
+                begin = cell[0], seen.before[cell[0]]
                 logits = model.run(tokens, fixed.edit(name, [cell]), stream=begin)
-                found[text, row, place] = _mean_losses(logits, tokens) - clean[text]
+                found[text, row, place] = losses(logits, tokens).mean(axis=1) - clean[text]
     return found, clean
 
 
-def _numbers(
-    samples: Mapping[str, np.ndarray], group: np.ndarray, numbers: Any
-) -> tuple[dict[str, np.ndarray], list[dict[str, np.ndarray]]]:
-    """Return numbers of the means of samples ``[text, ...]``, and without each group of texts."""
-    kept = [group >= 0, *(group != out for out in range(group.max() + 1))]
-    whole, *without = (
-        numbers({name: np.asarray(each[those].mean(axis=0)) for name, each in samples.items()})
-        for those in kept
-    )
-    return whole, without
+def answer(
+    question: type[Experiment[Any]],
+    subject: ExperimentContext,
+    params: spec.KernelOnlyParams,
+    cut: Texts,
+    samples: Means,
+    more: Callable[[Means], Means],
+    *others: Any,
+    **parts: Any,
+) -> Result:
+    """Return means of samples ``[text, ...]`` and ``more`` of them, with errors over texts."""
+    kept = [cut.group >= 0, *(cut.group != out for out in range(cut.group.max() + 1))]
+    means = [{n: np.asarray(x[those].mean(axis=0)) for n, x in samples.items()} for those in kept]
+    whole, *without = ({**mean, **more(mean)} for mean in means)
+    sizes = {"kernel_windows": len(cut.kernels), "loss_windows": len(cut.loss)}
+    told = sizes | {"tokens": cut.loss.shape[1]}
+    return question.estimated(subject, params, whole, without, *others, provenance=told, **parts)
 
 
-def _told(texts: Texts) -> dict[str, Any]:
+def _of_kernel(means: Means) -> Means:
+    cost = means["cost"]
     return {
-        "kernel_windows": len(texts.kernels),
-        "loss_windows": len(texts.loss),
-        "tokens": texts.loss.shape[1],
+        "kernel_only_cost": np.asarray(cost[0]),
+        "kernel_only_share": formulas.shares_kept(cost),
     }
 
 
 def kernel_only_cost(
     subject: ExperimentContext,
     statistics: Statistics,
-    params: KernelOnlyCostParams,
+    params: spec.KernelOnlyCostParams,
     progress: Progress,
 ) -> Result:
     """Estimate the costs of all heads, and compute some; see :class:`KernelOnlyCost`."""
     texts = divided(subject, params)
     fixed = fixed_of(subject, texts, params.skip, progress)
     estimated = estimated_costs(subject, texts.loss, fixed, params.draws, progress)
-    names, cost = fixed.names, estimated.copy()
-    mean = estimated[:, 0].mean(axis=0)
-    order = np.argsort(-mean, axis=None, kind="stable")  # NaN comes last
-    count = int(np.isfinite(mean).sum())
-    order = order[: count if params.exact == "all" else min(count, LARGEST)]
-    cells = sorted(divmod(int(place), mean.shape[1]) for place in order)
+    cost, mean = estimated.copy(), estimated[:, 0].mean(axis=0)
+    cells = _in_order(-mean)
+    cells = sorted(cells if params.exact == "all" else cells[:LARGEST])
     exact, clean = exact_costs(subject, texts.loss, fixed, cells, progress)
     how = np.zeros(mean.shape, dtype=np.int64)
     for place, cell in enumerate(cells):
         cost[:, :, *cell], how[cell] = exact[..., place], 1
-
-    def numbers(means: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        return {
-            "kernel_only_cost": np.asarray(means["cost"][0]),
-            "kernel_only_share": shares_kept(means["cost"]),
-            "cost": means["cost"],
-            "estimated_cost": means["estimated"][0],
-            "clean_loss": means["clean"],
-        }
-
-    samples = {"cost": cost, "estimated": estimated, "clean": clean}
-    return KernelOnlyCost.estimated(
-        subject,
-        params,
-        *_numbers(samples, texts.group, numbers),
-        {"exact": how},
-        texts={"replacement": names},
-        provenance=_told(texts),
-    )
+    samples = {"cost": cost, "estimated_cost": estimated[:, 0], "clean_loss": clean}
+    return answer(
+        spec.KernelOnlyCost, subject, params, texts, samples, _of_kernel, {"exact": how},
+        texts={"replacement": fixed.names},
+    )  # fmt: skip
 
 
 def kernel_only_head(
     subject: ExperimentContext,
     statistics: Statistics,
-    params: KernelOnlyHeadParams,
+    params: spec.KernelOnlyHeadParams,
     progress: Progress,
 ) -> Result:
     """Compute the exact costs of one head; see :class:`KernelOnlyHead`."""
     geometry = subject.model.geometry
     cell = parse_cell(params.head, geometry.n_layers, geometry.n_heads)
+    check_heads(geometry, [cell])
     texts = divided(subject, params)
     fixed = fixed_of(subject, texts, params.skip, progress)
     exact, clean = exact_costs(subject, texts.loss, fixed, [cell], progress)
-    names = fixed.names
-
-    def numbers(means: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        return {
-            "cost": means["cost"],
-            "kernel_only_cost": np.asarray(means["cost"][0]),
-            "kernel_only_share": shares_kept(means["cost"]),
-            "clean_loss": means["clean"],
-        }
-
-    return KernelOnlyHead.estimated(
-        subject,
-        params,
-        *_numbers({"cost": exact[..., 0], "clean": clean}, texts.group, numbers),
-        texts={"replacement": names},
-        provenance=_told(texts),
-    )
+    samples = {"cost": exact[..., 0], "clean_loss": clean}
+    return answer(
+        spec.KernelOnlyHead, subject, params, texts, samples, _of_kernel,
+        texts={"replacement": fixed.names},
+    )  # fmt: skip
 
 
 def heads_replaced(
     subject: ExperimentContext,
     statistics: Statistics,
-    params: HeadsReplacedParams,
+    params: spec.HeadsReplacedParams,
     progress: Progress,
 ) -> Result:
     """Run the model with more and more heads replaced; see :class:`HeadsReplaced`."""
-    texts = divided(subject, params)
+    texts, geometry = divided(subject, params), subject.model.geometry
     fixed = fixed_of(subject, texts, params.skip, progress)
     estimated = estimated_costs(subject, texts.loss, fixed, params.draws, progress)
-    with_heads, heads = subject.model.geometry.with_heads, subject.model.geometry.n_heads
-    counts = numbers_of_heads(len(with_heads) * heads)
+    counts = formulas.numbers_of_heads(len(geometry.with_heads) * geometry.n_heads)
     change, clean = np.empty((len(texts.loss), len(CURVES), len(counts))), np.empty(len(texts.loss))
     done, total = 0, len(texts.loss) * len(CURVES) * len(counts)
     for half in (0, 1):
         own = np.flatnonzero(texts.group % 2 == half)
-        orders = _orders(np.delete(estimated, own, axis=0), fixed.names)
-        for first, tokens in _batches(subject, texts.loss[own]):
+        others = np.delete(estimated, own, axis=0).mean(axis=0)
+        orders = [_in_order(others[fixed.names.index(name)]) for name in CURVES]
+        for first, tokens in batches(subject, texts.loss[own]):
             at = own[first : first + len(tokens)]
-            clean[at] = _mean_losses(subject.model.run(tokens, Edit()), tokens)
-            for row, name in enumerate(CURVES):
-                for place, count in enumerate(counts.tolist()):
-                    progress(done, total)
-                    edit = fixed.edit(name, orders[name][:count])
-                    loss = _mean_losses(subject.model.run(tokens, edit), tokens)
-                    change[at, row, place] = loss - clean[at]
-                    done += len(tokens)
+            clean[at] = losses(subject.model.run(tokens, Edit()), tokens).mean(axis=1)
+            for row, place in np.ndindex(change.shape[1:]):
+                progress(done, total)
+                edit = fixed.edit(CURVES[row], orders[row][: counts[place]])
+                loss = losses(subject.model.run(tokens, edit), tokens).mean(axis=1)
+                change[at, row, place] = loss - clean[at]
+                done += len(tokens)
 
-    def numbers(means: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        limits = {"tenth": TENTH, "5_percent": PERCENT * float(means["clean"])}
-        return {"loss_change": means["change"], "clean_loss": means["clean"]} | {
-            f"heads_for_{name}": np.array(
-                [heads_for(limit, counts, row) for row in means["change"]]
-            )
+    def numbers(means: Means) -> Means:
+        limits = {"tenth": 0.1, "5_percent": 0.05 * float(means["clean_loss"])}
+        rows = means["loss_change"]
+        return {
+            f"heads_for_{name}": np.array([formulas.heads_for(limit, counts, row) for row in rows])
             for name, limit in limits.items()
         }
 
-    return HeadsReplaced.estimated(
-        subject,
-        params,
-        *_numbers({"change": change, "clean": clean}, texts.group, numbers),
-        texts={"pattern": list(CURVES)},
-        coordinates={"heads": counts},
-        provenance=_told(texts),
-    )
+    samples = {"loss_change": change, "clean_loss": clean}
+    return answer(
+        spec.HeadsReplaced, subject, params, texts, samples, numbers,
+        texts={"pattern": list(CURVES)}, coordinates={"heads": counts},
+    )  # fmt: skip
 
 
-def _orders(estimated: np.ndarray, names: list[str]) -> dict[str, list[Cell]]:
-    """Return all heads in the order of their mean estimated costs, for each curve."""
-    found = {}
-    for name in CURVES:
-        mean = estimated[:, names.index(name)].mean(axis=0)
-        order = np.argsort(mean, axis=None, kind="stable")[: int(np.isfinite(mean).sum())]
-        found[name] = [divmod(int(place), mean.shape[1]) for place in order]
-    return found
+def _in_order(cost: np.ndarray) -> list[Cell]:
+    """Return the heads with a cost, the smallest first."""
+    order = np.argsort(cost, axis=None, kind="stable")[: int(np.isfinite(cost).sum())]
+    return [divmod(int(place), cost.shape[1]) for place in order]

@@ -41,15 +41,15 @@ def cost_figure(result: Result) -> go.Figure:
     gives, exact = result.values["cost"][-1], result.values["exact"]
     figure = go.Figure()
     for code, (name, colour, symbol) in SHOWN.items():
-        there = np.nonzero((exact == code) & np.isfinite(cost))
+        shown = (exact == code) & np.isfinite(cost)
         figure.add_scatter(
-            x=gives[there],
-            y=cost[there],
-            error_y={"array": error[there], "thickness": 1, "width": 0, "color": colour},
+            x=gives[shown],
+            y=cost[shown],
+            error_y={"array": error[shown], "thickness": 1, "width": 0, "color": colour},
             mode="markers",
             name=name,
             marker={"color": colour, "symbol": symbol, "size": 7},
-            text=[head_name(*map(int, cell)) for cell in zip(*there, strict=True)],
+            text=[head_name(*cell) for cell in np.argwhere(shown).tolist()],
             hovertemplate="<b>%{text}</b><br>kernel alone %{y:.3g} ± %{error_y.array:.2g}<br>"
             "mean output %{x:.3g}<extra></extra>",
         )
@@ -65,15 +65,10 @@ def replaced_figure(result: Result) -> go.Figure:
     """Draw the rise of the loss against the number of heads that attend by position alone."""
     if not has(result, ("pattern", "heads"), "loss_change"):
         return by_axes(result)
-    change, error = (part["loss_change"] for part in (result.values, result.errors))
-    rows = {
-        name: (change[place], error[place]) for place, name in enumerate(result.words("pattern"))
-    }
+    pairs = zip(result.values["loss_change"], result.errors["loss_change"], strict=True)
     figure = curves(
-        result.coordinates["heads"],
-        rows,
-        x_title="heads replaced, smallest cost first",
-        y_title="rise of the loss (nats per token)",
+        result.coordinates["heads"], dict(zip(result.words("pattern"), pairs, strict=True)),
+        x_title="heads replaced, smallest cost first", y_title="rise of the loss (nats per token)",
         where="%{x} heads",
-    )
+    )  # fmt: skip
     return set_title(figure, "Loss with heads attending by position alone")

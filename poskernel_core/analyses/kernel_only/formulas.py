@@ -7,11 +7,6 @@ KERNEL, MEAN_PATTERN, EQUIVARIANT = "kernel", "mean pattern", "equivariant kerne
 UNIFORM, ZERO, MEAN_OUTPUT = "uniform", "zero", "mean output"
 """What takes a head's place; lists begin with the kernel and end with the mean output."""
 
-TENTH = 0.1
-"""Rise of the loss, in nats, of the first headline."""
-PERCENT = 0.05
-"""Share of the loss of the second headline."""
-
 Rows = Float[np.ndarray, "*batch query key"]
 
 

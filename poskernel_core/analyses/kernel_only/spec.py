@@ -7,10 +7,8 @@ from pydantic import Field
 
 from poskernel_core.analyses.base import OWN_WINDOWS, Experiment, SkipParams
 from poskernel_core.analyses.head_measure import HeadMeasure
-from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.groups import GROUPS
-from poskernel_core.common.result import BESIDE, Result, estimates, outputs
-from poskernel_core.common.rounding import counted
+from poskernel_core.common.result import BESIDE, Result, Value, estimates, outputs
 from poskernel_core.common.specs import RunSpec
 
 AFFORDABLE = 128
@@ -36,15 +34,6 @@ class KernelOnlyParams(SkipParams):
     )
 
 
-class KernelOnlyCostParams(KernelOnlyParams):
-    """Parameters of the costs of all heads."""
-
-    draws: int = Field(4, ge=1, le=64, description="draws of random signs for the estimate")
-    exact: Literal["largest", "all"] = Field(
-        "largest", description="heads whose cost is exact: the ten of the largest estimate, or all"
-    )
-
-
 class KernelOnlyHeadParams(KernelOnlyParams):
     """Parameters of the exact costs of one head."""
 
@@ -54,15 +43,21 @@ class KernelOnlyHeadParams(KernelOnlyParams):
 class HeadsReplacedParams(KernelOnlyParams):
     """Parameters of the loss with many heads replaced."""
 
-    draws: int = Field(
-        4, ge=1, le=64, description="draws of random signs for the estimate that orders the heads"
+    draws: int = Field(4, ge=1, le=64, description="draws of random signs for the estimate")
+
+
+class KernelOnlyCostParams(HeadsReplacedParams):
+    """Parameters of the costs of all heads."""
+
+    exact: Literal["largest", "all"] = Field(
+        "largest", description="heads whose cost is exact: the ten of the largest estimate, or all"
     )
 
 
 P = TypeVar("P", bound=KernelOnlyParams)
 
 
-class _KernelOnly(Experiment[P]):
+class KernelOnly(Experiment[P]):
     """What the questions share: windows for kernels, and windows of other documents for the loss.
 
     Half of the groups of windows give the kernels, the other half the loss.
@@ -72,22 +67,53 @@ class _KernelOnly(Experiment[P]):
     error_counts = "windows"
     ignores = Experiment.ignores | OWN_WINDOWS
     long = True
+    clean = estimates("clean_loss []", "nats", "the loss as it is, per token")
 
     def with_params(self, run: RunSpec, params: P) -> RunSpec:
         """Return the run over the windows for the kernels and for the loss."""
         length = params.tokens or min(run.context, AFFORDABLE)
-        if length < params.skip + 2:
-            raise BadRequest(
-                f"Expected windows longer than the {counted(params.skip, 'key')} that keep their "
-                f"attention, by two tokens or more; got {length}: choose longer ones, or a smaller "
-                "skip."
-            )
         each = max(params.kernel_windows, params.loss_windows)
         windows = max(GROUPS, 2 * each)
         return run.model_copy(update={"context": length, "windows": windows, "positions": (0,)})
 
+    @classmethod
+    def derived(cls, result: Result) -> Result:
+        """Blank out shares where the cost of the mean output may be 0."""
+        low = result.lows.get("cost")
+        if low is None or "replacement" not in result.axes["cost"]:
+            return result
+        with np.errstate(invalid="ignore"):
+            unknown = ~(low[-1] > 0)
+        for arrays in (getattr(result, part) for part in ("values", *BESIDE)):
+            if "kernel_only_share" in arrays:
+                share = np.where(unknown, np.nan, arrays["kernel_only_share"])
+                arrays["kernel_only_share"] = share.astype(arrays["kernel_only_share"].dtype)
+        return result
 
-class KernelOnlyCost(_KernelOnly[KernelOnlyCostParams]):
+
+def costs(axes: str) -> tuple[Value, ...]:
+    """Declare the costs of replacements, and what they say of the kernel alone."""
+    return (
+        *estimates(
+            f"cost [{f'replacement {axes}'.strip()}]",
+            "nats",
+            "rise of the loss, per token, with each replacement of the head",
+        ),
+        *estimates(
+            f"kernel_only_cost [{axes}]",
+            "nats",
+            "rise of the loss, per token, if the head attends by its kernel alone",
+        ),
+        *estimates(
+            f"kernel_only_share [{axes}]",
+            "share of the head's effect",
+            "what the kernel keeps of what the head gives; NaN where the cost of the mean output "
+            "cannot be told from 0",
+        ),
+    )
+
+
+class KernelOnlyCost(KernelOnly[KernelOnlyCostParams]):
     r"""What the model loses, in nats a token, if a head attends by its positional kernel alone.
 
     Formula: the head's pattern is replaced by one that is the same for every text: at the query $n$
@@ -97,20 +123,18 @@ class KernelOnlyCost(_KernelOnly[KernelOnlyCostParams]):
     estimated: with the change $\delta$ of the head's output, the gradient $g$ of the loss by that
     output, and the gradients $g_s$ of $\sum_{t,y} e_{ty} \sqrt{p_t(y)} \log p_t(y)$ over all
     positions and tokens, with $p$ held fixed under the root and random signs $e_{ty}$, it is
-    $\langle g, \delta\rangle + \frac{1}{2N}
-    \overline{\langle g_s, \delta\rangle^2}$, with a window's $N$ predicted tokens and a mean over
-    draws; in the last layer, where a position acts on its own prediction alone, the squares of all
-    positions are summed. The **share kept** is $1 - \text{cost}(\text{kernel}) /
-    \text{cost}(\text{mean output})$.
+    $\langle g, \delta\rangle + \frac{1}{2N} \overline{\langle g_s, \delta\rangle^2}$, with a
+    window's $N$ predicted tokens and a mean over draws; in the last layer, where a position acts on
+    its own prediction alone, the squares of all positions are summed. The **share kept** is
+    $1 - \text{cost}(\text{kernel}) / \text{cost}(\text{mean output})$.
 
     Choices: replacements are the kernel; the mean observed pattern; the equivariant kernel (rotary
     models; spread as the kernel is); a uniform row over all visible keys; zero, the head's output
     removed; and the mean output over texts and positions. The share is shown only where the
     interval of its denominator is above 0; against zero, the kernel would be credited with the
-    head's constant output. The heads with the ten largest estimates are computed exactly, one after
-    another; ``exact`` says which heads, and with ``--exact all`` all of them are. Half of the
-    groups of texts give kernels and means, the loss is of the other half. With a learned sink, the
-    mean mass is what the sink leaves.
+    head's constant output. ``exact`` says which heads are computed exactly: those with the ten
+    largest estimates, or all with ``--exact all``. Half of the groups of texts give kernels and
+    means, the loss is of the other half. With a learned sink, the mean mass is what it leaves.
 
     Limits: an estimate is of second order, and can be several times too large for a large cost in
     an early layer; its error says only how texts differ. A cost can be negative: a head may harm.
@@ -126,28 +150,12 @@ class KernelOnlyCost(_KernelOnly[KernelOnlyCostParams]):
     noun_phrase = "what the model loses if heads attend by their kernels alone"
     params = KernelOnlyCostParams
     values = (
-        *estimates(
-            "kernel_only_cost [layer head]",
-            "nats",
-            "rise of the loss, per token, if the head attends by its kernel alone; an estimate "
-            "where ``exact`` says so",
-        ),
-        *estimates(
-            "kernel_only_share [layer head]",
-            "share of the head's effect",
-            "what the kernel keeps of what the head gives; NaN where the cost of the mean output "
-            "cannot be told from 0",
-        ),
-        *estimates(
-            "cost [replacement layer head]",
-            "nats",
-            "rise of the loss with each replacement of the head",
-        ),
+        *costs("layer head"),
         *estimates(
             "estimated_cost [layer head]", "nats", "the estimate of the cost of the kernel alone"
         ),
         *outputs("exact [layer head]", "how", "whether costs are exact", labels=EXACT),
-        *estimates("clean_loss []", "nats", "the loss as it is, per token"),
+        *KernelOnly.clean,
     )
     texts = outputs("replacement [replacement]", "name", "what takes the head's place")
     measures = (
@@ -173,19 +181,13 @@ class KernelOnlyCost(_KernelOnly[KernelOnlyCostParams]):
     precomputed = "experiments"
     runs = "kernel_only_cost"
 
-    @classmethod
-    def derived(cls, result: Result) -> Result:
-        """Blank out shares whose denominator cannot be told from 0."""
-        return without_small(result)
-
     def tokens(self, run: RunSpec, params: KernelOnlyCostParams) -> int:
         """Return about how many tokens the model reads."""
-        return run.context * (
-            2 * params.kernel_windows + params.loss_windows * 2 * (2 + params.draws)
-        )
+        backward = params.loss_windows * 2 * (2 + params.draws)
+        return run.context * (2 * params.kernel_windows + backward)
 
 
-class KernelOnlyHead(_KernelOnly[KernelOnlyHeadParams]):
+class KernelOnlyHead(KernelOnly[KernelOnlyHeadParams]):
     r"""What the model loses with one head replaced, exactly: its kernel alone, and five others.
 
     Formula: the head's pattern, or its output, is replaced as for ``kernel-only-cost``; the cost is
@@ -203,28 +205,13 @@ class KernelOnlyHead(_KernelOnly[KernelOnlyHeadParams]):
     title = "One head by position alone"
     noun_phrase = "what the model loses with this head replaced"
     params = KernelOnlyHeadParams
-    values = (
-        *estimates("cost [replacement]", "nats", "rise of the loss with each replacement"),
-        *estimates("kernel_only_cost []", "nats", "that of the kernel alone"),
-        *estimates(
-            "kernel_only_share []",
-            "share of the head's effect",
-            "what the kernel keeps of what the head gives; NaN where the cost of the mean output "
-            "cannot be told from 0",
-        ),
-        *estimates("clean_loss []", "nats", "the loss as it is, per token"),
-    )
+    values = (*costs(""), *KernelOnly.clean)
     texts = outputs("replacement [replacement]", "name", "what takes the head's place")
     figure = "replacements_figure"
     runs = "kernel_only_head"
 
-    @classmethod
-    def derived(cls, result: Result) -> Result:
-        """Blank out the share if its denominator cannot be told from 0."""
-        return without_small(result)
 
-
-class HeadsReplaced(_KernelOnly[HeadsReplacedParams]):
+class HeadsReplaced(KernelOnly[HeadsReplacedParams]):
     r"""The loss with more and more heads replaced by their kernels, or by their mean patterns.
 
     Formula: with the $k$ heads of the smallest costs replaced, the rise of the loss is $\ell(k) -
@@ -252,36 +239,16 @@ class HeadsReplaced(_KernelOnly[HeadsReplacedParams]):
             "rise of the loss with that many heads replaced; coordinates are numbers of heads",
         ),
         *estimates(
-            "heads_for_tenth [pattern]",
-            "heads",
-            "how many heads can be replaced for 0.1 nats",
+            "heads_for_tenth [pattern]", "heads", "how many can be replaced for 0.1 nats",
             kind="plain",
         ),
         *estimates(
-            "heads_for_5_percent [pattern]",
-            "heads",
-            "how many heads can be replaced for 5 % of the loss",
+            "heads_for_5_percent [pattern]", "heads", "how many can be for 5 % of the loss",
             kind="plain",
         ),
-        *estimates("clean_loss []", "nats", "the loss as it is, per token"),
-    )
+        *KernelOnly.clean,
+    )  # fmt: skip
     texts = outputs("pattern [pattern]", "name", "what the heads attend by")
     figure = "replaced_figure"
     precomputed = "experiments"
     runs = "heads_replaced"
-
-
-def without_small(result: Result) -> Result:
-    """Return the result without shares where the cost of the mean output may be 0."""
-    share, low = result.values["kernel_only_share"], result.lows.get("cost")
-    axes = result.axes["cost"]
-    if low is None or "replacement" not in axes:
-        return result
-    with np.errstate(invalid="ignore"):
-        unknown = ~(low[-1] > 0)
-    for part in ("values", *BESIDE):
-        arrays = getattr(result, part)
-        if "kernel_only_share" in arrays:
-            blank = np.where(unknown, np.nan, arrays["kernel_only_share"])
-            arrays["kernel_only_share"] = np.asarray(blank, dtype=share.dtype)
-    return result

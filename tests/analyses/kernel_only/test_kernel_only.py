@@ -160,7 +160,7 @@ def test_a_pass_that_begins_later(tmp_path, name):
     )
     model, tokens = loaded(path), torch.from_numpy(some_windows(2, 11))
     layers = range(model.geometry.n_layers)
-    stream = experiment.Stream(layers)
+    stream = experiment.Seen(layers)
     whole = model.run(tokens, Edit(), [stream])
     for layer in layers:
         again = model.run(tokens, Edit(), stream=(layer, stream.before[layer]))

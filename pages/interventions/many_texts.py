@@ -1,0 +1,53 @@
+"""The section that silences heads on many texts."""
+
+from functools import partial
+from typing import Final
+
+import streamlit as st
+
+from pages.interventions import captions as words
+from pages.shared.cards.card import card
+from pages.shared.cards.metric import draw_metrics
+from pages.shared.jobs.pressed import fetch_when_asked
+from pages.shared.selection.fit import fitted_text, linked
+from pages.shared.selection.selection import Selection
+from poskernel_core.analyses.ablation.figures import ablated_figure, induction_change_figure
+from poskernel_core.analyses.ablation.spec import AblateHeads, AblateHeadsParams
+from poskernel_core.common.rounding import value_text
+
+BY: Final = {
+    "their mean output": "mean",
+    "zero": "zero",
+    "another text's output": "resample",
+    "attention by the kernel alone": "kernel",
+}
+
+
+def draw_many_texts(selection: Selection) -> None:
+    """Draw what the model loses on many texts if typed heads are ablated, if asked for."""
+    st.subheader("Silence heads on many texts", anchor="many-texts")
+    one, two = st.columns([3, 2], vertical_alignment="bottom")
+    heads = one.text_input(
+        "Heads", help="such as L0H1, L2H3; all at once", **fitted_text("silenced", selection.cell)
+    )
+    by = BY[two.selectbox("What takes their place", **linked("silencedby", BY))]
+    if not heads.strip():
+        st.info("Type one head or more.", icon=":material/touch_app:")
+        return
+    params = AblateHeadsParams(heads=heads, by=by, skip=selection.skip)
+    shown = "ablated", "ablated-induction"
+    found = fetch_when_asked(AblateHeads, selection.run, params, "compute-ablated", *shown)
+    if found is None:
+        return
+    told = "per token, above 0: the heads did good"
+    copy = value_text(found.select(copy=2), "copy_loss_change")
+    numbers = ("Loss change (nats)", value_text(found, "loss_change"), told)
+    draw_metrics([numbers, ("Loss change, repeated random tokens (nats)", copy, told)])
+    left, right = st.columns(2)
+    with left:
+        at = found.only("position_loss_change", "clean_position_loss")
+        card("ablated", partial(ablated_figure, at), at, words.ABLATED, "Loss by position")
+    with right:
+        scores, title = found.only("induction_change", "induction"), "Induction"
+        figure = partial(induction_change_figure, scores)
+        card("ablated-induction", figure, scores, words.ABLATED_INDUCTION, title)

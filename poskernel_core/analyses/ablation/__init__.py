@@ -1,0 +1,1 @@
+"""What a model loses on data if some heads are ablated."""

@@ -1,0 +1,121 @@
+"""Run windows of text and repeated random tokens, clean and with heads ablated."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from poskernel_core.analyses.ablation.spec import AblateHeads, AblateHeadsParams
+from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
+from poskernel_core.analyses.induction.experiment import copy_losses, diagonals
+from poskernel_core.analyses.kernel_only.experiment import (
+    Cell,
+    Fixed,
+    Means,
+    Outputs,
+    answer,
+    batches,
+    check_heads,
+    divided,
+    fixed_of,
+    losses,
+)
+from poskernel_core.analyses.kernel_only.formulas import KERNEL, MEAN_OUTPUT
+from poskernel_core.analyses.random_tokens.experiment import sampled
+from poskernel_core.common.result import Result
+from poskernel_core.data.layouts import twice_layout
+from poskernel_core.data.moves import parse_cells
+from poskernel_core.forward.attention import PatternBlock
+from poskernel_core.forward.edits import Edit
+from poskernel_core.forward.interventions import AblatedHeads, FixedHeads
+from poskernel_core.forward.observers import Batch, Observer
+
+PERIOD = 24
+"""Random tokens that are repeated, or as many as fit."""
+
+
+def ablate_heads(
+    subject: ExperimentContext,
+    statistics: Statistics,
+    params: AblateHeadsParams,
+    progress: Progress,
+) -> Result:
+    """Run texts and random tokens clean and ablated; see :class:`AblateHeads`."""
+    geometry, start = subject.model.geometry, int(subject.start_token)
+    cells = parse_cells(params.heads, geometry.n_layers, geometry.n_heads)
+    check_heads(geometry, cells)
+    texts = divided(subject, params)
+    given = params.by in ("mean", "kernel")
+    fixed = fixed_of(subject, texts, params.skip, progress) if given else Fixed()
+    total, others = len(texts.loss) + params.samples, np.roll(texts.loss, 1, axis=0)
+    clean, changed = (np.full(texts.loss.shape, np.nan) for _ in range(2))
+    for first, tokens in batches(subject, texts.loss):
+        progress(first, total)
+        at = slice(first, first + len(tokens))
+        edit = _edit(subject, params, cells, fixed, torch.from_numpy(others[at]))
+        for found, each in ((clean, Edit()), (changed, edit)):
+            found[at, 1:] = losses(subject.model.run(tokens, each), tokens)
+    period = max(1, min(PERIOD, (texts.loss.shape[1] - start) // 2))
+    layout, scores, copies = twice_layout(period, bool(start)), [], []
+    again = sampled.batches(subject, layout, params.samples, 1, logits=len(layout.places))
+    for (some, tokens), (_, other) in zip(
+        sampled.batches(subject, layout, params.samples, 0, logits=len(layout.places)), again,
+        strict=True,
+    ):  # fmt: skip
+        progress(len(texts.loss) + some.start, total)
+        for each in (Edit(), _edit(subject, params, cells, fixed, other)):
+            seen = _Induction(geometry.n_layers, geometry.n_heads, len(tokens), start, period)
+            logits = subject.model.run(tokens, each, [seen], samples=some).cpu()
+            scores.append(seen.score)
+            copies.append(copy_losses(logits, tokens, start, period).numpy())
+    induction, copied = (_pairs(each) for each in (scores, copies))
+    samples = {
+        "induction": induction[0],
+        "induction_change": induction[1] - induction[0],
+        "copy_loss_change": copied[1] - copied[0],
+    }
+
+    def numbers(means: Means) -> Means:
+        rise, loss = means["position_loss_change"], means["clean_position_loss"]
+        return {"loss_change": np.array(rise[1:].mean()), "clean_loss": np.array(loss[1:].mean())}
+
+    return answer(
+        AblateHeads, subject, params, texts,
+        {"position_loss_change": changed - clean, "clean_position_loss": clean}, numbers,
+        {name: each.mean(axis=0) for name, each in samples.items()},
+        {name: each.std(axis=0, ddof=1) / len(each) ** 0.5 for name, each in samples.items()},
+        coordinates={"copy": np.array([1, 2])},
+    )  # fmt: skip
+
+
+def _pairs(found: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    return np.concatenate(found[::2]), np.concatenate(found[1::2])
+
+
+def _edit(
+    subject: ExperimentContext,
+    params: AblateHeadsParams,
+    cells: list[Cell],
+    fixed: Fixed,
+    others: Tensor,
+) -> Edit:
+    """Return the edit for one batch; ``others [text, pos]`` are run clean for their outputs."""
+    if params.by == "zero":
+        return AblatedHeads(cells)
+    if params.by != "resample":
+        return fixed.edit(KERNEL if params.by == "kernel" else MEAN_OUTPUT, cells)
+    clean = Outputs()
+    subject.model.run(others, clean, until=cells[-1][0])
+    return FixedHeads(outputs={cell: clean.outputs[cell[0]][:, cell[1]] for cell in cells})
+
+
+class _Induction(Observer):
+    """The induction score of every head in each sequence, ``[text, layer, head]``."""
+
+    wants_patterns = True
+
+    def __init__(self, layers: int, heads: int, texts: int, first: int, period: int) -> None:
+        self.score = np.full((texts, layers, heads), np.nan)
+        self._at = first, period
+
+    def pattern(self, block: PatternBlock, batch: Batch) -> None:
+        self.score[:, block.layer] = diagonals(block, *self._at)["induction"].numpy()
