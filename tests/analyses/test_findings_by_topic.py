@@ -296,8 +296,8 @@ ROTARY = [
       for queries, keys, start in (
           (0.8, 0.9, "L3H7's queries and keys vary little from token to token"),
           (0.2, 0.1, "L3H7's queries and keys differ from token to token"),
-          (0.8, 0.1, "queries vary little from token to token, but its keys differ from token to token"),
-          (0.1, 0.8, "queries differ from token to token, but its keys vary little from token to token"))),
+          (0.8, 0.1, "vary little from token to token, but its keys differ from token to token"),
+          (0.1, 0.8, "differ from token to token, but its keys vary little from token to token"))),
     ("rotary-spectrum", BANDS, {"params": {"short": 16.0}},
      "Short wavelengths (up to 16 tokens) … in 2 of 6 heads, middle ones in 4, and "
      "long ones in 0."),
