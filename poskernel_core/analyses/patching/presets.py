@@ -44,7 +44,10 @@ _USUAL = (
     ),
     _pair(
         "Induction: a code", _LIST, "The code is red seven green ",
-        tuple(f"{end}. I repeat: the code is red seven green" for end in ("four", "nine")),
+        (
+            "four. I repeat: the code is red seven green",
+            "nine. I repeat: the code is red seven green",
+        ),
         (" four", " nine"),
     ),
     _pair(

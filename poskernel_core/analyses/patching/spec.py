@@ -1,6 +1,6 @@
 """Between two prompts: what of their difference a head's output, pattern or values carry."""
 
-from typing import Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
 from pydantic import Field
 
@@ -16,7 +16,7 @@ PARTS = ("output", "pattern", "values")
 SHARE = "share of the difference"
 """The unit of effects."""
 
-INTO_CHANGED = "clean-into-changed"
+INTO_CHANGED: Final = "clean-into-changed"
 
 
 class PatchParams(Params):
@@ -81,8 +81,8 @@ class _Patch(Experiment[P]):
         return whole.model_copy(update={"positions": (0,)})
 
 
-METRICS = (
-    *outputs("clean_metric changed_metric []", "nats", "the metric of the two prompts as they are"),
+METRICS = outputs(
+    "clean_metric changed_metric []", "nats", "the metric of the two prompts as they are"
 )
 TEXTS = (
     *outputs("changed_tokens [pos]", "token", "the tokens of the changed prompt"),
