@@ -76,8 +76,9 @@ def score_figure(result: Result, against: str) -> go.Figure:
     ends = [0.0]
     for row, (labels, numbers) in enumerate(panels.values(), 1):
         shown = largest(labels, numbers) + ([(ALIBI, bias)] if bias else [])
-        ends += [number for _, number in shown]
-        figure.add_trace(signed_bars(*zip(*shown, strict=True), unit="nats"), row=row, col=1)
+        sizes = [number for _, number in shown]
+        ends += sizes
+        figure.add_trace(signed_bars([name for name, _ in shown], sizes, "nats"), row=row, col=1)
     with_room(figure, ends)
     figure.update_xaxes(title_text=f"score, {against} (nats)", row=3, col=1)
     figure.update_annotations(x=0, xanchor="left", font_size=13)
