@@ -85,9 +85,9 @@ def _add_cell(
             corner = [(right - CORNER, top), (right, top), (right, top + CORNER)]
             picture.polygon(corner, cell["ink"], opacity)
         if "▖" in cell["mark"]:
-            side = CORNER - 1
-            foot = at[1] + high - side
-            picture.rectangle(at[0], foot, side, side, cell["ink"], opacity=opacity)
+            edge = CORNER - 1
+            foot = at[1] + high - edge
+            picture.rectangle(at[0], foot, edge, edge, cell["ink"], opacity=opacity)
         return
     side = min(12.0, 0.62 * size[1])
     left = at[0] + (size[0] - side * len(cell["mark"])) / 2

@@ -67,7 +67,8 @@ def set_without_error(page: Page) -> None:
 def every_formula_is_set(page: Page, needed: bool) -> None:
     """In the menus of all cards, of which there must be one if needed, and in all folds."""
     main = page.get_by_test_id("stMain")
-    for fold in main.get_by_test_id("stExpander").locator("summary").all()[::-1]:
+    folds = main.get_by_test_id("stExpander").locator("summary").filter(visible=True)
+    for fold in folds.all()[::-1]:
         fold.click()  # what opens moves only what is open already
     heads = main.locator("[class*=st-key-head-]")
     if needed:
