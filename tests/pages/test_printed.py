@@ -95,7 +95,7 @@ def test_what_is_printed(monkeypatch):
     assert ["Title & more"] == made["title"]
     assert {"size": 12, "color": "#000000"} == made["layout"]["annotations"][0]["font"]
     assert {"L1H2", "n = 10"} < {each for line in made["caption"] for each in line.split(", ")}
-    for wrong, told in (({"width": 100}, "85 or 175 mm"), ({"width": 85}, "none is on the path")):
+    for wrong, told in (({"width": 100}, "85 or 175 mm"), ({"width": 85}, "found neither")):
         monkeypatch.setenv("PATH", "")
         monkeypatch.delenv("BROWSER_PATH", raising=False)
         with pytest.raises(BadRequest, match=told):
