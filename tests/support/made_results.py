@@ -17,7 +17,8 @@ PRIMES = (13, 17, 19, 23, 29, 31, 37, 41)
 COORDINATES = {"query", "step", "second", "factor", "budget", "distance", "subset", "shift",
                "position", "group", "heads"}  # fmt: skip
 """Axes that answers count from 2 in steps of 3 here, unless they are told otherwise."""
-GIVEN = {"head": "L1H2", "query": 10, "neuron": 4, "text": "user: x", "word": "a", "words": "a,b"}
+GIVEN = {"head": "L1H2", "query": 10, "neuron": 4, "text": "user: x", "word": "a", "words": "a,b",
+         "heads": "L0H1,L1H2"}  # fmt: skip
 
 
 def answer(
