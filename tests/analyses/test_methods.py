@@ -41,6 +41,7 @@ def test_values_are_those_of_a_result(engine, name, rotary, training_dir, talkin
     fields = ANALYSES[name].params.model_fields
     params = {field: value for field, value in SMALL.items() if field in fields}
     cell = {"head": "L0H1"} if "head" in fields and fields["head"].is_required() else {}
+    params |= {"heads": "L0H1"} if name == "ablate-heads" else {}
 
     model, context = (rotary, 53) if ANALYSES[name].scheme.startswith("rotary") else (MODEL, 64)
     training = isinstance(ANALYSES[name], OfCheckpoints)

@@ -146,6 +146,7 @@ def asked(name, training_dir):
     more = {
         "intervention": {"change": "remove"}, "helix": {"prompts": "texts"},
         "sink-anatomy": {"length": 23}, "conversations": {"text": None},
+        "ablate-heads": {"heads": "L0H0"},
     }  # fmt: skip
     params |= more.get(name, {})
     training = isinstance(analyses.find(name), OfCheckpoints)

@@ -18,7 +18,7 @@ COORDINATES = {"query", "step", "second", "factor", "budget", "distance", "subse
                "position", "group", "heads"}  # fmt: skip
 """Axes that answers count from 2 in steps of 3 here, unless they are told otherwise."""
 GIVEN = {"head": "L1H2", "query": 10, "neuron": 4, "text": "user: x", "word": "a", "words": "a,b",
-         "clean": "a", "changed": "b"}  # fmt: skip
+         "clean": "a", "changed": "b", "heads": "L0H1,L1H2"}  # fmt: skip
 
 
 def answer(
