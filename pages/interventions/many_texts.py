@@ -34,7 +34,7 @@ def draw_many_texts(selection: Selection) -> None:
     if not heads.strip():
         st.info("Type one head or more.", icon=":material/touch_app:")
         return
-    params = AblateHeadsParams(heads=heads, by=by, skip=selection.skip)
+    params = AblateHeadsParams.model_validate({"heads": heads, "by": by, "skip": selection.skip})
     shown = "ablated", "ablated-induction"
     found = fetch_when_asked(AblateHeads, selection.run, params, "compute-ablated", *shown)
     if found is None:

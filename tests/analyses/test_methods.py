@@ -25,7 +25,7 @@ SMALL = {
     "own_texts": "A text of the reader's own.",
     "word": " the", "words": "king", "samples": 11, "first_windows": 10, "passage_length": 16,
     "shifts": 3, "tokens": 7, "passages": 10, "loss_windows": 3, "equalise_norms": True,
-    "change": "remove", "other": 2, "clean": PAIR.prompt, **PAIR.params,
+    "change": "remove", "other": 2,
 }  # fmt: skip
 OF_ALIBI = {"alibi_bias"}
 FOUND = {method.name: method for method in methods()}
@@ -42,6 +42,7 @@ def test_values_are_those_of_a_result(engine, name, rotary, training_dir, talkin
     params = {field: value for field, value in SMALL.items() if field in fields}
     cell = {"head": "L0H1"} if "head" in fields and fields["head"].is_required() else {}
     params |= {"heads": "L0H1"} if name == "ablate-heads" else {}
+    params |= {"clean": PAIR.prompt, **PAIR.params} if name.startswith("patch-") else {}
 
     model, context = (rotary, 53) if ANALYSES[name].scheme.startswith("rotary") else (MODEL, 64)
     training = isinstance(ANALYSES[name], OfCheckpoints)

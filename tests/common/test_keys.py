@@ -140,13 +140,13 @@ def test_keys_begin_with_the_model_and_the_layout(monkeypatch):
 
 def asked(name, training_dir):
     fields = analyses.find(name).params.model_fields
-    needed = {"head": "L0H0", "text": "a b", "word": " the", "words": "a", "neuron": 0, "query": 11,
-              "clean": "a", "changed": "b"}  # fmt: skip
+    needed = {"head": "L0H0", "text": "a b", "word": " the", "words": "a", "neuron": 0, "query": 11}
     params = {field: value for field, value in needed.items() if field in fields}
     more = {
         "intervention": {"change": "remove"}, "helix": {"prompts": "texts"},
         "sink-anatomy": {"length": 23}, "conversations": {"text": None},
         "ablate-heads": {"heads": "L0H0"},
+        **{name: {"clean": "a", "changed": "b"} for name in ("patch-heads", "patch-positions")},
     }  # fmt: skip
     params |= more.get(name, {})
     training = isinstance(analyses.find(name), OfCheckpoints)

@@ -53,6 +53,10 @@ OWN = {
     "extended-embedding": {"word": " the"},
     "word-neurons": {"words": "the"},
     **{name: {"tokens": 9} for name in ("kernel-only-cost", "kernel-only-head", "heads-replaced")},
+    **dict.fromkeys(
+        ("patch-heads", "patch-positions"), {"clean": "the word", "changed": "word the"}
+    ),
+    **dict.fromkeys(("head-writes", "logit-contributions"), {"text": "the word", "query": -1}),
     "ablate-heads": {"tokens": 9, "heads": "L0H1, L1H0", "by": "kernel"},
 }
 ASKED = {
@@ -126,6 +130,7 @@ def edits(model):
         interventions.MovedAttention(1, 1, {7: [2, 3]}, "pattern", 3.0, 2.0, "layer"),
         interventions.AblatedHeads(cells),
         interventions.FixedHeads({(0, 1): rows[:, :CONTEXT]}, {(1, 0): rows[0, :1]}),
+        interventions.SetOutputs(0, rows[None, None, :, :1]),
         interventions.RemovedEmbeddings("tokens"),
         interventions.RemovedEmbeddings("positions"),
         interventions.UniformHeads(cells),

@@ -35,7 +35,8 @@ def first_keys(selection: Selection) -> tuple[np.ndarray, np.ndarray] | None:
         return None
     skipped = slice(selection.skip)
     much = passing(found, "alpha", ATTENTION)[0]
-    return found.values["alpha"][..., skipped].sum(axis=-1), much[..., skipped].any(axis=-1)
+    parked = found.values["alpha"][..., skipped].sum(axis=-1)
+    return parked, np.asarray(much[..., skipped].any(axis=-1))
 
 
 def draw_kernel(kernel: Result, selection: Selection, block: str | None = None) -> None:
