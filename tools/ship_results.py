@@ -171,7 +171,7 @@ def more(model: str) -> Iterator[Plan]:
     """Yield the plans of further results, for servers without the weights."""
     run, geometry, shown = describe_run(model), locate(model).geometry, VIEWS[model]
     wanted = first_questions(run, geometry, telling_head(model), experiments=False)
-    wanted += [("verdicts", {}), ("head-measures", {"experiments": True}), ("heads-replaced", {})]
+    wanted += [("verdicts", {}), ("head-measures", {"experiments": True})]
     for skip in shown.skips:
         wanted.append(("etc", {"skip": skip}))
         wanted += [("kernel", {"skip": skip, "query": query}) for query in shown.queries]

@@ -53,10 +53,11 @@ OWN = {
     "extended-embedding": {"word": " the"},
     "word-neurons": {"words": "the"},
     **{name: {"tokens": 9} for name in ("kernel-only-cost", "kernel-only-head", "heads-replaced")},
-    **dict.fromkeys(
-        ("patch-heads", "patch-positions"), {"clean": "the word", "changed": "word the"}
-    ),
-    **dict.fromkeys(("head-writes", "logit-contributions"), {"text": "the word", "query": -1}),
+    **{
+        name: {"clean": "the word", "changed": "the wors"}
+        for name in ("patch-heads", "patch-positions")
+    },
+    **{name: {"text": "the word", "query": 2} for name in ("head-writes", "logit-contributions")},
     "ablate-heads": {"tokens": 9, "heads": "L0H1, L1H0", "by": "kernel"},
 }
 ASKED = {
@@ -93,9 +94,11 @@ def answered(shared, corpus, analysis, model):
     fields = ANALYSES[analysis].params.model_fields
     params = {name: value for name, value in FEW.items() if name in fields}
     params |= {"heads": "L0H0, L0H1"} if issubclass(ANALYSES[analysis].params, BagParams) else {}
+    own = OWN.get(analysis, {})
     chosen = {name: each for name, each in (("head", "L1H1"), ("query", QUERY)) if name in fields}
+    chosen = {name: each for name, each in chosen.items() if name not in own}
     request, _ = build_request(
-        analysis, str(model), params=params | OWN.get(analysis, {}),
+        analysis, str(model), params=params | own,
         corpus=corpus, context=CONTEXT, windows=WINDOWS, **chosen,
     )  # fmt: skip
     return carried_out(shared, make_plan(request))
@@ -119,7 +122,8 @@ def edits(model):
     """Every edit that there is, and all of them in a row."""
     rows = torch.ones(CONTEXT, model.geometry.d_model, device="cpu")
     factor = torch.ones(model.geometry.n_heads, CONTEXT, device="cpu")
-    cells = [(0, 1)]
+    cells, width = [(0, 1)], model.geometry.layers[0].d_head
+    outputs = torch.ones(2, model.geometry.n_heads, CONTEXT, width, device="cpu")
     found = [
         Edit(),
         interventions.AveragedPositions(3, rows),
@@ -130,7 +134,7 @@ def edits(model):
         interventions.MovedAttention(1, 1, {7: [2, 3]}, "pattern", 3.0, 2.0, "layer"),
         interventions.AblatedHeads(cells),
         interventions.FixedHeads({(0, 1): rows[:, :CONTEXT]}, {(1, 0): rows[0, :1]}),
-        interventions.SetOutputs(0, rows[None, None, :, :1]),
+        interventions.SetOutputs(0, outputs),
         interventions.RemovedEmbeddings("tokens"),
         interventions.RemovedEmbeddings("positions"),
         interventions.UniformHeads(cells),

@@ -218,7 +218,7 @@ class Outputs(Edit):
         return z + self.zeros[layer]
 
 
-class Seen(Observer):
+class _Seen(Observer):
     """The stream before some layers, and values and outputs ``[text, head, pos, d]`` there."""
 
     def __init__(self, layers: Sequence[int]) -> None:
@@ -259,7 +259,7 @@ def estimated_costs(
     generator = torch.Generator("cpu").manual_seed(0)
     for first, tokens in batches(subject, windows):
         progress(first, len(windows))
-        edit, seen = Outputs(), Seen(geometry.with_heads)
+        edit, seen = Outputs(), _Seen(geometry.with_heads)
         logits = subject.model.run(tokens, edit, [seen], graph=True)
         text = slice(first, first + len(tokens))
         log_p, predicted = logits[:, :-1].log_softmax(dim=-1), tokens.shape[1] - 1
@@ -312,7 +312,7 @@ def exact_costs(
     found = np.empty((len(windows), len(names), len(cells)))
     clean = np.empty(len(windows))
     for first, tokens in batches(subject, windows):
-        seen, text = Seen([layer for layer, _ in cells]), slice(first, first + len(tokens))
+        seen, text = _Seen([layer for layer, _ in cells]), slice(first, first + len(tokens))
         clean[text] = losses(model.run(tokens, Edit(), [seen]), tokens).mean(axis=1)
         for place, cell in enumerate(cells):
             progress(first * len(cells) + place * len(tokens), len(windows) * len(cells))

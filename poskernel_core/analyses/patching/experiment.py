@@ -67,7 +67,7 @@ class _Pair(Observer):
         prompts = _tokens(subject, params)
         # the clean prompt's place, and the changed one's
         self.places = [1, 0] if params.direction == INTO_CHANGED else [0, 1]
-        both = torch.tensor([prompts[place] for place in self.places])
+        both = torch.tensor([prompts[place] for place in self.places], device="cpu")
         self.tokens, self.keep = both[:1], None if params.metric == "loss" else 1
         edit = Outputs()
         logits = subject.model.run(both, edit, [self], keep=self.keep, graph=True)
@@ -228,7 +228,7 @@ def _metric(
 ) -> tuple[Metric, list[int]]:
     """Return what reads the metric off logits, and the ids of its answers."""
     if params.metric == "loss":
-        return lambda logits: _losses(logits, torch.tensor(clean)), []
+        return lambda logits: _losses(logits, torch.tensor(clean, device="cpu")), []
     assert subject.single_id is not None
     one, two = (
         subject.single_id(text) if text else own
