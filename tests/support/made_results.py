@@ -18,7 +18,7 @@ COORDINATES = {"query", "step", "second", "factor", "budget", "distance", "subse
                "position", "group", "heads"}  # fmt: skip
 """Axes that answers count from 2 in steps of 3 here, unless they are told otherwise."""
 GIVEN = {"head": "L1H2", "query": 10, "neuron": 4, "text": "user: x", "word": "a", "words": "a,b",
-         "clean": "a", "changed": "b", "heads": "L0H1,L1H2"}  # fmt: skip
+         "changed": "b", "heads": "L0H1,L1H2"}  # fmt: skip
 
 
 def answer(
@@ -49,6 +49,7 @@ def answer(
     for each, array in words.items():
         array.flat = [f"{each} {place}" for place in range(array.size)]
     given = {field: GIVEN[field] for field in question.params.model_fields if field in GIVEN}
+    given |= {"clean": "a"} if "changed" in given else {}
     counted = {axis: 2 + 3 * np.arange(sizes[axis]) for axis in sizes if axis in COORDINATES}
     return Result(
         analysis=name,
