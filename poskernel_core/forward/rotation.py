@@ -150,7 +150,7 @@ def cosines_and_sines(module: nn.Module, handed: Any) -> tuple[Tensor, Tensor]:
     """
     if isinstance(handed, Tensor):
         return handed.real, handed.imag
-    return handed[::-1] if type(module).__name__.startswith("GPTJ") else handed  # type: ignore[no-any-return]
+    return handed[::-1] if type(module).__name__.startswith("GPTJ") else handed
 
 
 def read_rotation(

@@ -142,7 +142,7 @@ def test_every_figure_ends_in_a_cell(name):
         found.params.update(change="ablate", heads="L0H1")
     code = continuation(found)
     ast.parse(code)
-    assert f"boot_transformers('gpt2', revision='{'a' * 40}')" in code
+    assert f"('gpt2', revision='{'a' * 40}')" in code
     assert "pk.token_windows('gpt2', " in code
     assert code == View(found).cell
 
