@@ -16,10 +16,11 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 import poskernel_core as pk
 from poskernel_core.common.errors import ComputeFailed, UnsupportedModel
-from poskernel_core.forward import configuration, hooks, loading, memory, proof
+from poskernel_core.forward import adapters, configuration, hooks, loading, memory, proof
 from poskernel_core.forward.attention import AttentionCall
 from poskernel_core.forward.interventions import AblatedHeads
 from poskernel_core.forward.loading import place
+from poskernel_core.forward.rotation import cosines_and_sines
 from poskernel_core.models import catalog
 from poskernel_core.passes import streaming
 from poskernel_core.passes.prepare import sizes_for
@@ -363,3 +364,16 @@ def test_a_transformers_that_was_not_tested(monkeypatch):
         configuration.refusing("m", "{} fails, as it says"),
     ):
         raise ValueError("this")
+
+
+def test_gptj_of_a_later_transformers(monkeypatch):
+    """Its sines come first, and its attention goes through the registry, as from 5.24 on."""
+    assert "_attn" == adapters.own_attention("gptj")
+    monkeypatch.delattr(adapters.GPTJAttention, "_attn")
+    assert "" == adapters.own_attention("gptj") == adapters.own_attention("llama")
+    assert "forward" == adapters.own_attention("bloom")
+    cos, sin = torch.ones(3), torch.zeros(3)
+    later = type("GPTJRotaryEmbedding", (torch.nn.Module,), {})()
+    for module, handed in ((later, (sin, cos)), (torch.nn.Module(), (cos, sin))):
+        assert all(map(torch.equal, cosines_and_sines(module, handed), (cos, sin)))
+        assert all(map(torch.equal, cosines_and_sines(module, (cos, sin)), handed))
