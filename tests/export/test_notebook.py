@@ -20,6 +20,7 @@ def test_it_runs(file, tmp_path, monkeypatch):
     """Every cell, in a kernel of its own on an empty store; plotly.js is in one output."""
     monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("POSKERNEL_SHIPPED", "1")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # beside other tests, threads wait for each other
     monkeypatch.setenv("PYTHONWARNINGS", "ignore:IProgress not found")  # of tqdm, in transformers
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
     book = nbformat.read(file, as_version=4)
