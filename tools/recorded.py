@@ -27,6 +27,9 @@ FIGURE = "pk-figure"
 TOO_LARGE = {"head-examples": 0, "head-position-sources": 100}
 """Questions that are not shipped for models of more heads; readers request them explicitly."""
 
+EXACT = 100
+"""Heads for which costs are shipped that are all exact, instead of estimated for most."""
+
 Answer = Callable[[Plan], Result | Job]
 
 
@@ -80,6 +83,13 @@ def precomputed(plan: Plan) -> bool:
     return plan.question.precomputed != "never"
 
 
+def too_large(plan: Plan, heads: int) -> int:
+    """Return the largest number of heads for which an answer is shipped."""
+    if getattr(plan.params, "exact", "") == "all":
+        return EXACT
+    return TOO_LARGE.get(plan.question.name, heads)
+
+
 def visit(model: str, name: str, answer: Answer) -> dict[str, Request]:
     """Open one page; return the requests that it made, by their keys."""
     from pages.shared.jobs import results
@@ -101,7 +111,7 @@ def visit(model: str, name: str, answer: Answer) -> dict[str, Request]:
     geometry = locate(model).geometry
     heads = geometry.n_layers * geometry.n_heads
     Engine.ready = lambda _, each: (  # type: ignore[method-assign]
-        heads <= TOO_LARGE.get(make_plan(each).question.name, heads)
+        heads <= too_large(make_plan(each), heads)
     )
     here = Path.cwd()
     os.chdir(ROOT)

@@ -13,7 +13,7 @@ from pages.shared.cards.card import Explanation, card
 from pages.shared.cards.figure import charts
 from pages.shared.cards.one_head import draw_kernel, draw_similarity, shares_told
 from pages.shared.jobs import results
-from pages.shared.jobs.pressed import fetch_when_asked
+from pages.shared.jobs.pressed import fetch_when_asked, is_wanted, offer_rest
 from pages.shared.selection.head_link import head_link
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection
@@ -192,10 +192,16 @@ def draw_alone(selection: Selection) -> None:
         if found := fetch_when_asked(HeadsReplaced, run, many, "compute-replaced"):
             title = "Loss with heads attending by position alone"
             card("replaced", partial(replaced_figure, found), found, words.REPLACED, title)
-    whole = KernelOnlyCostParams(skip=skip, exact="all")
-    if found := fetch_when_asked(KernelOnlyCost, run, whole, "compute-all-alone"):
+    asked, every = KernelOnlyCostParams(skip=skip), KernelOnlyCostParams(skip=skip, exact="all")
+    plan = results.plan(KernelOnlyCost, run, every)
+    if whole := results.engine().ready(plan) or is_wanted(plan.key):
+        asked = every
+    if found := fetch_when_asked(KernelOnlyCost, run, asked, "compute-all-alone"):
         title = "Cost of attending by the kernel alone"
         card("all-alone", partial(cost_figure, found), found, words.ALL_ALONE, title)
+        if not whole:
+            told = "The ten heads of the largest cost are exact, the others estimated."
+            offer_rest(told, "Compute all exactly", plan.key, "compute-all-exactly")
 
 
 def draw_additivity(selection: Selection) -> None:
