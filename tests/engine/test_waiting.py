@@ -282,7 +282,7 @@ def test_a_pass_yields_to_short_experiments_between_its_batches(stage):
             report(number, 3, "Reading")
             stage.came_to(number)
 
-    def perform(shared, plan, execution, report):
+    def perform(shared, plan, execution, report, formed):
         report(0, 1, "Running")
         stage.came_to(plan.params.text)
 
@@ -305,7 +305,7 @@ def test_a_pass_never_stands_still(stage, monkeypatch):
             stage.came.append("batch")
             now.at += 1
 
-    def perform(shared, plan, execution, report):
+    def perform(shared, plan, execution, report, formed):
         stage.came.append("experiment")
         now.at += 4
         if stage.came.count("experiment") == 20:

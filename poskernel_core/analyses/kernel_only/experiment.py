@@ -403,23 +403,19 @@ def heads_replaced(
     """Run the model with more and more heads replaced; see :class:`HeadsReplaced`."""
     texts, geometry = divided(subject, params), subject.model.geometry
     fixed = fixed_of(subject, texts, params.skip, progress)
-    estimated = estimated_costs(subject, texts.loss, fixed, params.draws, progress)
+    few = texts.kernels[: len(texts.loss)]
+    estimated = estimated_costs(subject, few, fixed, params.draws, progress).mean(axis=0)
+    orders = [_in_order(estimated[fixed.names.index(name)]) for name in CURVES]
     counts = formulas.numbers_of_heads(len(geometry.with_heads) * geometry.n_heads)
     change, clean = np.empty((len(texts.loss), len(CURVES), len(counts))), np.empty(len(texts.loss))
-    done, total = 0, len(texts.loss) * len(CURVES) * len(counts)
-    for half in (0, 1):
-        own = np.flatnonzero(texts.group % 2 == half)
-        others = np.delete(estimated, own, axis=0).mean(axis=0)
-        orders = [_in_order(others[fixed.names.index(name)]) for name in CURVES]
-        for first, tokens in batches(subject, texts.loss[own]):
-            at = own[first : first + len(tokens)]
-            clean[at] = losses(subject.model.run(tokens, Edit()), tokens).mean(axis=1)
-            for row, place in np.ndindex(change.shape[1:]):
-                progress(done, total)
-                edit = fixed.edit(CURVES[row], orders[row][: counts[place]])
-                loss = losses(subject.model.run(tokens, edit), tokens).mean(axis=1)
-                change[at, row, place] = loss - clean[at]
-                done += len(tokens)
+    for first, tokens in batches(subject, texts.loss):
+        at = slice(first, first + len(tokens))
+        clean[at] = losses(subject.model.run(tokens, Edit()), tokens).mean(axis=1)
+        for done, (row, place) in enumerate(np.ndindex(change.shape[1:])):
+            progress(first * change[0].size + done * len(tokens), change.size)
+            edit = fixed.edit(CURVES[row], orders[row][: counts[place]])
+            loss = losses(subject.model.run(tokens, edit), tokens).mean(axis=1)
+            change[at, row, place] = loss - clean[at]
 
     def numbers(means: Means) -> Means:
         limits = {"tenth": 0.1, "5_percent": 0.05 * float(means["clean_loss"])}

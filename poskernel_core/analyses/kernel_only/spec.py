@@ -218,9 +218,9 @@ class HeadsReplaced(KernelOnly[HeadsReplacedParams]):
     \ell(0)$. The number of heads for a loss is the $k$ where the curve first passes it, on a line
     between two computed numbers.
 
-    Choices: heads are ordered by the estimates of ``kernel-only-cost``, for one half of the texts
-    by those of the other half: so no head is chosen by the texts that it is judged on. Mean
-    patterns follow the same rule, in their own order.
+    Choices: heads are ordered by the estimates of ``kernel-only-cost`` on the texts that the kernels
+    are of, as many as the loss is taken over: so no head is chosen by the texts that it is judged
+    on. Mean patterns follow the same rule, in their own order.
 
     Limits: the order by single costs is not the best one: it does not see what heads do together.
     The first crossing of a noisy curve comes too early.

@@ -125,6 +125,11 @@ def test_against_plain_transformers(model_dirs, name):
     every = {cell: known["kernel"][cell[0]][cell[1]] for cell in np.ndindex(layers, heads)}
     change = plain.loss(of_loss, every) - clean
     assert change.mean() == pytest.approx(many.values["loss_change"][0, -1], abs=1e-5)
+    order = np.argsort(oracle.estimated(plain, of_kernels, known["kernel"], 2), axis=None)
+    first = [(int(place) // heads, int(place) % heads) for place in order[:2]]
+    change = plain.loss(of_loss, {cell: every[cell] for cell in first}) - clean
+    at = many.coordinates["heads"].tolist().index(2)
+    assert change.mean() == pytest.approx(many.values["loss_change"][0, at], abs=1e-5)
     assert {"errors": "windows", "groups": 5, "kernel_windows": 5, "loss_windows": 5,
             "tokens": LENGTH} == many.provenance  # fmt: skip
 
