@@ -51,7 +51,7 @@ def rounded(value: Number, error: Number | None = None, unit: str = "") -> str:
 def _pair(value: float, error: float, digits: int) -> str:
     """Return value and error with this many decimals, the value with fewer if it has too many."""
     own = min(digits, _last(value)) if value else digits
-    texts = (f"{round(each, n):.{max(n, 0)}f}" for each, n in ((value, own), (error, digits)))
+    texts = (f"{round(each, n):z.{max(n, 0)}f}" for each, n in ((value, own), (error, digits)))
     return " ± ".join(texts)
 
 

@@ -14,10 +14,10 @@ MIN_FIGURES = 4
 def title_here(title: str, about: str, *, wanted: bool) -> Any:
     """Draw a page's title and what it is about; return room for the list if ``wanted``."""
     with st.container(key="title"):
-        left, right = st.columns([3, 2], gap="large") if wanted else (st.container(), None)
-    left.title(title, anchor="page")
-    left.markdown(about)
-    return right.container(key="contents") if right else None
+        row = st.container(horizontal=True, vertical_alignment="center")
+        row.title(title, anchor="page", width="content")
+        st.markdown(about)
+    return row.container(key="contents", width="content") if wanted else None
 
 
 def fill_contents(place: Any) -> None:
