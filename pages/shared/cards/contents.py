@@ -13,7 +13,7 @@ MIN_FIGURES = 4
 
 def title_here(title: str, about: str, *, wanted: bool) -> Any:
     """Draw a page's title and what it is about; return room for the list if ``wanted``."""
-    with st.container(key="title"):
+    with st.container(key="title", gap=None):
         row = st.container(horizontal=True, vertical_alignment="center")
         row.title(title, anchor="page", width="content")
         st.markdown(about)
