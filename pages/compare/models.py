@@ -62,7 +62,7 @@ def _selection_of(name: str, selection: Selection) -> Selection:
     run = selection.run
     located = results.located(name, None)
     first = located.geometry.with_heads[0]
-    usual = run.context == Pin.usual_context(selection.located.geometry.n_ctx)
+    usual = run.context == selection.located.geometry.usual_context
     context = None if usual else min(run.context, located.geometry.n_ctx)
     pin = Pin(
         f"L{first}H0", name, None, run.corpus.name, context, run.windows, run.start_token, run.dtype

@@ -32,6 +32,7 @@ CORPUS_HELP: Final = (
     "**openwebtext** (web pages) and **wikitext** (Wikipedia) come from the hub."
 )
 RESULTS_ALONE: Final = "This server has results of the model, not its weights"
+CONTEXT_HELP: Final = f"By default {DEFAULT_CONTEXT:,}, or fewer for a wide model, so that the sums of a run have room."
 CONTEXT_LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096)
 WINDOW_COUNTS = (50, 100, 200, 500, 1000, 2000)
 MAX_RUN = max(WINDOW_COUNTS)
@@ -46,7 +47,8 @@ def choose_run(located: Located) -> tuple[RunSpec, int]:
     """Draw the settings of a run; return the run, and how many first keys are skipped."""
     longest, shown, alone = located.geometry.n_ctx, located.shown, bool(located.away)
     contexts = sorted({length for length in CONTEXT_LENGTHS if length < longest} | {longest})
-    default = max(length for length in contexts if length <= max(DEFAULT_CONTEXT, contexts[0]))
+    usual = located.geometry.usual_context
+    default = max(length for length in contexts if length <= max(usual, contexts[0]))
     counts = sorted({*WINDOW_COUNTS, *_stopped_at()})
     offered, many, starts, dtypes = offered_corpora(), DEFAULT_TEXTS, True, typing.get_args(Dtype)
     if shown:
@@ -60,7 +62,9 @@ def choose_run(located: Located) -> tuple[RunSpec, int]:
     with st.expander("Run", key="run"):
         corpus = st.selectbox("Corpus", help=CORPUS_HELP, **linked("corpus", offered))
         context = st.selectbox(
-            "Context T (tokens)", **off, **fitted_index("context", contexts, default)
+            "Context T (tokens)",
+            **off | {"help": off["help"] or CONTEXT_HELP},
+            **fitted_index("context", contexts, default),
         )
         windows = one_of("Windows of text, at most", counts, key="windows", usual=many, **off)
         start = st.toggle("Start token first", starts, **off, **linked("start"))

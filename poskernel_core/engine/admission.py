@@ -204,16 +204,7 @@ def least_bytes(geometry: Geometry, run: RunSpec, windows: int) -> int:
 
 def _numbers(geometry: Geometry, run: RunSpec, windows: int) -> dict[Gather, int]:
     """Return how many values the largest sums of one group of texts contain, over all layers."""
-    tokens, heads = run.context, geometry.n_heads
-    queries = len([n for n in run.positions if n < tokens])
-    stream, all_queries = tokens * geometry.d_model, heads * tokens * geometry.d_head
+    queries = len([n for n in run.positions if n < run.context])
     samples = first_of_all(run.queries_per_position, windows) // groups_of(windows)
-    numbers: dict[Gather, int] = {
-        "keys": geometry.n_kv_heads * tokens * geometry.d_head,
-        "queries": queries * heads * samples * geometry.d_head,
-        "patterns": heads * queries * tokens,
-        "residuals": stream,
-        "normed": stream,
-        "scores": all_queries,
-    }
-    return {name: geometry.n_layers * numbers.get(name, 0) for name in run.gather}
+    found = geometry.sums(run.context, queries, samples)
+    return {name: found.get(name, 0) for name in run.gather}

@@ -23,7 +23,6 @@ from poskernel_core.common.folders import default_directory
 from poskernel_core.common.result import Result
 from poskernel_core.common.settings import settings
 from poskernel_core.common.specs import (
-    DEFAULT_CONTEXT,
     DEFAULT_TEXTS,
     AnyCorpus,
     AnyModel,
@@ -524,8 +523,8 @@ def describe_run(
     """Return the run for a model's name, with default settings and every fingerprint.
 
     For a model offered by its results, context and number of windows are by default those of the
-    results. For other models they are the model's context, at most 1024, and the usual number of
-    windows. ``query`` is recorded in addition to ``positions`` (default: 32 evenly spaced, and 400
+    results. For other models they are the model's context, at most 1024 (fewer for wide models),
+    and the usual number of windows. ``query`` is recorded in addition to ``positions`` (default: 32 evenly spaced, and 400
     and 1000).
 
     Raises:
@@ -534,7 +533,7 @@ def describe_run(
     """
     located = catalog.locate(model, revision)
     longest, shown = located.geometry.n_ctx, located.shown
-    usual = shown.context if shown else min(longest, DEFAULT_CONTEXT)
+    usual = shown.context if shown else located.geometry.usual_context
     length = usual if context is None else whole(context, "context")
     many = shown.windows if shown else DEFAULT_TEXTS
     if not 2 <= length <= longest:

@@ -108,7 +108,7 @@ def heads_like(
                     told["model"],
                     told["revision"],
                     told["corpus"],
-                    None if context == Pin.usual_context(model.geometry.n_ctx) else context,
+                    None if context == model.geometry.usual_context else context,
                     int(told["windows_asked"]),
                     bool(told["start_token"]),
                     told["dtype"],

@@ -9,7 +9,15 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from poskernel_core.common.errors import UnsupportedModel
+from poskernel_core.common.groups import GROUPS
 from poskernel_core.common.heads import head_name
+from poskernel_core.common.specs import ALL_GATHERED, DEFAULT_CONTEXT, QUERIES_PER_POSITION, Gather
+
+ROOM = 7.5e9
+"""Most bytes of a run with default settings: its sums, and the statistics that are made of them."""
+
+SHORTEST = 64
+"""Least default context, however wide the model."""
 
 FULL, SLIDING, CHUNKED, NONE = "full", "sliding", "chunked", "none"
 
@@ -102,6 +110,39 @@ class Geometry:
     def reason(self, layer: int) -> str | None:
         """Return why a layer has no heads, or None if it has heads."""
         return self.layers[layer].reason if self.layers else None
+
+    @property
+    def usual_context(self) -> int:
+        """The default context in tokens, shorter for wide models, so that a run has room."""
+        length = min(self.n_ctx, DEFAULT_CONTEXT)
+        while length >= 2 * SHORTEST:
+            found = self.sums(length, 34, QUERIES_PER_POSITION // GROUPS)
+            every = sum(found.get(name, 0) for name in ALL_GATHERED)
+            # sums of all groups, and their means: in half the bytes, or of all groups together
+            of_groups = every - found["residuals"]
+            if 4 * GROUPS * every + (4 + 2 * GROUPS) * of_groups + 4 * found["residuals"] <= ROOM:
+                break
+            length //= 2
+        return length
+
+    def sums(self, tokens: int, positions: int, samples: int) -> dict[Gather, int]:
+        """Return how many values the largest sums of one group of texts hold, over all layers.
+
+        Args:
+            tokens: the context.
+            positions: number of recorded query positions.
+            samples: queries kept at each of them, of one group.
+        """
+        stream, rows = tokens * self.d_model, self.n_heads * tokens
+        each: dict[Gather, int] = {
+            "keys": self.n_kv_heads * tokens * self.d_head,
+            "queries": positions * self.n_heads * samples * self.d_head,
+            "patterns": rows * positions,
+            "residuals": stream,
+            "normed": stream,
+            "scores": rows * self.d_head,
+        }
+        return {name: self.n_layers * count for name, count in each.items()}
 
     def as_json(self) -> dict[str, Any]:
         """Return the fields, for :meth:`read`."""

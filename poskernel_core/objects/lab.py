@@ -25,7 +25,6 @@ from poskernel_core import api, server
 from poskernel_core.common.errors import BadRequest, PosKernelError, UnsupportedModel
 from poskernel_core.common.result import Result
 from poskernel_core.common.specs import (
-    DEFAULT_CONTEXT,
     DEFAULT_TEXTS,
     CorpusSpec,
     ModelSpec,
@@ -220,7 +219,7 @@ class Lab:
         word = " the" if self.tokenizer is None else self.tokenizer.usual_word()
         hooks = "; ".join(self._hooks)
         shown = Shown(
-            context=min(geometry.n_ctx, DEFAULT_CONTEXT), windows=DEFAULT_TEXTS, dtype="float32",
+            context=geometry.usual_context, windows=DEFAULT_TEXTS, dtype="float32",
             corpus=CorpusSpec(), start_token=True, queries=(), skips=(),
         )  # fmt: skip
         more = {

@@ -1,6 +1,7 @@
 """What is refused before a worker starts: what a visitor asks for at once, what has no room."""
 
 import re
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -9,12 +10,13 @@ from hypothesis import strategies as st
 import poskernel_core as pk
 from poskernel_core.common.errors import BadRequest, ComputeFailed, TooLarge
 from poskernel_core.common.settings import PUBLIC, settings, variable
-from poskernel_core.common.specs import CorpusSpec, Execution, Request
+from poskernel_core.common.specs import CorpusSpec, Execution, Request, default_positions
 from poskernel_core.data import corpora
 from poskernel_core.engine import admission
 from poskernel_core.engine.engine import Engine, describe_run
 from poskernel_core.engine.plan import make_plan
 from poskernel_core.models import catalog
+from poskernel_core.models.geometry import Geometry
 from poskernel_core.models.tokenizers import load_tokenizer
 from poskernel_core.passes import runner
 from poskernel_core.passes.worker_context import WorkerContext
@@ -244,3 +246,34 @@ def test_open_jobs_are_counted_by_person(jobs):
             assert full
         else:
             assert not full
+
+
+@pytest.mark.parametrize(
+    ("sizes", "usual"),
+    [
+        ({}, 1024),
+        ({"n_ctx": 101}, 101),
+        ({"n_layers": 48, "n_heads": 25, "n_kv_heads": 25, "d_head": 64, "d_model": 1600}, 256),
+        ({"n_layers": 80, "n_heads": 64, "n_kv_heads": 64, "d_model": 512}, 256),
+        ({"n_layers": 32, "n_heads": 32, "n_kv_heads": 8, "d_head": 128, "d_model": 4096}, 256),
+    ],
+)
+def test_the_usual_run_of_any_model_has_room(sizes, usual, monkeypatch):
+    """Its context is the longest of its halvings that fits into a store of the usual size."""
+    one = {"n_layers": 2, "n_heads": 3, "n_kv_heads": 3, "d_model": 24, "d_head": 8}
+    more = {"n_ctx": 4096, "n_vocab": 11, "architecture": "gpt2", "scheme": "learned"}
+    geometry = Geometry(**{**one, **more, **sizes})
+    assert usual == geometry.usual_context
+    run = describe_run("demo-attn-2l", windows=500)
+    monkeypatch.setattr(
+        admission.catalog, "find_again", lambda _: SimpleNamespace(geometry=geometry)
+    )
+    for context, fits in ((usual, True), (2 * usual, usual == min(1024, geometry.n_ctx))):
+        asked = {"context": context, "positions": default_positions(context)}
+        asked |= {"corpus": CorpusSpec(name="random")}
+        limit = 8 * 2**30
+        if fits:
+            admission._check_room(limit, run.model_copy(update=asked))
+        else:
+            with pytest.raises(BadRequest, match="the store holds"):
+                admission._check_room(limit - 2**30, run.model_copy(update=asked))

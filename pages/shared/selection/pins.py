@@ -85,7 +85,7 @@ def kept_pins() -> tuple[list[PinnedHead], list[str]]:
 
 def pin_of(selection: Selection, cell: str = "") -> Pin:
     """Return the pin of a head of the selected run, by default of the selected head."""
-    return Pin.of(cell or selection.cell, selection.run, selection.located.geometry.n_ctx)
+    return Pin.of(cell or selection.cell, selection.run, selection.located.geometry.usual_context)
 
 
 def pinned_cells(selection: Selection) -> list[str]:

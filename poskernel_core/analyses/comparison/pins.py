@@ -17,7 +17,6 @@ from poskernel_core.common.errors import BadRequest, InvalidField
 from poskernel_core.common.heads import parse_cell
 from poskernel_core.common.rounding import counted
 from poskernel_core.common.specs import (
-    DEFAULT_CONTEXT,
     DEFAULT_TEXTS,
     CorpusSpec,
     Dtype,
@@ -83,9 +82,8 @@ class Pin:
         return text
 
     @classmethod
-    def of(cls, cell: str, run: RunSpec, longest: int) -> Pin:
-        """Return the pin of a head of a run; ``longest`` is the model's context, in tokens."""
-        usual = cls.usual_context(longest)
+    def of(cls, cell: str, run: RunSpec, usual: int) -> Pin:
+        """Return the pin of a head of a run; ``usual`` is the model's default context, in tokens."""
         return cls(
             cell,
             run.model.name,
@@ -97,11 +95,6 @@ class Pin:
             run.dtype,
             run.seed,
         )
-
-    @staticmethod
-    def usual_context(longest: int) -> int:
-        """Return the default context of a model that reads ``longest`` tokens."""
-        return min(longest, DEFAULT_CONTEXT)
 
     @property
     def settings(self) -> str:
@@ -175,7 +168,7 @@ def pinned_run(
         )
     if run is not None and not pin.model:
         return run
-    context = pin.context or Pin.usual_context(geometry.n_ctx)
+    context = pin.context or geometry.usual_context
     if not 2 <= context <= geometry.n_ctx:
         raise BadRequest(
             f"{name!r} reads 2 to {geometry.n_ctx} tokens; the pin {str(pin)[:60]!r} asks for "
