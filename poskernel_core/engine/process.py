@@ -27,10 +27,9 @@ Hear = Callable[[Event | None], None]
 LOG, MAX_LOG = "worker.log", 10_000_000
 REPORT_EVERY = 0.1
 SPEAKING = threading.Lock()
-CALM = {"MALLOC_ARENA_MAX": "2", "OMP_WAIT_POLICY": "passive"}
-"""Environment variables of a child. glibc makes few heaps, to reduce fragmentation: its default is
-eight per core, and the threads of a child rarely allocate at the same time. Threads that wait for
-each other sleep: beside other work, spinning makes a pass several times slower."""
+HEAP = {"MALLOC_ARENA_MAX": "2"}
+"""Environment variable that limits the number of glibc heaps, to reduce fragmentation. The default
+is eight per core, more than needed: the threads of a child rarely allocate at the same time."""
 
 
 class Child:
@@ -54,7 +53,7 @@ class Child:
                     stderr=stream,
                     encoding="utf-8",
                     start_new_session=True,
-                    env=CALM | environment() | size,
+                    env=HEAP | environment() | size,
                 )
         except OSError as error:
             raise ComputeFailed(

@@ -142,7 +142,7 @@ def picture(figure: go.Figure, result: Result, kind: str, width: int = WIDTHS[0]
     with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         page = Path(folder, "page.html")
         page.write_text(print_page([printed(figure, result, width)], kind), encoding="utf-8")
-        options = ["--headless", "--no-sandbox", "--dump-dom", "--virtual-time-budget=60000"]
+        options = ["--headless", "--no-sandbox", "--dump-dom"]
         options += [f"--user-data-dir={folder}", page.as_uri()]
         ran = subprocess.run([browser, *options], capture_output=True, check=False)
     made = re.search(rb'<pre id="made">([\w+/=]+)</pre>', ran.stdout)
