@@ -32,7 +32,9 @@ CORPUS_HELP: Final = (
     "**openwebtext** (web pages) and **wikitext** (Wikipedia) come from the hub."
 )
 RESULTS_ALONE: Final = "This server has results of the model, not its weights"
-CONTEXT_HELP: Final = f"By default {DEFAULT_CONTEXT:,}, or fewer for a wide model, so that the sums of a run have room."
+CONTEXT_HELP: Final = (
+    f"By default {DEFAULT_CONTEXT:,}, or fewer for a wide model, so that a run's sums have room."
+)
 CONTEXT_LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096)
 WINDOW_COUNTS = (50, 100, 200, 500, 1000, 2000)
 MAX_RUN = max(WINDOW_COUNTS)

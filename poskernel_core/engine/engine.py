@@ -524,8 +524,8 @@ def describe_run(
 
     For a model offered by its results, context and number of windows are by default those of the
     results. For other models they are the model's context, at most 1024 (fewer for wide models),
-    and the usual number of windows. ``query`` is recorded in addition to ``positions`` (default: 32 evenly spaced, and 400
-    and 1000).
+    and the usual number of windows. ``query`` is recorded in addition to ``positions`` (default:
+    32 evenly spaced, and 400 and 1000).
 
     Raises:
         InvalidField: an invalid field of the run or of a description.

@@ -83,7 +83,7 @@ class Pin:
 
     @classmethod
     def of(cls, cell: str, run: RunSpec, usual: int) -> Pin:
-        """Return the pin of a head of a run; ``usual`` is the model's default context, in tokens."""
+        """Return the pin of a head of a run; ``usual`` is the model's default context."""
         return cls(
             cell,
             run.model.name,

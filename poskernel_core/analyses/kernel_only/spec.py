@@ -218,7 +218,7 @@ class HeadsReplaced(KernelOnly[HeadsReplacedParams]):
     \ell(0)$. The number of heads for a loss is the $k$ where the curve first passes it, on a line
     between two computed numbers.
 
-    Choices: heads are ordered by the estimates of ``kernel-only-cost`` on the texts that the kernels
+    Choices: heads are ordered by the estimates of ``kernel-only-cost`` on texts that the kernels
     are of, as many as the loss is taken over: so no head is chosen by the texts that it is judged
     on. Mean patterns follow the same rule, in their own order.
 
