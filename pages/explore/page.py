@@ -24,6 +24,7 @@ from pages.shared.cards.figure import chart
 from pages.shared.cards.plain import capital, plain, say_error
 from pages.shared.jobs import results
 from pages.shared.selection.fit import choose_one, linked
+from pages.shared.selection.head_link import page_address
 from pages.shared.selection.links import write
 from pages.shared.selection.pins import HELP, add_pins, compare_link, pin_of
 from pages.shared.selection.place import Place
@@ -199,6 +200,10 @@ def draw_names(selection: Selection) -> list[Head]:
         help=HELP,
     )
     compare_link()
+    if chosen:
+        heads = ", ".join(head_name(*head) for head in sorted(chosen))
+        address = page_address("interventions", silenced=heads)
+        st.markdown(f"[Silence these heads on many texts]({address}#many-texts)")
     if len(chosen) > MAX_PINS:
         st.caption(f"{len(chosen)} heads are chosen: choose {MAX_PINS} or fewer to pin them.")
     if wrong:

@@ -178,6 +178,9 @@ def test_names_of_heads(shipped_only):
         assert count == len(app.dataframe[0].value)
         (pin,) = (each for each in app.button if each.label == "Pin these heads")
         assert (count > 8) == pin.disabled
+        if count == 2:
+            (link,) = (each.value for each in app.markdown if "Silence these" in each.value)
+            assert "interventions?" in link and "silenced=L0H1%2C+L3H2#many-texts" in link
         told = "9 heads are chosen: choose 8 or fewer"
         assert (count > 8) == any(told in each.value for each in app.caption)
         if count == 3:
