@@ -103,7 +103,7 @@ def choose_text(selection: Selection) -> str | None:
 
     The address has the name of the text if the server keeps texts, otherwise the text itself.
     """
-    gone = _follow_address()
+    gone = _follow_address(next(iter(EXAMPLES.values())) if selection.located.shown else "")
     text: str = st.text_area(
         "Your text",
         key=FIELD,
@@ -149,11 +149,14 @@ def choose_text(selection: Selection) -> str | None:
     return text
 
 
-def _follow_address() -> str:
-    """Fill the field from a changed address; return a sentence if its text is gone."""
+def _follow_address(first: str) -> str:
+    """Fill the field from a changed address; return a sentence if its text is gone.
+
+    A session begins with the text ``first``.
+    """
     taken(PARAMETER)
     asked = st.query_params.get(PARAMETER)
-    text, written = st.session_state.get(LAST, ("", None))
+    text, written = st.session_state.get(LAST, (first, None))
     if FIELD in st.session_state and asked in (None, written):
         return ""
     if asked in (None, written):  # return from another page
@@ -352,7 +355,6 @@ def draw_tokens(found: Result, token: int, direction: str, pick: Callable[[int],
 PLACE = Place(
     "Text",
     "The attention of every head on a text of yours, and how much of it position explains.",
-    needs="weights",
     questions=(
         "own-text",
         "own-text-head",
@@ -375,8 +377,9 @@ def choose_token(length: int) -> int:
     )
 
 
-def draw_head(selection: Selection, text: str, length: int) -> None:
+def draw_head(selection: Selection, text: str, whole: Result) -> None:
     """Draw the selected head: its pattern and tokens, and the chosen token's row."""
+    length = len(whole.words("tokens"))
     left, right = st.columns(2, vertical_alignment="bottom")
     with left:
         at = choose_token(length)
@@ -386,12 +389,17 @@ def draw_head(selection: Selection, text: str, length: int) -> None:
     asked = HeadOnTextParams(
         text=text, head=selection.cell, skip=selection.skip, around=kept_around(length, at)
     )
-    found = results.fetch(HeadOnText, selection.run, asked)
+    plan = results.plan(HeadOnText, selection.run, asked)
+    split = not selection.located.away or results.engine().ready(plan)
+    found = results.fetch(HeadOnText, selection.run, asked) if split else selection.of(whole)
     if found is None:
         return
     figure, pattern = partial(head_figure, found), found.only("pattern")
     draw = partial(draw_tokens, found, at, direction, partial(write, "at"))
     card("tokens", figure, pattern, words.HEAD, f"{selection.cell} on the text", draw)
+    if not split:
+        st.caption("Splitting its scores into position and content takes the model's weights.")
+        return
     draw_row(selection, found.select(query=at))
     draw_reasons(selection, text, at)
     draw_writes(selection, text, at)
@@ -430,4 +438,4 @@ def page(selection: Selection) -> None:
         return
     figure, draw = partial(all_heads_figure, found), partial(draw_patterns, found, selection.cell)
     card("heads", figure, found, words.HEADS, "Every head on the text", draw)
-    draw_head(selection, text, len(found.words("tokens")))
+    draw_head(selection, text, found)

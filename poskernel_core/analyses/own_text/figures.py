@@ -122,10 +122,11 @@ def head_figure(result: Result) -> go.Figure:
     if result.axes["pattern"] != ("query", "key"):
         return row_figure(result)
     pattern, queries = result.values["pattern"], result.coordinates["query"]
+    cell = result.params.get("head") or head_name(result.chosen["layer"], result.chosen["head"])
     keys = np.arange(pattern.shape[1])
     return stage_map(
         np.where(keys > queries[:, None], np.nan, pattern),
-        title=f"{result.params['head']} on the text",
+        title=f"{cell} on the text",
         first_query=int(queries[0]),
         tokens=[token_text(token) for token in result.words("tokens")] or None,
         unit="share of attention",
