@@ -9,7 +9,7 @@ from playwright.sync_api import Locator, Page, expect
 from pages.own_text.page import EXAMPLES, FIELD
 from pages.shared.jobs import results
 from poskernel_core.storage.typed import keep_text
-from tests.support.bound import opened, opened_as_linked
+from tests.support.bound import opened, opened_as_linked, words
 from tests.support.visit import (
     complains,
     hash_of,
@@ -212,7 +212,7 @@ def test_a_link_whose_text_is_gone(script):
 
 def test_a_link_with_a_name_and_one_with_a_text(script, fresh_engine):
     """A text goes by its name, whether it was typed, taken from the examples, or linked."""
-    app = script()
+    app = script(model="demo-gpt2")
     assert "Type or paste a text, or take an example" in app.info[0].value
     for text in (TYPED, EXAMPLES["A program"], LIST):
         name = keep_text(fresh_engine.store, text)
@@ -228,6 +228,20 @@ def test_a_link_with_a_name_and_one_with_a_text(script, fresh_engine):
             assert any("hash alone: it opens on this server" in said.value for said in each.caption)
     open_page(app, "contextual")
     assert LIST == open_page(app, "own_text").text_area(key=FIELD).value
+
+
+def test_examples_of_a_model_without_weights(shipped_only):
+    """It opens with one, which has every head's split; of others there are the patterns."""
+    app = opened("own_text", model="smollm2-135m", head="L18H6")
+    assert next(iter(EXAMPLES.values())) == app.text_area(key=FIELD).value
+    assert ["row"] == figures_on(app)
+    app.button(key="example-A verse").click().run()
+    assert [] == figures_on(app)
+    assert "of 270 heads the share" in words(app)
+    assert any("takes the model's weights" in each.value for each in app.caption)
+    app.text_area(key=FIELD).set_value("a text of mine").run()
+    assert "all heads on the text. This server shows" in app.info[0].value
+    assert not app.exception
 
 
 @pytest.mark.slow
