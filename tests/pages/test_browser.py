@@ -52,7 +52,9 @@ def test_the_landing_page(page, visit, server):
         labels = [each.get_attribute("aria-label") for each in cells(page).all()]
         etc = re.compile(r"L\dH\d: ETC [\d.]+ ± [\d.]+ tokens at n = \d+, ")
         assert all(etc.match(label) for label in labels)
-        expect(page.get_by_text("effective tokens (log scale)")).to_have_count(2)
+        expect(page.get_by_text("effective tokens (log scale)").filter(visible=True)).to_have_count(
+            2
+        )
         expect(page.locator(".st-key-card-kernel .curve .line.kernel")).to_be_visible()
         no_trouble(page)
     back(page)

@@ -76,7 +76,7 @@ def test_a_page_as_always_has_no_frame():
 
 def test_the_identity_and_its_link(empty, monkeypatch):
     asked = {
-        "model": ["demo-gpt2"], "head": ["L1H3"], "query": ["255"], "log": ["offset"],
+        "model": ["demo-gpt2"], "head": ["L1H3"], "query": ["255"], "log": ["attention"],
         "kinds": ["local", "uniform"],
     }  # fmt: skip
     monkeypatch.setattr(results, "PATIENCE", 0.0)

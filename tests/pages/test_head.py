@@ -35,7 +35,7 @@ def test_everything_that_is_there(show):
     assert offers(app)
     (table,) = (each.value for each in app.markdown if each.value.startswith("| Measure"))
     row = next(each for each in table.splitlines() if "attention to the previous token" in each)
-    assert re.search(r"0\.\d+ ± [\d.]+", row)
+    assert re.search(r"0\.\d+\s±\s[\d.]+", row)
     assert re.search("1\N{NO-BREAK SPACE}of\N{NO-BREAK SPACE}32", row)
     (link,) = re.findall(r"\[distance to observed attention\]\((\S*)\)", table)
     assert "measure=distance+to+observed+attention" in link

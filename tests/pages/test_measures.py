@@ -95,7 +95,7 @@ def test_order_and_choice_by_a_measure(page, server):
 def groups_have_colours_of_their_own(page: Page) -> None:
     """A measure of names: the legend lists them, a colour each."""
     choose(page, COLOUR, "behaviour group")
-    grid = page.get_by_test_id("stMain").locator(".head-grid")
+    grid = page.get_by_test_id("stMain").locator(".head-grid:visible")
     expect(grid.locator(".ticks span")).to_have_text([*BEHAVIOURS])
     settle(page)
     assert "behaviour group" == parameter(page, "measure")
