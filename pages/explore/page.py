@@ -202,7 +202,7 @@ def draw_names(selection: Selection) -> list[Head]:
     compare_link()
     if chosen:
         heads = ", ".join(head_name(*head) for head in sorted(chosen))
-        address = page_address("interventions", silenced=heads)
+        address = page_address("interventions", manyheads=heads)
         st.markdown(f"[Silence these heads on many texts]({address}#many-texts)")
     if len(chosen) > MAX_PINS:
         st.caption(f"{len(chosen)} heads are chosen: choose {MAX_PINS} or fewer to pin them.")

@@ -8,12 +8,15 @@ import streamlit as st
 from pages.interventions import captions as words
 from pages.shared.cards.card import card
 from pages.shared.cards.metric import draw_metrics
+from pages.shared.cards.plain import say_error
 from pages.shared.jobs.pressed import fetch_when_asked
 from pages.shared.selection.fit import fitted_text, linked
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.ablation.figures import ablated_figure, induction_change_figure
 from poskernel_core.analyses.ablation.spec import AblateHeads, AblateHeadsParams
+from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.rounding import value_text
+from poskernel_core.data.moves import parse_cells
 
 BY: Final = {
     "their mean output": "mean",
@@ -28,11 +31,17 @@ def draw_many_texts(selection: Selection) -> None:
     st.subheader("Silence heads on many texts", anchor="many-texts")
     one, two = st.columns([3, 2], vertical_alignment="bottom")
     heads = one.text_input(
-        "Heads", help="such as L0H1, L2H3; all at once", **fitted_text("silenced", selection.cell)
+        "Heads", help="such as L0H1, L2H3; all at once", **fitted_text("manyheads", selection.cell)
     )
-    by = BY[two.selectbox("What takes their place", **linked("silencedby", BY))]
+    by = BY[two.selectbox("What takes their place", **linked("manyby", BY))]
     if not heads.strip():
         st.info("Type one head or more.", icon=":material/touch_app:")
+        return
+    geometry = selection.located.geometry
+    try:
+        parse_cells(heads, geometry.n_layers, geometry.n_heads)
+    except BadRequest as error:
+        say_error(str(error))
         return
     params = AblateHeadsParams.model_validate({"heads": heads, "by": by, "skip": selection.skip})
     shown = "ablated", "ablated-induction"

@@ -33,8 +33,9 @@ CHOICES = ("button_group", "radio")
 
 TYPED = ("text_input", "text_area")
 
-FOLLOWED = {"preset"}
-"""What writes other controls as it is chosen, and says nothing in a link."""
+FOLLOWED = {"preset", "manyby"}
+"""What writes other controls as it is chosen, and says nothing in a link; and a choice about what
+is computed on request, which shows once it is."""
 
 SHOWN = ("bidi_component", "dataframe", "html", "markdown", "metric", "caption", "info")
 

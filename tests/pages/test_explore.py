@@ -181,7 +181,7 @@ def test_names_of_heads(shipped_only):
         if count == 2:
             (link,) = (each.value for each in app.markdown if "Silence these" in each.value)
             assert "interventions?" in link
-            assert "silenced=L0H1%2C+L3H2#many-texts" in link
+            assert "manyheads=L0H1%2C+L3H2#many-texts" in link
         told = "9 heads are chosen: choose 8 or fewer"
         assert (count > 8) == any(told in each.value for each in app.caption)
         if count == 3:

@@ -91,11 +91,13 @@ def choose_switches(selection: Selection) -> dict[str, Any]:
             help="the post keeps only one head of layer 0 and finds the same trend",
             **linked("ablated0", heads),
         )
-        how = right.selectbox(
-            "Ablation",
-            help="the heads' output becomes zero, or their attention uniform over visible keys",
-            **linked("ablation", ABLATIONS),
-        )
+        how = next(iter(ABLATIONS))
+        if ablated:
+            how = right.selectbox(
+                "Ablation",
+                help="the heads' output becomes zero, or their attention uniform over visible keys",
+                **linked("ablation", ABLATIONS),
+            )
         one, two = st.columns(2)
         without = one.toggle(
             "Remove positions",
