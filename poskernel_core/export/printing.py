@@ -131,23 +131,25 @@ def picture(figure: go.Figure, result: Result, kind: str, width: int = WIDTHS[0]
     if width not in WIDTHS:
         raise BadRequest(f"Expected a width of {WIDTHS[0]} or {WIDTHS[1]} mm, got {width!r}.")
     if is_table(figure):
-        raise BadRequest("Expected a figure, got a table: write its numbers with --npz or --json.")
+        raise BadRequest("Expected a figure, got a table: write its numbers instead.")
     names = ("google-chrome", "chromium", "chromium-browser", "chrome", "msedge")
     browser = os.environ.get("BROWSER_PATH") or next(filter(None, map(shutil.which, names)), None)
     if browser is None:
         raise BadRequest(
             "Expected Chrome or Chromium on the path, which draws pictures, found neither: install "
-            "one, name it in BROWSER_PATH, or write a stand-alone figure with --html."
+            "one, name it in BROWSER_PATH, or write a stand-alone page."
         )
     with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         page = Path(folder, "page.html")
         page.write_text(print_page([printed(figure, result, width)], kind), encoding="utf-8")
-        options = ["--headless", "--no-sandbox", "--dump-dom"]
-        options += [f"--user-data-dir={folder}", page.as_uri()]
-        ran = subprocess.run([browser, *options], capture_output=True, check=False)
+        given = "headless", "no-sandbox", "dump-dom", f"user-data-dir={folder}"
+        options = [f"--{name}" for name in given]
+        ran = subprocess.run([browser, *options, page.as_uri()], capture_output=True, check=False)
     made = re.search(rb'<pre id="made">([\w+/=]+)</pre>', ran.stdout)
     if made is None:
-        raise BadRequest(f"Expected a picture from {browser!r}, got none: try --html.")
+        raise BadRequest(
+            f"Expected a picture from {browser!r}, got none: write a stand-alone page."
+        )
     return base64.b64decode(made[1])
 
 

@@ -17,7 +17,8 @@ PARTS = ("Values", "Formula.", "Choices.", "Limits.", "Source.")
 
 def test_definitions():
     app = fine(opened("methods"))
-    for fold, method in zip(app.main.expander, METHODS, strict=True):
+    _, *folds = app.main.expander  # the first is the bar on phones
+    for fold, method in zip(folds, METHODS, strict=True):
         assert f"{method.title}** (`{method.name}`)" in fold.label
         text = " ".join(each.value for each in fold.markdown)
         assert all(f"**{part}**" in text for part in PARTS)
@@ -25,7 +26,7 @@ def test_definitions():
             each.value for each in fold.code
         ]
         assert bool(method.params) == len(fold.dataframe)
-    (fold,) = fine(opened("methods", method="position-zero")).main.expander
+    _, fold = fine(opened("methods", method="position-zero")).main.expander
     assert "position-zero" in fold.label
 
 
