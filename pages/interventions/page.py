@@ -147,16 +147,16 @@ def page(selection: Selection) -> None:
         link = page_link("rotary_spectrum", "Spectrum")
         st.markdown(f"To freeze or remove bands of wavelengths over whole texts, open {link}.")
     prompt, params = choose_intervention(selection)
-    wanted = missing(params)
-    if wanted:
-        st.info(wanted, icon=":material/touch_app:")
-    elif prompt is not None:
-        asked = InterventionParams(head=selection.cell, text=prompt, **params)
-        found = results.fetch(Intervention, selection.run, asked)
-        if found is not None:
-            draw_numbers(found)
-            draw_effects(selection, found)
-            draw_patterns(selection, found)
+    with st.container():  # so that widgets below keep their places
+        if wanted := missing(params):
+            st.info(wanted, icon=":material/touch_app:")
+        elif prompt is not None:
+            asked = InterventionParams(head=selection.cell, text=prompt, **params)
+            found = results.fetch(Intervention, selection.run, asked)
+            if found is not None:
+                draw_numbers(found)
+                draw_effects(selection, found)
+                draw_patterns(selection, found)
     if params["change"] == "average":
         draw_averaging(selection, params["layer"], params["keep"])
     draw_many_texts(selection)
