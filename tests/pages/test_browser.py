@@ -55,7 +55,7 @@ def test_the_landing_page(page, visit, server):
         expect(page.get_by_text("effective tokens (log scale)").filter(visible=True)).to_have_count(
             2
         )
-        expect(page.locator(".st-key-card-kernel .curve .line.kernel")).to_be_visible()
+        expect(page.locator(".st-key-card-kernel .curve .point.kernel").first).to_be_visible()
         no_trouble(page)
     back(page)
     assert ([], []) == (trouble, page.evaluate("violations"))
