@@ -27,9 +27,9 @@ PAGES = [file for file in FILES if file.name == "page.py"]
 KEY = re.compile(r'(?:key=|(?:linked|fitted\w*)\(\s*)"([a-z0-9]+)"')
 """A parameter of the address, as widgets name it."""
 MODEL = "demo-attn-2l"
-WAITING = ("compare", "methods", "own_text", "position_sources")
-WITH_BOX = ("own_text", "position_vs_token", "previous_token")
-"""Pages that tell something at first: what to type, and what rotary positions mean there."""
+WAITING = ("compare", "methods", "position_sources")
+WITH_BOX = ("position_vs_token", "previous_token")
+"""Pages that tell at first what rotary positions mean there."""
 COMPUTE = ("forward", "passes", "statistics", "engine.worker")
 ALONE = """
 import json, sys
