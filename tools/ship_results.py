@@ -31,7 +31,6 @@ REAL_MODEL = ROOT / "build" / "real-model"
 """Added to Python's path, as if the package in it were installed."""
 sys.path[:0] = [str(ROOT)]
 
-from pages.own_text.page import EXAMPLES
 from poskernel_core.analyses import Experiment, find
 from poskernel_core.common.atomic_write import atomic_write
 from poskernel_core.common.differences import DIFFERENCES, STEP
@@ -177,9 +176,6 @@ def more(model: str) -> Iterator[Plan]:
         wanted.append(("etc", {"skip": skip}))
         wanted += [("kernel", {"skip": skip, "query": query}) for query in shown.queries]
     wanted += [("kernel-replicates", {}), ("conversations", {})]  # of any head
-    wanted += [("own-text", {"text": text}) for text in EXAMPLES.values()]
-    shown_first = next(iter(EXAMPLES.values()))
-    wanted += [("own-text-head", {"text": shown_first, "head": cell}) for cell in geometry.cells]
     for name, params in wanted:
         question = find(name)
         query = {"query": DEFAULT_QUERY} if "query" in question.params.model_fields else {}

@@ -8,7 +8,7 @@ import streamlit as st
 from pages.interventions import captions as words
 from pages.shared.cards.card import card
 from pages.shared.cards.metric import draw_metrics
-from pages.shared.cards.plain import say_error
+from pages.shared.cards.plain import plain, say_error
 from pages.shared.jobs.pressed import fetch_when_asked
 from pages.shared.selection.fit import fitted_text, linked
 from pages.shared.selection.selection import Selection
@@ -33,7 +33,7 @@ def draw_many_texts(selection: Selection) -> None:
     heads = one.text_input(
         "Heads", help="such as L0H1, L2H3; all at once", **fitted_text("manyheads", selection.cell)
     )
-    by = BY[two.selectbox("What takes their place", **linked("manyby", BY))]
+    instead = two.selectbox("What takes their place", **linked("manyby", BY))
     if not heads.strip():
         st.info("Type one head or more.", icon=":material/touch_app:")
         return
@@ -43,7 +43,9 @@ def draw_many_texts(selection: Selection) -> None:
     except BadRequest as error:
         say_error(str(error))
         return
-    params = AblateHeadsParams.model_validate({"heads": heads, "by": by, "skip": selection.skip})
+    st.caption(f"In place of {plain(heads)}: {instead}.")
+    asked = {"heads": heads, "by": BY[instead], "skip": selection.skip}
+    params = AblateHeadsParams.model_validate(asked)
     shown = "ablated", "ablated-induction"
     found = fetch_when_asked(AblateHeads, selection.run, params, "compute-ablated", *shown)
     if found is None:

@@ -98,6 +98,12 @@ def where_it_attends(selection: Selection) -> dict[str, str]:
     return {f"Where {selection.cell} attends most sharply": "".join(text)}
 
 
+def is_stored(selection: Selection, text: str) -> bool:
+    """Tell whether the patterns of all heads on a text are stored."""
+    asked = OwnTextParams(text=text, skip=selection.skip)
+    return bool(results.engine().ready(results.plan(OwnText, selection.run, asked)))
+
+
 def choose_text(selection: Selection) -> str | None:
     """Draw the field and the examples; return the text, or None if it is empty or invalid.
 
@@ -114,6 +120,8 @@ def choose_text(selection: Selection) -> str | None:
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption("Examples:", width="content")
         for name, example in (EXAMPLES | where_it_attends(selection)).items():
+            if selection.located.away and not is_stored(selection, example):
+                continue
             st.button(name, on_click=write, args=(FIELD, example), key=f"example-{name}")
     if gone:
         st.warning(gone, icon=":material/link_off:")

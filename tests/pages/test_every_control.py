@@ -33,9 +33,8 @@ CHOICES = ("button_group", "radio")
 
 TYPED = ("text_input", "text_area")
 
-FOLLOWED = {"preset", "manyby"}
-"""What writes other controls as it is chosen, and says nothing in a link; and a choice about what
-is computed on request, which shows once it is."""
+FOLLOWED = {"preset"}
+"""What writes other controls as it is chosen, and says nothing in a link."""
 
 SHOWN = ("bidi_component", "dataframe", "html", "markdown", "metric", "caption", "info")
 

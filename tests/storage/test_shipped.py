@@ -224,14 +224,13 @@ def test_a_sample_is_computed_anew(model, fresh_engine, tmp_path, monkeypatch):
 
 
 def test_size():
-    """Texts that every head is shown on made it a tenth larger (of a fifth that they may take)."""
     sizes = {
         folder.name: [file.stat().st_size for file in folder.iterdir()]
         for folder in RESULTS.iterdir()
     }
-    assert sum(sizes[VIEW]) < 13.8e6
-    assert sum(map(sum, sizes.values())) < 28e6
-    assert sum(map(len, sizes.values())) < 600
+    assert sum(sizes[VIEW]) < 11.5e6
+    assert sum(map(sum, sizes.values())) < 26e6
+    assert sum(map(len, sizes.values())) < 400
 
 
 class Toy(type(analyses.find("entropy"))):
