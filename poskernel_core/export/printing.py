@@ -101,7 +101,7 @@ def printed(figure: go.Figure, result: Result, width: int, title: str = "") -> d
         "template": {"layout": LOOK},
         "paper_bgcolor": "#ffffff",
         "width": pixels,
-        "height": 0.8 * pixels if "scene" in layout else area + 50,
+        "height": 0.8 * pixels if "scene" in layout else area + 50 + _upright(layout),
         "margin": {"l": 4, "r": 8, "t": 46 if bars else 10, "b": 4, "pad": 2},
         "legend": layout.get("legend", {}) | LEGEND,
     }
@@ -181,6 +181,14 @@ def print_page(sheets: list[dict[str, Any]], kind: str) -> str:
 def _wrapped(text: str, room: float, size: float) -> str:
     plain = text.replace("<br>", " ")
     return text if "<" in plain else "<br>".join(textwrap.wrap(plain, int(room / (size * LETTER))))
+
+
+def _upright(layout: dict[str, Any]) -> float:
+    """Return how high the labels are that stand upright under a figure, in pixels."""
+    upright = [each for each in layout.values()
+               if isinstance(each, dict) and each.get("tickangle") == -90]  # fmt: skip
+    lengths = [len(text) for axis in upright for text in axis.get("ticktext", ())]
+    return max(lengths, default=0) * SMALL * LETTER
 
 
 def _bars(traces: list[dict[str, Any]]) -> list[dict[str, Any]]:
