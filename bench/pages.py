@@ -57,8 +57,9 @@ SWITCHED = """([title, figure]) => {
   window.switched = 0;
   addEventListener("click", ({ timeStamp }) => {
     const there = () => {
-      const roots = [document, ...[...document.querySelectorAll("[data-testid=stMain] *")].flatMap(
-        each => each.shadowRoot ?? [])];
+      const parts = document.querySelectorAll(
+        "[data-testid=stMain] [data-testid=stBidiComponentIsolated]");
+      const roots = [document, ...[...parts].flatMap(each => each.shadowRoot ?? [])];
       if (document.querySelector("h1")?.textContent.includes(title)
           && roots.some(root => root.querySelector(figure)))
         window.switched = performance.now() - timeStamp;

@@ -48,20 +48,22 @@ function markScroll({ root, scroller }) {
   root.classList.toggle("more", beyond - scroller.scrollLeft > 2);
 }
 
-// Numbers on a header only where they fit: all up to 16 columns, then every 2nd, every 4th.
+// Numbers on a header only where they fit: all, or every 2nd, 4th, 8th.
 function paintHeaders(view, { headers, corner, small }) {
   view.table.tHead.rows[0].cells[0].textContent = corner;
-  const step = headers.length <= 16 ? 1 : headers.length <= 32 ? 2 : 4;
+  const doubled = (small ? [16, 24, 40] : [16, 32, 64]).filter((most) => headers.length > most);
   const nodes = view.table.tHead.querySelectorAll("th");
   headers.forEach((text, c) => {
-    nodes[c].textContent = c % step ? "" : text;
+    nodes[c].textContent = c % 2 ** doubled.length ? "" : text;
     nodes[c].setAttribute("aria-label", text);
   });
   const [least, most] = small ? [6, 20] : [14, 34];
   const height = Math.max(least, Math.min(most, Math.floor(400 / view.cells.length)));
   view.root.style.setProperty("--cell-height", `${height}px`);
   view.root.style.setProperty("--columns", headers.length);
+  view.root.classList.toggle("low", height < 10);
   view.root.classList.toggle("dense", headers.length > 24);
+  view.root.classList.toggle("densest", headers.length > 40);
 }
 
 function paintCells(view, rows) {

@@ -2,7 +2,9 @@
 
 import pytest
 from playwright.sync_api import expect
+from transformers import LlamaConfig, LlamaForCausalLM
 
+from tests.support.server import serve
 from tests.support.visit import settle, visit
 
 pytestmark = pytest.mark.browser
@@ -43,3 +45,22 @@ def test_words_on_a_number_stand_below_it_on_a_phone(page, still):
         row = page.locator("tr").filter(has_text="how many tokens the kernel covers")
         expect(row).to_be_visible()
         assert [beside, below] == row.evaluate(lies)
+
+
+def test_the_heads_of_the_widest_models_are_beside_every_page(page, tmp_path):
+    """80 × 64 of them, all in view, without a result."""
+    config = LlamaConfig(
+        vocab_size=7, hidden_size=64, intermediate_size=3, num_hidden_layers=80,
+        num_attention_heads=64, num_key_value_heads=64, head_dim=2,
+    )  # fmt: skip
+    LlamaForCausalLM(config).save_pretrained(tmp_path / "wide")
+    log = tmp_path / "server.log"
+    with serve(tmp_path / "cache", log, models=str(tmp_path / "wide")) as server:
+        visit(page, server.link("/", model=tmp_path / "wide"))
+        side = page.get_by_test_id("stSidebar")
+        for name in ("L0H0", "L79H63"):
+            expect(side.locator(f"[data-name={name}]")).to_be_visible()
+        assert not side.locator(".head-grid.scrolls").count()
+        room = side.locator(".st-key-room-grid-beside")
+        high, shown = room.evaluate("node => [node.scrollHeight, node.clientHeight]")
+        assert high <= shown

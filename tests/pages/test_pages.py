@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 from tests.support.server import serve
@@ -48,12 +49,15 @@ def fits(page: Page, width: int) -> None:
 
 @pytest.mark.parametrize("name", page_names())
 def test_every_width_and_theme(page, cold, name):
-    """With the model that a reader finds first, nothing is cut, covered, broken or empty."""
+    """Of the model that a reader finds first, nothing is cut, covered, empty or too pale."""
     page.set_viewport_size({"width": WIDTHS[0], "height": 2000})
     visit(page, f"{cold.url}/{'' if name == FIRST else name}")
     for _ in in_both_themes(page):
         for width in WIDTHS:
             fits(page, width)
+        found = Axe().run(page).response["violations"]
+        grave = [each for each in found if each["impact"] in ("serious", "critical")]
+        assert [] == [(each["id"], each["nodes"][0]["html"]) for each in grave]
     assert page.title().endswith("· PosKernel")
     assert not (cold.cache / "worker.log").exists()
 

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -92,7 +93,7 @@ def draw_ready(
 ) -> None:
     """Draw a figure that is ready."""
     key = f"figure-{name}"
-    place = st.container(key=f"square-{ready.size}-{name}") if ready.size else st.container()
+    place = st.container(key=f"square-{ready.size}-{name}") if ready.size else nullcontext()
     height: Any = "content" if ready.size else ready.height
     data = {
         "spec": ready.spec,
