@@ -68,7 +68,6 @@ def list_plugins() -> None:
 
 
 def _state(store: Store, name: str) -> str:
-    """Return the local state of a model: on the hub, results only, cached entries, or ready."""
     if not (hub.commit_here(name, None) or catalog.is_local(name)):
         return "on the hub"
     located = catalog.locate(name)

@@ -181,7 +181,6 @@ def watched(engine: Engine, request: Request, query: int | None) -> Iterator[Res
 
 
 def _say_stage(result: Result, of: int, *, as_json: bool) -> None:
-    """Print what a result is after some windows: a JSON line, or its finding beside the output."""
     windows = result.provenance["windows"]
     if as_json:
         found = result.as_json()

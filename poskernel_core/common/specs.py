@@ -129,7 +129,6 @@ def whole(value: Any, what: str) -> int:
 
 
 def _refusal(error: ValidationError, of: str, fields: Collection[str]) -> str:
-    """Return a sentence that says why a description or the parameters of a question are invalid."""
     for each in error.errors():
         name = each["loc"][-1] if each["loc"] else ""
         unknown = each["type"] == "extra_forbidden"

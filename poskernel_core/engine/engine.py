@@ -132,7 +132,6 @@ class Engine:
         return found
 
     def _read(self, plan: Plan) -> Result | None:
-        """Read a result, or compose it of its parts; None if one is missing that is needed."""
         if plan.composition is None:
             return stored(self.store, plan.key)
         parts = {name: stored(self.store, part.key) for name, part in plan.parts.items()}
@@ -196,7 +195,6 @@ class Engine:
             return True
 
     def _start(self, plan: Plan, todo: Sequence[Plan], client: str, person: str) -> Job:
-        """Start the job of a plan; that of a composition consists of the jobs of its parts."""
         if client:
             check_open((each.clients for each in self.open_jobs()), person, settings())
         self.store.make_room(0)
@@ -233,7 +231,6 @@ class Engine:
         return Job(key, plan, formed=formed, clients=clients, on_end=on_end)
 
     def _of_part(self, job: Job, part: Job) -> None:
-        """Tell a composition's job what has become of a part."""
         if job.ended:
             return
         left = [each for each in job.parts if each.state != "done"]
@@ -356,7 +353,6 @@ class Engine:
             return job is not None and self._leave(job, client)
 
     def _leave(self, job: Job, client: Client) -> bool:
-        """Remove a client from a job; stop the job if no other present client waits for it."""
         if job.state in ENDS or client not in job.clients:
             return False
         person = job.clients.pop(client)
@@ -434,7 +430,6 @@ class Engine:
             child.close()
 
     def _send(self, jobs: Sequence[Job], person: str) -> None:
-        """Send new jobs to the worker, together, so that they can share a pass."""
         if self._child is None or not self._child.alive:
             if self._child is not None:
                 self._child.close()

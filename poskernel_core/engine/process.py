@@ -158,7 +158,6 @@ class _Line:
 
 
 def _open_log(log: Path) -> TextIO:
-    """Open a log, truncating it if it is too long; the null device if that fails."""
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
         too_long = log.is_file() and log.stat().st_size > MAX_LOG

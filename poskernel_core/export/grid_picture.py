@@ -99,7 +99,6 @@ def _add_cell(
 def _add_curve(
     picture: Picture, heights: np.ndarray, at: Point, size: Point, ink: str, opacity: float
 ) -> None:
-    """Draw a step curve of heights from 0 to 1, from left to right; nothing for NaN."""
     if np.isnan(heights).any():
         return
     width = size[0] / len(heights)

@@ -72,7 +72,6 @@ class Matrix:
         atomic_write(Path(path), lambda place: place.write_text(page, encoding="utf-8"))
 
     def _packed(self) -> dict[str, Any]:
-        """Return what the script draws; numbers are packed as told in ``matrix.js``."""
         numbers = np.stack([*self.parts.values()])
         count = len(self.labels)
         rows = self.layers or -(-count // COLUMNS)
@@ -99,7 +98,6 @@ class Matrix:
         } | ({} if is_share else {"unit": "value"})
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        """Return the picture as HTML, and a plain-text version."""
         return {"text/html": self._repr_html_(), "text/plain": repr(self)}
 
     def _repr_html_(self) -> str:
@@ -194,7 +192,6 @@ def _numbers(given: Any, name: str) -> np.ndarray:
 
 
 def _plain(given: Any) -> Any:
-    """Return tensors, on any device and of any precision, as arrays; also those in a list."""
     if hasattr(given, "detach"):
         there = given.detach().cpu()
         return (there.float() if there.is_floating_point() else there).numpy()
@@ -240,7 +237,6 @@ def _check_finite(numbers: np.ndarray, name: str) -> None:
 
 
 def _texts(given: Any, what: str, count: int, axis: str, like: str) -> list[str]:
-    """Return a list of strings, one for each place of an axis."""
     if isinstance(given, str) or not isinstance(given, Sequence | np.ndarray):
         raise BadRequest(f"Expected a list of strings as {what!r}, got {brief(given)}: {like}.")
     for each in given:

@@ -291,7 +291,6 @@ def masked_scores(call: AttentionCall) -> Float[Tensor, "text head query key"]:
 
 
 def _grouped(x: Tensor, groups: int) -> Tensor:
-    """Move the query heads that share a key head into the row axis."""
     text, heads, rows, last = x.shape
     return x.reshape(text, heads // groups, groups * rows, last)
 

@@ -85,7 +85,6 @@ def _built(model: LoadedModel, twin: PreTrainedModel) -> Any:
 
 
 def _difference(model: LoadedModel, bridge: Any) -> float:
-    """Return the largest difference of patterns, and of logits relative to the largest."""
     tokens = beyond_windows(model)
     seen = Patterns(torch.arange(tokens.shape[1], device="cpu"))
     ours = model.run(tokens, observers=[seen])

@@ -168,7 +168,6 @@ def see(model: LoadedModel, tokens: Tensor) -> Seen:
 
 
 def _modules(model: LoadedModel) -> list[nn.Module]:
-    """Return the six modules of layer 0, in the order of ``PLACES``."""
     geometry, config = model.geometry, model.module.config
     known = PLACES | dict.fromkeys(LIKE_LLAMA, LLAMA)
     if geometry.architecture not in known:
@@ -206,7 +205,6 @@ def _matrix(module: Any) -> list[Tensor]:
 
 
 def _values(module: nn.Module, model: LoadedModel) -> tuple[Tensor, Tensor]:
-    """Return value weights ``[head, model, d]`` and biases ``[head, d]``."""
     geometry = model.geometry
     weight, bias = _matrix(module)
     kv, d = geometry.n_kv_heads, geometry.d_head

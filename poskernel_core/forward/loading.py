@@ -160,7 +160,6 @@ def _weights(located: Located) -> list[Path]:
 
 
 def _count(located: Located) -> int:
-    """Return the number of weights of a model; for an unconverted GGUF file, from its header."""
     if located.gguf is not None and not is_converted(located):
         return read_header(located.spec.name, located.gguf).numbers
     return count_numbers(located.spec.name, _weights(located))
@@ -286,7 +285,6 @@ def _load_hub_format(
 
 
 def _skeleton(name: str, config: Any, numbers: int) -> PreTrainedModel:
-    """Create a model on the meta device if a file with this many numbers can fill it."""
     made = skeleton(name, config)
     check_enough(name, numbers, sum(parameter.numel() for parameter in made.parameters()))
     return made

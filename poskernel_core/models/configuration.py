@@ -167,7 +167,6 @@ def _most(field: str) -> int:
 
 
 def _attention_only(name: str, config: dict[str, Any]) -> Geometry:
-    """Read TransformerLens' configuration of a toy model without MLPs."""
     if config.get("shortformer_pos"):
         raise UnsupportedModel(f"{name!r} has shortformer positions, which are not read.")
     fields = ("n_layers", "n_heads", "d_model", "n_ctx", "d_vocab")

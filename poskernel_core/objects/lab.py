@@ -187,11 +187,9 @@ class Lab:
                     self._forget()
 
     def _forget(self) -> None:
-        """Hold nothing of the model but the object itself."""
         self._twin = self._loaded = None
 
     def _look(self) -> Located:
-        """Return what the model is now; check it if it is new."""
         self._config = config_of(self._inside)
         self._geometry = read_geometry(self._name, self._config)
         self._twin, self._loaded = twin_of(self._inside), None
@@ -207,7 +205,6 @@ class Lab:
         return found
 
     def _describe(self, fingerprint: str) -> Located:
-        """Check a model that is new, and keep its description."""
         geometry = self._geometry
         revision = fingerprint[:8] if self.step is None else f"step-{self.step}"
         angles = "by length" if angles_by_length(self._config) else None
@@ -233,7 +230,6 @@ class Lab:
         return catalog.locate(spec)
 
     def _show_first(self, run: RunSpec) -> None:
-        """Let the dashboard show this run first."""
         kept = attached(self.model.name)
         if kept is None or run.corpus.text is not None or run.corpus.item is not None:
             return
@@ -272,7 +268,6 @@ class Lab:
         return model
 
     def _find_tokenizer(self, given: Any) -> Tokenizer | None:
-        """Return the tokenizer that was given, or that the model came with."""
         if given is None and type(self._inside).__name__ == "TransformerBridge":
             given = self._inside.tokenizer
         if given is None:
@@ -371,7 +366,6 @@ def _placed(twin: Any) -> tuple[torch.device, Placement | None]:
 
 
 def _check_bridge(bridge: Any, model: LoadedModel) -> None:
-    """Check that a bridge computes the logits of the modules that it wraps."""
     tokens, state = made_up(model), ModuleState(bridge)
     every = [each for part in bridge.modules() for each in vars(part).values()]
     held = [(each, copy.copy(each)) for each in every if isinstance(each, dict | list)]

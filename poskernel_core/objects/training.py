@@ -192,7 +192,6 @@ class TrainingLog(TrainerCallback):
 
 
 def _random_windows(vocabulary: int, context: int) -> Path:
-    """Return a file of windows of random tokens, for a model without a tokenizer."""
     file = default_directory() / "windows" / f"random-{vocabulary}-{context}.npy"
     if not file.is_file():
         file.parent.mkdir(parents=True, exist_ok=True)

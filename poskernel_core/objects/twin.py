@@ -199,7 +199,6 @@ class _Twins:
 
 
 def _attention_only(native: Any, config: dict[str, Any]) -> PreTrainedModel:
-    """Return a bridge's own attention-only model as GPT-2 without MLPs."""
     state: dict[str, Tensor] = {
         "transformer.wte.weight": native.tok_embed.weight,
         "transformer.wpe.weight": native.pos.weight,

@@ -289,7 +289,6 @@ class _Gathering:
                 self._done[group] = self._kept(group)
 
     def _work(self, group: int) -> Pass:
-        """Return the sums of a group, restored from its checkpoint if there is one."""
         if group not in self._works:
             work = self._works[group] = self._spare.pop() if self._spare else self._new()
             work.clear()
@@ -300,7 +299,6 @@ class _Gathering:
         return self._works[group]
 
     def _checkpoint(self, group: int) -> Entry | None:
-        """Return the checkpoint of a group if it was made from the same windows and versions."""
         found = read_checkpoint(self._store, self._run, self._shard, group)
         if found is None:
             return None

@@ -95,7 +95,6 @@ def robust_span(values: Float[np.ndarray, "*shape"], *, diverging: bool = False)
 def _as_cells(
     values: StageMap, span: Span, scale: Scale, first: tuple[int, int], tokens: list[str] | None
 ) -> go.Figure:
-    """Draw cells on two category axes; hover shows their names, such as "34 'ninja'"."""
     queries, keys = (_names(start, n, tokens) for start, n in zip(first, values.shape, strict=True))
     figure = go.Figure(
         go.Heatmap(
@@ -125,7 +124,6 @@ def _as_cells(
 
 
 def _names(start: int, count: int, tokens: list[str] | None) -> list[str]:
-    """Return a name for each position from `start` on, all different."""
     if tokens is None:
         return [f"{at}" for at in range(start, start + count)]
     return [f"{at} {quoted(tokens[at])}" for at in range(start, start + count)]
@@ -136,7 +134,6 @@ def _named(names: list[str], tokens: list[str] | None) -> bool:
 
 
 def _ticks(names: list[str], start: int, tokens: list[str] | None) -> tuple[list[int], list[str]]:
-    """Return ticks as row numbers, and their texts: tokens, or round positions."""
     if _named(names, tokens):
         step = math.ceil(len(names) / _TOKEN_TICKS)
         return list(range(0, len(names), step)), names[::step]

@@ -176,7 +176,6 @@ class Archive:
         return about
 
     def _check_list(self, source: Path) -> int:
-        """Check the list of entries before reading any; return their total size in bytes."""
         entries, name = self._entries(), source.name
         sizes = [info.file_size for info in entries]
         for info in entries:

@@ -29,8 +29,6 @@ class LayerMissing(Exception):
 
 
 class _Manifest(NamedTuple):
-    """The manifest of a statistic of a pass: header, and number of layers of each array."""
-
     header: PassHeader
     arrays: dict[str, int]
 

@@ -133,7 +133,6 @@ def shard_on_worker(text: str) -> str:
 
 @contextlib.contextmanager
 def _client(address: str) -> Iterator[Client]:
-    """Connect to a scheduler, with the certificates from Dask's configuration."""
     check_address(address)
     if importlib.util.find_spec("distributed") is None:
         raise BadRequest(

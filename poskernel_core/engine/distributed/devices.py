@@ -32,8 +32,6 @@ def run_on_devices(
 
 
 class _Device:
-    """A device, the process that computes on it, and the number of the shard under way."""
-
     def __init__(self, name: str, store: Store, attempts: Attempts) -> None:
         self._name, self._store, self._attempts = name, store, attempts
         self._child: Child | None = None
