@@ -21,7 +21,7 @@ def check_target(path: Path) -> None:
         raise BadRequest(
             f"Cannot write {str(path)!r}: it is a device, a pipe or a socket; name a file."
         )
-    if not os.path.isdir(_target(path).parent):
+    if not os.path.isdir(os.path.dirname(os.path.realpath(path))):
         raise BadRequest(f"Cannot write {str(path)!r}: its folder does not exist.")
 
 
@@ -31,7 +31,7 @@ def atomic_write(path: Path, write: Callable[[Path], object]) -> None:
     If ``path`` is a link, its target is written. With concurrent writers the last one wins.
     """
     check_target(path)
-    place = _target(path)
+    place = Path(os.path.realpath(path))
     unfinished = place.with_name(f".{secrets.token_hex(8)}.partial")
     try:
         try:
@@ -41,11 +41,6 @@ def atomic_write(path: Path, write: Callable[[Path], object]) -> None:
             unfinished.unlink(missing_ok=True)
     except OSError as error:
         raise BadRequest(f"Cannot write {str(path)!r}: {error.strerror}.") from error
-
-
-def _target(path: Path) -> Path:
-    """Return the file that is written: the target if ``path`` is a link."""
-    return Path(os.path.realpath(path))
 
 
 def check_folder(path: Path) -> None:

@@ -10,10 +10,9 @@ from torch import Tensor, nn
 
 from poskernel_core.common.attention import repeat_kv
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.forward.finite import require_finite
 from poskernel_core.forward.hooks import PassEnded
 from poskernel_core.forward.loaded import LoadedModel, affine, embedding_matrix
-from poskernel_core.forward.precision import EXACT
+from poskernel_core.forward.precision import EXACT, require_finite
 
 GPT2 = ("ln_1", "attn.c_attn", "attn.c_proj", "ln_2", "mlp.c_fc", "mlp.c_proj")
 LIKE_LLAMA = ("llama", "mistral", "qwen2", "qwen3")

@@ -15,11 +15,10 @@ from transformers.pytorch_utils import Conv1D
 from poskernel_core.common.errors import BadRequest, UnsupportedModel
 from poskernel_core.forward.adapters import own_attention
 from poskernel_core.forward.edits import Edit
-from poskernel_core.forward.finite import require_finite
 from poskernel_core.forward.hooks import IMPLEMENTATION, ForwardPass, Hooks, PassEnded
 from poskernel_core.forward.memory import put
 from poskernel_core.forward.observers import Batch, Observer, Observers
-from poskernel_core.forward.precision import EXACT
+from poskernel_core.forward.precision import EXACT, require_finite
 from poskernel_core.models.catalog import Located
 from poskernel_core.models.geometry import Geometry
 

@@ -41,13 +41,13 @@ from poskernel_core.forward.configuration import (
     refusing,
     skeleton,
 )
-from poskernel_core.forward.finite import is_finite
 from poskernel_core.forward.gguf_weights import convert, is_converted
 from poskernel_core.forward.hooks import Hooks
 from poskernel_core.forward.identity import identity
 from poskernel_core.forward.loaded import LoadedModel, attach
 from poskernel_core.forward.memory import REST, check_room, gigabytes, in_float32, needed, room
 from poskernel_core.forward.observers import Batch, Observer
+from poskernel_core.forward.precision import is_finite
 from poskernel_core.forward.proof import check_layers, prove
 from poskernel_core.forward.rotation import attention_call
 from poskernel_core.models import attached

@@ -17,7 +17,6 @@ import torch
 from poskernel_core.common.axes import Tokens
 from poskernel_core.common.errors import BadRequest, Cancelled, ComputeFailed
 from poskernel_core.common.header import PassHeader
-from poskernel_core.common.memory import free_memory
 from poskernel_core.common.progress import Report
 from poskernel_core.common.settings import settings
 from poskernel_core.common.shards import WHOLE, Block, Shard
@@ -25,6 +24,7 @@ from poskernel_core.common.specs import DEFAULT_TEXTS, Execution, Gather, RunSpe
 from poskernel_core.common.views import Gathered
 from poskernel_core.data import corpora
 from poskernel_core.forward import loading
+from poskernel_core.forward.memory import free_memory
 from poskernel_core.passes import streaming
 from poskernel_core.passes.forming import Stage
 from poskernel_core.passes.merging import merge_shards

@@ -12,8 +12,7 @@ from pathlib import Path
 from poskernel_core.common.errors import ComputeFailed
 from poskernel_core.common.progress import Report
 from poskernel_core.common.shards import ShardTask
-from poskernel_core.engine.distributed.attempts import Attempts
-from poskernel_core.engine.distributed.shards import final_event
+from poskernel_core.engine.distributed.shards import Attempts, final_event
 from poskernel_core.engine.process import Child, Event, events_only, reporter, say
 from poskernel_core.storage.store import Store
 
