@@ -32,7 +32,7 @@ REAL_MODEL = ROOT / "build" / "real-model"
 sys.path[:0] = [str(ROOT)]
 
 from poskernel_core.analyses import Experiment, find
-from poskernel_core.common.atomic_write import atomic_write
+from poskernel_core.common.atomic_write import write_file
 from poskernel_core.common.differences import DIFFERENCES, STEP
 from poskernel_core.common.errors import BadArchive
 from poskernel_core.common.result import Result
@@ -214,7 +214,7 @@ def write(store: Store, model: str, pages: Pages) -> tuple[int, int]:
         entry = store.get(key)
         assert entry is not None, key
         data = compressed(encode(key, *lighter(entry, key in statistics, model)))
-        atomic_write(folder / f"{key}{ENTRY}", partial(Path.write_bytes, data=data))
+        write_file(folder / f"{key}{ENTRY}", data)
     return len(new), len(old)
 
 

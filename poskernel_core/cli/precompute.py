@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from poskernel_core.api import default_requests, or_left_out
+from poskernel_core.api import answered, default_requests, or_left_out
 from poskernel_core.cli.grammar import option, reader
 from poskernel_core.cli.options import FILE, Run, RunCommand, device
 from poskernel_core.cli.show import answer
@@ -186,29 +186,15 @@ def merge_shards(run: Run, sources: tuple[Path, ...], shards: int, experiments: 
 
 
 def _asked(run: Run, experiments: bool, checkpoint: str | None = None) -> list[Request]:
-    """Return the requests for the pages' default results; of a checkpoint, for every measure."""
     at = run.fields() | ({} if checkpoint is None else {"revision": checkpoint})
     every = checkpoint is not None
     return default_requests(run.model, experiments=experiments, measures=every, say=status, **at)
 
 
 def _answer_all(run: Run, asked: Sequence[Request]) -> None:
-    """Compute all requests and print their status; questions that do not fit are skipped.
-
-    All requests are submitted at once, so that one pass gathers everything over the same windows.
-    """
-    fitting = []
     with closing(run.engine()) as engine:
-        for request in asked:
-            with or_left_out(request.analysis, status):
-                new = engine.cached(request) is None
-                if new:
-                    engine.submit(request)
-                fitting.append((request, "computed" if new else "cached"))
-        for request, how in fitting:
-            with or_left_out(request.analysis, status):
-                answer(engine, request)
-                status(f"{request.analysis}: {how}")
+        for request, new in answered(engine, asked, partial(answer, engine), status):
+            status(f"{request.analysis}: {'computed' if new else 'cached'}")
 
 
 def _asked_and_passes(run: Run, experiments: bool) -> tuple[list[Request], list[RunSpec]]:

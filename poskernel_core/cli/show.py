@@ -18,7 +18,7 @@ from poskernel_core.cli.grammar import RESULT, Command, Commands, Option, option
 from poskernel_core.cli.options import FILE, PREFIX, Run, RunCommand, question_options
 from poskernel_core.cli.reports import ledger_text, summary
 from poskernel_core.cli.terminal import say, show_progress, status
-from poskernel_core.common.atomic_write import atomic_write, check_target
+from poskernel_core.common.atomic_write import check_target, write_file
 from poskernel_core.common.errors import BadRequest, TooLittleText
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
@@ -128,13 +128,12 @@ def show(
     check_windows(result, run)
     result = result.select(**chosen)
     if npz is not None:
-        atomic_write(npz, lambda path: path.write_bytes(to_npz(result)))
+        write_file(npz, to_npz(result))
     if html is not None:
         from poskernel_core.analyses.drawing import figure_of
 
         code = continuation(result)
-        page = to_html([figure_of(result)], result, result.analysis, code=code)
-        atomic_write(html, lambda path: path.write_text(page, encoding="utf-8"))
+        write_file(html, to_html([figure_of(result)], result, result.analysis, code=code))
     if picture is not None:
         save_picture(result, picture, width)
     if as_json and not live:

@@ -83,10 +83,14 @@ def write_tree(folder: Path, files: Iterable[tuple[str, Any]]) -> int:
     """
     written = 0
     for name, value in files:
-        target = folder / name
-        make_folder(target.parent)
-        text = value if isinstance(value, str | bytes) else json.dumps(value, allow_nan=False)
-        data = text if isinstance(text, bytes) else text.encode("utf-8")
-        atomic_write(target, partial(Path.write_bytes, data=data))
+        plain = isinstance(value, str | bytes)
+        write_file(folder / name, value if plain else json.dumps(value, allow_nan=False))
         written += 1
     return written
+
+
+def write_file(path: Path, data: str | bytes) -> None:
+    """Write a file atomically, a text in UTF-8; its folder is created."""
+    make_folder(path.parent)
+    data = data if isinstance(data, bytes) else data.encode("utf-8")
+    atomic_write(path, partial(Path.write_bytes, data=data))

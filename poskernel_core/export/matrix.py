@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float
 
 from poskernel_core.analyses.own_text.figures import PERCENTILE, scale_top, token_text
-from poskernel_core.common.atomic_write import atomic_write
+from poskernel_core.common.atomic_write import write_file
 from poskernel_core.common.errors import BadRequest, TooLarge
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.specs import brief
@@ -68,8 +68,7 @@ class Matrix:
         Raises:
             BadRequest: the file cannot be written.
         """
-        page = self.html(whole=True)
-        atomic_write(Path(path), lambda place: place.write_text(page, encoding="utf-8"))
+        write_file(Path(path), self.html(whole=True))
 
     def _packed(self) -> dict[str, Any]:
         numbers = np.stack([*self.parts.values()])
@@ -196,12 +195,9 @@ def _plain(given: Any) -> Any:
         there = given.detach().cpu()
         return (there.float() if there.is_floating_point() else there).numpy()
     if isinstance(given, Sequence) and not isinstance(given, str):
-        return [_plain(each) for each in given] if len(given) and _is_nested(given[0]) else given
+        nested = len(given) and (hasattr(given[0], "detach") or isinstance(given[0], list | tuple))
+        return [_plain(each) for each in given] if nested else given
     return given
-
-
-def _is_nested(first: Any) -> bool:
-    return hasattr(first, "detach") or isinstance(first, list | tuple)
 
 
 def _check_shape(shape: tuple[int, ...], parts: int) -> None:

@@ -10,12 +10,11 @@ import json
 import os
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from poskernel_core.common.atomic_write import atomic_write
+from poskernel_core.common.atomic_write import write_file
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.files import read_object
 from poskernel_core.common.folders import default_directory
@@ -57,15 +56,13 @@ def describe(about: Mapping[str, Any], files: Mapping[str, str] = {}) -> None:
         told["attached"] = told["attached"] | {"versions": versions}
     if told == before and all((folder / name).is_file() for name in files):
         return
-    folder.mkdir(parents=True, exist_ok=True)
     for name, text in (*files.items(), (MANIFEST, json.dumps(told))):
-        atomic_write(folder / name, partial(Path.write_text, data=text, encoding="utf-8"))
+        write_file(folder / name, text)
 
 
 def change(name: str, **fields: Any) -> None:
     """Change fields of a description that is kept."""
-    told = json.dumps(description(name) | fields)
-    atomic_write(folder_of(name) / MANIFEST, lambda path: path.write_text(told, "utf-8"))
+    write_file(folder_of(name) / MANIFEST, json.dumps(description(name) | fields))
 
 
 def description(name: str) -> dict[str, Any]:
@@ -110,9 +107,7 @@ def is_noted(model: ModelSpec) -> bool:
 def note_identity(identity: str, model: ModelSpec) -> None:
     """Note that an object of this identity has the results of a model, if that can be written."""
     with suppress(OSError, BadRequest):
-        file = _noted(identity)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        atomic_write(file, lambda path: path.write_text(model.model_dump_json(), "utf-8"))
+        write_file(_noted(identity), model.model_dump_json())
 
 
 def model_of(identity: str) -> ModelSpec | None:

@@ -16,6 +16,7 @@ import subprocess
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -184,5 +185,5 @@ def _attention_only(name: str, config: dict[str, Any]) -> Geometry:
     numbers = found.d_model * (
         found.n_vocab + found.n_ctx + 4 * found.n_layers * found.n_heads * found.d_head
     )
-    alike = tuple(Layer(FULL, found.d_head, found.n_heads) for _ in range(found.n_layers))
-    return Geometry(*sizes, "attn-only", "learned", alike, numbers)  # type: ignore[arg-type]
+    alike = (Layer(FULL, found.d_head, found.n_heads),) * found.n_layers
+    return replace(found, layers=alike, numbers=numbers)

@@ -21,9 +21,8 @@ from poskernel_core.common.files import ZIP_DAMAGE, is_file, is_folder, parse_js
 from poskernel_core.common.specs import SCHEMA, ModelSpec, model_prefix
 from poskernel_core.models.attached import describe, description, versions_of
 from poskernel_core.models.catalog import Located
-from poskernel_core.models.geometry import Geometry
 from poskernel_core.models.positions import keep_use, position_use, read_use
-from poskernel_core.models.stored import MANIFEST, MAX_MANIFEST_BYTES, Attached, Shown
+from poskernel_core.models.stored import MANIFEST, MAX_MANIFEST_BYTES, StoredModel
 from poskernel_core.storage.disk import DATABASE
 from poskernel_core.storage.encoding import Entry, decode
 from poskernel_core.storage.shards import Source
@@ -126,7 +125,11 @@ class Archive:
                 model = ModelSpec.model_validate(about["model"])
                 self.model, self.fingerprint = model.name, model.fingerprint
                 self.positions = read_use(about.get("positions"))
-                self.attached = _checked(about.get("attached"))
+                self.attached: dict[str, Any] | None = about.get("attached")
+                if self.attached is not None:
+                    told = StoredModel.model_validate({**self.attached, "file": source})
+                    if told.attached is None or told.geometry is None:
+                        raise ValueError("it describes no attached model")
                 self.size = self._check_list(source)
             except ZIP_DAMAGE as error:
                 raise BadArchive(
@@ -192,21 +195,6 @@ class Archive:
                 f"{name!r} lists entries that are larger than itself, or than any entry is."
             )
         return sum(sizes)
-
-
-def _checked(about: Any) -> dict[str, Any] | None:
-    """Check the description of an attached model.
-
-    Raises:
-        KeyError, TypeError, ValueError, InvalidField: it is none.
-    """
-    if about is None:
-        return None
-    ModelSpec.model_validate(about["model"])
-    Shown.model_validate(about["shown"])
-    Attached.model_validate(about["attached"])
-    Geometry.read(about["geometry"])
-    return dict(about)
 
 
 def _is_stored(info: zipfile.ZipInfo) -> bool:
