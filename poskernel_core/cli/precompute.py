@@ -1,5 +1,6 @@
 """``precompute`` and ``merge``: compute the pages' default results, here or on several machines."""
 
+import os
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ from poskernel_core.cli.options import FILE, Run, RunCommand, device
 from poskernel_core.cli.show import answer
 from poskernel_core.cli.terminal import show_progress, status
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.files import is_file, is_folder
+from poskernel_core.common.files import is_folder
 from poskernel_core.common.progress import Report
 from poskernel_core.common.rounding import counted
 from poskernel_core.common.shards import MAX_SHARDS, Shard, ShardTask
@@ -64,7 +65,7 @@ class Sharing:
         if folder is not None and self.shard is None and self.cluster is None:
             raise BadRequest("--shard-files is for --shard and --cluster: say which.")
         if folder is not None and not is_folder(folder):
-            found = "a file" if is_file(folder) else "none"
+            found = "a file" if os.path.isfile(folder) else "none"
             raise BadRequest(
                 f"Expected a folder for the shards, found {found} at {str(folder)!r}: make one "
                 "there first."
