@@ -39,7 +39,7 @@ from poskernel_core.engine.admission import check_open, check_plan
 from poskernel_core.engine.counts import Counts
 from poskernel_core.engine.job import BROKEN, ENDS, Client, Job
 from poskernel_core.engine.plan import Asked, Plan, make_plan, to_compute
-from poskernel_core.engine.process import LOG, Child, Event, Hear
+from poskernel_core.engine.process import Child, Event, Hear
 from poskernel_core.engine.provenance import NOT_KEPT, stored
 from poskernel_core.models import catalog
 from poskernel_core.models.attached import attached
@@ -110,11 +110,6 @@ class Engine:
         self._person = person or (lambda client: client)
         self._looking: threading.Thread | None = None
         self._closed = threading.Event()
-
-    @property
-    def log(self) -> Path:
-        """The file that the worker writes its messages to."""
-        return self.store.directory / LOG
 
     def cached(self, request: Asked) -> Result | None:
         """Return a stored result, or None."""

@@ -61,7 +61,6 @@ from poskernel_core.models.weights import (
     check_enough,
     check_weights,
     count_numbers,
-    is_bfloat16,
     no_memory,
     stored_in,
 )
@@ -272,7 +271,7 @@ def _load_hub_format(
     directory = files[0].parent
     check_weights(name, files, geometry.numbers)
     halved = dtype == "bfloat16" and (
-        is_bfloat16(name, files) or needed(numbers, "float32") > everywhere
+        stored_in(name, files) == {"BF16"} or needed(numbers, "float32") > everywhere
     )
     read = "bfloat16" if halved else "float32"
     check_room(name, numbers, read, everywhere)

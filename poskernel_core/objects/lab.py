@@ -347,11 +347,7 @@ def _check_vocabulary(tokenizer: Tokenizer, located: Located) -> None:
 
 
 def _placed(twin: Any) -> tuple[torch.device, Placement | None]:
-    """Return the device of a twin's passes, and which device has which part if there are several.
-
-    Raises:
-        UnsupportedModel: it is on several devices, and nothing moves tensors between them.
-    """
+    """Return the device of a twin's passes, and which device has which part."""
     devices = dict.fromkeys(each.device for each in twin.parameters() if not each.is_meta)
     home = next(iter(devices), torch.device("cpu"))
     parts = getattr(twin, "hf_device_map", None) or {}
