@@ -252,11 +252,7 @@ def show(
 
 
 def precompute(
-    model: AnyModel | Lab,
-    *,
-    engine: Engine | None = None,
-    experiments: bool = False,
-    **run: Any,
+    model: AnyModel | Lab, *, engine: Engine | None = None, experiments: bool = False, **run: Any
 ) -> list[str]:
     """Compute what the pages show first, and return the names of the analyses; as ``precompute``.
 

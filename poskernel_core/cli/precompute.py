@@ -22,16 +22,8 @@ from poskernel_core.common.rounding import counted
 from poskernel_core.common.shards import MAX_SHARDS, Shard, ShardTask
 from poskernel_core.common.specs import Request, RunSpec
 from poskernel_core.engine.admission import check_worker
-from poskernel_core.engine.checkpoints import (
-    Precomputing,
-    precompute_checkpoints,
-)
-from poskernel_core.engine.distributed.shards import (
-    is_there,
-    merge,
-    run_here,
-    tasks_of,
-)
+from poskernel_core.engine.checkpoints import Precomputing, precompute_checkpoints
+from poskernel_core.engine.distributed.shards import is_there, merge, run_here, tasks_of
 from poskernel_core.engine.plan import make_plan, missing_passes
 from poskernel_core.models.training import SCHEDULES, required_run
 from poskernel_core.storage.archive import open_sources

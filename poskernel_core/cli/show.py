@@ -14,7 +14,7 @@ from poskernel_core import analyses
 from poskernel_core.analyses.definitions import method_of
 from poskernel_core.analyses.reading import finding_of
 from poskernel_core.api import build_request, looked_at
-from poskernel_core.cli.grammar import RESULT, Command, Commands, Option, option
+from poskernel_core.cli.grammar import Command, Commands, Option, option
 from poskernel_core.cli.options import FILE, PREFIX, Run, RunCommand, question_options
 from poskernel_core.cli.reports import ledger_text, summary
 from poskernel_core.cli.terminal import say, show_progress, status
@@ -47,23 +47,21 @@ class Show(Commands):
     def get_command(self, ctx: click.Context, cmd_name: str) -> Command:
         """Return the command of an analysis."""
         question, method = analyses.find(cmd_name), method_of(cmd_name)
+
+        def file(name: str, help: str) -> Option:
+            return Option([name], type=FILE, metavar="FILE", help=help)
+
         outputs = [
-            Option(["--json", "as_json"], RESULT, is_flag=True, help="print JSON"),
-            Option(["--live"], RESULT, is_flag=True, help="print results while they form"),
-            Option(["--npz"], RESULT, type=FILE, metavar="FILE", help="write arrays"),
-            Option(
-                ["--html"], RESULT, type=FILE, metavar="FILE", help="write a stand-alone figure"
-            ),
-            Option(
-                ["--picture"],
-                RESULT,
-                type=FILE,
-                metavar="FILE",
+            Option(["--json", "as_json"], is_flag=True, help="print JSON"),
+            Option(["--live"], is_flag=True, help="print results while they form"),
+            file("--npz", help="write arrays"),
+            file("--html", help="write a stand-alone figure"),
+            file(
+                "--picture",
                 help="write the figure for a paper, as .svg or .png (drawn by Chrome or Chromium)",
             ),
             Option(
                 ["--width"],
-                RESULT,
                 type=click.Choice(WIDTHS),
                 default=WIDTHS[0],
                 help="width of --picture in mm: one column, or two",

@@ -13,14 +13,7 @@ from operator import index
 from os import PathLike, fspath
 from typing import Any, ClassVar, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from poskernel_core.common import plugins
 from poskernel_core.common.errors import BadRequest, InvalidField

@@ -299,10 +299,7 @@ class Engine:
         return found
 
     def watch(
-        self,
-        request: Asked,
-        query: int | None,
-        tell: Callable[[Job], None] = lambda job: None,
+        self, request: Asked, query: int | None, tell: Callable[[Job], None] = lambda job: None
     ) -> Iterator[Result]:
         """Yield what a result is at a query position after more and more windows, then the result.
 

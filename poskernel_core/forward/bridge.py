@@ -76,11 +76,7 @@ def _built(model: LoadedModel, twin: PreTrainedModel) -> Any:
             block.ln_2 = nn.LayerNorm(model.geometry.d_model, device=model.device)
             nn.init.zeros_(block.mlp.c_proj.weight)
     return build_bridge_from_module(
-        twin,
-        type(twin).__name__,
-        hf_config=twin.config,
-        tokenizer=tokenizer,
-        model_name=name,
+        twin, type(twin).__name__, hf_config=twin.config, tokenizer=tokenizer, model_name=name
     )
 
 

@@ -121,9 +121,7 @@ def _read(
 
 
 def write_weights(
-    stream: BinaryIO,
-    shapes: dict[str, tuple[int, ...]],
-    tensors: Iterator[tuple[str, np.ndarray]],
+    stream: BinaryIO, shapes: dict[str, tuple[int, ...]], tensors: Iterator[tuple[str, np.ndarray]]
 ) -> None:
     """Write tensors as safetensors, with one tensor in memory at a time."""
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}

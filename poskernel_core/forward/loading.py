@@ -25,12 +25,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.utils import logging as hf_logging
 
-from poskernel_core.common.errors import (
-    BadRequest,
-    ComputeFailed,
-    PosKernelError,
-    UnsupportedModel,
-)
+from poskernel_core.common.errors import BadRequest, ComputeFailed, PosKernelError, UnsupportedModel
 from poskernel_core.common.settings import settings
 from poskernel_core.common.specs import digest
 from poskernel_core.forward import attn_only

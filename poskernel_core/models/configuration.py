@@ -22,7 +22,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any
 
-from poskernel_core.common.atomic_write import atomic_write
+from poskernel_core.common.atomic_write import write_file
 from poskernel_core.common.errors import BadRequest, ComputeFailed, UnsupportedModel
 from poskernel_core.common.files import read_json
 from poskernel_core.common.folders import default_directory
@@ -99,8 +99,7 @@ def read_once(name: str, text: str) -> Geometry | str:
     except UnsupportedModel as error:
         return str(error)
     with suppress(OSError, BadRequest):  # it is read again next time
-        file.parent.mkdir(parents=True, exist_ok=True)
-        atomic_write(file, lambda path: path.write_text(json.dumps(found.as_json()), "utf-8"))
+        write_file(file, json.dumps(found.as_json()))
     return found
 
 

@@ -24,14 +24,7 @@ import torch
 from poskernel_core import api, server
 from poskernel_core.common.errors import BadRequest, PosKernelError, UnsupportedModel
 from poskernel_core.common.result import Result
-from poskernel_core.common.specs import (
-    DEFAULT_TEXTS,
-    CorpusSpec,
-    ModelSpec,
-    RunSpec,
-    brief,
-    digest,
-)
+from poskernel_core.common.specs import DEFAULT_TEXTS, CorpusSpec, ModelSpec, RunSpec, brief, digest
 from poskernel_core.engine.engine import Engine
 from poskernel_core.engine.process import Hear
 from poskernel_core.engine.worker import Worker, WorkerHere

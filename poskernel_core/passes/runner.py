@@ -34,11 +34,7 @@ from poskernel_core.passes.worker_context import WorkerContext
 from poskernel_core.statistics import Sizes, Sums
 from poskernel_core.storage.encoding import Entry
 from poskernel_core.storage.shards import Made, drop_partial, is_written, write_partial
-from poskernel_core.storage.statistics import (
-    drop_checkpoint,
-    read_checkpoint,
-    write_checkpoint,
-)
+from poskernel_core.storage.statistics import drop_checkpoint, read_checkpoint, write_checkpoint
 from poskernel_core.storage.store import Store
 
 OnStage = Callable[[Stage], bool]

@@ -19,12 +19,7 @@ from urllib.parse import urlsplit
 from poskernel_core.common.errors import BadRequest, ComputeFailed
 from poskernel_core.common.progress import Report
 from poskernel_core.common.shards import ShardTask
-from poskernel_core.engine.distributed.shards import (
-    Attempts,
-    check_arrived,
-    failure,
-    final_event,
-)
+from poskernel_core.engine.distributed.shards import Attempts, check_arrived, failure, final_event
 from poskernel_core.engine.process import Event, reporter
 from poskernel_core.storage.store import Store
 

@@ -168,11 +168,7 @@ def check_arrived(store: Store, task: ShardTask, made: Mapping[str, Any], machin
 
 
 def merge(
-    store: Store,
-    sources: Mapping[str, Source],
-    passes: Iterable[RunSpec],
-    of: int,
-    report: Report,
+    store: Store, sources: Mapping[str, Source], passes: Iterable[RunSpec], of: int, report: Report
 ) -> bool:
     """Merge the shards of every pass and write the statistics that the store lacks.
 
