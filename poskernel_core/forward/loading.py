@@ -195,7 +195,7 @@ def _note_identity(located: Located, module: PreTrainedModel) -> None:
 
     Their tensors are hashed once; a model of another kind has no such objects.
     """
-    if attached.is_noted(located.spec):
+    if attached.model_of(located.spec.fingerprint) is not None:
         return
     with suppress(PosKernelError):  # it is computed again for an object
         tokenizer = load_tokenizer(located)

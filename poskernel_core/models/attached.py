@@ -99,11 +99,6 @@ def _noted(identity: str) -> Path:
     return default_directory() / "identities" / f"{digest(identity)}.json"
 
 
-def is_noted(model: ModelSpec) -> bool:
-    """Return whether the identity of a model's weights was noted; made as the model is loaded."""
-    return _noted(model.fingerprint).is_file()
-
-
 def note_identity(identity: str, model: ModelSpec) -> None:
     """Note that an object of this identity has the results of a model, if that can be written."""
     with suppress(OSError, BadRequest):

@@ -26,7 +26,6 @@ from poskernel_core.common.errors import BadRequest, PosKernelError, Unsupported
 from poskernel_core.common.result import Result
 from poskernel_core.common.specs import DEFAULT_TEXTS, CorpusSpec, ModelSpec, RunSpec, brief, digest
 from poskernel_core.engine.engine import Engine
-from poskernel_core.engine.process import Hear
 from poskernel_core.engine.worker import Worker, WorkerHere
 from poskernel_core.export.notebook import View
 from poskernel_core.forward.configuration import refusing
@@ -114,7 +113,9 @@ class Lab:
         if self._hooks:
             notes.append(f"hooks of yours take part: {'; '.join(self._hooks)}")
         self.notes: tuple[str, ...] = tuple(notes)
-        self.engine = Engine(start=self._start)
+        self.engine = Engine(
+            start=lambda store, hear: WorkerHere(store, hear, self._context(store))
+        )
         self._forget()
 
     @property
@@ -230,9 +231,6 @@ class Lab:
         shown = Shown(**fields, corpus=run.corpus, queries=run.positions, skips=())
         if shown != kept.shown:
             change(self.model.name, shown=shown.model_dump(mode="json"))
-
-    def _start(self, store: Store, hear: Hear) -> WorkerHere:
-        return WorkerHere(store, hear, self._context(store))
 
     def _context(self, store: Store) -> WorkerContext:
         return WorkerContext(store, _InHand(lab=self))
