@@ -19,7 +19,7 @@ from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.files import read_object
 from poskernel_core.common.folders import default_directory
 from poskernel_core.common.specs import ModelSpec, digest
-from poskernel_core.models.stored import MANIFEST, StoredModel, attached_places, stored_models
+from poskernel_core.models.stored import MANIFEST, Attached, attached_places, stored_models
 
 LAB = "POSKERNEL_LAB"
 """What a dashboard is told that computes in a notebook's process: the number of its socket, and
@@ -32,10 +32,10 @@ in_hand: set[str] = set(os.environ.get(LAB, "").split()[1:])
 """The fingerprints of the models that this process can run."""
 
 
-def attached(name: str) -> StoredModel | None:
+def attached(name: str) -> Attached | None:
     """Return what is known of an attached model, or of a logged training run, by its name."""
     found = stored_models().get(name)
-    return found if found is not None and found.attached is not None else None
+    return None if found is None else found.attached
 
 
 def folder_of(name: str) -> Path:
@@ -75,15 +75,13 @@ def description(name: str) -> dict[str, Any]:
 def versions_of(name: str) -> list[str]:
     """Return the fingerprints of an attached model's versions; [] of other models."""
     kept = attached(name)
-    versions = kept.attached.versions if kept is not None and kept.attached is not None else {}
-    return list(dict.fromkeys(version.fingerprint for version in versions.values()))
+    return list(dict.fromkeys(each.fingerprint for each in kept.versions.values())) if kept else []
 
 
 def steps_of(name: str) -> dict[str, int]:
     """Return the steps of a logged training run by their revisions, in order; {} of others."""
     kept = attached(name)
-    versions = kept.attached.versions if kept is not None and kept.attached is not None else {}
-    steps = {each: version.step for each, version in versions.items()}
+    steps = {each: version.step for each, version in kept.versions.items()} if kept else {}
     return {each: s for each, s in sorted(steps.items(), key=lambda e: e[1] or 0) if s is not None}
 
 

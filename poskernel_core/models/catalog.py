@@ -134,8 +134,8 @@ def note_of(name: str) -> str:
     if told := quantisation_of(name):
         note = gguf.quantisation_note(told)
         return f"{note}." if note else ""
-    if (known := attached(name)) is not None and known.attached is not None:
-        return known.attached.note
+    if (known := attached(name)) is not None:
+        return known.note
     return next((entry.note for entry in CURATED if entry.name == name), "")
 
 

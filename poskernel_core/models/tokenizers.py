@@ -291,8 +291,8 @@ def usual_word(model: ModelSpec) -> str:
 @lru_cache(maxsize=64)
 def _usual_word(model: ModelSpec) -> str:
     located = find_again(model)
-    if (kept := attached(model.name)) is not None and kept.attached is not None:
-        return kept.attached.word
+    if (kept := attached(model.name)) is not None:
+        return kept.word
     if located.away or not (file := _tokenizer_file(located, convert=False)):
         raise UnsupportedModel(NONE_THERE)  # not kept: it may come
     return _read(located, file).usual_word()

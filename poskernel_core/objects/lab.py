@@ -36,7 +36,6 @@ from poskernel_core.forward.memory import in_float32
 from poskernel_core.forward.proof import TOLERANCE, made_up, prove
 from poskernel_core.models import catalog
 from poskernel_core.models.attached import (
-    attached,
     change,
     describe,
     in_hand,
@@ -47,7 +46,7 @@ from poskernel_core.models.catalog import Located
 from poskernel_core.models.configuration import read_geometry
 from poskernel_core.models.curated import BUNDLED_MODELS, CURATED
 from poskernel_core.models.positions import PositionUse, angles_by_length, keep_use
-from poskernel_core.models.stored import Shown
+from poskernel_core.models.stored import Shown, stored_models
 from poskernel_core.models.tokenizers import Tokenizer, load_tokenizer
 from poskernel_core.objects.twin import config_of, twin_of, unwrap
 from poskernel_core.passes.worker_context import ModelCache, WorkerContext
@@ -224,8 +223,8 @@ class Lab:
         return catalog.locate(spec)
 
     def _show_first(self, run: RunSpec) -> None:
-        kept = attached(self.model.name)
-        if kept is None or run.corpus.text is not None or run.corpus.item is not None:
+        kept, one_text = stored_models().get(self.model.name), run.corpus.text or run.corpus.item
+        if kept is None or kept.attached is None or one_text is not None:
             return
         fields = run.model_dump(include={"context", "windows", "start_token", "dtype"})
         shown = Shown(**fields, corpus=run.corpus, queries=run.positions, skips=())
