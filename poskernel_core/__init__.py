@@ -37,32 +37,22 @@ if TYPE_CHECKING:
 __version__ = "1.0.0"
 
 _HOMES = {
-    "api": (
-        "analyse",
-        "load",
-        "precompute",
-        "run_pass",
-        "show",
-        "to_bridge",
-        "token_windows",
-        "view",
-        "watch",
-    ),
-    "objects.lab": ("Lab", "attach"),
-    "objects.training": ("TrainingLog",),
-    "common.errors": ("PosKernelError",),
-    "common.result": ("Result",),
-    "common.specs": ("CorpusSpec", "Execution", "ModelSpec", "Request", "RunSpec"),
-    "common.views": ("Gathered",),
-    "data.head_tables": ("HeadTable", "read_head_table"),
-    "engine.engine": ("Engine", "describe_run"),
-    "engine.job": ("Job",),
-    "export.matrix": ("Matrix", "matrix"),
-    "export.notebook": ("View",),
-    "export.schema": ("schema",),
-    "ledger.reproduce": ("reproduce",),
-    "server": ("Dashboard", "serve"),
-    "storage.store": ("Store",),
+    "api": "analyse load precompute run_pass show to_bridge token_windows view watch",
+    "objects.lab": "Lab attach",
+    "objects.training": "TrainingLog",
+    "common.errors": "PosKernelError",
+    "common.result": "Result",
+    "common.specs": "CorpusSpec Execution ModelSpec Request RunSpec",
+    "common.views": "Gathered",
+    "data.head_tables": "HeadTable read_head_table",
+    "engine.engine": "Engine describe_run",
+    "engine.job": "Job",
+    "export.matrix": "Matrix matrix",
+    "export.notebook": "View",
+    "export.schema": "schema",
+    "ledger.reproduce": "reproduce",
+    "server": "Dashboard serve",
+    "storage.store": "Store",
 }
 
 __all__ = [
@@ -104,6 +94,6 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     for home, names in _HOMES.items():
-        if name in names:
+        if name in names.split():
             return getattr(import_module(f"poskernel_core.{home}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -252,11 +252,7 @@ def show(
 
 
 def precompute(
-    model: AnyModel | Lab,
-    *,
-    engine: Engine | None = None,
-    experiments: bool = False,
-    **run: Any,
+    model: AnyModel | Lab, *, engine: Engine | None = None, experiments: bool = False, **run: Any
 ) -> list[str]:
     """Compute what the pages show first, and return the names of the analyses; as ``precompute``.
 
@@ -272,16 +268,32 @@ def precompute(
     done = []
     with opened(model, engine) as lab:
         requests = default_requests(lab.model, experiments=experiments, **run)
-        for request in requests:  # together, so that they share a pass
-            with or_left_out(request.analysis):
-                if lab.engine.cached(request) is None:
-                    lab.engine.submit(request)
-        for request in requests:
-            with or_left_out(request.analysis):
-                lab.engine.result(request)
-                lab.ran(request.run)
-                done.append(request.analysis)
+        for request, _ in answered(lab.engine, requests, lab.engine.result):
+            lab.ran(request.run)
+            done.append(request.analysis)
     return done
+
+
+def answered(
+    engine: Engine,
+    requests: Iterable[Request],
+    answer: Callable[[Request], object],
+    say: Callable[[str], object] = lambda line: None,
+) -> Iterator[tuple[Request, bool]]:
+    """Submit requests together, so that they share passes; yield each, and whether it is new.
+
+    Experiments that do not fit are left out.
+    """
+    fitting = []
+    for request in requests:
+        with or_left_out(request.analysis, say):
+            if new := engine.cached(request) is None:
+                engine.submit(request)
+            fitting.append((request, new))
+    for request, new in fitting:
+        with or_left_out(request.analysis, say):
+            answer(request)
+            yield request, new
 
 
 def default_requests(

@@ -213,11 +213,7 @@ def _asked(url: str) -> tuple[dict[str, Any], str] | None:
 
 
 def _start(more: Mapping[str, str] = {}, lines: Sequence[int] = ()) -> Dashboard:
-    """Start a server and wait until it answers.
-
-    Raises:
-        ComputeFailed: the server does not answer.
-    """
+    """Start a server and wait until it answers."""
     with _starting:
         if not lines and (again := _running()):  # another thread was first
             return again

@@ -69,7 +69,6 @@ class Coverage:
         return float(binom.ppf(level, self.samples, LEAST)) / self.samples
 
     def row(self) -> str:
-        """Return a row of the table."""
         both = " | ".join(f"{np.nanmedian(array):+.2f}" for array in (self.left, self.before))
         shares = self.held.mean(), self.held.min(), self.lowest
         return f"{100 * shares[0]:.1f} | {100 * shares[1]:.0f} | {100 * shares[2]:.0f} | {both}"
@@ -136,9 +135,9 @@ def coverage(
             found[question.name] = one.select(query=query) if "query" in one.coordinates else one
         return found
 
-    found = [answers(cut) for cut in cuts(samples, name, context, windows)]
-    every = np.concatenate([cut.tokens for cut in cuts(samples, name, context, windows)])
-    truth = answers(Cut(every, "documents"))
+    parts = [*cuts(samples, name, context, windows)]
+    found = [answers(cut) for cut in parts]
+    truth = answers(Cut(np.concatenate([cut.tokens for cut in parts]), "documents"))
     table = {
         f"{question}: {value}": _held(found, truth, question, value)
         for question, whole in truth.items()
@@ -189,7 +188,6 @@ def _of_two(found: list[dict[str, Result]]) -> Coverage:
 
 
 def main() -> None:
-    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", nargs="?", default="demo-attn-2l")
     parser.add_argument("--samples", type=int, default=100)

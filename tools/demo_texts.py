@@ -60,7 +60,6 @@ class Piece:
         return self.domain in PUBLIC_DOMAINS and drawn
 
     def is_prose(self) -> bool:
-        """Whether the piece is long enough and not an index or table."""
         odd = sum(not (c.isalpha() or c in " \n.,;:'\"!?-") for c in self.text)
         return len(self.text) >= MIN_CHARS and odd <= MAX_ODD_SHARE * len(self.text)
 

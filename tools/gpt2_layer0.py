@@ -69,7 +69,6 @@ def empty_rest() -> dict[str, np.ndarray]:
 
 
 def configuration(tokens: int) -> dict[str, object]:
-    """Return GPT-2 small's configuration cut to one layer, with a list of what is missing."""
     return {
         "model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_layer": 1, "n_inner": 1,
         "n_head": HEADS, "n_embd": WIDTH, "n_positions": CONTEXT, "vocab_size": tokens,

@@ -47,7 +47,6 @@ class Numbers:
     low: np.ndarray
 
     def above(self, limit: float) -> np.ndarray:
-        """Return for which heads the whole interval is above a limit."""
         return self.low > limit
 
     def text(self, layer: int, head: int) -> str:
@@ -55,7 +54,6 @@ class Numbers:
 
 
 def page() -> str:
-    """Return the page as generated from the shipped results."""
     with tempfile.TemporaryDirectory() as folder:
         engine, run = Engine(Store(folder)), describe_run(MODEL)
 
@@ -82,7 +80,6 @@ def page() -> str:
 
 
 def bands(spectrum: Result) -> tuple[str, str]:
-    """Return the longest of the short waves and the shortest of the long ones, in tokens."""
     params = find("rotary-spectrum").params.model_validate(spectrum.params)
     limits = params.short, params.longest(int(spectrum.provenance["context"]))
     return f"{limits[0]:g}", f"{limits[1]:g}"
@@ -91,7 +88,6 @@ def bands(spectrum: Result) -> tuple[str, str]:
 def table(
     numbers: Numbers, found: np.ndarray, title: str, beside: dict[str, Numbers] | None = None
 ) -> str:
-    """Return a table of the heads with the largest numbers, each with its link."""
     beside = beside or {}
     ranked = np.where(found, np.nan_to_num(numbers.value), -np.inf)
     order = np.argsort(-ranked, axis=None, kind="stable")

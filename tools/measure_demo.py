@@ -132,12 +132,10 @@ def sample_windows(tokenizer: Tokenizer, length: int) -> Tensor:
 
 
 def rounded(values: Tensor | np.ndarray, digits: int = 3) -> Any:
-    """An array as nested lists of short numbers."""
     return np.round(np.asarray(values, dtype=float), digits).tolist()
 
 
 def to_json(measured: dict[str, Any]) -> str:
-    """Return the figures as JSON, one property per line."""
     lines = [f"  {json.dumps(name)}: {json.dumps(value)}" for name, value in measured.items()]
     return "{\n" + ",\n".join(lines) + "\n}"
 

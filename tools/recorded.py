@@ -38,7 +38,6 @@ class PageFailed(Exception):
 
 
 def page_names() -> list[str]:
-    """The addresses of the app's pages: the names of their folders."""
     from pages import NAMES
 
     return sorted(NAMES)
@@ -51,7 +50,6 @@ def open_page(app: AppTest, name: str) -> AppTest:
 
 
 def figures_on(app: AppTest) -> list[str]:
-    """The names of the figures that a page draws."""
     parts = [each.proto for each in app.get("bidi_component")]
     return [each.id.rsplit("-figure-", 1)[-1] for each in parts if each.component_name == FIGURE]
 
@@ -84,14 +82,12 @@ def precomputed(plan: Plan) -> bool:
 
 
 def too_large(plan: Plan, heads: int) -> int:
-    """Return the largest number of heads for which an answer is shipped."""
     if getattr(plan.params, "exact", "") == "all":
         return EXACT
     return TOO_LARGE.get(plan.question.name, heads)
 
 
 def visit(model: str, name: str, answer: Answer) -> dict[str, Request]:
-    """Open one page; return the requests that it made, by their keys."""
     from pages.shared.jobs import results
 
     def missing(*part: Any) -> list[str]:

@@ -121,7 +121,6 @@ def failures() -> Iterator[tuple[type[pk.PosKernelError], str, list[str]]]:
 
 
 def told(node: ast.AST) -> str:
-    """Return the text that an expression makes, as far as it is written there."""
     if isinstance(node, ast.Constant):
         return str(node.value)
     if isinstance(node, ast.JoinedStr):
@@ -157,7 +156,6 @@ def bare(node: Any) -> Any:
 
 
 def written() -> dict[str, str]:
-    """Return the text of every file by its path."""
     environment = jinja2.Environment(
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False
     )

@@ -69,7 +69,6 @@ def refuse_unready() -> None:
 
 
 def images() -> dict[str, tuple[int, str]]:
-    """Build both images where a container engine answers; return their sizes and digests."""
     engine = container_engine()
     if engine is None:
         print("Without Docker or podman no images are built.")
@@ -102,7 +101,6 @@ def tell(built: dict[str, tuple[int, str]]) -> None:
 
 
 def build() -> list[Path]:
-    """Build wheels and source distributions; return the wheels."""
     shutil.rmtree(DIST, ignore_errors=True)
     print(call(sys.executable, ROOT / "tools" / "site.py"))  # a part of the wheel
     for project in PROJECTS:

@@ -59,7 +59,6 @@ class Shot:
 
     @property
     def alone(self) -> bool:
-        """Whether the card is shown alone."""
         return self.name != (self.page or FIRST).replace("_", "-")
 
 
@@ -100,7 +99,6 @@ def take(page: Page, url: str, shot: Shot) -> bytes:
 
 
 def save(picture: bytes, file: Path) -> None:
-    """Write a PNG of 256 colours."""
     image = Image.open(io.BytesIO(picture)).convert("RGB")
     image.quantize(256, dither=Image.Dither.NONE).save(file, optimize=True)
     print(f"{file.name}: {file.stat().st_size // 1000} kB")

@@ -32,7 +32,7 @@ REAL_MODEL = ROOT / "build" / "real-model"
 sys.path[:0] = [str(ROOT)]
 
 from poskernel_core.analyses import Experiment, find
-from poskernel_core.common.atomic_write import atomic_write
+from poskernel_core.common.atomic_write import write_file
 from poskernel_core.common.differences import DIFFERENCES, STEP
 from poskernel_core.common.errors import BadArchive
 from poskernel_core.common.result import Result
@@ -146,7 +146,6 @@ def take(store: Store) -> None:
 
 
 def left(store: Store, model: str) -> str:
-    """Return what is said of a model whose weights are not here."""
     lacks = sorted({plan.question.name for plan in more(model) if not store.has(plan.key)})
     without = f", without {', '.join(lacks)}" if lacks else ""
     return f"left as it is{without}: its weights are not here ('make real-model' brings them)"
@@ -161,7 +160,6 @@ def answer(engine: Engine, asked: Plan) -> Result:
 
 
 def manifest(model: str) -> str:
-    """Return the manifest of a model; without its weights, the one that is there."""
     if packaged_file(model) is None:
         return (RESULTS / model / MANIFEST).read_text("utf-8")
     return json.dumps(about(locate(model), VIEWS[model]), indent=1) + "\n"
@@ -214,7 +212,7 @@ def write(store: Store, model: str, pages: Pages) -> tuple[int, int]:
         entry = store.get(key)
         assert entry is not None, key
         data = compressed(encode(key, *lighter(entry, key in statistics, model)))
-        atomic_write(folder / f"{key}{ENTRY}", partial(Path.write_bytes, data=data))
+        write_file(folder / f"{key}{ENTRY}", data)
     return len(new), len(old)
 
 
@@ -230,7 +228,6 @@ def statistics_of(model: str, there: Shipped, store: Store) -> set[str]:
 
 
 def lighter(entry: Entry, is_statistics: bool, model: str) -> Entry:
-    """Reduce the precision of an entry for shipping."""
     header, arrays = entry
     if header.get(TAKEN):
         return {name: each for name, each in header.items() if name != TAKEN}, arrays
@@ -260,7 +257,6 @@ def coarser(arrays: Mapping[str, np.ndarray], bits: Mapping[str, int]) -> dict[s
 
 
 def whole(arrays: dict[str, Any]) -> dict[str, Any]:
-    """Remove the arrays that hold differences of groups."""
     return {name: each for name, each in arrays.items() if not name.endswith((DIFFERENCES, STEP))}
 
 

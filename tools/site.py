@@ -126,7 +126,6 @@ def sources() -> list[Path]:
 
 
 def place(file: Path) -> Path:
-    """Return where the site has a file of the checkout."""
     if file.parent == ROOT:
         return Path("project", file.stem.lower() + ".md")
     return file.relative_to(ROOT / "docs")
@@ -198,7 +197,6 @@ def table(source: str) -> str:
 
 
 def row(figure: PublishedFigure, found: Checked | None) -> str:
-    """Return one row: the published figure, and ours or the model that it needs."""
     ours = brief(found.ours, found.errors) if found else ""
     verdict = found.verdict if found else f"needs `{min(figure.models, key=len)}`"
     sizes = np.shape(figure.published)

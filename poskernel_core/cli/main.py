@@ -33,15 +33,10 @@ PosKernel {__version__}: how a transformer's attention heads use position.
 All commands: poskernel --help"""
 
 
-class Program(Commands):
-    """The ``poskernel`` command; without a subcommand it prints a welcome text."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments up to the subcommand's name."""
-        if not args:
-            click.echo(WELCOME)
-            ctx.exit()
-        return super().parse_args(ctx, args)
+def welcome() -> None:
+    """Print what there is, where no subcommand is named."""
+    if click.get_current_context().invoked_subcommand is None:
+        click.echo(WELCOME)
 
 
 @click.command("models", cls=Command)
@@ -68,7 +63,6 @@ def list_plugins() -> None:
 
 
 def _state(store: Store, name: str) -> str:
-    """Return the local state of a model: on the hub, results only, cached entries, or ready."""
     if not (hub.commit_here(name, None) or catalog.is_local(name)):
         return "on the hub"
     located = catalog.locate(name)
@@ -80,8 +74,11 @@ def _state(store: Store, name: str) -> str:
     return f"{count} cached" if count else "ready"
 
 
-PROGRAM = Program(
+PROGRAM = Commands(
     "poskernel",
+    invoke_without_command=True,
+    callback=welcome,
+    subcommand_metavar="COMMAND [ARGS]...",
     context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 100},
     options_metavar=None,
     no_args_is_help=False,

@@ -105,8 +105,6 @@ device = reader("a device such as auto, cpu, cuda or cuda:1", _name_of_device)
 
 
 def _run_options() -> list[Option]:
-    """Return the options that describe a run and its execution: the fields of :class:`Run`."""
-
     def option(name: str, help: str, **more: Any) -> Option:
         return Option([name], RUN_SECTION, help=help, **more)
 

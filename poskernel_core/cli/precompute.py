@@ -1,5 +1,6 @@
 """``precompute`` and ``merge``: compute the pages' default results, here or on several machines."""
 
+import os
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -9,28 +10,20 @@ from typing import Any
 
 import click
 
-from poskernel_core.api import default_requests, or_left_out
+from poskernel_core.api import answered, default_requests, or_left_out
 from poskernel_core.cli.grammar import option, reader
 from poskernel_core.cli.options import FILE, Run, RunCommand, device
 from poskernel_core.cli.show import answer
 from poskernel_core.cli.terminal import show_progress, status
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.files import is_file, is_folder
+from poskernel_core.common.files import is_folder
 from poskernel_core.common.progress import Report
 from poskernel_core.common.rounding import counted
 from poskernel_core.common.shards import MAX_SHARDS, Shard, ShardTask
 from poskernel_core.common.specs import Request, RunSpec
 from poskernel_core.engine.admission import check_worker
-from poskernel_core.engine.checkpoints import (
-    Precomputing,
-    precompute_checkpoints,
-)
-from poskernel_core.engine.distributed.shards import (
-    is_there,
-    merge,
-    run_here,
-    tasks_of,
-)
+from poskernel_core.engine.checkpoints import Precomputing, precompute_checkpoints
+from poskernel_core.engine.distributed.shards import is_there, merge, run_here, tasks_of
 from poskernel_core.engine.plan import make_plan, missing_passes
 from poskernel_core.models.training import SCHEDULES, required_run
 from poskernel_core.storage.archive import open_sources
@@ -64,7 +57,7 @@ class Sharing:
         if folder is not None and self.shard is None and self.cluster is None:
             raise BadRequest("--shard-files is for --shard and --cluster: say which.")
         if folder is not None and not is_folder(folder):
-            found = "a file" if is_file(folder) else "none"
+            found = "a file" if os.path.isfile(folder) else "none"
             raise BadRequest(
                 f"Expected a folder for the shards, found {found} at {str(folder)!r}: make one "
                 "there first."
@@ -186,29 +179,15 @@ def merge_shards(run: Run, sources: tuple[Path, ...], shards: int, experiments: 
 
 
 def _asked(run: Run, experiments: bool, checkpoint: str | None = None) -> list[Request]:
-    """Return the requests for the pages' default results; of a checkpoint, for every measure."""
     at = run.fields() | ({} if checkpoint is None else {"revision": checkpoint})
     every = checkpoint is not None
     return default_requests(run.model, experiments=experiments, measures=every, say=status, **at)
 
 
 def _answer_all(run: Run, asked: Sequence[Request]) -> None:
-    """Compute all requests and print their status; questions that do not fit are skipped.
-
-    All requests are submitted at once, so that one pass gathers everything over the same windows.
-    """
-    fitting = []
     with closing(run.engine()) as engine:
-        for request in asked:
-            with or_left_out(request.analysis, status):
-                new = engine.cached(request) is None
-                if new:
-                    engine.submit(request)
-                fitting.append((request, "computed" if new else "cached"))
-        for request, how in fitting:
-            with or_left_out(request.analysis, status):
-                answer(engine, request)
-                status(f"{request.analysis}: {how}")
+        for request, new in answered(engine, asked, partial(answer, engine), status):
+            status(f"{request.analysis}: {'computed' if new else 'cached'}")
 
 
 def _asked_and_passes(run: Run, experiments: bool) -> tuple[list[Request], list[RunSpec]]:

@@ -85,7 +85,6 @@ def ledger_text(model: str, lines: Sequence[Checked], known: Sequence[str]) -> s
 
 
 def _text(result: Result, name: str, array: np.ndarray) -> str:
-    """Return an array with three digits; of a large array, return the shape and the range."""
     if name in result.labels:
         words = np.array([*result.labels[name], "none"], dtype=object)
         array = np.asarray(words.take(array), dtype=str)

@@ -23,7 +23,6 @@ _readers = partial(option, section="Its readers")
 
 
 def _model(text: str) -> str:
-    """Normalise a model for the server: directories and files become absolute paths."""
     if not text.strip() or "," in text:
         raise ValueError
     path = Path(os.path.expanduser(text))

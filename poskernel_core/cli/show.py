@@ -14,11 +14,11 @@ from poskernel_core import analyses
 from poskernel_core.analyses.definitions import method_of
 from poskernel_core.analyses.reading import finding_of
 from poskernel_core.api import build_request, looked_at
-from poskernel_core.cli.grammar import RESULT, Command, Commands, Option, option
+from poskernel_core.cli.grammar import Command, Commands, Option, option
 from poskernel_core.cli.options import FILE, PREFIX, Run, RunCommand, question_options
 from poskernel_core.cli.reports import ledger_text, summary
 from poskernel_core.cli.terminal import say, show_progress, status
-from poskernel_core.common.atomic_write import atomic_write, check_target
+from poskernel_core.common.atomic_write import check_target, write_file
 from poskernel_core.common.errors import BadRequest, TooLittleText
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
@@ -47,23 +47,21 @@ class Show(Commands):
     def get_command(self, ctx: click.Context, cmd_name: str) -> Command:
         """Return the command of an analysis."""
         question, method = analyses.find(cmd_name), method_of(cmd_name)
+
+        def file(name: str, help: str) -> Option:
+            return Option([name], type=FILE, metavar="FILE", help=help)
+
         outputs = [
-            Option(["--json", "as_json"], RESULT, is_flag=True, help="print JSON"),
-            Option(["--live"], RESULT, is_flag=True, help="print results while they form"),
-            Option(["--npz"], RESULT, type=FILE, metavar="FILE", help="write arrays"),
-            Option(
-                ["--html"], RESULT, type=FILE, metavar="FILE", help="write a stand-alone figure"
-            ),
-            Option(
-                ["--picture"],
-                RESULT,
-                type=FILE,
-                metavar="FILE",
+            Option(["--json", "as_json"], is_flag=True, help="print JSON"),
+            Option(["--live"], is_flag=True, help="print results while they form"),
+            file("--npz", help="write arrays"),
+            file("--html", help="write a stand-alone figure"),
+            file(
+                "--picture",
                 help="write the figure for a paper, as .svg or .png (drawn by Chrome or Chromium)",
             ),
             Option(
                 ["--width"],
-                RESULT,
                 type=click.Choice(WIDTHS),
                 default=WIDTHS[0],
                 help="width of --picture in mm: one column, or two",
@@ -128,13 +126,12 @@ def show(
     check_windows(result, run)
     result = result.select(**chosen)
     if npz is not None:
-        atomic_write(npz, lambda path: path.write_bytes(to_npz(result)))
+        write_file(npz, to_npz(result))
     if html is not None:
         from poskernel_core.analyses.drawing import figure_of
 
         code = continuation(result)
-        page = to_html([figure_of(result)], result, result.analysis, code=code)
-        atomic_write(html, lambda path: path.write_text(page, encoding="utf-8"))
+        write_file(html, to_html([figure_of(result)], result, result.analysis, code=code))
     if picture is not None:
         save_picture(result, picture, width)
     if as_json and not live:
@@ -181,7 +178,6 @@ def watched(engine: Engine, request: Request, query: int | None) -> Iterator[Res
 
 
 def _say_stage(result: Result, of: int, *, as_json: bool) -> None:
-    """Print what a result is after some windows: a JSON line, or its finding beside the output."""
     windows = result.provenance["windows"]
     if as_json:
         found = result.as_json()

@@ -72,7 +72,6 @@ def show_progress(text: str) -> None:
 
 
 def _print_aside(text: str, end: str = "\n") -> None:
-    """Print a text to standard error, or nowhere if that fails."""
     try:
         print(text, end=end, file=sys.stderr, flush=True)
     except OSError:

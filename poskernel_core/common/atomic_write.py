@@ -21,7 +21,7 @@ def check_target(path: Path) -> None:
         raise BadRequest(
             f"Cannot write {str(path)!r}: it is a device, a pipe or a socket; name a file."
         )
-    if not os.path.isdir(_target(path).parent):
+    if not os.path.isdir(os.path.dirname(os.path.realpath(path))):
         raise BadRequest(f"Cannot write {str(path)!r}: its folder does not exist.")
 
 
@@ -31,7 +31,7 @@ def atomic_write(path: Path, write: Callable[[Path], object]) -> None:
     If ``path`` is a link, its target is written. With concurrent writers the last one wins.
     """
     check_target(path)
-    place = _target(path)
+    place = Path(os.path.realpath(path))
     unfinished = place.with_name(f".{secrets.token_hex(8)}.partial")
     try:
         try:
@@ -41,11 +41,6 @@ def atomic_write(path: Path, write: Callable[[Path], object]) -> None:
             unfinished.unlink(missing_ok=True)
     except OSError as error:
         raise BadRequest(f"Cannot write {str(path)!r}: {error.strerror}.") from error
-
-
-def _target(path: Path) -> Path:
-    """Return the file that is written: the target if ``path`` is a link."""
-    return Path(os.path.realpath(path))
 
 
 def check_folder(path: Path) -> None:
@@ -88,10 +83,14 @@ def write_tree(folder: Path, files: Iterable[tuple[str, Any]]) -> int:
     """
     written = 0
     for name, value in files:
-        target = folder / name
-        make_folder(target.parent)
-        text = value if isinstance(value, str | bytes) else json.dumps(value, allow_nan=False)
-        data = text if isinstance(text, bytes) else text.encode("utf-8")
-        atomic_write(target, partial(Path.write_bytes, data=data))
+        plain = isinstance(value, str | bytes)
+        write_file(folder / name, value if plain else json.dumps(value, allow_nan=False))
         written += 1
     return written
+
+
+def write_file(path: Path, data: str | bytes) -> None:
+    """Write a file atomically, a text in UTF-8; its folder is created."""
+    make_folder(path.parent)
+    data = data if isinstance(data, bytes) else data.encode("utf-8")
+    atomic_write(path, partial(Path.write_bytes, data=data))

@@ -1,17 +1,16 @@
 """Read files of unknown origin: existence checks, zip damage, JSON of limited size and depth."""
 
-import json
 import lzma
 import zipfile
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from pydantic_core import from_json
 
 from poskernel_core.common.errors import BadRequest, InvalidField
 
 MAX_JSON_BYTES = 10 * 2**20
-MAX_DEPTH = 100
 
 ZIP_DAMAGE = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, KeyError, InvalidField,
@@ -22,17 +21,8 @@ ZIP_DAMAGE = (
 
 def is_folder(path: Path) -> bool:
     """Return whether a path is a folder."""
-    return _look(path, path.is_dir)
-
-
-def is_file(path: Path) -> bool:
-    """Return whether a path is a file."""
-    return _look(path, path.is_file)
-
-
-def _look(path: Path, ask: Callable[[], bool]) -> bool:
     try:
-        return ask()
+        return path.is_dir()
     except OSError as error:
         raise BadRequest(
             f"Cannot look for {str(path)!r}: {error.strerror}; ask for the right to read its "
@@ -84,28 +74,7 @@ def parse_json(text: str | bytes) -> Any:
         ValueError: not UTF-8, not JSON, or nested too deeply.
     """
     try:
-        value = json.loads(text if isinstance(text, str) else text.decode("utf-8"))
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
-    except UnicodeDecodeError as error:
-        raise ValueError("it is not text in UTF-8") from error
-    except json.JSONDecodeError as error:
-        raise ValueError(f"line {error.lineno}, column {error.colno} is not JSON") from error
-    _check_depth(value)
-    return value
-
-
-def _check_depth(value: Any) -> None:
-    """Limit the depth, since writing and copying the value are recursive."""
-    level = [value]
-    for _ in range(MAX_DEPTH):
-        level = [inner for outer in level for inner in _inside(outer)]
-        if not level:
-            return
-    raise ValueError("it is nested too deeply")
-
-
-def _inside(value: Any) -> list[Any]:
-    if isinstance(value, dict):
-        return list(value.values())
-    return value if isinstance(value, list) else []
+        return from_json(text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text)
+    except ValueError as error:
+        deep = "recursion limit" in str(error)
+        raise ValueError("it is nested too deeply" if deep else f"not JSON: {error}") from error

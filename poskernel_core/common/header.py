@@ -51,10 +51,6 @@ class PlanHeader(BaseModel):
     groups: int = 0
     dealt: Dealt = "windows"
 
-    def reason(self, layer: int) -> str | None:
-        """Return why a layer has no heads, or None if it has heads."""
-        return self.headless[layer] if self.headless else None
-
     @property
     def reasons(self) -> dict[int, str]:
         """The layers without heads, each with the reason."""

@@ -455,7 +455,6 @@ def bounded(value: Value) -> bool:
 
 
 def _likeness(result: Result) -> dict[str, Any]:
-    """Return the properties that joined results must share, by their name in messages."""
     return {
         "the question": result.analysis,
         "the shape": {n: array.shape for n, array in (result.values | result.texts).items()},

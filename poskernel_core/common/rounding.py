@@ -39,7 +39,7 @@ def rounded(value: Number, error: Number | None = None, unit: str = "") -> str:
         return f"below {TRACE:g}"
     if error is None or not math.isfinite(error) or error <= NEGLIGIBLE * abs(value):
         return as_printed(f"{value:.{SIGNIFICANT}g}")
-    digits = _digits(error)
+    digits = _decimals(error, 2)
     power = math.floor(math.log10(max(abs(value), error)))
     if power < SMALL:
         scale = 10.0**power
@@ -50,14 +50,14 @@ def rounded(value: Number, error: Number | None = None, unit: str = "") -> str:
 
 def _pair(value: float, error: float, digits: int) -> str:
     """Return value and error with this many decimals, the value with fewer if it has too many."""
-    own = min(digits, _last(value)) if value else digits
+    own = min(digits, _decimals(value, SIGNIFICANT)) if value else digits
     texts = (f"{round(each, n):z.{max(n, 0)}f}" for each, n in ((value, own), (error, digits)))
     return " ± ".join(texts)
 
 
-def _last(value: float) -> int:
-    """Return the number of decimals up to a value's last significant digit."""
-    return SIGNIFICANT - 1 - math.floor(math.log10(float(f"{abs(value):.{SIGNIFICANT - 1}e}")))
+def _decimals(value: float, digits: int) -> int:
+    """Return the number of decimals up to a significant digit of a number."""
+    return digits - 1 - math.floor(math.log10(float(f"{abs(value):.{digits - 1}e}")))
 
 
 def brief(value: Number) -> str:
@@ -105,11 +105,6 @@ def value_text(result: Result, name: str) -> str:
     """Return a scalar value of a result with its standard error, such as ``93.20 ± 0.41``."""
     error = float(result.errors[name]) if name in result.errors else None
     return rounded(float(result.values[name]), error, result.units[name])
-
-
-def _digits(error: float) -> int:
-    """Return the number of decimals up to an error's second significant digit."""
-    return 1 - math.floor(math.log10(float(f"{error:.1e}")))
 
 
 def texts_of(result: Result, name: str) -> np.ndarray:

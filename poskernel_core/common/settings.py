@@ -50,7 +50,6 @@ def _matching(pattern: str, expected: str) -> AfterValidator:
 
 
 def _endpoint(text: str) -> tuple[str, int]:
-    """Parse a host and a port; an IPv6 address must be in brackets."""
     found = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:/\[\]]+)):([0-9]{1,5})", text)
     if not found or not 0 < int(found[3]) < 2**16:
         raise ValueError("an address and a port such as 127.0.0.1:9464")

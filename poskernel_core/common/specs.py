@@ -13,14 +13,7 @@ from operator import index
 from os import PathLike, fspath
 from typing import Any, ClassVar, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from poskernel_core.common import plugins
 from poskernel_core.common.errors import BadRequest, InvalidField
@@ -129,7 +122,6 @@ def whole(value: Any, what: str) -> int:
 
 
 def _refusal(error: ValidationError, of: str, fields: Collection[str]) -> str:
-    """Return a sentence that says why a description or the parameters of a question are invalid."""
     for each in error.errors():
         name = each["loc"][-1] if each["loc"] else ""
         unknown = each["type"] == "extra_forbidden"

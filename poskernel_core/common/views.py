@@ -1,6 +1,6 @@
 """Views of a finished pass for analyses, whether in memory or in the store."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol, runtime_checkable
@@ -66,7 +66,14 @@ class Some:
 
     def layer(self, layer: int) -> Mapping[str, np.ndarray]:
         """Return the arrays of one layer, computed on access."""
-        return _OfGroups(self.view.layer(layer), self.kept)
+        arrays = self.view.layer(layer)
+
+        def mean(name: str) -> np.ndarray:
+            if name == "queries":
+                raise KeyError("the queries of some groups: ask queries_of")
+            return of_groups(arrays, name, self.kept)
+
+        return LazyArrays(lambda: (name for name in arrays if name != "queries"), mean)
 
 
 def without(view: StatisticsView, group: int) -> Some:
@@ -85,20 +92,22 @@ def halves(view: StatisticsView) -> tuple[Some, Some]:
     return Some(base, even), Some(base, odd)
 
 
-class _OfGroups(Mapping[str, np.ndarray]):
-    def __init__(self, arrays: Mapping[str, np.ndarray], kept: tuple[int, ...]) -> None:
-        self._arrays, self._kept = arrays, kept
+class LazyArrays(Mapping[str, np.ndarray]):
+    """Arrays by name; each is made when it is first read."""
+
+    def __init__(
+        self, names: Callable[[], Iterable[str]], make: Callable[[str], np.ndarray]
+    ) -> None:
+        self._names, self._make = names, make
         self._made: dict[str, np.ndarray] = {}
 
     def __getitem__(self, name: str) -> np.ndarray:
-        if name == "queries":
-            raise KeyError("the queries of some groups: ask queries_of")
         if name not in self._made:
-            self._made[name] = of_groups(self._arrays, name, self._kept)
+            self._made[name] = self._make(name)
         return self._made[name]
 
     def __iter__(self) -> Iterator[str]:
-        return (name for name in self._arrays if name != "queries")
+        return iter(self._names())
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

@@ -107,7 +107,8 @@ def conversations(corpus: CorpusSpec, seed: int, most: int) -> list[tuple[Turn, 
     from one piece of a play are in one group.
     """
     check_corpus(corpus.name)
-    documents = [*_plays()] if corpus.name == PLAYS else _each_in_file(find_file(corpus.name))
+    own = corpus.name == PLAYS
+    documents = [*_plays()] if own else [[each] for each in _in_file(find_file(corpus.name))]
     order = np.random.default_rng(seed).permutation(len(documents))
     groups: list[list[tuple[Turn, ...]]] = [[] for _ in range(min(GROUPS, len(documents)))]
     for place in order:
@@ -139,10 +140,6 @@ def _plays() -> Iterator[list[tuple[Turn, ...]]]:
             )
             for first in range(0, len(said) - TURNS + 1, TURNS)
         ]
-
-
-def _each_in_file(path: Path) -> list[list[tuple[Turn, ...]]]:
-    return [[each] for each in _in_file(path)]
 
 
 def _in_file(path: Path) -> Sequence[tuple[Turn, ...]]:

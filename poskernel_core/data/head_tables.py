@@ -123,20 +123,17 @@ def _of_json(text: str, name: str) -> _ParsedTable:
 
 
 def _head_of(key: str) -> tuple[int, int] | None:
-    """Parse a head written as ``3-14``; return None if it is not one."""
     found = re.fullmatch(r"\s*([0-9]{1,6})-([0-9]{1,6})\s*", key)
     return (int(found[1]), int(found[2])) if found else None
 
 
 def _mean(value: Any, key: str) -> float:
-    """Return a number, or the mean of a list of numbers."""
     several = value if isinstance(value, list) else [value]
     numbers = [_number(each, f"head {key}") for each in several]
     return math.fsum(numbers) / len(numbers) if numbers else math.nan
 
 
 def _of_lines(text: str, name: str) -> _ParsedTable:
-    """Parse a matrix of numbers, or a table with column names in the first line."""
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("# ")]
     if not lines:
         raise ValueError(f"it holds comments alone: {EXPECTED}")
@@ -222,7 +219,6 @@ def _place(value: Any, axis: str, row: int) -> int:
 
 
 def _number(value: Any, where: str) -> float:
-    """Parse a number; return NaN for a missing or non-finite value."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return math.nan
     try:

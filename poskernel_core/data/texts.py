@@ -231,7 +231,6 @@ def _look_at_jsonl(path: Path) -> None:
 
 
 def _text_of(line: str, number: int) -> str | None:
-    """Return the text in a JSON line; None if the line is blank or its text is null."""
     if not line.strip():
         return None
     record = None
@@ -368,7 +367,6 @@ def stream_hub(spec: CorpusSpec, seed: int) -> Iterator[str]:
 
 
 def _joined(lines: Iterator[str], title: str) -> Iterator[str]:
-    """Join consecutive lines into documents; each document begins at a title."""
     held: list[str] = []
     for line in lines:
         if held and re.fullmatch(title, line):
@@ -381,7 +379,6 @@ def _joined(lines: Iterator[str], title: str) -> Iterator[str]:
 
 
 def _mixed(documents: Iterator[str], seed: int) -> Iterator[str]:
-    """Shuffle documents with a buffer of ``MIXED`` documents; ``seed`` fixes the order."""
     draw, held = np.random.default_rng(seed), list(islice(documents, MIXED))
     for document in documents:
         place = int(draw.integers(len(held)))

@@ -102,7 +102,6 @@ def _compute(run: TrainingRun, checkpoint: Checkpoint, how: Precomputing) -> Non
 
 
 def _take_over(how: Precomputing, first: str, name: str) -> None:
-    """Copy the results of a checkpoint to another one with the same weights."""
     for known, request in zip(how.requests(first), how.requests(name), strict=True):
         entry = how.store.get(make_plan(known).key)
         if entry is not None:

@@ -39,7 +39,7 @@ from poskernel_core.engine.admission import check_open, check_plan
 from poskernel_core.engine.counts import Counts
 from poskernel_core.engine.job import BROKEN, ENDS, Client, Job
 from poskernel_core.engine.plan import Asked, Plan, make_plan, to_compute
-from poskernel_core.engine.process import LOG, Child, Event, Hear
+from poskernel_core.engine.process import Child, Event, Hear
 from poskernel_core.engine.provenance import NOT_KEPT, stored
 from poskernel_core.models import catalog
 from poskernel_core.models.attached import attached
@@ -111,11 +111,6 @@ class Engine:
         self._looking: threading.Thread | None = None
         self._closed = threading.Event()
 
-    @property
-    def log(self) -> Path:
-        """The file that the worker writes its messages to."""
-        return self.store.directory / LOG
-
     def cached(self, request: Asked) -> Result | None:
         """Return a stored result, or None."""
         plan = make_plan(request)
@@ -132,7 +127,6 @@ class Engine:
         return found
 
     def _read(self, plan: Plan) -> Result | None:
-        """Read a result, or compose it of its parts; None if one is missing that is needed."""
         if plan.composition is None:
             return stored(self.store, plan.key)
         parts = {name: stored(self.store, part.key) for name, part in plan.parts.items()}
@@ -196,7 +190,6 @@ class Engine:
             return True
 
     def _start(self, plan: Plan, todo: Sequence[Plan], client: str, person: str) -> Job:
-        """Start the job of a plan; that of a composition consists of the jobs of its parts."""
         if client:
             check_open((each.clients for each in self.open_jobs()), person, settings())
         self.store.make_room(0)
@@ -233,7 +226,6 @@ class Engine:
         return Job(key, plan, formed=formed, clients=clients, on_end=on_end)
 
     def _of_part(self, job: Job, part: Job) -> None:
-        """Tell a composition's job what has become of a part."""
         if job.ended:
             return
         left = [each for each in job.parts if each.state != "done"]
@@ -307,10 +299,7 @@ class Engine:
         return found
 
     def watch(
-        self,
-        request: Asked,
-        query: int | None,
-        tell: Callable[[Job], None] = lambda job: None,
+        self, request: Asked, query: int | None, tell: Callable[[Job], None] = lambda job: None
     ) -> Iterator[Result]:
         """Yield what a result is at a query position after more and more windows, then the result.
 
@@ -356,7 +345,6 @@ class Engine:
             return job is not None and self._leave(job, client)
 
     def _leave(self, job: Job, client: Client) -> bool:
-        """Remove a client from a job; stop the job if no other present client waits for it."""
         if job.state in ENDS or client not in job.clients:
             return False
         person = job.clients.pop(client)
@@ -434,7 +422,6 @@ class Engine:
             child.close()
 
     def _send(self, jobs: Sequence[Job], person: str) -> None:
-        """Send new jobs to the worker, together, so that they can share a pass."""
         if self._child is None or not self._child.alive:
             if self._child is not None:
                 self._child.close()

@@ -89,25 +89,23 @@ class Job:
     def take(self, event: Mapping[str, Any]) -> None:
         """Update the job from an event of the worker; one that has ended stays as it is."""
         with self._taking:
-            if not self.ended:
-                self._take(event)
-
-    def _take(self, event: Mapping[str, Any]) -> None:
-        note = event.get("note", self.note)
-        if note != self.note:
-            self._first = None
-        for name in ("state", "done", "total", "note", "formed", "kept", "refused"):
-            setattr(self, name, event.get(name, getattr(self, name)))
-        if self._first is None and self.total:
-            self._first = (time.monotonic(), self.done)
-        if self.state == "error":
-            self.error = by_name(event["error"])(event["message"])
-        elif self.state == "cancelled":
-            self.error = Cancelled("The computation was cancelled.")
-        over = self.state in ENDS
-        if over and self.on_end is not None:
-            self.on_end(self)
-        for heard in self.on_event:
-            heard(self)
-        if over:
-            self._ended.set()
+            if self.ended:
+                return
+            note = event.get("note", self.note)
+            if note != self.note:
+                self._first = None
+            for name in ("state", "done", "total", "note", "formed", "kept", "refused"):
+                setattr(self, name, event.get(name, getattr(self, name)))
+            if self._first is None and self.total:
+                self._first = (time.monotonic(), self.done)
+            if self.state == "error":
+                self.error = by_name(event["error"])(event["message"])
+            elif self.state == "cancelled":
+                self.error = Cancelled("The computation was cancelled.")
+            over = self.state in ENDS
+            if over and self.on_end is not None:
+                self.on_end(self)
+            for heard in self.on_event:
+                heard(self)
+            if over:
+                self._ended.set()

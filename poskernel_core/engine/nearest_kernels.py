@@ -123,8 +123,6 @@ def heads_like(
 
 @dataclass(frozen=True)
 class _Kernels:
-    """Header of stored positional kernels: provenance of the run, query position, keys skipped."""
-
     told: dict[str, Any]
     query: int
     skip: int

@@ -36,43 +36,16 @@ class Child:
     """A running module of ``poskernel_core.engine``.
 
     Args:
-        module: its name.
+        module: its name, or a socket to what works in a process that others started.
         store: its store, of the same size; the store's ``worker.log`` receives its standard error.
         hear: called by another thread with each event, and once with None when there are no more.
     """
 
-    def __init__(self, module: str, store: Store, hear: Hear) -> None:
-        directory = store.directory.resolve()
-        size = {variable("cache_gb"): repr(store.limit / 2**30)}
-        try:
-            with _open_log(directory / LOG) as stream:
-                self._process = subprocess.Popen(
-                    command(f"poskernel_core.engine.{module}", str(directory)),
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=stream,
-                    encoding="utf-8",
-                    start_new_session=True,
-                    env=HEAP | environment() | size,
-                )
-        except OSError as error:
-            raise ComputeFailed(
-                f"The compute process could not be started ({error.strerror}): ask again when the "
-                "machine is less busy."
-            ) from error
+    def __init__(self, module: str | socket.socket, store: Store, hear: Hear) -> None:
+        self._process: Any = _started(module, store) if isinstance(module, str) else _Line(module)
         self._over = False
         self._listener = threading.Thread(target=self._listen, args=(hear,), daemon=True)
         self._listener.start()
-
-    @classmethod
-    def at(cls, line: socket.socket, hear: Hear) -> Child:
-        """Return what works at the other end of a socket, in a process that others started."""
-        made = cls.__new__(cls)
-        made._process = _Line(line)  # type: ignore[assignment]
-        made._over = False
-        made._listener = threading.Thread(target=made._listen, args=(hear,), daemon=True)
-        made._listener.start()
-        return made
 
     @property
     def alive(self) -> bool:
@@ -82,7 +55,7 @@ class Child:
     @property
     def pid(self) -> int:
         """Its process id."""
-        return self._process.pid
+        return int(self._process.pid)
 
     def tell(self, message: Event) -> bool:
         """Send a message; return False if the process ended before or meanwhile.
@@ -97,15 +70,13 @@ class Child:
     def close(self) -> int:
         """Stop the process and return its exit code, after its last event was heard."""
         self._process.terminate()
-        code = self._process.wait()
+        code = int(self._process.wait())
         self._listener.join()
-        assert self._process.stdin is not None
         with contextlib.suppress(OSError):
             self._process.stdin.close()
         return code
 
     def _listen(self, hear: Hear) -> None:
-        assert self._process.stdout is not None
         try:
             with self._process.stdout as events:  # which no other thread closes
                 for line in events:
@@ -130,7 +101,7 @@ def start_in_lab() -> Callable[[Store, Hear], Child] | None:
                 in_hand.clear()
             hear(event)
 
-        return Child.at(lines.pop(), told) if lines else Child("worker", store, hear)
+        return Child(lines.pop(), store, told) if lines else Child("worker", store, hear)
 
     return start if lines else None
 
@@ -157,8 +128,28 @@ class _Line:
         return 0
 
 
+def _started(module: str, store: Store) -> subprocess.Popen[str]:
+    directory = store.directory.resolve()
+    size = {variable("cache_gb"): repr(store.limit / 2**30)}
+    try:
+        with _open_log(directory / LOG) as stream:
+            return subprocess.Popen(
+                command(f"poskernel_core.engine.{module}", str(directory)),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stream,
+                encoding="utf-8",
+                start_new_session=True,
+                env=HEAP | environment() | size,
+            )
+    except OSError as error:
+        raise ComputeFailed(
+            f"The compute process could not be started ({error.strerror}): ask again when the "
+            "machine is less busy."
+        ) from error
+
+
 def _open_log(log: Path) -> TextIO:
-    """Open a log, truncating it if it is too long; the null device if that fails."""
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
         too_long = log.is_file() and log.stat().st_size > MAX_LOG

@@ -132,7 +132,6 @@ class Worker:
             give_back()
 
     def _attempt(self, task: Task) -> None:
-        """Do one step of a task; report how the task ended, unless it continues."""
         ending: Event = {"state": "done"}
         try:
             if not self._step(task):
@@ -143,7 +142,6 @@ class Worker:
         self._end(task, ending)
 
     def _step(self, task: Task) -> bool:
-        """Gather what a task needs, or compute it; return whether it is done."""
         plan, report = task.plan, reporter(partial(self._say, task.key), task.cancelled.is_set)
 
         def formed(done: int) -> None:
@@ -239,7 +237,6 @@ class Worker:
         return sharing
 
     def _start(self, report: Report) -> Any:
-        """Return this process's worker context, importing torch on first use."""
         if self._context is None:
             report(0, 0, "Starting torch")
             from poskernel_core.passes.worker_context import WorkerContext

@@ -33,9 +33,7 @@ def edges(length: int) -> Int[np.ndarray, " edge"]:
     return np.array([*found, length])
 
 
-def binned(
-    values: Float[np.ndarray, "layer head offset"],
-) -> Float[np.ndarray, "layer head bin"]:
+def binned(values: Float[np.ndarray, "layer head offset"]) -> Float[np.ndarray, "layer head bin"]:
     """Return the mean of values over each bin of offsets."""
     ends = edges(values.shape[-1])
     return np.add.reduceat(values, ends[:-1], axis=-1) / np.diff(ends)

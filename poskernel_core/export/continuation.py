@@ -125,7 +125,6 @@ def _boot(run: Mapping[str, Any], *, bridged: bool) -> str:
 
 
 def _arguments(run: Mapping[str, Any], **changed: Any) -> str:
-    """Return the arguments of ``pk.token_windows`` that read the windows of a run."""
     corpus = {
         key: run.get(f"corpus_{key}") for key in ("item", "revision") if run.get(f"corpus_{key}")
     }
@@ -161,7 +160,6 @@ def _corpus(typed: str | None, item: str | None, params: Mapping[str, Any]) -> d
 
 
 def _ours(result: Result, name: str, at: Mapping[str, int]) -> str:
-    """Return our number in words, if the result has it."""
     array = result.plug_ins.get(name, result.values.get(name))
     if array is None:
         return ""
@@ -208,7 +206,6 @@ def _kernel(result: Result, run: Mapping[str, Any], at: dict[str, Any]) -> dict[
 
 
 def _peak(result: Result, at: dict[str, Any]) -> dict[str, Any]:
-    """Return the key to which a kernel gives most, and how much that is."""
     if "kernel" not in result.values:
         return {}
     row = result.only("kernel")

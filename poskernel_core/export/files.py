@@ -107,20 +107,17 @@ def typed_start(result: Result) -> str:
 
 
 def _about(result: Result) -> dict[str, Any]:
-    """Return the identity of a result, what its errors count, and what it shows, if known."""
     about = {"identity": identity(result), "error_counts": errors_of(result)}
     return about | ({"finding": said} if (said := finding_of(result)) else {})
 
 
 def _digest(result: Result) -> str:
-    """Return twelve digits that are equal for results of the same question and run."""
     run = {name: result.provenance.get(name) for name in RUN_FIELDS}
     asked = json.dumps([result.analysis, result.params, run], sort_keys=True, default=str)
     return hashlib.sha256(asked.encode()).hexdigest()[:12]
 
 
 def _head(about: dict[str, Any]) -> str:
-    """Return a result's head, or its layer, or the heads compared, or an empty string."""
     if "layer" in about and "head" in about:
         return head_name(about["layer"], about["head"])
     return f"L{about['layer']}" if "layer" in about else about.get("heads", "")
@@ -273,7 +270,6 @@ def _scalars(result: Result) -> Iterator[tuple[str, str]]:
 
 
 def _beside(result: Result, name: str) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield what stands beside a value, with column names."""
     for part, called in BESIDE.items():
         if name in getattr(result, part):
             yield f"{name} {called}", getattr(result, part)[name]

@@ -65,7 +65,6 @@ def gallery(shown: GalleryRun) -> Iterator[tuple[str, str]]:
 
 
 def _cells(verdicts: Result) -> list[tuple[int, int]]:
-    """Return all heads; layers without heads are skipped."""
     there = verdicts.texts["verdict"]
     gone = verdicts.provenance.get("layers_without_heads", {})
     return [
@@ -77,7 +76,6 @@ def _cells(verdicts: Result) -> list[tuple[int, int]]:
 
 
 def _index(shown: GalleryRun) -> str:
-    """Return the page with the grid of all heads."""
     found = shown.verdicts
     layers, heads = found.texts["verdict"].shape
     return PAGE.render(
@@ -92,7 +90,6 @@ def _index(shown: GalleryRun) -> str:
 
 
 def _data(shown: GalleryRun) -> list[dict[str, Any]]:
-    """Return for each measure every cell's colour and text, and a legend."""
     found = shown.verdicts
     told = []
     for place, title in enumerate(found.words("measure")):
@@ -120,7 +117,6 @@ def _data(shown: GalleryRun) -> list[dict[str, Any]]:
 
 
 def _told(one: Result, layer: int, head: int, kinds: list[str]) -> str:
-    """Return the text of a cell: its number with the error, or the name of its kind."""
     value, error = (part["value"][layer, head] for part in (one.values, one.errors))
     if np.isnan(value) or (kinds and value < 0):
         return "no value"
@@ -130,7 +126,6 @@ def _told(one: Result, layer: int, head: int, kinds: list[str]) -> str:
 
 
 def _head(shown: GalleryRun, layer: int, head: int, near: list[tuple[int, int] | None]) -> str:
-    """Return the page of one head."""
     one = shown.verdicts.select(layer=layer, head=head)
     kernel = shown.kernel.select(layer=layer, head=head)
     profile = shown.profile.select(layer=layer, head=head).only("profile")
@@ -164,7 +159,6 @@ def _head(shown: GalleryRun, layer: int, head: int, near: list[tuple[int, int] |
 
 
 def _drawn(name: str, title: str, found: Result, figure: go.Figure) -> dict[str, str]:
-    """Return one figure with its caption and citation."""
     figure.update_layout(autosize=True, width=None, title=None)
     config = chart_config(file_stem(found, name))
     drawn = figure.to_html(

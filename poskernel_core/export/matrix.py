@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float
 
 from poskernel_core.analyses.own_text.figures import PERCENTILE, scale_top, token_text
-from poskernel_core.common.atomic_write import atomic_write
+from poskernel_core.common.atomic_write import write_file
 from poskernel_core.common.errors import BadRequest, TooLarge
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.specs import brief
@@ -68,11 +68,9 @@ class Matrix:
         Raises:
             BadRequest: the file cannot be written.
         """
-        page = self.html(whole=True)
-        atomic_write(Path(path), lambda place: place.write_text(page, encoding="utf-8"))
+        write_file(Path(path), self.html(whole=True))
 
     def _packed(self) -> dict[str, Any]:
-        """Return what the script draws; numbers are packed as told in ``matrix.js``."""
         numbers = np.stack([*self.parts.values()])
         count = len(self.labels)
         rows = self.layers or -(-count // COLUMNS)
@@ -99,7 +97,6 @@ class Matrix:
         } | ({} if is_share else {"unit": "value"})
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        """Return the picture as HTML, and a plain-text version."""
         return {"text/html": self._repr_html_(), "text/plain": repr(self)}
 
     def _repr_html_(self) -> str:
@@ -194,17 +191,13 @@ def _numbers(given: Any, name: str) -> np.ndarray:
 
 
 def _plain(given: Any) -> Any:
-    """Return tensors, on any device and of any precision, as arrays; also those in a list."""
     if hasattr(given, "detach"):
         there = given.detach().cpu()
         return (there.float() if there.is_floating_point() else there).numpy()
     if isinstance(given, Sequence) and not isinstance(given, str):
-        return [_plain(each) for each in given] if len(given) and _is_nested(given[0]) else given
+        nested = len(given) and (hasattr(given[0], "detach") or isinstance(given[0], list | tuple))
+        return [_plain(each) for each in given] if nested else given
     return given
-
-
-def _is_nested(first: Any) -> bool:
-    return hasattr(first, "detach") or isinstance(first, list | tuple)
 
 
 def _check_shape(shape: tuple[int, ...], parts: int) -> None:
@@ -240,7 +233,6 @@ def _check_finite(numbers: np.ndarray, name: str) -> None:
 
 
 def _texts(given: Any, what: str, count: int, axis: str, like: str) -> list[str]:
-    """Return a list of strings, one for each place of an axis."""
     if isinstance(given, str) or not isinstance(given, Sequence | np.ndarray):
         raise BadRequest(f"Expected a list of strings as {what!r}, got {brief(given)}: {like}.")
     for each in given:

@@ -112,7 +112,6 @@ class View:
         )
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        """Return the figure as HTML, and a plain-text version."""
         return {"text/html": self._repr_html_(), "text/plain": repr(self)}
 
     def _repr_html_(self) -> str:
@@ -172,7 +171,6 @@ def page_address(result: Result, base: str) -> str:
 
 
 def _cell() -> str:
-    """Return the running cell's id, if the kernel provides it."""
     shell: Any = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     parent = shell.get_parent() if hasattr(shell, "get_parent") else {}
     known = (parent.get("metadata") or {}).get("cellId")

@@ -115,7 +115,6 @@ def _parts(question: Question[Any], gone: tuple[str, ...], *, live: bool) -> dic
 
 
 def _declared(question: Question[Any]) -> dict[str, Value]:
-    """Return all values and texts by name, and the tokens that answers about one text have."""
     told = replace(TOKENS, optional=True)
     return {each.name: each for each in (told, *question.values, *question.texts)}
 
@@ -133,7 +132,6 @@ def _list(items: Schema) -> Schema:
 
 
 def _closed(properties: Mapping[str, Any], optional: Iterable[str] = ()) -> Schema:
-    """Return the schema of an object with these fields and no other."""
     return {
         "type": "object",
         "properties": dict(properties),

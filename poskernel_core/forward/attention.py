@@ -54,9 +54,7 @@ class AttentionCall:
     sinks: Tensor | None = None
 
     def to(self, device: torch.device) -> AttentionCall:
-        """Return the call on a device; ``self`` if it is there already."""
-        if self.q.device == device:
-            return self
+        """Return the call on a device."""
         sinks = None if self.sinks is None else self.sinks.to(device)
         q, k, v = (each.to(device) for each in (self.q, self.k, self.v))
         return replace(self, q=q, k=k, v=v, sinks=sinks)
@@ -291,7 +289,6 @@ def masked_scores(call: AttentionCall) -> Float[Tensor, "text head query key"]:
 
 
 def _grouped(x: Tensor, groups: int) -> Tensor:
-    """Move the query heads that share a key head into the row axis."""
     text, heads, rows, last = x.shape
     return x.reshape(text, heads // groups, groups * rows, last)
 

@@ -102,7 +102,6 @@ def _skeleton(name: str, told: dict[str, Any], geometry: Geometry) -> GPT2LMHead
 
 
 def _from_transformer_lens(old: dict[str, Tensor], geometry: Geometry) -> dict[str, Tensor]:
-    """Rename TransformerLens' older tensors to GPT-2's, joining heads and q, k, v."""
     width = geometry.d_model
     state = {
         "transformer.wte.weight": old["embed.W_E"],

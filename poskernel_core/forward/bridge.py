@@ -76,16 +76,11 @@ def _built(model: LoadedModel, twin: PreTrainedModel) -> Any:
             block.ln_2 = nn.LayerNorm(model.geometry.d_model, device=model.device)
             nn.init.zeros_(block.mlp.c_proj.weight)
     return build_bridge_from_module(
-        twin,
-        type(twin).__name__,
-        hf_config=twin.config,
-        tokenizer=tokenizer,
-        model_name=name,
+        twin, type(twin).__name__, hf_config=twin.config, tokenizer=tokenizer, model_name=name
     )
 
 
 def _difference(model: LoadedModel, bridge: Any) -> float:
-    """Return the largest difference of patterns, and of logits relative to the largest."""
     tokens = beyond_windows(model)
     seen = Patterns(torch.arange(tokens.shape[1], device="cpu"))
     ours = model.run(tokens, observers=[seen])

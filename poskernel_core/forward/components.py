@@ -283,7 +283,6 @@ def read_unembedding(model: LoadedModel) -> Unembedding:
 
 
 def _final_of(model: LoadedModel, head: nn.Module) -> tuple[nn.Module | None, float]:
-    """Find the norm whose output the unembedding reads, and the factor of its output."""
     seen: list[tuple[nn.Module, Tensor, Tensor]] = []
 
     def keep(module: nn.Module, args: Any, out: Tensor) -> None:
@@ -311,7 +310,6 @@ def _final_of(model: LoadedModel, head: nn.Module) -> tuple[nn.Module | None, fl
 
 
 def _known_blocks(model: LoadedModel) -> list[_Block]:
-    """Return the parts of every block, found once for a model."""
     if any(each.is_meta for each in model.module.parameters()):
         raise UnsupportedModel(
             f"Some weights of {model.located.spec.name!r} stay on the disk, where they cannot be "
@@ -352,7 +350,6 @@ def _centre(x: Tensor) -> Tensor:
 
 
 def _own_scale(true: Tensor, linear: Tensor) -> Tensor:
-    """Return the factor from a linear norm to the true one, for every vector."""
     size = linear.square().sum(dim=-1)
     return torch.where(size > 0, (true * linear).sum(dim=-1) / size, 1.0)
 
@@ -451,7 +448,6 @@ class _Structure(Observer):
         self._norm = norms[-1] if norms else None
 
     def _close(self, layer: int, after: Tensor) -> None:
-        """Find what attention and MLP added to the stream."""
         attention = self._model.hooks.attentions.get(layer)
         if attention is None:
             self.blocks.append(_Block())
@@ -557,7 +553,6 @@ class _Components(Observer):
         return Written(tuple(parts), unembedding, float(scale), logits)
 
     def _norm(self, layer: int) -> tuple[_Norm, Tensor]:
-        """Return the norm before a layer's attention, and its scale ``[text, pos]``."""
         stream = self._streams[layer]
         norm = _Norm.of(self._blocks[layer].norm, stream.new_zeros(1, 1, stream.shape[-1]))
         return norm, self._scale(norm, stream, self._inputs[layer], layer)
@@ -609,7 +604,6 @@ class _Components(Observer):
         return Side(matrix, constant, behind, scale, shared)
 
     def _parts(self, layer: int) -> Iterator[Part]:
-        """Yield the components of a layer's stream in the order in which they are written."""
         first, biases = self._streams[0], torch.zeros_like(self._streams[0])
         if self._positions is not None:
             positions = self._positions.float().expand_as(first)
@@ -636,7 +630,6 @@ class _Components(Observer):
         return [part, *mlp], bias
 
     def _heads(self, layer: int, block: _Block) -> tuple[Part, Tensor, Tensor]:
-        """Return a layer's heads, the bias of its attention output, and both together."""
         z, out = self._kept[layer, "out"]
         factor, shape = _multiplier(self._model), self._streams[layer].shape
         weight, bias, norm = self._out(block)

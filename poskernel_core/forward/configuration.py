@@ -219,7 +219,6 @@ class _WithoutNumbers(TorchDispatchMode):
         return out
 
     def _filled(self, value: Any) -> Any:
-        """Return a small tensor that has no numbers with the one it was made of, or zeros."""
         if not isinstance(value, Tensor) or not value.is_meta:
             return value
         if value.numel() > MAX_FILLED:
@@ -227,7 +226,6 @@ class _WithoutNumbers(TorchDispatchMode):
         return torch.full(value.shape, self._number(value), dtype=value.dtype, device="cpu")
 
     def _number(self, value: Tensor) -> Any:
-        """Return the number that a tensor was filled with, or 0."""
         return self._constants.get(_storage(value), (value, 0))[1]
 
 
@@ -311,7 +309,6 @@ def _layer(
 
 
 def _base(config: Any, kind: str) -> float | None:
-    """Return the base of the rotation of layers of a kind, if the configuration has it."""
     told = getattr(config, "rope_parameters", None)
     own = told.get(kind, told) if isinstance(told, dict) else {}
     value = own.get("rope_theta") if isinstance(own, dict) else None

@@ -10,10 +10,9 @@ from torch import Tensor, nn
 
 from poskernel_core.common.attention import repeat_kv
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.forward.finite import require_finite
 from poskernel_core.forward.hooks import PassEnded
 from poskernel_core.forward.loaded import LoadedModel, affine, embedding_matrix
-from poskernel_core.forward.precision import EXACT
+from poskernel_core.forward.precision import EXACT, require_finite
 
 GPT2 = ("ln_1", "attn.c_attn", "attn.c_proj", "ln_2", "mlp.c_fc", "mlp.c_proj")
 LIKE_LLAMA = ("llama", "mistral", "qwen2", "qwen3")
@@ -168,7 +167,6 @@ def see(model: LoadedModel, tokens: Tensor) -> Seen:
 
 
 def _modules(model: LoadedModel) -> list[nn.Module]:
-    """Return the six modules of layer 0, in the order of ``PLACES``."""
     geometry, config = model.geometry, model.module.config
     known = PLACES | dict.fromkeys(LIKE_LLAMA, LLAMA)
     if geometry.architecture not in known:
@@ -206,7 +204,6 @@ def _matrix(module: Any) -> list[Tensor]:
 
 
 def _values(module: nn.Module, model: LoadedModel) -> tuple[Tensor, Tensor]:
-    """Return value weights ``[head, model, d]`` and biases ``[head, d]``."""
     geometry = model.geometry
     weight, bias = _matrix(module)
     kv, d = geometry.n_kv_heads, geometry.d_head

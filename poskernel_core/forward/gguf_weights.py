@@ -97,7 +97,6 @@ def _about(located: Located, size: int) -> dict[str, Any]:
 def _read(
     file: Path, header: Header, config: dict[str, Any], parameters: Iterable[str]
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield each parameter's name and values, in transformers' layout."""
     kind = header.values["general.architecture"]
     number = next(key for key, each in MODEL_ARCH_NAMES.items() if each == kind)
     names = get_tensor_name_map(number, config["num_hidden_layers"])
@@ -122,9 +121,7 @@ def _read(
 
 
 def write_weights(
-    stream: BinaryIO,
-    shapes: dict[str, tuple[int, ...]],
-    tensors: Iterator[tuple[str, np.ndarray]],
+    stream: BinaryIO, shapes: dict[str, tuple[int, ...]], tensors: Iterator[tuple[str, np.ndarray]]
 ) -> None:
     """Write tensors as safetensors, with one tensor in memory at a time."""
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}

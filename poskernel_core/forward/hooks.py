@@ -23,9 +23,9 @@ from poskernel_core.common.errors import UnsupportedModel
 from poskernel_core.forward.adapters import adapt, own_attention
 from poskernel_core.forward.attention import AttentionCall, PatternBlock, attend, uniform_blocks
 from poskernel_core.forward.edits import Edit, edited_attention
-from poskernel_core.forward.finite import require_finite
 from poskernel_core.forward.masks import MaskSpec, mask_spec_of
 from poskernel_core.forward.observers import Batch, Observer
+from poskernel_core.forward.precision import require_finite
 from poskernel_core.forward.rotation import Rotation, continued, cosines_and_sines, read_rotation
 
 IMPLEMENTATION = "poskernel"

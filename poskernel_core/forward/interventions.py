@@ -137,21 +137,6 @@ class MovedAttention(Edit):
         return out * self.scale if layer == self.layer and self.scope == "layer" else out
 
 
-@dataclass(frozen=True)
-class AblatedHeads(Edit):
-    """Heads whose output is set to zero (zero ablation)."""
-
-    cells: Collection[tuple[int, int]]
-
-    def heads(self, layer: int, z: Tensor) -> Tensor:
-        heads = [head for at, head in self.cells if at == layer]
-        if not heads:
-            return z
-        z = z.clone()
-        z[:, heads] = 0.0
-        return z
-
-
 @dataclass(frozen=True, eq=False)
 class FixedHeads(Edit):
     """Heads that are the same for every text: their pattern after the softmax, or their output.
@@ -176,6 +161,13 @@ class FixedHeads(Edit):
         for head, out in fixed.items():
             z[:, head] = out.to(z)
         return z
+
+
+class AblatedHeads(FixedHeads):
+    """Heads whose output is set to zero (zero ablation)."""
+
+    def __init__(self, cells: Collection[tuple[int, int]]) -> None:
+        super().__init__(outputs=dict.fromkeys(cells, torch.zeros((), device="cpu")))
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,11 +15,10 @@ from transformers.pytorch_utils import Conv1D
 from poskernel_core.common.errors import BadRequest, UnsupportedModel
 from poskernel_core.forward.adapters import own_attention
 from poskernel_core.forward.edits import Edit
-from poskernel_core.forward.finite import require_finite
 from poskernel_core.forward.hooks import IMPLEMENTATION, ForwardPass, Hooks, PassEnded
 from poskernel_core.forward.memory import put
 from poskernel_core.forward.observers import Batch, Observer, Observers
-from poskernel_core.forward.precision import EXACT
+from poskernel_core.forward.precision import EXACT, require_finite
 from poskernel_core.models.catalog import Located
 from poskernel_core.models.geometry import Geometry
 
@@ -40,33 +39,30 @@ class ModuleState:
     """
 
     def __init__(self, module: nn.Module) -> None:
-        self._parts = {part: _Part(part) for part in module.modules()}
+        self._parts = {
+            part: (
+                dict(vars(part)),
+                dict(vars(part)["_buffers"]),
+                [
+                    (buffer, buffer.clone())
+                    for buffer in part.buffers(recurse=False)
+                    if buffer.is_floating_point() or buffer.is_complex()
+                ],
+            )
+            for part in module.modules()
+        }
 
     def restore(self, part: nn.Module | None = None) -> None:
         """Restore one module, or all of them."""
         for each in self._parts if part is None else (part,):
-            self._parts[each].restore(each)
-
-
-class _Part:
-    def __init__(self, part: nn.Module) -> None:
-        self._attributes: dict[str, Any] = dict(vars(part))
-        self._buffers: dict[str, Tensor | None] = dict(vars(part)["_buffers"])
-        self._numbers = [
-            (buffer, buffer.clone())
-            for buffer in part.buffers(recurse=False)
-            if buffer.is_floating_point() or buffer.is_complex()
-        ]
-
-    def restore(self, part: nn.Module) -> None:
-        own = vars(part)
-        for name in own.keys() - self._attributes.keys():
-            del own[name]
-        own.update(self._attributes)
-        own["_buffers"].clear()
-        own["_buffers"].update(self._buffers)
-        for buffer, value in self._numbers:
-            buffer.copy_(value)
+            own, (attributes, buffers, numbers) = vars(each), self._parts[each]
+            for name in own.keys() - attributes.keys():
+                del own[name]
+            own.update(attributes)
+            own["_buffers"].clear()
+            own["_buffers"].update(buffers)
+            for buffer, value in numbers:
+                buffer.copy_(value)
 
 
 @dataclass

@@ -25,12 +25,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.utils import logging as hf_logging
 
-from poskernel_core.common.errors import (
-    BadRequest,
-    ComputeFailed,
-    PosKernelError,
-    UnsupportedModel,
-)
+from poskernel_core.common.errors import BadRequest, ComputeFailed, PosKernelError, UnsupportedModel
 from poskernel_core.common.settings import settings
 from poskernel_core.common.specs import digest
 from poskernel_core.forward import attn_only
@@ -41,13 +36,13 @@ from poskernel_core.forward.configuration import (
     refusing,
     skeleton,
 )
-from poskernel_core.forward.finite import is_finite
 from poskernel_core.forward.gguf_weights import convert, is_converted
 from poskernel_core.forward.hooks import Hooks
 from poskernel_core.forward.identity import identity
 from poskernel_core.forward.loaded import LoadedModel, attach
 from poskernel_core.forward.memory import REST, check_room, gigabytes, in_float32, needed, room
 from poskernel_core.forward.observers import Batch, Observer
+from poskernel_core.forward.precision import is_finite
 from poskernel_core.forward.proof import check_layers, prove
 from poskernel_core.forward.rotation import attention_call
 from poskernel_core.models import attached
@@ -61,7 +56,6 @@ from poskernel_core.models.weights import (
     check_enough,
     check_weights,
     count_numbers,
-    is_bfloat16,
     no_memory,
     stored_in,
 )
@@ -160,7 +154,6 @@ def _weights(located: Located) -> list[Path]:
 
 
 def _count(located: Located) -> int:
-    """Return the number of weights of a model; for an unconverted GGUF file, from its header."""
     if located.gguf is not None and not is_converted(located):
         return read_header(located.spec.name, located.gguf).numbers
     return count_numbers(located.spec.name, _weights(located))
@@ -202,7 +195,7 @@ def _note_identity(located: Located, module: PreTrainedModel) -> None:
 
     Their tensors are hashed once; a model of another kind has no such objects.
     """
-    if attached.is_noted(located.spec):
+    if attached.model_of(located.spec.fingerprint) is not None:
         return
     with suppress(PosKernelError):  # it is computed again for an object
         tokenizer = load_tokenizer(located)
@@ -273,7 +266,7 @@ def _load_hub_format(
     directory = files[0].parent
     check_weights(name, files, geometry.numbers)
     halved = dtype == "bfloat16" and (
-        is_bfloat16(name, files) or needed(numbers, "float32") > everywhere
+        stored_in(name, files) == {"BF16"} or needed(numbers, "float32") > everywhere
     )
     read = "bfloat16" if halved else "float32"
     check_room(name, numbers, read, everywhere)
@@ -286,7 +279,6 @@ def _load_hub_format(
 
 
 def _skeleton(name: str, config: Any, numbers: int) -> PreTrainedModel:
-    """Create a model on the meta device if a file with this many numbers can fill it."""
     made = skeleton(name, config)
     check_enough(name, numbers, sum(parameter.numel() for parameter in made.parameters()))
     return made

@@ -105,7 +105,6 @@ def _expected(mask_function: Callable[..., torch.Tensor]) -> MaskSpec:
 
 
 def _causal_mask(starts: list[int]) -> MaskSpec:
-    """Return the mask whose first visible keys in the rows 0, 1, ... are ``starts``."""
     cut = next((n for n, low in enumerate(starts) if low > 0), None)
     if cut is None:
         return MaskSpec()

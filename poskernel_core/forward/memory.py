@@ -1,15 +1,20 @@
-"""Estimate the memory of a model before loading it; run a 16-bit model in float32 part by part."""
+"""Estimate the memory of a model before loading it; run a 16-bit model in float32 part by part.
+
+In a container, the machine's free memory alone is misleading: a process that exceeds the limit of
+its control group is killed.
+"""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+import psutil
 import torch
 from torch import nn
 
 from poskernel_core.common.errors import ComputeFailed
-from poskernel_core.common.memory import free_memory
 from poskernel_core.common.settings import settings
 
 BYTES = {"float32": 4, "tf32": 4, "bfloat16": 2}
@@ -19,6 +24,10 @@ WIDENED = "poskernel_widened"
 
 REST = 1.1
 """Memory while loading, as a multiple of the size of the weights."""
+
+VERSION_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_")
+VERSION_2 = ("memory.max", "memory.current", "")
+"""Per cgroup version: the files with limit and usage, and the prefix of the counters' names."""
 
 
 def needed(numbers: int, dtype: str) -> float:
@@ -105,3 +114,39 @@ def _restore(kept: dict[str, torch.Tensor], part: nn.Module, *_: Any) -> None:
     for name, data in kept.items():
         put(part, name, data)
     kept.clear()
+
+
+def free_memory(root: Path = Path("/")) -> int:
+    """Return the bytes that this process can still allocate; ``root`` has ``proc`` and ``sys``."""
+    return max(0, min([psutil.virtual_memory().available, *_allowed(root)]))
+
+
+def _allowed(root: Path) -> Iterator[int]:
+    """Yield the bytes left in each control group of this process and in its parents."""
+    try:
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:  # not Linux
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        group = root / "sys/fs/cgroup" / ("memory" if controllers else "")
+        files = VERSION_1 if controllers else VERSION_2
+        # In a container, the path may be the host's, while the container's group is at the root.
+        for part in ["", *path.strip("/").split("/")]:
+            group /= part
+            try:
+                yield _left(group, *files)
+            except (OSError, ValueError):  # no such group here, or no limit: "max"
+                continue
+
+
+def _left(group: Path, bound: str, taken: str, prefix: str) -> int:
+    """Return a group's limit minus its usage; the reclaimable file cache counts as free."""
+    left, stat = int((group / bound).read_text()), group / "memory.stat"
+    for line in stat.read_text().splitlines() if stat.is_file() else ():
+        name, count = line.split()
+        if name in (f"{prefix}active_file", f"{prefix}inactive_file"):
+            left += int(count)
+    return left - int((group / taken).read_text())

@@ -1,10 +1,13 @@
-"""The precision of matrix products, a process-wide setting of torch."""
+"""The precision of matrix products, a process-wide setting of torch; what comes of it is finite."""
 
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+from torch import Tensor
+
+from poskernel_core.common.errors import ComputeFailed
 
 EXACT = threading.RLock()
 """Lock held by every forward pass, and while TF32 is allowed. It is reentrant, so a pass can run
@@ -27,3 +30,20 @@ def precision(dtype: str) -> Iterator[None]:
             yield
         finally:
             torch.set_float32_matmul_precision(before)
+
+
+def is_finite(tensor: Tensor) -> bool:
+    """Tell whether a tensor contains neither NaN nor infinity; does not copy a dense tensor."""
+    in_memory_order = sorted(range(tensor.dim()), key=tensor.stride, reverse=True)
+    dense = tensor.detach().permute(in_memory_order)  # aminmax copies tensors in other orders
+    return not tensor.numel() or all(bool(end.isfinite()) for end in dense.aminmax())
+
+
+def require_finite(found: Tensor, whose: str) -> Tensor:
+    """Return the output of a part of a model if it is finite."""
+    if not is_finite(found):
+        raise ComputeFailed(
+            f"{whose} puts out NaN or infinity for these tokens: the weights, or the change made, "
+            "are too large for the precision."
+        )
+    return found

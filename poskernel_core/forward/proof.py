@@ -114,7 +114,6 @@ def made_up(model: LoadedModel, length: int = TOKENS) -> Tensor:
 
 
 def _check_windows(model: LoadedModel, seen: dict[int, int | None], length: int) -> None:
-    """Check each layer's window or chunk against our geometry, as far as the tokens reach."""
     for layer, told in enumerate(model.geometry.layers):
         found = seen.get(layer)
         if told.reason or found == told.window or (not found and (told.window or 0) >= length):
@@ -153,8 +152,6 @@ def _heads(shape: tuple[int, int, int] | None) -> str:
 
 
 class _HeadShapes(Observer):
-    """Record heads, key heads and head width of every layer."""
-
     def __init__(self) -> None:
         self.shapes: dict[int, tuple[int, int, int]] = {}
 
@@ -189,7 +186,6 @@ class Patterns(Observer):
 
 
 def _eager(model: LoadedModel, tokens: Tensor, rows: Tensor) -> tuple[dict[int, Tensor], Tensor]:
-    """Return rows of the patterns, and the last logits, of transformers' own attention."""
     seen: dict[int, Tensor] = {}
     model.state.restore()
     architecture = model.geometry.architecture

@@ -44,9 +44,7 @@ class Rotation:
     sin: Tensor
 
     def to(self, device: torch.device) -> Rotation:
-        """Return the rotation on a device; ``self`` if it is there already."""
-        if self.cos.device == device:
-            return self
+        """Return the rotation on a device."""
         own = (self.first, self.second, self.cos, self.sin)
         return Rotation(*(each.to(device) for each in own))
 

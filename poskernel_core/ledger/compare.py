@@ -124,7 +124,6 @@ def near_text(line: Checked) -> str:
 
 
 def _selected(figure: PublishedFigure, result: Result) -> Result:
-    """Return the result at the figure's selection, with its heads along a new axis."""
     result = result.only(figure.value).select(**figure.select, **_candidate(figure, result))
     if not figure.heads:
         return result
@@ -179,7 +178,6 @@ def _check_words(figure: PublishedFigure, ours: list[str]) -> Checked:
 
 
 def _numbers(figure: PublishedFigure, result: Result) -> tuple[Estimate, np.ndarray]:
-    """Return our numbers with their intervals, and errors, in the shape of the published ones."""
     chosen = _selected(figure, result)
     found = chosen.estimate_of(figure.value)
     errors = np.asarray(chosen.errors.get(figure.value, np.full_like(found.value, np.nan)))
@@ -221,7 +219,6 @@ def _check_numbers(figure: PublishedFigure, result: Result) -> Checked:
 
 
 def _distance(gap: Estimate, stretched: float) -> tuple[float, float]:
-    """Return the least and the largest mean absolute difference that the intervals allow."""
     low = gap.value - stretched * (gap.value - gap.low)
     high = gap.value + stretched * (gap.high - gap.value)
     least = np.where((low <= 0) & (high >= 0), 0.0, np.minimum(np.abs(low), np.abs(high)))

@@ -10,17 +10,16 @@ import json
 import os
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from poskernel_core.common.atomic_write import atomic_write
+from poskernel_core.common.atomic_write import write_file
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.files import read_object
 from poskernel_core.common.folders import default_directory
 from poskernel_core.common.specs import ModelSpec, digest
-from poskernel_core.models.stored import MANIFEST, StoredModel, attached_places, stored_models
+from poskernel_core.models.stored import MANIFEST, Attached, attached_places, stored_models
 
 LAB = "POSKERNEL_LAB"
 """What a dashboard is told that computes in a notebook's process: the number of its socket, and
@@ -33,10 +32,10 @@ in_hand: set[str] = set(os.environ.get(LAB, "").split()[1:])
 """The fingerprints of the models that this process can run."""
 
 
-def attached(name: str) -> StoredModel | None:
+def attached(name: str) -> Attached | None:
     """Return what is known of an attached model, or of a logged training run, by its name."""
     found = stored_models().get(name)
-    return found if found is not None and found.attached is not None else None
+    return None if found is None else found.attached
 
 
 def folder_of(name: str) -> Path:
@@ -57,15 +56,13 @@ def describe(about: Mapping[str, Any], files: Mapping[str, str] = {}) -> None:
         told["attached"] = told["attached"] | {"versions": versions}
     if told == before and all((folder / name).is_file() for name in files):
         return
-    folder.mkdir(parents=True, exist_ok=True)
     for name, text in (*files.items(), (MANIFEST, json.dumps(told))):
-        atomic_write(folder / name, partial(Path.write_text, data=text, encoding="utf-8"))
+        write_file(folder / name, text)
 
 
 def change(name: str, **fields: Any) -> None:
     """Change fields of a description that is kept."""
-    told = json.dumps(description(name) | fields)
-    atomic_write(folder_of(name) / MANIFEST, lambda path: path.write_text(told, "utf-8"))
+    write_file(folder_of(name) / MANIFEST, json.dumps(description(name) | fields))
 
 
 def description(name: str) -> dict[str, Any]:
@@ -78,15 +75,13 @@ def description(name: str) -> dict[str, Any]:
 def versions_of(name: str) -> list[str]:
     """Return the fingerprints of an attached model's versions; [] of other models."""
     kept = attached(name)
-    versions = kept.attached.versions if kept is not None and kept.attached is not None else {}
-    return list(dict.fromkeys(version.fingerprint for version in versions.values()))
+    return list(dict.fromkeys(each.fingerprint for each in kept.versions.values())) if kept else []
 
 
 def steps_of(name: str) -> dict[str, int]:
     """Return the steps of a logged training run by their revisions, in order; {} of others."""
     kept = attached(name)
-    versions = kept.attached.versions if kept is not None and kept.attached is not None else {}
-    steps = {each: version.step for each, version in versions.items()}
+    steps = {each: version.step for each, version in kept.versions.items()} if kept else {}
     return {each: s for each, s in sorted(steps.items(), key=lambda e: e[1] or 0) if s is not None}
 
 
@@ -102,17 +97,10 @@ def _noted(identity: str) -> Path:
     return default_directory() / "identities" / f"{digest(identity)}.json"
 
 
-def is_noted(model: ModelSpec) -> bool:
-    """Return whether the identity of a model's weights was noted; made as the model is loaded."""
-    return _noted(model.fingerprint).is_file()
-
-
 def note_identity(identity: str, model: ModelSpec) -> None:
     """Note that an object of this identity has the results of a model, if that can be written."""
     with suppress(OSError, BadRequest):
-        file = _noted(identity)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        atomic_write(file, lambda path: path.write_text(model.model_dump_json(), "utf-8"))
+        write_file(_noted(identity), model.model_dump_json())
 
 
 def model_of(identity: str) -> ModelSpec | None:

@@ -134,8 +134,8 @@ def note_of(name: str) -> str:
     if told := quantisation_of(name):
         note = gguf.quantisation_note(told)
         return f"{note}." if note else ""
-    if (known := attached(name)) is not None and known.attached is not None:
-        return known.attached.note
+    if (known := attached(name)) is not None:
+        return known.note
     return next((entry.note for entry in CURATED if entry.name == name), "")
 
 
@@ -214,7 +214,6 @@ def _results_alone(name: str) -> StoredModel | None:
 
 
 def _locate_attached(kept: StoredModel, revision: str | None) -> Located:
-    """Find a version of an attached model; the last one is the default."""
     assert kept.attached is not None
     assert kept.geometry is not None
     name, versions = kept.spec.name, kept.attached.versions
@@ -269,7 +268,6 @@ def check_weights_here(located: Located) -> None:
 
 
 def _locate_local(name: str, directory: Path, revision: str | None) -> Located:
-    """Find a GGUF file, a model directory, or one of the checkpoints in it."""
     if gguf.is_gguf(str(directory)):
         return _locate_gguf(name, directory, revision)
     own = os.path.isfile(directory / "config.json")
@@ -376,7 +374,6 @@ def weight_files(name: str, directory: Path) -> list[Path]:
 
 
 def _shards(name: str, index: Path) -> list[str]:
-    """Return the names of the files listed in an index; they must be next to it."""
     listed = read_config(name, index, MAX_INDEX_BYTES).get("weight_map")
     files = list(listed.values()) if isinstance(listed, dict) else []
     fit = (

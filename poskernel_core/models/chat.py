@@ -120,7 +120,6 @@ def _settings(located: Located, fetch: bool) -> dict[str, Any]:
 
 
 def _file(located: Located, file: str, fetch: bool) -> Path | None:
-    """Return a file beside the tokenizer; None if the model has none, or it is not here."""
     name, commit = located.spec.name, located.spec.fingerprint
     if located.directory is not None:
         path = Path(located.directory) / file

@@ -108,11 +108,6 @@ def _scheduled(directory: Path) -> tuple[Checkpoint, ...]:
 
 
 def _parts_of(found: Any) -> tuple[int | None, dict[str, int]]:
-    """Return the tokens per step and the steps of a schedule.
-
-    Raises:
-        ValueError: not a valid schedule.
-    """
     if not isinstance(found, dict) or not isinstance(found.get("checkpoints"), dict):
         raise ValueError("it has no 'checkpoints'")
     per_step, steps = found.get("tokens_per_step"), found["checkpoints"]

@@ -16,12 +16,13 @@ import subprocess
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache
 from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any
 
-from poskernel_core.common.atomic_write import atomic_write
+from poskernel_core.common.atomic_write import write_file
 from poskernel_core.common.errors import BadRequest, ComputeFailed, UnsupportedModel
 from poskernel_core.common.files import read_json
 from poskernel_core.common.folders import default_directory
@@ -98,8 +99,7 @@ def read_once(name: str, text: str) -> Geometry | str:
     except UnsupportedModel as error:
         return str(error)
     with suppress(OSError, BadRequest):  # it is read again next time
-        file.parent.mkdir(parents=True, exist_ok=True)
-        atomic_write(file, lambda path: path.write_text(json.dumps(found.as_json()), "utf-8"))
+        write_file(file, json.dumps(found.as_json()))
     return found
 
 
@@ -167,7 +167,6 @@ def _most(field: str) -> int:
 
 
 def _attention_only(name: str, config: dict[str, Any]) -> Geometry:
-    """Read TransformerLens' configuration of a toy model without MLPs."""
     if config.get("shortformer_pos"):
         raise UnsupportedModel(f"{name!r} has shortformer positions, which are not read.")
     fields = ("n_layers", "n_heads", "d_model", "n_ctx", "d_vocab")
@@ -185,5 +184,5 @@ def _attention_only(name: str, config: dict[str, Any]) -> Geometry:
     numbers = found.d_model * (
         found.n_vocab + found.n_ctx + 4 * found.n_layers * found.n_heads * found.d_head
     )
-    alike = tuple(Layer(FULL, found.d_head, found.n_heads) for _ in range(found.n_layers))
-    return Geometry(*sizes, "attn-only", "learned", alike, numbers)  # type: ignore[arg-type]
+    alike = (Layer(FULL, found.d_head, found.n_heads),) * found.n_layers
+    return replace(found, layers=alike, numbers=numbers)

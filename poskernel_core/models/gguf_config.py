@@ -124,7 +124,6 @@ def model_config(name: str, file: Path, header: Header) -> dict[str, Any]:
 
 
 def _config(name: str, kind: str, told: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields that the header tells, and llama.cpp's defaults."""
     config: dict[str, Any] = {"model_type": kind}
     defaults: dict[str, Any] = {**DEFAULTS}
     if kind == "gemma2":

@@ -118,14 +118,12 @@ class Pieces:
         return None
 
     def _last_break(self, run: _Run, after: int, most: int) -> int | None:
-        """Return the last break after token ``after`` and up to character ``most``, or None."""
         for at in range(len(run.ids) - 1, after, -1):
             if run.starts[at] <= most and self._breaks(run, at):
                 return at
         return None
 
     def _breaks(self, run: _Run, at: int) -> bool:
-        """Tell whether the text may be cut before a token."""
         if at == 0:
             return False
         if run.words[at] != run.words[at - 1]:

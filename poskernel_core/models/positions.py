@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from poskernel_core.common.atomic_write import atomic_write
+from poskernel_core.common.atomic_write import write_file
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.files import parse_json
 from poskernel_core.common.folders import default_directory
@@ -84,9 +84,7 @@ def keep_use(fingerprint: str, use: PositionUse) -> None:
     if use == position_use(fingerprint):
         return
     with suppress(OSError, BadRequest):
-        file = _file(fingerprint)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        atomic_write(file, lambda path: path.write_text(use.model_dump_json()))
+        write_file(_file(fingerprint), use.model_dump_json())
 
 
 def angles_by_length(config: dict[str, Any]) -> bool:

@@ -6,13 +6,12 @@ holds the model, its configuration and the run to show first.
 
 import os
 import zipfile
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from poskernel_core.common.errors import BadArchive, BadRequest
 from poskernel_core.common.files import ZIP_DAMAGE, parse_json
@@ -72,20 +71,21 @@ class Attached(Spec):
     note: str = ""
 
 
-@dataclass(frozen=True)
-class StoredModel:
+class StoredModel(BaseModel):
     """The description of a model in a folder or an exported file of results.
 
     ``attached`` says more of a model that is an object in a process.
     """
 
+    model_config = ConfigDict(frozen=True)
+
     file: Path
-    spec: ModelSpec
-    config: Mapping[str, Any]
+    spec: ModelSpec = Field(alias="model")
+    config: dict[str, Any]
     shown: Shown
     quantisation: str = ""
-    geometry: Geometry | None = None
-    positions: PositionUse | None = None
+    geometry: Geometry | None = None  # older files have none
+    positions: Annotated[PositionUse | None, BeforeValidator(read_use)] = None
     attached: Attached | None = None
 
 
@@ -180,17 +180,7 @@ def _read(file: Path, _size: int, _time: int) -> StoredModel | BadArchive:
             raise ValueError("its description is larger than 1 MB")
         if any(not each.name.endswith((ENTRY, ".json")) for each in folder.iterdir()):
             raise ValueError("its entries have the form of version 1.0.0")
-        about = parse_json(told)
-        config, bits = about["config"], about.get("quantisation", "")
-        if not isinstance(config, dict) or not isinstance(bits, str):
-            raise ValueError("its configuration is none")
-        spec, shown = ModelSpec.model_validate(about["model"]), Shown.model_validate(about["shown"])
-        form = about.get("geometry")  # older files have none
-        geometry = None if form is None else Geometry.read(form)
-        positions = read_use(about.get("positions"))
-        attached = about.get("attached")
-        more = None if attached is None else Attached.model_validate(attached)
-        return StoredModel(file, spec, config, shown, bits, geometry, positions, more)
+        return StoredModel.model_validate({**parse_json(told), "file": file})
     except OSError:
         raise
     except ZIP_DAMAGE as error:

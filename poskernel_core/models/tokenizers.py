@@ -74,7 +74,6 @@ def tokenizer_file(name: str, file: Path, directory: Path) -> Path | None:
 
 
 def _of_vocabulary(name: str, file: Path) -> tuple[str, str]:
-    """Return the contents of ``tokenizer.json`` and ``tokenizer_config.json``."""
     from tokenizers import pre_tokenizers
     from transformers.integrations.gguf import convert_gguf_tokenizer, get_gguf_tokenizer
     from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKENIZER_SPLITS
@@ -188,18 +187,15 @@ class Tokenizer:
 
     @cached_property
     def _verbatim(self) -> frozenset[str]:
-        """The tokens that stand for their own letters."""
         added = self.backend.get_added_tokens_decoder().values()
         return frozenset(each.content for each in added if each.special or self._of_bytes)
 
     @cached_property
     def _of_bytes(self) -> bool:
-        """Whether a letter of the vocabulary is a byte of the text."""
         return "ByteLevel(" in self._steps
 
     @cached_property
     def _marks(self) -> list[str]:
-        """What stands for a space in the vocabulary."""
         ending = getattr(self.backend.model, "end_of_word_suffix", None)
         return [mark for mark in (PIECE_MARK * (PIECE_MARK in self._steps), ending) if mark]
 
@@ -295,8 +291,8 @@ def usual_word(model: ModelSpec) -> str:
 @lru_cache(maxsize=64)
 def _usual_word(model: ModelSpec) -> str:
     located = find_again(model)
-    if (kept := attached(model.name)) is not None and kept.attached is not None:
-        return kept.attached.word
+    if (kept := attached(model.name)) is not None:
+        return kept.word
     if located.away or not (file := _tokenizer_file(located, convert=False)):
         raise UnsupportedModel(NONE_THERE)  # not kept: it may come
     return _read(located, file).usual_word()
@@ -389,7 +385,6 @@ def _converted(located: Located) -> Tokenizer | None:
 
 
 def _start_token(located: Located, file: Path, backend: tokenizers.Tokenizer) -> str | None:
-    """Return the beginning-of-text token, or the end-of-text token if there is none."""
     beside = file.with_name("tokenizer_config.json")
     settings = read_config(located.spec.name, beside) if beside.is_file() else {}
     for name in ("bos_token", "eos_token"):

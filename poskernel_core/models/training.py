@@ -104,7 +104,6 @@ class TrainingRun:
         return replace(self, checkpoints=tuple(sorted(found, key=lambda each: each.step)))
 
     def _unlisted(self, name: str) -> Checkpoint:
-        """Return the checkpoint of a hub revision outside the schedule, if its name has a step."""
         found = None if self.local else checkpoint_named(name, _tokens_per_step(self.model))
         if found is None:
             raise BadRequest(

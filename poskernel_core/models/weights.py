@@ -71,11 +71,6 @@ def _read_header(name: str, file: Path) -> tuple[int, frozenset[str], str]:
         ) from error
 
 
-def is_bfloat16(name: str, files: Sequence[Path]) -> bool:
-    """Tell whether all weights are in bfloat16."""
-    return {"BF16"} == stored_in(name, files)
-
-
 def stored_in(name: str, files: Sequence[Path]) -> set[str]:
     """Return the precisions of weight files, as safetensors names them."""
     return set().union(*(_read_header(name, file)[1] for file in files))

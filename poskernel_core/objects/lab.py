@@ -24,16 +24,8 @@ import torch
 from poskernel_core import api, server
 from poskernel_core.common.errors import BadRequest, PosKernelError, UnsupportedModel
 from poskernel_core.common.result import Result
-from poskernel_core.common.specs import (
-    DEFAULT_TEXTS,
-    CorpusSpec,
-    ModelSpec,
-    RunSpec,
-    brief,
-    digest,
-)
+from poskernel_core.common.specs import DEFAULT_TEXTS, CorpusSpec, ModelSpec, RunSpec, brief, digest
 from poskernel_core.engine.engine import Engine
-from poskernel_core.engine.process import Hear
 from poskernel_core.engine.worker import Worker, WorkerHere
 from poskernel_core.export.notebook import View
 from poskernel_core.forward.configuration import refusing
@@ -44,7 +36,6 @@ from poskernel_core.forward.memory import in_float32
 from poskernel_core.forward.proof import TOLERANCE, made_up, prove
 from poskernel_core.models import catalog
 from poskernel_core.models.attached import (
-    attached,
     change,
     describe,
     in_hand,
@@ -55,7 +46,7 @@ from poskernel_core.models.catalog import Located
 from poskernel_core.models.configuration import read_geometry
 from poskernel_core.models.curated import BUNDLED_MODELS, CURATED
 from poskernel_core.models.positions import PositionUse, angles_by_length, keep_use
-from poskernel_core.models.stored import Shown
+from poskernel_core.models.stored import Shown, stored_models
 from poskernel_core.models.tokenizers import Tokenizer, load_tokenizer
 from poskernel_core.objects.twin import config_of, twin_of, unwrap
 from poskernel_core.passes.worker_context import ModelCache, WorkerContext
@@ -121,7 +112,9 @@ class Lab:
         if self._hooks:
             notes.append(f"hooks of yours take part: {'; '.join(self._hooks)}")
         self.notes: tuple[str, ...] = tuple(notes)
-        self.engine = Engine(start=self._start)
+        self.engine = Engine(
+            start=lambda store, hear: WorkerHere(store, hear, self._context(store))
+        )
         self._forget()
 
     @property
@@ -187,11 +180,9 @@ class Lab:
                     self._forget()
 
     def _forget(self) -> None:
-        """Hold nothing of the model but the object itself."""
         self._twin = self._loaded = None
 
     def _look(self) -> Located:
-        """Return what the model is now; check it if it is new."""
         self._config = config_of(self._inside)
         self._geometry = read_geometry(self._name, self._config)
         self._twin, self._loaded = twin_of(self._inside), None
@@ -207,7 +198,6 @@ class Lab:
         return found
 
     def _describe(self, fingerprint: str) -> Located:
-        """Check a model that is new, and keep its description."""
         geometry = self._geometry
         revision = fingerprint[:8] if self.step is None else f"step-{self.step}"
         angles = "by length" if angles_by_length(self._config) else None
@@ -233,17 +223,13 @@ class Lab:
         return catalog.locate(spec)
 
     def _show_first(self, run: RunSpec) -> None:
-        """Let the dashboard show this run first."""
-        kept = attached(self.model.name)
-        if kept is None or run.corpus.text is not None or run.corpus.item is not None:
+        kept, one_text = stored_models().get(self.model.name), run.corpus.text or run.corpus.item
+        if kept is None or kept.attached is None or one_text is not None:
             return
         fields = run.model_dump(include={"context", "windows", "start_token", "dtype"})
         shown = Shown(**fields, corpus=run.corpus, queries=run.positions, skips=())
         if shown != kept.shown:
             change(self.model.name, shown=shown.model_dump(mode="json"))
-
-    def _start(self, store: Store, hear: Hear) -> WorkerHere:
-        return WorkerHere(store, hear, self._context(store))
 
     def _context(self, store: Store) -> WorkerContext:
         return WorkerContext(store, _InHand(lab=self))
@@ -272,7 +258,6 @@ class Lab:
         return model
 
     def _find_tokenizer(self, given: Any) -> Tokenizer | None:
-        """Return the tokenizer that was given, or that the model came with."""
         if given is None and type(self._inside).__name__ == "TransformerBridge":
             given = self._inside.tokenizer
         if given is None:
@@ -352,11 +337,7 @@ def _check_vocabulary(tokenizer: Tokenizer, located: Located) -> None:
 
 
 def _placed(twin: Any) -> tuple[torch.device, Placement | None]:
-    """Return the device of a twin's passes, and which device has which part if there are several.
-
-    Raises:
-        UnsupportedModel: it is on several devices, and nothing moves tensors between them.
-    """
+    """Return the device of a twin's passes, and which device has which part."""
     devices = dict.fromkeys(each.device for each in twin.parameters() if not each.is_meta)
     home = next(iter(devices), torch.device("cpu"))
     parts = getattr(twin, "hf_device_map", None) or {}
@@ -371,7 +352,6 @@ def _placed(twin: Any) -> tuple[torch.device, Placement | None]:
 
 
 def _check_bridge(bridge: Any, model: LoadedModel) -> None:
-    """Check that a bridge computes the logits of the modules that it wraps."""
     tokens, state = made_up(model), ModuleState(bridge)
     every = [each for part in bridge.modules() for each in vars(part).values()]
     held = [(each, copy.copy(each)) for each in every if isinstance(each, dict | list)]

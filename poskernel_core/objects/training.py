@@ -17,13 +17,7 @@ from poskernel_core.analyses.base import Composition
 from poskernel_core.analyses.measures import asked_with
 from poskernel_core.common.errors import BadRequest, PosKernelError
 from poskernel_core.common.folders import default_directory
-from poskernel_core.common.specs import (
-    DEFAULT_QUERY,
-    DEFAULT_SKIP,
-    Request,
-    brief,
-    whole,
-)
+from poskernel_core.common.specs import DEFAULT_QUERY, DEFAULT_SKIP, Request, brief, whole
 from poskernel_core.engine.engine import describe_run
 from poskernel_core.models import attached, catalog
 from poskernel_core.objects.lab import Lab
@@ -192,7 +186,6 @@ class TrainingLog(TrainerCallback):
 
 
 def _random_windows(vocabulary: int, context: int) -> Path:
-    """Return a file of windows of random tokens, for a model without a tokenizer."""
     file = default_directory() / "windows" / f"random-{vocabulary}-{context}.npy"
     if not file.is_file():
         file.parent.mkdir(parents=True, exist_ok=True)

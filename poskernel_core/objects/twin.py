@@ -199,7 +199,6 @@ class _Twins:
 
 
 def _attention_only(native: Any, config: dict[str, Any]) -> PreTrainedModel:
-    """Return a bridge's own attention-only model as GPT-2 without MLPs."""
     state: dict[str, Tensor] = {
         "transformer.wte.weight": native.tok_embed.weight,
         "transformer.wpe.weight": native.pos.weight,
@@ -211,14 +210,12 @@ def _attention_only(native: Any, config: dict[str, Any]) -> PreTrainedModel:
         state |= _norm(f"{to}ln_1", block.ln1)
         for name, parts in (("c_attn", (own.q, own.k, own.v)), ("c_proj", (own.o,))):
             state[f"{to}attn.{name}.weight"] = torch.cat([p.weight.T for p in parts], dim=1)
-            state[f"{to}attn.{name}.bias"] = torch.cat([_bias(p) for p in parts])
+            biases = (
+                p.weight.new_zeros(len(p.weight)) if p.bias is None else p.bias for p in parts
+            )
+            state[f"{to}attn.{name}.bias"] = torch.cat([*biases])
     made = filled("model", config, read_geometry("model", config), state)
     return made.to(native.head.weight.device)
-
-
-def _bias(linear: Any) -> Tensor:
-    bias: Tensor | None = linear.bias
-    return linear.weight.new_zeros(linear.weight.shape[0]) if bias is None else bias
 
 
 def _norm(name: str, norm: Any) -> Mapping[str, Tensor]:

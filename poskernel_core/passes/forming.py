@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 
 import numpy as np
 
 from poskernel_core.common.header import PassHeader
 from poskernel_core.common.specs import OF_PATTERNS, Gather, RunSpec
+from poskernel_core.common.views import LazyArrays
 from poskernel_core.passes.streaming import Pass, finish
 from poskernel_core.statistics import STATISTICS, Sizes, Sums
 from poskernel_core.storage.statistics import write_statistic
@@ -67,11 +69,24 @@ class FormingStatistics:
         self._places = [stage.sizes.positions.index(each) for each in positions]
         self._names = stage.run.gather
         self._groups = stage.groups
-        self._layers: dict[int, _Layer] = {}
+        self._layers: dict[int, LazyArrays] = {}
 
-    def layer(self, layer: int) -> _Layer:
-        """Return the arrays of one layer."""
-        return self._layers.setdefault(layer, _Layer(self, self._names, layer))
+    def layer(self, layer: int) -> LazyArrays:
+        """Return the arrays of one layer; a statistic is made when one of its arrays is read."""
+        if layer not in self._layers:
+            self._layers[layer] = self._made(cache(partial(self.part, layer=layer)))
+        return self._layers[layer]
+
+    def _made(self, part: Callable[[Gather], dict[str, np.ndarray]]) -> LazyArrays:
+        def find(name: str) -> np.ndarray:
+            mean = name.partition(".")[0]
+            own = [each for each in self._names if mean in STATISTICS[each].means.values()]
+            for statistic in own or self._names:  # some name their arrays only when they are made
+                if name in (found := part(statistic)):
+                    return found[name]
+            raise KeyError(name)
+
+        return LazyArrays(lambda: (name for each in self._names for name in part(each)), find)
 
     def part(self, statistic: Gather, layer: int) -> dict[str, np.ndarray]:
         """Return the arrays of one statistic and layer; empty if it does not cover the layer."""
@@ -91,30 +106,3 @@ class FormingStatistics:
                     of_layer = of_layer[(slice(None),) * axes[name] + (self._places,)]
                 sums[name] = of_layer.cpu().numpy()
         return sums
-
-
-class _Layer(Mapping[str, np.ndarray]):
-    """The arrays of one layer by name; a statistic is made when one of its arrays is read."""
-
-    def __init__(self, view: FormingStatistics, names: Sequence[Gather], layer: int) -> None:
-        self._view, self._names, self._layer = view, names, layer
-        self._made: dict[Gather, dict[str, np.ndarray]] = {}
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        mean = name.partition(".")[0]
-        own = [each for each in self._names if mean in STATISTICS[each].means.values()]
-        for statistic in own or self._names:  # some name their arrays only when they are made
-            if name in (part := self._part(statistic)):
-                return part[name]
-        raise KeyError(name)
-
-    def _part(self, statistic: Gather) -> dict[str, np.ndarray]:
-        if statistic not in self._made:
-            self._made[statistic] = self._view.part(statistic, self._layer)
-        return self._made[statistic]
-
-    def __iter__(self) -> Iterator[str]:
-        return (name for statistic in self._names for name in self._part(statistic))
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)

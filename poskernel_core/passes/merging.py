@@ -38,8 +38,6 @@ OWN_TO_EACH = {"device", "seconds", "resumed_at_window"}
 
 @dataclass(frozen=True)
 class _Found:
-    """A block's manifest, and the source that holds its sums."""
-
     partial: Partial
     source: Source
 
@@ -117,7 +115,6 @@ def _lost(
 
 
 def _difference(run: RunSpec, other: RunSpec) -> str:
-    """Return a text on the first difference between two runs; empty if there is none."""
     here, there = (each.model_dump(mode="json") for each in (run, other))
     for part in ("model", "corpus"):
         for each in (here, there):
@@ -134,7 +131,6 @@ def _short(value: Any) -> str:
 
 
 def _check_pair(left: Partial, right: Partial) -> None:
-    """Check that two shards agree in software versions, tokens and header."""
     between = f"Shards {left.shard} and {right.shard} cannot be added"
     ours, theirs = left.made.versions, right.made.versions
     for name in sorted(ours.keys() | theirs.keys()):

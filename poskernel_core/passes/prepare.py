@@ -32,10 +32,7 @@ def locate_again(run: RunSpec) -> catalog.Located:
 
 
 def prepare(
-    run: RunSpec,
-    execution: Execution,
-    located: catalog.Located,
-    tokenizer: Tokenizer | None,
+    run: RunSpec, execution: Execution, located: catalog.Located, tokenizer: Tokenizer | None
 ) -> tuple[Tokens, Sizes]:
     """Return the token windows of a run and the sizes of its pass."""
     geometry = located.geometry
@@ -153,11 +150,7 @@ def check_ids(geometry: Geometry, windows: Tokens, remedy: str) -> None:
 
 
 def sizes_for(
-    geometry: Geometry,
-    windows: Tokens,
-    positions: tuple[int, ...],
-    samples: int,
-    start_token: bool,
+    geometry: Geometry, windows: Tokens, positions: tuple[int, ...], samples: int, start_token: bool
 ) -> Sizes:
     """Return the sizes of a pass over windows; positions outside the windows are left out."""
     count, context = windows.shape

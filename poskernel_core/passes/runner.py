@@ -17,7 +17,6 @@ import torch
 from poskernel_core.common.axes import Tokens
 from poskernel_core.common.errors import BadRequest, Cancelled, ComputeFailed
 from poskernel_core.common.header import PassHeader
-from poskernel_core.common.memory import free_memory
 from poskernel_core.common.progress import Report
 from poskernel_core.common.settings import settings
 from poskernel_core.common.shards import WHOLE, Block, Shard
@@ -25,6 +24,7 @@ from poskernel_core.common.specs import DEFAULT_TEXTS, Execution, Gather, RunSpe
 from poskernel_core.common.views import Gathered
 from poskernel_core.data import corpora
 from poskernel_core.forward import loading
+from poskernel_core.forward.memory import free_memory
 from poskernel_core.passes import streaming
 from poskernel_core.passes.forming import Stage
 from poskernel_core.passes.merging import merge_shards
@@ -34,11 +34,7 @@ from poskernel_core.passes.worker_context import WorkerContext
 from poskernel_core.statistics import Sizes, Sums
 from poskernel_core.storage.encoding import Entry
 from poskernel_core.storage.shards import Made, drop_partial, is_written, write_partial
-from poskernel_core.storage.statistics import (
-    drop_checkpoint,
-    read_checkpoint,
-    write_checkpoint,
-)
+from poskernel_core.storage.statistics import drop_checkpoint, read_checkpoint, write_checkpoint
 from poskernel_core.storage.store import Store
 
 OnStage = Callable[[Stage], bool]
@@ -289,7 +285,6 @@ class _Gathering:
                 self._done[group] = self._kept(group)
 
     def _work(self, group: int) -> Pass:
-        """Return the sums of a group, restored from its checkpoint if there is one."""
         if group not in self._works:
             work = self._works[group] = self._spare.pop() if self._spare else self._new()
             work.clear()
@@ -300,7 +295,6 @@ class _Gathering:
         return self._works[group]
 
     def _checkpoint(self, group: int) -> Entry | None:
-        """Return the checkpoint of a group if it was made from the same windows and versions."""
         found = read_checkpoint(self._store, self._run, self._shard, group)
         if found is None:
             return None

@@ -59,7 +59,6 @@ class ModelCache:
         return self._kept[identity]
 
     def _make_room(self, located: Located, new: Identity) -> None:
-        """Give up the models used longest ago until there is room for one more."""
         spare = [each for each in self._kept if each != self._held]
         while spare and (
             len({*self._kept, new, self._held} - {None}) > self.most

@@ -35,7 +35,6 @@ def by_axes(result: Result) -> go.Figure:
 
 
 def _label(result: Result, axes: tuple[str, ...], place: tuple[int, ...]) -> str:
-    """Return a curve's label: a head, the name of a run, or an axis and its coordinate."""
     at = dict(zip(axes, place, strict=False))
     head = head_name(at.pop("layer"), at.pop("head")) if {"layer", "head"} <= at.keys() else ""
     return ", ".join([*filter(None, [head]), *(_place(result, *each) for each in at.items())])

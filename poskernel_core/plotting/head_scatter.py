@@ -193,7 +193,6 @@ def _marks(
 
 
 def _marker(heads: Sequence[Head], colour: Column) -> dict[str, Any]:
-    """Return the colours of numbers on their declared scale, with a colour bar."""
     values = np.array([colour.values[head] for head in heads], dtype=float)
     bar: dict[str, Any] = {
         "orientation": "h",

@@ -119,7 +119,6 @@ def kernel_map(
 
 
 def _finished(figure: go.Figure, colours: Colours, title: str, **titles: str) -> go.Figure:
-    """Add axis titles, the colour bar and the title; masked cells are grey."""
     style(figure, height=480, **titles)
     figure.update_layout(plot_bgcolor=MASKED)
     figure.update_xaxes(showgrid=False)

@@ -53,14 +53,12 @@ def small_multiples(
 def _height(
     probability: Float[np.ndarray, " point"], low: float, high: float, log_y: bool
 ) -> Float[np.ndarray, " point"]:
-    """Return the height of each point in its panel, 0 to 1."""
     return log_position(probability, low, high) if log_y else (probability - low) / (high - low)
 
 
 def _add_frames(
     figure: go.Figure, corners: Float[np.ndarray, "head 2"], labels: list[str], selected: int
 ) -> None:
-    """Draw a thin frame and a title for every panel; the selected panel has both in bold."""
     frames = (corners[:, None] + _FRAME).reshape(-1, 2)
     chosen = corners[selected] + _FRAME + _OUTSET
     titles = [f"<b>{name} ◀</b>" if i == selected else name for i, name in enumerate(labels)]
@@ -88,7 +86,6 @@ def _shared_axes(
     span: tuple[float, float],
     log_y: bool,
 ) -> go.Figure:
-    """Repeat the ticks under every column and next to every row of panels."""
     lefts, bottoms = np.unique(corners[:, 0]), np.unique(corners[:, 1])
     reach = max(1.0, 0.75 * width)
     x_ticks = [0, int(log_ticks(reach / 10, reach)[-1])]  # the largest round one on the left

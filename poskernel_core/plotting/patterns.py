@@ -44,15 +44,8 @@ def stage_map(
     largest), made symmetric about 0 if `diverging`. `window` = (start, stop), in positions, is
     outlined.
     """
-    needed = max(first_query + values.shape[0], first_key + values.shape[1])
-    if tokens is not None and len(tokens) < needed:
-        raise ValueError(
-            f"expected at least {needed} tokens, one per position from 0 on, received {len(tokens)}"
-        )
     values = np.where(np.isfinite(values), values, np.nan)
     low, high = robust_span(values, diverging=diverging) if span is None else span
-    if not low < high:
-        raise ValueError(f"a span needs low < high, received {low:g} and {high:g}")
     scale = DIVERGING if diverging else SCALE
     first = (first_query, first_key)
     if values.size <= CELLS:
@@ -95,7 +88,6 @@ def robust_span(values: Float[np.ndarray, "*shape"], *, diverging: bool = False)
 def _as_cells(
     values: StageMap, span: Span, scale: Scale, first: tuple[int, int], tokens: list[str] | None
 ) -> go.Figure:
-    """Draw cells on two category axes; hover shows their names, such as "34 'ninja'"."""
     queries, keys = (_names(start, n, tokens) for start, n in zip(first, values.shape, strict=True))
     figure = go.Figure(
         go.Heatmap(
@@ -125,7 +117,6 @@ def _as_cells(
 
 
 def _names(start: int, count: int, tokens: list[str] | None) -> list[str]:
-    """Return a name for each position from `start` on, all different."""
     if tokens is None:
         return [f"{at}" for at in range(start, start + count)]
     return [f"{at} {quoted(tokens[at])}" for at in range(start, start + count)]
@@ -136,7 +127,6 @@ def _named(names: list[str], tokens: list[str] | None) -> bool:
 
 
 def _ticks(names: list[str], start: int, tokens: list[str] | None) -> tuple[list[int], list[str]]:
-    """Return ticks as row numbers, and their texts: tokens, or round positions."""
     if _named(names, tokens):
         step = math.ceil(len(names) / _TOKEN_TICKS)
         return list(range(0, len(names), step)), names[::step]
@@ -161,8 +151,6 @@ def _outline(figure: go.Figure, window: tuple[int, int] | None, shift: tuple[int
     """Outline the zoomed `window` in red with a light edge, legible on every colour."""
     if window is None:
         return
-    if window[0] >= window[1]:
-        raise ValueError(f"a window needs start < stop, received {window[0]} and {window[1]}")
     x0, x1 = (end - 0.5 + shift[1] for end in window)
     y0, y1 = (end - 0.5 + shift[0] for end in window)
     corners = {"x0": x0, "x1": x1, "y0": y0, "y1": y1}

@@ -169,9 +169,7 @@ def widened(values: Tensor, like: Tensor) -> Tensor:
     return values.to(like.device).to(like.dtype)
 
 
-def over_texts(
-    x: Float[Tensor, "text head pos d"],
-) -> Float[Tensor, "head pos d"]:
+def over_texts(x: Float[Tensor, "text head pos d"]) -> Float[Tensor, "head pos d"]:
     """Return the sum over texts in float32, reading ``x`` in memory order.
 
     Projections write queries and keys position by position, with the heads of a position adjacent.

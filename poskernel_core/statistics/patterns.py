@@ -7,7 +7,7 @@ from torch import Tensor
 
 from poskernel_core.forward.attention import PatternBlock, diagonal_sums
 from poskernel_core.forward.observers import Batch
-from poskernel_core.statistics.base import Sizes, Statistic, widened
+from poskernel_core.statistics.base import Statistic, widened
 
 
 class MeanPatterns(Statistic):
@@ -49,13 +49,7 @@ class MeanPatterns(Statistic):
             self.add("row_sum", block.layer, seen, *at)
 
     def _close_texts(self, layer: int) -> None:
-        total = self.sums["profile_sum"]
-        means = widened(self._diagonals, total) / _counts(self.sizes).to(total)
-        self.add("profile_sum", layer, means.sum(dim=0))
-
-
-def _counts(sizes: Sizes) -> Tensor:
-    """Return the number of query positions averaged for each offset (at least 1), ``[offset]``."""
-    start = 1 if sizes.start_token else 0
-    counts = sizes.context - start - torch.arange(sizes.context, dtype=torch.float64, device="cpu")
-    return counts.clamp(min=1)
+        sizes, total = self.sizes, self.sums["profile_sum"]
+        offsets = torch.arange(sizes.context, dtype=total.dtype, device=total.device)
+        counts = (sizes.context - int(sizes.start_token) - offsets).clamp(min=1)
+        self.add("profile_sum", layer, (widened(self._diagonals, total) / counts).sum(dim=0))

@@ -100,6 +100,5 @@ class RotaryPairs(Statistic):
 def _parts(
     one: Float[Tensor, "text head pos pair"], two: Float[Tensor, "text head pos pair"]
 ) -> Float[Tensor, "text head pos pair part"]:
-    """Return the two numbers of every pair, its squared length and its length."""
     power = one.square() + two.square()
     return torch.stack([one, two, power, power.sqrt()], dim=-1)

@@ -17,13 +17,12 @@ from typing import Any
 
 from poskernel_core.common.atomic_write import atomic_write, check_target
 from poskernel_core.common.errors import BadArchive, BadRequest
-from poskernel_core.common.files import ZIP_DAMAGE, is_file, is_folder, parse_json
+from poskernel_core.common.files import ZIP_DAMAGE, is_folder, parse_json
 from poskernel_core.common.specs import SCHEMA, ModelSpec, model_prefix
 from poskernel_core.models.attached import describe, description, versions_of
 from poskernel_core.models.catalog import Located
-from poskernel_core.models.geometry import Geometry
 from poskernel_core.models.positions import keep_use, position_use, read_use
-from poskernel_core.models.stored import MANIFEST, MAX_MANIFEST_BYTES, Attached, Shown
+from poskernel_core.models.stored import MANIFEST, MAX_MANIFEST_BYTES, StoredModel
 from poskernel_core.storage.disk import DATABASE
 from poskernel_core.storage.encoding import Entry, decode
 from poskernel_core.storage.shards import Source
@@ -87,7 +86,7 @@ def import_archive(store: Store, source: Path) -> tuple[str, int]:
                     f"{source.name!r} holds {archive.size / 2**30:.3g} GB, the store takes "
                     f"{store.limit / 2**30:.3g} GB: raise POSKERNEL_CACHE_GB and import it again."
                 )
-            if damaged := next((key for key in keys if archive.get(key) is None), None):
+            if damaged := next((key for key in keys if archive.get_bytes(key) is None), None):
                 raise BadArchive(
                     f"Entry {damaged!r} of {source.name!r} is damaged, or is another entry."
                 )
@@ -126,7 +125,11 @@ class Archive:
                 model = ModelSpec.model_validate(about["model"])
                 self.model, self.fingerprint = model.name, model.fingerprint
                 self.positions = read_use(about.get("positions"))
-                self.attached = _checked(about.get("attached"))
+                self.attached: dict[str, Any] | None = about.get("attached")
+                if self.attached is not None:
+                    told = StoredModel.model_validate({**self.attached, "file": source})
+                    if told.attached is None or told.geometry is None:
+                        raise ValueError("it describes no attached model")
                 self.size = self._check_list(source)
             except ZIP_DAMAGE as error:
                 raise BadArchive(
@@ -176,7 +179,6 @@ class Archive:
         return about
 
     def _check_list(self, source: Path) -> int:
-        """Check the list of entries before reading any; return their total size in bytes."""
         entries, name = self._entries(), source.name
         sizes = [info.file_size for info in entries]
         for info in entries:
@@ -195,21 +197,6 @@ class Archive:
         return sum(sizes)
 
 
-def _checked(about: Any) -> dict[str, Any] | None:
-    """Check the description of an attached model.
-
-    Raises:
-        KeyError, TypeError, ValueError, InvalidField: it is none.
-    """
-    if about is None:
-        return None
-    ModelSpec.model_validate(about["model"])
-    Shown.model_validate(about["shown"])
-    Attached.model_validate(about["attached"])
-    Geometry.read(about["geometry"])
-    return dict(about)
-
-
 def _is_stored(info: zipfile.ZipInfo) -> bool:
     plain = info.compress_type == zipfile.ZIP_STORED and not info.flag_bits & ENCRYPTED
     return plain and info.file_size == info.compress_size
@@ -221,7 +208,7 @@ def open_sources(places: Sequence[Path]) -> Iterator[dict[str, Source]]:
     with ExitStack() as stack:
         found: dict[str, Source] = {}
         for place in places:
-            if is_file(place / DATABASE):
+            if os.path.isfile(place / DATABASE):
                 store = Store(place)
                 stack.callback(store.close)
                 found[str(place)] = store

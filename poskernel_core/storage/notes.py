@@ -11,7 +11,7 @@ from pathlib import Path
 from filelock import FileLock
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from poskernel_core.common.atomic_write import atomic_write
+from poskernel_core.common.atomic_write import write_file
 from poskernel_core.common.errors import BadRequest, StoreFailed
 
 MAX_NOTE = 4_000
@@ -73,7 +73,7 @@ class Notes:
                     told = {"model": model, "fingerprint": fingerprint, "head": head}
                     kept.append(Note(**told, text=text, date=today))
                 written = json.dumps([dict(note) for note in kept], indent=1, ensure_ascii=False)
-                atomic_write(self.file, lambda path: path.write_text(written + "\n", "utf-8"))
+                write_file(self.file, f"{written}\n")
         except (OSError, UnicodeEncodeError) as error:
             raise StoreFailed(f"The note cannot be written: {error}.") from error
 

@@ -7,7 +7,7 @@ needs a pass only for itself.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ from poskernel_core.common.groups import GROUPS
 from poskernel_core.common.header import PassHeader
 from poskernel_core.common.shards import WHOLE, Shard
 from poskernel_core.common.specs import OF_PATTERNS, Gather, RunSpec
+from poskernel_core.common.views import LazyArrays
 from poskernel_core.storage.encoding import Entry
 from poskernel_core.storage.shipped import Shipped
 from poskernel_core.storage.store import Store
@@ -29,8 +30,6 @@ class LayerMissing(Exception):
 
 
 class _Manifest(NamedTuple):
-    """The manifest of a statistic of a pass: header, and number of layers of each array."""
-
     header: PassHeader
     arrays: dict[str, int]
 
@@ -68,31 +67,18 @@ class StoredStatistics:
         found = {name: manifest for name, manifest in every if manifest is not None}
         return cls(store, run, found) if len(found) == len(run.gather) else None
 
-    def layer(self, layer: int) -> StoredLayer:
+    def layer(self, layer: int) -> LazyArrays:
         """Return the arrays of one layer, read from the store on access.
 
         Raises:
             LayerMissing: (on access) the entry is gone or damaged.
         """
         there = {name: place for name, (place, layers) in self._places.items() if layer < layers}
-        return StoredLayer(self._store, self._run, layer, there)
 
+        def read(name: str) -> np.ndarray:
+            return _read(self._store, part_key(self._run, there[name], str(layer)))[name]
 
-class StoredLayer(Mapping[str, np.ndarray]):
-    """The arrays of one layer by name."""
-
-    def __init__(self, store: Store, run: RunSpec, layer: int, places: dict[str, Gather]) -> None:
-        self._store, self._run, self._layer, self._places = store, run, layer, places
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        key = part_key(self._run, self._places[name], str(self._layer))
-        return _read(self._store, key)[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
-
-    def __len__(self) -> int:
-        return len(self._places)
+        return LazyArrays(lambda: there, read)
 
 
 def _read(store: Store, key: str) -> dict[str, np.ndarray]:

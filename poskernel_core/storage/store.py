@@ -127,7 +127,6 @@ class Store:
         return None if found is None else found[0]
 
     def _read(self, key: str) -> tuple[bytes, Entry] | None:
-        """Return an entry as bytes and decoded; an unreadable entry is dropped."""
         try:
             data = self._do(lambda cache: cache.get(key))
         except StoreFailed:  # nothing can be written, not even the time of access

@@ -13,9 +13,9 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from poskernel_core.common.memory import free_memory
 from poskernel_core.engine import worker as worker_module
 from poskernel_core.engine.process import Child
+from poskernel_core.forward.memory import free_memory
 from poskernel_core.storage.store import Store
 from tests.support import ROOT
 

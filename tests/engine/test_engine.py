@@ -208,7 +208,7 @@ def test_a_pass_that_is_killed_again_and_again(tmp_path, asked, monkeypatch):
         with pytest.raises(ComputeFailed, match="goes on where it stopped"):
             engine.result(request, WAIT)
         reached.append(_read(engine.store, request.run))
-    assert engine.log.is_file()
+    assert (engine.store.directory / "worker.log").is_file()
     engine.close()
     stores = [Store(tmp_path / folder) for folder in ("store", "whole")]
     for store in stores:

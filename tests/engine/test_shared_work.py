@@ -15,10 +15,11 @@ from poskernel_core.common.specs import CorpusSpec, Execution
 from poskernel_core.data import corpora
 from poskernel_core.engine import process
 from poskernel_core.engine.distributed import devices
-from poskernel_core.engine.distributed.attempts import ATTEMPTS, Attempts
 from poskernel_core.engine.distributed.cluster import check_address, run_on_cluster, workers_of
 from poskernel_core.engine.distributed.devices import run_on_devices
 from poskernel_core.engine.distributed.shards import (
+    ATTEMPTS,
+    Attempts,
     carry_out,
     check_arrived,
     file_name,

@@ -22,8 +22,8 @@ from poskernel_core.forward.attention import (
     pattern_blocks,
 )
 from poskernel_core.forward.edits import Edit, edited_attention
-from poskernel_core.forward.finite import is_finite
 from poskernel_core.forward.masks import MaskSpec, mask_spec_of
+from poskernel_core.forward.precision import is_finite
 from poskernel_core.statistics.base import over_texts
 
 HEADS, LENGTH, WIDTH = 3, 23, 5

@@ -19,8 +19,7 @@ from urllib.parse import urlsplit
 from poskernel_core.common.errors import BadRequest, ComputeFailed
 from poskernel_core.common.progress import Report
 from poskernel_core.common.shards import ShardTask
-from poskernel_core.engine.distributed.attempts import Attempts, failure
-from poskernel_core.engine.distributed.shards import check_arrived, final_event
+from poskernel_core.engine.distributed.shards import Attempts, check_arrived, failure, final_event
 from poskernel_core.engine.process import Event, reporter
 from poskernel_core.storage.store import Store
 
@@ -133,7 +132,6 @@ def shard_on_worker(text: str) -> str:
 
 @contextlib.contextmanager
 def _client(address: str) -> Iterator[Client]:
-    """Connect to a scheduler, with the certificates from Dask's configuration."""
     check_address(address)
     if importlib.util.find_spec("distributed") is None:
         raise BadRequest(

@@ -12,8 +12,7 @@ from pathlib import Path
 from poskernel_core.common.errors import ComputeFailed
 from poskernel_core.common.progress import Report
 from poskernel_core.common.shards import ShardTask
-from poskernel_core.engine.distributed.attempts import Attempts
-from poskernel_core.engine.distributed.shards import final_event
+from poskernel_core.engine.distributed.shards import Attempts, final_event
 from poskernel_core.engine.process import Child, Event, events_only, reporter, say
 from poskernel_core.storage.store import Store
 
@@ -32,8 +31,6 @@ def run_on_devices(
 
 
 class _Device:
-    """A device, the process that computes on it, and the number of the shard under way."""
-
     def __init__(self, name: str, store: Store, attempts: Attempts) -> None:
         self._name, self._store, self._attempts = name, store, attempts
         self._child: Child | None = None

@@ -1,4 +1,4 @@
-"""Runs split into shards for several machines: list the shards, compute one, merge all.
+"""Runs split into shards for several machines: list, compute and try again, merge.
 
 The shards depend only on the request, never on the contents of a machine's store. So independent
 machines split the same run into the same shards.
@@ -9,16 +9,25 @@ from __future__ import annotations
 import re
 import threading
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from poskernel_core.common.errors import BadRequest, Cancelled, ComputeFailed, PosKernelError
+from poskernel_core.common.errors import (
+    BadRequest,
+    Cancelled,
+    ComputeFailed,
+    PosKernelError,
+    by_name,
+)
 from poskernel_core.common.progress import Report
+from poskernel_core.common.rounding import counted
 from poskernel_core.common.shards import WHOLE, Shard, ShardTask
 from poskernel_core.common.specs import Execution, RunSpec
+from poskernel_core.engine.process import Event
 from poskernel_core.engine.provenance import software
 from poskernel_core.storage.archive import export_entries
 from poskernel_core.storage.shards import Source, partial_keys, partials_of
@@ -29,6 +38,8 @@ if TYPE_CHECKING:
     from poskernel_core.passes.worker_context import WorkerContext
 
 ONE_AT_A_TIME = threading.Lock()
+ATTEMPTS = 3
+LOOK_EVERY = 0.2
 
 
 def tasks_of(
@@ -157,11 +168,7 @@ def check_arrived(store: Store, task: ShardTask, made: Mapping[str, Any], machin
 
 
 def merge(
-    store: Store,
-    sources: Mapping[str, Source],
-    passes: Iterable[RunSpec],
-    of: int,
-    report: Report,
+    store: Store, sources: Mapping[str, Source], passes: Iterable[RunSpec], of: int, report: Report
 ) -> bool:
     """Merge the shards of every pass and write the statistics that the store lacks.
 
@@ -174,3 +181,66 @@ def merge(
         with _locked(store, run, WHOLE, report, "work"):
             merged = merge_shards(store, sources, run, of, report) or merged
     return merged
+
+
+def failure(task: ShardTask, why: str) -> ComputeFailed:
+    """Return the error for a shard that failed in every attempt."""
+    return ComputeFailed(
+        f"Shard {task.shard} failed {ATTEMPTS} times ({why[:300]}); the others are kept: run the "
+        "same command again to go on."
+    )
+
+
+class Attempts:
+    """A queue of numbered tasks with retries and progress; a thread for each may tell its events.
+
+    The ``error`` of a task that failed for good ends all work.
+    """
+
+    def __init__(self, tasks: Sequence[ShardTask]) -> None:
+        self.tasks = tasks
+        self.error: Exception | None = None
+        self._waiting = deque(range(len(tasks)))
+        self._failed = [0] * len(tasks)
+        self._progress = [(0, 0)] * len(tasks)
+        self._done: set[int] = set()
+        self._changed = threading.Event()
+
+    def run(self, workers: Iterable[Callable[[], None]], report: Report) -> None:
+        """Let workers go on, which take a task when they are idle, until all tasks are done."""
+        while len(self._done) < len(self.tasks) and self.error is None:
+            for go_on in workers:
+                go_on()
+            self._changed.wait(LOOK_EVERY)
+            self._changed.clear()
+            report(*self.progress())
+        if self.error is not None:
+            raise self.error
+
+    def take(self) -> int | None:
+        """Return the number of the next task; None if none is waiting."""
+        return self._waiting.popleft() if self._waiting and self.error is None else None
+
+    def tell(self, number: int, event: Event) -> None:
+        """Record an event (progress, success or failure) of a task."""
+        if event["state"] == "running":
+            self._progress[number] = event["done"], event["total"]
+            return
+        if event["state"] == "done":
+            done = max(1, self._progress[number][1])
+            self._progress[number] = done, done
+            self._done.add(number)
+        elif not event["again"]:
+            self.error = by_name(event["error"])(event["message"])
+        elif self._failed[number] < ATTEMPTS - 1:
+            self._failed[number] += 1
+            self._waiting.append(number)
+        else:
+            self.error = failure(self.tasks[number], event["message"])
+        self._changed.set()
+
+    def progress(self) -> tuple[int, int, str]:
+        """Return windows done and windows in total (of shards begun), and a note on shards done."""
+        done, total = (sum(each[part] for each in self._progress) for part in (0, 1))
+        count = counted(len(self.tasks), "shard")
+        return done, total, f"{len(self._done)} of {count} done; windows"
