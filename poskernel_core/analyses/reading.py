@@ -1,8 +1,8 @@
 """What is said of a head: the claims of all topics in one order; and the finding of a result.
 
 The verdict, the list below it, gallery, notebook and command line print a reading and decide
-nothing. ``claims.py`` of a topic has ``finding(result)``, and ``CLAIMS`` by question if its answers
-say something of every head.
+nothing. ``claims.py`` of a topic has ``RULES`` or ``finding(result)``, and ``CLAIMS`` by question
+if its answers say something of every head.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Final
 
 from poskernel_core.analyses.base import Question
-from poskernel_core.analyses.claims import Claim, Head, capital, listed
+from poskernel_core.analyses.claims import Claim, Head, capital, listed, said
 from poskernel_core.common.result import Result
 
 WHERE: Final = ("sink", "learned sink", "look back", "duplicates")
@@ -123,7 +123,9 @@ def claims_of(result: Result, *place: int) -> Iterator[Claim]:
 def finding_of(result: Result) -> str:
     """Return what a result, or a part of it, shows, in a sentence; empty if it supports none."""
     topic = _topic(result.analysis)
-    return "" if topic is None else str(topic.finding(result))
+    if topic is None:
+        return ""
+    return said(result, topic.RULES) if hasattr(topic, "RULES") else str(topic.finding(result))
 
 
 @cache

@@ -12,7 +12,6 @@ from poskernel_core.analyses.claims import (
     number_of,
     of_all,
     param,
-    said,
 )
 from poskernel_core.analyses.kernels.formulas import effective_tokens
 from poskernel_core.common.result import Result
@@ -21,11 +20,6 @@ from poskernel_core.plotting.layout import visible
 
 LOW = 0.25
 """Centred R² below which the bag predicts the heads badly."""
-
-
-def finding(result: Result) -> str:
-    """Return what a result on the bag of tokens shows; empty if it supports no claim."""
-    return said(result, RULES)
 
 
 def _neurons(result: Result) -> str:

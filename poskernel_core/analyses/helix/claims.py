@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from poskernel_core.analyses.claims import HALF, Rules, named, number_of, of_all, param, said, who
+from poskernel_core.analyses.claims import HALF, Rules, named, number_of, of_all, param, who
 from poskernel_core.analyses.helix.spec import SHOWN
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief
@@ -17,11 +17,6 @@ DIRECTIONS = {
     "radial_share": "radius",
     "third_share": "third direction",
 }
-
-
-def finding(result: Result) -> str:
-    """Return what a result on the helix shows; empty if it supports no claim."""
-    return said(result, RULES)
 
 
 def _variance(result: Result) -> str:

@@ -18,17 +18,11 @@ from poskernel_core.analyses.claims import (
     number_of,
     of_all,
     param,
-    said,
     spoken,
     who,
 )
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief
-
-
-def finding(result: Result) -> str:
-    """Return what a result on induction shows; empty if it supports no claim."""
-    return said(result, RULES)
 
 
 def _scores(result: Result) -> str:

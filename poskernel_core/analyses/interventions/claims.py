@@ -11,7 +11,6 @@ from poskernel_core.analyses.claims import (
     name_at,
     number_of,
     param,
-    said,
     who,
 )
 from poskernel_core.analyses.interventions.spec import InterventionParams
@@ -21,11 +20,6 @@ from poskernel_core.plotting.layout import visible
 
 MAX_NAMED = 40
 """Letters up to which a list of changed heads is printed."""
-
-
-def finding(result: Result) -> str:
-    """Return what an intervention shows; empty if it supports no claim."""
-    return said(result, RULES)
 
 
 def _change(result: Result) -> str:

@@ -14,7 +14,6 @@ from poskernel_core.analyses.claims import (
     most,
     number_of,
     passing,
-    said,
     spoken,
     who,
 )
@@ -22,11 +21,6 @@ from poskernel_core.analyses.position_sources.formulas import NOISY, POSITIONAL
 from poskernel_core.analyses.position_sources.spec import KINDS
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief, counted
-
-
-def finding(result: Result) -> str:
-    """Say what a head reads its position from; empty if it supports no claim."""
-    return said(result, RULES)
 
 
 def nothing_to_explain(result: Result) -> str:

@@ -10,7 +10,6 @@ from poskernel_core.analyses.claims import (
     named,
     number_of,
     of_all,
-    said,
     who,
 )
 from poskernel_core.analyses.position_vs_token.spec import CONDITIONS
@@ -18,11 +17,6 @@ from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief, counted
 
 BOTH, POSITION, TOKEN = range(len(CONDITIONS))
-
-
-def finding(result: Result) -> str:
-    """Return what a result on position against token shows; empty if it supports no claim."""
-    return said(result, RULES)
 
 
 def _back(offset: float) -> str:

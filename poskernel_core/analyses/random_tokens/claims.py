@@ -1,17 +1,12 @@
 """What attention to random tokens shows, in a sentence."""
 
-from poskernel_core.analyses.claims import Rules, named, number_of, of_all, said, who
+from poskernel_core.analyses.claims import Rules, named, number_of, of_all, who
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief
 
 UNIFORM = -0.5
 """The exponent of the norm under uniform attention to independent values."""
-
-
-def finding(result: Result) -> str:
-    """Return what attention to random tokens shows; empty if it supports no claim."""
-    return said(result, RULES)
 
 
 def _slope(result: Result, query: int | None = None) -> str:

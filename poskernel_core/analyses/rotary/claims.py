@@ -16,7 +16,6 @@ from poskernel_core.analyses.claims import (
     number_of,
     of_all,
     param,
-    said,
     spoken,
     who,
 )
@@ -26,11 +25,6 @@ from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief, counted
 
 DONE = dict(zip(TREATMENTS, ("Freezing", "Removing"), strict=True))
-
-
-def finding(result: Result) -> str:
-    """Return what a result on rotary heads shows; empty if it supports no claim."""
-    return said(result, RULES)
 
 
 def wavelength(head: Head) -> Iterator[Claim]:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from poskernel_core.analyses.claims import Rules, said
+from poskernel_core.analyses.claims import Rules
 from poskernel_core.common.result import Result
 
 SMALLEST = 0.1
@@ -14,11 +14,6 @@ PHRASES = {
     "biases": "the output biases",
     "constant": "the constant part",
 }
-
-
-def finding(result: Result) -> str:
-    """Return which pair of components makes most of the score above or below its row's mean."""
-    return said(result, RULES)
 
 
 def _pair(result: Result) -> str:

@@ -11,7 +11,6 @@ from poskernel_core.analyses.claims import (
     Rules,
     at_limit,
     heads_at,
-    said,
     spoken,
     who,
 )
@@ -19,11 +18,6 @@ from poskernel_core.analyses.own_text.figures import token_text
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import as_printed
-
-
-def finding(result: Result) -> str:
-    """Say which token a head raises most, what makes a logit, or which heads copy."""
-    return said(result, RULES)
 
 
 def copies(head: Head) -> Iterator[Claim]:
