@@ -7,7 +7,6 @@ from poskernel_core.common.result import TOKENS, outputs
 from poskernel_core.common.specs import MAX_TEXT_CHARACTERS
 
 NEURON = "number of the neuron in layer 0"
-AGREES = "how well the prediction does over the text, start token left out; 1 is best"
 
 
 class NeuronParams(ListedParams):
@@ -38,32 +37,19 @@ class Neuron(BagExperiment[NeuronParams]):
     title = "A neuron's tokens"
     noun_phrase = "the neuron's tokens"
     params = NeuronParams
-    values = (
-        *outputs(
-            "contribution [token]",
-            "pre-activation",
-            "what one token in the bag adds to the neuron's pre-activation",
-        ),
-        *outputs(
-            "related [neuron]",
-            "correlation",
-            "correlation, over tokens, of every neuron's contributions with this one's: 1 for a "
-            "neuron that reads the same contexts, -1 for the opposite",
-        ),
-        *outputs(
-            "output_cosine [neuron]", "cosine", "cosine between the output weights: what they write"
-        ),
-        *outputs(
-            "top_value bottom_value [rank]",
-            "pre-activation",
-            "the largest and the smallest contributions",
-        ),
-        *outputs("bias", "pre-activation", "the neuron's bias"),
-    )
-    texts = (
-        *outputs("top_words bottom_words [rank]", "token", "the tokens that contribute them"),
-        *outputs("heads [chosen]", "name", "the contextual heads"),
-    )
+    values = outputs("""
+        contribution [token], pre-activation: what one token in the bag adds to the neuron's
+            pre-activation
+        related [neuron], correlation: correlation, over tokens, of every neuron's contributions
+            with this one's: 1 for a neuron that reads the same contexts, -1 for the opposite
+        output_cosine [neuron], cosine: cosine between the output weights: what they write
+        top_value bottom_value [rank], pre-activation: the largest and the smallest contributions
+        bias, pre-activation: the neuron's bias
+    """)
+    texts = outputs("""
+        top_words bottom_words [rank], token: the tokens that contribute them
+        heads [chosen], name: the contextual heads
+    """)
     figure = "contributions_figure"
     runs = "neuron:neuron"
 
@@ -100,29 +86,22 @@ class NeuronTrace(BagExperiment[NeuronTraceParams]):
     title = "A neuron along a text"
     noun_phrase = "the neuron along a text"
     params = NeuronTraceParams
-    values = (
-        *outputs("true predicted [pos]", "pre-activation", "pre-activations"),
-        *outputs(
-            "bag position others direct [pos]",
-            "pre-activation",
-            "the parts of the prediction: contextual heads by tokens, contextual "
-            "heads by position, other heads, current token and biases",
-        ),
-        *outputs(
-            "contribution [pos]",
-            "pre-activation",
-            "what the token at each position would add if the bag held it alone; the second "
-            "norm has its mean scale here, and perhaps another one in the prediction",
-        ),
-        *outputs("r2", "share of variance", AGREES),
-        *outputs("correlation", "correlation", AGREES),
-        *outputs("sign_agreement", "share of positions", AGREES),
-        *outputs(
-            "r2_of_bag",
-            "share of variance",
-            "the bag's part against what the other parts leave over; 1 is best",
-        ),
-    )
+    values = outputs("""
+        true predicted [pos], pre-activation: pre-activations
+        bag position others direct [pos], pre-activation: the parts of the prediction: contextual
+            heads by tokens, contextual heads by position, other heads, current token and biases
+        contribution [pos], pre-activation: what the token at each position would add if the bag
+            held it alone; the second norm has its mean scale here, and perhaps another one in the
+            prediction
+        r2, share of variance: how well the prediction does over the text, start token left out; 1
+            is best
+        correlation, correlation: how well the prediction does over the text, start token left out;
+            1 is best
+        sign_agreement, share of positions: how well the prediction does over the text, start token
+            left out; 1 is best
+        r2_of_bag, share of variance: the bag's part against what the other parts leave over; 1 is
+            best
+    """)
     texts = (TOKENS, *outputs("heads [chosen]", "name", "the contextual heads"))
     figure = "trace_figure"
     runs = "neuron:neuron_trace"
@@ -159,26 +138,16 @@ class NeuronLatents(BagExperiment[NeuronLatentsParams]):
     title = "A neuron's sub-latents"
     noun_phrase = "the neuron's sub-latents"
     params = NeuronLatentsParams
-    values = (
-        *outputs(
-            "share [latent]",
-            "share of variance",
-            "share of the contributions' variance over tokens; with ``rest`` they "
-            "add up to 1 when all are listed",
-        ),
-        *outputs("rest", "share of variance", "share that the components leave out"),
-        *outputs(
-            "weight [latent]",
-            "pre-activation",
-            "what a token of one standard deviation adds; positive by choice of sign",
-        ),
-        *outputs(
-            "top bottom [latent rank]",
-            "token",
-            "tokens with the largest and the smallest value of the latent",
-        ),
-        *outputs("top_value bottom_value [latent rank]", "standard deviations", "their values"),
-    )
-    texts = outputs("top_words bottom_words [latent rank]", "token", "these tokens")
+    values = outputs("""
+        share [latent], share of variance: share of the contributions' variance over tokens; with
+            ``rest`` they add up to 1 when all are listed
+        rest, share of variance: share that the components leave out
+        weight [latent], pre-activation: what a token of one standard deviation adds; positive by
+            choice of sign
+        top bottom [latent rank], token: tokens with the largest and the smallest value of the
+            latent
+        top_value bottom_value [latent rank], standard deviations: their values
+    """)
+    texts = outputs("top_words bottom_words [latent rank], token: these tokens")
     figure = "latents_figure"
     runs = "latents:neuron_latents"

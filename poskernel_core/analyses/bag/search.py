@@ -29,18 +29,14 @@ class ExtendedEmbedding(BagExperiment[ExtendedEmbeddingParams]):
     title = "Extended embeddings"
     noun_phrase = "the extended embeddings of tokens"
     params = ExtendedEmbeddingParams
-    values = (
-        *outputs(
-            "nearest [rank]", "token", "ids of the tokens whose extended embeddings are nearest"
-        ),
-        *outputs("cosine [rank]", "cosine", "cosine of their extended embeddings with the token's"),
-        *outputs("plain_cosine [rank]", "cosine", "the same of the token embeddings themselves"),
-        *outputs("length", "norm", "norm of the token's extended embedding"),
-        *outputs(
-            "length_rank", "share of tokens", "share of tokens whose extended embedding is shorter"
-        ),
-    )
-    texts = outputs("words [rank]", "token", "the nearest tokens")
+    values = outputs("""
+        nearest [rank], token: ids of the tokens whose extended embeddings are nearest
+        cosine [rank], cosine: cosine of their extended embeddings with the token's
+        plain_cosine [rank], cosine: the same of the token embeddings themselves
+        length, norm: norm of the token's extended embedding
+        length_rank, share of tokens: share of tokens whose extended embedding is shorter
+    """)
+    texts = outputs("words [rank], token: the nearest tokens")
     figure = "nearest_figure"
     runs = "search:extended_embedding"
 
@@ -73,19 +69,12 @@ class WordNeurons(BagExperiment[WordNeuronsParams]):
     title = "Neurons of words"
     noun_phrase = "the neurons that fire for words"
     params = WordNeuronsParams
-    values = (
-        *outputs(
-            "score [neuron]",
-            "standard deviations",
-            "mean over the words' tokens of the standardised contribution",
-        ),
-        *outputs(
-            "word_score [word neuron]",
-            "standard deviations",
-            "the standardised contribution of each token",
-        ),
-        *outputs("for against [rank]", "neuron", "neurons with the largest and the smallest score"),
-    )
-    texts = outputs("words [word]", "token", "the words' tokens")
+    values = outputs("""
+        score [neuron], standard deviations: mean over the words' tokens of the standardised
+            contribution
+        word_score [word neuron], standard deviations: the standardised contribution of each token
+        for against [rank], neuron: neurons with the largest and the smallest score
+    """)
+    texts = outputs("words [word], token: the words' tokens")
     figure = "scores_figure"
     runs = "search:word_neurons"

@@ -33,21 +33,18 @@ class KernelFolds(Analysis[QueryParams]):
     error_counts = "queries"
     params = QueryParams
     values = (
-        *estimates(
-            "kernel [layer head offset]",
-            "share of attention",
-            "the mean kernel by offset $n - i$; NaN where no key is visible",
-        ),
-        *outputs(
-            "replicate [left_out layer head offset]",
-            "share of attention",
-            "the same without one group of texts",
-        ),
-        *estimates(
-            "observed [layer head offset]",
-            "share of attention",
-            "mean attention seen at ``n``, ``skip`` applied and renormalised",
-        ),
+        *estimates("""
+            kernel [layer head offset], share of attention: the mean kernel by offset $n - i$; NaN
+                where no key is visible
+        """),
+        *outputs("""
+            replicate [left_out layer head offset], share of attention: the same without one group
+                of texts
+        """),
+        *estimates("""
+            observed [layer head offset], share of attention: mean attention seen at ``n``, ``skip``
+                applied and renormalised
+        """),
     )
 
     def needs(self, run: RunSpec, params: QueryParams) -> Mapping[str, RunSpec]:

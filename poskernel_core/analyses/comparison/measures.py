@@ -58,25 +58,23 @@ class HeadsBeside(Composition[HeadsBesideParams]):
     params = HeadsBesideParams
     can_lack_parts = True
     values = (
-        *estimates(
-            "value [measure pin]",
-            "that of each measure",
-            "every measure of every pinned head; for a kind, its number among the kinds",
-        ),
-        *outputs("rank [measure pin]", "rank", "its rank among the heads of its model"),
-        *outputs(
-            "z_score [measure pin]",
-            "standard errors",
-            "how far the value lies above the first head's; NaN where an error is not known",
-        ),
+        *estimates("""
+            value [measure pin], that of each measure: every measure of every pinned head; for a
+                kind, its number among the kinds
+        """),
+        *outputs("""
+            rank [measure pin], rank: its rank among the heads of its model
+            z_score [measure pin], standard errors: how far the value lies above the first head's;
+                NaN where an error is not known
+        """),
     )
-    texts = (
-        *outputs("heads [pin]", "head", "each head with its run, as it is written"),
-        *outputs("measure [measure]", "name", "title of each measure"),
-        *outputs("unit [measure]", "unit", "unit of each measure"),
-        *outputs("question [measure]", "name", "the question that declares it"),
-        *outputs("word [measure pin]", "name", "what a kind is called; empty where it is a number"),
-    )
+    texts = outputs("""
+        heads [pin], head: each head with its run, as it is written
+        measure [measure], name: title of each measure
+        unit [measure], unit: unit of each measure
+        question [measure], name: the question that declares it
+        word [measure pin], name: what a kind is called; empty where it is a number
+    """)
 
     def parts(self, run: RunSpec, params: HeadsBesideParams) -> Mapping[str, SubQuestion]:
         """Return the questions of every pinned run, except those left out."""
@@ -189,14 +187,11 @@ class MeasureByDepth(Composition[MeasureByDepthParams]):
     title = "A measure by depth"
     noun_phrase = "a measure by depth"
     params = MeasureByDepthParams
-    values = (
-        *outputs(
-            "mean smallest largest [layer]",
-            OF_MEASURE,
-            "mean, smallest and largest of the measure over the heads of each layer",
-        ),
-        *outputs("depth [layer]", "share of depth", "0 for the first layer, 1 for the last"),
-    )
+    values = outputs(f"""
+        mean smallest largest [layer], {OF_MEASURE}: mean, smallest and largest of the measure over
+            the heads of each layer
+        depth [layer], share of depth: 0 for the first layer, 1 for the last
+    """)
     figure = "one_depth_figure"
 
     def parts(self, run: RunSpec, params: MeasureByDepthParams) -> Mapping[str, SubQuestion]:

@@ -1,6 +1,5 @@
 """Pinned heads of any models and runs, and how far apart their kernels are."""
 
-import math
 import time
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -30,6 +29,7 @@ from poskernel_core.common.result import (
     errors_together,
     estimates,
     outputs,
+    token_counts,
 )
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
 from poskernel_core.models import catalog
@@ -122,26 +122,18 @@ class HeadDistances(Composition[HeadDistancesParams]):
             "distance [pin other]",
             "total variation between the kernels of two heads, aligned by offset",
         ),
-        *estimates(
-            "kernel [pin offset]",
-            "share of attention",
-            "each head's kernel by offset; NaN where no key is visible",
-        ),
-        *outputs(
-            "observed [pin offset]",
-            "share of attention",
-            "mean attention seen at the same position, ``skip`` applied and renormalised",
-        ),
-        *estimates(
-            "etc [pin]",
-            "tokens",
-            "effective token count (ETC) of each kernel",
-            kind="log",
-            bounds=(1, math.inf),
-        ),
-        *outputs("position [pin]", "tokens", "the query position of each head"),
+        *estimates("""
+            kernel [pin offset], share of attention: each head's kernel by offset; NaN where no key
+                is visible
+        """),
+        *outputs("""
+            observed [pin offset], share of attention: mean attention seen at the same position,
+                ``skip`` applied and renormalised
+        """),
+        *token_counts("etc [pin], tokens: effective token count (ETC) of each kernel"),
+        *outputs("position [pin], tokens: the query position of each head"),
     )
-    texts = outputs("heads [pin]", "head", "each head with its run, as it is written")
+    texts = outputs("heads [pin], head: each head with its run, as it is written")
     figure = "distances_figure"
 
     def parts(self, run: RunSpec, params: HeadDistancesParams) -> Mapping[str, SubQuestion]:

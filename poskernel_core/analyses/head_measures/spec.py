@@ -77,32 +77,24 @@ class HeadMeasures(Composition[HeadMeasuresParams]):
     params = HeadMeasuresParams
     can_lack_parts = True
     values = (
-        *estimates(
-            "value [measure layer head]",
-            "that of each measure",
-            "every measure of every head; for a kind, its place in ``kinds``",
-        ),
-        *outputs(
-            "rank [measure layer head]",
-            "rank",
-            "1 for the head with the largest value; NaN where the measure is a kind",
-        ),
-        *outputs(
-            "first_rank last_rank [measure layer head]",
-            "rank",
-            "ranks of the heads that cannot be told from this one; NaN without an interval, and in "
-            f"models of more than {MANY:,} heads",
-        ),
+        *estimates("""
+            value [measure layer head], that of each measure: every measure of every head; for a
+                kind, its place in ``kinds``
+        """),
+        *outputs(f"""
+            rank [measure layer head], rank: 1 for the head with the largest value; NaN where the
+                measure is a kind
+            first_rank last_rank [measure layer head], rank: ranks of the heads that cannot be told
+                from this one; NaN without an interval, and in models of more than {MANY:,} heads
+        """),
     )
-    texts = (
-        *outputs("measure [measure]", "name", "title of each measure"),
-        *outputs("unit [measure]", "unit", "unit of each measure"),
-        *outputs("question [measure]", "name", "the question that declares it"),
-        *outputs("named [measure]", "name", "the name of the value in that question's answer"),
-        *outputs(
-            "kinds [measure label]", "name", "names of the kinds; empty for a measure in numbers"
-        ),
-    )
+    texts = outputs("""
+        measure [measure], name: title of each measure
+        unit [measure], unit: unit of each measure
+        question [measure], name: the question that declares it
+        named [measure], name: the name of the value in that question's answer
+        kinds [measure label], name: names of the kinds; empty for a measure in numbers
+    """)
 
     def parts(self, run: RunSpec, params: HeadMeasuresParams) -> Mapping[str, SubQuestion]:
         """Return the questions that declare the measures of a model, by name."""

@@ -69,15 +69,17 @@ class HeadVerdicts(Composition[HeadVerdictsParams]):
     can_lack_parts = True
     values = (
         *HeadMeasures.values,
-        *outputs("ranked [measure]", "heads", "number of heads that have a rank"),
+        *outputs("ranked [measure], heads: number of heads that have a rank"),
     )
     texts = (
         *HeadMeasures.texts,
-        *outputs("verdict [layer head]", "sentence", "what each head does"),
-        *outputs("claim [layer head claim]", "sentence", "what else is known of each head"),
-        *outputs("claim_question [layer head claim]", "name", "the question that a claim answers"),
-        *outputs("headline [layer head]", "predicate", "what the verdict begins with"),
-        *outputs("unknown [missing]", "name", "titles of the questions that were left out"),
+        *outputs("""
+            verdict [layer head], sentence: what each head does
+            claim [layer head claim], sentence: what else is known of each head
+            claim_question [layer head claim], name: the question that a claim answers
+            headline [layer head], predicate: what the verdict begins with
+            unknown [missing], name: titles of the questions that were left out
+        """),
     )
 
     figure = "verdicts_figure"

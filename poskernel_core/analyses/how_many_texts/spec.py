@@ -54,19 +54,12 @@ class HowManyTexts(Analysis[HowManyTextsParams]):
     title = "How many texts are enough?"
     noun_phrase = "how many texts are enough"
     params = HowManyTextsParams
-    values = (
-        *outputs(
-            "error [subset layer head]",
-            OF_MEASURE,
-            "the jackknife error from so many windows alone",
-        ),
-        *outputs(
-            "value law wanted [layer head]",
-            OF_MEASURE,
-            "the measure; $c$, the error of one window by the law; and the error that is wanted",
-        ),
-        *outputs("enough [layer head]", "windows", "how many windows have the wanted error"),
-    )
+    values = outputs(f"""
+        error [subset layer head], {OF_MEASURE}: the jackknife error from so many windows alone
+        value law wanted [layer head], {OF_MEASURE}: the measure; $c$, the error of one window by
+            the law; and the error that is wanted
+        enough [layer head], windows: how many windows have the wanted error
+    """)
     figure = "texts_figure"
 
     def needs(self, run: RunSpec, params: HowManyTextsParams) -> Mapping[str, RunSpec]:

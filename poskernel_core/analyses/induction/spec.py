@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import Field
 
-from poskernel_core.analyses.head_measure import HeadMeasure
+from poskernel_core.analyses.head_measure import grid_measures
 from poskernel_core.analyses.random_tokens.params import (
     CLEAR_SAMPLES,
     Ablations,
@@ -46,33 +46,17 @@ class InductionScores(Sampled[InductionScoresParams]):
     title = "Induction heads"
     noun_phrase = "induction scores"
     params = InductionScoresParams
-    values = (
-        *estimates(
-            "induction [layer head]",
-            "share of attention",
-            "mean attention from each token of the second half to the token after "
-            "its earlier duplicate: the induction score",
-        ),
-        *estimates(
-            "previous_mass [layer head]", "share of attention", "mean attention to the token before"
-        ),
-        *estimates(
-            "duplicate [layer head]",
-            "share of attention",
-            "mean attention to the earlier duplicate itself",
-        ),
-        *estimates(
-            "loss [copy]", "nats", "mean loss of the tokens of the first and of the second half"
-        ),
-    )
-    measures = (
-        HeadMeasure(
-            "induction score",
-            "induction",
-            "share of attention",
-            "Bright: the head attends to what followed the current token's earlier duplicate.",
-        ),
-    )
+    values = estimates("""
+        induction [layer head], share of attention: mean attention from each token of the second
+            half to the token after its earlier duplicate: the induction score
+        previous_mass [layer head], share of attention: mean attention to the token before
+        duplicate [layer head], share of attention: mean attention to the earlier duplicate itself
+        loss [copy], nats: mean loss of the tokens of the first and of the second half
+    """)
+    measures = grid_measures("""
+        induction score [induction], share of attention, linear: Bright: the head attends to what
+            followed the current token's earlier duplicate.
+    """)
     figure = "induction_scores_figure"
     precomputed = "experiments"
     runs = "induction_scores"
@@ -130,53 +114,30 @@ class InductionRecency(Sampled[RecencyParams]):
     noun_phrase = "the recency of induction"
     params = RecencyParams
     values = (
-        *estimates(
-            "probability [second pair]",
-            "probability",
-            "of each candidate after the last ``[A]``, against the position of "
-            "the last pair's ``[A]``",
-        ),
-        *estimates("probability_other [second]", "probability", "mean over the random tokens"),
-        *estimates(
-            "advantage [second]",
-            "probability",
-            "probability of the last candidate minus that of the first, paired",
-        ),
-        *estimates(
-            "probability_rise",
-            "probability",
-            "probability of the last candidate in the last row minus in the first",
-        ),
-        *estimates(
-            "last_row [second layer head key]",
-            "share of attention",
-            "attention of the last ``[A]``",
-        ),
-        *estimates(
-            "candidate_attention [second layer head pair]",
-            "share of attention",
-            "attention of the last ``[A]`` to each candidate",
-        ),
-        *estimates(
-            "attention_advantage [second layer head]",
-            "share of attention",
-            "attention to the last candidate minus attention to the first",
-        ),
-        *estimates(
-            "attention_rise [layer head]",
-            "share of attention",
-            "attention to the last candidate in the last row minus in the first: "
-            "above zero where the head prefers recent tokens",
-        ),
-        *outputs("role [second pos]", "role", "what stands where", labels=ROLES),
+        *estimates("""
+            probability [second pair], probability: of each candidate after the last ``[A]``,
+                against the position of the last pair's ``[A]``
+            probability_other [second], probability: mean over the random tokens
+            advantage [second], probability: probability of the last candidate minus that of the
+                first, paired
+            probability_rise, probability: probability of the last candidate in the last row minus
+                in the first
+            last_row [second layer head key], share of attention: attention of the last ``[A]``
+            candidate_attention [second layer head pair], share of attention: attention of the last
+                ``[A]`` to each candidate
+            attention_advantage [second layer head], share of attention: attention to the last
+                candidate minus attention to the first
+            attention_rise [layer head], share of attention: attention to the last candidate in the
+                last row minus in the first: above zero where the head prefers recent tokens
+        """),
+        *outputs("role [second pos], role: what stands where", labels=ROLES),
         *outputs(
-            "norm [head_of_layer_0 pos]",
-            "length of z",
-            "only where norms are equalised: layer 0's norms before equalising",
+            "norm [head_of_layer_0 pos], length of z: only where norms are equalised: layer 0's "
+            "norms before equalising",
             optional=True,
         ),
     )
-    texts = outputs("examples [second pos]", "token", "the first sequence of every row")
+    texts = outputs("examples [second pos], token: the first sequence of every row")
     most = CLEAR_SAMPLES
     figure = "recency_figure"
     precomputed = "experiments"
@@ -217,12 +178,10 @@ class RecencyPatterns(Sampled[RecencyPatternsParams]):
     noun_phrase = "the attention in one row"
     params = RecencyPatternsParams
     values = (
-        *estimates(
-            "pattern [layer head query key]",
-            "share of attention",
-            "mean attention over random sequences",
-        ),
-        *outputs("role [pos]", "role", "what stands where", labels=ROLES),
+        *estimates("""
+            pattern [layer head query key], share of attention: mean attention over random sequences
+        """),
+        *outputs("role [pos], role: what stands where", labels=ROLES),
     )
     most = CLEAR_SAMPLES
     figure = "patterns_figure"

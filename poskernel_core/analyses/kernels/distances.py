@@ -48,17 +48,12 @@ class KernelDistances(Analysis[KernelDistancesParams]):
             "distance [layer head other]",
             "total variation between the mean kernels of two heads",
         ),
-        *outputs(
-            "group [layer head]",
-            "number",
-            "number of the head's group, from 0 on by first member; heads of one "
-            "group are candidates for superposition",
-        ),
-        *outputs(
-            "ruled_out [layer head]",
-            "heads",
-            "number of heads whose kernels are too far away to share a feature",
-        ),
+        *outputs("""
+            group [layer head], number: number of the head's group, from 0 on by first member; heads
+                of one group are candidates for superposition
+            ruled_out [layer head], heads: number of heads whose kernels are too far away to share a
+                feature
+        """),
     )
     figure = "kernel_distances_figure"
     precomputed = "always"

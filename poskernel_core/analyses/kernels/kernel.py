@@ -12,7 +12,7 @@ from poskernel_core.analyses.kernels import formulas
 from poskernel_core.analyses.kernels.etc import summarise_row, within_keys
 from poskernel_core.analyses.sources import SourceParams, attended_by_text, queries_at, source_runs
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.result import Result, distances, estimates, outputs
+from poskernel_core.common.result import Result, distances, estimates, outputs, shares, token_counts
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
 from poskernel_core.common.views import StatisticsView
 
@@ -50,51 +50,34 @@ class PositionalKernel(Analysis[KernelParams]):
     error_counts = "queries"
     params = KernelParams
     values = (
+        *estimates("""
+            kernel [layer head key], share of attention: mean over the source's queries; keys that
+                are not visible hold 0
+        """),
+        *outputs("""
+            kernel_low kernel_high [layer head key], share of attention: its 10th and 90th
+                percentile over the queries
+        """),
+        *estimates("""
+            observed [layer head key], share of attention: attention seen at ``n`` (mean over all
+                windows; if the source is one text, that text's), ``skip`` applied and renormalised
+        """),
+        *token_counts("etc [layer head], tokens: effective token count (ETC) of the kernel"),
         *estimates(
-            "kernel [layer head key]",
-            "share of attention",
-            "mean over the source's queries; keys that are not visible hold 0",
-        ),
-        *outputs(
-            "kernel_low kernel_high [layer head key]",
-            "share of attention",
-            "its 10th and 90th percentile over the queries",
-        ),
-        *estimates(
-            "observed [layer head key]",
-            "share of attention",
-            "attention seen at ``n`` (mean over all windows; if the source is one text, "
-            "that text's), ``skip`` applied and renormalised",
-        ),
-        *estimates(
-            "etc [layer head]",
-            "tokens",
-            "effective token count (ETC) of the kernel",
-            kind="log",
-            bounds=(1, math.inf),
-        ),
-        *estimates(
-            "half_mass_distance [layer head]",
-            "tokens",
-            "offset within which half of the kernel's mass lies, interpolated within the token",
+            "half_mass_distance [layer head], tokens: offset within which half of the kernel's "
+            "mass lies, interpolated within the token",
             bounds=(0, math.inf),
         ),
+        *shares("local_mass [layer head], share of mass: mass of the kernel in the last 10 tokens"),
         *estimates(
-            "local_mass [layer head]",
-            "share of mass",
-            "mass of the kernel in the last 10 tokens",
-            bounds=(0, 1),
-        ),
-        *estimates(
-            "query_variation [layer head]",
-            "TV distance, 0 to 1",
-            "mean TV between kernels of queries of different groups of texts",
+            "query_variation [layer head], TV distance, 0 to 1: mean TV between kernels of "
+            "queries of different groups of texts",
             kind="null",
             bounds=(0, 1),
         ),
         *distances("attention_distance [layer head]", "TV to the observed attention"),
         *outputs(
-            "visible_keys [layer head]", "tokens", "number of keys that the kernel is spread over"
+            "visible_keys [layer head], tokens: number of keys that the kernel is spread over"
         ),
     )
     continued = "kernel"

@@ -38,19 +38,12 @@ class KernelMap(Analysis[KernelMapParams]):
     title = "Kernel of one head over all query positions"
     noun_phrase = "the head's kernel at all query positions"
     params = KernelMapParams
-    values = (
-        *outputs(
-            "kernel [query key]",
-            "share of attention",
-            "the positional kernel, one row for each query position; NaN where a "
-            "key is not visible",
-        ),
-        *outputs(
-            "observed [query key]",
-            "share of attention",
-            "the attention seen, ``skip`` applied and renormalised",
-        ),
-    )
+    values = outputs("""
+        kernel [query key], share of attention: the positional kernel, one row for each query
+            position; NaN where a key is not visible
+        observed [query key], share of attention: the attention seen, ``skip`` applied and
+            renormalised
+    """)
     continued = "kernel"
     figure = "kernel_map_figure"
 

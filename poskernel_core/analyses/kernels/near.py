@@ -52,19 +52,12 @@ class NearKernels(Composition[NearKernelsParams]):
     title = "Heads placed by their kernels"
     noun_phrase = "the heads placed by their kernels"
     params = NearKernelsParams
-    values = (
-        *outputs(
-            "place [layer head component]",
-            "TV distance",
-            "where each head stands in the plane; NaN without a kernel",
-        ),
-        *outputs(
-            "stress",
-            "share of distance",
-            "how much distances in the plane differ from those between kernels, root mean square: "
-            "0 if they are equal",
-        ),
-    )
+    values = outputs("""
+        place [layer head component], TV distance: where each head stands in the plane; NaN without
+            a kernel
+        stress, share of distance: how much distances in the plane differ from those between
+            kernels, root mean square: 0 if they are equal
+    """)
     figure = "near_kernels_figure"
 
     def parts(self, run: RunSpec, params: NearKernelsParams) -> Mapping[str, SubQuestion]:

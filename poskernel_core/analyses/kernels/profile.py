@@ -22,11 +22,10 @@ class DiagonalProfile(Analysis[Params]):
     noun_phrase = "the mean attention by offset"
     error_counts = "windows"
     params = Params
-    values = estimates(
-        "profile [layer head offset]",
-        "share of attention",
-        "$P(k)$, the mean attention to the token $k$ places back",
-    )
+    values = estimates("""
+        profile [layer head offset], share of attention: $P(k)$, the mean attention to the token $k$
+            places back
+    """)
     continued = "profile"
     figure = "diagonal_figure"
     precomputed = "always"

@@ -7,9 +7,9 @@ import numpy as np
 from pydantic import Field
 
 from poskernel_core.analyses.base import KEPT_QUERIES, Analysis, Params, Progress, Statistics
-from poskernel_core.analyses.head_measure import HeadMeasure
+from poskernel_core.analyses.head_measure import grid_measures
 from poskernel_core.analyses.previous_token import formulas as bands
-from poskernel_core.common.result import Result, estimates, outputs
+from poskernel_core.common.result import Result, estimates, outputs, shares
 from poskernel_core.common.specs import BAND, RunSpec
 from poskernel_core.common.views import StatisticsView, stacked
 
@@ -100,93 +100,58 @@ class PreviousToken(Analysis[PreviousTokenParams]):
     error_counts = "windows"
     params = PreviousTokenParams
     values = (
+        *estimates("""
+            profile [layer head offset], share of attention: the diagonals: mean attention $P(k)$ to
+                the token $k$ places back
+        """),
+        *outputs("""
+            largest_offset second_offset [layer head], tokens: the diagonals with the most and the
+                second most attention
+        """),
         *estimates(
-            "profile [layer head offset]",
-            "share of attention",
-            "the diagonals: mean attention $P(k)$ to the token $k$ places back",
+            "largest_mass second_mass [layer head], share of attention: their mean attention"
         ),
+        *shares("""
+            ratio [layer head], second over largest: second over largest; smaller is cleaner. A head
+                is loosely a previous-token head if its largest offset is 1
+        """),
+        *outputs("share_previous, share of heads: share of all heads whose largest offset is 1"),
+        *estimates("""
+            previous_mass [layer head], share of attention: $P(1)$
+            score_profile [layer head band], score (nats): mean raw score by offset $n - i$ from -32
+                to 32, the sum of its parts by position and by content
+            position_profile content_profile [layer head band], score (nats): its parts by position
+                alone (mean query times mean key, without pairs from the same text, whose content
+                would count), and by content (the rest)
+            self_contrast previous_contrast [layer head], score (nats): the mean raw score at offset
+                0 and at offset 1, against the straight line through its neighbours at -1 and 2
+            position_advantage content_advantage [layer head], score (nats): by how much the mean
+                score of the predecessor exceeds that of the current token, by position alone and by
+                content
+            repeated_mass unrepeated_mass [layer head], share of attention: mean $A(n,n-1)$ in texts
+                with doubled tokens, where token $n$ equals token $n-1$ (made copies and the text's
+                own repeats), and where it differs
+        """),
         *outputs(
-            "largest_offset second_offset [layer head]",
-            "tokens",
-            "the diagonals with the most and the second most attention",
-        ),
-        *estimates(
-            "largest_mass second_mass [layer head]", "share of attention", "their mean attention"
-        ),
-        *estimates(
-            "ratio [layer head]",
-            "second over largest",
-            "second over largest; smaller is cleaner. A head is loosely a "
-            "previous-token head if its largest offset is 1",
-            bounds=(0, 1),
-        ),
-        *outputs(
-            "share_previous", "share of heads", "share of all heads whose largest offset is 1"
-        ),
-        *estimates("previous_mass [layer head]", "share of attention", "$P(1)$"),
-        *estimates(
-            "score_profile [layer head band]",
-            "score (nats)",
-            "mean raw score by offset $n - i$ from -32 to 32, the sum of its "
-            "parts by position and by content",
-        ),
-        *estimates(
-            "position_profile content_profile [layer head band]",
-            "score (nats)",
-            "its parts by position alone (mean query times mean key, without pairs from the same "
-            "text, whose content would count), and by content (the rest)",
-        ),
-        *estimates(
-            "self_contrast previous_contrast [layer head]",
-            "score (nats)",
-            "the mean raw score at offset 0 and at offset 1, against the straight "
-            "line through its neighbours at -1 and 2",
-        ),
-        *estimates(
-            "position_advantage content_advantage [layer head]",
-            "score (nats)",
-            "by how much the mean score of the predecessor exceeds that of the "
-            "current token, by position alone and by content",
-        ),
-        *estimates(
-            "repeated_mass unrepeated_mass [layer head]",
-            "share of attention",
-            "mean $A(n,n-1)$ in texts with doubled tokens, where token $n$ equals token $n-1$ "
-            "(made copies and the text's own repeats), and where it differs",
-        ),
-        *outputs(
-            "diagonal [layer head]",
-            "diagonal",
-            "dark (``self_contrast`` negative and the larger of the two), bright "
-            "(``previous_contrast`` positive and the larger), or neither",
+            "diagonal [layer head], diagonal: dark (``self_contrast`` negative and the larger of "
+            "the two), bright (``previous_contrast`` positive and the larger), or neither",
             labels=DIAGONALS,
         ),
         *outputs(
-            "kind [layer head]",
-            "kind",
-            "where ``ratio`` is at least ``clean``, no diagonal stands out. A previous-token head "
-            "works ``by position`` where the advantage by position is the larger one. Else the "
-            "content decides: a dark main diagonal (a dip of the content part at offset 0) is "
-            "negative self-attention; a bright first diagonal (a peak at 1), beyond layer 0, "
-            "aggregates what earlier heads wrote",
+            "kind [layer head], kind: where ``ratio`` is at least ``clean``, no diagonal stands "
+            "out. A previous-token head works ``by position`` where the advantage by position is "
+            "the larger one. Else the content decides: a dark main diagonal (a dip of the content "
+            "part at offset 0) is negative self-attention; a bright first diagonal (a peak at 1), "
+            "beyond layer 0, aggregates what earlier heads wrote",
             labels=MECHANISMS,
         ),
     )
-    measures = (
-        HeadMeasure(
-            "previous-token ratio",
-            "ratio",
-            "second diagonal over the largest ↓",
-            "Dark: one diagonal of the mean attention stands out from all others.",
-            "unit",
-        ),
-        HeadMeasure(
-            "attention to the previous token",
-            "previous_mass",
-            "share of attention",
-            "Bright: the head attends to the token before.",
-        ),
-    )
+    measures = grid_measures("""
+        previous-token ratio [ratio], second diagonal over the largest ↓, unit: Dark: one diagonal
+            of the mean attention stands out from all others.
+        attention to the previous token [previous_mass], share of attention, linear: Bright: the
+            head attends to the token before.
+    """)
     continued = "profile"
     figure = "ranking_figure"
     precomputed = "always"

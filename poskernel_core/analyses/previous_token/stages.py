@@ -35,20 +35,12 @@ class Stages(Analysis[StagesParams]):
     title = "Three stages of attention"
     noun_phrase = "the three stages of attention"
     params = StagesParams
-    values = (
-        *outputs(
-            "score [query key]",
-            "nats",
-            "the raw score of every pair of positions, future keys included",
-        ),
-        *outputs(
-            "masked_score [query key]",
-            "nats",
-            "the same, NaN where the query may not look (later keys, and those "
-            "before a sliding window)",
-        ),
-        *outputs("pattern [query key]", "share of attention", "the softmax of its rows"),
-    )
+    values = outputs("""
+        score [query key], nats: the raw score of every pair of positions, future keys included
+        masked_score [query key], nats: the same, NaN where the query may not look (later keys, and
+            those before a sliding window)
+        pattern [query key], share of attention: the softmax of its rows
+    """)
     figure = "stages_figure"
     ignores = KEPT_QUERIES | OWN_PASS | {"corpus", "windows", "seed"}
 

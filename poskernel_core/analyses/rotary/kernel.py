@@ -1,6 +1,5 @@
 """The equivariant kernel: the attention of the mean query to the mean key, by offset."""
 
-import math
 from collections.abc import Mapping
 from functools import partial
 
@@ -20,7 +19,7 @@ from poskernel_core.analyses.rotary.pairs import (
     rotary_run,
 )
 from poskernel_core.analyses.sources import check_query, queries_at
-from poskernel_core.common.result import Result, distances, estimates
+from poskernel_core.common.result import Result, distances, estimates, token_counts
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
 
 LOGITS = ("positional_logit", "band_logit")
@@ -63,46 +62,22 @@ class EquivariantKernel(Analysis[EquivariantParams]):
     scheme = "rotary"
     params = EquivariantParams
     values = (
-        *estimates(
-            "positional_logit [layer head offset]",
-            "nats",
-            "$S(D)$, minus its mean; NaN where an offset is not visible",
-        ),
-        *estimates(
-            "band_logit [layer head band offset]",
-            "nats",
-            "the part of $S(D)$ that a band of wavelengths makes, minus its mean",
-        ),
-        *estimates(
-            "equivariant_kernel [layer head offset]",
-            "share of attention",
-            "softmax of $S(D)$; offsets that are not visible hold 0",
-        ),
-        *estimates(
-            "without_band [layer head band offset]",
-            "share of attention",
-            "the same without a band of wavelengths",
-        ),
-        *estimates(
-            "mean_key_kernel observed [layer head offset]",
-            "share of attention",
-            "the positional kernel (mean over sampled queries), and the attention seen at ``n``, "
-            "both by offset",
-        ),
-        *estimates(
-            "etc [layer head]",
-            "tokens",
-            "effective token count (ETC)",
-            kind="log",
-            bounds=(1, math.inf),
-        ),
-        *estimates(
-            "band_etc [layer head band]",
-            "tokens",
-            "ETC of the kernel without a band",
-            kind="log",
-            bounds=(1, math.inf),
-        ),
+        *estimates("""
+            positional_logit [layer head offset], nats: $S(D)$, minus its mean; NaN where an offset
+                is not visible
+            band_logit [layer head band offset], nats: the part of $S(D)$ that a band of wavelengths
+                makes, minus its mean
+            equivariant_kernel [layer head offset], share of attention: softmax of $S(D)$; offsets
+                that are not visible hold 0
+            without_band [layer head band offset], share of attention: the same without a band of
+                wavelengths
+            mean_key_kernel observed [layer head offset], share of attention: the positional kernel
+                (mean over sampled queries), and the attention seen at ``n``, both by offset
+        """),
+        *token_counts("""
+            etc [layer head], tokens: effective token count (ETC)
+            band_etc [layer head band], tokens: ETC of the kernel without a band
+        """),
         *distances(
             "band_distance [layer head band]",
             "total variation between the kernel without a band and the whole one",

@@ -1,6 +1,5 @@
 """Heads over training: any measure of all heads, or one head's kernel, at each checkpoint."""
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -22,6 +21,7 @@ from poskernel_core.common.result import (
     errors_together,
     estimates,
     outputs,
+    token_counts,
 )
 from poskernel_core.common.specs import DEFAULT_QUERY, ModelSpec, RunSpec, digest
 from poskernel_core.models import catalog
@@ -30,14 +30,10 @@ from poskernel_core.models.geometry import Geometry
 from poskernel_core.models.training import TrainingRun, first_of_equals, required_run, spec_of
 
 MAX_LIST = 20_000
-OF_STEPS = (
-    *outputs("tokens [step]", "tokens", "tokens read before each checkpoint; NaN: not known"),
-    *outputs(
-        "equal_to [step]",
-        "steps",
-        "step of an earlier checkpoint with the same weights; NaN: there is none",
-    ),
-)
+OF_STEPS = outputs("""
+    tokens [step], tokens: tokens read before each checkpoint; NaN: not known
+    equal_to [step], steps: step of an earlier checkpoint with the same weights; NaN: there is none
+""")
 """Values that all questions about checkpoints have."""
 
 
@@ -103,33 +99,19 @@ class OverTraining(OfCheckpoints[OverTrainingParams]):
     noun_phrase = "a measure of every head over training"
     params = OverTrainingParams
     values = (
-        *estimates(
-            "measure [step layer head]",
-            OF_MEASURE,
-            "the chosen measure at each checkpoint",
-        ),
-        *estimates(
-            "change [layer head]",
-            OF_MEASURE,
-            "its value at the last checkpoint minus that at the first, with the error of two "
-            "independent values; NaN where the measure is a kind",
-        ),
-        *outputs(
-            "emergence [layer head]",
-            "steps",
-            "step from which the measure stays above half of its final value; NaN where it fell, "
-            "or ends at 0",
-        ),
-        *outputs(
-            "emergence_earliest emergence_latest [layer head]",
-            "steps",
-            "the checkpoints around it: between them it could lie anywhere",
-        ),
-        *outputs(
-            "count [step label]",
-            "heads",
-            "heads of each kind, in the order of its labels; empty where the measure is no kind",
-        ),
+        *estimates(f"""
+            measure [step layer head], {OF_MEASURE}: the chosen measure at each checkpoint
+            change [layer head], {OF_MEASURE}: its value at the last checkpoint minus that at the
+                first, with the error of two independent values; NaN where the measure is a kind
+        """),
+        *outputs("""
+            emergence [layer head], steps: step from which the measure stays above half of its final
+                value; NaN where it fell, or ends at 0
+            emergence_earliest emergence_latest [layer head], steps: the checkpoints around it:
+                between them it could lie anywhere
+            count [step label], heads: heads of each kind, in the order of its labels; empty where
+                the measure is no kind
+        """),
         *OF_STEPS,
     )
     figure = "over_training_figure"
@@ -210,21 +192,12 @@ class KernelOverTraining(OfCheckpoints[KernelOverTrainingParams]):
     noun_phrase = "a head's kernel over training"
     params = KernelOverTrainingParams
     values = (
-        *estimates(
-            "kernel [step key]", "share of attention", "the head's kernel at each checkpoint"
-        ),
-        *outputs(
-            "observed [step key]",
-            "share of attention",
-            "mean attention observed, ``skip`` applied and renormalised",
-        ),
-        *estimates(
-            "etc [step]",
-            "tokens",
-            "effective token count of the kernel",
-            kind="log",
-            bounds=(1, math.inf),
-        ),
+        *estimates("kernel [step key], share of attention: the head's kernel at each checkpoint"),
+        *outputs("""
+            observed [step key], share of attention: mean attention observed, ``skip`` applied and
+                renormalised
+        """),
+        *token_counts("etc [step], tokens: effective token count of the kernel"),
         *OF_STEPS,
     )
     figure = "kernel_over_training_figure"
