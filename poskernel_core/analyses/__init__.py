@@ -70,7 +70,6 @@ NAMED = 12
 
 
 def _questions(module: ModuleType) -> Iterator[Question[Any]]:
-    """Yield the questions that a module defines."""
     for found in vars(module).values():
         own = isinstance(found, type) and found.__module__ == module.__name__
         if own and issubclass(found, Question) and "name" in vars(found):

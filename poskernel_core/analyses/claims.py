@@ -368,7 +368,6 @@ def _extreme(result: Result, name: str, *, smallest: bool = False) -> str:
 
 
 def _in(result: Result) -> str:
-    """Begin a sentence about the heads, at the result's query position if it has one."""
     return f"A{here[2:]}, in" if (here := at_query(result)) else "In"
 
 

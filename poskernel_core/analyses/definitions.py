@@ -144,7 +144,6 @@ def _method(question: Question[Any]) -> Method:
 
 
 def _described(values: Iterable[Value]) -> Iterator[str]:
-    """Yield a description of the values; those that share axes, unit and meaning are merged."""
     for (axes, unit, meaning), rows in groupby(
         values, key=lambda value: (value.axes, value.unit, value.meaning)
     ):

@@ -66,6 +66,5 @@ class AblateHeads(KernelOnly[AblateHeadsParams]):
     runs = "ablate_heads"
 
     def tokens(self, run: RunSpec, params: AblateHeadsParams) -> int:
-        """Return about how many tokens the model reads."""
         windows = 2 * params.kernel_windows + 3 * params.loss_windows + 3 * params.samples
         return run.context * windows

@@ -29,7 +29,6 @@ def finding(result: Result) -> str:
 
 
 def _similarity(result: Result) -> str:
-    """Say how similar content stays at the largest shift, held against no similarity."""
     name = "content_similarity"
     if "shift" in result.coordinates:
         result = result.select(shift=int(result.coordinates["shift"][-1]))

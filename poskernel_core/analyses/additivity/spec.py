@@ -77,13 +77,11 @@ class Additivity(Experiment[AdditivityParams]):
     runs = "additivity"
 
     def default_params(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
-        """Return passages and shifts that fit the context."""
         room = run.context - int(run.start_token)
         length = min(16, max(1, room // 2))
         return {"passage_length": length, "shifts": max(2, min(8, room - length + 1))}
 
     def with_params(self, run: RunSpec, params: AdditivityParams) -> RunSpec:
-        """Return the run over the passages."""
         first = int(run.start_token)
         if first + params.passage_length + params.shifts - 1 > run.context:
             raise BadRequest(

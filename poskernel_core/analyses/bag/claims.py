@@ -27,7 +27,6 @@ def _neurons(result: Result) -> str:
 
 
 def _neuron(result: Result) -> str:
-    """Whether the bag drives one neuron."""
     share = number_of(result, "drive_share")
     drives = {1: "more", -1: "less"}.get(share.sign(HALF))
     if drives is None:
@@ -39,7 +38,6 @@ def _neuron(result: Result) -> str:
 
 
 def _quality(result: Result) -> str:
-    """Whether the bag predicts the heads' output at most positions."""
     values = result.values["bag_centred_r2"]
     known = np.isfinite(values).any(axis=1)
     if not known.any():
@@ -61,7 +59,6 @@ def _quality(result: Result) -> str:
 
 
 def _kernel(result: Result) -> str:
-    """Over how many tokens the bag's kernel spreads."""
     kernel = result.values["kernel"]
     return (
         f"The kernel of the bag spreads over {brief(float(effective_tokens(kernel)))} effective "
@@ -70,7 +67,6 @@ def _kernel(result: Result) -> str:
 
 
 def _tokens(result: Result) -> str:
-    """How far a neuron's contributions reach to either side of their mean."""
     values = result.values["contribution"]
     values = values[np.isfinite(values)]
     spread = float(values.std()) if values.size else 0.0
@@ -85,7 +81,6 @@ def _tokens(result: Result) -> str:
 
 
 def _related(result: Result) -> str:
-    """The neuron whose contributions are most like one neuron's, or most unlike."""
     number, related = int(param(result, "neuron")), np.abs(result.values["related"])
     related[number] = np.nan
     if not np.isfinite(related).any():
@@ -100,7 +95,6 @@ def _related(result: Result) -> str:
 
 
 def _trace(result: Result) -> str:
-    """How well a neuron is predicted along a text."""
     fit, sign_right = (float(result.values[name]) for name in ("r2", "sign_agreement"))
     if math.isnan(fit) or math.isnan(sign_right):
         return ""
@@ -113,7 +107,6 @@ def _trace(result: Result) -> str:
 
 
 def _latents(result: Result) -> str:
-    """Whether one sub-latent explains half of a neuron's contributions."""
     shares = np.sort(result.values["share"])[::-1]
     if not shares.size or math.isnan(float(shares[0])):
         return ""
@@ -125,7 +118,6 @@ def _latents(result: Result) -> str:
 
 
 def _nearest(result: Result) -> str:
-    """The token that the bag confuses most with a token."""
     if not (words := result.words("words")):
         return ""
     cosine, plain = (float(result.values[name][0]) for name in ("cosine", "plain_cosine"))
@@ -136,7 +128,6 @@ def _nearest(result: Result) -> str:
 
 
 def _scores(result: Result) -> str:
-    """The neuron that some words favour most."""
     top = most(result, "score")
     if top is None:
         return ""

@@ -59,7 +59,6 @@ def _local(result: Result) -> str:
 
 
 def _measures(result: Result) -> str:
-    """Say in how many measures heads differ from the first head, held against chance."""
     labels, scores = pin_labels(result), np.abs(result.values["z_score"][:, 1:])
     known, differ = int(np.isfinite(scores).sum()), int((scores > result.interval).sum())
     if differ <= CHANCE * known:
@@ -73,7 +72,6 @@ def _measures(result: Result) -> str:
 
 
 def _depth(result: Result) -> str:
-    """Say in which layers the mean over heads is largest and smallest."""
     mean = result.values["mean"]
     if not np.isfinite(mean).any() or np.nanmax(mean) == np.nanmin(mean):
         return ""

@@ -48,12 +48,10 @@ class KernelFolds(Analysis[QueryParams]):
     )
 
     def needs(self, run: RunSpec, params: QueryParams) -> Mapping[str, RunSpec]:
-        """Return the run itself."""
         check_query(params.query, params.skip, run.context)
         return {"main": run}
 
     def compute(self, statistics: Statistics, params: QueryParams, progress: Progress) -> Result:
-        """Compute the kernels of all layers by offset."""
         one = partial(_layer, statistics, params)
         return self.result(params, self.of_layers(statistics, progress, one))
 

@@ -77,7 +77,6 @@ class HeadsBeside(Composition[HeadsBesideParams]):
     """)
 
     def parts(self, run: RunSpec, params: HeadsBesideParams) -> Mapping[str, SubQuestion]:
-        """Return the questions of every pinned run, except those left out."""
         out = set(names_between_commas(params.leave_out))
         parts = {
             f"{first}:{name}": part
@@ -92,7 +91,6 @@ class HeadsBeside(Composition[HeadsBesideParams]):
     def compose(
         self, found: Mapping[str, Result], run: RunSpec, params: HeadsBesideParams
     ) -> Result:
-        """Collect every pinned head's column from its model's table."""
         pins = pinned_heads(run, params.heads, params.query)
         tables = {}
         for first, pinned in _firsts(pins).items():
@@ -156,7 +154,6 @@ def _first(pins: list[Pinned], place: int) -> int:
 
 
 def _firsts(pins: list[Pinned]) -> dict[int, Pinned]:
-    """Return the first pinned head of every run, by index."""
     return {place: one for place, one in enumerate(pins) if _first(pins, place) == place}
 
 
@@ -195,7 +192,6 @@ class MeasureByDepth(Composition[MeasureByDepthParams]):
     figure = "one_depth_figure"
 
     def parts(self, run: RunSpec, params: MeasureByDepthParams) -> Mapping[str, SubQuestion]:
-        """Return the question that declares the measure."""
         question, declared = measure_called(params.measure, self.questions.values())
         if declared.scale == "labels":
             raise BadRequest(f"{params.measure!r} is a kind and has no mean: choose a number.")
@@ -207,7 +203,6 @@ class MeasureByDepth(Composition[MeasureByDepthParams]):
     def compose(
         self, found: Mapping[str, Result], run: RunSpec, params: MeasureByDepthParams
     ) -> Result:
-        """Compute mean, minimum and maximum over the heads of each layer."""
         _, declared = measure_called(params.measure, self.questions.values())
         (whole,) = found.values()
         one = one_a_head(declared, whole, query=nearest_position(run, params.query))

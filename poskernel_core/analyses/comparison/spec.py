@@ -137,7 +137,6 @@ class HeadDistances(Composition[HeadDistancesParams]):
     figure = "distances_figure"
 
     def parts(self, run: RunSpec, params: HeadDistancesParams) -> Mapping[str, SubQuestion]:
-        """Return the kernels of every pinned run, without duplicates."""
         parts = {}
         for pinned in pinned_heads(run, params.heads, params.query):
             asked = QueryParams(query=pinned.query, skip=params.skip)
@@ -148,7 +147,6 @@ class HeadDistances(Composition[HeadDistancesParams]):
     def compose(
         self, found: Mapping[str, Result], run: RunSpec, params: HeadDistancesParams
     ) -> Result:
-        """Compare all pairs of pinned heads."""
         pinned = pinned_heads(run, params.heads, params.query)
         kernels = [found[_part_name(one)].select(layer=one.layer, head=one.head) for one in pinned]
         rows = [one.values["kernel"] for one in kernels]
@@ -204,6 +202,5 @@ def _part_name(pinned: Pinned) -> str:
 
 
 def _padded(rows: Sequence[np.ndarray]) -> np.ndarray:
-    """Stack rows of different lengths, padded with NaN."""
     longest = max(map(len, rows))
     return np.stack([np.pad(row, (0, longest - len(row)), constant_values=np.nan) for row in rows])

@@ -81,7 +81,6 @@ def contextual(head: Head) -> Iterator[Claim]:
 
 
 def _contextual(result: Result) -> str:
-    """Say how many heads are contextual."""
     count = int(_resolved(result).sum())
     heads = int(np.isfinite(result.values["denominator_cv"]).sum())
     if not count:
@@ -124,7 +123,6 @@ def _extra(result: Result) -> dict[str, Number]:
 
 
 def _variation(result: Result) -> str:
-    """Hold a head's variation at the last position against that of independent content."""
     place = len(result.coordinates["query"]) - 1
     spread = number_of(result, "denominator_cv", place)
     expected = float(result.values["predicted_cv"][place])
@@ -154,7 +152,6 @@ def _mean(result: Result) -> str:
 
 
 def _weights(result: Result) -> str:
-    """Say which token a head weights up most, held against no effect of content."""
     scores = result.values["log_weight"].astype(float)
     if not np.isfinite(scores).any() or not len(result.words("top_words")):
         return ""

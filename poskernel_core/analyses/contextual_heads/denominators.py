@@ -81,7 +81,6 @@ class Denominators(DestinationExperiment[DenominatorsParams]):
     runs = "denominators:denominators"
 
     def with_params(self, run: RunSpec, params: DenominatorsParams) -> RunSpec:
-        """Return the run."""
         if run.context < params.skip + 3:
             raise BadRequest(
                 f"Expected a context of {params.skip + 3} tokens or more with {params.skip} "

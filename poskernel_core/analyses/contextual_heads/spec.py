@@ -21,7 +21,6 @@ class DestinationExperiment(Experiment[P]):
     gathers = ("keys",)
 
     def with_params(self, run: RunSpec, params: P) -> RunSpec:
-        """Return the run; its position must be in the context and see keys besides its own."""
         given = params.model_dump()
         query, skip = given["query"], given.get("skip", 0)
         if not skip < query < run.context:

@@ -125,14 +125,12 @@ class ClassSums(Observer):
         )
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
-        """Count the keys that each query sees."""
         places = torch.arange(len(self._classes), device="cpu")
         seen = (~call.rule.is_hidden(places[:, None], places)).double()
         rows = seen / seen.sum(dim=-1, keepdim=True)
         self._visible[call.layer].index_add_(0, self._classes, rows @ self._keys)
 
     def pattern(self, block: PatternBlock, batch: Batch) -> None:
-        """Add the rows of a block."""
         pattern = block.pattern[0].cpu().double()
         rows, keys = pattern.shape[1:]
         some = pattern @ self._keys[block.first_key : block.first_key + keys]

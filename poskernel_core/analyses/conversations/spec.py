@@ -96,7 +96,6 @@ class Conversations(Experiment[ConversationParams]):
     runs = "attention_by_class"
 
     def fits_model(self, model: ModelSpec) -> bool:
-        """Return whether the model has a chat template."""
         return chat_template(find_again(model), fetch=True) is not None
 
     def with_params(self, run: RunSpec, params: ConversationParams) -> RunSpec:

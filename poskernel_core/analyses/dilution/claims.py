@@ -86,7 +86,6 @@ def _all_longer(result: Result) -> str:
 
 
 def _loss(result: Result) -> str:
-    """Say how the loss changes in the longest context, for the scalings where it does."""
     last = result.values["loss_change"].shape[1] - 1
     changes = {
         name: number_of(result, "loss_change", place, last)

@@ -54,7 +54,6 @@ class _Seen(Observer):
         self.group = np.arange(texts) % GROUPS
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
-        """Add one text."""
         self.length, self.rules[call.layer] = call.q.shape[2], call.rule
         at = self.length - 1 - self.ends.back
         queries = call.q[0][:, torch.from_numpy(at.copy()).to(call.q.device)]
@@ -125,7 +124,6 @@ def longer_contexts(
 
 
 def _scalings(subject: ExperimentContext, text: Tokens, left_out: list[str]) -> list[Scaling]:
-    """Return the scalings that the model's positions allow; add to ``left_out`` why others not."""
     found: list[Scaling] = ["own"]
     scaled: tuple[Scaling, ...] = ("linear", "YaRN")
     for scaling in scaled if subject.model.geometry.scheme == "rotary" else ():
@@ -147,7 +145,6 @@ def _result(
     kernels: dict[tuple[str, int], list[np.ndarray]],
     loss: dict[tuple[str, int], np.ndarray],
 ) -> Result:
-    """Return the values with errors over groups of texts."""
     scalings, factors = runs
     start, tail = int(subject.start_token), int(ends.back[0]) + 1
     shown = np.unique(np.geomspace(1, ends.offsets, SHOWN).round().astype(np.int64)) - 1

@@ -99,7 +99,6 @@ class LongerContexts(Experiment[LongerContextsParams]):
     runs = "longer_contexts"
 
     def with_params(self, run: RunSpec, params: LongerContextsParams) -> RunSpec:
-        """Return the run over the windows that the texts are joined from."""
         length = params.length or min(run.context, AFFORDABLE)
         if params.skip > length // 4:
             raise BadRequest(
@@ -111,6 +110,5 @@ class LongerContexts(Experiment[LongerContextsParams]):
         return run.model_copy(update=changed)
 
     def tokens(self, run: RunSpec, params: LongerContextsParams) -> int:
-        """Return about how many tokens the model reads: every text in every context."""
         scaled = 3 * sum(FACTORS[1:])
         return params.texts * run.context * (FACTORS[0] + scaled)

@@ -79,7 +79,6 @@ class Dilution(Analysis[DilutionParams]):
     precomputed = "always"
 
     def compute(self, statistics: Statistics, params: DilutionParams, progress: Progress) -> Result:
-        """Fit the slopes of all heads."""
         view = statistics["main"]
         recorded = np.array(view.header.positions, dtype=np.int64)
         enough = recorded[recorded >= max(1, params.skip + LEAST_KEYS - 1)]
@@ -101,7 +100,6 @@ class Dilution(Analysis[DilutionParams]):
 def _layer(
     view: StatisticsView, layer: int, positions: np.ndarray, skip: int
 ) -> dict[str, np.ndarray]:
-    """Return the values of one layer."""
     rule, keys = view.header.rule(layer), view.layer(layer)["mean_keys"]
     low = np.array([rule.first_visible(n, skip) for n in positions.tolist()])
     etc = np.full((view.header.n_heads, len(positions)), np.nan)

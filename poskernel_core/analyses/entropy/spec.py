@@ -43,7 +43,6 @@ class AttentionEntropy(Analysis[SkipParams]):
     ignores = frozenset({"queries_per_position", "gather"})
 
     def compute(self, statistics: Statistics, params: SkipParams, progress: Progress) -> Result:
-        """Read the entropies for the chosen ``skip``."""
         view = statistics["main"]
         progress(1, 1)
         return self.result(

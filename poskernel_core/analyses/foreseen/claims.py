@@ -23,7 +23,6 @@ RIVAL = "the first 4 and the last 28 keys"
 
 
 def _head(result: Result) -> str:
-    """Hold the kernel's choice against the first and the last keys."""
     (claim,) = compared(Head(result))
     return claim.sentence(who(result)) if number_of(result, "gain_32").sign() else ""
 

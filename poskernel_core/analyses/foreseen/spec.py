@@ -91,7 +91,6 @@ class ForeseenAttention(Analysis[QueryParams]):
     precomputed = "always"
 
     def needs(self, run: RunSpec, params: QueryParams) -> Mapping[str, RunSpec]:
-        """Return the run itself."""
         check_query(params.query, params.skip, run.context)
         return {"main": run}
 
@@ -106,7 +105,6 @@ class ForeseenAttention(Analysis[QueryParams]):
         return self.shown(replace(whole, errors=errors, biases={}))
 
     def compute(self, statistics: Statistics, params: QueryParams, progress: Progress) -> Result:
-        """Compute the values of all layers, with the halves swapped and averaged."""
         view = statistics["main"]
         queries_at(statistics, 0, params.query)  # refuses a position that is not recorded
         budgets = formulas.budgets_up_to(params.query + 1)

@@ -97,7 +97,6 @@ class HeadMeasures(Composition[HeadMeasuresParams]):
     """)
 
     def parts(self, run: RunSpec, params: HeadMeasuresParams) -> Mapping[str, SubQuestion]:
-        """Return the questions that declare the measures of a model, by name."""
         located = catalog.locate(run.model.name, run.model.revision)
         parts = {}
         for question in self.questions.values():
@@ -120,7 +119,6 @@ class HeadMeasures(Composition[HeadMeasuresParams]):
     def compose(
         self, found: Mapping[str, Result], run: RunSpec, params: HeadMeasuresParams
     ) -> Result:
-        """Stack the measures of all answers, and rank the heads."""
         geometry = catalog.locate(run.model.name, run.model.revision).geometry
         columns = list(self._columns(found, geometry, params))
         kinds = [one.labels.get(declared.value, ()) for _, declared, one in columns]
@@ -172,7 +170,6 @@ class HeadMeasures(Composition[HeadMeasuresParams]):
     def _columns(
         self, found: Mapping[str, Result], geometry: Any, params: HeadMeasuresParams
     ) -> Iterator[tuple[Question[Any], HeadMeasure, Result]]:
-        """Yield each measure with its question, and the result reduced to one number per head."""
         for name, result in found.items():
             question = self.questions[name]
             for declared in question.measures:

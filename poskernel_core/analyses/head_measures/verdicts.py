@@ -85,7 +85,6 @@ class HeadVerdicts(Composition[HeadVerdictsParams]):
     figure = "verdicts_figure"
 
     def parts(self, run: RunSpec, params: HeadVerdictsParams) -> Mapping[str, SubQuestion]:
-        """Return the questions that declare a measure, except those left out."""
         out = names_between_commas(params.leave_out)
         every = HeadMeasures().parts(run, _all_of(params))
         parts = {name: part for name, part in every.items() if name not in out}
@@ -96,7 +95,6 @@ class HeadVerdicts(Composition[HeadVerdictsParams]):
     def compose(
         self, found: Mapping[str, Result], run: RunSpec, params: HeadVerdictsParams
     ) -> Result:
-        """Combine the measures, and write each head's verdict."""
         table = HeadMeasures().compose(found, run, _all_of(params))
         known = {name: _at(result, params.query) for name, result in found.items()}
         gone = next(iter(found.values())).provenance.get("layers_without_heads", {})
@@ -144,5 +142,4 @@ def _all_of(params: HeadVerdictsParams) -> HeadMeasuresParams:
 
 
 def _at(result: Result, query: int) -> Result:
-    """Return a result at one query position, if that is one of several that it has."""
     return result.select(query=query) if query in result.coordinates.get("query", ()) else result

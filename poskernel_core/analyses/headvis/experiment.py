@@ -41,7 +41,6 @@ class Largest(Observer):
         self._context, self._keep_top = context, keep_top
 
     def pattern(self, block: PatternBlock, batch: Batch) -> None:
-        """Update the largest attention and the rows' top keys with a block."""
         rows, first = block.pattern, block.first_row
         counted = rows[:, :, 1 if first == 0 else 0 :, 1 if block.first_key == 0 else 0 :]
         here = rows.new_zeros(rows.shape[:2])

@@ -64,7 +64,6 @@ class HeadVisMetrics(Analysis[Params]):
     ignores = KEPT_QUERIES | OWN_PASS
 
     def compute(self, statistics: Statistics, params: Params, progress: Progress) -> Result:
-        """Divide the gathered sums."""
         view = statistics["main"]
         found = metrics(
             stacked(view, "headvis"), stacked(view, "headvis_repeats"), view.header.context

@@ -108,13 +108,11 @@ class Helix(Analysis[HelixParams]):
         return {} if geometry.scheme == "learned" else {"prompts": "texts"}
 
     def with_params(self, run: RunSpec, params: HelixParams) -> RunSpec:
-        """Return the pass over repeated tokens, which needs no corpus, or over windows."""
         if params.prompts == "texts":
             return run.model_copy(update={"gather": formulas.STREAM_SUMS})
         return formulas.repeated_run(run, params.tokens)
 
     def compute(self, statistics: Statistics, params: HelixParams, progress: Progress) -> Result:
-        """Project, and compare the layers."""
         view = statistics["main"]
         layers = view.header.n_layers
         start = formulas.first_position(

@@ -77,7 +77,6 @@ class Tangent(Analysis[TangentParams]):
         return min(super().default_query(context), context - 2)
 
     def needs(self, run: RunSpec, params: TangentParams) -> Mapping[str, RunSpec]:
-        """Return the run, and, if chosen, the pass over repeated tokens."""
         first = formulas.first_position(run.context, run.start_token, params.leave_out)
         if not first < params.query < run.context - 1:
             raise BadRequest(
@@ -94,7 +93,6 @@ class Tangent(Analysis[TangentParams]):
         return super().answer(found, params, progress)
 
     def compute(self, statistics: Statistics, params: TangentParams, progress: Progress) -> Result:
-        """Split the scores of every head."""
         main = statistics["main"]
         helix = statistics.get("helix") or _helix(statistics, params, progress)
         found = self.of_layers(

@@ -63,12 +63,10 @@ class HowManyTexts(Analysis[HowManyTextsParams]):
     figure = "texts_figure"
 
     def needs(self, run: RunSpec, params: HowManyTextsParams) -> Mapping[str, RunSpec]:
-        """Return the passes that the measure's question needs."""
         question, _, asked = self._asked(params)
         return question.needs(question.canonical(run, asked), asked)
 
     def _asked(self, params: HowManyTextsParams) -> tuple[Analysis[Any], HeadMeasure, Params]:
-        """Return the question that declares the measure, the measure, and the parameters."""
         counting = [one for one in self.questions.values() if isinstance(one, Analysis)]
         question, declared = measure_called(params.measure, counting)
         assert isinstance(question, Analysis)

@@ -51,7 +51,6 @@ def _attention(result: Result) -> str:
 
 
 def _recency(result: Result, name: str, what: str, whose: str) -> str:
-    """Whether the last candidate gets more as it comes closer."""
     first, last = (number_of(result, name, row, -1) for row in (0, -1))
     rises = (last - first).sign()
     if not rises:
@@ -64,7 +63,6 @@ def _recency(result: Result, name: str, what: str, whose: str) -> str:
 
 
 def _rows(result: Result) -> str:
-    """In how many rows a head attends most to the last candidate."""
     seconds = result.coordinates["second"].tolist()
     right = sum(most(result.select(second=second), "last_row") == (second + 1,)
                 for second in seconds)  # fmt: skip
@@ -77,7 +75,6 @@ def _rows(result: Result) -> str:
 
 
 def _preference(result: Result, *head: int) -> tuple[Number, Number]:
-    """Return a head's attention from the last [A] to the first and to the last candidate."""
     first, last = param(result, "first") + 1, param(result, "second") + 1
     return (
         number_of(result, "pattern", *head, -1, first),
@@ -86,7 +83,6 @@ def _preference(result: Result, *head: int) -> tuple[Number, Number]:
 
 
 def _pattern(result: Result) -> str:
-    """Which candidate one head prefers, if there are several."""
     first, last = _preference(result)
     prefers = (last - first).sign()
     if not prefers:
@@ -98,7 +94,6 @@ def _pattern(result: Result) -> str:
 
 
 def _patterns(result: Result) -> str:
-    """How many heads prefer the last candidate."""
     heads = list(np.ndindex(result.values["pattern"].shape[:-2]))
     signs = [
         (last - first).sign() for first, last in (_preference(result, *head) for head in heads)
@@ -124,7 +119,6 @@ def _cause_attention(result: Result) -> str:
 
 
 def _cause(result: Result, name: str, what: str, beside: str) -> str:
-    """What equalised norms change of a rise from the first row to the last."""
     turns = number_of(result, f"{name}_change").sign()
     if not turns:
         return ""

@@ -154,7 +154,6 @@ def _rise(mean: np.ndarray, error: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _examples(subject: ExperimentContext, rows: list[RowMeans]) -> list[list[str]]:
-    """Return the text of the first sequence of every row."""
     assert subject.source is not None
     found = []
     for row in rows:
@@ -254,13 +253,11 @@ class _LastRows(Observer):
         self._weights: dict[int, Tensor] = {}
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
-        """Note which keys a slope is fitted to."""
         if call.layer not in self._weights:
             weights = slope_weights(visible_keys(call), self._first)[-1]
             self._weights[call.layer] = torch.from_numpy(weights)
 
     def pattern(self, block: PatternBlock, batch: Batch) -> None:
-        """Keep the last row of a layer."""
         self._rows[block.layer] = block.pattern[:, :, -1].cpu().double()
 
     def numbers(self, layout: Layout, tokens: Tensor, logits: Tensor) -> dict[str, Tensor]:

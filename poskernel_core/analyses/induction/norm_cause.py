@@ -67,11 +67,9 @@ class NormCause(Sampled[NormCauseParams]):
     runs = "norm_cause"
 
     def default_params(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
-        """Return no defaults but those of the parameters."""
         return {}
 
     def with_params(self, run: RunSpec, params: NormCauseParams) -> RunSpec:
-        """Return the run of the random sequences."""
         rows = second_positions(params.length, params.first, params.candidates, run.start_token)
         if len(rows) < 2:
             raise BadRequest(

@@ -62,11 +62,9 @@ class InductionScores(Sampled[InductionScoresParams]):
     runs = "induction_scores"
 
     def default_params(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
-        """Return a length that fits into the context."""
         return {"period": min(24, (geometry.n_ctx - 1) // 2)}
 
     def with_params(self, run: RunSpec, params: InductionScoresParams) -> RunSpec:
-        """Return the run of the random sequences."""
         return random_run(run, 2 * params.period + run.start_token, params.samples)
 
 
@@ -144,7 +142,6 @@ class InductionRecency(Sampled[RecencyParams]):
     runs = "induction_recency"
 
     def with_params(self, run: RunSpec, params: RecencyParams) -> RunSpec:
-        """Return the run of the random sequences."""
         second_positions(params.length, params.first, params.candidates, run.start_token)
         return super().with_params(run, params)
 
@@ -189,10 +186,8 @@ class RecencyPatterns(Sampled[RecencyPatternsParams]):
     runs = "recency_patterns"
 
     def default_params(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
-        """Return a length and a row that fit into the context, and the number of samples."""
         return super().default_params(run, geometry) | {"second": min(10, geometry.n_ctx - 3)}
 
     def with_params(self, run: RunSpec, params: RecencyPatternsParams) -> RunSpec:
-        """Return the run of the random sequences."""
         pairs_layout(params.length, params.first, params.second, params.candidates, run.start_token)
         return super().with_params(run, params)

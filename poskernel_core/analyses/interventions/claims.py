@@ -23,7 +23,6 @@ MAX_NAMED = 40
 
 
 def _change(result: Result) -> str:
-    """Return the change as the subject of a sentence."""
     params = {name: param(result, name) for name in InterventionParams.model_fields}
     match params["change"]:
         case "average":
@@ -42,7 +41,6 @@ def _change(result: Result) -> str:
 
 
 def _loss(result: Result) -> str:
-    """Whether the change raises the loss."""
     clean = float(result.values["mean_clean_loss"])
     return _raises(result, number_of(result, "loss_change"), clean)
 
@@ -67,7 +65,6 @@ def _raises(result: Result, rise: Number, clean: float) -> str:
 
 
 def _next(result: Result) -> str:
-    """The likeliest next token in both runs."""
     clean, changed = (result.values[f"{run}_probability"] for run in ("clean", "changed"))
     first, then = int(clean.argmax()), int(changed.argmax())
     words = [f"“{visible(word)}”" for word in result.words("candidates")]
@@ -86,7 +83,6 @@ def _next(result: Result) -> str:
 
 
 def _masses(result: Result) -> str:
-    """Whether heads turn to or from the previous token."""
     change = np.abs(result.values["previous_mass_change"])
     if np.isnan(change).all():
         return ""
@@ -108,7 +104,6 @@ def _masses(result: Result) -> str:
 
 
 def _patterns(result: Result) -> str:
-    """How much of a head's attention moves."""
     moved = float(np.nansum(np.abs(result.values["difference"]), axis=-1).mean()) / 2
     if moved <= NEGLIGIBLE:
         return f"{who(result)} attends as in the clean run: the change does not reach its pattern."
@@ -119,7 +114,6 @@ def _patterns(result: Result) -> str:
 
 
 def _averaging(result: Result) -> str:
-    """From what size of group on averaging raises the loss."""
     sizes = result.coordinates["group"].tolist()
     harm = [number_of(result, "loss_change", place).sign() > 0 for place in range(len(sizes))]
     if not harm[-1]:

@@ -125,11 +125,9 @@ class Intervention(Experiment[InterventionParams]):
     runs = "intervene"
 
     def with_params(self, run: RunSpec, params: InterventionParams) -> RunSpec:
-        """Return the run of the prompt."""
         return text_run(run, params, whole=True).model_copy(update={"positions": (0,)})
 
     def needs(self, run: RunSpec, params: InterventionParams) -> Mapping[str, RunSpec]:
-        """Return the pass over repeated tokens; it is needed only to average the stream."""
         averages = params.change == "average" and params.layer is not None
         return averaged_stream(run) if averages else {}
 
@@ -175,9 +173,7 @@ class Averaging(Experiment[AveragingParams]):
     runs = "average"
 
     def with_params(self, run: RunSpec, params: AveragingParams) -> RunSpec:
-        """Return the run over a few windows of the corpus."""
         return run.model_copy(update={"windows": params.loss_windows, "positions": (0,)})
 
     def needs(self, run: RunSpec, params: AveragingParams) -> Mapping[str, RunSpec]:
-        """Return the pass over repeated tokens; it is needed only to average the stream."""
         return {} if params.layer is None else averaged_stream(run)

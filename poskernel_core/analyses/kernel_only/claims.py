@@ -45,7 +45,6 @@ def kept(head: Head) -> Iterator[Claim]:
 
 
 def _cost(result: Result) -> str:
-    """Say what a kernel keeps, or the cost of one head, if it can be told from 0."""
     if share := spoken(kept)(result):
         return share
     cost = number_of(result, "kernel_only_cost")
@@ -56,7 +55,6 @@ def _cost(result: Result) -> str:
 
 
 def _replaced(result: Result) -> str:
-    """Say how many heads can attend by their kernels, as ends of 95 % intervals."""
     total, parts = int(result.coordinates.get("heads", [0])[-1]), []
     for name in ("heads_for_tenth", "heads_for_5_percent"):
         number = number_of(result, name, 0)

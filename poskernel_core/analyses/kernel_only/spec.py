@@ -70,7 +70,6 @@ class KernelOnly(Experiment[P]):
     clean = estimates("clean_loss, nats: the loss as it is, per token")
 
     def with_params(self, run: RunSpec, params: P) -> RunSpec:
-        """Return the run over the windows for the kernels and for the loss."""
         length = params.tokens or min(run.context, AFFORDABLE)
         each = max(params.kernel_windows, params.loss_windows)
         windows = max(GROUPS, 2 * each)
@@ -162,7 +161,6 @@ class KernelOnlyCost(KernelOnly[KernelOnlyCostParams]):
     runs = "kernel_only_cost"
 
     def tokens(self, run: RunSpec, params: KernelOnlyCostParams) -> int:
-        """Return about how many tokens the model reads."""
         backward = params.loss_windows * 2 * (2 + params.draws)
         return run.context * (2 * params.kernel_windows + backward)
 

@@ -105,7 +105,6 @@ def fidelity(head: Head) -> Iterator[Claim]:
 
 
 def _kinds(result: Result) -> str:
-    """Say how many heads are local, and how many uniform."""
     mass, last = param(result, "local_share"), counted(param(result, "local_tokens"), "token")
     share = param(result, "uniform_share")
     local, other = passing(result, "local_mass", mass)
@@ -128,7 +127,6 @@ def _local(result: Result) -> str:
 
 
 def _map(result: Result) -> str:
-    """Say how far kernel and observed attention are apart, from query to query."""
     kernel, observed = (result.values[name].astype(float) for name in ("kernel", "observed"))
     seen = (np.isfinite(kernel) & np.isfinite(observed)).sum(axis=1) > 1
     if not seen.any():

@@ -59,14 +59,12 @@ class KernelDistances(Analysis[KernelDistancesParams]):
     precomputed = "always"
 
     def needs(self, run: RunSpec, params: KernelDistancesParams) -> Mapping[str, RunSpec]:
-        """Return the run itself."""
         check_query(params.query, params.skip, run.context)
         return {"main": run}
 
     def compute(
         self, statistics: Statistics, params: KernelDistancesParams, progress: Progress
     ) -> Result:
-        """Compare all pairs of heads of each layer."""
         one = partial(_layer, statistics, params)
         distance = self.of_layers(statistics, progress, one)["distance"]
         others = ~np.eye(distance.shape[-1], dtype=bool)

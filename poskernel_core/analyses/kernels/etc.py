@@ -138,7 +138,6 @@ class EtcHeatMap(Analysis[EtcParams]):
     precomputed = "always"
 
     def compute(self, statistics: Statistics, params: EtcParams, progress: Progress) -> Result:
-        """Summarise every head at every recorded position."""
         view = statistics["main"]
         positions = np.array(view.header.positions, dtype=np.int64)
         values = self.of_layers(

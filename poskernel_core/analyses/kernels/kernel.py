@@ -85,7 +85,6 @@ class PositionalKernel(Analysis[KernelParams]):
     precomputed = "always"
 
     def needs(self, run: RunSpec, params: KernelParams) -> Mapping[str, RunSpec]:
-        """Return the run, and the small run of the source's queries."""
         if params.query >= run.context:
             raise BadRequest(
                 f"Query position {params.query} is outside the context: choose 0 to "
@@ -99,7 +98,6 @@ class PositionalKernel(Analysis[KernelParams]):
         return within_keys(result)
 
     def compute(self, statistics: Statistics, params: KernelParams, progress: Progress) -> Result:
-        """Compute the kernels of all layers."""
         one = partial(_layer, statistics, params, spread=True)
         return self.result(params, self.of_layers(statistics, progress, one))
 

@@ -48,7 +48,6 @@ class KernelMap(Analysis[KernelMapParams]):
     figure = "kernel_map_figure"
 
     def needs(self, run: RunSpec, params: KernelMapParams) -> Mapping[str, RunSpec]:
-        """Return the run, and the small run of a text's own queries."""
         if params.source == "token":
             raise BadRequest(
                 "A fixed token's queries are taken at one query position: use 'kernel', or "
@@ -59,7 +58,6 @@ class KernelMap(Analysis[KernelMapParams]):
     def compute(
         self, statistics: Statistics, params: KernelMapParams, progress: Progress
     ) -> Result:
-        """Compute one row per query position."""
         header = statistics["main"].header
         layer, head = parse_cell(params.head, header.n_layers, header.n_heads)
         positions = query_positions(statistics)

@@ -69,7 +69,6 @@ class NearKernels(Composition[NearKernelsParams]):
     def compose(
         self, found: Mapping[str, Result], run: RunSpec, params: NearKernelsParams
     ) -> Result:
-        """Place all heads that have a kernel."""
         kernels = found["kernel"].values["kernel"]
         there = np.isfinite(kernels).all(axis=-1)
         apart = pairwise_distances(kernels[there])

@@ -32,7 +32,6 @@ class DiagonalProfile(Analysis[Params]):
     ignores = KEPT_QUERIES
 
     def compute(self, statistics: Statistics, params: Params, progress: Progress) -> Result:
-        """Read the profile from the statistics."""
         view = statistics["main"]
         progress(1, 1)
         return self.result(params, {"profile": stacked(view, "profile")})

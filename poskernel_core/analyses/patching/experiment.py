@@ -202,7 +202,6 @@ def patch_positions(
 
 
 def _tokens(subject: ExperimentContext, params: PatchParams) -> tuple[list[int], list[int]]:
-    """Return the token ids of the clean and of the changed prompt."""
     assert subject.encode is not None  # a typed text needs a tokenizer, and is read before
     clean = subject.windows[0].tolist()
     changed = [*clean[: subject.start_token], *subject.encode(params.changed)]

@@ -71,7 +71,6 @@ class _Patch(Experiment[P]):
     ignores = Experiment.ignores | OWN_WINDOWS | {"corpus", "seed"}
 
     def with_params(self, run: RunSpec, params: P) -> RunSpec:
-        """Return the run of the clean prompt."""
         if not params.clean.strip() or not params.changed.strip():
             raise BadRequest(
                 "Expected two prompts, a clean and a changed one, but one of them is empty: type "

@@ -70,5 +70,4 @@ class PlaceAndContent(Experiment[PlaceAndContentParams]):
     runs = "place_and_content"
 
     def with_params(self, run: RunSpec, params: PlaceAndContentParams) -> RunSpec:
-        """Return the run over a few windows of the corpus."""
         return run.model_copy(update={"windows": params.first_windows})

@@ -39,7 +39,6 @@ def nothing_to_explain(result: Result) -> str:
 
 
 def _head(result: Result) -> str:
-    """The component that makes more than half, or else the one that has most."""
     if why := nothing_to_explain(result):
         return why
     if main := spoken(main_source)(result):
@@ -69,7 +68,6 @@ def named_source(name: str) -> str:
 
 
 def _every(result: Result) -> str:
-    """In how many heads one component makes more than half."""
     sure, known = (
         int(each.any(axis=-1).sum())
         for each in (passing(result, "share", HALF)[0], np.isfinite(result.values["share"]))

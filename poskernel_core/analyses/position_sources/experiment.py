@@ -127,7 +127,6 @@ class _Texts(Observer):
                 yield group, torch.from_numpy(own[first : first + size])
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
-        """Keep the queries at the recorded positions, and sum keys and variances of scores."""
         if call.layer not in self._wanted:
             return
         q, k = (each.float().cpu().numpy() for each in (call.q[:, :, self.recorded], call.k))

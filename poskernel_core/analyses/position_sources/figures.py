@@ -247,7 +247,6 @@ head_figure = sources_figure
 
 
 def _places(names: list[str], layers: int, heads: int) -> dict[str, tuple[float, float]]:
-    """Return the place of every head, and of every component that is no head."""
     found = {
         head_name(layer, head): (float(head), float(layer))
         for layer in range(layers)
@@ -269,7 +268,6 @@ def _kind(name: str) -> str:
 
 
 def _sources_of(every: Result, name: str, least: float) -> str:
-    """Return what a head reads from, a line for each source."""
     if _kind(name) != "head":
         return ""
     layer, head = (int(each) for each in name[1:].split("H"))

@@ -24,7 +24,6 @@ def _back(offset: float) -> str:
 
 
 def _mass(result: Result) -> str:
-    """Whether a head looks back by position alone."""
     alone, both = (number_of(result, "largest_mass", run) for run in (POSITION, BOTH))
     looks = alone.sign(ATTENTION)
     if not looks:
@@ -43,7 +42,6 @@ def _mass(result: Result) -> str:
 
 
 def _masses(result: Result) -> str:
-    """How many heads look back by position alone."""
     alone = result.select(condition=POSITION)
     masses, offsets = named(alone, "largest_mass"), named(alone, "largest_offset")
     sure = [head for head in masses if masses[head].sign(ATTENTION) > 0 and offsets[head].value > 0]
@@ -65,7 +63,6 @@ def _masses(result: Result) -> str:
 
 
 def _score(result: Result) -> str:
-    """The key that position alone favours."""
     alone, query = result.select(condition=POSITION), result.chosen["query"]
     top = most(alone, "score")
     if top is None or np.isfinite(alone.values["score"]).sum() < 2:
@@ -94,7 +91,6 @@ def _attention(result: Result) -> str:
 
 
 def _diagonal(result: Result) -> str:
-    """Whether position or token makes a head's largest diagonal."""
     half = result.values["pattern"].shape[-1] // 2
     means = [_mean_along(result, BOTH, back).value for back in range(half)]
     back = int(np.argmax(means))
@@ -122,7 +118,6 @@ def _mean_along(result: Result, run: int, back: int) -> Number:
 
 
 def _zero(result: Result) -> str:
-    """Whether induction from position 0 differs from induction from position 1."""
     zero, one = (number_of(result, "probability", case) for case in (1, 2))
     more = (zero - one).sign()
     if not more:

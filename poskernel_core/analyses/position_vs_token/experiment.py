@@ -166,7 +166,6 @@ class ScoreParts(PatternMeans):
         super().__init__(layers, lambda block: patterns_and_parts(block.pattern.cpu().double()))
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
-        """Add the masked scores of a layer."""
         scores = masked_scores(call)
         self.layers["score"][call.layer].add(scores.masked_fill(scores.isinf(), torch.nan))
 

@@ -86,7 +86,6 @@ def _conditions(
 def _three_curves(
     means: np.ndarray, errors: np.ndarray, names: list[str], **titles: Any
 ) -> go.Figure:
-    """Draw one curve per condition, with its band of one standard error, over 0, 1, 2, ..."""
     x, pairs = np.arange(means.shape[1]), zip(means, errors, strict=True)
     rows = dict(zip(names, pairs, strict=True))
     figure = curves(x, rows, looks=CONDITION_LOOKS, **titles)

@@ -74,7 +74,6 @@ def _contrast(result: Result) -> str:
 
 
 def _stages(result: Result) -> str:
-    """Say where the head looks on this text: along a diagonal, or at the first key."""
     pattern, head = result.values["pattern"].astype(float), who(result)
     inner = pattern[1:, 1:]  # without the start token, as in profiles
     if len(inner) < 2:

@@ -158,7 +158,6 @@ class PreviousToken(Analysis[PreviousTokenParams]):
     ignores = KEPT_QUERIES
 
     def needs(self, run: RunSpec, params: PreviousTokenParams) -> Mapping[str, RunSpec]:
-        """Return the run, and a smaller one with doubled tokens."""
         doubled = run.model_copy(
             update={
                 "windows": min(run.windows, DOUBLED_TEXTS),
@@ -172,7 +171,6 @@ class PreviousToken(Analysis[PreviousTokenParams]):
     def compute(
         self, statistics: Statistics, params: PreviousTokenParams, progress: Progress
     ) -> Result:
-        """Rank and classify all heads."""
         main, doubled = statistics["main"], statistics["doubled"]
         profile, scores = (_stacked(main, name) for name in ("profile", "score_profile"))
         values = diagonals(profile) | {"profile": profile, "score_profile": scores}

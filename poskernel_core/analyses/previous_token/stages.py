@@ -45,11 +45,9 @@ class Stages(Analysis[StagesParams]):
     ignores = KEPT_QUERIES | OWN_PASS | {"corpus", "windows", "seed"}
 
     def with_params(self, run: RunSpec, params: StagesParams) -> RunSpec:
-        """Return the pass over the one text."""
         return text_run(run, params, whole=True)
 
     def compute(self, statistics: Statistics, params: StagesParams, progress: Progress) -> Result:
-        """Multiply queries and keys, mask, and take the softmax."""
         view = statistics["main"]
         header = view.header
         layer, head = parse_cell(params.head, header.n_layers, header.n_heads)

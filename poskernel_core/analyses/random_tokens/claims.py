@@ -10,7 +10,6 @@ UNIFORM = -0.5
 
 
 def _slope(result: Result, query: int | None = None) -> str:
-    """Whether one head gives recent tokens more."""
     at = () if query is None else (query,)
     slope = number_of(result, "slope", *at)
     gives = {1: "more", -1: "less"}.get(slope.sign())
@@ -29,7 +28,6 @@ def _last_slope(result: Result) -> str:
 
 
 def _slopes(result: Result) -> str:
-    """How many heads give recent tokens more, at the last position."""
     last = result.values["slope"].shape[-1] - 1
     signs = [number.sign() for number in named(result.select(query=last), "slope").values()]
     more, less = signs.count(1), signs.count(-1)
@@ -42,7 +40,6 @@ def _slopes(result: Result) -> str:
 
 
 def _exponents(result: Result) -> str:
-    """In how many heads of layer 0 the norm falls."""
     values = result.values["norm_exponent"]
     falls = [
         float(value)
@@ -59,7 +56,6 @@ def _exponents(result: Result) -> str:
 
 
 def _exponent(result: Result) -> str:
-    """Whether the norm falls in one head of layer 0."""
     exponent = number_of(result, "norm_exponent")
     if exponent.sign() >= 0:
         return ""

@@ -69,6 +69,5 @@ class ChangedBands(Experiment[ChangedBandsParams]):
     runs = "change_bands"
 
     def with_params(self, run: RunSpec, params: ChangedBandsParams) -> RunSpec:
-        """Return the run over a few windows of the corpus."""
         params.longest(run.context)
         return run.model_copy(update={"windows": params.loss_windows, "positions": (0,)})

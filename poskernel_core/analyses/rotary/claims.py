@@ -40,7 +40,6 @@ def wavelength(head: Head) -> Iterator[Claim]:
 
 
 def _usage(result: Result) -> str:
-    """The wavelength that a head uses most."""
     top, usage = most(result, "usage"), result.values["usage"]
     if top is None:
         return ""
@@ -52,7 +51,6 @@ def _usage(result: Result) -> str:
 
 
 def _mean_shares(result: Result) -> str:
-    """Whether a head's queries, and its keys, are alike."""
     numbers = {
         name: number_of(result, f"mean_share_{name.lower()}") for name in ("queries", "keys")
     }
@@ -74,7 +72,6 @@ def _mean_shares(result: Result) -> str:
 
 
 def _weights(result: Result) -> str:
-    """In how many heads each band makes half of the swing."""
     weights = {band: named(result, f"{band}_weight") for band in BANDS}
     short, middle, long = (
         sum(number.sign(HALF) > 0 for number in weights[band].values()) for band in BANDS
@@ -89,7 +86,6 @@ def _weights(result: Result) -> str:
 
 
 def _logit(result: Result) -> str:
-    """The offset that position favours most."""
     top = most(result, "positional_logit")
     if top is None:
         return ""
@@ -100,7 +96,6 @@ def _logit(result: Result) -> str:
 
 
 def _distance(result: Result) -> str:
-    """Whether the equivariant kernel predicts a head's attention."""
     distance = number_of(result, "equivariant_attention_distance")
     says = {1: "does not predict", -1: "predicts more than half of"}.get(distance.sign(HALF))
     if says is None:
@@ -113,7 +108,6 @@ def _distance(result: Result) -> str:
 
 
 def _without(result: Result) -> str:
-    """The band whose removal changes a head's kernel most."""
     top = most(result, "band_distance")
     if top is None:
         return ""
@@ -126,7 +120,6 @@ def _without(result: Result) -> str:
 
 
 def _distances(result: Result) -> str:
-    """How many heads' attention the equivariant kernel predicts."""
     distances = named(result, "equivariant_attention_distance")
     near = sum(number.sign(HALF) < 0 for number in distances.values())
     if not near:
@@ -138,7 +131,6 @@ def _distances(result: Result) -> str:
 
 
 def _loss(result: Result) -> str:
-    """The change of a band that raises the loss most."""
     change, clean = result.values["loss_change"], result.values["loss"][0]
     top = int(np.nanargmax(change))
     if number_of(result, "loss_change", top).sign() <= 0:
@@ -151,7 +143,6 @@ def _loss(result: Result) -> str:
 
 
 def _pattern(result: Result) -> str:
-    """The change of a band that moves a head's attention most."""
     distance, mass = result.values["pattern_distance"], result.values["previous_mass"]
     if np.isnan(distance).all() or who(result) != param(result, "head").upper():
         return ""
@@ -174,7 +165,6 @@ def _most(result: Result, name: str) -> str:
 
 
 def _change(place: int) -> str:
-    """Return a change as the subject of a sentence: ``Removing the short wavelengths``."""
     band, treatment = CHANGES[place].split()
     return f"{DONE[treatment]} the {band} wavelengths"
 

@@ -215,7 +215,6 @@ def without_figure(head: Result, *, log_x: bool = False) -> go.Figure:
 
 
 def _visible(head: Result, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return a curve's values at the visible offsets, and the mask of these offsets."""
     shown = np.isfinite(head.values["positional_logit"])
     return head.values[name][shown], shown
 

@@ -99,7 +99,6 @@ class EquivariantKernel(Analysis[EquivariantParams]):
     precomputed = "always"
 
     def needs(self, run: RunSpec, params: EquivariantParams) -> Mapping[str, RunSpec]:
-        """Return the run, and the small pass that gathers rotary pairs."""
         rotary = rotary_run(run, params)
         check_query(params.query, params.skip, run.context)
         return {"main": run, "rotary": rotary}
@@ -107,7 +106,6 @@ class EquivariantKernel(Analysis[EquivariantParams]):
     def compute(
         self, statistics: Statistics, params: EquivariantParams, progress: Progress
     ) -> Result:
-        """Compute the kernels of all layers."""
         require_rotations(statistics["rotary"])
         one = partial(_layer, statistics, params)
         return self.result(params, self.of_layers(statistics, progress, one))
@@ -144,7 +142,6 @@ def _kernels(
     mean_key: Float[np.ndarray, "head offset"],
     seen: Float[np.ndarray, "head offset"],
 ) -> dict[str, np.ndarray]:
-    """Return logits, kernels and distances over the visible offsets."""
     product = pairs.products
     parts = [
         formulas.positional_logit(product[..., band], pairs.speed[band], offset) for band in bands
@@ -170,7 +167,6 @@ def _kernels(
 
 
 def _padded(name: str, array: np.ndarray, hidden: int) -> np.ndarray:
-    """Pad an array over the visible offsets to all offsets of the context."""
     nothing = np.nan if name in LOGITS else 0.0
     padding = [(0, 0)] * (array.ndim - 1) + [(0, hidden)]
     return np.pad(array, padding, constant_values=nothing).astype(np.float32)

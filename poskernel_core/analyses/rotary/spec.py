@@ -96,11 +96,9 @@ class RotarySpectrum(Analysis[BandParams]):
     ignores = KEPT_QUERIES | OWN_PASS
 
     def needs(self, run: RunSpec, params: BandParams) -> Mapping[str, RunSpec]:
-        """Return a separate small pass over the same windows."""
         return {"main": rotary_run(run, params)}
 
     def compute(self, statistics: Statistics, params: BandParams, progress: Progress) -> Result:
-        """Compute the spectra of all layers."""
         view = statistics["main"]
         require_rotations(view)
         context = view.header.context

@@ -17,7 +17,6 @@ PHRASES = {
 
 
 def _pair(result: Result) -> str:
-    """Name the largest pair in the direction of the score less the row's mean."""
     values, names = result.values, result.texts["key_names"].tolist()
     table = values["component_score"] - values["mean_component_score"]
     key, query = (int(values[f"chosen_{each}"]) for each in ("key", "query"))

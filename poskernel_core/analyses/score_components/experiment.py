@@ -89,14 +89,12 @@ def checked_query(subject: ExperimentContext, query: int, layers: int) -> int:
 def _components(
     reading: Reading, head: int, query: int, columns: dict[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """Return the tables of the columns, and the margins of all keys up to the query."""
     queries = reading.projected("query", head, slice(query, query + 1))[:, 0, 0]
     keys = (_double(part[:, 0]) for part in reading.each("key", head, slice(0, query + 1)))
     return split(reading.call.scale * _double(queries), keys, columns)
 
 
 def _product(call: AttentionCall, head: int, query: int) -> np.ndarray:
-    """Return the real scaled products of a query with the keys up to it."""
     own = head * call.k.shape[1] // call.q.shape[1]
     product: np.ndarray = _double(call.k[0, own, : query + 1]) @ _double(call.q[0, head, query])
     return call.scale * product

@@ -97,7 +97,6 @@ def sink_anatomy(
 
 
 def _start_of(subject: ExperimentContext) -> int:
-    """Return the id of the start token: that of the windows, or else the tokenizer's."""
     if subject.start_token:
         return int(subject.windows[0, 0])
     if subject.source is None or subject.source.start is None:
@@ -121,7 +120,6 @@ def _position_ids(
 def _tokens(
     text: np.ndarray, start: int, arrangements: Sequence[Arrangement], far: int
 ) -> np.ndarray:
-    """Return token ids ``[row, pos]``; a text's first two are ordinary target and filler."""
     rows = np.tile(text, (len(arrangements) + far, 1))
     for row, each in zip(rows, arrangements, strict=False):
         row[each.place], row[1 - each.place] = start if each.start_token else text[0], text[1]

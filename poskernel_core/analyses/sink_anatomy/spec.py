@@ -116,11 +116,9 @@ class SinkAnatomy(Experiment[SinkAnatomyParams]):
     runs = "sink_anatomy"
 
     def default_params(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
-        """Return texts that fit the context."""
         return {"length": max(2, min(48, run.context - FRONT - run.start_token))}
 
     def with_params(self, run: RunSpec, params: SinkAnatomyParams) -> RunSpec:
-        """Return the run over the texts."""
         need = FRONT + params.length + run.start_token
         if need > run.context:
             raise BadRequest(

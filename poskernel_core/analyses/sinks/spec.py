@@ -67,7 +67,6 @@ class AttentionSinks(Analysis[SinkParams]):
     ignores = KEPT_QUERIES | {"gather"}
 
     def compute(self, statistics: Statistics, params: SinkParams, progress: Progress) -> Result:
-        """Read the gathered means, and count the heads above the threshold."""
         view = statistics["main"]
         alpha = stacked(view, "alpha")
         kept = np.delete(alpha[..., 0], list(view.header.reasons), axis=0)

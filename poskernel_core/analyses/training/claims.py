@@ -30,7 +30,6 @@ def _between(result: Result) -> str:
 
 
 def _head(result: Result) -> str:
-    """Say by how much one head's measure changed."""
     turns = number_of(result, "change").sign()
     if not turns:
         return ""
@@ -43,7 +42,6 @@ def _head(result: Result) -> str:
 
 
 def _heads(result: Result) -> str:
-    """Say in how many heads a measure changed, held against chance."""
     rose, fell = passing(result, "change", 0)
     value = result.values["change"].astype(float)
     changed, known = int(((rose | fell) & (value != 0)).sum()), int(np.isfinite(value).sum())
@@ -59,7 +57,6 @@ def _heads(result: Result) -> str:
 
 
 def _kernel(result: Result) -> str:
-    """Say over how many tokens one head's kernel spread at the beginning and at the end."""
     last = len(result.values["etc"]) - 1
     change = number_of(result, "etc", last) - number_of(result, "etc", 0)
     if not last or not change.sign():

@@ -117,7 +117,6 @@ class OverTraining(OfCheckpoints[OverTrainingParams]):
     figure = "over_training_figure"
 
     def parts(self, run: RunSpec, params: OverTrainingParams) -> Mapping[str, SubQuestion]:
-        """Return the question that declares the measure, for every checkpoint."""
         question, _ = measure_called(params.measure, self.questions.values())
         geometry = _geometry(run.model)
         return {
@@ -132,7 +131,6 @@ class OverTraining(OfCheckpoints[OverTrainingParams]):
     def compose(
         self, found: Mapping[str, Result], run: RunSpec, params: OverTrainingParams
     ) -> Result:
-        """Stack the measure of all checkpoints, and find where it emerged."""
         question, declared = measure_called(params.measure, self.questions.values())
         name = declared.value
         one = [one_a_head(declared, each, query=params.query).only(name) for each in found.values()]
@@ -203,7 +201,6 @@ class KernelOverTraining(OfCheckpoints[KernelOverTrainingParams]):
     figure = "kernel_over_training_figure"
 
     def parts(self, run: RunSpec, params: KernelOverTrainingParams) -> Mapping[str, SubQuestion]:
-        """Return the kernels of all heads, for every checkpoint."""
         geometry = _geometry(run.model)
         parse_cell(params.head, geometry.n_layers, geometry.n_heads)
         question = PositionalKernel()
@@ -217,7 +214,6 @@ class KernelOverTraining(OfCheckpoints[KernelOverTrainingParams]):
     def compose(
         self, found: Mapping[str, Result], run: RunSpec, params: KernelOverTrainingParams
     ) -> Result:
-        """Stack the head's kernels."""
         geometry = _geometry(run.model)
         layer, head = parse_cell(params.head, geometry.n_layers, geometry.n_heads)
         one = [each.select(layer=layer, head=head) for each in found.values()]
@@ -288,7 +284,6 @@ def _equal_weights(training: TrainingRun, found: Mapping[str, Result]) -> dict[s
 def _provenance(
     training: TrainingRun, found: Mapping[str, Result], run: RunSpec, question: Question[Any]
 ) -> dict[str, Any]:
-    """Return the answers' shared provenance, and the checkpoints."""
     names = [each.revision for each in training.checkpoints]
     several = f"{names[0]} to {names[-1]}" if len(names) > 1 else names[0]
     return found[names[-1]].provenance | {

@@ -36,7 +36,6 @@ def signed(number: float) -> str:
 
 
 def _writes(result: Result) -> str:
-    """Say what the head raises and lowers most, and the key that most of the former comes from."""
     at, numbers = int(result.values["chosen_query"]), result.values["contribution"]
     first, *_, last = (f'"{token_text(word)}"' for word in result.words("words"))
     key = int(np.argmax(result.values["by_key"][0]))
@@ -48,7 +47,6 @@ def _writes(result: Result) -> str:
 
 
 def _made_of(result: Result) -> str:
-    """Say what heads and MLPs add to the logit, and which head adds most."""
     heads, mlps = (result.values[f"{name}_contribution"] for name in ("head", "mlp"))
     most = np.unravel_index(int(np.argmax(np.nan_to_num(heads, nan=-np.inf))), heads.shape)
     at, token = int(result.values["chosen_query"]), token_text(str(result.texts["token"]))

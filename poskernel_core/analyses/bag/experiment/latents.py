@@ -102,7 +102,6 @@ def rotation(
 
 
 def _orthogonal(matrix: np.ndarray) -> np.ndarray:
-    """Return the orthogonal matrix nearest to a square one."""
     left, _, right = np.linalg.svd(matrix)
     return np.asarray(left @ right)
 

@@ -205,7 +205,6 @@ def _strongest(values: dict[str, np.ndarray], words: dict[str, list[list[str]]])
 
 
 def _of_bag(bag: Bag, query: int) -> dict[str, np.ndarray]:
-    """Return the heads' mean kernel, the norms' scales, and the median denominators."""
     return {
         "kernel": bag.common[query, : query + 1].numpy(),
         "norm_scale": np.stack([np.percentile(1 / each, PERCENTILES) for each in bag.scales]),

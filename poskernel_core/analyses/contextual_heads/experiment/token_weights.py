@@ -96,7 +96,6 @@ def _in_texts(
     cell: tuple[int, int],
     progress: Progress,
 ) -> Weights:
-    """Score tokens where they occur in the windows."""
     texts = first_in_equal_groups(subject.windows, params.first_windows)
     windows = destination_windows(texts, params.query, token)
     groups, size = groups_of(len(windows)), subject.model.geometry.n_vocab

@@ -61,7 +61,6 @@ class _Trends(PatternMeans):
         self._weights: dict[int, Tensor] = {}
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
-        """Note which keys a slope is fitted to."""
         if call.layer not in self._weights:
             weights = slope_weights(visible_keys(call), self._first)
             self._weights[call.layer] = torch.from_numpy(weights)
