@@ -54,8 +54,7 @@ class Reading:
 
     def verdict(self, who: str) -> str:
         """Return the most important claims as a sentence; empty without claims."""
-        lead = self._lead()
-        if not lead:
+        if not (lead := self._lead()):
             return f"{rest[0][1]}." if (rest := self.rest()) else ""
         clauses = (claim.clause("" if place else who) for place, (_, claim) in enumerate(lead))
         return f"{capital('; '.join(clauses))}."
@@ -114,16 +113,14 @@ def _order(claim: Claim) -> tuple[int, float, int]:
 
 def claims_of(result: Result, *place: int) -> Iterator[Claim]:
     """Yield what one answer says of a head: at a place in an answer about all heads."""
-    topic = _topic(result.analysis)
-    if topic is not None:
+    if (topic := _topic(result.analysis)) is not None:
         for claims in getattr(topic, "CLAIMS", {}).get(result.analysis, ()):
             yield from claims(Head(result, place))
 
 
 def finding_of(result: Result) -> str:
     """Return what a result, or a part of it, shows, in a sentence; empty if it supports none."""
-    topic = _topic(result.analysis)
-    if topic is None:
+    if (topic := _topic(result.analysis)) is None:
         return ""
     return said(result, topic.RULES) if hasattr(topic, "RULES") else str(topic.finding(result))
 

@@ -28,8 +28,7 @@ def _neurons(result: Result) -> str:
 
 def _neuron(result: Result) -> str:
     share = number_of(result, "drive_share")
-    drives = {1: "more", -1: "less"}.get(share.sign(HALF))
-    if drives is None:
+    if (drives := {1: "more", -1: "less"}.get(share.sign(HALF))) is None:
         return ""
     return (
         f"The bag's part of neuron {result.chosen['neuron']} has {share} of the variance of "
@@ -128,8 +127,7 @@ def _nearest(result: Result) -> str:
 
 
 def _scores(result: Result) -> str:
-    top = most(result, "score")
-    if top is None:
+    if (top := most(result, "score")) is None:
         return ""
     return (
         f"Of {len(result.values['score']):,} neurons, the words favour neuron {top[0]} most: they "

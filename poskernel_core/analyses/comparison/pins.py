@@ -74,8 +74,7 @@ class Pin:
         text = f"{self.cell}@{quote(self.model, SAFE)}"
         text += f"@{quote(self.revision, SAFE)}" if self.revision else ""
         for name, (usual, _) in SETTINGS.items():
-            value = getattr(self, name)
-            if value != usual:
+            if (value := getattr(self, name)) != usual:
                 text += (
                     f";{name}={quote(str(value).lower() if name == 'start' else str(value), SAFE)}"
                 )

@@ -76,8 +76,7 @@ class Pinned:
 
 def pinned_heads(run: RunSpec, heads: str, query: int) -> list[Pinned]:
     """Return the pinned heads with their runs."""
-    pins = read_pins(heads)
-    if not pins:
+    if not (pins := read_pins(heads)):
         raise BadRequest("Expected heads to compare, such as 'L0H0,L0H1', got none.")
     found = []
     for pin in pins:

@@ -34,8 +34,7 @@ def attention_by_class(
 ) -> Result:
     """Run the conversations; see :class:`.spec.Conversations`."""
     run, located = subject.run, subject.model.located
-    tokenizer = load_tokenizer(located)
-    if tokenizer is None:
+    if (tokenizer := load_tokenizer(located)) is None:
         raise BadRequest(NONE_THERE)
     assert run is not None
     one = params.text is not None

@@ -92,8 +92,7 @@ class Kept:
         """Offer a text to all heads of a layer: ``largest [head]``, ``top [head, pos, rank]``."""
         for head, value in enumerate(largest.tolist()):
             interval = bisect_right(self.limits[layer, head].tolist(), value)
-            place = self._place(layer, head, interval, value)
-            if place is None:
+            if (place := self._place(layer, head, interval, value)) is None:
                 continue
             at = layer, head, place
             self.number[at], self.interval[at], self.largest[at] = number, interval + 1, value

@@ -52,8 +52,7 @@ def _attention(result: Result) -> str:
 
 def _recency(result: Result, name: str, what: str, whose: str) -> str:
     first, last = (number_of(result, name, row, -1) for row in (0, -1))
-    rises = (last - first).sign()
-    if not rises:
+    if not (rises := (last - first).sign()):
         return ""
     recent = f": {whose} prefers recent tokens" if rises > 0 else ""
     return (
@@ -84,8 +83,7 @@ def _preference(result: Result, *head: int) -> tuple[Number, Number]:
 
 def _pattern(result: Result) -> str:
     first, last = _preference(result)
-    prefers = (last - first).sign()
-    if not prefers:
+    if not (prefers := (last - first).sign()):
         return ""
     return (
         f"From the last [A], {who(result)} attends {'more' if prefers > 0 else 'less'} to the last "
@@ -119,8 +117,7 @@ def _cause_attention(result: Result) -> str:
 
 
 def _cause(result: Result, name: str, what: str, beside: str) -> str:
-    turns = number_of(result, f"{name}_change").sign()
-    if not turns:
+    if not (turns := number_of(result, f"{name}_change").sign()):
         return ""
     true, equal = (brief(number) for number in result.values[name])
     return (

@@ -55,8 +55,7 @@ def _loss_along(result: Result) -> str:
 
 
 def _raises(result: Result, rise: Number, clean: float) -> str:
-    turns = rise.sign()
-    if not turns:
+    if not (turns := rise.sign()):
         return ""
     return (
         f"{_change(result)} {'raises' if turns > 0 else 'lowers'} the loss on this prompt by "

@@ -190,8 +190,7 @@ def _layer(
     means = np.zeros((len(observed), len(positions), header.context))
     rows: list[dict[str, np.ndarray]] = []
     for place, n in enumerate(positions):
-        low = rule.first_visible(int(n), params.skip)
-        if low > n:
+        if (low := rule.first_visible(int(n), params.skip)) > n:
             rows.append(_nothing(len(observed)))
             continue
         queries = queries_of(view, layer, place)

@@ -113,8 +113,7 @@ def _layer(
     view, n = statistics["main"], params.query
     header, arrays = view.header, view.layer(layer)
     rule = header.rule(layer)
-    low = rule.first_visible(n, params.skip)
-    if low > n:
+    if (low := rule.first_visible(n, params.skip)) > n:
         raise BadRequest(
             f"Query position {n} sees no key when the first {params.skip} are left out: choose a "
             "later query or a smaller skip."
@@ -145,8 +144,7 @@ def observed_row(
     """
     view = statistics["main"]
     heads = slice(None) if head is None else slice(head, head + 1)
-    keys = attended_by_text(statistics, layer)
-    if keys is not None:
+    if (keys := attended_by_text(statistics, layer)) is not None:
         rule, queries = view.header.rule(layer).of_heads(heads), queries_at(statistics, layer, n)
         shared = keys if head is None else keys[kv_head(view, head)]
         return formulas.kernel_rows(queries[heads], shared[:, low : n + 1], rule, low)[:, 0]

@@ -64,8 +64,7 @@ class KernelMap(Analysis[KernelMapParams]):
         shape = (len(positions), header.context)
         maps = {"kernel": np.full(shape, np.nan), "observed": np.full(shape, np.nan)}
         for place, n in enumerate(positions.tolist()):
-            low = header.rule(layer).first_visible(n, params.skip)
-            if low <= n:
+            if (low := header.rule(layer).first_visible(n, params.skip)) <= n:
                 maps["kernel"][place, low : n + 1] = _row(statistics, layer, head, n, low)
                 seen = observed_row(statistics, layer, n, low, head)
                 maps["observed"][place, low : n + 1] = np.nan if seen is None else seen[0]

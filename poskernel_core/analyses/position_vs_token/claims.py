@@ -25,8 +25,7 @@ def _back(offset: float) -> str:
 
 def _mass(result: Result) -> str:
     alone, both = (number_of(result, "largest_mass", run) for run in (POSITION, BOTH))
-    looks = alone.sign(ATTENTION)
-    if not looks:
+    if not (looks := alone.sign(ATTENTION)):
         return ""
     place = _back(float(result.values["largest_offset"][POSITION]))
     if looks < 0:
@@ -76,12 +75,10 @@ def _score(result: Result) -> str:
 
 def _attention(result: Result) -> str:
     """Whether position or token draws a head to the key that it attends to most."""
-    top = most(result.select(condition=BOTH), "pattern")
-    if top is None:
+    if (top := most(result.select(condition=BOTH), "pattern")) is None:
         return ""
     both, position, token = (number_of(result, "pattern", run, *top) for run in range(3))
-    more = (position - token).sign()
-    if not more:
+    if not (more := (position - token).sign()):
         return ""
     return (
         f"From position {result.chosen['query']}, {who(result)} attends most to key {top[0]} "
@@ -95,8 +92,7 @@ def _diagonal(result: Result) -> str:
     means = [_mean_along(result, BOTH, back).value for back in range(half)]
     back = int(np.argmax(means))
     both, position, token = (_mean_along(result, run, back) for run in range(len(CONDITIONS)))
-    more = (position - token).sign()
-    if not more:
+    if not (more := (position - token).sign()):
         return ""
     return (
         f"{who(result)}'s largest diagonal ({_back(back)}) gets {both} of the attention, "
@@ -119,8 +115,7 @@ def _mean_along(result: Result, run: int, back: int) -> Number:
 
 def _zero(result: Result) -> str:
     zero, one = (number_of(result, "probability", case) for case in (1, 2))
-    more = (zero - one).sign()
-    if not more:
+    if not (more := (zero - one).sign()):
         return ""
     return (
         f"Without a start token, [B] is {'more' if more > 0 else 'less'} likely after the last [A] "

@@ -12,8 +12,7 @@ UNIFORM = -0.5
 def _slope(result: Result, query: int | None = None) -> str:
     at = () if query is None else (query,)
     slope = number_of(result, "slope", *at)
-    gives = {1: "more", -1: "less"}.get(slope.sign())
-    if gives is None:
+    if (gives := {1: "more", -1: "less"}.get(slope.sign())) is None:
         return ""
     query = result.chosen["query"] if query is None else query
     return (

@@ -29,8 +29,7 @@ DONE = dict(zip(TREATMENTS, ("Freezing", "Removing"), strict=True))
 
 def wavelength(head: Head) -> Iterator[Claim]:
     """Yield the wavelength that moves a head's positional logit most, if one does."""
-    top = most(head.result, "swing", *head.place)
-    if top is not None:
+    if (top := most(head.result, "swing", *head.place)) is not None:
         swing = head.result.values["swing"][head.place]
         length = brief(head.result.values["wavelength"][head.place[:1]][top])
         second = brief(np.nanmax(np.delete(swing, top[0]), initial=0.0))
@@ -86,8 +85,7 @@ def _weights(result: Result) -> str:
 
 
 def _logit(result: Result) -> str:
-    top = most(result, "positional_logit")
-    if top is None:
+    if (top := most(result, "positional_logit")) is None:
         return ""
     return (
         f"The positional logit of {who(result)} is highest at offset {top[0]}: "
@@ -108,8 +106,7 @@ def _distance(result: Result) -> str:
 
 
 def _without(result: Result) -> str:
-    top = most(result, "band_distance")
-    if top is None:
+    if (top := most(result, "band_distance")) is None:
         return ""
     return (
         f"Without its {BANDS[top[0]]} wavelengths the kernel of {who(result)} changes most: by a "
@@ -121,8 +118,7 @@ def _without(result: Result) -> str:
 
 def _distances(result: Result) -> str:
     distances = named(result, "equivariant_attention_distance")
-    near = sum(number.sign(HALF) < 0 for number in distances.values())
-    if not near:
+    if not (near := sum(number.sign(HALF) < 0 for number in distances.values())):
         return ""
     return (
         "The equivariant kernel predicts more than half of the attention of "

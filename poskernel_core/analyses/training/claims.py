@@ -30,8 +30,7 @@ def _between(result: Result) -> str:
 
 
 def _head(result: Result) -> str:
-    turns = number_of(result, "change").sign()
-    if not turns:
+    if not (turns := number_of(result, "change").sign()):
         return ""
     verb = "rose" if turns > 0 else "fell"
     first, last = (amount(result.values["measure"][at], result.units["measure"]) for at in (0, -1))

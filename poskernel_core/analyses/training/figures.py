@@ -239,8 +239,7 @@ def _columns(steps: int, heads: int) -> int:
 def _told(result: Result, place: int, layer: int, head: int) -> str:
     step = int(result.coordinates["step"][place])
     value = result.values["measure"][place, layer, head]
-    names = result.labels.get("measure")
-    if names:
+    if names := result.labels.get("measure"):
         text = names[int(value)] if value >= 0 else "no value"
     else:
         error = result.errors.get("measure")
