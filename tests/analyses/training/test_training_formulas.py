@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from poskernel_core.analyses.training.formulas import emergence, label_counts
+from poskernel_core.analyses.training.spec import emergence, label_counts
 
 STEPS = np.array([0, 1, 4, 16, 64, 256])
 
