@@ -153,13 +153,8 @@ def _described(values: Iterable[Value]) -> Iterator[str]:
 
 
 def _params(question: Question[Any]) -> tuple[tuple[str, str, str, str], ...]:
-    fields = question.params.model_fields.items()
     return tuple(
-        (
-            name,
-            "" if field.is_required() else str(field.default),
-            limits_of(field),
-            field.description or "",
-        )
-        for name, field in fields
-    )
+        (name, "" if field.is_required() else str(field.default), limits_of(field),
+         field.description or "")
+        for name, field in question.params.model_fields.items()
+    )  # fmt: skip

@@ -4,15 +4,7 @@ import math
 
 import numpy as np
 
-from poskernel_core.analyses.claims import (
-    HALF,
-    Rules,
-    heads_at,
-    most,
-    number_of,
-    of_all,
-    param,
-)
+from poskernel_core.analyses.claims import HALF, Rules, heads_at, most, number_of, of_all, param
 from poskernel_core.analyses.kernels.formulas import effective_tokens
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import NEGLIGIBLE, brief

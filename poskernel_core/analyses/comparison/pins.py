@@ -16,13 +16,7 @@ from urllib.parse import quote, unquote
 from poskernel_core.common.errors import BadRequest, InvalidField
 from poskernel_core.common.heads import parse_cell
 from poskernel_core.common.rounding import counted
-from poskernel_core.common.specs import (
-    DEFAULT_TEXTS,
-    CorpusSpec,
-    Dtype,
-    RunSpec,
-    default_positions,
-)
+from poskernel_core.common.specs import DEFAULT_TEXTS, CorpusSpec, Dtype, RunSpec, default_positions
 from poskernel_core.data import corpora
 from poskernel_core.models import catalog
 from poskernel_core.models.catalog import Located

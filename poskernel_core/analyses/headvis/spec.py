@@ -14,12 +14,8 @@ from poskernel_core.analyses.base import (
     Progress,
     Statistics,
 )
-from poskernel_core.common.result import Result, Value, estimates, outputs
+from poskernel_core.common.result import Result, estimates, outputs
 from poskernel_core.common.views import stacked
-
-
-def _metric(name: str, unit: str, meaning: str) -> Value:
-    return Value(name, ("layer", "head"), unit, meaning, has_error=True, kind="plain")
 
 
 class HeadVisMetrics(Analysis[Params]):
@@ -47,18 +43,17 @@ class HeadVisMetrics(Analysis[Params]):
     noun_phrase = "the metrics of HeadVis"
     error_counts = "windows"
     params = Params
-    values = (
-        _metric("self_attention_score", "share of attention", "mean attention to the token itself"),
-        _metric("prev_token_score", "share of attention", "mean attention to the token before"),
-        _metric("pattern_entropy", "nats", "mean entropy of an attention row"),
-        _metric("qk_distance", "tokens", "mean distance of the attended key"),
-        _metric("qk_distance_variance", "tokens squared", "variance of that distance"),
-        _metric(
-            "induction_score",
-            "share of attention",
-            "mean attention to what followed earlier occurrences of the token; NaN where none "
-            "repeats",
-        ),
+    values = estimates(
+        """
+        self_attention_score [layer head], share of attention: mean attention to the token itself
+        prev_token_score [layer head], share of attention: mean attention to the token before
+        pattern_entropy [layer head], nats: mean entropy of an attention row
+        qk_distance [layer head], tokens: mean distance of the attended key
+        qk_distance_variance [layer head], tokens squared: variance of that distance
+        induction_score [layer head], share of attention: mean attention to what followed earlier
+            occurrences of the token; NaN where none repeats
+        """,
+        kind="plain",
     )
     gathers = ("headvis",)
     ignores = KEPT_QUERIES | OWN_PASS

@@ -4,15 +4,7 @@ import math
 
 import numpy as np
 
-from poskernel_core.analyses.claims import (
-    ATTENTION,
-    Number,
-    Rules,
-    name_at,
-    number_of,
-    param,
-    who,
-)
+from poskernel_core.analyses.claims import ATTENTION, Number, Rules, name_at, number_of, param, who
 from poskernel_core.analyses.interventions.spec import InterventionParams
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import NEGLIGIBLE, brief

@@ -134,6 +134,15 @@ def _layer(
     return padded | summary | {"query_variation": variation}
 
 
+def kernels_at(statistics: Statistics, layer: int, n: int, skip: int) -> tuple[np.ndarray, int]:
+    """Return the mean kernels ``[head, key]`` over the keys that ``n`` sees, and the first key."""
+    view = statistics["main"]
+    rule = view.header.rule(layer)
+    low = rule.first_visible(n, skip)
+    keys = view.layer(layer)["mean_keys"][:, low : n + 1]
+    return formulas.mean_kernels(queries_at(statistics, layer, n), keys, rule, low, 0)[0], low
+
+
 def observed_row(
     statistics: Statistics, layer: int, n: int, low: int, head: int | None = None
 ) -> np.ndarray | None:

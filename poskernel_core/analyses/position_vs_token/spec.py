@@ -2,10 +2,7 @@
 
 from pydantic import Field
 
-from poskernel_core.analyses.random_tokens.params import (
-    Sampled,
-    SampleParams,
-)
+from poskernel_core.analyses.random_tokens.params import Sampled, SampleParams
 from poskernel_core.common.result import estimates, outputs
 from poskernel_core.common.specs import RunSpec
 

@@ -188,10 +188,7 @@ def equivariant_curve(head: Result, *, log_x: bool = False) -> go.Figure:
             head.values["mean_key_kernel"][shown],
             Look(GREEN, "dashdot", "diamond"),
         ),
-        "observed attention": (
-            head.values["observed"][shown],
-            Look(VERMILLION, "dash", "square"),
-        ),
+        "observed attention": (head.values["observed"][shown], Look(VERMILLION, "dash", "square")),
     }
     return _by_offset(
         curves,

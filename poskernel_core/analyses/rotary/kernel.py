@@ -8,8 +8,8 @@ from jaxtyping import Float
 from pydantic import Field
 
 from poskernel_core.analyses.base import Analysis, Progress, Statistics
-from poskernel_core.analyses.kernels.formulas import effective_tokens, mean_kernels, total_variation
-from poskernel_core.analyses.kernels.kernel import observed_row
+from poskernel_core.analyses.kernels.formulas import effective_tokens, total_variation
+from poskernel_core.analyses.kernels.kernel import kernels_at, observed_row
 from poskernel_core.analyses.rotary import formulas
 from poskernel_core.analyses.rotary.pairs import (
     BandParams,
@@ -18,7 +18,7 @@ from poskernel_core.analyses.rotary.pairs import (
     require_rotations,
     rotary_run,
 )
-from poskernel_core.analyses.sources import check_query, queries_at
+from poskernel_core.analyses.sources import check_query
 from poskernel_core.common.result import Result, distances, estimates, token_counts
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
 
@@ -83,8 +83,7 @@ class EquivariantKernel(Analysis[EquivariantParams]):
             "total variation between the kernel without a band and the whole one",
         ),
         *distances(
-            "kernel_distance [layer head]",
-            "TV of the equivariant kernel to the positional kernel",
+            "kernel_distance [layer head]", "TV of the equivariant kernel to the positional kernel"
         ),
         *distances(
             "equivariant_attention_distance [layer head]",
@@ -112,15 +111,12 @@ class EquivariantKernel(Analysis[EquivariantParams]):
 
 
 def _layer(statistics: Statistics, params: EquivariantParams, layer: int) -> dict[str, np.ndarray]:
-    view, n = statistics["main"], params.query
-    header = view.header
-    rule = header.rule(layer)
-    low = rule.first_visible(n, params.skip)
+    header, n = statistics["main"].header, params.query
+    mean_key, low = kernels_at(statistics, layer, n, params.skip)
     offset = np.arange(n - low + 1, dtype=float)
     pairs = pairs_of(statistics["rotary"], layer, params.skip)
     bands = params.bands(formulas.wavelengths(pairs.speed), header.context)
-    keys = view.layer(layer)["mean_keys"][:, low : n + 1]
-    mean_key = mean_kernels(queries_at(statistics, layer, n), keys, rule, low, 0)[0][:, ::-1]
+    mean_key = mean_key[:, ::-1]
     observed = observed_row(statistics, layer, n, low)
     seen = np.full_like(mean_key, np.nan) if observed is None else observed[:, ::-1]
 

@@ -38,5 +38,5 @@ def _wrote(name: str) -> str:
 
 
 RULES: Rules = {
-    "score-components: component_score mean_component_score [query_component key_component]": _pair,
+    "score-components: component_score mean_component_score [query_component key_component]": _pair
 }

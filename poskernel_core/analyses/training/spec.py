@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from pydantic import Field
 
-from poskernel_core.analyses.base import Composition, Question, SkipParams, SubQuestion
+from poskernel_core.analyses.base import Composition, QueryParams, Question, SubQuestion
 from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
 from poskernel_core.analyses.measures import asked_with, measure_called, one_a_head
 from poskernel_core.common.heads import parse_cell
@@ -23,7 +23,7 @@ from poskernel_core.common.result import (
     outputs,
     token_counts,
 )
-from poskernel_core.common.specs import DEFAULT_QUERY, ModelSpec, RunSpec, digest
+from poskernel_core.common.specs import ModelSpec, RunSpec, digest
 from poskernel_core.models import catalog
 from poskernel_core.models.checkpoints import Checkpoint
 from poskernel_core.models.geometry import Geometry
@@ -37,10 +37,9 @@ OF_STEPS = outputs("""
 """Values that all questions about checkpoints have."""
 
 
-class CheckpointParams(SkipParams):
+class CheckpointParams(QueryParams):
     """Parameters of questions about the checkpoints of a training run."""
 
-    query: int = Field(DEFAULT_QUERY, ge=0, description="query position n")
     checkpoints: str = Field(
         "",
         max_length=MAX_LIST,

@@ -4,16 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from poskernel_core.analyses.claims import (
-    HALF,
-    Claim,
-    Head,
-    Rules,
-    at_limit,
-    heads_at,
-    spoken,
-    who,
-)
+from poskernel_core.analyses.claims import HALF, Claim, Head, Rules, at_limit, heads_at, spoken, who
 from poskernel_core.analyses.own_text.figures import token_text
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
