@@ -1,6 +1,7 @@
 """What results on the bag of tokens show, in a sentence."""
 
 import math
+from functools import partial
 
 import numpy as np
 
@@ -12,10 +13,6 @@ from poskernel_core.plotting.layout import visible
 
 LOW = 0.25
 """Centred R² below which the bag predicts the heads badly."""
-
-
-def _neurons(result: Result) -> str:
-    return heads_at(result, "drive_share", "share of variance from the bag", HALF)
 
 
 def _neuron(result: Result) -> str:
@@ -128,7 +125,9 @@ def _scores(result: Result) -> str:
 
 
 RULES: Rules = {
-    "contextual-neurons: drive_share [neuron]": _neurons,
+    "contextual-neurons: drive_share [neuron]": partial(
+        heads_at, name="drive_share", noun="share of variance from the bag", limit=HALF
+    ),
     "contextual-neurons: drive_share []": _neuron,
     "contextual-neurons: bag_centred_r2 [variant query]": _quality,
     "contextual-neurons: kernel [key]": _kernel,

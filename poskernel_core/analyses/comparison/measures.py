@@ -7,15 +7,9 @@ import numpy as np
 from pydantic import Field
 
 from poskernel_core.analyses.base import Composition, SkipParams, SubQuestion
+from poskernel_core.analyses.comparison import spec
 from poskernel_core.analyses.comparison.formulas import apart
 from poskernel_core.analyses.comparison.pins import nearest_position
-from poskernel_core.analyses.comparison.spec import (
-    HeadDistancesParams,
-    Pinned,
-    located_once,
-    pinned_heads,
-    told_together,
-)
 from poskernel_core.analyses.head_measures.spec import HeadMeasures, HeadMeasuresParams
 from poskernel_core.analyses.head_measures.verdicts import names_between_commas
 from poskernel_core.analyses.measures import asked_with, measure_called, one_a_head
@@ -24,7 +18,7 @@ from poskernel_core.common.result import BESIDE, OF_MEASURE, Result, estimates, 
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
 
 
-class HeadsBesideParams(HeadDistancesParams):
+class HeadsBesideParams(spec.HeadDistancesParams):
     """Parameters of the measures of pinned heads."""
 
     leave_out: str = Field(
@@ -80,7 +74,7 @@ class HeadsBeside(Composition[HeadsBesideParams]):
         out = set(names_between_commas(params.leave_out))
         parts = {
             f"{first}:{name}": part
-            for first, pinned in _firsts(pinned_heads(run, params.heads, params.query)).items()
+            for first, pinned in _firsts(spec.pinned_heads(run, params.heads, params.query)).items()
             for name, part in HeadMeasures().parts(pinned.run, _asked(pinned, params)).items()
         }
         left = {name: part for name, part in parts.items() if name not in out}
@@ -91,7 +85,7 @@ class HeadsBeside(Composition[HeadsBesideParams]):
     def compose(
         self, found: Mapping[str, Result], run: RunSpec, params: HeadsBesideParams
     ) -> Result:
-        pins = pinned_heads(run, params.heads, params.query)
+        pins = spec.pinned_heads(run, params.heads, params.query)
         tables = {}
         for first, pinned in _firsts(pins).items():
             own = {
@@ -140,20 +134,20 @@ class HeadsBeside(Composition[HeadsBesideParams]):
                 "question": [question for _, _, question in rows],
                 "word": words.tolist(),
             },
-            provenance=told_together([table.provenance for table in tables.values()]),
+            provenance=spec.told_together([table.provenance for table in tables.values()]),
         )
 
 
-def _asked(pinned: Pinned, params: HeadsBesideParams) -> HeadMeasuresParams:
+def _asked(pinned: spec.Pinned, params: HeadsBesideParams) -> HeadMeasuresParams:
     return HeadMeasuresParams(query=pinned.query, skip=params.skip, experiments=True)
 
 
-def _first(pins: list[Pinned], place: int) -> int:
+def _first(pins: list[spec.Pinned], place: int) -> int:
     """Return the index of the first pinned head with the same run as the head at ``place``."""
     return next(i for i, one in enumerate(pins) if one.run == pins[place].run)
 
 
-def _firsts(pins: list[Pinned]) -> dict[int, Pinned]:
+def _firsts(pins: list[spec.Pinned]) -> dict[int, spec.Pinned]:
     return {place: one for place, one in enumerate(pins) if _first(pins, place) == place}
 
 
@@ -195,7 +189,7 @@ class MeasureByDepth(Composition[MeasureByDepthParams]):
         question, declared = measure_called(params.measure, self.questions.values())
         if declared.scale == "labels":
             raise BadRequest(f"{params.measure!r} is a kind and has no mean: choose a number.")
-        geometry = located_once(run.model.name, run.model.revision).geometry
+        geometry = spec.located_once(run.model.name, run.model.revision).geometry
         query = nearest_position(run, params.query)
         asked = asked_with(question, run, geometry, query=query, skip=params.skip)
         return {question.name: SubQuestion(question, run, asked)}

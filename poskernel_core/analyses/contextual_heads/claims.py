@@ -20,7 +20,7 @@ from poskernel_core.analyses.claims import (
     told,
     who,
 )
-from poskernel_core.analyses.contextual_heads.behaviour import BEHAVIOURS
+from poskernel_core.analyses.contextual_heads.spec import BEHAVIOURS
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import TRACE, brief, counted
 from poskernel_core.plotting.layout import visible

@@ -121,42 +121,33 @@ class HeadMeasures(Composition[HeadMeasuresParams]):
     ) -> Result:
         geometry = catalog.locate(run.model.name, run.model.revision).geometry
         columns = list(self._columns(found, geometry, params))
-        kinds = [one.labels.get(declared.value, ()) for _, declared, one in columns]
+        named = [(one, declared.value) for _, declared, one in columns]
+        kinds = [one.labels.get(name, ()) for one, name in named]
         longest = max(1, *map(len, kinds))
-        numbers = [one.values[declared.value].astype(float) for _, declared, one in columns]
+        numbers = [one.values[name].astype(float) for one, name in named]
         nothing = np.full_like(numbers[0], np.nan)
-        unranked = (nothing, nothing)
-        ends = [
-            unranked if labels else rank_range(*one.estimate_of(declared.value))
-            for labels, (_, declared, one) in zip(kinds, columns, strict=True)
+        ranked = [
+            (nothing,) * 3 if labels else (ranks(number), *rank_range(*one.estimate_of(name)))
+            for labels, number, (one, name) in zip(kinds, numbers, named, strict=True)
         ]
+        places = ("rank", "first_rank", "last_rank")
         beside = {
-            part: np.stack(
-                [getattr(one, part).get(declared.value, nothing) for _, declared, one in columns]
-            )
+            part: np.stack([getattr(one, part).get(name, nothing) for one, name in named])
             for part in BESIDE
-            if any(declared.value in getattr(one, part) for _, declared, one in columns)
+            if any(name in getattr(one, part) for one, name in named)
         }
-
         return self.result(
             params,
             {
                 "value": np.stack(numbers),
-                "rank": np.stack(
-                    [
-                        nothing if labels else ranks(every)
-                        for labels, every in zip(kinds, numbers, strict=True)
-                    ]
-                ),
-                "first_rank": np.stack([first for first, _ in ends]),
-                "last_rank": np.stack([last for _, last in ends]),
+                **dict(zip(places, map(np.stack, zip(*ranked, strict=True)), strict=True)),
             },
             beside={"value": beside},
             texts={
                 "measure": [declared.title for _, declared, _ in columns],
-                "unit": [one.units[declared.value] for _, declared, one in columns],
+                "unit": [one.units[name] for one, name in named],
                 "question": [question.name for question, _, _ in columns],
-                "named": [declared.value for _, declared, _ in columns],
+                "named": [name for _, name in named],
                 "kinds": [[*labels, *[""] * (longest - len(labels))] for labels in kinds],
             },
             provenance=next(iter(found.values())).provenance

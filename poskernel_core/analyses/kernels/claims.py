@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
@@ -121,11 +122,6 @@ def _kinds(result: Result) -> str:
     )
 
 
-def _local(result: Result) -> str:
-    noun = f"mass of the kernel in the last {counted(LOCAL_TOKENS, 'token')}"
-    return heads_at(result, "local_mass", noun, EtcParams().local_share)
-
-
 def _map(result: Result) -> str:
     kernel, observed = (result.values[name].astype(float) for name in ("kernel", "observed"))
     seen = (np.isfinite(kernel) & np.isfinite(observed)).sum(axis=1) > 1
@@ -176,7 +172,12 @@ def look_back(back: int, mass: Number, how: str = "") -> Iterator[Claim]:
 RULES: Rules = {
     "etc": _etc,
     "kernel: attention_distance []": spoken(fidelity),
-    "kernel": _local,
+    "kernel": partial(
+        heads_at,
+        name="local_mass",
+        noun=f"mass of the kernel in the last {counted(LOCAL_TOKENS, 'token')}",
+        limit=EtcParams().local_share,
+    ),
     "kernel-map: kernel observed [query key]": _map,
     "kernel-distances: distance [layer head other]": _distances,
     "kernel-distances: distance [head other]": _distances,

@@ -50,23 +50,19 @@ def _usage(result: Result) -> str:
 
 
 def _mean_shares(result: Result) -> str:
-    numbers = {
-        name: number_of(result, f"mean_share_{name.lower()}") for name in ("queries", "keys")
-    }
-    signs = [number.sign(HALF) for number in numbers.values()]
-    if 0 in signs:
+    queries, keys = (number_of(result, f"mean_share_{name}") for name in ("queries", "keys"))
+    verbs = {1: "vary little", -1: "differ"}
+    first, second = (verbs.get(number.sign(HALF)) for number in (queries, keys))
+    if not first or not second:
         return ""
-    alike, differ = (f"{verb} from token to token" for verb in ("vary little", "differ"))
-    queries, keys = numbers.values()
-    if signs[0] == signs[1]:
-        return (
-            f"{who(result)}'s queries and keys {alike if signs[0] > 0 else differ}: their means "
-            f"hold {queries} and {keys} of the mean square (limit {HALF:g})."
-        )
-    first, second = (alike, differ) if signs[0] > 0 else (differ, alike)
+    what = (
+        f"queries and keys {first}"
+        if first == second
+        else (f"queries {first} from token to token, but its keys {second}")
+    )
     return (
-        f"{who(result)}'s queries {first}, but its keys {second}: their means hold {queries} and "
-        f"{keys} of the mean square (limit {HALF:g})."
+        f"{who(result)}'s {what} from token to token: their means hold {queries} and {keys} of the "
+        f"mean square (limit {HALF:g})."
     )
 
 
@@ -165,23 +161,17 @@ def _change(place: int) -> str:
     return f"{DONE[treatment]} the {band} wavelengths"
 
 
-def _weight(band: str, result: Result) -> str:
-    return heads_at(result, f"{band}_weight", f"weight of {band} wavelengths", HALF)
-
-
-def _mean_share(what: str, result: Result) -> str:
-    return heads_at(result, f"mean_share_{what}", f"mean share of {what}", HALF)
-
-
 RULES: Rules = {
     "rotary-spectrum: wavelength swing phase [pair]": spoken(wavelength),
     "rotary-spectrum: wavelength usage [pair]": _usage,
     "rotary-spectrum: mean_share_queries mean_share_keys []": _mean_shares,
     "rotary-spectrum: short_weight middle_weight long_weight [layer head]": _weights,
-    **{f"rotary-spectrum: {band}_weight [layer head]": partial(_weight, band) for band in BANDS},
     **{
-        f"rotary-spectrum: mean_share_{what} [layer head]": partial(_mean_share, what)
-        for what in ("queries", "keys")
+        f"rotary-spectrum: {name} [layer head]": partial(heads_at, name=name, noun=noun, limit=HALF)
+        for name, noun in (
+            *((f"{band}_weight", f"weight of {band} wavelengths") for band in BANDS),
+            *((f"mean_share_{what}", f"mean share of {what}") for what in ("queries", "keys")),
+        )
     },
     "equivariant-kernel: equivariant_attention_distance attention_distance []": _distance,
     "equivariant-kernel: band_distance band_etc [band], etc []": _without,

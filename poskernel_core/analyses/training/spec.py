@@ -1,7 +1,7 @@
 """Heads over training: any measure of all heads, or one head's kernel, at each checkpoint."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -252,13 +252,7 @@ def _geometry(model: ModelSpec) -> Geometry:
 def _changes(steps: np.ndarray, measure: np.ndarray, kinds: bool) -> dict[str, np.ndarray]:
     """Return how much each head's measure changed, and when it emerged; NaN for kinds."""
     measure = np.full_like(measure, np.nan) if kinds else measure
-    found = emergence(steps, measure)
-    return {
-        "change": measure[-1] - measure[0],
-        "emergence": found.step,
-        "emergence_earliest": found.earliest,
-        "emergence_latest": found.latest,
-    }
+    return {"change": measure[-1] - measure[0], **emergence(steps, measure)}
 
 
 def _of_steps(training: TrainingRun, found: Mapping[str, Result]) -> dict[str, np.ndarray]:
@@ -297,24 +291,18 @@ def _provenance(
     }
 
 
-@dataclass(frozen=True)
-class Emergence:
-    """When each head's measure emerged, in steps; NaN where it fell, or ends at 0 or NaN."""
+def emergence(
+    steps: Int[np.ndarray, " step"], measure: Float[np.ndarray, "step ..."]
+) -> dict[str, Float[np.ndarray, "..."]]:
+    """Return the step from which a measure stays above half of its final value, and its interval.
 
-    step: Float[np.ndarray, "..."]
-    earliest: Float[np.ndarray, "..."]
-    latest: Float[np.ndarray, "..."]
-
-
-def emergence(steps: Int[np.ndarray, " step"], measure: Float[np.ndarray, "step ..."]) -> Emergence:
-    """Return the step from which a measure stays above half of its final value.
-
-    ``steps`` ascend. Between the last checkpoint that is not above half and the next one, the
-    crossing is interpolated linearly in the logarithm of the step. Where the first of the two is
-    step 0, which has no logarithm, or where all checkpoints are above half, the result is the
-    earliest checkpoint that is above, and the interval begins at 0. The sign of a measure that ends
-    below 0 is flipped. NaN is not above. If a measure is above half at all checkpoints, and is
-    further from 0 at the first than at the last, it fell: it did not emerge.
+    They are ``emergence``, and ``emergence_earliest`` and ``emergence_latest``. ``steps`` ascend.
+    Between the last checkpoint that is not above half and the next one, the crossing is
+    interpolated linearly in the logarithm of the step. Where the first of the two is step 0, which
+    has no logarithm, or where all checkpoints are above half, the result is the earliest checkpoint
+    that is above, and the interval begins at 0. The sign of a measure that ends below 0 is flipped.
+    NaN is not above. If a measure is above half at all checkpoints, and is further from 0 at the
+    first than at the last, it fell: it did not emerge (NaN), nor did one that ends at 0 or NaN.
     """
     final = measure[-1]
     share = np.divide(measure, final, out=np.full(measure.shape, np.nan), where=final != 0)
@@ -323,18 +311,21 @@ def emergence(steps: Int[np.ndarray, " step"], measure: Float[np.ndarray, "step 
     first = len(steps) - stays.sum(axis=0)
     fell = (first == 0) & (share[0] > 1)
     first = np.where(np.isfinite(final) & (final != 0) & ~fell, first, len(steps))
-    found = {name: np.full(final.shape, np.nan) for name in ("step", "earliest", "latest")}
+    crossing, earliest, latest = (np.full(final.shape, np.nan) for _ in range(3))
     for head in np.argwhere(first < len(steps)):
         place, at = int(first[tuple(head)]), tuple(head)
         after = float(steps[place])
         before = float(steps[place - 1]) if place else 0.0
-        found["earliest"][at], found["latest"][at] = before, after
-        found["step"][at] = after
+        earliest[at], latest[at], crossing[at] = before, after, after
         low = share[(place - 1, *at)] if place else np.nan
         if before > 0 and np.isfinite(low):
             way = (0.5 - low) / (share[(place, *at)] - low)
-            found["step"][at] = before * (after / before) ** way
-    return Emergence(**found)
+            crossing[at] = before * (after / before) ** way
+    return {
+        "emergence": crossing,
+        "emergence_earliest": earliest,
+        "emergence_latest": latest,
+    }
 
 
 def label_counts(codes: Int[np.ndarray, "step ..."], labels: int) -> Int[np.ndarray, "step label"]:
