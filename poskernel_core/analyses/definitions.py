@@ -137,7 +137,15 @@ def _method(question: Question[Any]) -> Method:
         summary=summary,
         about="\n\n".join(about),
         values=tuple(_described((*question.values, *question.texts))),
-        params=_params(question),
+        params=tuple(
+            (
+                name,
+                "" if field.is_required() else str(field.default),
+                limits_of(field),
+                field.description or "",
+            )
+            for name, field in question.params.model_fields.items()
+        ),
         runs_model=isinstance(question, Experiment),
         **parts,
     )
@@ -150,11 +158,3 @@ def _described(values: Iterable[Value]) -> Iterator[str]:
         names = ", ".join(f"`{value.name}`" for value in rows)
         shape = f" `[{', '.join(axes)}]`" if axes else ""
         yield f"{names}{shape}, {unit}: {as_markdown(meaning)}"
-
-
-def _params(question: Question[Any]) -> tuple[tuple[str, str, str, str], ...]:
-    return tuple(
-        (name, "" if field.is_required() else str(field.default), limits_of(field),
-         field.description or "")
-        for name, field in question.params.model_fields.items()
-    )  # fmt: skip

@@ -25,20 +25,11 @@ from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief
 
 
-def _scores(result: Result) -> str:
-    return heads_at(result, "induction", "induction score", ATTENTION)
-
-
 def induction(head: Head) -> Iterator[Claim]:
     """Yield whether a head is an induction head."""
     score = head.number("induction")
     text = f"{{it}} gives the token after the earlier duplicate {score} of its attention"
     yield from at_limit("induction", score, ATTENTION, text, "an induction head", "no induction")
-
-
-def _probability(result: Result) -> str:
-    said_of = "the probability of its candidate", "the model"
-    return _recency(result, "probability", *said_of)
 
 
 def _attention(result: Result) -> str:
@@ -131,11 +122,17 @@ def _turns(sign: int) -> str:
 
 
 RULES: Rules = {
-    "induction-scores: induction [layer head]": _scores,
-    "induction-scores: induction [head]": _scores,
+    **{
+        f"induction-scores: induction [{axes}]": partial(
+            heads_at, name="induction", noun="induction score", limit=ATTENTION
+        )
+        for axes in ("layer head", "head")
+    },
     "induction-scores: induction []": spoken(induction),
     "induction-recency: candidate_attention [second pair]": _attention,
-    "induction-recency: probability [second pair]": _probability,
+    "induction-recency: probability [second pair]": partial(
+        _recency, name="probability", what="the probability of its candidate", whose="the model"
+    ),
     "induction-recency: last_row [second key]": _rows,
     "recency-patterns: pattern [query key]": _pattern,
     "recency-patterns: pattern [head query key]": _patterns,

@@ -1,7 +1,6 @@
 """Which heads of a layer have the same kernel: pairwise distances and groups."""
 
 from collections.abc import Mapping
-from functools import partial
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -64,8 +63,11 @@ class KernelDistances(Analysis[KernelDistancesParams]):
     def compute(
         self, statistics: Statistics, params: KernelDistancesParams, progress: Progress
     ) -> Result:
-        one = partial(_layer, statistics, params)
-        distance = self.of_layers(statistics, progress, one)["distance"]
+        def apart(layer: int) -> dict[str, np.ndarray]:
+            kernels, _ = kernels_at(statistics, layer, params.query, params.skip)
+            return {"distance": formulas.pairwise_distances(kernels)}
+
+        distance = self.of_layers(statistics, progress, apart)["distance"]
         others = ~np.eye(distance.shape[-1], dtype=bool)
         return self.result(
             params,
@@ -75,13 +77,6 @@ class KernelDistances(Analysis[KernelDistancesParams]):
                 "ruled_out": (others & (distance >= params.apart)).sum(axis=-1),
             },
         )
-
-
-def _layer(
-    statistics: Statistics, params: KernelDistancesParams, layer: int
-) -> dict[str, np.ndarray]:
-    kernels, _ = kernels_at(statistics, layer, params.query, params.skip)
-    return {"distance": formulas.pairwise_distances(kernels)}
 
 
 def linked(distance: Float[np.ndarray, "head other"], alike: float) -> Int[np.ndarray, " head"]:

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
-from jaxtyping import Float
 from pydantic import Field
 
 from poskernel_core.analyses.base import Analysis, Progress, Statistics
@@ -13,7 +12,6 @@ from poskernel_core.analyses.kernels.kernel import kernels_at, observed_row
 from poskernel_core.analyses.rotary import formulas
 from poskernel_core.analyses.rotary.pairs import (
     BandParams,
-    LayerPairs,
     pairs_of,
     require_rotations,
     rotary_run,
@@ -119,25 +117,6 @@ def _layer(statistics: Statistics, params: EquivariantParams, layer: int) -> dic
     mean_key = mean_key[:, ::-1]
     observed = observed_row(statistics, layer, n, low)
     seen = np.full_like(mean_key, np.nan) if observed is None else observed[:, ::-1]
-
-    row = _kernels(pairs, bands, offset, mean_key, seen)
-    row |= {"mean_key_kernel": mean_key, "observed": seen}
-    row["attention_distance"] = total_variation(mean_key, seen)
-    hidden = header.context - len(offset)
-    offsets = {value.name for value in EquivariantKernel.values if "offset" in value.axes}
-    return {
-        name: _padded(name, array, hidden) if name in offsets else array
-        for name, array in row.items()
-    }
-
-
-def _kernels(
-    pairs: LayerPairs,
-    bands: np.ndarray,
-    offset: np.ndarray,
-    mean_key: Float[np.ndarray, "head offset"],
-    seen: Float[np.ndarray, "head offset"],
-) -> dict[str, np.ndarray]:
     product = pairs.products
     parts = [
         formulas.positional_logit(product[..., band], pairs.speed[band], offset) for band in bands
@@ -147,19 +126,30 @@ def _kernels(
     logit = by_band.sum(axis=-2)
     whole = formulas.equivariant_kernel(logit)
     without = formulas.equivariant_kernel(logit[..., None, :] - by_band)
-    return {
+    row = {
         "positional_logit": logit,
         "band_logit": by_band,
         "equivariant_kernel": whole,
         "without_band": without,
         "etc": effective_tokens(whole),
         "band_etc": effective_tokens(without),
-        "band_distance": total_variation(without, np.broadcast_to(whole[..., None, :],
-                                                                  without.shape)),
-        "kernel_distance": total_variation(whole, np.broadcast_to(mean_key, whole.shape)),
-        "equivariant_attention_distance":
-            total_variation(whole, np.broadcast_to(seen, whole.shape)),
-    }  # fmt: skip
+        "band_distance": _apart(without, whole[..., None, :]),
+        "kernel_distance": _apart(whole, mean_key),
+        "equivariant_attention_distance": _apart(whole, seen),
+        "mean_key_kernel": mean_key,
+        "observed": seen,
+        "attention_distance": _apart(mean_key, seen),
+    }
+    hidden = header.context - len(offset)
+    offsets = {value.name for value in EquivariantKernel.values if "offset" in value.axes}
+    return {
+        name: _padded(name, array, hidden) if name in offsets else array
+        for name, array in row.items()
+    }
+
+
+def _apart(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    return total_variation(one, np.broadcast_to(other, one.shape))
 
 
 def _padded(name: str, array: np.ndarray, hidden: int) -> np.ndarray:

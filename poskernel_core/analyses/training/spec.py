@@ -140,7 +140,8 @@ class OverTraining(OfCheckpoints[OverTrainingParams]):
         )
         labels = one[-1].labels.get(name, ())
         values["count"] = label_counts(values["measure"].astype(int), len(labels))
-        values |= _changes(steps, values["measure"].astype(float), bool(labels))
+        measure = np.where(bool(labels), np.nan, values["measure"].astype(float))  # kinds have none
+        values |= {"change": measure[-1] - measure[0], **emergence(steps, measure)}
         beside = {}
         if all(name in each.errors for each in one):
             beside["measure"] = beside_of(one, name)
@@ -247,12 +248,6 @@ def _runs(run: RunSpec, params: CheckpointParams) -> Iterator[tuple[Checkpoint, 
 def _geometry(model: ModelSpec) -> Geometry:
     """Return the geometry of a run's model, the same at all checkpoints."""
     return catalog.locate(model.name).geometry
-
-
-def _changes(steps: np.ndarray, measure: np.ndarray, kinds: bool) -> dict[str, np.ndarray]:
-    """Return how much each head's measure changed, and when it emerged; NaN for kinds."""
-    measure = np.full_like(measure, np.nan) if kinds else measure
-    return {"change": measure[-1] - measure[0], **emergence(steps, measure)}
 
 
 def _of_steps(training: TrainingRun, found: Mapping[str, Result]) -> dict[str, np.ndarray]:
