@@ -93,17 +93,21 @@ def outputs(shaped: str, unit: str = "", meaning: str = "", **more: Any) -> tupl
     """Declare values that differ only in name; ``shaped`` looks like ``low high [layer head]``.
 
     Without a unit, ``shaped`` holds :func:`declarations` as the definitions are printed: ``low high
-    [layer head], unit: meaning``.
+    [layer head], unit: meaning``, with ``±`` in front if they have standard errors.
     ``more`` are further attributes of :class:`Value`.
     """
     if not unit:
         rows = map(_DECLARED.findall, declarations(shaped))
-        return tuple(value for (parts,) in rows for value in outputs(*parts, **more))
+        return tuple(
+            value
+            for ((sign, *parts),) in rows
+            for value in outputs(*parts, **({"has_error": True} if sign else {}) | more)
+        )
     names, _, axes = shaped.rstrip("]").partition("[")
     return tuple(Value(name, tuple(axes.split()), unit, meaning, **more) for name in names.split())
 
 
-_DECLARED = re.compile(r"^([\w ]+(?:\[[^]]*\])?), (.+?): (.+)$")
+_DECLARED = re.compile(r"^(± )?([\w ]+(?:\[[^]]*\])?), (.+?): (.+)$")
 
 
 def estimates(shaped: str, unit: str = "", meaning: str = "", **more: Any) -> tuple[Value, ...]:

@@ -11,11 +11,13 @@ def test_a_text_of_several_declarations():
         low high [layer head], share, 0 to 1: ends: the first
             and the last
         bias, score (nats): alone
+        ± mean, nats: with an error
     """)
 
     pair = ("layer", "head"), "share, 0 to 1", "ends: the first and the last"
-    expected = Value("low", *pair), Value("high", *pair), Value("bias", (), "score (nats)", "alone")
-    assert expected == found
+    alone = Value("bias", (), "score (nats)", "alone")
+    mean = Value("mean", (), "nats", "with an error", has_error=True)
+    assert (Value("low", *pair), Value("high", *pair), alone, mean) == found
     assert outputs("low high [layer head]", *pair[1:]) == found[:2]
     assert all(value.has_error for value in estimates("a b, nats: two"))
 

@@ -4,7 +4,7 @@ import numpy as np
 from pydantic import Field
 
 from poskernel_core.analyses.bag.params import BagExperiment, Kernel, ListedParams
-from poskernel_core.common.result import Result, estimates, outputs, sizes
+from poskernel_core.common.result import Result, outputs, sizes
 
 
 class ContextualNeuronsParams(ListedParams):
@@ -61,31 +61,26 @@ class ContextualNeurons(BagExperiment[ContextualNeuronsParams]):
             drive [neuron], pre-activation: standard deviation, over windows and positions, of what
                 the bag adds to the neuron's pre-activation
         """),
-        *estimates("""
-            drive_share [neuron], share of variance: variance that the bag adds, over that of the
-                true pre-activation
-            r2 [neuron], share of variance: predicted against true pre-activation, mostly the exact
-                direct path; 1 is best
-            sign_agreement [neuron], share of positions: predicted against true pre-activation,
-                mostly the exact direct path; 1 is best
-            r2_of_bag [neuron], share of variance: the bag's part against what all other parts leave
-                over; 1 is best
-            fires [neuron], share of positions: share of positions with positive true pre-activation
-        """),
         *outputs("""
+            ± drive_share [neuron], share of variance: variance that the bag adds, over that of the
+                true pre-activation
+            ± r2 [neuron], share of variance: predicted against true pre-activation, mostly the
+                exact direct path; 1 is best
+            ± sign_agreement [neuron], share of positions: predicted against true pre-activation,
+                mostly the exact direct path; 1 is best
+            ± r2_of_bag [neuron], share of variance: the bag's part against what all other parts
+                leave over; 1 is best
+            ± fires [neuron], share of positions: share of positions with positive true
+                pre-activation
             top bottom [neuron rank], token: tokens with the largest and the smallest contribution
             top_contribution bottom_contribution [neuron rank], pre-activation: contributions of
                 ``top`` and ``bottom``
             contribution_mean contribution_std [neuron], pre-activation: mean and standard deviation
                 of the contributions over the vocabulary
-        """),
-        *estimates("""
-            bag_r2 bag_centred_r2 [variant query], share of variance: the heads' joint output,
+            ± bag_r2 bag_centred_r2 [variant query], share of variance: the heads' joint output,
                 predicted against true; 1 is best
-            bag_cosine [variant query], cosine: the heads' joint output, predicted against true; 1
+            ± bag_cosine [variant query], cosine: the heads' joint output, predicted against true; 1
                 is best
-        """),
-        *outputs("""
             kernel [key], share of attention: the heads' mean kernel at the query position
             denominator [chosen], weight: median denominator of each contextual head
             norm_scale [norm percentile], standard deviation: true scales of the two norms on the

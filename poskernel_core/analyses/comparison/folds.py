@@ -9,7 +9,7 @@ import numpy as np
 from poskernel_core.analyses.base import Analysis, Progress, QueryParams, Statistics
 from poskernel_core.analyses.kernels.kernel import kernels_at, observed_row
 from poskernel_core.analyses.sources import check_query
-from poskernel_core.common.result import Result, estimates, outputs
+from poskernel_core.common.result import Result, outputs
 from poskernel_core.common.specs import RunSpec
 
 
@@ -31,20 +31,14 @@ class KernelFolds(Analysis[QueryParams]):
     noun_phrase = "kernels by offset"
     error_counts = "queries"
     params = QueryParams
-    values = (
-        *estimates("""
-            kernel [layer head offset], share of attention: the mean kernel by offset $n - i$; NaN
-                where no key is visible
-        """),
-        *outputs("""
-            replicate [left_out layer head offset], share of attention: the same without one group
-                of texts
-        """),
-        *estimates("""
-            observed [layer head offset], share of attention: mean attention seen at ``n``, ``skip``
-                applied and renormalised
-        """),
-    )
+    values = outputs("""
+        ± kernel [layer head offset], share of attention: the mean kernel by offset $n - i$; NaN
+            where no key is visible
+        replicate [left_out layer head offset], share of attention: the same without one group of
+            texts
+        ± observed [layer head offset], share of attention: mean attention seen at ``n``, ``skip``
+            applied and renormalised
+    """)
 
     def needs(self, run: RunSpec, params: QueryParams) -> Mapping[str, RunSpec]:
         check_query(params.query, params.skip, run.context)

@@ -14,7 +14,7 @@ from poskernel_core.analyses.head_measures.spec import HeadMeasures, HeadMeasure
 from poskernel_core.analyses.head_measures.verdicts import names_between_commas
 from poskernel_core.analyses.measures import asked_with, measure_called, one_a_head
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.result import BESIDE, OF_MEASURE, Result, estimates, outputs
+from poskernel_core.common.result import BESIDE, OF_MEASURE, Result, outputs
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
 
 
@@ -51,17 +51,13 @@ class HeadsBeside(Composition[HeadsBesideParams]):
     noun_phrase = "the measures of chosen heads"
     params = HeadsBesideParams
     can_lack_parts = True
-    values = (
-        *estimates("""
-            value [measure pin], that of each measure: every measure of every pinned head; for a
-                kind, its number among the kinds
-        """),
-        *outputs("""
-            rank [measure pin], rank: its rank among the heads of its model
-            z_score [measure pin], standard errors: how far the value lies above the first head's;
-                NaN where an error is not known
-        """),
-    )
+    values = outputs("""
+        ± value [measure pin], that of each measure: every measure of every pinned head; for a kind,
+            its number among the kinds
+        rank [measure pin], rank: its rank among the heads of its model
+        z_score [measure pin], standard errors: how far the value lies above the first head's; NaN
+            where an error is not known
+    """)
     texts = outputs("""
         heads [pin], head: each head with its run, as it is written
         measure [measure], name: title of each measure

@@ -27,7 +27,6 @@ from poskernel_core.common.result import (
     Result,
     distances,
     errors_together,
-    estimates,
     outputs,
     token_counts,
 )
@@ -121,11 +120,9 @@ class HeadDistances(Composition[HeadDistancesParams]):
             "distance [pin other]",
             "total variation between the kernels of two heads, aligned by offset",
         ),
-        *estimates("""
-            kernel [pin offset], share of attention: each head's kernel by offset; NaN where no key
-                is visible
-        """),
         *outputs("""
+            ± kernel [pin offset], share of attention: each head's kernel by offset; NaN where no
+                key is visible
             observed [pin offset], share of attention: mean attention seen at the same position,
                 ``skip`` applied and renormalised
         """),

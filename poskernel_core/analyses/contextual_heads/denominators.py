@@ -126,17 +126,13 @@ class TokenWeights(DestinationExperiment[TokenWeightsParams]):
     noun_phrase = "how the head weights tokens"
     error_counts = "places of each token"
     params = TokenWeightsParams
-    values = (
-        *estimates("""
-            log_weight [token], nats: mean content score of each token; its exponential is the
-                factor by which content changes the token's attention
-        """),
-        *outputs("""
-            count [token], places: how often the token was seen: in layer 0 in all windows of the
-                run, in later layers in those that were read
-            top_value bottom_value [rank], nats: the largest and the smallest content scores
-        """),
-    )
+    values = outputs("""
+        ± log_weight [token], nats: mean content score of each token; its exponential is the factor
+            by which content changes the token's attention
+        count [token], places: how often the token was seen: in layer 0 in all windows of the run,
+            in later layers in those that were read
+        top_value bottom_value [rank], nats: the largest and the smallest content scores
+    """)
     texts = outputs("top_words bottom_words [rank], token: the tokens that have them")
     figure = "weights_figure"
     precomputed = "experiments"

@@ -9,7 +9,7 @@ from pydantic import Field
 from poskernel_core.analyses.base import Experiment, Params, SkipParams, TokenParams
 from poskernel_core.analyses.head_measure import grid_measures
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.result import Result, estimates, outputs, sizes
+from poskernel_core.common.result import Result, outputs, sizes
 from poskernel_core.common.specs import RunSpec
 
 P = TypeVar("P", bound=TokenParams)
@@ -129,8 +129,8 @@ class ContextualHeads(DestinationExperiment[ContextualParams]):
         *outputs("""
             etc [layer head], tokens: effective token count (ETC) of the token's mean kernel
             local_mass [layer head], share of mass: its mass in the last 10 tokens
+            ± denominator [layer head], weight: mean of $Z_n$ over windows
         """),
-        *estimates("denominator [layer head], weight: mean of $Z_n$ over windows"),
         *sizes("""
             denominator_cv [layer head], relative to the mean: coefficient of variation of $Z_n$
                 over windows: standard deviation over mean
@@ -141,12 +141,10 @@ class ContextualHeads(DestinationExperiment[ContextualParams]):
             weight_mean [layer head], weight: mean of the content weights over windows and keys
             weight_variance [layer head], weight squared: variance of the content weights over
                 windows and keys
-        """),
-        *estimates("""
-            duplicate_attention baseline [layer head distance], share of attention: attention to an
-                earlier duplicate of the current token at that distance back, and to another token
-                in the same place
-            near_duplicates far_duplicates [layer head], share of attention: mean of the attention
+            ± duplicate_attention baseline [layer head distance], share of attention: attention to
+                an earlier duplicate of the current token at that distance back, and to another
+                token in the same place
+            ± near_duplicates far_duplicates [layer head], share of attention: mean of the attention
                 to a duplicate less ``baseline``, up to 10 tokens back and beyond
         """),
         *outputs(

@@ -115,24 +115,19 @@ class HeadExamples(Experiment[HeadExamplesParams]):
     noun_phrase = "example texts of all heads"
     error_counts = "windows"
     params = HeadExamplesParams
-    values = (
-        *outputs("""
-            interval [layer head example], number: from 1 (least attention); 0: no text
-            example_text [layer head example], number: number of the window; -1: no text
-            max_activation [layer head example], share of attention: the largest attention in that
-                text
-            top_key [layer head example pos rank], position: the most attended keys
-            top_attention [layer head example pos rank], share of attention: attention to them; 0
-                where there are fewer keys
-            activation_histogram [layer head bin], texts: texts by their largest attention, in 50
-                bins from 0 to 1
-        """),
-        *estimates("""
-            mean_max_activation [layer head], share of attention: mean over texts of their largest
-                attention
-        """),
-        *outputs("token [text pos], number: which of the words each token of the texts is"),
-    )
+    values = outputs("""
+        interval [layer head example], number: from 1 (least attention); 0: no text
+        example_text [layer head example], number: number of the window; -1: no text
+        max_activation [layer head example], share of attention: the largest attention in that text
+        top_key [layer head example pos rank], position: the most attended keys
+        top_attention [layer head example pos rank], share of attention: attention to them; 0 where
+            there are fewer keys
+        activation_histogram [layer head bin], texts: texts by their largest attention, in 50 bins
+            from 0 to 1
+        ± mean_max_activation [layer head], share of attention: mean over texts of their largest
+            attention
+        token [text pos], number: which of the words each token of the texts is
+    """)
     texts = outputs("words [word], token: the different tokens of the texts that are kept")
     ignores = Experiment.ignores | {"positions"}
     long = True

@@ -97,27 +97,19 @@ class Intervention(Experiment[InterventionParams]):
     noun_phrase = "the effects of the change"
     error_counts = "positions"
     params = InterventionParams
-    values = (
-        *outputs(r"""
-            clean changed difference [query key], share of attention: the chosen head's attention in
-                the two runs, and changed minus clean
-            clean_probability changed_probability [candidate], probability: of the next token after
-                the prompt, for the six likeliest of each run; coordinates are token ids
-            clean_loss changed_loss [pos], nats: $-\log p$ of each token of the prompt
-            mean_clean_loss mean_changed_loss, nats: their means over the prompt
-        """),
-        *estimates("""
-            loss_change, nats: changed minus clean, mean over the prompt; its error is over
-                positions
-        """),
-        *outputs("""
-            kl [pos], nats: divergence of the next-token distribution, clean to changed
-            last_kl mean_kl, nats: the same after the prompt, and its mean over the prompt
-            clean_previous_mass changed_previous_mass previous_mass_change [layer head], share of
-                attention: mean attention to the predecessor in the two runs, and changed minus
-                clean
-        """),
-    )
+    values = outputs(r"""
+        clean changed difference [query key], share of attention: the chosen head's attention in the
+            two runs, and changed minus clean
+        clean_probability changed_probability [candidate], probability: of the next token after the
+            prompt, for the six likeliest of each run; coordinates are token ids
+        clean_loss changed_loss [pos], nats: $-\log p$ of each token of the prompt
+        mean_clean_loss mean_changed_loss, nats: their means over the prompt
+        ± loss_change, nats: changed minus clean, mean over the prompt; its error is over positions
+        kl [pos], nats: divergence of the next-token distribution, clean to changed
+        last_kl mean_kl, nats: the same after the prompt, and its mean over the prompt
+        clean_previous_mass changed_previous_mass previous_mass_change [layer head], share of
+            attention: mean attention to the predecessor in the two runs, and changed minus clean
+    """)
     texts = outputs("candidates [candidate], token: the likeliest next tokens")
     continued = "change"
     figure = "bars_figure"

@@ -50,16 +50,12 @@ class PositionalKernel(Analysis[KernelParams]):
     error_counts = "queries"
     params = KernelParams
     values = (
-        *estimates("""
-            kernel [layer head key], share of attention: mean over the source's queries; keys that
-                are not visible hold 0
-        """),
         *outputs("""
+            ± kernel [layer head key], share of attention: mean over the source's queries; keys that
+                are not visible hold 0
             kernel_low kernel_high [layer head key], share of attention: its 10th and 90th
                 percentile over the queries
-        """),
-        *estimates("""
-            observed [layer head key], share of attention: attention seen at ``n`` (mean over all
+            ± observed [layer head key], share of attention: attention seen at ``n`` (mean over all
                 windows; if the source is one text, that text's), ``skip`` applied and renormalised
         """),
         *token_counts("etc [layer head], tokens: effective token count (ETC) of the kernel"),

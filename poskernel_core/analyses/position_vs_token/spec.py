@@ -44,25 +44,19 @@ class PositionVsToken(Sampled[PositionVsTokenParams]):
     title = "Position against token"
     noun_phrase = "attention with positions only and with tokens only"
     params = PositionVsTokenParams
-    values = (
-        *estimates("""
-            pattern [condition layer head query key], share of attention: mean attention
-            score [condition layer head query key], score (nats): mean score; NaN for keys that are
-                not visible
-            profile [condition layer head offset], share of attention: mean of $A(n,n-k)$ over $n$,
-                position 0 left out as query and as key; NaN for the largest offset, which has no
-                pair left
-        """),
-        *outputs("""
-            largest_offset [condition layer head], tokens: the $k$ with the largest $P(k)$ up to
-                half of the length: a head that looks $k$ back
-        """),
-        *estimates("""
-            largest_mass [condition layer head], share of attention: that $P(k)$
-            first_mass [condition layer head], share of attention: attention from position 1 to
-                position 0, to be compared with $P(1)$: the exception of position 0
-        """),
-    )
+    values = outputs("""
+        ± pattern [condition layer head query key], share of attention: mean attention
+        ± score [condition layer head query key], score (nats): mean score; NaN for keys that are
+            not visible
+        ± profile [condition layer head offset], share of attention: mean of $A(n,n-k)$ over $n$,
+            position 0 left out as query and as key; NaN for the largest offset, which has no pair
+            left
+        largest_offset [condition layer head], tokens: the $k$ with the largest $P(k)$ up to half of
+            the length: a head that looks $k$ back
+        ± largest_mass [condition layer head], share of attention: that $P(k)$
+        ± first_mass [condition layer head], share of attention: attention from position 1 to
+            position 0, to be compared with $P(1)$: the exception of position 0
+    """)
     texts = outputs("conditions [condition], name: the three runs")
     figure = "conditions_figure"
     precomputed = "experiments"

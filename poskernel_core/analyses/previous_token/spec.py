@@ -20,7 +20,7 @@ from poskernel_core.analyses.previous_token import formulas as bands
 from poskernel_core.analyses.sources import TextParams, text_run
 from poskernel_core.common.attention import only_visible
 from poskernel_core.common.heads import parse_cell
-from poskernel_core.common.result import Result, estimates, outputs, shares
+from poskernel_core.common.result import Result, outputs, shares
 from poskernel_core.common.specs import BAND, RunSpec
 from poskernel_core.common.views import StatisticsView, stacked
 
@@ -111,37 +111,34 @@ class PreviousToken(Analysis[PreviousTokenParams]):
     error_counts = "windows"
     params = PreviousTokenParams
     values = (
-        *estimates("""
-            profile [layer head offset], share of attention: the diagonals: mean attention $P(k)$ to
-                the token $k$ places back
-        """),
         *outputs("""
+            ± profile [layer head offset], share of attention: the diagonals: mean attention $P(k)$
+                to the token $k$ places back
             largest_offset second_offset [layer head], tokens: the diagonals with the most and the
                 second most attention
+            ± largest_mass second_mass [layer head], share of attention: their mean attention
         """),
-        *estimates(
-            "largest_mass second_mass [layer head], share of attention: their mean attention"
-        ),
         *shares("""
             ratio [layer head], second over largest: second over largest; smaller is cleaner. A head
                 is loosely a previous-token head if its largest offset is 1
         """),
-        *outputs("share_previous, share of heads: share of all heads whose largest offset is 1"),
-        *estimates("""
-            previous_mass [layer head], share of attention: $P(1)$
-            score_profile [layer head band], score (nats): mean raw score by offset $n - i$ from -32
-                to 32, the sum of its parts by position and by content
-            position_profile content_profile [layer head band], score (nats): its parts by position
-                alone (mean query times mean key, without pairs from the same text, whose content
-                would count), and by content (the rest)
-            self_contrast previous_contrast [layer head], score (nats): the mean raw score at offset
-                0 and at offset 1, against the straight line through its neighbours at -1 and 2
-            position_advantage content_advantage [layer head], score (nats): by how much the mean
+        *outputs("""
+            share_previous, share of heads: share of all heads whose largest offset is 1
+            ± previous_mass [layer head], share of attention: $P(1)$
+            ± score_profile [layer head band], score (nats): mean raw score by offset $n - i$ from
+                -32 to 32, the sum of its parts by position and by content
+            ± position_profile content_profile [layer head band], score (nats): its parts by
+                position alone (mean query times mean key, without pairs from the same text, whose
+                content would count), and by content (the rest)
+            ± self_contrast previous_contrast [layer head], score (nats): the mean raw score at
+                offset 0 and at offset 1, against the straight line through its neighbours at -1 and
+                2
+            ± position_advantage content_advantage [layer head], score (nats): by how much the mean
                 score of the predecessor exceeds that of the current token, by position alone and by
                 content
-            repeated_mass unrepeated_mass [layer head], share of attention: mean $A(n,n-1)$ in texts
-                with doubled tokens, where token $n$ equals token $n-1$ (made copies and the text's
-                own repeats), and where it differs
+            ± repeated_mass unrepeated_mass [layer head], share of attention: mean $A(n,n-1)$ in
+                texts with doubled tokens, where token $n$ equals token $n-1$ (made copies and the
+                text's own repeats), and where it differs
         """),
         *outputs(
             "diagonal [layer head], diagonal: dark (``self_contrast`` negative and the larger of "

@@ -5,7 +5,7 @@ from pydantic import Field
 
 from poskernel_core.analyses.base import KEPT_QUERIES, Analysis, Params, Progress, Statistics
 from poskernel_core.analyses.head_measure import grid_measures
-from poskernel_core.common.result import Result, estimates, outputs
+from poskernel_core.common.result import Result, outputs
 from poskernel_core.common.views import stacked
 
 
@@ -41,15 +41,13 @@ class AttentionSinks(Analysis[SinkParams]):
     noun_phrase = "the attention sinks"
     error_counts = "windows"
     params = SinkParams
-    values = (
-        *estimates("""
-            alpha [layer head key], share of attention: mean attention to each of the first keys
-            sink [layer head], share of attention: mean attention to the first key
-            learned_sink [layer head], share of attention: mass on a learned sink, where the model
-                has one
-        """),
-        *outputs("sink_rate, share of heads: share of heads that have a sink"),
-    )
+    values = outputs("""
+        ± alpha [layer head key], share of attention: mean attention to each of the first keys
+        ± sink [layer head], share of attention: mean attention to the first key
+        ± learned_sink [layer head], share of attention: mass on a learned sink, where the model has
+            one
+        sink_rate, share of heads: share of heads that have a sink
+    """)
     measures = (
         *grid_measures("""
             attention sink [sink], share of attention, unit: Bright: the head's attention rests on
