@@ -1,7 +1,7 @@
 """The words for the figures of contextual heads."""
 
 from pages.shared.cards.explained import explained
-from poskernel_core.analyses.contextual_heads.behaviour import BEHAVIOURS
+from poskernel_core.analyses.contextual_heads.spec import BEHAVIOURS
 
 CONTEXTUAL = BEHAVIOURS.index("contextual")
 

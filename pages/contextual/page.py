@@ -30,7 +30,6 @@ from pages.shared.tables.tables import (
     rounded_table,
 )
 from pages.shared.tables.word_lists import word_lists
-from poskernel_core.analyses.contextual_heads.behaviour import regrouped
 from poskernel_core.analyses.contextual_heads.denominators import (
     Denominators,
     DenominatorsParams,
@@ -42,7 +41,11 @@ from poskernel_core.analyses.contextual_heads.figures import (
     plane_figure,
     weights_figure,
 )
-from poskernel_core.analyses.contextual_heads.spec import ContextualHeads, ContextualParams
+from poskernel_core.analyses.contextual_heads.spec import (
+    ContextualHeads,
+    ContextualParams,
+    regrouped,
+)
 from poskernel_core.analyses.kernels.distances import KernelDistances, KernelDistancesParams
 from poskernel_core.analyses.kernels.figures import distances_figure
 from poskernel_core.common.heads import head_name

@@ -17,8 +17,8 @@ from pages.shared.tables.tables import number_columns
 from poskernel_core.analyses.bag.claims import LOW
 from poskernel_core.analyses.bag.contextual_neurons import centred_at_best
 from poskernel_core.analyses.bag.figures import nearest_figure
+from poskernel_core.analyses.bag.neuron import ExtendedEmbedding, ExtendedEmbeddingParams
 from poskernel_core.analyses.bag.quality import bag_kernel_figure, quality_figure
-from poskernel_core.analyses.bag.search import ExtendedEmbedding, ExtendedEmbeddingParams
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import as_printed
 from poskernel_core.plotting.layout import visible

@@ -17,7 +17,7 @@ from pages.shared.selection.selection import Selection
 from pages.shared.tables.tables import choice_table, number_columns
 from pages.shared.tables.word_lists import joined
 from poskernel_core.analyses.bag.figures import neurons_figure, scores_figure
-from poskernel_core.analyses.bag.search import WordNeurons, WordNeuronsParams
+from poskernel_core.analyses.bag.neuron import WordNeurons, WordNeuronsParams
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
 

@@ -11,8 +11,9 @@ from pages.shared.cards.explained import explained
 from pages.shared.jobs import results
 from pages.shared.jobs.pressed import fetch_when_asked
 from pages.shared.selection.selection import Selection
+from poskernel_core.analyses.base import QueryParams
 from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
-from poskernel_core.analyses.kernels.near import NearKernels, NearKernelsParams
+from poskernel_core.analyses.kernels.near import NearKernels
 from poskernel_core.analyses.place_and_content.spec import PlaceAndContent, PlaceAndContentParams
 from poskernel_core.common.result import Result
 from poskernel_core.models.geometry import Geometry
@@ -71,7 +72,7 @@ def by_kernels(selection: Selection, columns: dict[str, Column]) -> Arranged | N
     """
     (colour,) = choose_columns(columns, "colour")
     query, skip = selection.query, selection.skip
-    found = results.fetch(NearKernels, selection.run, NearKernelsParams(query=query, skip=skip))
+    found = results.fetch(NearKernels, selection.run, QueryParams(query=query, skip=skip))
     if found is None:
         return None
     kernels = results.fetch(PositionalKernel, selection.run, KernelParams(query=query, skip=skip))

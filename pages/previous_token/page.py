@@ -34,8 +34,12 @@ from poskernel_core.analyses.previous_token.figures import (
     stage_figure,
     table_figure,
 )
-from poskernel_core.analyses.previous_token.spec import PreviousToken, PreviousTokenParams
-from poskernel_core.analyses.previous_token.stages import Stages, StagesParams
+from poskernel_core.analyses.previous_token.spec import (
+    PreviousToken,
+    PreviousTokenParams,
+    Stages,
+    StagesParams,
+)
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, value_text
 from poskernel_core.ledger.published import PREVIOUS_TOKEN_GPT2, PREVIOUS_TOKEN_HEADS_GPT2

@@ -35,7 +35,6 @@ TOPICS = (
     "helix.spec",
     "helix.tangent",
     "previous_token.spec",
-    "previous_token.stages",
     "interventions.spec",
     "patching.spec",
     "additivity.spec",
@@ -46,7 +45,6 @@ TOPICS = (
     "contextual_heads.denominators",
     "bag.contextual_neurons",
     "bag.neuron",
-    "bag.search",
     "induction.spec",
     "random_tokens.spec",
     "induction.norm_cause",
@@ -70,7 +68,6 @@ NAMED = 12
 
 
 def _questions(module: ModuleType) -> Iterator[Question[Any]]:
-    """Yield the questions that a module defines."""
     for found in vars(module).values():
         own = isinstance(found, type) and found.__module__ == module.__name__
         if own and issubclass(found, Question) and "name" in vars(found):

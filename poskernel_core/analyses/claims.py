@@ -163,7 +163,7 @@ class Head:
 Claims = Callable[[Head], Iterator[Claim]]
 Rules = Mapping[str, Callable[[Result], str]]
 """A sentence for each set of values; a key such as ``etc: etc local_mass [layer head], kind []``
-names a question, and values with their axes."""
+names a question, and values with their axes; ``etc`` alone stands for all its other results."""
 
 
 def said(result: Result, rules: Rules) -> str:
@@ -180,7 +180,7 @@ def said(result: Result, rules: Rules) -> str:
 @cache
 def _needed(known: str) -> tuple[str, tuple[tuple[str, tuple[str, ...]], ...]]:
     question, _, shapes = known.partition(": ")
-    parts = (shape.rstrip("]").split("[") for shape in shapes.split(", "))
+    parts = (shape.rstrip("]").split("[") for shape in filter(None, shapes.split(", ")))
     return question, tuple(
         (name, tuple(axes.split())) for names, axes in parts for name in names.split()
     )
@@ -368,7 +368,6 @@ def _extreme(result: Result, name: str, *, smallest: bool = False) -> str:
 
 
 def _in(result: Result) -> str:
-    """Begin a sentence about the heads, at the result's query position if it has one."""
     return f"A{here[2:]}, in" if (here := at_query(result)) else "In"
 
 

@@ -137,30 +137,24 @@ def _method(question: Question[Any]) -> Method:
         summary=summary,
         about="\n\n".join(about),
         values=tuple(_described((*question.values, *question.texts))),
-        params=_params(question),
+        params=tuple(
+            (
+                name,
+                "" if field.is_required() else str(field.default),
+                limits_of(field),
+                field.description or "",
+            )
+            for name, field in question.params.model_fields.items()
+        ),
         runs_model=isinstance(question, Experiment),
         **parts,
     )
 
 
 def _described(values: Iterable[Value]) -> Iterator[str]:
-    """Yield a description of the values; those that share axes, unit and meaning are merged."""
     for (axes, unit, meaning), rows in groupby(
         values, key=lambda value: (value.axes, value.unit, value.meaning)
     ):
         names = ", ".join(f"`{value.name}`" for value in rows)
         shape = f" `[{', '.join(axes)}]`" if axes else ""
         yield f"{names}{shape}, {unit}: {as_markdown(meaning)}"
-
-
-def _params(question: Question[Any]) -> tuple[tuple[str, str, str, str], ...]:
-    fields = question.params.model_fields.items()
-    return tuple(
-        (
-            name,
-            "" if field.is_required() else str(field.default),
-            limits_of(field),
-            field.description or "",
-        )
-        for name, field in fields
-    )

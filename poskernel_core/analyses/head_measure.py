@@ -1,7 +1,12 @@
-"""The declaration of a measure that colours the grid of all heads."""
+"""Declarations of measures that colour the grid of all heads."""
 
+import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, get_args
+
+from poskernel_core.common.result import declarations
+
+Scale = Literal["linear", "unit", "log", "diverging", "cosine", "labels"]
 
 
 @dataclass(frozen=True)
@@ -26,9 +31,24 @@ class HeadMeasure:
     value: str
     unit: str
     reading: str = ""
-    scale: Literal["linear", "unit", "log", "diverging", "cosine", "labels"] = "linear"
+    scale: Scale = "linear"
     floor: float | None = None
     most: str = ""
     last: str = ""
     only: tuple[str, ...] = ()
     of_windows: bool = False
+
+
+_DECLARED = re.compile(rf"^(.+?) \[(\w+)\], (.+), ({'|'.join(get_args(Scale))}): (.+)$")
+
+
+def grid_measures(text: str, **more: Any) -> tuple[HeadMeasure, ...]:
+    """Declare measures by :func:`declarations` such as ``title [value], unit, scale: reading``.
+
+    ``more`` are further attributes, of all.
+    """
+    rows = map(_DECLARED.findall, declarations(text))
+    return tuple(
+        HeadMeasure(title, value, unit, reading, scale, **more)
+        for ((title, value, unit, scale, reading),) in rows
+    )

@@ -1,8 +1,8 @@
 """What is said of a head: the claims of all topics in one order; and the finding of a result.
 
 The verdict, the list below it, gallery, notebook and command line print a reading and decide
-nothing. ``claims.py`` of a topic has ``finding(result)``, and ``CLAIMS`` by question if its answers
-say something of every head.
+nothing. ``claims.py`` of a topic has ``RULES`` or ``finding(result)``, and ``CLAIMS`` by question
+if its answers say something of every head.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Final
 
 from poskernel_core.analyses.base import Question
-from poskernel_core.analyses.claims import Claim, Head, capital, listed
+from poskernel_core.analyses.claims import Claim, Head, capital, listed, said
 from poskernel_core.common.result import Result
 
 WHERE: Final = ("sink", "learned sink", "look back", "duplicates")
@@ -54,8 +54,7 @@ class Reading:
 
     def verdict(self, who: str) -> str:
         """Return the most important claims as a sentence; empty without claims."""
-        lead = self._lead()
-        if not lead:
+        if not (lead := self._lead()):
             return f"{rest[0][1]}." if (rest := self.rest()) else ""
         clauses = (claim.clause("" if place else who) for place, (_, claim) in enumerate(lead))
         return f"{capital('; '.join(clauses))}."
@@ -114,16 +113,16 @@ def _order(claim: Claim) -> tuple[int, float, int]:
 
 def claims_of(result: Result, *place: int) -> Iterator[Claim]:
     """Yield what one answer says of a head: at a place in an answer about all heads."""
-    topic = _topic(result.analysis)
-    if topic is not None:
+    if (topic := _topic(result.analysis)) is not None:
         for claims in getattr(topic, "CLAIMS", {}).get(result.analysis, ()):
             yield from claims(Head(result, place))
 
 
 def finding_of(result: Result) -> str:
     """Return what a result, or a part of it, shows, in a sentence; empty if it supports none."""
-    topic = _topic(result.analysis)
-    return "" if topic is None else str(topic.finding(result))
+    if (topic := _topic(result.analysis)) is None:
+        return ""
+    return said(result, topic.RULES) if hasattr(topic, "RULES") else str(topic.finding(result))
 
 
 @cache

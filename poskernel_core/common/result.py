@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -81,18 +84,45 @@ class Value:
         return not ROWS.isdisjoint(self.axes)
 
 
-def outputs(shaped: str, unit: str, meaning: str, **more: Any) -> tuple[Value, ...]:
+def declarations(text: str) -> list[str]:
+    """Return the declarations in a text, each in a line; an indented line goes on with the last."""
+    return [" ".join(each.split()) for each in re.split(r"\n(?! )", inspect.cleandoc(text))]
+
+
+def outputs(shaped: str, unit: str = "", meaning: str = "", **more: Any) -> tuple[Value, ...]:
     """Declare values that differ only in name; ``shaped`` looks like ``low high [layer head]``.
 
+    Without a unit, ``shaped`` holds :func:`declarations` as the definitions are printed: ``low high
+    [layer head], unit: meaning``, with ``±`` in front if they have standard errors.
     ``more`` are further attributes of :class:`Value`.
     """
+    if not unit:
+        rows = map(_DECLARED.findall, declarations(shaped))
+        return tuple(
+            value
+            for ((sign, *parts),) in rows
+            for value in outputs(*parts, **({"has_error": True} if sign else {}) | more)
+        )
     names, _, axes = shaped.rstrip("]").partition("[")
     return tuple(Value(name, tuple(axes.split()), unit, meaning, **more) for name in names.split())
 
 
-def estimates(shaped: str, unit: str, meaning: str, **more: Any) -> tuple[Value, ...]:
+_DECLARED = re.compile(r"^(± )?([\w ]+(?:\[[^]]*\])?), (.+?): (.+)$")
+
+
+def estimates(shaped: str, unit: str = "", meaning: str = "", **more: Any) -> tuple[Value, ...]:
     """Declare values that have standard errors, otherwise as :func:`outputs`."""
     return outputs(shaped, unit, meaning, has_error=True, **more)
+
+
+shares = partial(estimates, bounds=(0, 1))
+"""Declare shares: estimates from 0 to 1."""
+
+sizes = partial(estimates, kind="null", bounds=(0, math.inf))
+"""Declare sizes: estimates of 0 or more, which noise makes larger."""
+
+token_counts = partial(estimates, kind="log", bounds=(1, math.inf))
+"""Declare effective numbers of tokens: estimates of 1 or more, as a logarithm."""
 
 
 def distances(shaped: str, meaning: str, **more: Any) -> tuple[Value, ...]:

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 from streamlit.testing.v1 import AppTest
 
-from poskernel_core.analyses.contextual_heads.behaviour import BEHAVIOURS
+from poskernel_core.analyses.contextual_heads.spec import BEHAVIOURS
 from tests.pages.test_downloads import download
 from tests.support.bound import opened, walk
 from tests.support.visit import (

@@ -6,7 +6,7 @@ import streamlit as st
 
 from pages.shared.selection.fit import fitted, linked
 from pages.shared.selection.source import named_token
-from poskernel_core.analyses.contextual_heads.behaviour import Thresholds
+from poskernel_core.analyses.contextual_heads.spec import Thresholds
 from poskernel_core.common.specs import ModelSpec
 from poskernel_core.data import texts
 

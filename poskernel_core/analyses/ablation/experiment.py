@@ -7,18 +7,7 @@ from torch import Tensor
 from poskernel_core.analyses.ablation.spec import AblateHeads, AblateHeadsParams
 from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
 from poskernel_core.analyses.induction.experiment import copy_losses, diagonals
-from poskernel_core.analyses.kernel_only.experiment import (
-    Cell,
-    Fixed,
-    Means,
-    Outputs,
-    answer,
-    batches,
-    check_heads,
-    divided,
-    fixed_of,
-    losses,
-)
+from poskernel_core.analyses.kernel_only import experiment as kernel_only
 from poskernel_core.analyses.kernel_only.formulas import KERNEL, MEAN_OUTPUT
 from poskernel_core.analyses.random_tokens.experiment import sampled
 from poskernel_core.common.result import Result
@@ -42,18 +31,22 @@ def ablate_heads(
     """Run texts and random tokens clean and ablated; see :class:`AblateHeads`."""
     geometry, start = subject.model.geometry, int(subject.start_token)
     cells = parse_cells(params.heads, geometry.n_layers, geometry.n_heads)
-    check_heads(geometry, cells)
-    texts = divided(subject, params)
+    kernel_only.check_heads(geometry, cells)
+    texts = kernel_only.divided(subject, params)
     given = params.by in ("mean", "kernel")
-    fixed = fixed_of(subject, texts, params.skip, progress) if given else Fixed()
+    fixed = (
+        kernel_only.fixed_of(subject, texts, params.skip, progress)
+        if given
+        else kernel_only.Fixed()
+    )
     total, others = len(texts.loss) + params.samples, np.roll(texts.loss, 1, axis=0)
     clean, changed = (np.full(texts.loss.shape, np.nan) for _ in range(2))
-    for first, tokens in batches(subject, texts.loss):
+    for first, tokens in kernel_only.batches(subject, texts.loss):
         progress(first, total)
         at = slice(first, first + len(tokens))
         edit = _edit(subject, params, cells, fixed, torch.from_numpy(others[at]))
         for found, each in ((clean, Edit()), (changed, edit)):
-            found[at, 1:] = losses(subject.model.run(tokens, each), tokens)
+            found[at, 1:] = kernel_only.losses(subject.model.run(tokens, each), tokens)
     period = max(1, min(PERIOD, (texts.loss.shape[1] - start) // 2))
     layout, scores, copies = twice_layout(period, bool(start)), [], []
     again = sampled.batches(subject, layout, params.samples, 1, logits=len(layout.places))
@@ -74,11 +67,11 @@ def ablate_heads(
         "copy_loss_change": copied[1] - copied[0],
     }
 
-    def numbers(means: Means) -> Means:
+    def numbers(means: kernel_only.Means) -> kernel_only.Means:
         rise, loss = means["position_loss_change"], means["clean_position_loss"]
         return {"loss_change": np.array(rise[1:].mean()), "clean_loss": np.array(loss[1:].mean())}
 
-    return answer(
+    return kernel_only.answer(
         AblateHeads, subject, params, texts,
         {"position_loss_change": changed - clean, "clean_position_loss": clean}, numbers,
         {name: each.mean(axis=0) for name, each in samples.items()},
@@ -94,8 +87,8 @@ def _pairs(found: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
 def _edit(
     subject: ExperimentContext,
     params: AblateHeadsParams,
-    cells: list[Cell],
-    fixed: Fixed,
+    cells: list[kernel_only.Cell],
+    fixed: kernel_only.Fixed,
     others: Tensor,
 ) -> Edit:
     """Return the edit for one batch; ``others [text, pos]`` are run clean for their outputs."""
@@ -103,7 +96,7 @@ def _edit(
         return AblatedHeads(cells)
     if params.by != "resample":
         return fixed.edit(KERNEL if params.by == "kernel" else MEAN_OUTPUT, cells)
-    clean = Outputs()
+    clean = kernel_only.Outputs()
     subject.model.run(others, clean, until=cells[-1][0])
     return FixedHeads(outputs={cell: clean.outputs[cell[0]][:, cell[1]] for cell in cells})
 

@@ -49,24 +49,22 @@ class AblateHeads(KernelOnly[AblateHeadsParams]):
     noun_phrase = "what the model loses if these heads are ablated"
     params = AblateHeadsParams
     values = (
-        *estimates("loss_change []", "nats", "rise of the loss, per token"),
-        *estimates("position_loss_change [pos]", "nats", "rise at each position; NaN at the first"),
-        *estimates("clean_position_loss [pos]", "nats", "the loss as it is, at each position"),
+        *estimates("""
+            loss_change, nats: rise of the loss, per token
+            position_loss_change [pos], nats: rise at each position; NaN at the first
+            clean_position_loss [pos], nats: the loss as it is, at each position
+        """),
         *KernelOnly.clean,
-        *estimates(
-            "copy_loss_change [copy]",
-            "nats",
-            "rise of the loss of random tokens, and of the same tokens repeated",
-        ),
-        *estimates(
-            "induction_change [layer head]", "share of attention", "change of the induction score"
-        ),
-        *estimates("induction [layer head]", "share of attention", "the score as it is"),
+        *estimates("""
+            copy_loss_change [copy], nats: rise of the loss of random tokens, and of the same tokens
+                repeated
+            induction_change [layer head], share of attention: change of the induction score
+            induction [layer head], share of attention: the score as it is
+        """),
     )
     figure = "ablated_figure"
     runs = "ablate_heads"
 
     def tokens(self, run: RunSpec, params: AblateHeadsParams) -> int:
-        """Return about how many tokens the model reads."""
         windows = 2 * params.kernel_windows + 3 * params.loss_windows + 3 * params.samples
         return run.context * windows

@@ -1,6 +1,15 @@
 """What results about additivity show."""
 
-from poskernel_core.analyses.claims import HALF, has, heads_at, heads_range, number_of, passing, who
+from poskernel_core.analyses.claims import (
+    HALF,
+    capital,
+    has,
+    heads_at,
+    heads_range,
+    number_of,
+    passing,
+    who,
+)
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
 
@@ -20,7 +29,7 @@ def finding(result: Result) -> str:
         for name in parts:
             if (share := number_of(result, name)).passes(HALF) == "yes":
                 return (
-                    f"{_capital(PARTS[name])} explains {share} of the variance of the keys "
+                    f"{capital(PARTS[name])} explains {share} of the variance of the keys "
                     f"of {who(result)}, more than half."
                 )
         return ""
@@ -29,7 +38,6 @@ def finding(result: Result) -> str:
 
 
 def _similarity(result: Result) -> str:
-    """Say how similar content stays at the largest shift, held against no similarity."""
     name = "content_similarity"
     if "shift" in result.coordinates:
         result = result.select(shift=int(result.coordinates["shift"][-1]))
@@ -44,7 +52,3 @@ def _similarity(result: Result) -> str:
         f"Moved by {counted(shift, 'token')}, the content in the keys of {who(result)} has a "
         f"cosine of {cosine} with itself (1: unchanged, 0: unrelated)."
     )
-
-
-def _capital(text: str) -> str:
-    return text[0].upper() + text[1:]

@@ -5,7 +5,7 @@ from typing import Any
 from pydantic import Field
 
 from poskernel_core.analyses.base import OWN_WINDOWS, Experiment, Params
-from poskernel_core.analyses.head_measure import HeadMeasure
+from poskernel_core.analyses.head_measure import grid_measures
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import estimates
 from poskernel_core.common.specs import RunSpec
@@ -49,47 +49,25 @@ class Additivity(Experiment[AdditivityParams]):
     noun_phrase = "how far keys are a sum of position and content"
     error_counts = "passages"
     params = AdditivityParams
-    values = (
-        *estimates(
-            "position_share content_share interaction_share [layer head]",
-            "share of variance",
-            "shares of the keys' variance; they add up to 1",
-        ),
-        *estimates(
-            "content_similarity [layer head shift]",
-            "cosine",
-            "cosine between a passage's content at one place and at another that "
-            "lies ``shift`` tokens away; 1 where content stays the same",
-        ),
-    )
+    values = estimates("""
+        position_share content_share interaction_share [layer head], share of variance: shares of
+            the keys' variance; they add up to 1
+        content_similarity [layer head shift], cosine: cosine between a passage's content at one
+            place and at another that lies ``shift`` tokens away; 1 where content stays the same
+    """)
     precomputed = "experiments"
     measures = (
-        HeadMeasure(
-            "key variance explained by position",
-            "position_share",
-            "share of the keys' variance",
-            "Bright: keys differ mostly by position.",
-            "unit",
-        ),
-        HeadMeasure(
-            "key variance explained by content",
-            "content_share",
-            "share of the keys' variance",
-            "Bright: keys differ mostly by content.",
-            "unit",
-        ),
-        HeadMeasure(
-            "position-content interaction",
-            "interaction_share",
-            "share of the keys' variance",
-            "Dark: keys are the sum of a part of position and a part of content.",
-        ),
-        HeadMeasure(
-            "content similarity across positions",
-            "content_similarity",
-            "cosine at the largest shift",
-            "Bright: the same passage leaves the same keys wherever it stands.",
-            "cosine",
+        *grid_measures("""
+            key variance explained by position [position_share], share of the keys' variance, unit:
+                Bright: keys differ mostly by position.
+            key variance explained by content [content_share], share of the keys' variance, unit:
+                Bright: keys differ mostly by content.
+            position-content interaction [interaction_share], share of the keys' variance, linear:
+                Dark: keys are the sum of a part of position and a part of content.
+        """),
+        *grid_measures(
+            "content similarity across positions [content_similarity], cosine at the largest "
+            "shift, cosine: Bright: the same passage leaves the same keys wherever it stands.",
             last="shift",
         ),
     )
@@ -99,13 +77,11 @@ class Additivity(Experiment[AdditivityParams]):
     runs = "additivity"
 
     def default_params(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
-        """Return passages and shifts that fit the context."""
         room = run.context - int(run.start_token)
         length = min(16, max(1, room // 2))
         return {"passage_length": length, "shifts": max(2, min(8, room - length + 1))}
 
     def with_params(self, run: RunSpec, params: AdditivityParams) -> RunSpec:
-        """Return the run over the passages."""
         first = int(run.start_token)
         if first + params.passage_length + params.shifts - 1 > run.context:
             raise BadRequest(

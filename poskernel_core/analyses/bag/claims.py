@@ -1,19 +1,11 @@
 """What results on the bag of tokens show, in a sentence."""
 
 import math
+from functools import partial
 
 import numpy as np
 
-from poskernel_core.analyses.claims import (
-    HALF,
-    Rules,
-    heads_at,
-    most,
-    number_of,
-    of_all,
-    param,
-    said,
-)
+from poskernel_core.analyses.claims import HALF, Rules, heads_at, most, number_of, of_all, param
 from poskernel_core.analyses.kernels.formulas import effective_tokens
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import NEGLIGIBLE, brief
@@ -23,20 +15,9 @@ LOW = 0.25
 """Centred R² below which the bag predicts the heads badly."""
 
 
-def finding(result: Result) -> str:
-    """Return what a result on the bag of tokens shows; empty if it supports no claim."""
-    return said(result, RULES)
-
-
-def _neurons(result: Result) -> str:
-    return heads_at(result, "drive_share", "share of variance from the bag", HALF)
-
-
 def _neuron(result: Result) -> str:
-    """Whether the bag drives one neuron."""
     share = number_of(result, "drive_share")
-    drives = {1: "more", -1: "less"}.get(share.sign(HALF))
-    if drives is None:
+    if (drives := {1: "more", -1: "less"}.get(share.sign(HALF))) is None:
         return ""
     return (
         f"The bag's part of neuron {result.chosen['neuron']} has {share} of the variance of "
@@ -45,7 +26,6 @@ def _neuron(result: Result) -> str:
 
 
 def _quality(result: Result) -> str:
-    """Whether the bag predicts the heads' output at most positions."""
     values = result.values["bag_centred_r2"]
     known = np.isfinite(values).any(axis=1)
     if not known.any():
@@ -67,7 +47,6 @@ def _quality(result: Result) -> str:
 
 
 def _kernel(result: Result) -> str:
-    """Over how many tokens the bag's kernel spreads."""
     kernel = result.values["kernel"]
     return (
         f"The kernel of the bag spreads over {brief(float(effective_tokens(kernel)))} effective "
@@ -76,7 +55,6 @@ def _kernel(result: Result) -> str:
 
 
 def _tokens(result: Result) -> str:
-    """How far a neuron's contributions reach to either side of their mean."""
     values = result.values["contribution"]
     values = values[np.isfinite(values)]
     spread = float(values.std()) if values.size else 0.0
@@ -91,7 +69,6 @@ def _tokens(result: Result) -> str:
 
 
 def _related(result: Result) -> str:
-    """The neuron whose contributions are most like one neuron's, or most unlike."""
     number, related = int(param(result, "neuron")), np.abs(result.values["related"])
     related[number] = np.nan
     if not np.isfinite(related).any():
@@ -106,7 +83,6 @@ def _related(result: Result) -> str:
 
 
 def _trace(result: Result) -> str:
-    """How well a neuron is predicted along a text."""
     fit, sign_right = (float(result.values[name]) for name in ("r2", "sign_agreement"))
     if math.isnan(fit) or math.isnan(sign_right):
         return ""
@@ -119,7 +95,6 @@ def _trace(result: Result) -> str:
 
 
 def _latents(result: Result) -> str:
-    """Whether one sub-latent explains half of a neuron's contributions."""
     shares = np.sort(result.values["share"])[::-1]
     if not shares.size or math.isnan(float(shares[0])):
         return ""
@@ -131,7 +106,6 @@ def _latents(result: Result) -> str:
 
 
 def _nearest(result: Result) -> str:
-    """The token that the bag confuses most with a token."""
     if not (words := result.words("words")):
         return ""
     cosine, plain = (float(result.values[name][0]) for name in ("cosine", "plain_cosine"))
@@ -142,9 +116,7 @@ def _nearest(result: Result) -> str:
 
 
 def _scores(result: Result) -> str:
-    """The neuron that some words favour most."""
-    top = most(result, "score")
-    if top is None:
+    if (top := most(result, "score")) is None:
         return ""
     return (
         f"Of {len(result.values['score']):,} neurons, the words favour neuron {top[0]} most: they "
@@ -153,7 +125,9 @@ def _scores(result: Result) -> str:
 
 
 RULES: Rules = {
-    "contextual-neurons: drive_share [neuron]": _neurons,
+    "contextual-neurons: drive_share [neuron]": partial(
+        heads_at, name="drive_share", noun="share of variance from the bag", limit=HALF
+    ),
     "contextual-neurons: drive_share []": _neuron,
     "contextual-neurons: bag_centred_r2 [variant query]": _quality,
     "contextual-neurons: kernel [key]": _kernel,

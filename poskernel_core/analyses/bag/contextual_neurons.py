@@ -1,15 +1,10 @@
 """Contextual neurons: those of layer 0 that the bag of tokens drives."""
 
-import math
-
 import numpy as np
 from pydantic import Field
 
 from poskernel_core.analyses.bag.params import BagExperiment, Kernel, ListedParams
-from poskernel_core.common.result import Result, estimates, outputs
-
-OF_NEURON = "predicted against true pre-activation, mostly the exact direct path; 1 is best"
-OF_OUTPUT = "the heads' joint output, predicted against true; 1 is best"
+from poskernel_core.common.result import Result, outputs, sizes
 
 
 class ContextualNeuronsParams(ListedParams):
@@ -62,69 +57,42 @@ class ContextualNeurons(BagExperiment[ContextualNeuronsParams]):
     error_counts = "windows"
     params = ContextualNeuronsParams
     values = (
-        *estimates(
-            "drive [neuron]",
-            "pre-activation",
-            "standard deviation, over windows and positions, of what the bag adds "
-            "to the neuron's pre-activation",
-            kind="null",
-            bounds=(0, math.inf),
-        ),
-        *estimates(
-            "drive_share [neuron]",
-            "share of variance",
-            "variance that the bag adds, over that of the true pre-activation",
-        ),
-        *estimates("r2 [neuron]", "share of variance", OF_NEURON),
-        *estimates("sign_agreement [neuron]", "share of positions", OF_NEURON),
-        *estimates(
-            "r2_of_bag [neuron]",
-            "share of variance",
-            "the bag's part against what all other parts leave over; 1 is best",
-        ),
-        *estimates(
-            "fires [neuron]",
-            "share of positions",
-            "share of positions with positive true pre-activation",
-        ),
-        *outputs(
-            "top bottom [neuron rank]",
-            "token",
-            "tokens with the largest and the smallest contribution",
-        ),
-        *outputs(
-            "top_contribution bottom_contribution [neuron rank]",
-            "pre-activation",
-            "contributions of ``top`` and ``bottom``",
-        ),
-        *outputs(
-            "contribution_mean contribution_std [neuron]",
-            "pre-activation",
-            "mean and standard deviation of the contributions over the vocabulary",
-        ),
-        *estimates("bag_r2 bag_centred_r2 [variant query]", "share of variance", OF_OUTPUT),
-        *estimates("bag_cosine [variant query]", "cosine", OF_OUTPUT),
-        *outputs(
-            "kernel [key]", "share of attention", "the heads' mean kernel at the query position"
-        ),
-        *outputs("denominator [chosen]", "weight", "median denominator of each contextual head"),
-        *outputs(
-            "norm_scale [norm percentile]",
-            "standard deviation",
-            "true scales of the two norms on the windows, the standard deviations "
-            "that they divide by",
-        ),
+        *sizes("""
+            drive [neuron], pre-activation: standard deviation, over windows and positions, of what
+                the bag adds to the neuron's pre-activation
+        """),
+        *outputs("""
+            ± drive_share [neuron], share of variance: variance that the bag adds, over that of the
+                true pre-activation
+            ± r2 [neuron], share of variance: predicted against true pre-activation, mostly the
+                exact direct path; 1 is best
+            ± sign_agreement [neuron], share of positions: predicted against true pre-activation,
+                mostly the exact direct path; 1 is best
+            ± r2_of_bag [neuron], share of variance: the bag's part against what all other parts
+                leave over; 1 is best
+            ± fires [neuron], share of positions: share of positions with positive true
+                pre-activation
+            top bottom [neuron rank], token: tokens with the largest and the smallest contribution
+            top_contribution bottom_contribution [neuron rank], pre-activation: contributions of
+                ``top`` and ``bottom``
+            contribution_mean contribution_std [neuron], pre-activation: mean and standard deviation
+                of the contributions over the vocabulary
+            ± bag_r2 bag_centred_r2 [variant query], share of variance: the heads' joint output,
+                predicted against true; 1 is best
+            ± bag_cosine [variant query], cosine: the heads' joint output, predicted against true; 1
+                is best
+            kernel [key], share of attention: the heads' mean kernel at the query position
+            denominator [chosen], weight: median denominator of each contextual head
+            norm_scale [norm percentile], standard deviation: true scales of the two norms on the
+                windows, the standard deviations that they divide by
+        """),
     )
-    texts = (
-        *outputs(
-            "top_words bottom_words [neuron rank]", "token", "the tokens of ``top``, ``bottom``"
-        ),
-        *outputs("heads [chosen]", "name", "the contextual heads"),
-        *outputs("variants [variant]", "name", "the kernels and scales that are tried"),
-        *outputs(
-            "strongest [line]", "sentence", "both ends of the neurons that the bag drives most"
-        ),
-    )
+    texts = outputs("""
+        top_words bottom_words [neuron rank], token: the tokens of ``top``, ``bottom``
+        heads [chosen], name: the contextual heads
+        variants [variant], name: the kernels and scales that are tried
+        strongest [line], sentence: both ends of the neurons that the bag drives most
+    """)
     figure = "contextual_neurons_figure"
     precomputed = "experiments"
     long = True

@@ -154,7 +154,6 @@ def neurons_figure(found: Result, neuron: int, rank_by: str) -> go.Figure:
 
 
 def _neuron_hover(found: Result, place: int) -> str:
-    """Return a neuron's hover text: numbers with errors, and the tokens at both ends."""
     told = [
         f"{label} {measured(*(float(each[place]) for each in part(found, name)))}"
         for name, label in (
@@ -242,7 +241,6 @@ def trace_figure(trace: Result, parts: bool = True) -> go.Figure:
 
 
 def _trace_title(trace: Result) -> str:
-    """Return a title: the neuron, and the quality of its prediction."""
     asked, values = trace.params, trace.values
     measures = {"r2": "R²", "correlation": "correlation"}.items()
     told = [f"{label} {_signed(float(values[name]))}" for name, label in measures if name in values]

@@ -1,4 +1,4 @@
-"""What the bag adds to one neuron of layer 0: tokens, related neurons, traces along a text."""
+"""What the bag adds to one neuron of layer 0, and which tokens and neurons a word finds in it."""
 
 from pydantic import Field
 
@@ -7,7 +7,6 @@ from poskernel_core.common.result import TOKENS, outputs
 from poskernel_core.common.specs import MAX_TEXT_CHARACTERS
 
 NEURON = "number of the neuron in layer 0"
-AGREES = "how well the prediction does over the text, start token left out; 1 is best"
 
 
 class NeuronParams(ListedParams):
@@ -38,32 +37,19 @@ class Neuron(BagExperiment[NeuronParams]):
     title = "A neuron's tokens"
     noun_phrase = "the neuron's tokens"
     params = NeuronParams
-    values = (
-        *outputs(
-            "contribution [token]",
-            "pre-activation",
-            "what one token in the bag adds to the neuron's pre-activation",
-        ),
-        *outputs(
-            "related [neuron]",
-            "correlation",
-            "correlation, over tokens, of every neuron's contributions with this one's: 1 for a "
-            "neuron that reads the same contexts, -1 for the opposite",
-        ),
-        *outputs(
-            "output_cosine [neuron]", "cosine", "cosine between the output weights: what they write"
-        ),
-        *outputs(
-            "top_value bottom_value [rank]",
-            "pre-activation",
-            "the largest and the smallest contributions",
-        ),
-        *outputs("bias", "pre-activation", "the neuron's bias"),
-    )
-    texts = (
-        *outputs("top_words bottom_words [rank]", "token", "the tokens that contribute them"),
-        *outputs("heads [chosen]", "name", "the contextual heads"),
-    )
+    values = outputs("""
+        contribution [token], pre-activation: what one token in the bag adds to the neuron's
+            pre-activation
+        related [neuron], correlation: correlation, over tokens, of every neuron's contributions
+            with this one's: 1 for a neuron that reads the same contexts, -1 for the opposite
+        output_cosine [neuron], cosine: cosine between the output weights: what they write
+        top_value bottom_value [rank], pre-activation: the largest and the smallest contributions
+        bias, pre-activation: the neuron's bias
+    """)
+    texts = outputs("""
+        top_words bottom_words [rank], token: the tokens that contribute them
+        heads [chosen], name: the contextual heads
+    """)
     figure = "contributions_figure"
     runs = "neuron:neuron"
 
@@ -100,29 +86,22 @@ class NeuronTrace(BagExperiment[NeuronTraceParams]):
     title = "A neuron along a text"
     noun_phrase = "the neuron along a text"
     params = NeuronTraceParams
-    values = (
-        *outputs("true predicted [pos]", "pre-activation", "pre-activations"),
-        *outputs(
-            "bag position others direct [pos]",
-            "pre-activation",
-            "the parts of the prediction: contextual heads by tokens, contextual "
-            "heads by position, other heads, current token and biases",
-        ),
-        *outputs(
-            "contribution [pos]",
-            "pre-activation",
-            "what the token at each position would add if the bag held it alone; the second "
-            "norm has its mean scale here, and perhaps another one in the prediction",
-        ),
-        *outputs("r2", "share of variance", AGREES),
-        *outputs("correlation", "correlation", AGREES),
-        *outputs("sign_agreement", "share of positions", AGREES),
-        *outputs(
-            "r2_of_bag",
-            "share of variance",
-            "the bag's part against what the other parts leave over; 1 is best",
-        ),
-    )
+    values = outputs("""
+        true predicted [pos], pre-activation: pre-activations
+        bag position others direct [pos], pre-activation: the parts of the prediction: contextual
+            heads by tokens, contextual heads by position, other heads, current token and biases
+        contribution [pos], pre-activation: what the token at each position would add if the bag
+            held it alone; the second norm has its mean scale here, and perhaps another one in the
+            prediction
+        r2, share of variance: how well the prediction does over the text, start token left out; 1
+            is best
+        correlation, correlation: how well the prediction does over the text, start token left out;
+            1 is best
+        sign_agreement, share of positions: how well the prediction does over the text, start token
+            left out; 1 is best
+        r2_of_bag, share of variance: the bag's part against what the other parts leave over; 1 is
+            best
+    """)
     texts = (TOKENS, *outputs("heads [chosen]", "name", "the contextual heads"))
     figure = "trace_figure"
     runs = "neuron:neuron_trace"
@@ -159,26 +138,90 @@ class NeuronLatents(BagExperiment[NeuronLatentsParams]):
     title = "A neuron's sub-latents"
     noun_phrase = "the neuron's sub-latents"
     params = NeuronLatentsParams
-    values = (
-        *outputs(
-            "share [latent]",
-            "share of variance",
-            "share of the contributions' variance over tokens; with ``rest`` they "
-            "add up to 1 when all are listed",
-        ),
-        *outputs("rest", "share of variance", "share that the components leave out"),
-        *outputs(
-            "weight [latent]",
-            "pre-activation",
-            "what a token of one standard deviation adds; positive by choice of sign",
-        ),
-        *outputs(
-            "top bottom [latent rank]",
-            "token",
-            "tokens with the largest and the smallest value of the latent",
-        ),
-        *outputs("top_value bottom_value [latent rank]", "standard deviations", "their values"),
-    )
-    texts = outputs("top_words bottom_words [latent rank]", "token", "these tokens")
+    values = outputs("""
+        share [latent], share of variance: share of the contributions' variance over tokens; with
+            ``rest`` they add up to 1 when all are listed
+        rest, share of variance: share that the components leave out
+        weight [latent], pre-activation: what a token of one standard deviation adds; positive by
+            choice of sign
+        top bottom [latent rank], token: tokens with the largest and the smallest value of the
+            latent
+        top_value bottom_value [latent rank], standard deviations: their values
+    """)
+    texts = outputs("top_words bottom_words [latent rank], token: these tokens")
     figure = "latents_figure"
     runs = "latents:neuron_latents"
+
+
+class ExtendedEmbeddingParams(ListedParams):
+    """Parameters of the search for tokens."""
+
+    word: str = Field(min_length=1, max_length=64, description="exactly one token of the model")
+    top_k: int = Field(20, ge=1, le=1000, description="nearest tokens listed")
+
+
+class ExtendedEmbedding(BagExperiment[ExtendedEmbeddingParams]):
+    r"""The tokens whose extended embeddings are nearest to that of one token.
+
+    Formula: $\cos(e(t) - \bar e,\ e(t') - \bar e)$ with the mean $\bar e$ over tokens.
+
+    Choices: the mean is taken out because all extended embeddings share it.
+
+    Limits: near tokens contribute alike to the bag, which ignores the order of tokens in a text.
+
+    Source: "Contextual attention heads in the first layer of GPT-2".
+    """
+
+    name = "extended-embedding"
+    title = "Extended embeddings"
+    noun_phrase = "the extended embeddings of tokens"
+    params = ExtendedEmbeddingParams
+    values = outputs("""
+        nearest [rank], token: ids of the tokens whose extended embeddings are nearest
+        cosine [rank], cosine: cosine of their extended embeddings with the token's
+        plain_cosine [rank], cosine: the same of the token embeddings themselves
+        length, norm: norm of the token's extended embedding
+        length_rank, share of tokens: share of tokens whose extended embedding is shorter
+    """)
+    texts = outputs("words [rank], token: the nearest tokens")
+    figure = "nearest_figure"
+    runs = "neuron:extended_embedding"
+
+
+class WordNeuronsParams(ListedParams):
+    """Parameters of the search for neurons."""
+
+    words: str = Field(
+        min_length=1, max_length=2000, description="words, such as 'SELECT rows table'"
+    )
+    top_k: int = Field(20, ge=1, le=500, description="neurons listed at either end")
+
+
+class WordNeurons(BagExperiment[WordNeuronsParams]):
+    r"""Which neurons some words activate, and which they suppress.
+
+    Formula: $\frac1W \sum_w (g_j(w) - \bar g_j) / \mathrm{sd}(g_j)$ with contributions $g_j$ of
+    all tokens to neuron $j$: how far the words stand out among the vocabulary.
+
+    Choices: every word gets a leading space, as in running text, and all its tokens count, even
+    rare ones.
+
+    Limits: neurons that the bag hardly drives also have scores, so look at their drive as well.
+
+    Source: ours; the contributions are those of "Contextual attention heads in the first layer of
+    GPT-2".
+    """
+
+    name = "word-neurons"
+    title = "Neurons of words"
+    noun_phrase = "the neurons that fire for words"
+    params = WordNeuronsParams
+    values = outputs("""
+        score [neuron], standard deviations: mean over the words' tokens of the standardised
+            contribution
+        word_score [word neuron], standard deviations: the standardised contribution of each token
+        for against [rank], neuron: neurons with the largest and the smallest score
+    """)
+    texts = outputs("words [word], token: the words' tokens")
+    figure = "scores_figure"
+    runs = "neuron:word_neurons"

@@ -68,7 +68,6 @@ def _add_below(
 
 
 def _looks(names: list[str]) -> list[Look]:
-    """Return a look per name "kernel, scale": a dash for the kernel, a colour for the scale."""
     pairs = [name.partition(", ")[::2] for name in names]
     kernels, scales = (list(dict.fromkeys(column)) for column in zip(*pairs, strict=True))
     dashes, symbols = ("dash", "solid", "dot"), ("circle-open", "circle", "circle-cross")

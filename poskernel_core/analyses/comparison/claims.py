@@ -6,8 +6,8 @@ from poskernel_core.analyses.claims import (
     CHANCE,
     SCALE,
     Number,
+    Rules,
     amount,
-    has,
     number_of,
     pairs_apart,
     param,
@@ -20,27 +20,15 @@ from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief, counted
 
 
-def finding(result: Result) -> str:
-    """Return what a comparison shows."""
-    said = {
-        "compare-kernels": _kernels,
-        "compare-heads": _measures,
-        "depth": _depth,
-    }
-    return said[result.analysis](result) if result.analysis in said else ""
-
-
 def _kernels(result: Result) -> str:
-    if has(result, ("pin", "other"), "distance"):
-        limits = KernelDistancesParams()
-        if len(labels := pin_labels(result)) != 2:
-            return pairs_apart(result, limits.alike, limits.apart, "heads")
-        distance = number_of(result, "distance", 0, 1)
-        text = f"The kernels of {labels[0]} and {labels[1]} are {distance} apart ({SCALE})"
-        if distance.passes(limits.apart) == "yes":
-            return f"{text}, more than {limits.apart:g}."
-        return f"{text}, less than {limits.alike:g}." * (distance.passes(limits.alike) == "no")
-    return _local(result) if has(result, ("pin", "offset"), "kernel") else ""
+    limits = KernelDistancesParams()
+    if len(labels := pin_labels(result)) != 2:
+        return pairs_apart(result, limits.alike, limits.apart, "heads")
+    distance = number_of(result, "distance", 0, 1)
+    text = f"The kernels of {labels[0]} and {labels[1]} are {distance} apart ({SCALE})"
+    if distance.passes(limits.apart) == "yes":
+        return f"{text}, more than {limits.apart:g}."
+    return f"{text}, less than {limits.alike:g}." * (distance.passes(limits.alike) == "no")
 
 
 def _local(result: Result) -> str:
@@ -71,9 +59,6 @@ def _local(result: Result) -> str:
 
 
 def _measures(result: Result) -> str:
-    """Say in how many measures heads differ from the first head, held against chance."""
-    if not has(result, ("measure", "pin"), "z_score"):
-        return ""
     labels, scores = pin_labels(result), np.abs(result.values["z_score"][:, 1:])
     known, differ = int(np.isfinite(scores).sum()), int((scores > result.interval).sum())
     if differ <= CHANCE * known:
@@ -87,9 +72,6 @@ def _measures(result: Result) -> str:
 
 
 def _depth(result: Result) -> str:
-    """Say in which layers the mean over heads is largest and smallest."""
-    if not has(result, ("layer",), "mean"):
-        return ""
     mean = result.values["mean"]
     if not np.isfinite(mean).any() or np.nanmax(mean) == np.nanmin(mean):
         return ""
@@ -99,3 +81,11 @@ def _depth(result: Result) -> str:
     )
     measure = param(result, "measure")
     return f"The mean {measure} of a layer is largest in {large} and smallest in {small}."
+
+
+RULES: Rules = {
+    "compare-kernels: distance [pin other]": _kernels,
+    "compare-kernels: kernel [pin offset]": _local,
+    "compare-heads: z_score [measure pin]": _measures,
+    "depth: mean [layer]": _depth,
+}

@@ -7,10 +7,9 @@ from functools import partial
 import numpy as np
 
 from poskernel_core.analyses.base import Analysis, Progress, QueryParams, Statistics
-from poskernel_core.analyses.kernels.formulas import mean_kernels
-from poskernel_core.analyses.kernels.kernel import observed_row
-from poskernel_core.analyses.sources import check_query, queries_at
-from poskernel_core.common.result import Result, estimates, outputs
+from poskernel_core.analyses.kernels.kernel import kernels_at, observed_row
+from poskernel_core.analyses.sources import check_query
+from poskernel_core.common.result import Result, outputs
 from poskernel_core.common.specs import RunSpec
 
 
@@ -32,31 +31,20 @@ class KernelFolds(Analysis[QueryParams]):
     noun_phrase = "kernels by offset"
     error_counts = "queries"
     params = QueryParams
-    values = (
-        *estimates(
-            "kernel [layer head offset]",
-            "share of attention",
-            "the mean kernel by offset $n - i$; NaN where no key is visible",
-        ),
-        *outputs(
-            "replicate [left_out layer head offset]",
-            "share of attention",
-            "the same without one group of texts",
-        ),
-        *estimates(
-            "observed [layer head offset]",
-            "share of attention",
-            "mean attention seen at ``n``, ``skip`` applied and renormalised",
-        ),
-    )
+    values = outputs("""
+        ± kernel [layer head offset], share of attention: the mean kernel by offset $n - i$; NaN
+            where no key is visible
+        replicate [left_out layer head offset], share of attention: the same without one group of
+            texts
+        ± observed [layer head offset], share of attention: mean attention seen at ``n``, ``skip``
+            applied and renormalised
+    """)
 
     def needs(self, run: RunSpec, params: QueryParams) -> Mapping[str, RunSpec]:
-        """Return the run itself."""
         check_query(params.query, params.skip, run.context)
         return {"main": run}
 
     def compute(self, statistics: Statistics, params: QueryParams, progress: Progress) -> Result:
-        """Compute the kernels of all layers by offset."""
         one = partial(_layer, statistics, params)
         return self.result(params, self.of_layers(statistics, progress, one))
 
@@ -76,11 +64,8 @@ class KernelFolds(Analysis[QueryParams]):
 
 def _layer(statistics: Statistics, params: QueryParams, layer: int) -> dict[str, np.ndarray]:
     """Return kernel and observed attention of a layer, by offset ``0 .. n``."""
-    view, n = statistics["main"], params.query
-    rule = view.header.rule(layer)
-    low = rule.first_visible(n, params.skip)
-    keys = view.layer(layer)["mean_keys"][:, low : n + 1]
-    mean, _ = mean_kernels(queries_at(statistics, layer, n), keys, rule, low, 0)
+    n = params.query
+    mean, low = kernels_at(statistics, layer, n, params.skip)
     observed = observed_row(statistics, layer, n, low)
     seen = mean * np.nan if observed is None else observed
     return {"kernel": _by_offset(mean, n), "observed": _by_offset(seen, n)}

@@ -7,24 +7,18 @@ import numpy as np
 from pydantic import Field
 
 from poskernel_core.analyses.base import Composition, SkipParams, SubQuestion
+from poskernel_core.analyses.comparison import spec
 from poskernel_core.analyses.comparison.formulas import apart
 from poskernel_core.analyses.comparison.pins import nearest_position
-from poskernel_core.analyses.comparison.spec import (
-    HeadDistancesParams,
-    Pinned,
-    located_once,
-    pinned_heads,
-    told_together,
-)
 from poskernel_core.analyses.head_measures.spec import HeadMeasures, HeadMeasuresParams
 from poskernel_core.analyses.head_measures.verdicts import names_between_commas
 from poskernel_core.analyses.measures import asked_with, measure_called, one_a_head
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.result import BESIDE, OF_MEASURE, Result, estimates, outputs
+from poskernel_core.common.result import BESIDE, OF_MEASURE, Result, outputs
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
 
 
-class HeadsBesideParams(HeadDistancesParams):
+class HeadsBesideParams(spec.HeadDistancesParams):
     """Parameters of the measures of pinned heads."""
 
     leave_out: str = Field(
@@ -57,33 +51,26 @@ class HeadsBeside(Composition[HeadsBesideParams]):
     noun_phrase = "the measures of chosen heads"
     params = HeadsBesideParams
     can_lack_parts = True
-    values = (
-        *estimates(
-            "value [measure pin]",
-            "that of each measure",
-            "every measure of every pinned head; for a kind, its number among the kinds",
-        ),
-        *outputs("rank [measure pin]", "rank", "its rank among the heads of its model"),
-        *outputs(
-            "z_score [measure pin]",
-            "standard errors",
-            "how far the value lies above the first head's; NaN where an error is not known",
-        ),
-    )
-    texts = (
-        *outputs("heads [pin]", "head", "each head with its run, as it is written"),
-        *outputs("measure [measure]", "name", "title of each measure"),
-        *outputs("unit [measure]", "unit", "unit of each measure"),
-        *outputs("question [measure]", "name", "the question that declares it"),
-        *outputs("word [measure pin]", "name", "what a kind is called; empty where it is a number"),
-    )
+    values = outputs("""
+        ± value [measure pin], that of each measure: every measure of every pinned head; for a kind,
+            its number among the kinds
+        rank [measure pin], rank: its rank among the heads of its model
+        z_score [measure pin], standard errors: how far the value lies above the first head's; NaN
+            where an error is not known
+    """)
+    texts = outputs("""
+        heads [pin], head: each head with its run, as it is written
+        measure [measure], name: title of each measure
+        unit [measure], unit: unit of each measure
+        question [measure], name: the question that declares it
+        word [measure pin], name: what a kind is called; empty where it is a number
+    """)
 
     def parts(self, run: RunSpec, params: HeadsBesideParams) -> Mapping[str, SubQuestion]:
-        """Return the questions of every pinned run, except those left out."""
         out = set(names_between_commas(params.leave_out))
         parts = {
             f"{first}:{name}": part
-            for first, pinned in _firsts(pinned_heads(run, params.heads, params.query)).items()
+            for first, pinned in _firsts(spec.pinned_heads(run, params.heads, params.query)).items()
             for name, part in HeadMeasures().parts(pinned.run, _asked(pinned, params)).items()
         }
         left = {name: part for name, part in parts.items() if name not in out}
@@ -94,8 +81,7 @@ class HeadsBeside(Composition[HeadsBesideParams]):
     def compose(
         self, found: Mapping[str, Result], run: RunSpec, params: HeadsBesideParams
     ) -> Result:
-        """Collect every pinned head's column from its model's table."""
-        pins = pinned_heads(run, params.heads, params.query)
+        pins = spec.pinned_heads(run, params.heads, params.query)
         tables = {}
         for first, pinned in _firsts(pins).items():
             own = {
@@ -144,21 +130,20 @@ class HeadsBeside(Composition[HeadsBesideParams]):
                 "question": [question for _, _, question in rows],
                 "word": words.tolist(),
             },
-            provenance=told_together([table.provenance for table in tables.values()]),
+            provenance=spec.told_together([table.provenance for table in tables.values()]),
         )
 
 
-def _asked(pinned: Pinned, params: HeadsBesideParams) -> HeadMeasuresParams:
+def _asked(pinned: spec.Pinned, params: HeadsBesideParams) -> HeadMeasuresParams:
     return HeadMeasuresParams(query=pinned.query, skip=params.skip, experiments=True)
 
 
-def _first(pins: list[Pinned], place: int) -> int:
+def _first(pins: list[spec.Pinned], place: int) -> int:
     """Return the index of the first pinned head with the same run as the head at ``place``."""
     return next(i for i, one in enumerate(pins) if one.run == pins[place].run)
 
 
-def _firsts(pins: list[Pinned]) -> dict[int, Pinned]:
-    """Return the first pinned head of every run, by index."""
+def _firsts(pins: list[spec.Pinned]) -> dict[int, spec.Pinned]:
     return {place: one for place, one in enumerate(pins) if _first(pins, place) == place}
 
 
@@ -189,22 +174,18 @@ class MeasureByDepth(Composition[MeasureByDepthParams]):
     title = "A measure by depth"
     noun_phrase = "a measure by depth"
     params = MeasureByDepthParams
-    values = (
-        *outputs(
-            "mean smallest largest [layer]",
-            OF_MEASURE,
-            "mean, smallest and largest of the measure over the heads of each layer",
-        ),
-        *outputs("depth [layer]", "share of depth", "0 for the first layer, 1 for the last"),
-    )
+    values = outputs(f"""
+        mean smallest largest [layer], {OF_MEASURE}: mean, smallest and largest of the measure over
+            the heads of each layer
+        depth [layer], share of depth: 0 for the first layer, 1 for the last
+    """)
     figure = "one_depth_figure"
 
     def parts(self, run: RunSpec, params: MeasureByDepthParams) -> Mapping[str, SubQuestion]:
-        """Return the question that declares the measure."""
         question, declared = measure_called(params.measure, self.questions.values())
         if declared.scale == "labels":
             raise BadRequest(f"{params.measure!r} is a kind and has no mean: choose a number.")
-        geometry = located_once(run.model.name, run.model.revision).geometry
+        geometry = spec.located_once(run.model.name, run.model.revision).geometry
         query = nearest_position(run, params.query)
         asked = asked_with(question, run, geometry, query=query, skip=params.skip)
         return {question.name: SubQuestion(question, run, asked)}
@@ -212,7 +193,6 @@ class MeasureByDepth(Composition[MeasureByDepthParams]):
     def compose(
         self, found: Mapping[str, Result], run: RunSpec, params: MeasureByDepthParams
     ) -> Result:
-        """Compute mean, minimum and maximum over the heads of each layer."""
         _, declared = measure_called(params.measure, self.questions.values())
         (whole,) = found.values()
         one = one_a_head(declared, whole, query=nearest_position(run, params.query))

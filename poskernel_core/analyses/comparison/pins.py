@@ -16,13 +16,7 @@ from urllib.parse import quote, unquote
 from poskernel_core.common.errors import BadRequest, InvalidField
 from poskernel_core.common.heads import parse_cell
 from poskernel_core.common.rounding import counted
-from poskernel_core.common.specs import (
-    DEFAULT_TEXTS,
-    CorpusSpec,
-    Dtype,
-    RunSpec,
-    default_positions,
-)
+from poskernel_core.common.specs import DEFAULT_TEXTS, CorpusSpec, Dtype, RunSpec, default_positions
 from poskernel_core.data import corpora
 from poskernel_core.models import catalog
 from poskernel_core.models.catalog import Located
@@ -74,8 +68,7 @@ class Pin:
         text = f"{self.cell}@{quote(self.model, SAFE)}"
         text += f"@{quote(self.revision, SAFE)}" if self.revision else ""
         for name, (usual, _) in SETTINGS.items():
-            value = getattr(self, name)
-            if value != usual:
+            if (value := getattr(self, name)) != usual:
                 text += (
                     f";{name}={quote(str(value).lower() if name == 'start' else str(value), SAFE)}"
                 )

@@ -1,6 +1,5 @@
 """Pinned heads of any models and runs, and how far apart their kernels are."""
 
-import math
 import time
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -28,8 +27,8 @@ from poskernel_core.common.result import (
     Result,
     distances,
     errors_together,
-    estimates,
     outputs,
+    token_counts,
 )
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
 from poskernel_core.models import catalog
@@ -76,8 +75,7 @@ class Pinned:
 
 def pinned_heads(run: RunSpec, heads: str, query: int) -> list[Pinned]:
     """Return the pinned heads with their runs."""
-    pins = read_pins(heads)
-    if not pins:
+    if not (pins := read_pins(heads)):
         raise BadRequest("Expected heads to compare, such as 'L0H0,L0H1', got none.")
     found = []
     for pin in pins:
@@ -122,30 +120,19 @@ class HeadDistances(Composition[HeadDistancesParams]):
             "distance [pin other]",
             "total variation between the kernels of two heads, aligned by offset",
         ),
-        *estimates(
-            "kernel [pin offset]",
-            "share of attention",
-            "each head's kernel by offset; NaN where no key is visible",
-        ),
-        *outputs(
-            "observed [pin offset]",
-            "share of attention",
-            "mean attention seen at the same position, ``skip`` applied and renormalised",
-        ),
-        *estimates(
-            "etc [pin]",
-            "tokens",
-            "effective token count (ETC) of each kernel",
-            kind="log",
-            bounds=(1, math.inf),
-        ),
-        *outputs("position [pin]", "tokens", "the query position of each head"),
+        *outputs("""
+            ± kernel [pin offset], share of attention: each head's kernel by offset; NaN where no
+                key is visible
+            observed [pin offset], share of attention: mean attention seen at the same position,
+                ``skip`` applied and renormalised
+        """),
+        *token_counts("etc [pin], tokens: effective token count (ETC) of each kernel"),
+        *outputs("position [pin], tokens: the query position of each head"),
     )
-    texts = outputs("heads [pin]", "head", "each head with its run, as it is written")
+    texts = outputs("heads [pin], head: each head with its run, as it is written")
     figure = "distances_figure"
 
     def parts(self, run: RunSpec, params: HeadDistancesParams) -> Mapping[str, SubQuestion]:
-        """Return the kernels of every pinned run, without duplicates."""
         parts = {}
         for pinned in pinned_heads(run, params.heads, params.query):
             asked = QueryParams(query=pinned.query, skip=params.skip)
@@ -156,7 +143,6 @@ class HeadDistances(Composition[HeadDistancesParams]):
     def compose(
         self, found: Mapping[str, Result], run: RunSpec, params: HeadDistancesParams
     ) -> Result:
-        """Compare all pairs of pinned heads."""
         pinned = pinned_heads(run, params.heads, params.query)
         kernels = [found[_part_name(one)].select(layer=one.layer, head=one.head) for one in pinned]
         rows = [one.values["kernel"] for one in kernels]
@@ -212,6 +198,5 @@ def _part_name(pinned: Pinned) -> str:
 
 
 def _padded(rows: Sequence[np.ndarray]) -> np.ndarray:
-    """Stack rows of different lengths, padded with NaN."""
     longest = max(map(len, rows))
     return np.stack([np.pad(row, (0, longest - len(row)), constant_values=np.nan) for row in rows])

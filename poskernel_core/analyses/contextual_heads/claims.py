@@ -6,14 +6,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from poskernel_core.analyses.claims import (
-    ALL_HEADS,
     Claim,
     Head,
     Number,
     Passes,
+    Rules,
     at_limit,
     by_chance,
-    has,
     heads_at,
     number_of,
     param,
@@ -21,7 +20,7 @@ from poskernel_core.analyses.claims import (
     told,
     who,
 )
-from poskernel_core.analyses.contextual_heads.behaviour import BEHAVIOURS
+from poskernel_core.analyses.contextual_heads.spec import BEHAVIOURS
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import TRACE, brief, counted
 from poskernel_core.plotting.layout import visible
@@ -30,20 +29,15 @@ NEAR = 10
 """Tokens back up to which a duplicate is near, as in ``near_duplicates``."""
 
 
-def finding(result: Result) -> str:
-    """Return what a result about contextual heads shows."""
-    said = {"contextual-heads": _heads, "denominators": _along, "token-weights": _weights}
-    return said[result.analysis](result)
+def _head(result: Result) -> str:
+    return told(result, (each for each in contextual(Head(result)) if each.passes == "yes"))
+
+
+def _duplicates(result: Result) -> str:
+    return told(result, _drawn(_extra(result), param(result, "duplicates")))
 
 
 def _heads(result: Result) -> str:
-    of_group = ("group", "denominator_cv", "etc", "near_duplicates", "far_duplicates")
-    if has(result, ALL_HEADS, *of_group):
-        return _contextual(result)
-    if has(result, (), *of_group):
-        return told(result, (each for each in contextual(Head(result)) if each.passes == "yes"))
-    if has(result, ("distance",), "duplicate_attention", "baseline"):
-        return told(result, _drawn(_extra(result), param(result, "duplicates")))
     if "denominator_cv" in result.values:
         noun = "CV of the softmax denominator"
         return heads_at(result, "denominator_cv", noun, param(result, "steady"), below=True)
@@ -87,7 +81,6 @@ def contextual(head: Head) -> Iterator[Claim]:
 
 
 def _contextual(result: Result) -> str:
-    """Say how many heads are contextual."""
     count = int(_resolved(result).sum())
     heads = int(np.isfinite(result.values["denominator_cv"]).sum())
     if not count:
@@ -129,23 +122,22 @@ def _extra(result: Result) -> dict[str, Number]:
     }
 
 
-def _along(result: Result) -> str:
-    """Hold a head's variation at the last position against that of independent content."""
-    if has(result, ("query",), "denominator_cv", "predicted_cv"):
-        place = len(result.coordinates["query"]) - 1
-        spread = number_of(result, "denominator_cv", place)
-        expected = float(result.values["predicted_cv"][place])
-        passes = None if math.isnan(expected) else spread.passes(expected)
-        if passes in (None, "about"):
-            return ""
-        return (
-            f"At n = {result.coordinates['query'][place]} the softmax denominator of "
-            f"{who(result)} varies by {spread} of its mean from window to window, "
-            f"{'more' if passes == 'yes' else 'less'} than the {brief(expected)} of independent "
-            "content."
-        )
-    if not has(result, ("query",), "mean"):
+def _variation(result: Result) -> str:
+    place = len(result.coordinates["query"]) - 1
+    spread = number_of(result, "denominator_cv", place)
+    expected = float(result.values["predicted_cv"][place])
+    passes = None if math.isnan(expected) else spread.passes(expected)
+    if passes in (None, "about"):
         return ""
+    return (
+        f"At n = {result.coordinates['query'][place]} the softmax denominator of {who(result)} "
+        f"varies by {spread} of its mean from window to window, "
+        f"{'more' if passes == 'yes' else 'less'} than the {brief(expected)} of independent "
+        "content."
+    )
+
+
+def _mean(result: Result) -> str:
     first, last = 0, len(result.values["mean"]) - 1
     passes = (number_of(result, "mean", last) - number_of(result, "mean", first)).passes(0)
     if first == last or passes not in ("yes", "no"):
@@ -160,9 +152,6 @@ def _along(result: Result) -> str:
 
 
 def _weights(result: Result) -> str:
-    """Say which token a head weights up most, held against no effect of content."""
-    if not has(result, ("token",), "log_weight"):
-        return ""
     scores = result.values["log_weight"].astype(float)
     if not np.isfinite(scores).any() or not len(result.words("top_words")):
         return ""
@@ -174,5 +163,17 @@ def _weights(result: Result) -> str:
         f"it gets {brief(math.exp(score.value))} times the attention that position alone gives it."
     )
 
+
+OF_GROUP = "group denominator_cv etc near_duplicates far_duplicates"
+
+RULES: Rules = {
+    f"contextual-heads: {OF_GROUP} [layer head]": _contextual,
+    f"contextual-heads: {OF_GROUP} []": _head,
+    "contextual-heads: duplicate_attention baseline [distance]": _duplicates,
+    "contextual-heads": _heads,
+    "denominators: denominator_cv predicted_cv [query]": _variation,
+    "denominators: mean [query]": _mean,
+    "token-weights: log_weight [token]": _weights,
+}
 
 CLAIMS = {"contextual-heads": (duplicates, contextual)}

@@ -1,13 +1,11 @@
 """One head's softmax denominator along positions, and its content weights of tokens."""
 
-import math
-
 from pydantic import Field
 
 from poskernel_core.analyses.base import SkipParams, TokenParams
 from poskernel_core.analyses.contextual_heads.spec import DestinationExperiment
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.result import estimates, outputs
+from poskernel_core.common.result import estimates, outputs, sizes
 from poskernel_core.common.specs import MAX_TEXT_CHARACTERS, RunSpec
 
 
@@ -56,40 +54,33 @@ class Denominators(DestinationExperiment[DenominatorsParams]):
     error_counts = "windows"
     params = DenominatorsParams
     values = (
+        *outputs("""
+            denominator [text query], weight: $Z_n$ with the token put at position $n$ of each
+                window
+        """),
         *outputs(
-            "denominator [text query]",
-            "weight",
-            "$Z_n$ with the token put at position $n$ of each window",
-        ),
-        *outputs(
-            "own_denominator [own_text query]",
-            "weight",
-            "the same in texts of your own and in named chapters",
+            "own_denominator [own_text query], weight: the same in texts of your own and in named "
+            "chapters",
             optional=True,
         ),
-        *estimates("mean [query]", "weight", "mean of the denominator over windows"),
-        *estimates(
-            "denominator_cv [query]",
-            "relative to the mean",
-            "coefficient of variation over windows: standard deviation over mean",
-            kind="null",
-            bounds=(0, math.inf),
-        ),
-        *outputs(
-            "predicted_cv [query]",
-            "relative to the mean",
-            "the ``denominator_cv`` that independent content would give",
-        ),
-        *outputs("etc [query]", "tokens", "effective token count (ETC) of the token's mean kernel"),
+        *estimates("mean [query], weight: mean of the denominator over windows"),
+        *sizes("""
+            denominator_cv [query], relative to the mean: coefficient of variation over windows:
+                standard deviation over mean
+        """),
+        *outputs("""
+            predicted_cv [query], relative to the mean: the ``denominator_cv`` that independent
+                content would give
+            etc [query], tokens: effective token count (ETC) of the token's mean kernel
+        """),
     )
-    texts = outputs("own_texts [own_text]", "name", "the reader's texts and the chapters asked for")
+    texts = outputs("own_texts [own_text], name: the reader's texts and the chapters asked for")
     figure = "denominators_figure"
     precomputed = "experiments"
     long = True
     runs = "denominators:denominators"
 
     def with_params(self, run: RunSpec, params: DenominatorsParams) -> RunSpec:
-        """Return the run."""
         if run.context < params.skip + 3:
             raise BadRequest(
                 f"Expected a context of {params.skip + 3} tokens or more with {params.skip} "
@@ -135,24 +126,14 @@ class TokenWeights(DestinationExperiment[TokenWeightsParams]):
     noun_phrase = "how the head weights tokens"
     error_counts = "places of each token"
     params = TokenWeightsParams
-    values = (
-        *estimates(
-            "log_weight [token]",
-            "nats",
-            "mean content score of each token; its exponential is the factor by "
-            "which content changes the token's attention",
-        ),
-        *outputs(
-            "count [token]",
-            "places",
-            "how often the token was seen: in layer 0 in all windows of the run, in "
-            "later layers in those that were read",
-        ),
-        *outputs(
-            "top_value bottom_value [rank]", "nats", "the largest and the smallest content scores"
-        ),
-    )
-    texts = outputs("top_words bottom_words [rank]", "token", "the tokens that have them")
+    values = outputs("""
+        ± log_weight [token], nats: mean content score of each token; its exponential is the factor
+            by which content changes the token's attention
+        count [token], places: how often the token was seen: in layer 0 in all windows of the run,
+            in later layers in those that were read
+        top_value bottom_value [rank], nats: the largest and the smallest content scores
+    """)
+    texts = outputs("top_words bottom_words [rank], token: the tokens that have them")
     figure = "weights_figure"
     precomputed = "experiments"
     long = True

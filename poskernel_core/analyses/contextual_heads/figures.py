@@ -45,7 +45,6 @@ def plane_figure(heads: Result, layer: int, head: int, broad: float, steady: flo
 
 
 def _add_region(figure: go.Figure, limits: Span, x_span: Span, y_span: Span) -> None:
-    """Draw thin lines at both thresholds, and shade the region of contextual heads."""
     broad, steady = limits
     line = {"color": LINE, "width": 1.2, "dash": "dot"}
     figure.add_vline(x=broad, line=line, layer="below")
@@ -58,7 +57,6 @@ def _add_region(figure: go.Figure, limits: Span, x_span: Span, y_span: Span) -> 
 
 
 def _add_group(figure: go.Figure, heads: Result, code: int, label: str, floor: float) -> None:
-    """Draw the heads of one group, with error bars."""
     (etc, _), (spread, error), (predicted, _) = (
         part(heads, name) for name in ("etc", "denominator_cv", "predicted_cv")
     )

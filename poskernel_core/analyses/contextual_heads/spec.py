@@ -1,18 +1,68 @@
 """Contextual heads: broad kernels whose softmax denominator hardly depends on the context."""
 
-import math
-from typing import TypeVar
+from dataclasses import replace
+from typing import Any, TypeVar
 
+import numpy as np
 from pydantic import Field
 
-from poskernel_core.analyses.base import Experiment, SkipParams, TokenParams
-from poskernel_core.analyses.contextual_heads.behaviour import BEHAVIOURS, Thresholds
-from poskernel_core.analyses.head_measure import HeadMeasure
+from poskernel_core.analyses.base import Experiment, Params, SkipParams, TokenParams
+from poskernel_core.analyses.head_measure import grid_measures
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.result import estimates, outputs
+from poskernel_core.common.result import Result, outputs, sizes
 from poskernel_core.common.specs import RunSpec
 
 P = TypeVar("P", bound=TokenParams)
+
+
+BEHAVIOURS = ("duplicate token", "detokenization", "contextual", "other")
+"""The groups, in the order of the tests: a head belongs to the first group that fits."""
+
+
+class Thresholds(Params):
+    """Thresholds of the groups."""
+
+    duplicates: float = Field(
+        0.3,
+        ge=0,
+        le=1,
+        description="attention to a duplicate from which a head is a duplicate-token head",
+    )
+    local: float = Field(
+        0.5,
+        ge=0,
+        le=1,
+        description="mass in the last 10 tokens from which a head is a detokenization head",
+    )
+    broad: float = Field(
+        30, ge=1, le=1_000_000, description="ETC from which a kernel is broad, tokens"
+    )
+    steady: float = Field(
+        0.25, ge=0, le=100, description="CV of the softmax denominator that is still low"
+    )
+
+
+def behaviour(values: dict[str, np.ndarray], limits: Thresholds) -> np.ndarray:
+    """Return the group of every head as an index into :data:`BEHAVIOURS`.
+
+    ``values`` are those of ``contextual-heads``. For duplicates, the larger of near and far counts.
+    """
+    duplicates = np.fmax(values["near_duplicates"], values["far_duplicates"])
+    tests = [
+        duplicates >= limits.duplicates,
+        values["local_mass"] >= limits.local,
+        (values["etc"] >= limits.broad) & (values["denominator_cv"] <= limits.steady),
+    ]
+    return np.select(tests, range(len(tests)), default=len(tests))
+
+
+def regrouped(heads: Result, **limits: Any) -> Result:
+    """Return a result of contextual heads, regrouped with other thresholds.
+
+    ``limits`` are fields of :class:`Thresholds`.
+    """
+    group = behaviour(heads.values, Thresholds(**limits))
+    return replace(heads, values={**heads.values, "group": group}, params=heads.params | limits)
 
 
 class DestinationExperiment(Experiment[P]):
@@ -22,7 +72,6 @@ class DestinationExperiment(Experiment[P]):
     gathers = ("keys",)
 
     def with_params(self, run: RunSpec, params: P) -> RunSpec:
-        """Return the run; its position must be in the context and see keys besides its own."""
         given = params.model_dump()
         query, skip = given["query"], given.get("skip", 0)
         if not skip < query < run.context:
@@ -77,76 +126,42 @@ class ContextualHeads(DestinationExperiment[ContextualParams]):
     error_counts = "windows and, of duplicates, sequences of random tokens"
     params = ContextualParams
     values = (
+        *outputs("""
+            etc [layer head], tokens: effective token count (ETC) of the token's mean kernel
+            local_mass [layer head], share of mass: its mass in the last 10 tokens
+            ± denominator [layer head], weight: mean of $Z_n$ over windows
+        """),
+        *sizes("""
+            denominator_cv [layer head], relative to the mean: coefficient of variation of $Z_n$
+                over windows: standard deviation over mean
+        """),
+        *outputs("""
+            predicted_cv [layer head], relative to the mean: the ``denominator_cv`` that independent
+                content would give
+            weight_mean [layer head], weight: mean of the content weights over windows and keys
+            weight_variance [layer head], weight squared: variance of the content weights over
+                windows and keys
+            ± duplicate_attention baseline [layer head distance], share of attention: attention to
+                an earlier duplicate of the current token at that distance back, and to another
+                token in the same place
+            ± near_duplicates far_duplicates [layer head], share of attention: mean of the attention
+                to a duplicate less ``baseline``, up to 10 tokens back and beyond
+        """),
         *outputs(
-            "etc [layer head]", "tokens", "effective token count (ETC) of the token's mean kernel"
-        ),
-        *outputs("local_mass [layer head]", "share of mass", "its mass in the last 10 tokens"),
-        *estimates("denominator [layer head]", "weight", "mean of $Z_n$ over windows"),
-        *estimates(
-            "denominator_cv [layer head]",
-            "relative to the mean",
-            "coefficient of variation of $Z_n$ over windows: standard deviation over mean",
-            kind="null",
-            bounds=(0, math.inf),
-        ),
-        *outputs(
-            "predicted_cv [layer head]",
-            "relative to the mean",
-            "the ``denominator_cv`` that independent content would give",
-        ),
-        *outputs(
-            "weight_mean [layer head]",
-            "weight",
-            "mean of the content weights over windows and keys",
-        ),
-        *outputs(
-            "weight_variance [layer head]",
-            "weight squared",
-            "variance of the content weights over windows and keys",
-        ),
-        *estimates(
-            "duplicate_attention baseline [layer head distance]",
-            "share of attention",
-            "attention to an earlier duplicate of the current token at that distance "
-            "back, and to another token in the same place",
-        ),
-        *estimates(
-            "near_duplicates far_duplicates [layer head]",
-            "share of attention",
-            "mean of the attention to a duplicate less ``baseline``, up to 10 tokens back and "
-            "beyond",
-        ),
-        *outputs(
-            "group [layer head]",
-            "group",
-            "behaviour group: duplicate token, detokenization, contextual, other",
+            "group [layer head], group: behaviour group: duplicate token, detokenization, "
+            "contextual, other",
             labels=BEHAVIOURS,
         ),
-        *outputs("visible_keys [layer head]", "tokens", "number of keys that count"),
+        *outputs("visible_keys [layer head], tokens: number of keys that count"),
     )
-    measures = (
-        HeadMeasure(
-            "CV of the softmax denominator",
-            "denominator_cv",
-            "relative to the mean (log scale)",
-            "Dark: the denominator hardly depends on the context (CV: coefficient of variation).",
-            "log",
-        ),
-        HeadMeasure(
-            "behaviour group",
-            "group",
-            "group",
-            "By kernel, CV of the softmax denominator and attention to duplicates.",
-            "labels",
-        ),
-        HeadMeasure(
-            "attention to far duplicates",
-            "far_duplicates",
-            "share of attention",
-            "Bright: the head attends to earlier duplicates of the current token.",
-            "diverging",
-        ),
-    )
+    measures = grid_measures("""
+        CV of the softmax denominator [denominator_cv], relative to the mean (log scale), log: Dark:
+            the denominator hardly depends on the context (CV: coefficient of variation).
+        behaviour group [group], group, labels: By kernel, CV of the softmax denominator and
+            attention to duplicates.
+        attention to far duplicates [far_duplicates], share of attention, diverging: Bright: the
+            head attends to earlier duplicates of the current token.
+    """)
     figure = "contextual_heads_figure"
     precomputed = "experiments"
     long = True

@@ -18,7 +18,6 @@ def finding(result: Result) -> str:
         f"In conversations {who(result)} gives {share} of the attention of what is said to the "
         f"chat template (the first key left out), which is {even:.2f} of the keys that it sees"
     )
-    more = share.passes(even)
-    if more == "about":
+    if (more := share.passes(even)) == "about":
         return f"{text}."
     return f"{text}: {'more' if more == 'yes' else 'less'} than its share."

@@ -4,15 +4,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
-from poskernel_core.analyses.conversations.formulas import (
-    FIRST,
-    KEY_CLASSES,
-    QUERY_CLASSES,
-    shares,
-)
 from poskernel_core.analyses.conversations.spec import ConversationParams, Conversations
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.files import parse_json
@@ -25,6 +20,36 @@ from poskernel_core.forward.observers import Batch, Observer
 from poskernel_core.models.chat import Rendered, render
 from poskernel_core.models.tokenizers import NONE_THERE, Tokenizer, load_tokenizer
 
+QUERY_CLASSES = ("template", "user", "assistant", "first of a turn")
+"""Classes of tokens, in the order of their codes."""
+FIRST = "first key"
+KEY_CLASSES = (*QUERY_CLASSES, FIRST)
+"""The same for keys; the first key is a class of its own, because it may be a sink."""
+TEMPLATE = 0
+SAID = slice(1, None)
+
+
+def shares(
+    sums: Float[np.ndarray, "layer head query_class key_class"],
+    visible: Float[np.ndarray, "layer query_class key_class"],
+    queries: Float[np.ndarray, " query_class"],
+) -> dict[str, np.ndarray]:
+    """Return the mean attention by class, and that to the template.
+
+    Args:
+        sums: attention, summed over queries of a class and keys of a class.
+        visible: visible keys of each class, each query's as a share of all it sees, summed alike.
+        queries: number of queries of each class; a class without any gives NaN.
+    """
+    known = np.where(queries > 0, queries, np.nan)
+    said = queries[SAID].sum() or np.nan
+    return {
+        "attention": sums / known[:, None],
+        "visible_share": visible / known[:, None],
+        "template_share": sums[..., SAID, TEMPLATE].sum(axis=-1) / said,
+        "template_visible_share": visible[..., SAID, TEMPLATE].sum(axis=-1) / said,
+    }
+
 
 def attention_by_class(
     subject: ExperimentContext,
@@ -34,8 +59,7 @@ def attention_by_class(
 ) -> Result:
     """Run the conversations; see :class:`.spec.Conversations`."""
     run, located = subject.run, subject.model.located
-    tokenizer = load_tokenizer(located)
-    if tokenizer is None:
+    if (tokenizer := load_tokenizer(located)) is None:
         raise BadRequest(NONE_THERE)
     assert run is not None
     one = params.text is not None
@@ -125,14 +149,12 @@ class ClassSums(Observer):
         )
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
-        """Count the keys that each query sees."""
         places = torch.arange(len(self._classes), device="cpu")
         seen = (~call.rule.is_hidden(places[:, None], places)).double()
         rows = seen / seen.sum(dim=-1, keepdim=True)
         self._visible[call.layer].index_add_(0, self._classes, rows @ self._keys)
 
     def pattern(self, block: PatternBlock, batch: Batch) -> None:
-        """Add the rows of a block."""
         pattern = block.pattern[0].cpu().double()
         rows, keys = pattern.shape[1:]
         some = pattern @ self._keys[block.first_key : block.first_key + keys]

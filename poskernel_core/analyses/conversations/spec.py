@@ -6,7 +6,7 @@ from pydantic import Field, field_validator
 
 from poskernel_core.analyses.base import OWN_WINDOWS, Experiment, Params
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.result import estimates, outputs
+from poskernel_core.common.result import outputs, shares
 from poskernel_core.common.specs import MAX_TEXT_CHARACTERS, CorpusSpec, ModelSpec, RunSpec
 from poskernel_core.data.conversations import as_text, check_corpus
 from poskernel_core.data.made import RANDOM
@@ -62,34 +62,31 @@ class Conversations(Experiment[ConversationParams]):
     params = ConversationParams
     error_counts = "conversations"
     values = (
-        *estimates(
-            "attention [layer head query_class key_class]",
-            "share of attention",
-            "mean attention of the queries of a class to all keys of a class",
-            bounds=(0, 1),
-        ),
-        *estimates(
-            "template_share [layer head]",
-            "share of attention",
-            "attention of what is said to the template, the first key left out",
-            bounds=(0, 1),
-        ),
-        *outputs(
-            "visible_share [layer query_class key_class]",
-            "share of the visible keys",
-            "what attention to all visible keys alike would give",
-        ),
-        *outputs(
-            "template_visible_share [layer]",
-            "share of the visible keys",
-            "the same for ``template_share``",
-        ),
+        *shares("""
+            attention [layer head query_class key_class], share of attention: mean attention of the
+                queries of a class to all keys of a class
+            template_share [layer head], share of attention: attention of what is said to the
+                template, the first key left out
+        """),
+        *outputs("""
+            visible_share [layer query_class key_class], share of the visible keys: what attention
+                to all visible keys alike would give
+            template_visible_share [layer], share of the visible keys: the same for
+                ``template_share``
+        """),
     )
     texts = (
-        *outputs("query_classes [query_class]", "class", "the classes of queries"),
-        *outputs("key_classes [key_class]", "class", "the classes of keys"),
-        *outputs("written", "text", "one conversation as the template writes it", optional=True),
-        *outputs("classes [pos]", "class", "the class of each token of it", optional=True),
+        *outputs("""
+            query_classes [query_class], class: the classes of queries
+            key_classes [key_class], class: the classes of keys
+        """),
+        *outputs(
+            """
+            written, text: one conversation as the template writes it
+            classes [pos], class: the class of each token of it
+            """,
+            optional=True,
+        ),
     )
     figure = "conversation_figure"
     precomputed = "experiments"
@@ -99,7 +96,6 @@ class Conversations(Experiment[ConversationParams]):
     runs = "attention_by_class"
 
     def fits_model(self, model: ModelSpec) -> bool:
-        """Return whether the model has a chat template."""
         return chat_template(find_again(model), fetch=True) is not None
 
     def with_params(self, run: RunSpec, params: ConversationParams) -> RunSpec:

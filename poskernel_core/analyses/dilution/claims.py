@@ -5,12 +5,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from poskernel_core.analyses.claims import (
-    ALL_HEADS,
     HALF,
     SCALE,
     Claim,
     Head,
-    has,
+    Rules,
     heads_at,
     number_of,
     of_all,
@@ -30,11 +29,6 @@ ALIKE = 0.1
 """Distance below which kernels count as nearly the same."""
 
 
-def finding(result: Result) -> str:
-    """Return what a result about dilution or longer contexts shows."""
-    return _dilution(result) if result.analysis == "dilution" else _longer(result)
-
-
 def reach(head: Head) -> Iterator[Claim]:
     """Yield whether a kernel keeps its reach, or spreads over all visible keys."""
     slope, upper = (head.number(name) for name in ("alpha", "alpha_upper"))
@@ -45,16 +39,15 @@ def reach(head: Head) -> Iterator[Claim]:
         yield Claim("reach", f"{text} (upper half)", slope)
 
 
-def _dilution(result: Result) -> str:
+def _head(result: Result) -> str:
+    reason = str(result.texts.get("no_slope", ""))
+    no_slope = f"{who(result)} has no slope: {reason}." if reason else ""
+    return spoken(reach)(result) or no_slope
+
+
+def _heads(result: Result) -> str:
     at = result.provenance.get("query_range")
     start = f"From n = {at[0]} to {at[1]}" if at else "As more keys become visible"
-    if has(result, (), "alpha", "alpha_upper"):
-        if said := spoken(reach)(result):
-            return said
-        reason = str(result.texts["no_slope"]) if "no_slope" in result.texts else ""
-        return f"{who(result)} has no slope: {reason}." if reason else ""
-    if not has(result, ALL_HEADS, "alpha", "alpha_upper"):
-        return ""
     (over, under), (upper_over, upper_under) = (
         (passing(result, name, SPREADS)[0], passing(result, name, KEEPS)[1])
         for name in ("alpha", "alpha_upper")
@@ -70,28 +63,29 @@ def _dilution(result: Result) -> str:
     )
 
 
+def _length(result: Result) -> str:
+    return counted(param(result, "length"), "token")
+
+
 def _longer(result: Result) -> str:
-    length = counted(param(result, "length"), "token")
-    if has(result, (), "longest_distance"):
-        number = number_of(result, "longest_distance")
-        how = {"yes": "another kernel", "no": ""}.get(number.passes(HALF) or "", "")
-        how = "nearly the same kernel" if number.passes(ALIKE) == "no" else how
-        if not how:
-            return ""
-        return (
-            f"In the longest context, with its own angles, {who(result)} has {how}: {number} from "
-            f"that at {length} ({SCALE})."
-        )
-    if has(result, ALL_HEADS, "longest_distance"):
-        noun = f"distance of the kernel in the longest context (own angles) to that at {length}"
-        return heads_at(result, "longest_distance", noun, ALIKE)
-    return _loss(result, length)
-
-
-def _loss(result: Result, length: str) -> str:
-    """Say how the loss changes in the longest context, for the scalings where it does."""
-    if not has(result, ("scaling", "factor"), "loss_change"):
+    number = number_of(result, "longest_distance")
+    how = "another kernel" if number.passes(HALF) == "yes" else ""
+    how = "nearly the same kernel" if number.passes(ALIKE) == "no" else how
+    if not how:
         return ""
+    return (
+        f"In the longest context, with its own angles, {who(result)} has {how}: {number} from "
+        f"that at {_length(result)} ({SCALE})."
+    )
+
+
+def _all_longer(result: Result) -> str:
+    at = _length(result)
+    noun = f"distance of the kernel in the longest context (own angles) to that at {at}"
+    return heads_at(result, "longest_distance", noun, ALIKE)
+
+
+def _loss(result: Result) -> str:
     last = result.values["loss_change"].shape[1] - 1
     changes = {
         name: number_of(result, "loss_change", place, last)
@@ -105,9 +99,17 @@ def _loss(result: Result, length: str) -> str:
     if not said:
         return ""
     return (
-        f"The loss of the same last tokens, in the longest context against one of {length}: "
-        f"{', '.join(said)}."
+        f"The loss of the same last tokens, in the longest context against one of "
+        f"{_length(result)}: {', '.join(said)}."
     )
 
+
+RULES: Rules = {
+    "dilution: alpha alpha_upper []": _head,
+    "dilution: alpha alpha_upper [layer head]": _heads,
+    "longer-contexts: longest_distance []": _longer,
+    "longer-contexts: longest_distance [layer head]": _all_longer,
+    "longer-contexts: loss_change [scaling factor]": _loss,
+}
 
 CLAIMS = {"dilution": (reach,)}

@@ -7,19 +7,7 @@ import torch
 from torch import Tensor
 
 from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
-from poskernel_core.analyses.dilution.formulas import (
-    Ends,
-    ends_of,
-    in_parts,
-    long_texts,
-    offset_kernel,
-)
-from poskernel_core.analyses.dilution.longer import (
-    FACTORS,
-    PARTS,
-    LongerContexts,
-    LongerContextsParams,
-)
+from poskernel_core.analyses.dilution import formulas, longer
 from poskernel_core.analyses.kernels.formulas import total_variation
 from poskernel_core.common.attention import ScoreRule
 from poskernel_core.common.axes import Tokens
@@ -46,7 +34,7 @@ class _Seen(Observer):
     ``queries [head, text, query, d]`` and ``keys [group, kv, key, d]``, each by layer.
     """
 
-    def __init__(self, ends: Ends, texts: int) -> None:
+    def __init__(self, ends: formulas.Ends, texts: int) -> None:
         self.queries: dict[int, list[Tensor]] = {}
         self.keys: dict[int, Tensor] = {}
         self.rules: dict[int, ScoreRule] = {}
@@ -54,7 +42,6 @@ class _Seen(Observer):
         self.group = np.arange(texts) % GROUPS
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
-        """Add one text."""
         self.length, self.rules[call.layer] = call.q.shape[2], call.rule
         at = self.length - 1 - self.ends.back
         queries = call.q[0][:, torch.from_numpy(at.copy()).to(call.q.device)]
@@ -73,28 +60,28 @@ class _Seen(Observer):
         for layer, rule in sorted(self.rules.items()):
             means = self.keys[layer].numpy()[there].sum(axis=0) / kept.sum()
             queries = torch.stack(self.queries[layer], dim=1).numpy()[:, kept]
-            found.append(offset_kernel(queries, means, at, first, ends.offsets, rule))
+            found.append(formulas.offset_kernel(queries, means, at, first, ends.offsets, rule))
         return np.stack(found)
 
 
 def longer_contexts(
     subject: ExperimentContext,
     statistics: Statistics,
-    params: LongerContextsParams,
+    params: longer.LongerContextsParams,
     progress: Progress,
 ) -> Result:
     """Run every text in every context; see :class:`LongerContexts`."""
     start = int(subject.start_token)
-    texts = long_texts(subject.windows, start, FACTORS[-1])
+    texts = formulas.long_texts(subject.windows, start, longer.FACTORS[-1])
     length = subject.windows.shape[1]
     longest, left_out = (texts.shape[1] - start) // (length - start), list[str]()
-    if longest < FACTORS[1]:
+    if longest < longer.FACTORS[1]:
         raise BadRequest(
-            f"Expected {GROUPS} texts of {FACTORS[1] * length} tokens or more: choose more "
+            f"Expected {GROUPS} texts of {longer.FACTORS[1] * length} tokens or more: choose more "
             "text, or a smaller length."
         )
-    if longest < FACTORS[-1]:
-        left_out.append(f"{FACTORS[-1]} times the length: too little text")
+    if longest < longer.FACTORS[-1]:
+        left_out.append(f"{longer.FACTORS[-1]} times the length: too little text")
     geometry = subject.model.geometry
     if geometry.architecture in TABLED and longest * length > geometry.n_ctx:
         raise BadRequest(
@@ -102,8 +89,8 @@ def longer_contexts(
             f"length of {geometry.n_ctx // longest} or less."
         )
     scalings = _scalings(subject, texts[:1, :length], left_out)
-    factors = [factor for factor in FACTORS if factor <= longest]
-    ends = ends_of(length, params.skip)
+    factors = [factor for factor in longer.FACTORS if factor <= longest]
+    ends = formulas.ends_of(length, params.skip)
     done, total = 0, (1 + len(scalings) * (len(factors) - 1)) * len(texts)
     kernels: dict[tuple[str, int], list[np.ndarray]] = {}
     loss: dict[tuple[str, int], np.ndarray] = {}
@@ -125,12 +112,11 @@ def longer_contexts(
 
 
 def _scalings(subject: ExperimentContext, text: Tokens, left_out: list[str]) -> list[Scaling]:
-    """Return the scalings that the model's positions allow; add to ``left_out`` why others not."""
     found: list[Scaling] = ["own"]
     scaled: tuple[Scaling, ...] = ("linear", "YaRN")
     for scaling in scaled if subject.model.geometry.scheme == "rotary" else ():
         try:
-            edit = ScaledRotation(scaling, FACTORS[1], text.shape[1])
+            edit = ScaledRotation(scaling, longer.FACTORS[1], text.shape[1])
             subject.model.run(torch.from_numpy(text), edit, until=0)
             found.append(scaling)
         except (NotInModel, UnsupportedModel) as error:
@@ -140,14 +126,13 @@ def _scalings(subject: ExperimentContext, text: Tokens, left_out: list[str]) -> 
 
 def _result(
     subject: ExperimentContext,
-    params: LongerContextsParams,
-    ends: Ends,
+    params: longer.LongerContextsParams,
+    ends: formulas.Ends,
     runs: tuple[list[Scaling], list[int]],
     left_out: list[str],
     kernels: dict[tuple[str, int], list[np.ndarray]],
     loss: dict[tuple[str, int], np.ndarray],
 ) -> Result:
-    """Return the values with errors over groups of texts."""
     scalings, factors = runs
     start, tail = int(subject.start_token), int(ends.back[0]) + 1
     shown = np.unique(np.geomspace(1, ends.offsets, SHOWN).round().astype(np.int64)) - 1
@@ -160,16 +145,18 @@ def _result(
         return {"distance": distance, "longest_distance": longest, "kernel": kernel[..., shown]}
 
     texts, body = loss["own", 1].shape
-    parts = np.full((texts, len(scalings), len(factors), PARTS * factors[-1]), np.nan)
+    parts = np.full((texts, len(scalings), len(factors), longer.PARTS * factors[-1]), np.nan)
     change = np.empty((texts, len(scalings), len(factors)))
     plain = loss["own", 1][:, -tail:].mean(axis=1)
     for (i, scaling), (j, factor) in product(enumerate(scalings), enumerate(factors)):
-        parts[:, i, j, : PARTS * factor] = in_parts(loss[scaling, factor], factor, PARTS)
+        parts[:, i, j, : longer.PARTS * factor] = formulas.in_parts(
+            loss[scaling, factor], factor, longer.PARTS
+        )
         change[:, i, j] = loss[scaling, factor][:, -tail:].mean(axis=1) - plain
     whole, without = means_of({"loss": parts, "loss_change": change})
-    sizes = [len(part) for part in np.array_split(np.arange(body), PARTS)] * factors[-1]
+    sizes = [len(part) for part in np.array_split(np.arange(body), longer.PARTS)] * factors[-1]
     trained = subject.model.geometry.n_ctx
-    return LongerContexts.estimated(
+    return longer.LongerContexts.estimated(
         subject,
         params,
         numbers(0) | whole,

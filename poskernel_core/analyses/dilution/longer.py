@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from poskernel_core.analyses.base import OWN_WINDOWS, Experiment, SkipParams
-from poskernel_core.analyses.head_measure import HeadMeasure
+from poskernel_core.analyses.head_measure import grid_measures
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.groups import GROUPS
 from poskernel_core.common.result import distances, estimates, outputs
@@ -77,41 +77,28 @@ class LongerContexts(Experiment[LongerContextsParams]):
             "longest_distance [layer head]",
             "the same in the longest context, with the model's own angles",
         ),
-        *estimates(
-            "kernel [layer head scaling factor offset]",
-            "share of attention",
-            "$K_f(k)$ at some offsets, the mean kernel over those that all contexts see",
-        ),
-        *estimates(
-            "loss [scaling factor position]",
-            "nats",
-            "mean loss of an eighth of ``length``, up to each position",
-        ),
-        *estimates(
-            "loss_change [scaling factor]",
-            "nats",
-            "loss on the last tokens, the same in all contexts, minus that at ``length``",
-        ),
+        *estimates("""
+            kernel [layer head scaling factor offset], share of attention: $K_f(k)$ at some offsets,
+                the mean kernel over those that all contexts see
+            loss [scaling factor position], nats: mean loss of an eighth of ``length``, up to each
+                position
+            loss_change [scaling factor], nats: loss on the last tokens, the same in all contexts,
+                minus that at ``length``
+        """),
     )
-    texts = outputs("scaling [scaling]", "name", "the angles: the model's own, linear, YaRN")
+    texts = outputs("scaling [scaling], name: the angles: the model's own, linear, YaRN")
     precomputed = "experiments"
-    measures = (
-        HeadMeasure(
-            "kernel change in longer contexts",
-            "longest_distance",
-            "total variation (0: alike)",
-            "Dark: the kernel is the same in the longest context as at the length that the model "
-            "was trained for.",
-            "unit",
-        ),
-    )
+    measures = grid_measures("""
+        kernel change in longer contexts [longest_distance], total variation (0: alike), unit: Dark:
+            the kernel is the same in the longest context as at the length that the model was
+            trained for.
+    """)
     figure = "longer_contexts_figure"
     ignores = Experiment.ignores | OWN_WINDOWS
     long = True
     runs = "longer_contexts"
 
     def with_params(self, run: RunSpec, params: LongerContextsParams) -> RunSpec:
-        """Return the run over the windows that the texts are joined from."""
         length = params.length or min(run.context, AFFORDABLE)
         if params.skip > length // 4:
             raise BadRequest(
@@ -123,6 +110,5 @@ class LongerContexts(Experiment[LongerContextsParams]):
         return run.model_copy(update=changed)
 
     def tokens(self, run: RunSpec, params: LongerContextsParams) -> int:
-        """Return about how many tokens the model reads: every text in every context."""
         scaled = 3 * sum(FACTORS[1:])
         return params.texts * run.context * (FACTORS[0] + scaled)

@@ -1,15 +1,13 @@
 """Dilution: how a kernel's effective token count grows with the number of visible keys."""
 
-import math
-
 import numpy as np
 from pydantic import Field
 
 from poskernel_core.analyses.base import Analysis, Progress, SkipParams, Statistics
 from poskernel_core.analyses.dilution.formulas import MIN_POINTS, log_spaced, slopes
-from poskernel_core.analyses.head_measure import HeadMeasure
+from poskernel_core.analyses.head_measure import grid_measures
 from poskernel_core.analyses.kernels.formulas import effective_tokens, mean_kernels
-from poskernel_core.common.result import Result, estimates, outputs
+from poskernel_core.common.result import Result, estimates, outputs, token_counts
 from poskernel_core.common.views import StatisticsView, queries_of
 
 LEAST_KEYS = 8
@@ -54,57 +52,33 @@ class Dilution(Analysis[DilutionParams]):
     params = DilutionParams
     values = (
         *estimates(
-            "alpha [layer head]",
-            "slope",
-            r"$\alpha$: 0 keeps its reach, 1 spreads over all visible keys; NaN where the number "
-            "of visible keys does not vary",
+            r"""
+            alpha [layer head], slope: $\alpha$: 0 keeps its reach, 1 spreads over all visible keys;
+                NaN where the number of visible keys does not vary
+            alpha_upper [layer head], slope: the same over the upper half of the positions
+            """,
             over_positions=True,
         ),
-        *estimates(
-            "alpha_upper [layer head]",
-            "slope",
-            "the same over the upper half of the positions",
+        *token_counts(
+            "etc [layer head query], tokens: effective token count (ETC) of the kernel",
             over_positions=True,
-        ),
-        *estimates(
-            "etc [layer head query]",
-            "tokens",
-            "effective token count (ETC) of the kernel",
-            over_positions=True,
-            kind="log",
-            bounds=(1, math.inf),
         ),
         *outputs(
-            "visible_keys [layer query]",
-            "tokens",
-            "number of keys that the kernel is spread over",
+            "visible_keys [layer query], tokens: number of keys that the kernel is spread over",
             over_positions=True,
         ),
     )
-    texts = outputs("no_slope [layer]", "reason", "why a layer has no slope; else empty")
-    measures = (
-        HeadMeasure(
-            "dilution",
-            "alpha",
-            "slope of log ETC on log keys",
-            "Dark: the head keeps its reach as more keys become visible; bright: it spreads over "
-            "all of them.",
-            "unit",
-        ),
-        HeadMeasure(
-            "dilution at the upper half",
-            "alpha_upper",
-            "slope of log ETC on log keys",
-            "The same over the later query positions alone: dark where a head has reached its full "
-            "width.",
-            "unit",
-        ),
-    )
+    texts = outputs("no_slope [layer], reason: why a layer has no slope; else empty")
+    measures = grid_measures("""
+        dilution [alpha], slope of log ETC on log keys, unit: Dark: the head keeps its reach as more
+            keys become visible; bright: it spreads over all of them.
+        dilution at the upper half [alpha_upper], slope of log ETC on log keys, unit: The same over
+            the later query positions alone: dark where a head has reached its full width.
+    """)
     figure = "dilution_figure"
     precomputed = "always"
 
     def compute(self, statistics: Statistics, params: DilutionParams, progress: Progress) -> Result:
-        """Fit the slopes of all heads."""
         view = statistics["main"]
         recorded = np.array(view.header.positions, dtype=np.int64)
         enough = recorded[recorded >= max(1, params.skip + LEAST_KEYS - 1)]
@@ -126,7 +100,6 @@ class Dilution(Analysis[DilutionParams]):
 def _layer(
     view: StatisticsView, layer: int, positions: np.ndarray, skip: int
 ) -> dict[str, np.ndarray]:
-    """Return the values of one layer."""
     rule, keys = view.header.rule(layer), view.layer(layer)["mean_keys"]
     low = np.array([rule.first_visible(n, skip) for n in positions.tolist()])
     etc = np.full((view.header.n_heads, len(positions)), np.nan)

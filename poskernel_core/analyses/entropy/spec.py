@@ -3,7 +3,7 @@
 import numpy as np
 
 from poskernel_core.analyses.base import Analysis, Progress, SkipParams, Statistics
-from poskernel_core.analyses.head_measure import HeadMeasure
+from poskernel_core.analyses.head_measure import grid_measures
 from poskernel_core.common.result import Result, estimates
 from poskernel_core.common.views import stacked
 
@@ -31,23 +31,18 @@ class AttentionEntropy(Analysis[SkipParams]):
     error_counts = "windows"
     params = SkipParams
     values = estimates(
-        "entropy [layer head query]", "nats", "mean over windows; NaN where no key is left"
+        "entropy [layer head query], nats: mean over windows; NaN where no key is left"
     )
-    measures = (
-        HeadMeasure(
-            "attention entropy",
-            "entropy",
-            "nats",
-            "Dark: in each window the head looks at few keys; bright: at many.",
-        ),
-    )
+    measures = grid_measures("""
+        attention entropy [entropy], nats, linear: Dark: in each window the head looks at few keys;
+            bright: at many.
+    """)
     precomputed = "always"
     continued = "entropy"
     gathers = ("entropy",)
     ignores = frozenset({"queries_per_position", "gather"})
 
     def compute(self, statistics: Statistics, params: SkipParams, progress: Progress) -> Result:
-        """Read the entropies for the chosen ``skip``."""
         view = statistics["main"]
         progress(1, 1)
         return self.result(

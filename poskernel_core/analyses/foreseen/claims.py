@@ -13,7 +13,6 @@ from poskernel_core.analyses.claims import (
     number_of,
     of_all,
     passing,
-    said,
     who,
 )
 from poskernel_core.analyses.foreseen.formulas import ENOUGH
@@ -23,13 +22,7 @@ from poskernel_core.common.rounding import brief
 RIVAL = "the first 4 and the last 28 keys"
 
 
-def finding(result: Result) -> str:
-    """Return whether kernels foresee more attention than the first and the last keys do."""
-    return said(result, RULES)
-
-
 def _head(result: Result) -> str:
-    """Hold the kernel's choice against the first and the last keys."""
     (claim,) = compared(Head(result))
     return claim.sentence(who(result)) if number_of(result, "gain_32").sign() else ""
 

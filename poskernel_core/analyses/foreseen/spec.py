@@ -9,7 +9,7 @@ import numpy as np
 from poskernel_core.analyses.base import Analysis, Progress, QueryParams, Statistics
 from poskernel_core.analyses.foreseen import formulas
 from poskernel_core.analyses.foreseen.formulas import FIXED, HEADLINES, KERNEL, WAYS
-from poskernel_core.analyses.head_measure import HeadMeasure
+from poskernel_core.analyses.head_measure import grid_measures
 from poskernel_core.analyses.kernels.formulas import mean_kernels
 from poskernel_core.analyses.replicates import errors_and_biases
 from poskernel_core.analyses.sources import check_query, queries_at
@@ -56,70 +56,41 @@ class ForeseenAttention(Analysis[QueryParams]):
     error_counts = "windows"
     params = QueryParams
     values = (
+        *estimates("""
+            captured [layer head way budget], share of attention: $c(b)$, by the way of choosing and
+                the number of keys
+            share_16 share_32 share_64 [layer head], share of attention: what 16, 32 and 64 keys
+                chosen by the kernel capture
+            gain_32 [layer head], share of attention: what 32 keys chosen by the kernel capture,
+                minus what the first 4 and the last 28 do
+            keys_for_95 [layer head way], keys: number of keys that capture 0.95, interpolated
+        """),
         *estimates(
-            "captured [layer head way budget]",
-            "share of attention",
-            "$c(b)$, by the way of choosing and the number of keys",
-        ),
-        *estimates(
-            "share_16 share_32 share_64 [layer head]",
-            "share of attention",
-            "what 16, 32 and 64 keys chosen by the kernel capture",
-        ),
-        *estimates(
-            "gain_32 [layer head]",
-            "share of attention",
-            "what 32 keys chosen by the kernel capture, minus what the first 4 and the last 28 do",
-        ),
-        *estimates(
-            "keys_for_95 [layer head way]",
-            "keys",
-            "number of keys that capture 0.95, interpolated",
-        ),
-        *estimates(
-            "kept_keys [layer budget]",
-            "share of visible keys",
-            "keys in a layer's cache at ``n``, if each query head picks ``budget`` keys",
+            """
+            kept_keys [layer budget], share of visible keys: keys in a layer's cache at ``n``, if
+                each query head picks ``budget`` keys
+            kept_captured [layer budget], share of attention: attention to the keys in that cache,
+                mean over the layer's heads
+            cache_for_95 fixed_cache_for_95 [layer], share of visible keys: size of a layer's cache
+                that captures 0.95, mean over its heads, interpolated: with keys that the kernels
+                pick; with the first 4 and the last keys, the same in all heads
+            """,
             over_positions=True,
         ),
-        *estimates(
-            "kept_captured [layer budget]",
-            "share of attention",
-            "attention to the keys in that cache, mean over the layer's heads",
-            over_positions=True,
-        ),
-        *estimates(
-            "cache_for_95 fixed_cache_for_95 [layer]",
-            "share of visible keys",
-            "size of a layer's cache that captures 0.95, mean over its heads, interpolated: with "
-            "keys that the kernels pick; with the first 4 and the last keys, the same in all heads",
-            over_positions=True,
-        ),
-        *outputs("visible_keys [layer head]", "tokens", "number of keys that the query sees"),
+        *outputs("visible_keys [layer head], tokens: number of keys that the query sees"),
     )
-    texts = outputs("ways [way]", "name", "the ways to choose keys")
-    measures = (
-        HeadMeasure(
-            "attention foreseen with 32 keys",
-            "share_32",
-            "share of attention",
-            "Bright: 32 keys chosen by the kernel get most of the attention.",
-            "unit",
-        ),
-        HeadMeasure(
-            "gain over first and last keys",
-            "gain_32",
-            "share of attention",
-            "Above 0: 32 keys chosen by the kernel get more of the attention than the first 4 and "
-            "the last 28 keys; below 0: less.",
-            "diverging",
-        ),
-    )
+    texts = outputs("ways [way], name: the ways to choose keys")
+    measures = grid_measures("""
+        attention foreseen with 32 keys [share_32], share of attention, unit: Bright: 32 keys chosen
+            by the kernel get most of the attention.
+        gain over first and last keys [gain_32], share of attention, diverging: Above 0: 32 keys
+            chosen by the kernel get more of the attention than the first 4 and the last 28 keys;
+            below 0: less.
+    """)
     figure = "foreseen_figure"
     precomputed = "always"
 
     def needs(self, run: RunSpec, params: QueryParams) -> Mapping[str, RunSpec]:
-        """Return the run itself."""
         check_query(params.query, params.skip, run.context)
         return {"main": run}
 
@@ -134,7 +105,6 @@ class ForeseenAttention(Analysis[QueryParams]):
         return self.shown(replace(whole, errors=errors, biases={}))
 
     def compute(self, statistics: Statistics, params: QueryParams, progress: Progress) -> Result:
-        """Compute the values of all layers, with the halves swapped and averaged."""
         view = statistics["main"]
         queries_at(statistics, 0, params.query)  # refuses a position that is not recorded
         budgets = formulas.budgets_up_to(params.query + 1)

@@ -77,35 +77,26 @@ class HeadMeasures(Composition[HeadMeasuresParams]):
     params = HeadMeasuresParams
     can_lack_parts = True
     values = (
-        *estimates(
-            "value [measure layer head]",
-            "that of each measure",
-            "every measure of every head; for a kind, its place in ``kinds``",
-        ),
-        *outputs(
-            "rank [measure layer head]",
-            "rank",
-            "1 for the head with the largest value; NaN where the measure is a kind",
-        ),
-        *outputs(
-            "first_rank last_rank [measure layer head]",
-            "rank",
-            "ranks of the heads that cannot be told from this one; NaN without an interval, and in "
-            f"models of more than {MANY:,} heads",
-        ),
+        *estimates("""
+            value [measure layer head], that of each measure: every measure of every head; for a
+                kind, its place in ``kinds``
+        """),
+        *outputs(f"""
+            rank [measure layer head], rank: 1 for the head with the largest value; NaN where the
+                measure is a kind
+            first_rank last_rank [measure layer head], rank: ranks of the heads that cannot be told
+                from this one; NaN without an interval, and in models of more than {MANY:,} heads
+        """),
     )
-    texts = (
-        *outputs("measure [measure]", "name", "title of each measure"),
-        *outputs("unit [measure]", "unit", "unit of each measure"),
-        *outputs("question [measure]", "name", "the question that declares it"),
-        *outputs("named [measure]", "name", "the name of the value in that question's answer"),
-        *outputs(
-            "kinds [measure label]", "name", "names of the kinds; empty for a measure in numbers"
-        ),
-    )
+    texts = outputs("""
+        measure [measure], name: title of each measure
+        unit [measure], unit: unit of each measure
+        question [measure], name: the question that declares it
+        named [measure], name: the name of the value in that question's answer
+        kinds [measure label], name: names of the kinds; empty for a measure in numbers
+    """)
 
     def parts(self, run: RunSpec, params: HeadMeasuresParams) -> Mapping[str, SubQuestion]:
-        """Return the questions that declare the measures of a model, by name."""
         located = catalog.locate(run.model.name, run.model.revision)
         parts = {}
         for question in self.questions.values():
@@ -128,45 +119,35 @@ class HeadMeasures(Composition[HeadMeasuresParams]):
     def compose(
         self, found: Mapping[str, Result], run: RunSpec, params: HeadMeasuresParams
     ) -> Result:
-        """Stack the measures of all answers, and rank the heads."""
         geometry = catalog.locate(run.model.name, run.model.revision).geometry
         columns = list(self._columns(found, geometry, params))
-        kinds = [one.labels.get(declared.value, ()) for _, declared, one in columns]
+        named = [(one, declared.value) for _, declared, one in columns]
+        kinds = [one.labels.get(name, ()) for one, name in named]
         longest = max(1, *map(len, kinds))
-        numbers = [one.values[declared.value].astype(float) for _, declared, one in columns]
+        numbers = [one.values[name].astype(float) for one, name in named]
         nothing = np.full_like(numbers[0], np.nan)
-        unranked = (nothing, nothing)
-        ends = [
-            unranked if labels else rank_range(*one.estimate_of(declared.value))
-            for labels, (_, declared, one) in zip(kinds, columns, strict=True)
+        ranked = [
+            (nothing,) * 3 if labels else (ranks(number), *rank_range(*one.estimate_of(name)))
+            for labels, number, (one, name) in zip(kinds, numbers, named, strict=True)
         ]
+        places = ("rank", "first_rank", "last_rank")
         beside = {
-            part: np.stack(
-                [getattr(one, part).get(declared.value, nothing) for _, declared, one in columns]
-            )
+            part: np.stack([getattr(one, part).get(name, nothing) for one, name in named])
             for part in BESIDE
-            if any(declared.value in getattr(one, part) for _, declared, one in columns)
+            if any(name in getattr(one, part) for one, name in named)
         }
-
         return self.result(
             params,
             {
                 "value": np.stack(numbers),
-                "rank": np.stack(
-                    [
-                        nothing if labels else ranks(every)
-                        for labels, every in zip(kinds, numbers, strict=True)
-                    ]
-                ),
-                "first_rank": np.stack([first for first, _ in ends]),
-                "last_rank": np.stack([last for _, last in ends]),
+                **dict(zip(places, map(np.stack, zip(*ranked, strict=True)), strict=True)),
             },
             beside={"value": beside},
             texts={
                 "measure": [declared.title for _, declared, _ in columns],
-                "unit": [one.units[declared.value] for _, declared, one in columns],
+                "unit": [one.units[name] for one, name in named],
                 "question": [question.name for question, _, _ in columns],
-                "named": [declared.value for _, declared, _ in columns],
+                "named": [name for _, name in named],
                 "kinds": [[*labels, *[""] * (longest - len(labels))] for labels in kinds],
             },
             provenance=next(iter(found.values())).provenance
@@ -180,7 +161,6 @@ class HeadMeasures(Composition[HeadMeasuresParams]):
     def _columns(
         self, found: Mapping[str, Result], geometry: Any, params: HeadMeasuresParams
     ) -> Iterator[tuple[Question[Any], HeadMeasure, Result]]:
-        """Yield each measure with its question, and the result reduced to one number per head."""
         for name, result in found.items():
             question = self.questions[name]
             for declared in question.measures:

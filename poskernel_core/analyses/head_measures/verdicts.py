@@ -69,21 +69,22 @@ class HeadVerdicts(Composition[HeadVerdictsParams]):
     can_lack_parts = True
     values = (
         *HeadMeasures.values,
-        *outputs("ranked [measure]", "heads", "number of heads that have a rank"),
+        *outputs("ranked [measure], heads: number of heads that have a rank"),
     )
     texts = (
         *HeadMeasures.texts,
-        *outputs("verdict [layer head]", "sentence", "what each head does"),
-        *outputs("claim [layer head claim]", "sentence", "what else is known of each head"),
-        *outputs("claim_question [layer head claim]", "name", "the question that a claim answers"),
-        *outputs("headline [layer head]", "predicate", "what the verdict begins with"),
-        *outputs("unknown [missing]", "name", "titles of the questions that were left out"),
+        *outputs("""
+            verdict [layer head], sentence: what each head does
+            claim [layer head claim], sentence: what else is known of each head
+            claim_question [layer head claim], name: the question that a claim answers
+            headline [layer head], predicate: what the verdict begins with
+            unknown [missing], name: titles of the questions that were left out
+        """),
     )
 
     figure = "verdicts_figure"
 
     def parts(self, run: RunSpec, params: HeadVerdictsParams) -> Mapping[str, SubQuestion]:
-        """Return the questions that declare a measure, except those left out."""
         out = names_between_commas(params.leave_out)
         every = HeadMeasures().parts(run, _all_of(params))
         parts = {name: part for name, part in every.items() if name not in out}
@@ -94,7 +95,6 @@ class HeadVerdicts(Composition[HeadVerdictsParams]):
     def compose(
         self, found: Mapping[str, Result], run: RunSpec, params: HeadVerdictsParams
     ) -> Result:
-        """Combine the measures, and write each head's verdict."""
         table = HeadMeasures().compose(found, run, _all_of(params))
         known = {name: _at(result, params.query) for name, result in found.items()}
         gone = next(iter(found.values())).provenance.get("layers_without_heads", {})
@@ -142,5 +142,4 @@ def _all_of(params: HeadVerdictsParams) -> HeadMeasuresParams:
 
 
 def _at(result: Result, query: int) -> Result:
-    """Return a result at one query position, if that is one of several that it has."""
     return result.select(query=query) if query in result.coordinates.get("query", ()) else result

@@ -31,7 +31,6 @@ def finding(result: Result) -> str:
 
 
 def _head(result: Result, shares: list[str]) -> str:
-    """Say which share of a head's attention lies above the limit, or that none does."""
     numbers = {name: number_of(result, name) for name in shares}
     largest = max(numbers, key=lambda name: numbers[name].value)
     number = numbers[largest]

@@ -41,7 +41,6 @@ class Largest(Observer):
         self._context, self._keep_top = context, keep_top
 
     def pattern(self, block: PatternBlock, batch: Batch) -> None:
-        """Update the largest attention and the rows' top keys with a block."""
         rows, first = block.pattern, block.first_row
         counted = rows[:, :, 1 if first == 0 else 0 :, 1 if block.first_key == 0 else 0 :]
         here = rows.new_zeros(rows.shape[:2])
@@ -93,8 +92,7 @@ class Kept:
         """Offer a text to all heads of a layer: ``largest [head]``, ``top [head, pos, rank]``."""
         for head, value in enumerate(largest.tolist()):
             interval = bisect_right(self.limits[layer, head].tolist(), value)
-            place = self._place(layer, head, interval, value)
-            if place is None:
+            if (place := self._place(layer, head, interval, value)) is None:
                 continue
             at = layer, head, place
             self.number[at], self.interval[at], self.largest[at] = number, interval + 1, value

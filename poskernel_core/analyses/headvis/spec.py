@@ -14,12 +14,8 @@ from poskernel_core.analyses.base import (
     Progress,
     Statistics,
 )
-from poskernel_core.common.result import Result, Value, estimates, outputs
+from poskernel_core.common.result import Result, estimates, outputs
 from poskernel_core.common.views import stacked
-
-
-def _metric(name: str, unit: str, meaning: str) -> Value:
-    return Value(name, ("layer", "head"), unit, meaning, has_error=True, kind="plain")
 
 
 class HeadVisMetrics(Analysis[Params]):
@@ -47,24 +43,22 @@ class HeadVisMetrics(Analysis[Params]):
     noun_phrase = "the metrics of HeadVis"
     error_counts = "windows"
     params = Params
-    values = (
-        _metric("self_attention_score", "share of attention", "mean attention to the token itself"),
-        _metric("prev_token_score", "share of attention", "mean attention to the token before"),
-        _metric("pattern_entropy", "nats", "mean entropy of an attention row"),
-        _metric("qk_distance", "tokens", "mean distance of the attended key"),
-        _metric("qk_distance_variance", "tokens squared", "variance of that distance"),
-        _metric(
-            "induction_score",
-            "share of attention",
-            "mean attention to what followed earlier occurrences of the token; NaN where none "
-            "repeats",
-        ),
+    values = estimates(
+        """
+        self_attention_score [layer head], share of attention: mean attention to the token itself
+        prev_token_score [layer head], share of attention: mean attention to the token before
+        pattern_entropy [layer head], nats: mean entropy of an attention row
+        qk_distance [layer head], tokens: mean distance of the attended key
+        qk_distance_variance [layer head], tokens squared: variance of that distance
+        induction_score [layer head], share of attention: mean attention to what followed earlier
+            occurrences of the token; NaN where none repeats
+        """,
+        kind="plain",
     )
     gathers = ("headvis",)
     ignores = KEPT_QUERIES | OWN_PASS
 
     def compute(self, statistics: Statistics, params: Params, progress: Progress) -> Result:
-        """Divide the gathered sums."""
         view = statistics["main"]
         found = metrics(
             stacked(view, "headvis"), stacked(view, "headvis_repeats"), view.header.context
@@ -121,35 +115,20 @@ class HeadExamples(Experiment[HeadExamplesParams]):
     noun_phrase = "example texts of all heads"
     error_counts = "windows"
     params = HeadExamplesParams
-    values = (
-        *outputs("interval [layer head example]", "number", "from 1 (least attention); 0: no text"),
-        *outputs(
-            "example_text [layer head example]", "number", "number of the window; -1: no text"
-        ),
-        *outputs(
-            "max_activation [layer head example]",
-            "share of attention",
-            "the largest attention in that text",
-        ),
-        *outputs("top_key [layer head example pos rank]", "position", "the most attended keys"),
-        *outputs(
-            "top_attention [layer head example pos rank]",
-            "share of attention",
-            "attention to them; 0 where there are fewer keys",
-        ),
-        *outputs(
-            "activation_histogram [layer head bin]",
-            "texts",
-            "texts by their largest attention, in 50 bins from 0 to 1",
-        ),
-        *estimates(
-            "mean_max_activation [layer head]",
-            "share of attention",
-            "mean over texts of their largest attention",
-        ),
-        *outputs("token [text pos]", "number", "which of the words each token of the texts is"),
-    )
-    texts = outputs("words [word]", "token", "the different tokens of the texts that are kept")
+    values = outputs("""
+        interval [layer head example], number: from 1 (least attention); 0: no text
+        example_text [layer head example], number: number of the window; -1: no text
+        max_activation [layer head example], share of attention: the largest attention in that text
+        top_key [layer head example pos rank], position: the most attended keys
+        top_attention [layer head example pos rank], share of attention: attention to them; 0 where
+            there are fewer keys
+        activation_histogram [layer head bin], texts: texts by their largest attention, in 50 bins
+            from 0 to 1
+        ± mean_max_activation [layer head], share of attention: mean over texts of their largest
+            attention
+        token [text pos], number: which of the words each token of the texts is
+    """)
+    texts = outputs("words [word], token: the different tokens of the texts that are kept")
     ignores = Experiment.ignores | {"positions"}
     long = True
     runs = "head_examples"

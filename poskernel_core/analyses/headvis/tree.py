@@ -70,7 +70,6 @@ def _as_folder(name: str) -> str:
 
 
 def _as_metric(title: str, taken: dict[str, str]) -> str:
-    """Return a measure's title as a unique name of letters, digits and underscores."""
     name = re.sub(r"[^a-z0-9]+", "_", title.lower()).strip("_")
     return f"poskernel_{name}" if name in taken else name
 
@@ -150,7 +149,6 @@ def _of_head(examples: Result, layer: int, head: int) -> dict[str, Any]:
 
 
 def _sequences(examples: Result, layer: int, head: int) -> Iterator[dict[str, Any]]:
-    """Yield a head's texts by interval; within each, those with most attention first."""
     values = {name: array[layer, head] for name, array in examples.values.items()
               if examples.axes[name][:2] == ("layer", "head")}  # fmt: skip
     words = examples.texts["words"]
@@ -183,7 +181,6 @@ def _pairs(texts: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], int, i
 
 
 def _distances(texts: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the stored attention, summed by the distance from query to key."""
     found = [0.0] * (len(DISTANCES) - 1)
     for _, query, key, value in _pairs(texts):
         place = bisect_right(DISTANCES, query - key) - 1
@@ -193,7 +190,6 @@ def _distances(texts: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _top_tokens(texts: list[dict[str, Any]], side: int) -> list[dict[str, Any]]:
-    """Return the query (0) or key (1) tokens with most of the kept attention."""
     weight: dict[str, float] = defaultdict(float)
     for text, query, key, value in _pairs(texts):
         weight[text["tokens"][(query, key)[side]]] += value

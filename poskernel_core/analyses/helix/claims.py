@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from poskernel_core.analyses.claims import HALF, Rules, named, number_of, of_all, param, said, who
+from poskernel_core.analyses.claims import HALF, Rules, named, number_of, of_all, param, who
 from poskernel_core.analyses.helix.spec import SHOWN
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief
@@ -19,13 +19,7 @@ DIRECTIONS = {
 }
 
 
-def finding(result: Result) -> str:
-    """Return what a result on the helix shows; empty if it supports no claim."""
-    return said(result, RULES)
-
-
 def _variance(result: Result) -> str:
-    """Whether three components hold most of the variance."""
     shares = np.atleast_2d(result.values["explained_variance"])[:, :SHOWN].sum(axis=1)
     layers = [result.chosen["layer"]] if "layer" in result.chosen else range(len(shares))
     if not shares.all():
@@ -45,7 +39,6 @@ def _variance(result: Result) -> str:
 
 
 def _angles(result: Result) -> str:
-    """How far the subspaces turn from the first layer to the last."""
     turned = [
         float(result.values[name][0, -1, -1]) for name in ("angles_residual", "angles_position")
     ]
@@ -61,7 +54,6 @@ def _angles(result: Result) -> str:
 
 
 def _shape(result: Result) -> str:
-    """Whether entries far from 0 become rarer from layer to layer."""
     shares = result.values["far_share"]
     first, last = shares[[0, -1]]
     if first == last:
@@ -75,7 +67,6 @@ def _shape(result: Result) -> str:
 
 
 def _tangent(result: Result) -> str:
-    """The direction along which one head reads the helix."""
     fit = number_of(result, "helix_fit")
     shares = {name: number_of(result, name) for name in DIRECTIONS}
     match fit.sign(HALF):
@@ -103,7 +94,6 @@ def _tangent(result: Result) -> str:
 
 
 def _tangents(result: Result) -> str:
-    """How many heads read the helix along its tangent."""
     shares, fits = named(result, "tangent_share"), named(result, "helix_fit")
     both = [head for head in shares if shares[head].sign(HALF) > 0 and fits[head].sign(HALF) > 0]
     if not both:

@@ -70,7 +70,6 @@ def helix_figure(
 
 
 def _groups(helix: Result, layer: int, span: tuple[int, int], group: int | None) -> Points | None:
-    """Return the averages of all groups of positions inside the span, or None without any."""
     if group is None:
         return None
     starts = helix.coordinates[f"group_of_{group}"]

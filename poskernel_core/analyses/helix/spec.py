@@ -63,26 +63,16 @@ class Helix(Analysis[HelixParams]):
     noun_phrase = "the helix of positions"
     params = HelixParams
     values = (
-        *outputs(
-            "projection [layer pos component]",
-            "residual stream units",
-            "$X^l$ on its own first three principal components",
-        ),
-        *outputs(
-            "on_embedding [layer pos component]",
-            "residual stream units",
-            "$X^l$ on the components of $W_{pos}$",
-        ),
-        *outputs(
-            "joint [layer pos component]",
-            "residual stream units",
-            "$X^l$ on the components of both stacked",
-        ),
-        *outputs(
-            "embedding_on_layer embedding_joint [layer pos component]",
-            "residual stream units",
-            "$W_{pos}$ on the components of $X^l$, and of both",
-        ),
+        *outputs("""
+            projection [layer pos component], residual stream units: $X^l$ on its own first three
+                principal components
+            on_embedding [layer pos component], residual stream units: $X^l$ on the components of
+                $W_{pos}$
+            joint [layer pos component], residual stream units: $X^l$ on the components of both
+                stacked
+            embedding_on_layer embedding_joint [layer pos component], residual stream units:
+                $W_{pos}$ on the components of $X^l$, and of both
+        """),
         *(
             Value(
                 f"group_{size}",
@@ -93,36 +83,21 @@ class Helix(Analysis[HelixParams]):
             )
             for size in formulas.GROUP_SIZES
         ),
-        *outputs(
-            "explained_variance [layer variance_component]",
-            "share of variance",
-            "shares of the variance of $X^l$",
-        ),
-        *outputs(
-            "angles_residual [layer layer_2 angle]",
-            "degrees",
-            "canonical angles between the top-k subspaces of the residual stream "
-            "(right singular vectors of $X^l$)",
-        ),
-        *outputs(
-            "angles_position [layer layer_2 angle]",
-            "degrees",
-            "canonical angles between the top-k directions in position space (left singular "
-            "vectors) of the uncentred $W_{pos}$ (layer 0) and each later layer's normed input",
-        ),
-        *outputs(
-            "far_share [layer]",
-            "share of entries",
-            "share of entries further from 0 than ``far`` times their root mean square",
-        ),
-        *outputs(
-            "token_spread [layer]",
-            "relative to the mean over tokens",
-            "root mean square distance between one prompt's $X^l$ and the mean over prompts, "
-            "relative to the size of the mean (Frobenius norms, all positions but a start "
-            "token's); over repeated tokens it says how little the choice of token matters, over "
-            "windows it is mostly their content",
-        ),
+        *outputs("""
+            explained_variance [layer variance_component], share of variance: shares of the variance
+                of $X^l$
+            angles_residual [layer layer_2 angle], degrees: canonical angles between the top-k
+                subspaces of the residual stream (right singular vectors of $X^l$)
+            angles_position [layer layer_2 angle], degrees: canonical angles between the top-k
+                directions in position space (left singular vectors) of the uncentred $W_{pos}$
+                (layer 0) and each later layer's normed input
+            far_share [layer], share of entries: share of entries further from 0 than ``far`` times
+                their root mean square
+            token_spread [layer], relative to the mean over tokens: root mean square distance
+                between one prompt's $X^l$ and the mean over prompts, relative to the size of the
+                mean (Frobenius norms, all positions but a start token's); over repeated tokens it
+                says how little the choice of token matters, over windows it is mostly their content
+        """),
     )
     figure = "morph_figure"
     precomputed = "always"
@@ -133,13 +108,11 @@ class Helix(Analysis[HelixParams]):
         return {} if geometry.scheme == "learned" else {"prompts": "texts"}
 
     def with_params(self, run: RunSpec, params: HelixParams) -> RunSpec:
-        """Return the pass over repeated tokens, which needs no corpus, or over windows."""
         if params.prompts == "texts":
             return run.model_copy(update={"gather": formulas.STREAM_SUMS})
         return formulas.repeated_run(run, params.tokens)
 
     def compute(self, statistics: Statistics, params: HelixParams, progress: Progress) -> Result:
-        """Project, and compare the layers."""
         view = statistics["main"]
         layers = view.header.n_layers
         start = formulas.first_position(

@@ -56,33 +56,18 @@ class Tangent(Analysis[TangentParams]):
     noun_phrase = "what heads read of the helix"
     params = TangentParams
     error_counts = "windows"
-    values = (
-        *estimates(
-            "position_score [layer head band]",
-            "score (nats)",
-            "$a(n,n-k)$ by mean query and mean keys, at offsets -32 to 32, its "
-            "mean over the band subtracted",
-        ),
-        *estimates(
-            "tangent_part radial_part third_part [layer head band]",
-            "score (nats)",
-            "its parts along the helix",
-        ),
-        *estimates(
-            "rest [layer head band]",
-            "score (nats)",
-            "what the helix does not explain: the four parts add up to the score",
-        ),
-        *estimates(
-            "observed_score [layer head band]",
-            "score (nats)",
-            "mean raw score of real text at that offset, over all $n$, content included",
-        ),
-        *estimates(
-            "tangent_share radial_share third_share [layer head]", "share", "shares of $|u|^2$"
-        ),
-        *estimates("helix_fit [layer head]", "share", "$R^2$ of the fit; 1 is best"),
-    )
+    values = estimates("""
+        position_score [layer head band], score (nats): $a(n,n-k)$ by mean query and mean keys, at
+            offsets -32 to 32, its mean over the band subtracted
+        tangent_part radial_part third_part [layer head band], score (nats): its parts along the
+            helix
+        rest [layer head band], score (nats): what the helix does not explain: the four parts add up
+            to the score
+        observed_score [layer head band], score (nats): mean raw score of real text at that offset,
+            over all $n$, content included
+        tangent_share radial_share third_share [layer head], share: shares of $|u|^2$
+        helix_fit [layer head], share: $R^2$ of the fit; 1 is best
+    """)
     figure = "tangent_reading_figure"
     precomputed = "always"
     ignores = KEPT_QUERIES  # mean queries exist at every position
@@ -92,7 +77,6 @@ class Tangent(Analysis[TangentParams]):
         return min(super().default_query(context), context - 2)
 
     def needs(self, run: RunSpec, params: TangentParams) -> Mapping[str, RunSpec]:
-        """Return the run, and, if chosen, the pass over repeated tokens."""
         first = formulas.first_position(run.context, run.start_token, params.leave_out)
         if not first < params.query < run.context - 1:
             raise BadRequest(
@@ -109,7 +93,6 @@ class Tangent(Analysis[TangentParams]):
         return super().answer(found, params, progress)
 
     def compute(self, statistics: Statistics, params: TangentParams, progress: Progress) -> Result:
-        """Split the scores of every head."""
         main = statistics["main"]
         helix = statistics.get("helix") or _helix(statistics, params, progress)
         found = self.of_layers(

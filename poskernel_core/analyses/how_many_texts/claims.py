@@ -32,8 +32,7 @@ def finding(result: Result) -> str:
         return ""
     known = np.isfinite(enough)
     needs = [_uncertain(each).passes(read) for each in enough[known]]
-    sure = needs.count("no")
-    if not sure:
+    if not (sure := needs.count("no")):
         return ""
     return (
         f"The {counted(f'{read:,}', 'window')} that were read give {sure} of "

@@ -54,28 +54,19 @@ class HowManyTexts(Analysis[HowManyTextsParams]):
     title = "How many texts are enough?"
     noun_phrase = "how many texts are enough"
     params = HowManyTextsParams
-    values = (
-        *outputs(
-            "error [subset layer head]",
-            OF_MEASURE,
-            "the jackknife error from so many windows alone",
-        ),
-        *outputs(
-            "value law wanted [layer head]",
-            OF_MEASURE,
-            "the measure; $c$, the error of one window by the law; and the error that is wanted",
-        ),
-        *outputs("enough [layer head]", "windows", "how many windows have the wanted error"),
-    )
+    values = outputs(f"""
+        error [subset layer head], {OF_MEASURE}: the jackknife error from so many windows alone
+        value law wanted [layer head], {OF_MEASURE}: the measure; $c$, the error of one window by
+            the law; and the error that is wanted
+        enough [layer head], windows: how many windows have the wanted error
+    """)
     figure = "texts_figure"
 
     def needs(self, run: RunSpec, params: HowManyTextsParams) -> Mapping[str, RunSpec]:
-        """Return the passes that the measure's question needs."""
         question, _, asked = self._asked(params)
         return question.needs(question.canonical(run, asked), asked)
 
     def _asked(self, params: HowManyTextsParams) -> tuple[Analysis[Any], HeadMeasure, Params]:
-        """Return the question that declares the measure, the measure, and the parameters."""
         counting = [one for one in self.questions.values() if isinstance(one, Analysis)]
         question, declared = measure_called(params.measure, counting)
         assert isinstance(question, Analysis)

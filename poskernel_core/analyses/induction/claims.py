@@ -18,7 +18,6 @@ from poskernel_core.analyses.claims import (
     number_of,
     of_all,
     param,
-    said,
     spoken,
     who,
 )
@@ -26,25 +25,11 @@ from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief
 
 
-def finding(result: Result) -> str:
-    """Return what a result on induction shows; empty if it supports no claim."""
-    return said(result, RULES)
-
-
-def _scores(result: Result) -> str:
-    return heads_at(result, "induction", "induction score", ATTENTION)
-
-
 def induction(head: Head) -> Iterator[Claim]:
     """Yield whether a head is an induction head."""
     score = head.number("induction")
     text = f"{{it}} gives the token after the earlier duplicate {score} of its attention"
     yield from at_limit("induction", score, ATTENTION, text, "an induction head", "no induction")
-
-
-def _probability(result: Result) -> str:
-    said_of = "the probability of its candidate", "the model"
-    return _recency(result, "probability", *said_of)
 
 
 def _attention(result: Result) -> str:
@@ -57,10 +42,8 @@ def _attention(result: Result) -> str:
 
 
 def _recency(result: Result, name: str, what: str, whose: str) -> str:
-    """Whether the last candidate gets more as it comes closer."""
     first, last = (number_of(result, name, row, -1) for row in (0, -1))
-    rises = (last - first).sign()
-    if not rises:
+    if not (rises := (last - first).sign()):
         return ""
     recent = f": {whose} prefers recent tokens" if rises > 0 else ""
     return (
@@ -70,7 +53,6 @@ def _recency(result: Result, name: str, what: str, whose: str) -> str:
 
 
 def _rows(result: Result) -> str:
-    """In how many rows a head attends most to the last candidate."""
     seconds = result.coordinates["second"].tolist()
     right = sum(most(result.select(second=second), "last_row") == (second + 1,)
                 for second in seconds)  # fmt: skip
@@ -83,7 +65,6 @@ def _rows(result: Result) -> str:
 
 
 def _preference(result: Result, *head: int) -> tuple[Number, Number]:
-    """Return a head's attention from the last [A] to the first and to the last candidate."""
     first, last = param(result, "first") + 1, param(result, "second") + 1
     return (
         number_of(result, "pattern", *head, -1, first),
@@ -92,10 +73,8 @@ def _preference(result: Result, *head: int) -> tuple[Number, Number]:
 
 
 def _pattern(result: Result) -> str:
-    """Which candidate one head prefers, if there are several."""
     first, last = _preference(result)
-    prefers = (last - first).sign()
-    if not prefers:
+    if not (prefers := (last - first).sign()):
         return ""
     return (
         f"From the last [A], {who(result)} attends {'more' if prefers > 0 else 'less'} to the last "
@@ -104,7 +83,6 @@ def _pattern(result: Result) -> str:
 
 
 def _patterns(result: Result) -> str:
-    """How many heads prefer the last candidate."""
     heads = list(np.ndindex(result.values["pattern"].shape[:-2]))
     signs = [
         (last - first).sign() for first, last in (_preference(result, *head) for head in heads)
@@ -130,9 +108,7 @@ def _cause_attention(result: Result) -> str:
 
 
 def _cause(result: Result, name: str, what: str, beside: str) -> str:
-    """What equalised norms change of a rise from the first row to the last."""
-    turns = number_of(result, f"{name}_change").sign()
-    if not turns:
+    if not (turns := number_of(result, f"{name}_change").sign()):
         return ""
     true, equal = (brief(number) for number in result.values[name])
     return (
@@ -146,11 +122,17 @@ def _turns(sign: int) -> str:
 
 
 RULES: Rules = {
-    "induction-scores: induction [layer head]": _scores,
-    "induction-scores: induction [head]": _scores,
+    **{
+        f"induction-scores: induction [{axes}]": partial(
+            heads_at, name="induction", noun="induction score", limit=ATTENTION
+        )
+        for axes in ("layer head", "head")
+    },
     "induction-scores: induction []": spoken(induction),
     "induction-recency: candidate_attention [second pair]": _attention,
-    "induction-recency: probability [second pair]": _probability,
+    "induction-recency: probability [second pair]": partial(
+        _recency, name="probability", what="the probability of its candidate", whose="the model"
+    ),
     "induction-recency: last_row [second key]": _rows,
     "recency-patterns: pattern [query key]": _pattern,
     "recency-patterns: pattern [head query key]": _patterns,

@@ -8,28 +8,10 @@ import torch
 from torch import Tensor
 
 from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
+from poskernel_core.analyses.induction import spec
 from poskernel_core.analyses.induction.norm_cause import NormCause, NormCauseParams
-from poskernel_core.analyses.induction.spec import (
-    InductionRecency,
-    InductionScores,
-    InductionScoresParams,
-    RecencyParams,
-    RecencyPatterns,
-    RecencyPatternsParams,
-)
+from poskernel_core.analyses.random_tokens.experiment import sampled
 from poskernel_core.analyses.random_tokens.experiment.random_rows import slope_weights
-from poskernel_core.analyses.random_tokens.experiment.sampled import (
-    PatternMeans,
-    RowMeans,
-    ablations,
-    batches,
-    check_size,
-    layers_of,
-    means,
-    measured,
-    steps,
-    visible_keys,
-)
 from poskernel_core.analyses.random_tokens.params import Ablations, NormAblations
 from poskernel_core.common.result import Result
 from poskernel_core.data.layouts import (
@@ -49,21 +31,23 @@ from poskernel_core.statistics.moments import Moments
 def induction_scores(
     subject: ExperimentContext,
     statistics: Statistics,
-    params: InductionScoresParams,
+    params: spec.InductionScoresParams,
     progress: Progress,
 ) -> Result:
     """Run the sequences; see :class:`~poskernel_core.analyses.InductionScores`."""
     period, first = params.period, int(subject.start_token)
     layout = twice_layout(period, subject.start_token)
-    count = steps(progress, params.samples)
+    count = sampled.steps(progress, params.samples)
     take = partial(diagonals, first=first, period=period)
-    seen, losses = PatternMeans(subject.model.geometry.n_layers, take), Moments()
-    for some, tokens in batches(subject, layout, params.samples, 0, logits=len(layout.places)):
+    seen, losses = sampled.PatternMeans(subject.model.geometry.n_layers, take), Moments()
+    for some, tokens in sampled.batches(
+        subject, layout, params.samples, 0, logits=len(layout.places)
+    ):
         logits = subject.model.run(tokens, Edit(), [seen], samples=some).cpu()
         losses.add(copy_losses(logits, tokens, first, period))
         count(len(some))
     found = seen.numbers() | {"loss": (losses.mean, losses.error)}
-    return InductionScores.result(
+    return spec.InductionScores.result(
         params,
         {name: mean for name, (mean, _) in found.items()},
         {name: error for name, (_, error) in found.items()},
@@ -103,26 +87,29 @@ MAX_CELLS = 2**23
 
 
 def induction_recency(
-    subject: ExperimentContext, statistics: Statistics, params: RecencyParams, progress: Progress
+    subject: ExperimentContext,
+    statistics: Statistics,
+    params: spec.RecencyParams,
+    progress: Progress,
 ) -> Result:
     """Run every row; see :class:`~poskernel_core.analyses.InductionRecency`."""
     start, layers = subject.start_token, subject.model.geometry.n_layers
     seconds = second_positions(params.length, params.first, params.candidates, start)
-    check_size(subject, params.length, MAX_CELLS, rows=len(seconds))
-    count = steps(progress, len(seconds) * params.samples + measured(params))
-    edit, norms = ablations(subject, params, params.length, count)
+    sampled.check_size(subject, params.length, MAX_CELLS, rows=len(seconds))
+    count = sampled.steps(progress, len(seconds) * params.samples + sampled.measured(params))
+    edit, norms = sampled.ablations(subject, params, params.length, count)
     rows = []
     for second in seconds:
         layout = pairs_layout(params.length, params.first, second, params.candidates, start)
-        row = RowMeans(layout, layers)
-        for some, tokens in batches(subject, layout, params.samples, second, logits=1):
+        row = sampled.RowMeans(layout, layers)
+        for some, tokens in sampled.batches(subject, layout, params.samples, second, logits=1):
             row.run(subject, edit, tokens, some)
             count(len(some))
         rows.append(row)
     values, errors = _recency_values(rows)
     if norms is not None:
         values["norm"] = norms
-    return InductionRecency.result(
+    return spec.InductionRecency.result(
         params,
         values,
         errors,
@@ -131,14 +118,16 @@ def induction_recency(
     )
 
 
-def _recency_values(rows: list[RowMeans]) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+def _recency_values(
+    rows: list[sampled.RowMeans],
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     found = {
-        "probability": means([row.probability for row in rows]),
-        "probability_other": means([row.other for row in rows]),
-        "advantage": means([row.advantage for row in rows]),
+        "probability": sampled.means([row.probability for row in rows]),
+        "probability_other": sampled.means([row.other for row in rows]),
+        "advantage": sampled.means([row.advantage for row in rows]),
     }
     for name in ("last_row", "candidate_attention", "attention_advantage"):
-        found[name] = layers_of(rows, name)
+        found[name] = sampled.layers_of(rows, name)
     found["probability_rise"] = _rise(*found["probability"])
     found["attention_rise"] = _rise(*found["candidate_attention"])
     values = {name: mean for name, (mean, _) in found.items()}
@@ -153,8 +142,7 @@ def _rise(mean: np.ndarray, error: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return (rise, both) if len(mean) > 1 else (rise * np.nan, both * np.nan)
 
 
-def _examples(subject: ExperimentContext, rows: list[RowMeans]) -> list[list[str]]:
-    """Return the text of the first sequence of every row."""
+def _examples(subject: ExperimentContext, rows: list[sampled.RowMeans]) -> list[list[str]]:
     assert subject.source is not None
     found = []
     for row in rows:
@@ -167,22 +155,24 @@ def _examples(subject: ExperimentContext, rows: list[RowMeans]) -> list[list[str
 def recency_patterns(
     subject: ExperimentContext,
     statistics: Statistics,
-    params: RecencyPatternsParams,
+    params: spec.RecencyPatternsParams,
     progress: Progress,
 ) -> Result:
     """Run one row; see :class:`~poskernel_core.analyses.RecencyPatterns`."""
-    check_size(subject, params.length, MAX_CELLS)
-    count = steps(progress, params.samples + measured(params))
-    edit, _ = ablations(subject, params, params.length, count)
+    sampled.check_size(subject, params.length, MAX_CELLS)
+    count = sampled.steps(progress, params.samples + sampled.measured(params))
+    edit, _ = sampled.ablations(subject, params, params.length, count)
     layout = pairs_layout(
         params.length, params.first, params.second, params.candidates, subject.start_token
     )
-    seen = PatternMeans(subject.model.geometry.n_layers, lambda block: {"pattern": block.pattern})
-    for some, tokens in batches(subject, layout, params.samples, params.second):
+    seen = sampled.PatternMeans(
+        subject.model.geometry.n_layers, lambda block: {"pattern": block.pattern}
+    )
+    for some, tokens in sampled.batches(subject, layout, params.samples, params.second):
         subject.model.run(tokens, edit, [seen], samples=some, keep=0)
         count(len(some))
     pattern, error = seen.numbers()["pattern"]
-    return RecencyPatterns.result(
+    return spec.RecencyPatterns.result(
         params,
         {"pattern": pattern.astype(np.float32), "role": np.array(layout.roles())},
         {"pattern": error.astype(np.float32)},
@@ -203,11 +193,11 @@ def norm_cause(
     switches = {name: getattr(params, name) for name in Ablations.model_fields}
     asked = [NormAblations(**switches, equalise_norms=equalise) for equalise in (False, True)]
     sequences = len(RUNS) * (len(seconds) + 1) * samples
-    count = steps(progress, 2 * sum(measured(each) for each in asked) + sequences)
+    count = sampled.steps(progress, 2 * sum(sampled.measured(each) for each in asked) + sequences)
 
     def moments(layout: Layout, stream: int, edits: list[Edit]) -> dict[str, Moments]:
         rows, found = _LastRows(params.trend_from), defaultdict[str, Moments](Moments)
-        for some, tokens in batches(subject, layout, samples, stream, logits=1):
+        for some, tokens in sampled.batches(subject, layout, samples, stream, logits=1):
             both = []
             for edit in edits:
                 logits = subject.model.run(tokens, edit, [rows], samples=some, keep=1)
@@ -217,7 +207,7 @@ def norm_cause(
                 found[name].add(paired(clean, both[1][name]))
         return found
 
-    edits = [ablations(subject, each, params.length, count)[0] for each in asked]
+    edits = [sampled.ablations(subject, each, params.length, count)[0] for each in asked]
     rows = [
         moments(
             pairs_layout(params.length, params.first, second, params.candidates, start),
@@ -226,7 +216,7 @@ def norm_cause(
         )
         for second in seconds
     ]
-    edits = [ablations(subject, each, params.random_length, count)[0] for each in asked]
+    edits = [sampled.ablations(subject, each, params.random_length, count)[0] for each in asked]
     slope = moments(random_layout(params.random_length, start), 0, edits)["slope"]
     values, errors = {}, {}
     for name, (mean, error) in {**_over_rows(rows), "slope": (slope.mean, slope.error)}.items():
@@ -254,13 +244,11 @@ class _LastRows(Observer):
         self._weights: dict[int, Tensor] = {}
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
-        """Note which keys a slope is fitted to."""
         if call.layer not in self._weights:
-            weights = slope_weights(visible_keys(call), self._first)[-1]
+            weights = slope_weights(sampled.visible_keys(call), self._first)[-1]
             self._weights[call.layer] = torch.from_numpy(weights)
 
     def pattern(self, block: PatternBlock, batch: Batch) -> None:
-        """Keep the last row of a layer."""
         self._rows[block.layer] = block.pattern[:, :, -1].cpu().double()
 
     def numbers(self, layout: Layout, tokens: Tensor, logits: Tensor) -> dict[str, Tensor]:
@@ -285,7 +273,7 @@ def _over_rows(rows: list[dict[str, Moments]]) -> dict[str, tuple[np.ndarray, np
     """Return means over rows, and last row minus first, with errors of independent rows."""
     found = {}
     for name in rows[0]:
-        mean, error = means([row[name] for row in rows])
+        mean, error = sampled.means([row[name] for row in rows])
         if name in OVER_ROWS:
             found[name] = mean.mean(axis=0), np.sqrt((error**2).sum(axis=0)) / len(rows)
         if name in RISES:

@@ -12,8 +12,6 @@ from poskernel_core.common.specs import RunSpec
 from poskernel_core.data.layouts import second_positions
 from poskernel_core.models.geometry import Geometry
 
-CHANGE = "with equalised norms minus with true ones"
-
 
 class NormCauseParams(PairsParams):
     """Parameters of the causal test."""
@@ -48,56 +46,30 @@ class NormCause(Sampled[NormCauseParams]):
     title = "Equalised head-output norms"
     noun_phrase = "what equalised norms leave of the recency"
     params = NormCauseParams
-    values = (
-        *estimates("probability [norms]", "probability", "of the last candidate, mean over rows"),
-        *estimates(
-            "probability_advantage [norms]",
-            "probability",
-            "last candidate minus first, mean over rows",
-        ),
-        *estimates(
-            "probability_rise [norms]",
-            "probability",
-            "last candidate in the last row minus in the first",
-        ),
-        *estimates(
-            "attention [norms layer head]",
-            "share of attention",
-            "of the last ``[A]`` to all candidates together, mean over rows: "
-            "whether the head still does induction",
-        ),
-        *estimates(
-            "attention_advantage attention_rise [norms layer head]",
-            "share of attention",
-            "as for the probability",
-        ),
-        *estimates(
-            "slope [norms layer head]",
-            "share of attention per token",
-            "of the last row on random tokens",
-        ),
-        *estimates(
-            "probability_change probability_advantage_change probability_rise_change",
-            "probability",
-            CHANGE,
-        ),
-        *estimates(
-            "attention_change attention_advantage_change attention_rise_change [layer head]",
-            "share of attention",
-            CHANGE,
-        ),
-        *estimates("slope_change [layer head]", "share of attention per token", CHANGE),
-    )
-    texts = outputs("conditions [norms]", "name", "the two conditions")
+    values = estimates("""
+        probability [norms], probability: of the last candidate, mean over rows
+        probability_advantage [norms], probability: last candidate minus first, mean over rows
+        probability_rise [norms], probability: last candidate in the last row minus in the first
+        attention [norms layer head], share of attention: of the last ``[A]`` to all candidates
+            together, mean over rows: whether the head still does induction
+        attention_advantage attention_rise [norms layer head], share of attention: as for the
+            probability
+        slope [norms layer head], share of attention per token: of the last row on random tokens
+        probability_change probability_advantage_change probability_rise_change, probability: with
+            equalised norms minus with true ones
+        attention_change attention_advantage_change attention_rise_change [layer head], share of
+            attention: with equalised norms minus with true ones
+        slope_change [layer head], share of attention per token: with equalised norms minus with
+            true ones
+    """)
+    texts = outputs("conditions [norms], name: the two conditions")
     figure = "norm_cause_figure"
     runs = "norm_cause"
 
     def default_params(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
-        """Return no defaults but those of the parameters."""
         return {}
 
     def with_params(self, run: RunSpec, params: NormCauseParams) -> RunSpec:
-        """Return the run of the random sequences."""
         rows = second_positions(params.length, params.first, params.candidates, run.start_token)
         if len(rows) < 2:
             raise BadRequest(

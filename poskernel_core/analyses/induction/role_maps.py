@@ -96,7 +96,6 @@ def _columns(heads: int) -> int:
 
 
 def _pooled(pattern: Pattern, step: int) -> Float[np.ndarray, "query_block key_block"]:
-    """Return the maximum of every block of `step` by `step` cells."""
     pad = -len(pattern) % step
     padded = np.pad(pattern, (0, pad), constant_values=np.nan)
     blocks = padded.reshape(len(padded) // step, step, -1, step)
@@ -142,7 +141,6 @@ def _ticks(roles: list[str]) -> dict[str, Any]:
 
 
 def _grid_axes(figure: go.Figure, corners: Corners, side: int, height: int) -> None:
-    """Give every panel quiet axes, a thin frame and a title; rows are `height` pixels high."""
     style(figure, x_title="key", y_title="query", height=140 + height * len(set(corners[:, 0])))
     for head, (row, column) in enumerate(corners - 0.5):
         frame = {"x0": column, "x1": column + side, "y0": row, "y1": row + side}

@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import Field
 
-from poskernel_core.analyses.head_measure import HeadMeasure
+from poskernel_core.analyses.head_measure import grid_measures
 from poskernel_core.analyses.random_tokens.params import (
     CLEAR_SAMPLES,
     Ablations,
@@ -46,43 +46,25 @@ class InductionScores(Sampled[InductionScoresParams]):
     title = "Induction heads"
     noun_phrase = "induction scores"
     params = InductionScoresParams
-    values = (
-        *estimates(
-            "induction [layer head]",
-            "share of attention",
-            "mean attention from each token of the second half to the token after "
-            "its earlier duplicate: the induction score",
-        ),
-        *estimates(
-            "previous_mass [layer head]", "share of attention", "mean attention to the token before"
-        ),
-        *estimates(
-            "duplicate [layer head]",
-            "share of attention",
-            "mean attention to the earlier duplicate itself",
-        ),
-        *estimates(
-            "loss [copy]", "nats", "mean loss of the tokens of the first and of the second half"
-        ),
-    )
-    measures = (
-        HeadMeasure(
-            "induction score",
-            "induction",
-            "share of attention",
-            "Bright: the head attends to what followed the current token's earlier duplicate.",
-        ),
-    )
+    values = estimates("""
+        induction [layer head], share of attention: mean attention from each token of the second
+            half to the token after its earlier duplicate: the induction score
+        previous_mass [layer head], share of attention: mean attention to the token before
+        duplicate [layer head], share of attention: mean attention to the earlier duplicate itself
+        loss [copy], nats: mean loss of the tokens of the first and of the second half
+    """)
+    measures = grid_measures("""
+        induction score [induction], share of attention, linear: Bright: the head attends to what
+            followed the current token's earlier duplicate.
+    """)
     figure = "induction_scores_figure"
     precomputed = "experiments"
     runs = "induction_scores"
 
     def default_params(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
-        """Return a length that fits into the context."""
         return {"period": min(24, (geometry.n_ctx - 1) // 2)}
 
     def with_params(self, run: RunSpec, params: InductionScoresParams) -> RunSpec:
-        """Return the run of the random sequences."""
         return random_run(run, 2 * params.period + run.start_token, params.samples)
 
 
@@ -130,60 +112,36 @@ class InductionRecency(Sampled[RecencyParams]):
     noun_phrase = "the recency of induction"
     params = RecencyParams
     values = (
-        *estimates(
-            "probability [second pair]",
-            "probability",
-            "of each candidate after the last ``[A]``, against the position of "
-            "the last pair's ``[A]``",
-        ),
-        *estimates("probability_other [second]", "probability", "mean over the random tokens"),
-        *estimates(
-            "advantage [second]",
-            "probability",
-            "probability of the last candidate minus that of the first, paired",
-        ),
-        *estimates(
-            "probability_rise",
-            "probability",
-            "probability of the last candidate in the last row minus in the first",
-        ),
-        *estimates(
-            "last_row [second layer head key]",
-            "share of attention",
-            "attention of the last ``[A]``",
-        ),
-        *estimates(
-            "candidate_attention [second layer head pair]",
-            "share of attention",
-            "attention of the last ``[A]`` to each candidate",
-        ),
-        *estimates(
-            "attention_advantage [second layer head]",
-            "share of attention",
-            "attention to the last candidate minus attention to the first",
-        ),
-        *estimates(
-            "attention_rise [layer head]",
-            "share of attention",
-            "attention to the last candidate in the last row minus in the first: "
-            "above zero where the head prefers recent tokens",
-        ),
-        *outputs("role [second pos]", "role", "what stands where", labels=ROLES),
+        *estimates("""
+            probability [second pair], probability: of each candidate after the last ``[A]``,
+                against the position of the last pair's ``[A]``
+            probability_other [second], probability: mean over the random tokens
+            advantage [second], probability: probability of the last candidate minus that of the
+                first, paired
+            probability_rise, probability: probability of the last candidate in the last row minus
+                in the first
+            last_row [second layer head key], share of attention: attention of the last ``[A]``
+            candidate_attention [second layer head pair], share of attention: attention of the last
+                ``[A]`` to each candidate
+            attention_advantage [second layer head], share of attention: attention to the last
+                candidate minus attention to the first
+            attention_rise [layer head], share of attention: attention to the last candidate in the
+                last row minus in the first: above zero where the head prefers recent tokens
+        """),
+        *outputs("role [second pos], role: what stands where", labels=ROLES),
         *outputs(
-            "norm [head_of_layer_0 pos]",
-            "length of z",
-            "only where norms are equalised: layer 0's norms before equalising",
+            "norm [head_of_layer_0 pos], length of z: only where norms are equalised: layer 0's "
+            "norms before equalising",
             optional=True,
         ),
     )
-    texts = outputs("examples [second pos]", "token", "the first sequence of every row")
+    texts = outputs("examples [second pos], token: the first sequence of every row")
     most = CLEAR_SAMPLES
     figure = "recency_figure"
     precomputed = "experiments"
     runs = "induction_recency"
 
     def with_params(self, run: RunSpec, params: RecencyParams) -> RunSpec:
-        """Return the run of the random sequences."""
         second_positions(params.length, params.first, params.candidates, run.start_token)
         return super().with_params(run, params)
 
@@ -217,12 +175,10 @@ class RecencyPatterns(Sampled[RecencyPatternsParams]):
     noun_phrase = "the attention in one row"
     params = RecencyPatternsParams
     values = (
-        *estimates(
-            "pattern [layer head query key]",
-            "share of attention",
-            "mean attention over random sequences",
-        ),
-        *outputs("role [pos]", "role", "what stands where", labels=ROLES),
+        *estimates("""
+            pattern [layer head query key], share of attention: mean attention over random sequences
+        """),
+        *outputs("role [pos], role: what stands where", labels=ROLES),
     )
     most = CLEAR_SAMPLES
     figure = "patterns_figure"
@@ -230,10 +186,8 @@ class RecencyPatterns(Sampled[RecencyPatternsParams]):
     runs = "recency_patterns"
 
     def default_params(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
-        """Return a length and a row that fit into the context, and the number of samples."""
         return super().default_params(run, geometry) | {"second": min(10, geometry.n_ctx - 3)}
 
     def with_params(self, run: RunSpec, params: RecencyPatternsParams) -> RunSpec:
-        """Return the run of the random sequences."""
         pairs_layout(params.length, params.first, params.second, params.candidates, run.start_token)
         return super().with_params(run, params)

@@ -4,16 +4,7 @@ import math
 
 import numpy as np
 
-from poskernel_core.analyses.claims import (
-    ATTENTION,
-    Number,
-    Rules,
-    name_at,
-    number_of,
-    param,
-    said,
-    who,
-)
+from poskernel_core.analyses.claims import ATTENTION, Number, Rules, name_at, number_of, param, who
 from poskernel_core.analyses.interventions.spec import InterventionParams
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import NEGLIGIBLE, brief
@@ -23,13 +14,7 @@ MAX_NAMED = 40
 """Letters up to which a list of changed heads is printed."""
 
 
-def finding(result: Result) -> str:
-    """Return what an intervention shows; empty if it supports no claim."""
-    return said(result, RULES)
-
-
 def _change(result: Result) -> str:
-    """Return the change as the subject of a sentence."""
     params = {name: param(result, name) for name in InterventionParams.model_fields}
     match params["change"]:
         case "average":
@@ -48,7 +33,6 @@ def _change(result: Result) -> str:
 
 
 def _loss(result: Result) -> str:
-    """Whether the change raises the loss."""
     clean = float(result.values["mean_clean_loss"])
     return _raises(result, number_of(result, "loss_change"), clean)
 
@@ -63,8 +47,7 @@ def _loss_along(result: Result) -> str:
 
 
 def _raises(result: Result, rise: Number, clean: float) -> str:
-    turns = rise.sign()
-    if not turns:
+    if not (turns := rise.sign()):
         return ""
     return (
         f"{_change(result)} {'raises' if turns > 0 else 'lowers'} the loss on this prompt by "
@@ -73,7 +56,6 @@ def _raises(result: Result, rise: Number, clean: float) -> str:
 
 
 def _next(result: Result) -> str:
-    """The likeliest next token in both runs."""
     clean, changed = (result.values[f"{run}_probability"] for run in ("clean", "changed"))
     first, then = int(clean.argmax()), int(changed.argmax())
     words = [f"“{visible(word)}”" for word in result.words("candidates")]
@@ -92,7 +74,6 @@ def _next(result: Result) -> str:
 
 
 def _masses(result: Result) -> str:
-    """Whether heads turn to or from the previous token."""
     change = np.abs(result.values["previous_mass_change"])
     if np.isnan(change).all():
         return ""
@@ -114,7 +95,6 @@ def _masses(result: Result) -> str:
 
 
 def _patterns(result: Result) -> str:
-    """How much of a head's attention moves."""
     moved = float(np.nansum(np.abs(result.values["difference"]), axis=-1).mean()) / 2
     if moved <= NEGLIGIBLE:
         return f"{who(result)} attends as in the clean run: the change does not reach its pattern."
@@ -125,7 +105,6 @@ def _patterns(result: Result) -> str:
 
 
 def _averaging(result: Result) -> str:
-    """From what size of group on averaging raises the loss."""
     sizes = result.coordinates["group"].tolist()
     harm = [number_of(result, "loss_change", place).sign() > 0 for place in range(len(sizes))]
     if not harm[-1]:

@@ -96,7 +96,6 @@ def averaging_edit(
 
 
 def _compared(subject: ExperimentContext, clean: Measured, changed: Measured) -> dict[str, Any]:
-    """Return values, errors, coordinates and texts of two runs of one prompt."""
     values = {"kl": kl_divergence(clean.logits, changed.logits)}
     for name, run in (("clean", clean), ("changed", changed)):
         values[name] = run.pattern

@@ -94,7 +94,6 @@ def kl_figure(found: Result) -> go.Figure:
 def _along(
     rows: dict[str, tuple[np.ndarray, None]], looks: tuple[Look, ...], unit: str, title: str
 ) -> go.Figure:
-    """Draw curves along the prompt, with 0 on the y-axis and ticks at integer positions."""
     positions = np.arange(len(next(iter(rows.values()))[0]))
     figure = curves(
         positions,

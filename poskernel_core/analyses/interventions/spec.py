@@ -97,47 +97,29 @@ class Intervention(Experiment[InterventionParams]):
     noun_phrase = "the effects of the change"
     error_counts = "positions"
     params = InterventionParams
-    values = (
-        *outputs(
-            "clean changed difference [query key]",
-            "share of attention",
-            "the chosen head's attention in the two runs, and changed minus clean",
-        ),
-        *outputs(
-            "clean_probability changed_probability [candidate]",
-            "probability",
-            "of the next token after the prompt, for the six likeliest of each "
-            "run; coordinates are token ids",
-        ),
-        *outputs("clean_loss changed_loss [pos]", "nats", r"$-\log p$ of each token of the prompt"),
-        *outputs("mean_clean_loss mean_changed_loss", "nats", "their means over the prompt"),
-        *estimates(
-            "loss_change",
-            "nats",
-            "changed minus clean, mean over the prompt; its error is over positions",
-        ),
-        *outputs("kl [pos]", "nats", "divergence of the next-token distribution, clean to changed"),
-        *outputs(
-            "last_kl mean_kl", "nats", "the same after the prompt, and its mean over the prompt"
-        ),
-        *outputs(
-            "clean_previous_mass changed_previous_mass previous_mass_change [layer head]",
-            "share of attention",
-            "mean attention to the predecessor in the two runs, and changed minus clean",
-        ),
-    )
-    texts = outputs("candidates [candidate]", "token", "the likeliest next tokens")
+    values = outputs(r"""
+        clean changed difference [query key], share of attention: the chosen head's attention in the
+            two runs, and changed minus clean
+        clean_probability changed_probability [candidate], probability: of the next token after the
+            prompt, for the six likeliest of each run; coordinates are token ids
+        clean_loss changed_loss [pos], nats: $-\log p$ of each token of the prompt
+        mean_clean_loss mean_changed_loss, nats: their means over the prompt
+        ± loss_change, nats: changed minus clean, mean over the prompt; its error is over positions
+        kl [pos], nats: divergence of the next-token distribution, clean to changed
+        last_kl mean_kl, nats: the same after the prompt, and its mean over the prompt
+        clean_previous_mass changed_previous_mass previous_mass_change [layer head], share of
+            attention: mean attention to the predecessor in the two runs, and changed minus clean
+    """)
+    texts = outputs("candidates [candidate], token: the likeliest next tokens")
     continued = "change"
     figure = "bars_figure"
     ignores = Experiment.ignores | OWN_WINDOWS | {"corpus", "seed"}
     runs = "intervene"
 
     def with_params(self, run: RunSpec, params: InterventionParams) -> RunSpec:
-        """Return the run of the prompt."""
         return text_run(run, params, whole=True).model_copy(update={"positions": (0,)})
 
     def needs(self, run: RunSpec, params: InterventionParams) -> Mapping[str, RunSpec]:
-        """Return the pass over repeated tokens; it is needed only to average the stream."""
         averages = params.change == "average" and params.layer is not None
         return averaged_stream(run) if averages else {}
 
@@ -172,28 +154,18 @@ class Averaging(Experiment[AveragingParams]):
     noun_phrase = "the loss with positions averaged in groups"
     error_counts = "windows"
     params = AveragingParams
-    values = (
-        *estimates("loss [group]", "nats", "mean loss of the next token"),
-        *estimates(
-            "loss_change [group]",
-            "nats",
-            "the loss against the clean run, paired over groups of windows",
-        ),
-        *estimates(
-            "previous_mass [group layer head]",
-            "share of attention",
-            "mean attention to the predecessor",
-        ),
-    )
+    values = estimates("""
+        loss [group], nats: mean loss of the next token
+        loss_change [group], nats: the loss against the clean run, paired over groups of windows
+        previous_mass [group layer head], share of attention: mean attention to the predecessor
+    """)
     figure = "averaging_figure"
     ignores = Experiment.ignores | OWN_WINDOWS
     long = True
     runs = "average"
 
     def with_params(self, run: RunSpec, params: AveragingParams) -> RunSpec:
-        """Return the run over a few windows of the corpus."""
         return run.model_copy(update={"windows": params.loss_windows, "positions": (0,)})
 
     def needs(self, run: RunSpec, params: AveragingParams) -> Mapping[str, RunSpec]:
-        """Return the pass over repeated tokens; it is needed only to average the stream."""
         return {} if params.layer is None else averaged_stream(run)

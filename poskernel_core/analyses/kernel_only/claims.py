@@ -5,18 +5,17 @@ from collections.abc import Iterator
 import numpy as np
 
 from poskernel_core.analyses.claims import (
-    ALL_HEADS,
     HALF,
     Claim,
     Head,
+    Rules,
     at_limit,
-    has,
     number_of,
     of_all,
     passing,
     spoken,
     who,
-)  # fmt: skip
+)
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
 
@@ -24,14 +23,7 @@ COSTS = 0.01
 """Smallest cost, in nats a token, that counts."""
 
 
-def finding(result: Result) -> str:
-    """Say what a head loses by attending by its kernel alone, or how many heads could."""
-    if has(result, ("pattern",), "heads_for_tenth", "heads_for_5_percent"):
-        return _replaced(result)
-    if has(result, (), "kernel_only_cost"):
-        return spoken(kept)(result) or _cost(result)
-    if not has(result, ALL_HEADS, "kernel_only_cost", "exact"):
-        return ""
+def _costs(result: Result) -> str:
     exact = result.values["exact"] == 1
     sure, small = (each & exact for each in passing(result, "kernel_only_cost", COSTS))
     many = f"{of_all(int(sure.sum()), int(exact.sum()), 'exact cost')} of the kernel alone"
@@ -53,7 +45,8 @@ def kept(head: Head) -> Iterator[Claim]:
 
 
 def _cost(result: Result) -> str:
-    """Say the cost of one head, if it can be told from 0."""
+    if share := spoken(kept)(result):
+        return share
     cost = number_of(result, "kernel_only_cost")
     if Head(result).word("exact") == "estimate" or not cost.sign():
         return ""
@@ -62,7 +55,6 @@ def _cost(result: Result) -> str:
 
 
 def _replaced(result: Result) -> str:
-    """Say how many heads can attend by their kernels, as ends of 95 % intervals."""
     total, parts = int(result.coordinates.get("heads", [0])[-1]), []
     for name in ("heads_for_tenth", "heads_for_5_percent"):
         number = number_of(result, name, 0)
@@ -75,5 +67,12 @@ def _replaced(result: Result) -> str:
         f"alone; for 5 % of the loss, {parts[1]} (95 % intervals)."
     )
 
+
+RULES: Rules = {
+    "heads-replaced: heads_for_tenth heads_for_5_percent [pattern]": _replaced,
+    "kernel-only-cost: kernel_only_cost []": _cost,
+    "kernel-only-head: kernel_only_cost []": _cost,
+    "kernel-only-cost: kernel_only_cost exact [layer head]": _costs,
+}
 
 CLAIMS = {"kernel-only-cost": (kept,)}

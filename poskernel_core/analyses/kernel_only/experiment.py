@@ -212,7 +212,6 @@ class Outputs(Edit):
         self.outputs: dict[int, Tensor] = {}
 
     def heads(self, layer: int, z: Tensor) -> Tensor:
-        """Return the outputs with zeros added."""
         self.outputs[layer] = z.detach()
         self.zeros[layer] = torch.zeros_like(z, requires_grad=True)
         return z + self.zeros[layer]
@@ -433,6 +432,5 @@ def heads_replaced(
 
 
 def _in_order(cost: np.ndarray) -> list[Cell]:
-    """Return the heads with a cost, the smallest first."""
     order = np.argsort(cost, axis=None, kind="stable")[: int(np.isfinite(cost).sum())]
     return [divmod(int(place), cost.shape[1]) for place in order]

@@ -3,15 +3,14 @@
 import numpy as np
 import plotly.graph_objects as go
 
-from poskernel_core.analyses.claims import has
-from poskernel_core.common.heads import head_name, layer_of
+from poskernel_core.analyses.claims import has, who
+from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.plotting.by_axes import by_axes
 from poskernel_core.plotting.conditions import mean_bars
 from poskernel_core.plotting.curves import curves
 from poskernel_core.plotting.layout import MUTED, legend_under_title, set_title, style
 from poskernel_core.plotting.palette import BLUE
-from poskernel_core.plotting.parts import title_of
 
 COST = "cost ± 1 s.e. (nats per token)"
 SHOWN = {0: ("estimate", MUTED, "circle-open"), 1: ("exact", BLUE, "circle")}
@@ -21,12 +20,8 @@ def replacements_figure(head: Result) -> go.Figure:
     """Draw what the model loses with each replacement of one head, as bars."""
     if not has(head, ("replacement",), "cost"):
         return by_axes(head)
-    at = head.chosen.get("layer"), head.chosen.get("head")
-    if at[0] is None:
-        name = str(head.params["head"]).strip().upper()
-        at = layer_of(name), int(name.partition("H")[2])
     how = f" ({head.text_of('exact')})" if "exact" in head.values else ""
-    title = title_of(*at, f"what the model loses{how}")
+    title = f"{who(head)}: what the model loses{how}"
     return mean_bars(
         head.words("replacement"), head.values["cost"], head.errors["cost"],
         title=title, x_title=COST,

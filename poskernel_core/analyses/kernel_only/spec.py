@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import Field
 
 from poskernel_core.analyses.base import OWN_WINDOWS, Experiment, SkipParams
-from poskernel_core.analyses.head_measure import HeadMeasure
+from poskernel_core.analyses.head_measure import grid_measures
 from poskernel_core.common.groups import GROUPS
 from poskernel_core.common.result import BESIDE, Result, Value, estimates, outputs
 from poskernel_core.common.specs import RunSpec
@@ -67,10 +67,9 @@ class KernelOnly(Experiment[P]):
     error_counts = "windows"
     ignores = Experiment.ignores | OWN_WINDOWS
     long = True
-    clean = estimates("clean_loss []", "nats", "the loss as it is, per token")
+    clean = estimates("clean_loss, nats: the loss as it is, per token")
 
     def with_params(self, run: RunSpec, params: P) -> RunSpec:
-        """Return the run over the windows for the kernels and for the loss."""
         length = params.tokens or min(run.context, AFFORDABLE)
         each = max(params.kernel_windows, params.loss_windows)
         windows = max(GROUPS, 2 * each)
@@ -93,24 +92,14 @@ class KernelOnly(Experiment[P]):
 
 def costs(axes: str) -> tuple[Value, ...]:
     """Declare the costs of replacements, and what they say of the kernel alone."""
-    return (
-        *estimates(
-            f"cost [{f'replacement {axes}'.strip()}]",
-            "nats",
-            "rise of the loss, per token, with each replacement of the head",
-        ),
-        *estimates(
-            f"kernel_only_cost [{axes}]",
-            "nats",
-            "rise of the loss, per token, if the head attends by its kernel alone",
-        ),
-        *estimates(
-            f"kernel_only_share [{axes}]",
-            "share of the head's effect",
-            "what the kernel keeps of what the head gives; NaN where the cost of the mean output "
-            "cannot be told from 0",
-        ),
-    )
+    return estimates(f"""
+        cost [{f"replacement {axes}".strip()}], nats: rise of the loss, per token, with each
+            replacement of the head
+        kernel_only_cost [{axes}], nats: rise of the loss, per token, if the head attends by its
+            kernel alone
+        kernel_only_share [{axes}], share of the head's effect: what the kernel keeps of what the
+            head gives; NaN where the cost of the mean output cannot be told from 0
+    """)
 
 
 class KernelOnlyCost(KernelOnly[KernelOnlyCostParams]):
@@ -152,37 +141,26 @@ class KernelOnlyCost(KernelOnly[KernelOnlyCostParams]):
     values = (
         *costs("layer head"),
         *estimates(
-            "estimated_cost [layer head]", "nats", "the estimate of the cost of the kernel alone"
+            "estimated_cost [layer head], nats: the estimate of the cost of the kernel alone"
         ),
-        *outputs("exact [layer head]", "how", "whether costs are exact", labels=EXACT),
+        *outputs("exact [layer head], how: whether costs are exact", labels=EXACT),
         *KernelOnly.clean,
     )
-    texts = outputs("replacement [replacement]", "name", "what takes the head's place")
-    measures = (
-        HeadMeasure(
-            "cost of the kernel alone (estimate)",
-            "kernel_only_cost",
-            "nats per token",
-            "Dark: the model loses little if the head attends by its kernel alone. An estimate, "
-            "but for the ten heads with the largest.",
-            "diverging",
-        ),
-        HeadMeasure(
-            "share kept by the kernel alone (estimate)",
-            "kernel_only_share",
-            "share of the head's effect",
-            "Bright: attending by the kernel alone, the head still gives the model what it gives. "
-            "Grey: what it gives cannot be told from nothing. An estimate, but for the ten heads "
-            "with the largest cost.",
-            "unit",
-        ),
-    )
+    texts = outputs("replacement [replacement], name: what takes the head's place")
+    measures = grid_measures("""
+        cost of the kernel alone (estimate) [kernel_only_cost], nats per token, diverging: Dark: the
+            model loses little if the head attends by its kernel alone. An estimate, but for the ten
+            heads with the largest.
+        share kept by the kernel alone (estimate) [kernel_only_share], share of the head's effect,
+            unit: Bright: attending by the kernel alone, the head still gives the model what it
+            gives. Grey: what it gives cannot be told from nothing. An estimate, but for the ten
+            heads with the largest cost.
+    """)
     figure = "cost_figure"
     precomputed = "experiments"
     runs = "kernel_only_cost"
 
     def tokens(self, run: RunSpec, params: KernelOnlyCostParams) -> int:
-        """Return about how many tokens the model reads."""
         backward = params.loss_windows * 2 * (2 + params.draws)
         return run.context * (2 * params.kernel_windows + backward)
 
@@ -206,7 +184,7 @@ class KernelOnlyHead(KernelOnly[KernelOnlyHeadParams]):
     noun_phrase = "what the model loses with this head replaced"
     params = KernelOnlyHeadParams
     values = (*costs(""), *KernelOnly.clean)
-    texts = outputs("replacement [replacement]", "name", "what takes the head's place")
+    texts = outputs("replacement [replacement], name: what takes the head's place")
     figure = "replacements_figure"
     runs = "kernel_only_head"
 
@@ -233,22 +211,20 @@ class HeadsReplaced(KernelOnly[HeadsReplacedParams]):
     noun_phrase = "the loss with more and more heads attending by position alone"
     params = HeadsReplacedParams
     values = (
+        *estimates("""
+            loss_change [pattern heads], nats: rise of the loss with that many heads replaced;
+                coordinates are numbers of heads
+        """),
         *estimates(
-            "loss_change [pattern heads]",
-            "nats",
-            "rise of the loss with that many heads replaced; coordinates are numbers of heads",
-        ),
-        *estimates(
-            "heads_for_tenth [pattern]", "heads", "how many can be replaced for 0.1 nats",
-            kind="plain",
-        ),
-        *estimates(
-            "heads_for_5_percent [pattern]", "heads", "how many can be for 5 % of the loss",
+            """
+            heads_for_tenth [pattern], heads: how many can be replaced for 0.1 nats
+            heads_for_5_percent [pattern], heads: how many can be for 5 % of the loss
+            """,
             kind="plain",
         ),
         *KernelOnly.clean,
-    )  # fmt: skip
-    texts = outputs("pattern [pattern]", "name", "what the heads attend by")
+    )
+    texts = outputs("pattern [pattern], name: what the heads attend by")
     figure = "replaced_figure"
     precomputed = "experiments"
     runs = "heads_replaced"

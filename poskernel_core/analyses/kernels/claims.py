@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from poskernel_core.analyses.claims import (
     Head,
     Number,
     Passes,
+    Rules,
     at_last,
     at_limit,
     at_query,
@@ -44,23 +46,8 @@ RANGES = {
 """Measures without a limit: heads are held against each other."""
 
 
-def finding(result: Result) -> str:
-    """Return what a result about kernels shows."""
-    said = {
-        "etc": _etc,
-        "kernel": _kernel,
-        "kernel-map": _map,
-        "kernel-distances": _distances,
-        "near-kernels": _near,
-        "profile": profile_said,
-    }
-    return said[result.analysis](result)
-
-
 def _near(result: Result) -> str:
     """The stress, which is known exactly."""
-    if "stress" not in result.values:
-        return ""
     stress = float(result.values["stress"])
     return (
         f"Distances between points differ by {100 * stress:.0f} % from those between kernels (root "
@@ -119,7 +106,6 @@ def fidelity(head: Head) -> Iterator[Claim]:
 
 
 def _kinds(result: Result) -> str:
-    """Say how many heads are local, and how many uniform."""
     mass, last = param(result, "local_share"), counted(param(result, "local_tokens"), "token")
     share = param(result, "uniform_share")
     local, other = passing(result, "local_mass", mass)
@@ -136,19 +122,7 @@ def _kinds(result: Result) -> str:
     )
 
 
-def _kernel(result: Result) -> str:
-    if has(result, (), "attention_distance"):
-        return spoken(fidelity)(result)
-    if "local_mass" not in result.values:
-        return ""
-    noun = f"mass of the kernel in the last {counted(LOCAL_TOKENS, 'token')}"
-    return heads_at(result, "local_mass", noun, EtcParams().local_share)
-
-
 def _map(result: Result) -> str:
-    """Say how far kernel and observed attention are apart, from query to query."""
-    if not has(result, ("query", "key"), "kernel", "observed"):
-        return ""
     kernel, observed = (result.values[name].astype(float) for name in ("kernel", "observed"))
     seen = (np.isfinite(kernel) & np.isfinite(observed)).sum(axis=1) > 1
     if not seen.any():
@@ -166,9 +140,6 @@ def _map(result: Result) -> str:
 
 def _distances(result: Result) -> str:
     layer = result.chosen.get("layer")
-    axes = ("head", "other") if layer is not None else (*ALL_HEADS, "other")
-    if not has(result, axes, "distance"):
-        return ""
     pairs = "heads of one layer" if layer is None else f"heads of layer {layer}"
     return pairs_apart(result, param(result, "alike"), param(result, "apart"), pairs)
 
@@ -197,5 +168,21 @@ def look_back(back: int, mass: Number, how: str = "") -> Iterator[Claim]:
     fails = f"no diagonal gets {ATTENTION:g}"
     yield from at_limit("look back", mass, ATTENTION, text, label, fails)
 
+
+RULES: Rules = {
+    "etc": _etc,
+    "kernel: attention_distance []": spoken(fidelity),
+    "kernel": partial(
+        heads_at,
+        name="local_mass",
+        noun=f"mass of the kernel in the last {counted(LOCAL_TOKENS, 'token')}",
+        limit=EtcParams().local_share,
+    ),
+    "kernel-map: kernel observed [query key]": _map,
+    "kernel-distances: distance [layer head other]": _distances,
+    "kernel-distances: distance [head other]": _distances,
+    "near-kernels: stress []": _near,
+    "profile": profile_said,
+}
 
 CLAIMS = {"etc": (kernel_kind, fidelity)}

@@ -1,23 +1,22 @@
 """Which heads of a layer have the same kernel: pairwise distances and groups."""
 
 from collections.abc import Mapping
-from functools import partial
 
 import numpy as np
 from jaxtyping import Float, Int
 from pydantic import Field
 
-from poskernel_core.analyses.base import Analysis, Progress, SkipParams, Statistics
+from poskernel_core.analyses.base import Analysis, Progress, QueryParams, Statistics
 from poskernel_core.analyses.kernels import formulas
-from poskernel_core.analyses.sources import check_query, queries_at
+from poskernel_core.analyses.kernels.kernel import kernels_at
+from poskernel_core.analyses.sources import check_query
 from poskernel_core.common.result import Result, distances, outputs
-from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
+from poskernel_core.common.specs import RunSpec
 
 
-class KernelDistancesParams(SkipParams):
+class KernelDistancesParams(QueryParams):
     """Parameters of the distances between heads."""
 
-    query: int = Field(DEFAULT_QUERY, ge=0, description="query position n")
     alike: float = Field(0.1, ge=0, le=1, description="largest distance between heads of one group")
     apart: float = Field(0.5, ge=0, le=1, description="distance from which a pair is ruled out")
 
@@ -45,35 +44,30 @@ class KernelDistances(Analysis[KernelDistancesParams]):
     params = KernelDistancesParams
     values = (
         *distances(
-            "distance [layer head other]",
-            "total variation between the mean kernels of two heads",
+            "distance [layer head other]", "total variation between the mean kernels of two heads"
         ),
-        *outputs(
-            "group [layer head]",
-            "number",
-            "number of the head's group, from 0 on by first member; heads of one "
-            "group are candidates for superposition",
-        ),
-        *outputs(
-            "ruled_out [layer head]",
-            "heads",
-            "number of heads whose kernels are too far away to share a feature",
-        ),
+        *outputs("""
+            group [layer head], number: number of the head's group, from 0 on by first member; heads
+                of one group are candidates for superposition
+            ruled_out [layer head], heads: number of heads whose kernels are too far away to share a
+                feature
+        """),
     )
     figure = "kernel_distances_figure"
     precomputed = "always"
 
     def needs(self, run: RunSpec, params: KernelDistancesParams) -> Mapping[str, RunSpec]:
-        """Return the run itself."""
         check_query(params.query, params.skip, run.context)
         return {"main": run}
 
     def compute(
         self, statistics: Statistics, params: KernelDistancesParams, progress: Progress
     ) -> Result:
-        """Compare all pairs of heads of each layer."""
-        one = partial(_layer, statistics, params)
-        distance = self.of_layers(statistics, progress, one)["distance"]
+        def apart(layer: int) -> dict[str, np.ndarray]:
+            kernels, _ = kernels_at(statistics, layer, params.query, params.skip)
+            return {"distance": formulas.pairwise_distances(kernels)}
+
+        distance = self.of_layers(statistics, progress, apart)["distance"]
         others = ~np.eye(distance.shape[-1], dtype=bool)
         return self.result(
             params,
@@ -83,17 +77,6 @@ class KernelDistances(Analysis[KernelDistancesParams]):
                 "ruled_out": (others & (distance >= params.apart)).sum(axis=-1),
             },
         )
-
-
-def _layer(
-    statistics: Statistics, params: KernelDistancesParams, layer: int
-) -> dict[str, np.ndarray]:
-    view, n = statistics["main"], params.query
-    rule = view.header.rule(layer)
-    low = rule.first_visible(n, params.skip)
-    keys = view.layer(layer)["mean_keys"][:, low : n + 1]
-    kernels, _ = formulas.mean_kernels(queries_at(statistics, layer, n), keys, rule, low, 0)
-    return {"distance": formulas.pairwise_distances(kernels)}
 
 
 def linked(distance: Float[np.ndarray, "head other"], alike: float) -> Int[np.ndarray, " head"]:

@@ -9,9 +9,17 @@ from pydantic import Field
 
 from poskernel_core.analyses.base import Analysis, Progress, SkipParams, Statistics
 from poskernel_core.analyses.claims import passing
-from poskernel_core.analyses.head_measure import HeadMeasure
+from poskernel_core.analyses.head_measure import HeadMeasure, grid_measures
 from poskernel_core.analyses.kernels import formulas
-from poskernel_core.common.result import NUMBERS, Result, distances, estimates, outputs
+from poskernel_core.common.result import (
+    NUMBERS,
+    Result,
+    distances,
+    estimates,
+    outputs,
+    shares,
+    token_counts,
+)
 from poskernel_core.common.views import StatisticsView, queries_of
 
 
@@ -55,36 +63,25 @@ class EtcHeatMap(Analysis[EtcParams]):
     error_counts = "queries"
     params = EtcParams
     values = (
+        *token_counts("""
+            etc [layer head query], tokens: effective token count (ETC) of the kernel, from 1 to
+                ``visible_keys``
+        """),
         *estimates(
-            "etc [layer head query]",
-            "tokens",
-            "effective token count (ETC) of the kernel, from 1 to ``visible_keys``",
-            kind="log",
-            bounds=(1, math.inf),
-        ),
-        *estimates(
-            "half_mass_distance [layer head query]",
-            "tokens",
-            "offset within which half of the kernel's mass lies, interpolated within the token",
+            "half_mass_distance [layer head query], tokens: offset within which half of the "
+            "kernel's mass lies, interpolated within the token",
             bounds=(0, math.inf),
         ),
-        *estimates(
-            "local_mass [layer head query]",
-            "share of mass",
-            "mass of the kernel in the last ``local_tokens`` tokens",
-            bounds=(0, 1),
-        ),
+        *shares("""
+            local_mass [layer head query], share of mass: mass of the kernel in the last
+                ``local_tokens`` tokens
+        """),
         *outputs(
-            "kind [layer head query]",
-            "kind",
-            "local, slow decay or uniform",
-            labels=formulas.KINDS,
+            "kind [layer head query], kind: local, slow decay or uniform", labels=formulas.KINDS
         ),
         *estimates(
-            "query_variation [layer head query]",
-            "TV distance, 0 to 1",
-            "mean total variation (TV) between kernels of queries of different groups of texts, at "
-            "the same position",
+            "query_variation [layer head query], TV distance, 0 to 1: mean total variation (TV) "
+            "between kernels of queries of different groups of texts, at the same position",
             kind="null",
             bounds=(0, 1),
         ),
@@ -99,9 +96,7 @@ class EtcHeatMap(Analysis[EtcParams]):
             "TV to the mean observed attention, ``skip`` applied to both",
         ),
         *outputs(
-            "visible_keys [layer head query]",
-            "tokens",
-            "number of keys that the kernel is spread over",
+            "visible_keys [layer head query], tokens: number of keys that the kernel is spread over"
         ),
     )
     measures = (
@@ -113,49 +108,28 @@ class EtcHeatMap(Analysis[EtcParams]):
             floor=1.0,
             most="visible_keys",
         ),
-        HeadMeasure(
-            "kind of kernel",
-            "kind",
-            "kind",
-            "Local heads have most of their kernel in the last tokens (10 unless changed "
-            "under «Kinds»), slow decay spreads it over many, uniform over all alike.",
-            "labels",
-        ),
-        HeadMeasure(
-            "half-mass distance",
-            "half_mass_distance",
-            "tokens (log scale)",
-            "Dark: half of the kernel's mass lies within a few tokens.",
-            "log",
-            0.5,
+        *grid_measures("""
+            kind of kernel [kind], kind, labels: Local heads have most of their kernel in the last
+                tokens (10 unless changed under «Kinds»), slow decay spreads it over many, uniform
+                over all alike.
+        """),
+        *grid_measures(
+            "half-mass distance [half_mass_distance], tokens (log scale), log: Dark: half of the "
+            "kernel's mass lies within a few tokens.",
             most="visible_keys",
+            floor=0.5,
         ),
-        HeadMeasure(
-            "query variation",
-            "query_variation",
-            "total variation (0: alike)",
-            "Dark: kernels of different queries at one position agree.",
-            "unit",
-        ),
-        HeadMeasure(
-            "equivariance error",
-            "equivariance_error",
-            "total variation (0: alike)",
-            "Dark: the kernel is the same, seen from every position.",
-            "unit",
-        ),
-        HeadMeasure(
-            "distance to observed attention",
-            "attention_distance",
-            "total variation (0: alike)",
-            "Dark: the kernel is what the head does on average; bright: content decides.",
-            "unit",
-        ),
-        HeadMeasure(
-            "visible keys",
-            "visible_keys",
-            "tokens",
-            "Dark: a sliding window or chunks hide all but the nearest keys from the layer.",
+        *grid_measures("""
+            query variation [query_variation], total variation (0: alike), unit: Dark: kernels of
+                different queries at one position agree.
+            equivariance error [equivariance_error], total variation (0: alike), unit: Dark: the
+                kernel is the same, seen from every position.
+            distance to observed attention [attention_distance], total variation (0: alike), unit:
+                Dark: the kernel is what the head does on average; bright: content decides.
+        """),
+        *grid_measures(
+            "visible keys [visible_keys], tokens, linear: Dark: a sliding window or chunks hide "
+            "all but the nearest keys from the layer.",
             of_windows=True,
         ),
     )
@@ -164,7 +138,6 @@ class EtcHeatMap(Analysis[EtcParams]):
     precomputed = "always"
 
     def compute(self, statistics: Statistics, params: EtcParams, progress: Progress) -> Result:
-        """Summarise every head at every recorded position."""
         view = statistics["main"]
         positions = np.array(view.header.positions, dtype=np.int64)
         values = self.of_layers(
@@ -217,8 +190,7 @@ def _layer(
     means = np.zeros((len(observed), len(positions), header.context))
     rows: list[dict[str, np.ndarray]] = []
     for place, n in enumerate(positions):
-        low = rule.first_visible(int(n), params.skip)
-        if low > n:
+        if (low := rule.first_visible(int(n), params.skip)) > n:
             rows.append(_nothing(len(observed)))
             continue
         queries = queries_of(view, layer, place)

@@ -318,7 +318,6 @@ def distances_figure(distances: Result, layer: int) -> go.Figure:
 
 
 def _outline_groups(figure: go.Figure, group: Num[np.ndarray, " head"]) -> None:
-    """Outline every group of two or more heads: a red square with a light edge."""
     for one in np.unique(group):
         places = np.flatnonzero(group == one)
         if len(places) < 2:

@@ -12,7 +12,7 @@ from poskernel_core.analyses.kernels import formulas
 from poskernel_core.analyses.kernels.etc import summarise_row, within_keys
 from poskernel_core.analyses.sources import SourceParams, attended_by_text, queries_at, source_runs
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.result import Result, distances, estimates, outputs
+from poskernel_core.common.result import Result, distances, estimates, outputs, shares, token_counts
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
 from poskernel_core.common.views import StatisticsView
 
@@ -50,51 +50,30 @@ class PositionalKernel(Analysis[KernelParams]):
     error_counts = "queries"
     params = KernelParams
     values = (
+        *outputs("""
+            ± kernel [layer head key], share of attention: mean over the source's queries; keys that
+                are not visible hold 0
+            kernel_low kernel_high [layer head key], share of attention: its 10th and 90th
+                percentile over the queries
+            ± observed [layer head key], share of attention: attention seen at ``n`` (mean over all
+                windows; if the source is one text, that text's), ``skip`` applied and renormalised
+        """),
+        *token_counts("etc [layer head], tokens: effective token count (ETC) of the kernel"),
         *estimates(
-            "kernel [layer head key]",
-            "share of attention",
-            "mean over the source's queries; keys that are not visible hold 0",
-        ),
-        *outputs(
-            "kernel_low kernel_high [layer head key]",
-            "share of attention",
-            "its 10th and 90th percentile over the queries",
-        ),
-        *estimates(
-            "observed [layer head key]",
-            "share of attention",
-            "attention seen at ``n`` (mean over all windows; if the source is one text, "
-            "that text's), ``skip`` applied and renormalised",
-        ),
-        *estimates(
-            "etc [layer head]",
-            "tokens",
-            "effective token count (ETC) of the kernel",
-            kind="log",
-            bounds=(1, math.inf),
-        ),
-        *estimates(
-            "half_mass_distance [layer head]",
-            "tokens",
-            "offset within which half of the kernel's mass lies, interpolated within the token",
+            "half_mass_distance [layer head], tokens: offset within which half of the kernel's "
+            "mass lies, interpolated within the token",
             bounds=(0, math.inf),
         ),
+        *shares("local_mass [layer head], share of mass: mass of the kernel in the last 10 tokens"),
         *estimates(
-            "local_mass [layer head]",
-            "share of mass",
-            "mass of the kernel in the last 10 tokens",
-            bounds=(0, 1),
-        ),
-        *estimates(
-            "query_variation [layer head]",
-            "TV distance, 0 to 1",
-            "mean TV between kernels of queries of different groups of texts",
+            "query_variation [layer head], TV distance, 0 to 1: mean TV between kernels of "
+            "queries of different groups of texts",
             kind="null",
             bounds=(0, 1),
         ),
         *distances("attention_distance [layer head]", "TV to the observed attention"),
         *outputs(
-            "visible_keys [layer head]", "tokens", "number of keys that the kernel is spread over"
+            "visible_keys [layer head], tokens: number of keys that the kernel is spread over"
         ),
     )
     continued = "kernel"
@@ -102,7 +81,6 @@ class PositionalKernel(Analysis[KernelParams]):
     precomputed = "always"
 
     def needs(self, run: RunSpec, params: KernelParams) -> Mapping[str, RunSpec]:
-        """Return the run, and the small run of the source's queries."""
         if params.query >= run.context:
             raise BadRequest(
                 f"Query position {params.query} is outside the context: choose 0 to "
@@ -116,7 +94,6 @@ class PositionalKernel(Analysis[KernelParams]):
         return within_keys(result)
 
     def compute(self, statistics: Statistics, params: KernelParams, progress: Progress) -> Result:
-        """Compute the kernels of all layers."""
         one = partial(_layer, statistics, params, spread=True)
         return self.result(params, self.of_layers(statistics, progress, one))
 
@@ -132,8 +109,7 @@ def _layer(
     view, n = statistics["main"], params.query
     header, arrays = view.header, view.layer(layer)
     rule = header.rule(layer)
-    low = rule.first_visible(n, params.skip)
-    if low > n:
+    if (low := rule.first_visible(n, params.skip)) > n:
         raise BadRequest(
             f"Query position {n} sees no key when the first {params.skip} are left out: choose a "
             "later query or a smaller skip."
@@ -154,6 +130,15 @@ def _layer(
     return padded | summary | {"query_variation": variation}
 
 
+def kernels_at(statistics: Statistics, layer: int, n: int, skip: int) -> tuple[np.ndarray, int]:
+    """Return the mean kernels ``[head, key]`` over the keys that ``n`` sees, and the first key."""
+    view = statistics["main"]
+    rule = view.header.rule(layer)
+    low = rule.first_visible(n, skip)
+    keys = view.layer(layer)["mean_keys"][:, low : n + 1]
+    return formulas.mean_kernels(queries_at(statistics, layer, n), keys, rule, low, 0)[0], low
+
+
 def observed_row(
     statistics: Statistics, layer: int, n: int, low: int, head: int | None = None
 ) -> np.ndarray | None:
@@ -164,8 +149,7 @@ def observed_row(
     """
     view = statistics["main"]
     heads = slice(None) if head is None else slice(head, head + 1)
-    keys = attended_by_text(statistics, layer)
-    if keys is not None:
+    if (keys := attended_by_text(statistics, layer)) is not None:
         rule, queries = view.header.rule(layer).of_heads(heads), queries_at(statistics, layer, n)
         shared = keys if head is None else keys[kv_head(view, head)]
         return formulas.kernel_rows(queries[heads], shared[:, low : n + 1], rule, low)[:, 0]

@@ -38,24 +38,16 @@ class KernelMap(Analysis[KernelMapParams]):
     title = "Kernel of one head over all query positions"
     noun_phrase = "the head's kernel at all query positions"
     params = KernelMapParams
-    values = (
-        *outputs(
-            "kernel [query key]",
-            "share of attention",
-            "the positional kernel, one row for each query position; NaN where a "
-            "key is not visible",
-        ),
-        *outputs(
-            "observed [query key]",
-            "share of attention",
-            "the attention seen, ``skip`` applied and renormalised",
-        ),
-    )
+    values = outputs("""
+        kernel [query key], share of attention: the positional kernel, one row for each query
+            position; NaN where a key is not visible
+        observed [query key], share of attention: the attention seen, ``skip`` applied and
+            renormalised
+    """)
     continued = "kernel"
     figure = "kernel_map_figure"
 
     def needs(self, run: RunSpec, params: KernelMapParams) -> Mapping[str, RunSpec]:
-        """Return the run, and the small run of a text's own queries."""
         if params.source == "token":
             raise BadRequest(
                 "A fixed token's queries are taken at one query position: use 'kernel', or "
@@ -66,15 +58,13 @@ class KernelMap(Analysis[KernelMapParams]):
     def compute(
         self, statistics: Statistics, params: KernelMapParams, progress: Progress
     ) -> Result:
-        """Compute one row per query position."""
         header = statistics["main"].header
         layer, head = parse_cell(params.head, header.n_layers, header.n_heads)
         positions = query_positions(statistics)
         shape = (len(positions), header.context)
         maps = {"kernel": np.full(shape, np.nan), "observed": np.full(shape, np.nan)}
         for place, n in enumerate(positions.tolist()):
-            low = header.rule(layer).first_visible(n, params.skip)
-            if low <= n:
+            if (low := header.rule(layer).first_visible(n, params.skip)) <= n:
                 maps["kernel"][place, low : n + 1] = _row(statistics, layer, head, n, low)
                 seen = observed_row(statistics, layer, n, low, head)
                 maps["observed"][place, low : n + 1] = np.nan if seen is None else seen[0]

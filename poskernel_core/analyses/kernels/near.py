@@ -4,25 +4,18 @@ from collections.abc import Mapping
 
 import numpy as np
 from jaxtyping import Float
-from pydantic import Field
 
-from poskernel_core.analyses.base import Composition, SkipParams, SubQuestion
+from poskernel_core.analyses.base import Composition, QueryParams, SubQuestion
 from poskernel_core.analyses.kernels.formulas import pairwise_distances
 from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
 from poskernel_core.analyses.sources import check_query
 from poskernel_core.common.result import Result, outputs
-from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
+from poskernel_core.common.specs import RunSpec
 
 COMPONENTS = 2
 
 
-class NearKernelsParams(SkipParams):
-    """Parameters of the heads placed by their kernels."""
-
-    query: int = Field(DEFAULT_QUERY, ge=0, description="query position n")
-
-
-class NearKernels(Composition[NearKernelsParams]):
+class NearKernels(Composition[QueryParams]):
     r"""All heads of a model as points in a plane, so that heads with near kernels are near.
 
     Formula: classical scaling of the distances $d_{gh} = \tfrac12 \sum_i |K_g(n,i) - K_h(n,i)|$
@@ -51,32 +44,22 @@ class NearKernels(Composition[NearKernelsParams]):
     name = "near-kernels"
     title = "Heads placed by their kernels"
     noun_phrase = "the heads placed by their kernels"
-    params = NearKernelsParams
-    values = (
-        *outputs(
-            "place [layer head component]",
-            "TV distance",
-            "where each head stands in the plane; NaN without a kernel",
-        ),
-        *outputs(
-            "stress",
-            "share of distance",
-            "how much distances in the plane differ from those between kernels, root mean square: "
-            "0 if they are equal",
-        ),
-    )
+    params = QueryParams
+    values = outputs("""
+        place [layer head component], TV distance: where each head stands in the plane; NaN without
+            a kernel
+        stress, share of distance: how much distances in the plane differ from those between
+            kernels, root mean square: 0 if they are equal
+    """)
     figure = "near_kernels_figure"
 
-    def parts(self, run: RunSpec, params: NearKernelsParams) -> Mapping[str, SubQuestion]:
+    def parts(self, run: RunSpec, params: QueryParams) -> Mapping[str, SubQuestion]:
         """Return the kernels of all heads."""
         check_query(params.query, params.skip, run.context)
         asked = KernelParams(query=params.query, skip=params.skip)
         return {"kernel": SubQuestion(PositionalKernel(), run, asked)}
 
-    def compose(
-        self, found: Mapping[str, Result], run: RunSpec, params: NearKernelsParams
-    ) -> Result:
-        """Place all heads that have a kernel."""
+    def compose(self, found: Mapping[str, Result], run: RunSpec, params: QueryParams) -> Result:
         kernels = found["kernel"].values["kernel"]
         there = np.isfinite(kernels).all(axis=-1)
         apart = pairwise_distances(kernels[there])

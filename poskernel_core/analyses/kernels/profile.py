@@ -22,18 +22,16 @@ class DiagonalProfile(Analysis[Params]):
     noun_phrase = "the mean attention by offset"
     error_counts = "windows"
     params = Params
-    values = estimates(
-        "profile [layer head offset]",
-        "share of attention",
-        "$P(k)$, the mean attention to the token $k$ places back",
-    )
+    values = estimates("""
+        profile [layer head offset], share of attention: $P(k)$, the mean attention to the token $k$
+            places back
+    """)
     continued = "profile"
     figure = "diagonal_figure"
     precomputed = "always"
     ignores = KEPT_QUERIES
 
     def compute(self, statistics: Statistics, params: Params, progress: Progress) -> Result:
-        """Read the profile from the statistics."""
         view = statistics["main"]
         progress(1, 1)
         return self.result(params, {"profile": stacked(view, "profile")})

@@ -11,14 +11,7 @@ from torch.nn.functional import cross_entropy
 
 from poskernel_core.analyses.base import UNKNOWN, ExperimentContext, Progress, Statistics
 from poskernel_core.analyses.kernel_only.experiment import Outputs
-from poskernel_core.analyses.patching.spec import (
-    INTO_CHANGED,
-    PARTS,
-    PatchHeads,
-    PatchParams,
-    PatchPositions,
-    PatchPositionsParams,
-)
+from poskernel_core.analyses.patching import spec
 from poskernel_core.common.attention import repeat_kv
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.heads import parse_cell
@@ -56,7 +49,7 @@ class _Pair(Observer):
     def __init__(
         self,
         subject: ExperimentContext,
-        params: PatchParams,
+        params: spec.PatchParams,
         parts: Sequence[str],
         layer: int | None = None,
     ) -> None:
@@ -66,7 +59,7 @@ class _Pair(Observer):
         self.patched: dict[str, dict[int, Tensor]] = {part: {} for part in parts}
         prompts = _tokens(subject, params)
         # the clean prompt's place, and the changed one's
-        self.places = [1, 0] if params.direction == INTO_CHANGED else [0, 1]
+        self.places = [1, 0] if params.direction == spec.INTO_CHANGED else [0, 1]
         both = torch.tensor([prompts[place] for place in self.places], device="cpu")
         self.tokens, self.keep = both[:1], None if params.metric == "loss" else 1
         edit = Outputs()
@@ -139,7 +132,7 @@ class _Pair(Observer):
 
 
 def patch_heads(
-    subject: ExperimentContext, statistics: Statistics, params: PatchParams, progress: Progress
+    subject: ExperimentContext, statistics: Statistics, params: spec.PatchParams, progress: Progress
 ) -> Result:
     """Put every head of one prompt into the run of the other; see :class:`PatchHeads`."""
     geometry, what = subject.model.geometry, params.what
@@ -149,7 +142,9 @@ def patch_heads(
 
     def result() -> Result:
         values = {"effect": effect.copy(), "attribution": attribution} | pair.metrics
-        return PatchHeads.result(params, values, texts=pair.texts, provenance={"errors": UNKNOWN})
+        return spec.PatchHeads.result(
+            params, values, texts=pair.texts, provenance={"errors": UNKNOWN}
+        )
 
     for layer in layers:
         attribution[layer] = pair.attributions(layer, pair.with_heads(layer, what, *groups))
@@ -163,7 +158,7 @@ def patch_heads(
 def patch_positions(
     subject: ExperimentContext,
     statistics: Statistics,
-    params: PatchPositionsParams,
+    params: spec.PatchPositionsParams,
     progress: Progress,
 ) -> Result:
     """Put a head, or a layer, into the other run by position; see :class:`PatchPositions`."""
@@ -175,7 +170,7 @@ def patch_positions(
         layer, head = parse_cell(params.head, geometry.n_layers, geometry.n_heads)
         heads = [head]
     progress(0, 2)
-    pair = _Pair(subject, params, PARTS, layer)
+    pair = _Pair(subject, params, spec.PARTS, layer)
     pattern, change = pair.by_key
 
     def positions() -> Iterator[Tensor]:
@@ -187,7 +182,7 @@ def patch_positions(
                 z[heads, at] = pair.patched[what][layer][heads, at]
             yield z
 
-    parts = (z for part in PARTS for z in pair.with_heads(layer, part, heads))
+    parts = (z for part in spec.PARTS for z in pair.with_heads(layer, part, heads))
     part_effect = pair.effects(layer, parts)
     progress(1, 2)
     values = {
@@ -195,14 +190,13 @@ def patch_positions(
         "attribution": pair.attributions(layer, positions()),
         "part_effect": part_effect,
     }
-    texts = pair.texts | {"part": list(PARTS)}
-    return PatchPositions.result(
+    texts = pair.texts | {"part": list(spec.PARTS)}
+    return spec.PatchPositions.result(
         params, values | pair.metrics, texts=texts, provenance={"errors": UNKNOWN}
     )
 
 
-def _tokens(subject: ExperimentContext, params: PatchParams) -> tuple[list[int], list[int]]:
-    """Return the token ids of the clean and of the changed prompt."""
+def _tokens(subject: ExperimentContext, params: spec.PatchParams) -> tuple[list[int], list[int]]:
     assert subject.encode is not None  # a typed text needs a tokenizer, and is read before
     clean = subject.windows[0].tolist()
     changed = [*clean[: subject.start_token], *subject.encode(params.changed)]
@@ -224,7 +218,7 @@ def _tokens(subject: ExperimentContext, params: PatchParams) -> tuple[list[int],
 
 
 def _metric(
-    subject: ExperimentContext, params: PatchParams, clean: list[int], likeliest: list[int]
+    subject: ExperimentContext, params: spec.PatchParams, clean: list[int], likeliest: list[int]
 ) -> tuple[Metric, list[int]]:
     """Return what reads the metric off logits, and the ids of its answers."""
     if params.metric == "loss":

@@ -71,7 +71,6 @@ class _Patch(Experiment[P]):
     ignores = Experiment.ignores | OWN_WINDOWS | {"corpus", "seed"}
 
     def with_params(self, run: RunSpec, params: P) -> RunSpec:
-        """Return the run of the clean prompt."""
         if not params.clean.strip() or not params.changed.strip():
             raise BadRequest(
                 "Expected two prompts, a clean and a changed one, but one of them is empty: type "
@@ -81,13 +80,11 @@ class _Patch(Experiment[P]):
         return whole.model_copy(update={"positions": (0,)})
 
 
-METRICS = outputs(
-    "clean_metric changed_metric []", "nats", "the metric of the two prompts as they are"
-)
-TEXTS = (
-    *outputs("changed_tokens [pos]", "token", "the tokens of the changed prompt"),
-    *outputs("answers [answer]", "token", "the answers that the metric is of; none for the loss"),
-)
+METRICS = outputs("clean_metric changed_metric, nats: the metric of the two prompts as they are")
+TEXTS = outputs("""
+    changed_tokens [pos], token: the tokens of the changed prompt
+    answers [answer], token: the answers that the metric is of; none for the loss
+""")
 
 
 class PatchHeads(_Patch[PatchParams]):
@@ -123,8 +120,11 @@ class PatchHeads(_Patch[PatchParams]):
     noun_phrase = "what of the difference between the prompts each head carries"
     params = PatchParams
     values = (
-        *outputs("effect [layer head]", SHARE, "what the head carries, exactly"),
-        *outputs("attribution [layer head]", SHARE, "its first-order estimate, by one gradient"),
+        *outputs("""
+            effect [layer head], share of the difference: what the head carries, exactly
+            attribution [layer head], share of the difference: its first-order estimate, by one
+                gradient
+        """),
         *METRICS,
     )
     texts = TEXTS
@@ -154,9 +154,12 @@ class PatchPositions(_Patch[PatchPositionsParams]):
     noun_phrase = "what this head carries at each position"
     params = PatchPositionsParams
     values = (
-        *outputs("effect [pos]", SHARE, "what is carried at the position, exactly"),
-        *outputs("attribution [pos]", SHARE, "its first-order estimate, by one gradient"),
-        *outputs("part_effect [part]", SHARE, "what is carried at all positions, by each part"),
+        *outputs("""
+            effect [pos], share of the difference: what is carried at the position, exactly
+            attribution [pos], share of the difference: its first-order estimate, by one gradient
+            part_effect [part], share of the difference: what is carried at all positions, by each
+                part
+        """),
         *METRICS,
     )
     texts = (*TEXTS, *outputs("part [part]", "name", "what of the head is put into the other run"))

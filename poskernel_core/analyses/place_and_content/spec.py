@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from poskernel_core.analyses.base import Experiment, SkipParams
-from poskernel_core.analyses.head_measure import HeadMeasure
+from poskernel_core.analyses.head_measure import grid_measures
 from poskernel_core.common.result import estimates
 from poskernel_core.common.specs import RunSpec
 
@@ -49,41 +49,20 @@ class PlaceAndContent(Experiment[PlaceAndContentParams]):
     error_counts = "windows"
     scheme = "rotary"
     params = PlaceAndContentParams
-    values = (
-        *estimates(
-            "place_share content_share both_share [layer head query]",
-            "share of variance",
-            "shares that place, content, and only both together explain; they add up to 1",
-        ),
-        *estimates(
-            "covariance_share [layer head query]",
-            "share of variance",
-            "twice the covariance of place and content in the real scores, over the same sum",
-        ),
-    )
-    measures = (
-        HeadMeasure(
-            "place share",
-            "place_share",
-            "share of variance",
-            "Bright: where a key stands decides its score, whatever the key.",
-            "unit",
-        ),
-        HeadMeasure(
-            "content share",
-            "content_share",
-            "share of variance",
-            "Bright: what a key is decides its score, wherever it stands.",
-            "unit",
-        ),
-        HeadMeasure(
-            "share of both together",
-            "both_share",
-            "share of variance",
-            "Bright: a key scores high only at its own right place; dark: place and content add.",
-            "unit",
-        ),
-    )
+    values = estimates("""
+        place_share content_share both_share [layer head query], share of variance: shares that
+            place, content, and only both together explain; they add up to 1
+        covariance_share [layer head query], share of variance: twice the covariance of place and
+            content in the real scores, over the same sum
+    """)
+    measures = grid_measures("""
+        place share [place_share], share of variance, unit: Bright: where a key stands decides its
+            score, whatever the key.
+        content share [content_share], share of variance, unit: Bright: what a key is decides its
+            score, wherever it stands.
+        share of both together [both_share], share of variance, unit: Bright: a key scores high only
+            at its own right place; dark: place and content add.
+    """)
     figure = "place_and_content_figure"
     ignores = Experiment.ignores | {"windows"}
     precomputed = "experiments"
@@ -91,5 +70,4 @@ class PlaceAndContent(Experiment[PlaceAndContentParams]):
     runs = "place_and_content"
 
     def with_params(self, run: RunSpec, params: PlaceAndContentParams) -> RunSpec:
-        """Return the run over a few windows of the corpus."""
         return run.model_copy(update={"windows": params.first_windows})

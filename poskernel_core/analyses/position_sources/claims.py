@@ -14,7 +14,6 @@ from poskernel_core.analyses.claims import (
     most,
     number_of,
     passing,
-    said,
     spoken,
     who,
 )
@@ -22,11 +21,6 @@ from poskernel_core.analyses.position_sources.formulas import NOISY, POSITIONAL
 from poskernel_core.analyses.position_sources.spec import KINDS
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief, counted
-
-
-def finding(result: Result) -> str:
-    """Say what a head reads its position from; empty if it supports no claim."""
-    return said(result, RULES)
 
 
 def nothing_to_explain(result: Result) -> str:
@@ -45,7 +39,6 @@ def nothing_to_explain(result: Result) -> str:
 
 
 def _head(result: Result) -> str:
-    """The component that makes more than half, or else the one that has most."""
     if why := nothing_to_explain(result):
         return why
     if main := spoken(main_source)(result):
@@ -75,7 +68,6 @@ def named_source(name: str) -> str:
 
 
 def _every(result: Result) -> str:
-    """In how many heads one component makes more than half."""
     sure, known = (
         int(each.any(axis=-1).sum())
         for each in (passing(result, "share", HALF)[0], np.isfinite(result.values["share"]))

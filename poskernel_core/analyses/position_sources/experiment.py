@@ -11,21 +11,13 @@ import torch
 from torch import Tensor
 
 from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
-from poskernel_core.analyses.position_sources import formulas
+from poskernel_core.analyses.position_sources import formulas, spec
 from poskernel_core.analyses.position_sources.formulas import (
     FEWEST,
     NOISY,
     POSITIONAL,
     Gradient,
     Reading,
-)
-from poskernel_core.analyses.position_sources.spec import (
-    KINDS,
-    OFFSETS,
-    HeadSources,
-    HeadSourcesParams,
-    PositionSources,
-    PositionSourcesParams,
 )
 from poskernel_core.common.attention import ScoreRule, repeat_kv
 from poskernel_core.common.errors import BadRequest
@@ -93,7 +85,7 @@ class _Texts(Observer):
     """
 
     def __init__(
-        self, subject: ExperimentContext, main: StatisticsView, params: PositionSourcesParams
+        self, subject: ExperimentContext, main: StatisticsView, params: spec.PositionSourcesParams
     ) -> None:
         self.model, self.main, self.skip = subject.model, main, params.skip
         self.windows = first_in_equal_groups(subject.windows, params.first_windows)
@@ -127,7 +119,6 @@ class _Texts(Observer):
                 yield group, torch.from_numpy(own[first : first + size])
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
-        """Keep the queries at the recorded positions, and sum keys and variances of scores."""
         if call.layer not in self._wanted:
             return
         q, k = (each.float().cpu().numpy() for each in (call.q[:, :, self.recorded], call.k))
@@ -246,7 +237,7 @@ def kind_of(name: str) -> str:
 def all_heads(
     subject: ExperimentContext,
     statistics: Statistics,
-    params: PositionSourcesParams,
+    params: spec.PositionSourcesParams,
     progress: Progress,
 ) -> Result:
     """Run the texts up to each layer; see :class:`~.spec.PositionSources`."""
@@ -281,14 +272,14 @@ def all_heads(
             kind: np.nansum(share[..., kinds == kind], axis=-1)
             if kind in kinds
             else np.full(known.shape, np.nan)
-            for kind in KINDS
+            for kind in spec.KINDS
         }
         values = {
             name: np.where(known.reshape(*known.shape, *[1] * (each.ndim - 2)), each, np.nan)
             for name, each in values.items()
         }
         numbers.append(values | dict(zip(CERTAINTY, certainty[:, place], strict=True)))
-    return PositionSources.estimated(
+    return spec.PositionSources.estimated(
         subject,
         params,
         numbers[0],
@@ -315,7 +306,7 @@ def ordered(names: Iterable[str]) -> list[str]:
 def one_head(
     subject: ExperimentContext,
     statistics: Statistics,
-    params: HeadSourcesParams,
+    params: spec.HeadSourcesParams,
     progress: Progress,
 ) -> Result:
     """Run the texts up to one head's layer; see :class:`~.spec.HeadSources`."""
@@ -357,7 +348,7 @@ def one_head(
         lambda done, total: progress(total + done, 2 * total),
     )
     weights = reading.kernel(reading.products(next(texts.run_keys(layer, head))))
-    offsets = min(OFFSETS, texts.windows.shape[1])
+    offsets = min(spec.OFFSETS, texts.windows.shape[1])
     scores = formulas.by_offset(reading, weights, keys, texts.kept, offsets)
     order = [names.index(name) for name in ordered(names)]
     numbers = [
@@ -375,7 +366,7 @@ def one_head(
             zip(shares.swapaxes(0, 1), certainty.T, strict=True)
         )
     ]
-    return HeadSources.estimated(
+    return spec.HeadSources.estimated(
         subject,
         params,
         numbers[0],

@@ -4,6 +4,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from poskernel_core.analyses.claims import who
 from poskernel_core.common.heads import head_name, layer_of
 from poskernel_core.common.result import Result
 from poskernel_core.plotting.by_axes import by_axes
@@ -98,7 +99,7 @@ def bars_figure(head: Result, most: int = MOST) -> go.Figure:
         figure.update_xaxes(title_text="effect (TV)", rangemode="tozero", row=1, col=2)
     figure.update_yaxes(autorange="reversed", showgrid=False, type="category")
     figure.update_layout(bargap=0.3)
-    return set_title(legend_under_title(figure), f"{_who(head)}: what writes its position")
+    return set_title(legend_under_title(figure), f"{who(head)}: what writes its position")
 
 
 def map_figure(head: Result) -> go.Figure:
@@ -124,7 +125,7 @@ def map_figure(head: Result) -> go.Figure:
     style(figure, x_title="offset n − i (tokens)", y_title="", height=130 + ROW * len(names))
     figure.update_yaxes(autorange="reversed", showgrid=False, type="category")
     figure.update_xaxes(showgrid=False)
-    return set_title(figure, f"{_who(head)}: score by component and offset, n = {query}")
+    return set_title(figure, f"{who(head)}: score by component and offset, n = {query}")
 
 
 def turning_figure(head: Result) -> go.Figure:
@@ -148,7 +149,7 @@ def turning_figure(head: Result) -> go.Figure:
     style(figure, x_title="share of Var(a)", y_title="", height=150 + 34 * len(names))
     figure.update_yaxes(autorange="reversed", showgrid=False, type="category")
     figure.update_layout(bargap=0.25)
-    return set_title(legend_under_title(figure), f"{_who(head)}: constant keys, and the rest")
+    return set_title(legend_under_title(figure), f"{who(head)}: constant keys, and the rest")
 
 
 def list_figure(every: Result, most: int = LISTED) -> go.Figure:
@@ -247,7 +248,6 @@ head_figure = sources_figure
 
 
 def _places(names: list[str], layers: int, heads: int) -> dict[str, tuple[float, float]]:
-    """Return the place of every head, and of every component that is no head."""
     found = {
         head_name(layer, head): (float(head), float(layer))
         for layer in range(layers)
@@ -269,7 +269,6 @@ def _kind(name: str) -> str:
 
 
 def _sources_of(every: Result, name: str, least: float) -> str:
-    """Return what a head reads from, a line for each source."""
     if _kind(name) != "head":
         return ""
     layer, head = (int(each) for each in name[1:].split("H"))
@@ -278,9 +277,3 @@ def _sources_of(every: Result, name: str, least: float) -> str:
     known = [place for place in np.argsort(-np.nan_to_num(share)) if share[place] >= least]
     lines = [f"{names[place]} {measured(share[place], error[place])}" for place in known]
     return "".join(f"<br>{line}" for line in lines) or "<br>no share is known"
-
-
-def _who(head: Result) -> str:
-    if "head" in head.chosen:
-        return head_name(head.chosen["layer"], head.chosen["head"])
-    return str(head.params["head"]).strip().upper()

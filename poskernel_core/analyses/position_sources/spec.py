@@ -3,8 +3,8 @@
 from pydantic import Field
 
 from poskernel_core.analyses.base import Experiment, SkipParams
-from poskernel_core.analyses.head_measure import HeadMeasure
-from poskernel_core.common.result import estimates, outputs
+from poskernel_core.analyses.head_measure import grid_measures
+from poskernel_core.common.result import Value, estimates, outputs
 
 KINDS = {
     "token_share": "token embedding",
@@ -19,12 +19,21 @@ KINDS = {
 OFFSETS = 48
 """Offsets of the map of one head's components."""
 
-OF_A = "share of Var(a)"
-CERTAINTY = (
-    "share of the positional score's variance that is sampling variance of the mean keys, because "
-    "texts are few; above 0.5 there are no shares",
-    "score variance explained by position, without noise; below 0.05 there are no shares",
-)
+
+def certainty(axes: str) -> tuple[Value, ...]:
+    """Declare what decides whether shares are given."""
+    return (
+        *outputs(
+            f"noise [{axes}], share of Var(a): share of the positional score's variance that is "
+            "sampling variance of the mean keys, because texts are few; above 0.5 there are no "
+            "shares",
+            bounds=(0, 1),
+        ),
+        *estimates(f"""
+            position_share [{axes}], share of variance: score variance explained by position,
+                without noise; below 0.05 there are no shares
+        """),
+    )
 
 
 class PositionSourcesParams(SkipParams):
@@ -45,7 +54,7 @@ class _Sources(Experiment[PositionSourcesParams]):
     """An experiment that splits mean keys into components."""
 
     error_counts = "windows"
-    texts = outputs("source [component]", "name", "the name of each component")
+    texts = outputs("source [component], name: the name of each component")
     gathers = ("keys",)
     long = True
 
@@ -88,47 +97,29 @@ class PositionSources(_Sources):
     noun_phrase = "where all heads get their position from"
     params = PositionSourcesParams
     values = (
-        *estimates(
-            "share [layer head component]",
-            OF_A,
-            "share of each component in the positional score, keys weighted by the kernel; NaN for "
-            "components at or above the layer",
-        ),
-        *estimates(
-            "equal_share [layer head component]", OF_A, "the same, all visible keys weighted alike"
-        ),
-        *estimates(
-            f"{' '.join(KINDS)} [layer head]",
-            OF_A,
-            "sums of ``share`` over the token embedding, the positional embedding, earlier heads, "
-            "earlier MLPs, output biases and constant, and ALiBi's bias",
-        ),
-        *outputs("noise [layer head]", OF_A, CERTAINTY[0], bounds=(0, 1)),
-        *estimates("position_share [layer head]", "share of variance", CERTAINTY[1]),
+        *estimates("""
+            share [layer head component], share of Var(a): share of each component in the positional
+                score, keys weighted by the kernel; NaN for components at or above the layer
+            equal_share [layer head component], share of Var(a): the same, all visible keys weighted
+                alike
+            token_share wpos_share heads_share mlps_share constant_share bias_share [layer head],
+                share of Var(a): sums of ``share`` over the token embedding, the positional
+                embedding, earlier heads, earlier MLPs, output biases and constant, and ALiBi's bias
+        """),
+        *certainty("layer head"),
     )
     measures = (
-        HeadMeasure(
-            "position from W_pos",
-            "wpos_share",
-            OF_A,
-            "Bright: the head reads position from the positional embedding itself.",
-            "unit",
+        *grid_measures(
+            "position from W_pos [wpos_share], share of Var(a), unit: Bright: the head reads "
+            "position from the positional embedding itself.",
             only=("learned",),
         ),
-        HeadMeasure(
-            "position from earlier heads",
-            "heads_share",
-            OF_A,
-            "Bright: the head reads position from what earlier heads wrote.",
-            "unit",
-        ),
-        HeadMeasure(
-            "position from earlier MLPs",
-            "mlps_share",
-            OF_A,
-            "Bright: the head reads position from what earlier MLPs wrote.",
-            "unit",
-        ),
+        *grid_measures("""
+            position from earlier heads [heads_share], share of Var(a), unit: Bright: the head reads
+                position from what earlier heads wrote.
+            position from earlier MLPs [mlps_share], share of Var(a), unit: Bright: the head reads
+                position from what earlier MLPs wrote.
+        """),
     )
     precomputed = "experiments"
     figure = "sources_figure"
@@ -163,30 +154,23 @@ class HeadSources(_Sources):
     noun_phrase = "where the head gets its position from"
     params: type[PositionSourcesParams] = HeadSourcesParams
     values = (
+        *estimates("""
+            share [component], share of Var(a): share of each component, keys weighted by the kernel
+            equal_share [component], share of Var(a): the same, all visible keys weighted alike
+            turned_share place_share [component], share of Var(a): the two parts of ``share``: of
+                the component's mean key, turned, and of the rest
+        """),
         *estimates(
-            "share [component]", OF_A, "share of each component, keys weighted by the kernel"
-        ),
-        *estimates("equal_share [component]", OF_A, "the same, all visible keys weighted alike"),
-        *estimates(
-            "turned_share place_share [component]",
-            OF_A,
-            "the two parts of ``share``: of the component's mean key, turned, and of the rest",
-        ),
-        *estimates(
-            "effect [component]",
-            "total variation distance",
-            "between the kernel and the kernel without the component",
+            "effect [component], total variation distance: between the kernel and the kernel "
+            "without the component",
             kind="distance",
             bounds=(0, 1),
         ),
-        *estimates(
-            "score [query component offset]",
-            "nats",
-            "what the component adds to the score of the key at the offset, less its mean over the "
-            "kernel",
-        ),
-        *outputs("noise []", OF_A, CERTAINTY[0], bounds=(0, 1)),
-        *estimates("position_share []", "share of variance", CERTAINTY[1]),
+        *estimates("""
+            score [query component offset], nats: what the component adds to the score of the key at
+                the offset, less its mean over the kernel
+        """),
+        *certainty(""),
     )
     figure = "head_figure"
     runs = "one_head"

@@ -10,7 +10,6 @@ from poskernel_core.analyses.claims import (
     named,
     number_of,
     of_all,
-    said,
     who,
 )
 from poskernel_core.analyses.position_vs_token.spec import CONDITIONS
@@ -20,20 +19,13 @@ from poskernel_core.common.rounding import brief, counted
 BOTH, POSITION, TOKEN = range(len(CONDITIONS))
 
 
-def finding(result: Result) -> str:
-    """Return what a result on position against token shows; empty if it supports no claim."""
-    return said(result, RULES)
-
-
 def _back(offset: float) -> str:
     return f"{counted(int(offset), 'token')} back" if offset else "the token itself"
 
 
 def _mass(result: Result) -> str:
-    """Whether a head looks back by position alone."""
     alone, both = (number_of(result, "largest_mass", run) for run in (POSITION, BOTH))
-    looks = alone.sign(ATTENTION)
-    if not looks:
+    if not (looks := alone.sign(ATTENTION)):
         return ""
     place = _back(float(result.values["largest_offset"][POSITION]))
     if looks < 0:
@@ -49,7 +41,6 @@ def _mass(result: Result) -> str:
 
 
 def _masses(result: Result) -> str:
-    """How many heads look back by position alone."""
     alone = result.select(condition=POSITION)
     masses, offsets = named(alone, "largest_mass"), named(alone, "largest_offset")
     sure = [head for head in masses if masses[head].sign(ATTENTION) > 0 and offsets[head].value > 0]
@@ -71,7 +62,6 @@ def _masses(result: Result) -> str:
 
 
 def _score(result: Result) -> str:
-    """The key that position alone favours."""
     alone, query = result.select(condition=POSITION), result.chosen["query"]
     top = most(alone, "score")
     if top is None or np.isfinite(alone.values["score"]).sum() < 2:
@@ -85,12 +75,10 @@ def _score(result: Result) -> str:
 
 def _attention(result: Result) -> str:
     """Whether position or token draws a head to the key that it attends to most."""
-    top = most(result.select(condition=BOTH), "pattern")
-    if top is None:
+    if (top := most(result.select(condition=BOTH), "pattern")) is None:
         return ""
     both, position, token = (number_of(result, "pattern", run, *top) for run in range(3))
-    more = (position - token).sign()
-    if not more:
+    if not (more := (position - token).sign()):
         return ""
     return (
         f"From position {result.chosen['query']}, {who(result)} attends most to key {top[0]} "
@@ -100,13 +88,11 @@ def _attention(result: Result) -> str:
 
 
 def _diagonal(result: Result) -> str:
-    """Whether position or token makes a head's largest diagonal."""
     half = result.values["pattern"].shape[-1] // 2
     means = [_mean_along(result, BOTH, back).value for back in range(half)]
     back = int(np.argmax(means))
     both, position, token = (_mean_along(result, run, back) for run in range(len(CONDITIONS)))
-    more = (position - token).sign()
-    if not more:
+    if not (more := (position - token).sign()):
         return ""
     return (
         f"{who(result)}'s largest diagonal ({_back(back)}) gets {both} of the attention, "
@@ -128,10 +114,8 @@ def _mean_along(result: Result, run: int, back: int) -> Number:
 
 
 def _zero(result: Result) -> str:
-    """Whether induction from position 0 differs from induction from position 1."""
     zero, one = (number_of(result, "probability", case) for case in (1, 2))
-    more = (zero - one).sign()
-    if not more:
+    if not (more := (zero - one).sign()):
         return ""
     return (
         f"Without a start token, [B] is {'more' if more > 0 else 'less'} likely after the last [A] "

@@ -8,13 +8,7 @@ import torch
 from torch import Tensor
 
 from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
-from poskernel_core.analyses.position_vs_token.spec import (
-    CONDITIONS,
-    PositionVsToken,
-    PositionVsTokenParams,
-    PositionZero,
-    PositionZeroParams,
-)
+from poskernel_core.analyses.position_vs_token import spec
 from poskernel_core.analyses.random_tokens.experiment.sampled import (
     MeansAndErrors,
     PatternMeans,
@@ -114,7 +108,7 @@ MAX_CELLS = 2**22
 def position_vs_token(
     subject: ExperimentContext,
     statistics: Statistics,
-    params: PositionVsTokenParams,
+    params: spec.PositionVsTokenParams,
     progress: Progress,
 ) -> Result:
     """Run the three conditions; see :class:`~poskernel_core.analyses.PositionVsToken`."""
@@ -138,7 +132,7 @@ def position_vs_token(
     return _result(params, [both.numbers(), position, token.numbers()])
 
 
-def _result(params: PositionVsTokenParams, conditions: list[MeansAndErrors]) -> Result:
+def _result(params: spec.PositionVsTokenParams, conditions: list[MeansAndErrors]) -> Result:
     values, errors = (
         {name: np.stack([found[name][i] for found in conditions]) for name in conditions[0]}
         for i in (0, 1)
@@ -148,7 +142,9 @@ def _result(params: PositionVsTokenParams, conditions: list[MeansAndErrors]) -> 
         mass = np.take_along_axis(arrays["profile"], offset[..., None], -1)
         arrays["largest_mass"] = mass[..., 0]
     values["largest_offset"] = offset
-    return PositionVsToken.result(params, values, errors, texts={"conditions": CONDITIONS})
+    return spec.PositionVsToken.result(
+        params, values, errors, texts={"conditions": spec.CONDITIONS}
+    )
 
 
 def largest_offsets(profile: np.ndarray) -> np.ndarray:
@@ -166,7 +162,6 @@ class ScoreParts(PatternMeans):
         super().__init__(layers, lambda block: patterns_and_parts(block.pattern.cpu().double()))
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
-        """Add the masked scores of a layer."""
         scores = masked_scores(call)
         self.layers["score"][call.layer].add(scores.masked_fill(scores.isinf(), torch.nan))
 
@@ -183,7 +178,7 @@ PLACES = ((True, 1), (False, 0), (False, 1))
 def position_zero(
     subject: ExperimentContext,
     statistics: Statistics,
-    params: PositionZeroParams,
+    params: spec.PositionZeroParams,
     progress: Progress,
 ) -> Result:
     """Run the three cases; see :class:`~poskernel_core.analyses.PositionZero`."""
@@ -202,7 +197,7 @@ def position_zero(
         rows.append(row)
     pairs = _numbers(rows, params.length)
     gap = 1 if lacking else 0
-    return PositionZero.result(
+    return spec.PositionZero.result(
         params,
         {name: _after_gap(mean, gap) for name, (mean, _) in pairs.items()},
         {name: _after_gap(error, gap) for name, (_, error) in pairs.items()},

@@ -1,7 +1,5 @@
 """Position against token, and position 0, as figures."""
 
-from typing import Any
-
 import numpy as np
 import plotly.graph_objects as go
 
@@ -71,26 +69,18 @@ def _conditions(
     layer, head, query = at
     means, errors = part(parts, name, layer=layer, head=head, query=query)
     n = last_key(means[0]) if query is None else query
-    figure = _three_curves(
-        means[:, : n + 1],
-        errors[:, : n + 1],
-        parts.words("conditions"),
+    pairs = zip(means[:, : n + 1], errors[:, : n + 1], strict=True)
+    figure = curves(
+        np.arange(n + 1),
+        dict(zip(parts.words("conditions"), pairs, strict=True)),
         x_title="key position i (tokens)",
         y_title=y_title,
         where="key %{x}",
+        looks=CONDITION_LOOKS,
     )
+    figure.update_xaxes(dtick=1 if n < 13 else None)
     figure.update_yaxes(rangemode="tozero" if name == "pattern" else None)
     return set_title(figure, title_of(layer, head, f"{title} {n}"))
-
-
-def _three_curves(
-    means: np.ndarray, errors: np.ndarray, names: list[str], **titles: Any
-) -> go.Figure:
-    """Draw one curve per condition, with its band of one standard error, over 0, 1, 2, ..."""
-    x, pairs = np.arange(means.shape[1]), zip(means, errors, strict=True)
-    rows = dict(zip(names, pairs, strict=True))
-    figure = curves(x, rows, looks=CONDITION_LOOKS, **titles)
-    return figure.update_xaxes(dtick=1 if len(x) <= 13 else None)
 
 
 def condition_map_figure(parts: Result, layer: Index, head: Index, condition: int) -> go.Figure:

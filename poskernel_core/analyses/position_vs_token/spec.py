@@ -2,10 +2,7 @@
 
 from pydantic import Field
 
-from poskernel_core.analyses.random_tokens.params import (
-    Sampled,
-    SampleParams,
-)
+from poskernel_core.analyses.random_tokens.params import Sampled, SampleParams
 from poskernel_core.common.result import estimates, outputs
 from poskernel_core.common.specs import RunSpec
 
@@ -47,35 +44,20 @@ class PositionVsToken(Sampled[PositionVsTokenParams]):
     title = "Position against token"
     noun_phrase = "attention with positions only and with tokens only"
     params = PositionVsTokenParams
-    values = (
-        *estimates(
-            "pattern [condition layer head query key]", "share of attention", "mean attention"
-        ),
-        *estimates(
-            "score [condition layer head query key]",
-            "score (nats)",
-            "mean score; NaN for keys that are not visible",
-        ),
-        *estimates(
-            "profile [condition layer head offset]",
-            "share of attention",
-            "mean of $A(n,n-k)$ over $n$, position 0 left out as query and as "
-            "key; NaN for the largest offset, which has no pair left",
-        ),
-        *outputs(
-            "largest_offset [condition layer head]",
-            "tokens",
-            "the $k$ with the largest $P(k)$ up to half of the length: a head that looks $k$ back",
-        ),
-        *estimates("largest_mass [condition layer head]", "share of attention", "that $P(k)$"),
-        *estimates(
-            "first_mass [condition layer head]",
-            "share of attention",
-            "attention from position 1 to position 0, to be compared with $P(1)$: "
-            "the exception of position 0",
-        ),
-    )
-    texts = outputs("conditions [condition]", "name", "the three runs")
+    values = outputs("""
+        ± pattern [condition layer head query key], share of attention: mean attention
+        ± score [condition layer head query key], score (nats): mean score; NaN for keys that are
+            not visible
+        ± profile [condition layer head offset], share of attention: mean of $A(n,n-k)$ over $n$,
+            position 0 left out as query and as key; NaN for the largest offset, which has no pair
+            left
+        largest_offset [condition layer head], tokens: the $k$ with the largest $P(k)$ up to half of
+            the length: a head that looks $k$ back
+        ± largest_mass [condition layer head], share of attention: that $P(k)$
+        ± first_mass [condition layer head], share of attention: attention from position 1 to
+            position 0, to be compared with $P(1)$: the exception of position 0
+    """)
+    texts = outputs("conditions [condition], name: the three runs")
     figure = "conditions_figure"
     precomputed = "experiments"
     runs = "position_vs_token"
@@ -112,24 +94,15 @@ class PositionZero(Sampled[PositionZeroParams]):
     title = "Induction from position 0"
     noun_phrase = "induction from position 0"
     params = PositionZeroParams
-    values = (
-        *estimates("probability [case]", "probability", "of ``[B]`` after the last ``[A]``"),
-        *estimates(
-            "probability_other [case]", "probability", "mean over the random tokens of the sequence"
-        ),
-        *estimates(
-            "last_row [case layer head key]",
-            "share of attention",
-            "attention of the last ``[A]``; ``[B]`` is key 2 in all cases, because the keys of the "
-            "second case, which is one token shorter, are moved by one and begin with NaN",
-        ),
-        *estimates(
-            "candidate_attention [case layer head]",
-            "share of attention",
-            "its attention to ``[B]``",
-        ),
-    )
-    texts = outputs("cases [case]", "name", "the three cases")
+    values = estimates("""
+        probability [case], probability: of ``[B]`` after the last ``[A]``
+        probability_other [case], probability: mean over the random tokens of the sequence
+        last_row [case layer head key], share of attention: attention of the last ``[A]``; ``[B]``
+            is key 2 in all cases, because the keys of the second case, which is one token shorter,
+            are moved by one and begin with NaN
+        candidate_attention [case layer head], share of attention: its attention to ``[B]``
+    """)
+    texts = outputs("cases [case], name: the three cases")
     figure = "zero_figure"
     precomputed = "experiments"
     ignores = Sampled.ignores | {"start_token"}

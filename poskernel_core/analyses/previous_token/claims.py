@@ -11,7 +11,7 @@ from poskernel_core.analyses.claims import (
     Claim,
     Head,
     Number,
-    has,
+    Rules,
     heads_at,
     number_of,
     param,
@@ -25,14 +25,7 @@ from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief
 
 
-def finding(result: Result) -> str:
-    """Return what a result about previous-token heads shows."""
-    if result.analysis == "stages":
-        return _stages(result)
-    if has(result, (), "largest_mass", "largest_offset"):
-        return spoken(largest)(result)
-    if has(result, (), "self_contrast", "previous_contrast"):
-        return _contrast(result)
+def _other(result: Result) -> str:
     if "previous_mass" in result.values:
         return heads_at(result, "previous_mass", "attention to the previous token", ATTENTION)
     if "ratio" in result.values:
@@ -81,9 +74,6 @@ def _contrast(result: Result) -> str:
 
 
 def _stages(result: Result) -> str:
-    """Say where the head looks on this text: along a diagonal, or at the first key."""
-    if not has(result, ("query", "key"), "pattern"):
-        return ""
     pattern, head = result.values["pattern"].astype(float), who(result)
     inner = pattern[1:, 1:]  # without the start token, as in profiles
     if len(inner) < 2:
@@ -97,5 +87,12 @@ def _stages(result: Result) -> str:
         return f"{head} gives the first key {brief(first)} of its attention on this text."
     return told(result, look_back(back, Number.within(masses[back], 0.0), " on this text"))
 
+
+RULES: Rules = {
+    "stages: pattern [query key]": _stages,
+    "previous-token: largest_mass largest_offset []": spoken(largest),
+    "previous-token: self_contrast previous_contrast []": _contrast,
+    "previous-token": _other,
+}
 
 CLAIMS = {"previous-token": (largest,)}

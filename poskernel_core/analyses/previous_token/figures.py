@@ -39,7 +39,6 @@ def scores_figure(head: Result, title: str, reach: int = BAND) -> go.Figure:
 
 
 def _add_kink(figure: go.Figure, at: dict[int, float]) -> None:
-    """Draw the line through k = -1 and 2, and the deviations of k = 0 and 1 from it."""
     slope = (at[2] - at[-1]) / 3
     figure.add_scatter(
         x=[-2, 3],

@@ -1,4 +1,4 @@
-"""Previous-token heads: ranking, and which of the two mechanisms they use."""
+"""Previous-token heads: ranking, which mechanism they use, and the stages of one on a text."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -6,10 +6,21 @@ from dataclasses import replace
 import numpy as np
 from pydantic import Field
 
-from poskernel_core.analyses.base import KEPT_QUERIES, Analysis, Params, Progress, Statistics
-from poskernel_core.analyses.head_measure import HeadMeasure
+from poskernel_core.analyses.base import (
+    KEPT_QUERIES,
+    OWN_PASS,
+    Analysis,
+    Params,
+    Progress,
+    Statistics,
+)
+from poskernel_core.analyses.head_measure import grid_measures
+from poskernel_core.analyses.kernels.kernel import kv_head
 from poskernel_core.analyses.previous_token import formulas as bands
-from poskernel_core.common.result import Result, estimates, outputs
+from poskernel_core.analyses.sources import TextParams, text_run
+from poskernel_core.common.attention import only_visible
+from poskernel_core.common.heads import parse_cell
+from poskernel_core.common.result import Result, outputs, shares
 from poskernel_core.common.specs import BAND, RunSpec
 from poskernel_core.common.views import StatisticsView, stacked
 
@@ -100,100 +111,61 @@ class PreviousToken(Analysis[PreviousTokenParams]):
     error_counts = "windows"
     params = PreviousTokenParams
     values = (
-        *estimates(
-            "profile [layer head offset]",
-            "share of attention",
-            "the diagonals: mean attention $P(k)$ to the token $k$ places back",
-        ),
+        *outputs("""
+            ± profile [layer head offset], share of attention: the diagonals: mean attention $P(k)$
+                to the token $k$ places back
+            largest_offset second_offset [layer head], tokens: the diagonals with the most and the
+                second most attention
+            ± largest_mass second_mass [layer head], share of attention: their mean attention
+        """),
+        *shares("""
+            ratio [layer head], second over largest: second over largest; smaller is cleaner. A head
+                is loosely a previous-token head if its largest offset is 1
+        """),
+        *outputs("""
+            share_previous, share of heads: share of all heads whose largest offset is 1
+            ± previous_mass [layer head], share of attention: $P(1)$
+            ± score_profile [layer head band], score (nats): mean raw score by offset $n - i$ from
+                -32 to 32, the sum of its parts by position and by content
+            ± position_profile content_profile [layer head band], score (nats): its parts by
+                position alone (mean query times mean key, without pairs from the same text, whose
+                content would count), and by content (the rest)
+            ± self_contrast previous_contrast [layer head], score (nats): the mean raw score at
+                offset 0 and at offset 1, against the straight line through its neighbours at -1 and
+                2
+            ± position_advantage content_advantage [layer head], score (nats): by how much the mean
+                score of the predecessor exceeds that of the current token, by position alone and by
+                content
+            ± repeated_mass unrepeated_mass [layer head], share of attention: mean $A(n,n-1)$ in
+                texts with doubled tokens, where token $n$ equals token $n-1$ (made copies and the
+                text's own repeats), and where it differs
+        """),
         *outputs(
-            "largest_offset second_offset [layer head]",
-            "tokens",
-            "the diagonals with the most and the second most attention",
-        ),
-        *estimates(
-            "largest_mass second_mass [layer head]", "share of attention", "their mean attention"
-        ),
-        *estimates(
-            "ratio [layer head]",
-            "second over largest",
-            "second over largest; smaller is cleaner. A head is loosely a "
-            "previous-token head if its largest offset is 1",
-            bounds=(0, 1),
-        ),
-        *outputs(
-            "share_previous", "share of heads", "share of all heads whose largest offset is 1"
-        ),
-        *estimates("previous_mass [layer head]", "share of attention", "$P(1)$"),
-        *estimates(
-            "score_profile [layer head band]",
-            "score (nats)",
-            "mean raw score by offset $n - i$ from -32 to 32, the sum of its "
-            "parts by position and by content",
-        ),
-        *estimates(
-            "position_profile content_profile [layer head band]",
-            "score (nats)",
-            "its parts by position alone (mean query times mean key, without pairs from the same "
-            "text, whose content would count), and by content (the rest)",
-        ),
-        *estimates(
-            "self_contrast previous_contrast [layer head]",
-            "score (nats)",
-            "the mean raw score at offset 0 and at offset 1, against the straight "
-            "line through its neighbours at -1 and 2",
-        ),
-        *estimates(
-            "position_advantage content_advantage [layer head]",
-            "score (nats)",
-            "by how much the mean score of the predecessor exceeds that of the "
-            "current token, by position alone and by content",
-        ),
-        *estimates(
-            "repeated_mass unrepeated_mass [layer head]",
-            "share of attention",
-            "mean $A(n,n-1)$ in texts with doubled tokens, where token $n$ equals token $n-1$ "
-            "(made copies and the text's own repeats), and where it differs",
-        ),
-        *outputs(
-            "diagonal [layer head]",
-            "diagonal",
-            "dark (``self_contrast`` negative and the larger of the two), bright "
-            "(``previous_contrast`` positive and the larger), or neither",
+            "diagonal [layer head], diagonal: dark (``self_contrast`` negative and the larger of "
+            "the two), bright (``previous_contrast`` positive and the larger), or neither",
             labels=DIAGONALS,
         ),
         *outputs(
-            "kind [layer head]",
-            "kind",
-            "where ``ratio`` is at least ``clean``, no diagonal stands out. A previous-token head "
-            "works ``by position`` where the advantage by position is the larger one. Else the "
-            "content decides: a dark main diagonal (a dip of the content part at offset 0) is "
-            "negative self-attention; a bright first diagonal (a peak at 1), beyond layer 0, "
-            "aggregates what earlier heads wrote",
+            "kind [layer head], kind: where ``ratio`` is at least ``clean``, no diagonal stands "
+            "out. A previous-token head works ``by position`` where the advantage by position is "
+            "the larger one. Else the content decides: a dark main diagonal (a dip of the content "
+            "part at offset 0) is negative self-attention; a bright first diagonal (a peak at 1), "
+            "beyond layer 0, aggregates what earlier heads wrote",
             labels=MECHANISMS,
         ),
     )
-    measures = (
-        HeadMeasure(
-            "previous-token ratio",
-            "ratio",
-            "second diagonal over the largest ↓",
-            "Dark: one diagonal of the mean attention stands out from all others.",
-            "unit",
-        ),
-        HeadMeasure(
-            "attention to the previous token",
-            "previous_mass",
-            "share of attention",
-            "Bright: the head attends to the token before.",
-        ),
-    )
+    measures = grid_measures("""
+        previous-token ratio [ratio], second diagonal over the largest ↓, unit: Dark: one diagonal
+            of the mean attention stands out from all others.
+        attention to the previous token [previous_mass], share of attention, linear: Bright: the
+            head attends to the token before.
+    """)
     continued = "profile"
     figure = "ranking_figure"
     precomputed = "always"
     ignores = KEPT_QUERIES
 
     def needs(self, run: RunSpec, params: PreviousTokenParams) -> Mapping[str, RunSpec]:
-        """Return the run, and a smaller one with doubled tokens."""
         doubled = run.model_copy(
             update={
                 "windows": min(run.windows, DOUBLED_TEXTS),
@@ -207,7 +179,6 @@ class PreviousToken(Analysis[PreviousTokenParams]):
     def compute(
         self, statistics: Statistics, params: PreviousTokenParams, progress: Progress
     ) -> Result:
-        """Rank and classify all heads."""
         main, doubled = statistics["main"], statistics["doubled"]
         profile, scores = (_stacked(main, name) for name in ("profile", "score_profile"))
         values = diagonals(profile) | {"profile": profile, "score_profile": scores}
@@ -289,3 +260,57 @@ def diagonals(profile: np.ndarray) -> dict[str, np.ndarray]:
         values[f"{name}_offset"] = order[..., place]
         values[f"{name}_mass"] = mass[..., place]
     return values
+
+
+class StagesParams(TextParams):
+    """Parameters of the three stages."""
+
+    head: str = Field(description="the head, such as L0H3")
+
+
+class Stages(Analysis[StagesParams]):
+    r"""One head's attention on one text, in three stages.
+
+    Formula: $s(n,i) = \text{scale}\; q_n \cdot k_i$; $A(n,\cdot) = \mathrm{softmax}_i\, s(n,i)$
+    over the visible $i$.
+
+    Choices: the text is the reader's own or the first of the corpus, cut to the context.
+
+    Limits: one text shows what the head does there, not on average.
+
+    Source: "Step 1" to "Step 3" of "The positional embedding matrix and previous-token heads".
+    """
+
+    name = "stages"
+    title = "Three stages of attention"
+    noun_phrase = "the three stages of attention"
+    params = StagesParams
+    values = outputs("""
+        score [query key], nats: the raw score of every pair of positions, future keys included
+        masked_score [query key], nats: the same, NaN where the query may not look (later keys, and
+            those before a sliding window)
+        pattern [query key], share of attention: the softmax of its rows
+    """)
+    figure = "stages_figure"
+    ignores = KEPT_QUERIES | OWN_PASS | {"corpus", "windows", "seed"}
+
+    def with_params(self, run: RunSpec, params: StagesParams) -> RunSpec:
+        return text_run(run, params, whole=True)
+
+    def compute(self, statistics: Statistics, params: StagesParams, progress: Progress) -> Result:
+        view = statistics["main"]
+        header = view.header
+        layer, head = parse_cell(params.head, header.n_layers, header.n_heads)
+        arrays = view.layer(layer)
+        queries = arrays["queries"][:, head, 0].astype(np.float64)
+        keys = arrays["mean_keys"][kv_head(view, head)][0].astype(np.float64)
+        rule, all_of_it = header.rule(layer).of_heads(slice(head, head + 1)), slice(0, len(keys))
+        score = rule.scores((queries @ keys.T)[None], all_of_it, all_of_it)[0]
+        masked = only_visible(score, rule.window, rule.chunk)
+        weights = np.exp(np.nan_to_num(masked - np.nanmax(masked, axis=1, keepdims=True), nan=-1e9))
+        pattern = weights / weights.sum(axis=1, keepdims=True)
+        progress(1, 1)
+        values = {"score": score, "masked_score": masked, "pattern": pattern}
+        return self.result(
+            params, {name: array.astype(np.float32) for name, array in values.items()}
+        )

@@ -1,6 +1,6 @@
 """What attention to random tokens shows, in a sentence."""
 
-from poskernel_core.analyses.claims import Rules, named, number_of, of_all, said, who
+from poskernel_core.analyses.claims import Rules, named, number_of, of_all, who
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief
@@ -9,17 +9,10 @@ UNIFORM = -0.5
 """The exponent of the norm under uniform attention to independent values."""
 
 
-def finding(result: Result) -> str:
-    """Return what attention to random tokens shows; empty if it supports no claim."""
-    return said(result, RULES)
-
-
 def _slope(result: Result, query: int | None = None) -> str:
-    """Whether one head gives recent tokens more."""
     at = () if query is None else (query,)
     slope = number_of(result, "slope", *at)
-    gives = {1: "more", -1: "less"}.get(slope.sign())
-    if gives is None:
+    if (gives := {1: "more", -1: "less"}.get(slope.sign())) is None:
         return ""
     query = result.chosen["query"] if query is None else query
     return (
@@ -34,7 +27,6 @@ def _last_slope(result: Result) -> str:
 
 
 def _slopes(result: Result) -> str:
-    """How many heads give recent tokens more, at the last position."""
     last = result.values["slope"].shape[-1] - 1
     signs = [number.sign() for number in named(result.select(query=last), "slope").values()]
     more, less = signs.count(1), signs.count(-1)
@@ -47,7 +39,6 @@ def _slopes(result: Result) -> str:
 
 
 def _exponents(result: Result) -> str:
-    """In how many heads of layer 0 the norm falls."""
     values = result.values["norm_exponent"]
     falls = [
         float(value)
@@ -64,7 +55,6 @@ def _exponents(result: Result) -> str:
 
 
 def _exponent(result: Result) -> str:
-    """Whether the norm falls in one head of layer 0."""
     exponent = number_of(result, "norm_exponent")
     if exponent.sign() >= 0:
         return ""

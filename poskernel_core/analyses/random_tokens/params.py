@@ -74,12 +74,10 @@ class Sampled(Experiment[S]):
     error_counts = "sequences of random tokens"
 
     def default_params(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
-        """Return a length that fits into the context, and fewer samples for a large model."""
         length = min(self.params.model_fields["length"].default, geometry.n_ctx)
         return {"length": length, "samples": first_samples(self.most, geometry)}
 
     def with_params(self, run: RunSpec, params: Any) -> RunSpec:
-        """Return the run of the random sequences."""
         return random_run(run, params.length, params.samples)
 
 

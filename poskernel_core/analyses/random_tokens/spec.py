@@ -8,7 +8,7 @@ from poskernel_core.analyses.random_tokens.params import (
     NormAblations,
     Sampled,
 )
-from poskernel_core.common.result import estimates, outputs
+from poskernel_core.common.result import outputs
 
 
 class RandomAttentionParams(NormAblations):
@@ -44,38 +44,21 @@ class RandomAttention(Sampled[RandomAttentionParams]):
     title = "Attention to random tokens"
     noun_phrase = "attention to random tokens"
     params = RandomAttentionParams
-    values = (
-        *estimates("pattern [layer head query key]", "share of attention", "mean attention"),
-        *estimates(
-            "slope [layer head query]",
-            "share of attention per token",
-            "least-squares slope of a row over its keys; above zero where recent tokens get more",
-        ),
-        *outputs(
-            "rank_correlation [layer head query]",
-            "correlation",
-            "Spearman's, of the mean row with the key's position",
-        ),
-        *outputs(
-            "p_value [layer head query]",
-            "probability",
-            "of the rank correlation (not of the slope), two-sided, as if keys were independent; "
-            "NaN for fewer than 10 keys",
-        ),
-        *estimates(
-            "norm [head_of_layer_0 pos]",
-            "length of z",
-            "root mean square norm of the output ``z`` of each head of layer 0, before the output "
-            "projection and after the switches (equalised norms are equal)",
-        ),
-        *estimates(
-            "norm_exponent [head_of_layer_0]",
-            "exponent",
-            "exponent of its power law, fitted by least squares to ``log norm`` "
-            "against the logarithm of the number of visible tokens",
-        ),
-        *outputs("visible_keys [pos]", "tokens", "number of tokens that a position sees"),
-    )
+    values = outputs("""
+        ± pattern [layer head query key], share of attention: mean attention
+        ± slope [layer head query], share of attention per token: least-squares slope of a row over
+            its keys; above zero where recent tokens get more
+        rank_correlation [layer head query], correlation: Spearman's, of the mean row with the key's
+            position
+        p_value [layer head query], probability: of the rank correlation (not of the slope),
+            two-sided, as if keys were independent; NaN for fewer than 10 keys
+        ± norm [head_of_layer_0 pos], length of z: root mean square norm of the output ``z`` of each
+            head of layer 0, before the output projection and after the switches (equalised norms
+            are equal)
+        ± norm_exponent [head_of_layer_0], exponent: exponent of its power law, fitted by least
+            squares to ``log norm`` against the logarithm of the number of visible tokens
+        visible_keys [pos], tokens: number of tokens that a position sees
+    """)
     most = CLEAR_SAMPLES
     figure = "random_figure"
     precomputed = "experiments"

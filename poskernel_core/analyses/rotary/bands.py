@@ -5,7 +5,7 @@ from pydantic import Field
 from poskernel_core.analyses.base import OWN_WINDOWS, Experiment
 from poskernel_core.analyses.rotary.formulas import BANDS
 from poskernel_core.analyses.rotary.pairs import Wavelengths
-from poskernel_core.common.result import estimates
+from poskernel_core.common.result import estimates, shares
 from poskernel_core.common.specs import RunSpec
 
 TREATMENTS = ("frozen", "removed")
@@ -49,32 +49,19 @@ class ChangedBands(Experiment[ChangedBandsParams]):
     error_counts = "windows"
     params = ChangedBandsParams
     values = (
-        *estimates("loss [change]", "nats", "mean loss of the next token"),
-        *estimates(
-            "loss_change [change]", "nats", "the loss against the clean run, paired over windows"
-        ),
-        *estimates(
-            "previous_mass [change layer head]",
-            "share of attention",
-            "mean attention to the predecessor",
-        ),
-        *estimates(
-            "previous_mass_change [change layer head]",
-            "share of attention",
-            "the same against the clean run, paired over windows",
-        ),
-        *estimates(
-            "profile [change offset]",
-            "share of attention",
-            "mean attention of the chosen head to the token so many places back, the start "
-            "token's row and column left out",
-        ),
-        *estimates(
-            "pattern_distance [change]",
-            "TV distance, 0 to 1",
-            "mean over rows, between the chosen head's pattern and that of the clean run",
-            bounds=(0, 1),
-        ),
+        *estimates("""
+            loss [change], nats: mean loss of the next token
+            loss_change [change], nats: the loss against the clean run, paired over windows
+            previous_mass [change layer head], share of attention: mean attention to the predecessor
+            previous_mass_change [change layer head], share of attention: the same against the clean
+                run, paired over windows
+            profile [change offset], share of attention: mean attention of the chosen head to the
+                token so many places back, the start token's row and column left out
+        """),
+        *shares("""
+            pattern_distance [change], TV distance, 0 to 1: mean over rows, between the chosen
+                head's pattern and that of the clean run
+        """),
     )
     figure = "losses_figure"
     ignores = Experiment.ignores | OWN_WINDOWS
@@ -82,6 +69,5 @@ class ChangedBands(Experiment[ChangedBandsParams]):
     runs = "change_bands"
 
     def with_params(self, run: RunSpec, params: ChangedBandsParams) -> RunSpec:
-        """Return the run over a few windows of the corpus."""
         params.longest(run.context)
         return run.model_copy(update={"windows": params.loss_windows, "positions": (0,)})

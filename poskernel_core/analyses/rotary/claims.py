@@ -16,7 +16,6 @@ from poskernel_core.analyses.claims import (
     number_of,
     of_all,
     param,
-    said,
     spoken,
     who,
 )
@@ -28,15 +27,9 @@ from poskernel_core.common.rounding import brief, counted
 DONE = dict(zip(TREATMENTS, ("Freezing", "Removing"), strict=True))
 
 
-def finding(result: Result) -> str:
-    """Return what a result on rotary heads shows; empty if it supports no claim."""
-    return said(result, RULES)
-
-
 def wavelength(head: Head) -> Iterator[Claim]:
     """Yield the wavelength that moves a head's positional logit most, if one does."""
-    top = most(head.result, "swing", *head.place)
-    if top is not None:
+    if (top := most(head.result, "swing", *head.place)) is not None:
         swing = head.result.values["swing"][head.place]
         length = brief(head.result.values["wavelength"][head.place[:1]][top])
         second = brief(np.nanmax(np.delete(swing, top[0]), initial=0.0))
@@ -46,7 +39,6 @@ def wavelength(head: Head) -> Iterator[Claim]:
 
 
 def _usage(result: Result) -> str:
-    """The wavelength that a head uses most."""
     top, usage = most(result, "usage"), result.values["usage"]
     if top is None:
         return ""
@@ -58,29 +50,23 @@ def _usage(result: Result) -> str:
 
 
 def _mean_shares(result: Result) -> str:
-    """Whether a head's queries, and its keys, are alike."""
-    numbers = {
-        name: number_of(result, f"mean_share_{name.lower()}") for name in ("queries", "keys")
-    }
-    signs = [number.sign(HALF) for number in numbers.values()]
-    if 0 in signs:
+    queries, keys = (number_of(result, f"mean_share_{name}") for name in ("queries", "keys"))
+    verbs = {1: "vary little", -1: "differ"}
+    first, second = (verbs.get(number.sign(HALF)) for number in (queries, keys))
+    if not first or not second:
         return ""
-    alike, differ = (f"{verb} from token to token" for verb in ("vary little", "differ"))
-    queries, keys = numbers.values()
-    if signs[0] == signs[1]:
-        return (
-            f"{who(result)}'s queries and keys {alike if signs[0] > 0 else differ}: their means "
-            f"hold {queries} and {keys} of the mean square (limit {HALF:g})."
-        )
-    first, second = (alike, differ) if signs[0] > 0 else (differ, alike)
+    what = (
+        f"queries and keys {first}"
+        if first == second
+        else (f"queries {first} from token to token, but its keys {second}")
+    )
     return (
-        f"{who(result)}'s queries {first}, but its keys {second}: their means hold {queries} and "
-        f"{keys} of the mean square (limit {HALF:g})."
+        f"{who(result)}'s {what} from token to token: their means hold {queries} and {keys} of the "
+        f"mean square (limit {HALF:g})."
     )
 
 
 def _weights(result: Result) -> str:
-    """In how many heads each band makes half of the swing."""
     weights = {band: named(result, f"{band}_weight") for band in BANDS}
     short, middle, long = (
         sum(number.sign(HALF) > 0 for number in weights[band].values()) for band in BANDS
@@ -95,9 +81,7 @@ def _weights(result: Result) -> str:
 
 
 def _logit(result: Result) -> str:
-    """The offset that position favours most."""
-    top = most(result, "positional_logit")
-    if top is None:
+    if (top := most(result, "positional_logit")) is None:
         return ""
     return (
         f"The positional logit of {who(result)} is highest at offset {top[0]}: "
@@ -106,7 +90,6 @@ def _logit(result: Result) -> str:
 
 
 def _distance(result: Result) -> str:
-    """Whether the equivariant kernel predicts a head's attention."""
     distance = number_of(result, "equivariant_attention_distance")
     says = {1: "does not predict", -1: "predicts more than half of"}.get(distance.sign(HALF))
     if says is None:
@@ -119,9 +102,7 @@ def _distance(result: Result) -> str:
 
 
 def _without(result: Result) -> str:
-    """The band whose removal changes a head's kernel most."""
-    top = most(result, "band_distance")
-    if top is None:
+    if (top := most(result, "band_distance")) is None:
         return ""
     return (
         f"Without its {BANDS[top[0]]} wavelengths the kernel of {who(result)} changes most: by a "
@@ -132,10 +113,8 @@ def _without(result: Result) -> str:
 
 
 def _distances(result: Result) -> str:
-    """How many heads' attention the equivariant kernel predicts."""
     distances = named(result, "equivariant_attention_distance")
-    near = sum(number.sign(HALF) < 0 for number in distances.values())
-    if not near:
+    if not (near := sum(number.sign(HALF) < 0 for number in distances.values())):
         return ""
     return (
         "The equivariant kernel predicts more than half of the attention of "
@@ -144,7 +123,6 @@ def _distances(result: Result) -> str:
 
 
 def _loss(result: Result) -> str:
-    """The change of a band that raises the loss most."""
     change, clean = result.values["loss_change"], result.values["loss"][0]
     top = int(np.nanargmax(change))
     if number_of(result, "loss_change", top).sign() <= 0:
@@ -157,7 +135,6 @@ def _loss(result: Result) -> str:
 
 
 def _pattern(result: Result) -> str:
-    """The change of a band that moves a head's attention most."""
     distance, mass = result.values["pattern_distance"], result.values["previous_mass"]
     if np.isnan(distance).all() or who(result) != param(result, "head").upper():
         return ""
@@ -180,17 +157,8 @@ def _most(result: Result, name: str) -> str:
 
 
 def _change(place: int) -> str:
-    """Return a change as the subject of a sentence: ``Removing the short wavelengths``."""
     band, treatment = CHANGES[place].split()
     return f"{DONE[treatment]} the {band} wavelengths"
-
-
-def _weight(band: str, result: Result) -> str:
-    return heads_at(result, f"{band}_weight", f"weight of {band} wavelengths", HALF)
-
-
-def _mean_share(what: str, result: Result) -> str:
-    return heads_at(result, f"mean_share_{what}", f"mean share of {what}", HALF)
 
 
 RULES: Rules = {
@@ -198,10 +166,12 @@ RULES: Rules = {
     "rotary-spectrum: wavelength usage [pair]": _usage,
     "rotary-spectrum: mean_share_queries mean_share_keys []": _mean_shares,
     "rotary-spectrum: short_weight middle_weight long_weight [layer head]": _weights,
-    **{f"rotary-spectrum: {band}_weight [layer head]": partial(_weight, band) for band in BANDS},
     **{
-        f"rotary-spectrum: mean_share_{what} [layer head]": partial(_mean_share, what)
-        for what in ("queries", "keys")
+        f"rotary-spectrum: {name} [layer head]": partial(heads_at, name=name, noun=noun, limit=HALF)
+        for name, noun in (
+            *((f"{band}_weight", f"weight of {band} wavelengths") for band in BANDS),
+            *((f"mean_share_{what}", f"mean share of {what}") for what in ("queries", "keys")),
+        )
     },
     "equivariant-kernel: equivariant_attention_distance attention_distance []": _distance,
     "equivariant-kernel: band_distance band_etc [band], etc []": _without,

@@ -98,7 +98,6 @@ def _hands(
     angle: np.ndarray,
     told: np.ndarray,
 ) -> None:
-    """Draw the hands of clocks at (x, y), each with its projection on the horizontal."""
     none = np.full_like(angle, np.nan)
     reach, height = RADIUS * np.cos(angle), RADIUS * np.sin(angle)
     hand = {"mode": "lines", "hoverinfo": "skip", "legendgroup": name, "showlegend": False}

@@ -188,10 +188,7 @@ def equivariant_curve(head: Result, *, log_x: bool = False) -> go.Figure:
             head.values["mean_key_kernel"][shown],
             Look(GREEN, "dashdot", "diamond"),
         ),
-        "observed attention": (
-            head.values["observed"][shown],
-            Look(VERMILLION, "dash", "square"),
-        ),
+        "observed attention": (head.values["observed"][shown], Look(VERMILLION, "dash", "square")),
     }
     return _by_offset(
         curves,
@@ -215,7 +212,6 @@ def without_figure(head: Result, *, log_x: bool = False) -> go.Figure:
 
 
 def _visible(head: Result, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return a curve's values at the visible offsets, and the mask of these offsets."""
     shown = np.isfinite(head.values["positional_logit"])
     return head.values[name][shown], shown
 

@@ -1,26 +1,23 @@
 """The equivariant kernel: the attention of the mean query to the mean key, by offset."""
 
-import math
 from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
-from jaxtyping import Float
 from pydantic import Field
 
 from poskernel_core.analyses.base import Analysis, Progress, Statistics
-from poskernel_core.analyses.kernels.formulas import effective_tokens, mean_kernels, total_variation
-from poskernel_core.analyses.kernels.kernel import observed_row
+from poskernel_core.analyses.kernels.formulas import effective_tokens, total_variation
+from poskernel_core.analyses.kernels.kernel import kernels_at, observed_row
 from poskernel_core.analyses.rotary import formulas
 from poskernel_core.analyses.rotary.pairs import (
     BandParams,
-    LayerPairs,
     pairs_of,
     require_rotations,
     rotary_run,
 )
-from poskernel_core.analyses.sources import check_query, queries_at
-from poskernel_core.common.result import Result, distances, estimates
+from poskernel_core.analyses.sources import check_query
+from poskernel_core.common.result import Result, distances, estimates, token_counts
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
 
 LOGITS = ("positional_logit", "band_logit")
@@ -63,53 +60,28 @@ class EquivariantKernel(Analysis[EquivariantParams]):
     scheme = "rotary"
     params = EquivariantParams
     values = (
-        *estimates(
-            "positional_logit [layer head offset]",
-            "nats",
-            "$S(D)$, minus its mean; NaN where an offset is not visible",
-        ),
-        *estimates(
-            "band_logit [layer head band offset]",
-            "nats",
-            "the part of $S(D)$ that a band of wavelengths makes, minus its mean",
-        ),
-        *estimates(
-            "equivariant_kernel [layer head offset]",
-            "share of attention",
-            "softmax of $S(D)$; offsets that are not visible hold 0",
-        ),
-        *estimates(
-            "without_band [layer head band offset]",
-            "share of attention",
-            "the same without a band of wavelengths",
-        ),
-        *estimates(
-            "mean_key_kernel observed [layer head offset]",
-            "share of attention",
-            "the positional kernel (mean over sampled queries), and the attention seen at ``n``, "
-            "both by offset",
-        ),
-        *estimates(
-            "etc [layer head]",
-            "tokens",
-            "effective token count (ETC)",
-            kind="log",
-            bounds=(1, math.inf),
-        ),
-        *estimates(
-            "band_etc [layer head band]",
-            "tokens",
-            "ETC of the kernel without a band",
-            kind="log",
-            bounds=(1, math.inf),
-        ),
+        *estimates("""
+            positional_logit [layer head offset], nats: $S(D)$, minus its mean; NaN where an offset
+                is not visible
+            band_logit [layer head band offset], nats: the part of $S(D)$ that a band of wavelengths
+                makes, minus its mean
+            equivariant_kernel [layer head offset], share of attention: softmax of $S(D)$; offsets
+                that are not visible hold 0
+            without_band [layer head band offset], share of attention: the same without a band of
+                wavelengths
+            mean_key_kernel observed [layer head offset], share of attention: the positional kernel
+                (mean over sampled queries), and the attention seen at ``n``, both by offset
+        """),
+        *token_counts("""
+            etc [layer head], tokens: effective token count (ETC)
+            band_etc [layer head band], tokens: ETC of the kernel without a band
+        """),
         *distances(
             "band_distance [layer head band]",
             "total variation between the kernel without a band and the whole one",
         ),
         *distances(
-            "kernel_distance [layer head]",
-            "TV of the equivariant kernel to the positional kernel",
+            "kernel_distance [layer head]", "TV of the equivariant kernel to the positional kernel"
         ),
         *distances(
             "equivariant_attention_distance [layer head]",
@@ -124,7 +96,6 @@ class EquivariantKernel(Analysis[EquivariantParams]):
     precomputed = "always"
 
     def needs(self, run: RunSpec, params: EquivariantParams) -> Mapping[str, RunSpec]:
-        """Return the run, and the small pass that gathers rotary pairs."""
         rotary = rotary_run(run, params)
         check_query(params.query, params.skip, run.context)
         return {"main": run, "rotary": rotary}
@@ -132,44 +103,20 @@ class EquivariantKernel(Analysis[EquivariantParams]):
     def compute(
         self, statistics: Statistics, params: EquivariantParams, progress: Progress
     ) -> Result:
-        """Compute the kernels of all layers."""
         require_rotations(statistics["rotary"])
         one = partial(_layer, statistics, params)
         return self.result(params, self.of_layers(statistics, progress, one))
 
 
 def _layer(statistics: Statistics, params: EquivariantParams, layer: int) -> dict[str, np.ndarray]:
-    view, n = statistics["main"], params.query
-    header = view.header
-    rule = header.rule(layer)
-    low = rule.first_visible(n, params.skip)
+    header, n = statistics["main"].header, params.query
+    mean_key, low = kernels_at(statistics, layer, n, params.skip)
     offset = np.arange(n - low + 1, dtype=float)
     pairs = pairs_of(statistics["rotary"], layer, params.skip)
     bands = params.bands(formulas.wavelengths(pairs.speed), header.context)
-    keys = view.layer(layer)["mean_keys"][:, low : n + 1]
-    mean_key = mean_kernels(queries_at(statistics, layer, n), keys, rule, low, 0)[0][:, ::-1]
+    mean_key = mean_key[:, ::-1]
     observed = observed_row(statistics, layer, n, low)
     seen = np.full_like(mean_key, np.nan) if observed is None else observed[:, ::-1]
-
-    row = _kernels(pairs, bands, offset, mean_key, seen)
-    row |= {"mean_key_kernel": mean_key, "observed": seen}
-    row["attention_distance"] = total_variation(mean_key, seen)
-    hidden = header.context - len(offset)
-    offsets = {value.name for value in EquivariantKernel.values if "offset" in value.axes}
-    return {
-        name: _padded(name, array, hidden) if name in offsets else array
-        for name, array in row.items()
-    }
-
-
-def _kernels(
-    pairs: LayerPairs,
-    bands: np.ndarray,
-    offset: np.ndarray,
-    mean_key: Float[np.ndarray, "head offset"],
-    seen: Float[np.ndarray, "head offset"],
-) -> dict[str, np.ndarray]:
-    """Return logits, kernels and distances over the visible offsets."""
     product = pairs.products
     parts = [
         formulas.positional_logit(product[..., band], pairs.speed[band], offset) for band in bands
@@ -179,23 +126,33 @@ def _kernels(
     logit = by_band.sum(axis=-2)
     whole = formulas.equivariant_kernel(logit)
     without = formulas.equivariant_kernel(logit[..., None, :] - by_band)
-    return {
+    row = {
         "positional_logit": logit,
         "band_logit": by_band,
         "equivariant_kernel": whole,
         "without_band": without,
         "etc": effective_tokens(whole),
         "band_etc": effective_tokens(without),
-        "band_distance": total_variation(without, np.broadcast_to(whole[..., None, :],
-                                                                  without.shape)),
-        "kernel_distance": total_variation(whole, np.broadcast_to(mean_key, whole.shape)),
-        "equivariant_attention_distance":
-            total_variation(whole, np.broadcast_to(seen, whole.shape)),
-    }  # fmt: skip
+        "band_distance": _apart(without, whole[..., None, :]),
+        "kernel_distance": _apart(whole, mean_key),
+        "equivariant_attention_distance": _apart(whole, seen),
+        "mean_key_kernel": mean_key,
+        "observed": seen,
+        "attention_distance": _apart(mean_key, seen),
+    }
+    hidden = header.context - len(offset)
+    offsets = {value.name for value in EquivariantKernel.values if "offset" in value.axes}
+    return {
+        name: _padded(name, array, hidden) if name in offsets else array
+        for name, array in row.items()
+    }
+
+
+def _apart(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    return total_variation(one, np.broadcast_to(other, one.shape))
 
 
 def _padded(name: str, array: np.ndarray, hidden: int) -> np.ndarray:
-    """Pad an array over the visible offsets to all offsets of the context."""
     nothing = np.nan if name in LOGITS else 0.0
     padding = [(0, 0)] * (array.ndim - 1) + [(0, hidden)]
     return np.pad(array, padding, constant_values=nothing).astype(np.float32)

@@ -1,12 +1,11 @@
 """The rotary spectrum: which wavelengths the mean query and the mean key of a head agree on."""
 
-import math
 from collections.abc import Mapping
 
 import numpy as np
 
 from poskernel_core.analyses.base import KEPT_QUERIES, OWN_PASS, Analysis, Progress, Statistics
-from poskernel_core.analyses.head_measure import HeadMeasure
+from poskernel_core.analyses.head_measure import grid_measures
 from poskernel_core.analyses.rotary import formulas
 from poskernel_core.analyses.rotary.pairs import (
     BandParams,
@@ -15,7 +14,7 @@ from poskernel_core.analyses.rotary.pairs import (
     require_rotations,
     rotary_run,
 )
-from poskernel_core.common.result import Result, estimates, outputs
+from poskernel_core.common.result import Result, estimates, outputs, shares, sizes
 from poskernel_core.common.specs import RunSpec
 
 
@@ -50,111 +49,56 @@ class RotarySpectrum(Analysis[BandParams]):
     scheme = "rotary"
     params = BandParams
     values = (
-        *outputs(
-            "wavelength [layer pair]",
-            "tokens",
-            "tokens in which a pair turns once; NaN for pairs that are not turned",
-        ),
-        *estimates(
-            "amplitude [layer head pair]",
-            "nats",
-            "$A_r$, scale included",
-            kind="null",
-            bounds=(0, math.inf),
-        ),
-        *estimates("phase [layer head pair]", "radians", r"$\varphi_r$, from -π to π"),
-        *estimates(
-            "swing [layer head pair]",
-            "nats",
-            "standard deviation of the pair's term over the offsets of the context",
-            kind="null",
-            bounds=(0, math.inf),
-        ),
-        *estimates(
-            "usage [layer head pair]",
-            "share of usage",
-            "length of queries times length of keys, as a share over the pairs",
-            bounds=(0, 1),
-        ),
-        *estimates(
-            "query_share key_share [layer head pair]",
-            "mean share, 0 to 1",
-            "squared mean over mean square of each pair",
-            bounds=(0, 1),
-        ),
-        *estimates(
-            "mean_share_queries mean_share_keys [layer head]",
-            "mean share, 0 to 1",
-            "the same for all pairs together; 1 if all queries (or keys) of a head are alike, so "
-            "that position alone decides",
-            bounds=(0, 1),
-        ),
-        *outputs(
-            "dominant_wavelength [layer head]",
-            "tokens",
-            "wavelength of the pair with the largest ``swing``",
-        ),
-        *estimates(
-            "short_weight middle_weight long_weight [layer head]",
-            "share of swing",
-            "the swings of a band of wavelengths, over those of all pairs",
-            bounds=(0, 1),
-        ),
+        *outputs("""
+            wavelength [layer pair], tokens: tokens in which a pair turns once; NaN for pairs that
+                are not turned
+        """),
+        *sizes("amplitude [layer head pair], nats: $A_r$, scale included"),
+        *estimates(r"phase [layer head pair], radians: $\varphi_r$, from -π to π"),
+        *sizes("""
+            swing [layer head pair], nats: standard deviation of the pair's term over the offsets of
+                the context
+        """),
+        *shares("""
+            usage [layer head pair], share of usage: length of queries times length of keys, as a
+                share over the pairs
+            query_share key_share [layer head pair], mean share, 0 to 1: squared mean over mean
+                square of each pair
+            mean_share_queries mean_share_keys [layer head], mean share, 0 to 1: the same for all
+                pairs together; 1 if all queries (or keys) of a head are alike, so that position
+                alone decides
+        """),
+        *outputs("""
+            dominant_wavelength [layer head], tokens: wavelength of the pair with the largest
+                ``swing``
+        """),
+        *shares("""
+            short_weight middle_weight long_weight [layer head], share of swing: the swings of a
+                band of wavelengths, over those of all pairs
+        """),
     )
-    measures = (
-        HeadMeasure(
-            "dominant wavelength",
-            "dominant_wavelength",
-            "tokens (log scale)",
-            "Dark: the pair that moves the positional logit most turns within a few tokens.",
-            "log",
-        ),
-        HeadMeasure(
-            "weight of short wavelengths",
-            "short_weight",
-            "share of swing",
-            "Bright: what moves the positional logit turns within 16 tokens.",
-            "unit",
-        ),
-        HeadMeasure(
-            "weight of middle wavelengths",
-            "middle_weight",
-            "share of swing",
-            "Bright: what moves the logit turns within the context, but not within 16 tokens.",
-            "unit",
-        ),
-        HeadMeasure(
-            "weight of long wavelengths",
-            "long_weight",
-            "share of swing",
-            "Bright: what moves the positional logit turns less than once in the context.",
-            "unit",
-        ),
-        HeadMeasure(
-            "mean share of queries",
-            "mean_share_queries",
-            "mean share",
-            "Bright: the head's queries all point one way, whatever the token.",
-            "unit",
-        ),
-        HeadMeasure(
-            "mean share of keys",
-            "mean_share_keys",
-            "mean share",
-            "Bright: the head's keys all point one way, whatever the token.",
-            "unit",
-        ),
-    )
+    measures = grid_measures("""
+        dominant wavelength [dominant_wavelength], tokens (log scale), log: Dark: the pair that
+            moves the positional logit most turns within a few tokens.
+        weight of short wavelengths [short_weight], share of swing, unit: Bright: what moves the
+            positional logit turns within 16 tokens.
+        weight of middle wavelengths [middle_weight], share of swing, unit: Bright: what moves the
+            logit turns within the context, but not within 16 tokens.
+        weight of long wavelengths [long_weight], share of swing, unit: Bright: what moves the
+            positional logit turns less than once in the context.
+        mean share of queries [mean_share_queries], mean share, unit: Bright: the head's queries all
+            point one way, whatever the token.
+        mean share of keys [mean_share_keys], mean share, unit: Bright: the head's keys all point
+            one way, whatever the token.
+    """)
     figure = "spectrum_figure"
     precomputed = "always"
     ignores = KEPT_QUERIES | OWN_PASS
 
     def needs(self, run: RunSpec, params: BandParams) -> Mapping[str, RunSpec]:
-        """Return a separate small pass over the same windows."""
         return {"main": rotary_run(run, params)}
 
     def compute(self, statistics: Statistics, params: BandParams, progress: Progress) -> Result:
-        """Compute the spectra of all layers."""
         view = statistics["main"]
         require_rotations(view)
         context = view.header.context

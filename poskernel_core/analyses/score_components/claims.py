@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from poskernel_core.analyses.claims import Rules, said
+from poskernel_core.analyses.claims import Rules
 from poskernel_core.common.result import Result
 
 SMALLEST = 0.1
@@ -16,13 +16,7 @@ PHRASES = {
 }
 
 
-def finding(result: Result) -> str:
-    """Return which pair of components makes most of the score above or below its row's mean."""
-    return said(result, RULES)
-
-
 def _pair(result: Result) -> str:
-    """Name the largest pair in the direction of the score less the row's mean."""
     values, names = result.values, result.texts["key_names"].tolist()
     table = values["component_score"] - values["mean_component_score"]
     key, query = (int(values[f"chosen_{each}"]) for each in ("key", "query"))
@@ -44,5 +38,5 @@ def _wrote(name: str) -> str:
 
 
 RULES: Rules = {
-    "score-components: component_score mean_component_score [query_component key_component]": _pair,
+    "score-components: component_score mean_component_score [query_component key_component]": _pair
 }

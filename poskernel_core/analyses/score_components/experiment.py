@@ -1,11 +1,13 @@
 """Run one text up to a head's layer, and split the scores of one query."""
 
+from collections.abc import Iterable, Mapping
+
 import numpy as np
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
-from poskernel_core.analyses.score_components.formulas import counted_keys, most_attended, split
 from poskernel_core.analyses.score_components.spec import ScoreComponents, ScoreComponentsParams
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.heads import parse_cell
@@ -89,14 +91,12 @@ def checked_query(subject: ExperimentContext, query: int, layers: int) -> int:
 def _components(
     reading: Reading, head: int, query: int, columns: dict[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """Return the tables of the columns, and the margins of all keys up to the query."""
     queries = reading.projected("query", head, slice(query, query + 1))[:, 0, 0]
     keys = (_double(part[:, 0]) for part in reading.each("key", head, slice(0, query + 1)))
     return split(reading.call.scale * _double(queries), keys, columns)
 
 
 def _product(call: AttentionCall, head: int, query: int) -> np.ndarray:
-    """Return the real scaled products of a query with the keys up to it."""
     own = head * call.k.shape[1] // call.q.shape[1]
     product: np.ndarray = _double(call.k[0, own, : query + 1]) @ _double(call.q[0, head, query])
     return call.scale * product
@@ -119,3 +119,40 @@ def attention_row(
 
 def _double(x: Tensor) -> np.ndarray:
     return x.cpu().double().numpy()
+
+
+def split(
+    queries: Float[np.ndarray, "query_component d"],
+    keys: Iterable[Float[np.ndarray, "_ key d"]],
+    columns: Mapping[str, Float[np.ndarray, " key"]],
+) -> dict[str, np.ndarray]:
+    """Split the scores of one query, already scaled, by the components of query and key.
+
+    ``keys`` are some components at a time. Each of ``columns`` weights the keys: one key, or a mean
+    of several. Returns their tables ``[query_component key_component]`` by name, and the margins of
+    every key.
+    """
+    whole, weights = queries.sum(axis=0), np.stack([*columns.values()])
+    margins, weighted, total = [], [], np.float64(0)
+    for part in keys:
+        margins.append(part @ whole)
+        weighted.append(weights @ part)
+        total = total + part.sum(axis=0)
+    tables = np.einsum("ad,bcd->cab", queries, np.concatenate(weighted), optimize=True)
+    found = dict(zip(columns, tables, strict=True))
+    return found | {"query_margin": queries @ total.T, "key_margin": np.concatenate(margins)}
+
+
+def counted_keys(visible: Bool[np.ndarray, " key"], skip: int) -> Bool[np.ndarray, " key"]:
+    """Return the keys over which a row's mean is taken: visible, not skipped, and not key 0.
+
+    All visible keys if there are no others.
+    """
+    counted = visible & (np.arange(len(visible)) >= max(skip, 1))
+    return counted if counted.any() else visible
+
+
+def most_attended(attention: Float[np.ndarray, " key"]) -> int:
+    """Return the key with most attention, key 0 aside where there is another."""
+    first = int(attention[1:].any())
+    return first + int(attention[first:].argmax())

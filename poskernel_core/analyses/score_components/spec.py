@@ -52,40 +52,34 @@ class ScoreComponents(Experiment[ScoreComponentsParams]):
     noun_phrase = "what makes the token's scores"
     params = ScoreComponentsParams
     values = (
+        *outputs("""
+            component_score [query_component key_component], nats: the score of the key by what the
+                query and the key are made of
+            mean_component_score [query_component key_component], nats: the same as a mean over the
+                row
+        """),
         *outputs(
-            "component_score [query_component key_component]",
-            "nats",
-            "the score of the key by what the query and the key are made of",
-        ),
-        *outputs(
-            "mean_component_score [query_component key_component]",
-            "nats",
-            "the same as a mean over the row",
-        ),
-        *outputs(
-            "other_component_score [query_component key_component]",
-            "nats",
-            "the same of the other key, where one is chosen",
+            "other_component_score [query_component key_component], nats: the same of the other "
+            "key, where one is chosen",
             optional=True,
         ),
-        *outputs(
-            "query_margin [query_component key]",
-            "nats",
-            "sum over the key's components; with ALiBi's bias, sums to the score",
-        ),
-        *outputs("key_margin [key_component key]", "nats", "sum over the query's components"),
-        *outputs(
-            "alibi_bias [key]", "nats", "ALiBi's bias, in models that have one", optional=True
-        ),
-        *outputs("score [key]", "nats", "the real score, before a soft cap; NaN for hidden keys"),
-        *outputs("attention [key]", "share of attention", "the real attention"),
-        *outputs("counted [key]", "0 or 1", "whether the row's mean includes the key"),
-        *outputs("chosen_query chosen_key", "position", "the two tokens"),
+        *outputs("""
+            query_margin [query_component key], nats: sum over the key's components; with ALiBi's
+                bias, sums to the score
+            key_margin [key_component key], nats: sum over the query's components
+        """),
+        *outputs("alibi_bias [key], nats: ALiBi's bias, in models that have one", optional=True),
+        *outputs("""
+            score [key], nats: the real score, before a soft cap; NaN for hidden keys
+            attention [key], share of attention: the real attention
+            counted [key], 0 or 1: whether the row's mean includes the key
+            chosen_query chosen_key, position: the two tokens
+        """),
     )
-    texts = (
-        *outputs("query_names [query_component]", "name", "what the query is made of"),
-        *outputs("key_names [key_component]", "name", "what the key is made of"),
-    )
+    texts = outputs("""
+        query_names [query_component], name: what the query is made of
+        key_names [key_component], name: what the key is made of
+    """)
     figure = "score_components_figure"
     ignores = Experiment.ignores | OWN_WINDOWS | {"corpus", "seed"}
     uses = ("token embeddings",)

@@ -56,7 +56,6 @@ def scores(head: Head) -> Iterator[Claim]:
 
 
 def _along(result: Result, part: str) -> str:
-    """Say at how many query positions a part explains more than half."""
     name = f"{part}_share"
     sure, known = passing(result, name, HALF)[0], np.isfinite(result.values[name])
     if 2 * sure.sum() <= known.sum():

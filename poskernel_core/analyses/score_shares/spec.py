@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from poskernel_core.analyses.base import Experiment, SkipParams
-from poskernel_core.analyses.head_measure import HeadMeasure
+from poskernel_core.analyses.head_measure import grid_measures
 from poskernel_core.common.result import estimates
 
 
@@ -48,26 +48,17 @@ class ScoreShares(Experiment[ShareParams]):
     noun_phrase = "score variance explained by position"
     error_counts = "windows"
     params = ShareParams
-    values = estimates(
-        "position_share content_share covariance_share [layer head query]",
-        "share of variance",
-        "shares of position, of content, and twice their covariance; they add up to 1",
-    )
+    values = estimates("""
+        position_share content_share covariance_share [layer head query], share of variance: shares
+            of position, of content, and twice their covariance; they add up to 1
+    """)
     precomputed = "experiments"
-    measures = (
-        HeadMeasure(
-            "score variance explained by position",
-            "position_share",
-            "share of variance",
-            "Bright: which key scores high depends on where it stands; dark: on what it is.",
-        ),
-        HeadMeasure(
-            "score variance explained by content",
-            "content_share",
-            "share of variance",
-            "Bright: which key scores high depends on what it is; dark: on where it stands.",
-        ),
-    )
+    measures = grid_measures("""
+        score variance explained by position [position_share], share of variance, linear: Bright:
+            which key scores high depends on where it stands; dark: on what it is.
+        score variance explained by content [content_share], share of variance, linear: Bright:
+            which key scores high depends on what it is; dark: on where it stands.
+    """)
     gathers = ("keys",)
     long = True
     runs = "score_shares"

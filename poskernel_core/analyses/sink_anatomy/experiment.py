@@ -8,18 +8,7 @@ import torch
 from torch import Tensor
 
 from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
-from poskernel_core.analyses.sink_anatomy.formulas import (
-    Arrangement,
-    arrangements_of,
-    interactions,
-    numbers,
-)
-from poskernel_core.analyses.sink_anatomy.spec import (
-    DISTANCES,
-    FRONT,
-    SinkAnatomy,
-    SinkAnatomyParams,
-)
+from poskernel_core.analyses.sink_anatomy import formulas, spec
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.groups import groups_of
 from poskernel_core.common.result import Result
@@ -43,23 +32,25 @@ class _Front(Observer):
         crossed[:, :, 0] = call.k[[1, 0], :, 0]
         call = replace(call, q=torch.cat([call.q, call.q[:2]]), k=torch.cat([call.k, crossed]))
         pattern = softmax_with_sinks(masked_scores(call), call.sinks)
-        self.seen[call.layer] = pattern[:, :, FRONT:, :FRONT].double().mean(dim=2).cpu()
+        self.seen[call.layer] = pattern[:, :, spec.FRONT :, : spec.FRONT].double().mean(dim=2).cpu()
 
 
 def sink_anatomy(
     subject: ExperimentContext,
     statistics: Statistics,
-    params: SinkAnatomyParams,
+    params: spec.SinkAnatomyParams,
     progress: Progress,
 ) -> Result:
     """Run the texts; see :class:`~poskernel_core.analyses.sink_anatomy.spec.SinkAnatomy`."""
     geometry, start = subject.model.geometry, _start_of(subject)
-    first, length = int(subject.start_token), FRONT + params.length
+    first, length = int(subject.start_token), spec.FRONT + params.length
     texts = subject.windows[:, first : first + length]
     if texts.shape[1] < length or len(texts) < 2:
         raise BadRequest(f"Expected two texts of {length} tokens or more: choose more text.")
-    arrangements = arrangements_of(geometry.scheme)
-    far = [d for d in DISTANCES if geometry.scheme == "rotary" and length + d <= geometry.n_ctx]
+    arrangements = formulas.arrangements_of(geometry.scheme)
+    far = [
+        d for d in spec.DISTANCES if geometry.scheme == "rotary" and length + d <= geometry.n_ctx
+    ]
     ids = None
     if geometry.scheme in ("learned", "rotary"):
         ids = torch.from_numpy(_position_ids(arrangements, far, length))
@@ -73,23 +64,23 @@ def sink_anatomy(
         layers = [front.seen[layer] for layer in range(geometry.n_layers)]
         every.append(torch.stack(layers).transpose(1, 2).numpy())
     seen, group = np.stack(every), np.arange(len(texts)) % groups_of(len(texts))
-    whole = numbers(seen.mean(axis=0), arrangements)
+    whole = formulas.numbers(seen.mean(axis=0), arrangements)
     none = whole["sink"] < params.threshold
     for name in whole.keys() - {"sink"}:
         whole[name] = whole[name].copy()
         whole[name][none] = np.nan
-    return SinkAnatomy.estimated(
+    return spec.SinkAnatomy.estimated(
         subject,
         params,
         whole,
         [
-            numbers(seen[group != left].mean(axis=0), arrangements)
+            formulas.numbers(seen[group != left].mean(axis=0), arrangements)
             for left in range(group.max() + 1)
         ],
         coordinates={"distance": np.array([0, *far])},
         texts={
             "arrangements": [str(each) for each in arrangements],
-            "factors": interactions(arrangements),
+            "factors": formulas.interactions(arrangements),
             "reason": np.where(none, NO_SINK.format(params.threshold), "").tolist(),
         },
         provenance={"texts": len(texts)},
@@ -97,7 +88,6 @@ def sink_anatomy(
 
 
 def _start_of(subject: ExperimentContext) -> int:
-    """Return the id of the start token: that of the windows, or else the tokenizer's."""
     if subject.start_token:
         return int(subject.windows[0, 0])
     if subject.source is None or subject.source.start is None:
@@ -109,19 +99,18 @@ def _start_of(subject: ExperimentContext) -> int:
 
 
 def _position_ids(
-    arrangements: Sequence[Arrangement], far: Sequence[int], length: int
+    arrangements: Sequence[formulas.Arrangement], far: Sequence[int], length: int
 ) -> np.ndarray:
     """Return position ids ``[row, pos]``; the first key is moved back by moving all others on."""
     ids = np.tile(np.arange(length), (len(arrangements) + len(far), 1))
-    ids[: len(arrangements), :FRONT] = [each.ids for each in arrangements]
+    ids[: len(arrangements), : spec.FRONT] = [each.ids for each in arrangements]
     ids[len(arrangements) :, 1:] += np.array(far, int)[:, None]
     return ids
 
 
 def _tokens(
-    text: np.ndarray, start: int, arrangements: Sequence[Arrangement], far: int
+    text: np.ndarray, start: int, arrangements: Sequence[formulas.Arrangement], far: int
 ) -> np.ndarray:
-    """Return token ids ``[row, pos]``; a text's first two are ordinary target and filler."""
     rows = np.tile(text, (len(arrangements) + far, 1))
     for row, each in zip(rows, arrangements, strict=False):
         row[each.place], row[1 - each.place] = start if each.start_token else text[0], text[1]

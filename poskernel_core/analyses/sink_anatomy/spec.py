@@ -5,7 +5,7 @@ from typing import Any
 from pydantic import Field
 
 from poskernel_core.analyses.base import OWN_WINDOWS, Experiment
-from poskernel_core.analyses.head_measure import HeadMeasure
+from poskernel_core.analyses.head_measure import grid_measures
 from poskernel_core.analyses.sinks.spec import SinkParams
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import estimates, outputs
@@ -17,8 +17,6 @@ FRONT = 2
 
 DISTANCES = (8, 64, 512)
 """How far the first key is moved back, in tokens, as far as the model's context allows."""
-
-SHARE = "share of attention"
 
 
 class SinkAnatomyParams(SinkParams):
@@ -73,71 +71,54 @@ class SinkAnatomy(Experiment[SinkAnatomyParams]):
     noun_phrase = "what makes the first key a sink"
     error_counts = "texts"
     params = SinkAnatomyParams
-    values = (
-        *estimates(
-            "sink [layer head]",
-            SHARE,
-            "mean attention to the start token, first and at position 0",
-        ),
-        *estimates(
-            "attention [layer head arrangement front_key]",
-            SHARE,
-            "mean attention to the key that stands first, and to the second, in each arrangement",
-        ),
-        *estimates(
-            "standing_first position_zero start_token [layer head]",
-            SHARE,
-            "effects on the attention to the target: of standing first, of having position id 0 "
-            "(learned positions only), of being the start token",
-        ),
-        *estimates("interaction [layer head factors]", SHARE, "what the factors do together only"),
-        *estimates(
-            "exchanged [layer head key_run query_run]",
-            SHARE,
-            "$b_{ij}$: attention to the first key of one run under the queries of another; 0: "
-            "start token first, 1: ordinary token first",
-        ),
-        *estimates(
-            "key_effect query_effect [layer head]",
-            SHARE,
-            "effect of the start token in place of an ordinary first token, through the first key, "
-            "and through the queries and the other keys",
-        ),
-        *estimates(
-            "moved_back [layer head distance]",
-            SHARE,
-            "mean attention to the start token, first, with its id alone moved back",
-        ),
-    )
-    texts = (
-        *outputs("arrangements [arrangement]", "name", "the front tokens and their position ids"),
-        *outputs("factors [factors]", "name", "the factors of each interaction"),
-        *outputs("reason [layer head]", "sentence", "why a head has no numbers; empty if it has"),
-    )
+    values = estimates("""
+        sink [layer head], share of attention: mean attention to the start token, first and at
+            position 0
+        attention [layer head arrangement front_key], share of attention: mean attention to the key
+            that stands first, and to the second, in each arrangement
+        standing_first position_zero start_token [layer head], share of attention: effects on the
+            attention to the target: of standing first, of having position id 0 (learned positions
+            only), of being the start token
+        interaction [layer head factors], share of attention: what the factors do together only
+        exchanged [layer head key_run query_run], share of attention: $b_{ij}$: attention to the
+            first key of one run under the queries of another; 0: start token first, 1: ordinary
+            token first
+        key_effect query_effect [layer head], share of attention: effect of the start token in place
+            of an ordinary first token, through the first key, and through the queries and the other
+            keys
+        moved_back [layer head distance], share of attention: mean attention to the start token,
+            first, with its id alone moved back
+    """)
+    texts = outputs("""
+        arrangements [arrangement], name: the front tokens and their position ids
+        factors [factors], name: the factors of each interaction
+        reason [layer head], sentence: why a head has no numbers; empty if it has
+    """)
     precomputed = "experiments"
-    measures = tuple(
-        HeadMeasure(title, value, SHARE, f"{reading} Heads without a sink have no number.",
-                    "diverging", only=only)
-        for title, value, reading, only in (
-            ("sink by standing first", "standing_first", "Bright: what stands first is the sink.",
-             ()),
-            ("sink by position 0", "position_zero", "Bright: what has position 0 is the sink.",
-             ("learned",)),
-            ("sink by the start token", "start_token", "Bright: the start token is the sink, "
-             "wherever it stands.", ()),
-        )
-    )  # fmt: skip
+    measures = (
+        *grid_measures("""
+            sink by standing first [standing_first], share of attention, diverging: Bright: what
+                stands first is the sink. Heads without a sink have no number.
+        """),
+        *grid_measures(
+            "sink by position 0 [position_zero], share of attention, diverging: Bright: what has "
+            "position 0 is the sink. Heads without a sink have no number.",
+            only=("learned",),
+        ),
+        *grid_measures("""
+            sink by the start token [start_token], share of attention, diverging: Bright: the start
+                token is the sink, wherever it stands. Heads without a sink have no number.
+        """),
+    )
     figure = "sink_anatomy_figure"
     ignores = Experiment.ignores | OWN_WINDOWS
     long = True
     runs = "sink_anatomy"
 
     def default_params(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
-        """Return texts that fit the context."""
         return {"length": max(2, min(48, run.context - FRONT - run.start_token))}
 
     def with_params(self, run: RunSpec, params: SinkAnatomyParams) -> RunSpec:
-        """Return the run over the texts."""
         need = FRONT + params.length + run.start_token
         if need > run.context:
             raise BadRequest(

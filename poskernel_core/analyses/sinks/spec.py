@@ -4,8 +4,8 @@ import numpy as np
 from pydantic import Field
 
 from poskernel_core.analyses.base import KEPT_QUERIES, Analysis, Params, Progress, Statistics
-from poskernel_core.analyses.head_measure import HeadMeasure
-from poskernel_core.common.result import Result, estimates, outputs
+from poskernel_core.analyses.head_measure import grid_measures
+from poskernel_core.common.result import Result, outputs
 from poskernel_core.common.views import stacked
 
 
@@ -41,34 +41,21 @@ class AttentionSinks(Analysis[SinkParams]):
     noun_phrase = "the attention sinks"
     error_counts = "windows"
     params = SinkParams
-    values = (
-        *estimates(
-            "alpha [layer head key]",
-            "share of attention",
-            "mean attention to each of the first keys",
-        ),
-        *estimates("sink [layer head]", "share of attention", "mean attention to the first key"),
-        *estimates(
-            "learned_sink [layer head]",
-            "share of attention",
-            "mass on a learned sink, where the model has one",
-        ),
-        *outputs("sink_rate", "share of heads", "share of heads that have a sink"),
-    )
+    values = outputs("""
+        ± alpha [layer head key], share of attention: mean attention to each of the first keys
+        ± sink [layer head], share of attention: mean attention to the first key
+        ± learned_sink [layer head], share of attention: mass on a learned sink, where the model has
+            one
+        sink_rate, share of heads: share of heads that have a sink
+    """)
     measures = (
-        HeadMeasure(
-            "attention sink",
-            "sink",
-            "share of attention",
-            "Bright: the head's attention rests on the first key.",
-            "unit",
-        ),
-        HeadMeasure(
-            "mass on a learned sink",
-            "learned_sink",
-            "share of attention",
-            "Bright: the head's attention rests on the logit that the model has learned for it.",
-            "unit",
+        *grid_measures("""
+            attention sink [sink], share of attention, unit: Bright: the head's attention rests on
+                the first key.
+        """),
+        *grid_measures(
+            "mass on a learned sink [learned_sink], share of attention, unit: Bright: the head's "
+            "attention rests on the logit that the model has learned for it.",
             only=("gpt_oss",),
         ),
     )
@@ -78,7 +65,6 @@ class AttentionSinks(Analysis[SinkParams]):
     ignores = KEPT_QUERIES | {"gather"}
 
     def compute(self, statistics: Statistics, params: SinkParams, progress: Progress) -> Result:
-        """Read the gathered means, and count the heads above the threshold."""
         view = statistics["main"]
         alpha = stacked(view, "alpha")
         kept = np.delete(alpha[..., 0], list(view.header.reasons), axis=0)

@@ -3,10 +3,9 @@
 import numpy as np
 
 from poskernel_core.analyses.claims import (
-    ALL_HEADS,
     CHANCE,
+    Rules,
     amount,
-    has,
     heads_range,
     number_of,
     param,
@@ -18,18 +17,11 @@ from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief, counted
 
 
-def finding(result: Result) -> str:
-    """Return what a measure, or a kernel, over training shows."""
-    if result.analysis == "kernel-over-training":
-        return _kernel(result)
-    if has(result, (), "change", "measure"):
-        return _head(result)
-    if has(result, ALL_HEADS, "change"):
-        return _heads(result)
-    if has(result, ALL_HEADS, "measure") and "measure" not in result.labels:
-        here = f" at step {result.chosen['step']:,}" if "step" in result.chosen else ""
-        return heads_range(result, "measure", f"{param(result, 'measure')}{here}")
-    return ""
+def _at_step(result: Result) -> str:
+    if "measure" in result.labels:
+        return ""
+    here = f" at step {result.chosen['step']:,}" if "step" in result.chosen else ""
+    return heads_range(result, "measure", f"{param(result, 'measure')}{here}")
 
 
 def _between(result: Result) -> str:
@@ -38,12 +30,9 @@ def _between(result: Result) -> str:
 
 
 def _head(result: Result) -> str:
-    """Say by how much one head's measure changed."""
-    change = number_of(result, "change")
-    passes = change.passes(0)
-    if passes not in ("yes", "no") or change.value == 0 or result.axes["measure"] != ("step",):
+    if not (turns := number_of(result, "change").sign()):
         return ""
-    verb = "rose" if passes == "yes" else "fell"
+    verb = "rose" if turns > 0 else "fell"
     first, last = (amount(result.values["measure"][at], result.units["measure"]) for at in (0, -1))
     return (
         f"The {param(result, 'measure')} of {who(result)} {verb} {_between(result)}: from "
@@ -52,7 +41,6 @@ def _head(result: Result) -> str:
 
 
 def _heads(result: Result) -> str:
-    """Say in how many heads a measure changed, held against chance."""
     rose, fell = passing(result, "change", 0)
     value = result.values["change"].astype(float)
     changed, known = int(((rose | fell) & (value != 0)).sum()), int(np.isfinite(value).sum())
@@ -68,9 +56,6 @@ def _heads(result: Result) -> str:
 
 
 def _kernel(result: Result) -> str:
-    """Say over how many tokens one head's kernel spread at the beginning and at the end."""
-    if not has(result, ("step",), "etc"):
-        return ""
     last = len(result.values["etc"]) - 1
     change = number_of(result, "etc", last) - number_of(result, "etc", 0)
     if not last or not change.sign():
@@ -81,3 +66,11 @@ def _kernel(result: Result) -> str:
         f"By position alone {who(result)} spread its attention over {before} at step "
         f"{steps[0]:,}, and over {after} at step {steps[last]:,}."
     )
+
+
+RULES: Rules = {
+    "over-training: change [], measure [step]": _head,
+    "over-training: change [layer head]": _heads,
+    "over-training: measure [layer head]": _at_step,
+    "kernel-over-training: etc [step]": _kernel,
+}

@@ -135,7 +135,6 @@ def _add_head(
 def _add_measure(
     figure: go.Figure, one: Result, axis: Axis, name: str, shown: Look, over: str
 ) -> Float[np.ndarray, " step"]:
-    """Draw one head's measure with its errors, and return it."""
     mean = one.values["measure"].astype(float)
     error = np.nan_to_num(one.errors.get("measure", np.zeros_like(mean)))
     where = "step %{x:,}" if over == STEPS else "%{x:.3s} tokens"
@@ -144,7 +143,6 @@ def _add_measure(
 
 
 def _in(one: Result, step: float, over: str) -> float:
-    """Return a step, or the tokens read by then, interpolated between checkpoints."""
     if over == STEPS:
         return step
     return float(np.interp(step, one.coordinates["step"].astype(float), one.values["tokens"]))
@@ -241,8 +239,7 @@ def _columns(steps: int, heads: int) -> int:
 def _told(result: Result, place: int, layer: int, head: int) -> str:
     step = int(result.coordinates["step"][place])
     value = result.values["measure"][place, layer, head]
-    names = result.labels.get("measure")
-    if names:
+    if names := result.labels.get("measure"):
         text = names[int(value)] if value >= 0 else "no value"
     else:
         error = result.errors.get("measure")
@@ -253,7 +250,6 @@ def _told(result: Result, place: int, layer: int, head: int) -> str:
 def _coloured(
     cells: np.ndarray, names: Sequence[str], log: bool, unit: str
 ) -> tuple[np.ndarray, tuple[float, float], object, list[float], list[str]]:
-    """Return the drawn values, the ends and colours of their scale, and the ticks of its bar."""
     if names:
         colours = [_label_colour(name, index) for index, name in enumerate(names)]
         edges = np.linspace(0, 1, len(names) + 1)

@@ -1,18 +1,17 @@
 """Heads over training: any measure of all heads, or one head's kernel, at each checkpoint."""
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
+from jaxtyping import Float, Int
 from pydantic import Field
 
-from poskernel_core.analyses.base import Composition, Question, SkipParams, SubQuestion
+from poskernel_core.analyses.base import Composition, QueryParams, Question, SubQuestion
 from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
 from poskernel_core.analyses.measures import asked_with, measure_called, one_a_head
-from poskernel_core.analyses.training.formulas import emergence, label_counts
 from poskernel_core.common.heads import parse_cell
 from poskernel_core.common.jackknife import difference
 from poskernel_core.common.result import (
@@ -22,29 +21,25 @@ from poskernel_core.common.result import (
     errors_together,
     estimates,
     outputs,
+    token_counts,
 )
-from poskernel_core.common.specs import DEFAULT_QUERY, ModelSpec, RunSpec, digest
+from poskernel_core.common.specs import ModelSpec, RunSpec, digest
 from poskernel_core.models import catalog
 from poskernel_core.models.checkpoints import Checkpoint
 from poskernel_core.models.geometry import Geometry
 from poskernel_core.models.training import TrainingRun, first_of_equals, required_run, spec_of
 
 MAX_LIST = 20_000
-OF_STEPS = (
-    *outputs("tokens [step]", "tokens", "tokens read before each checkpoint; NaN: not known"),
-    *outputs(
-        "equal_to [step]",
-        "steps",
-        "step of an earlier checkpoint with the same weights; NaN: there is none",
-    ),
-)
+OF_STEPS = outputs("""
+    tokens [step], tokens: tokens read before each checkpoint; NaN: not known
+    equal_to [step], steps: step of an earlier checkpoint with the same weights; NaN: there is none
+""")
 """Values that all questions about checkpoints have."""
 
 
-class CheckpointParams(SkipParams):
+class CheckpointParams(QueryParams):
     """Parameters of questions about the checkpoints of a training run."""
 
-    query: int = Field(DEFAULT_QUERY, ge=0, description="query position n")
     checkpoints: str = Field(
         "",
         max_length=MAX_LIST,
@@ -103,39 +98,24 @@ class OverTraining(OfCheckpoints[OverTrainingParams]):
     noun_phrase = "a measure of every head over training"
     params = OverTrainingParams
     values = (
-        *estimates(
-            "measure [step layer head]",
-            OF_MEASURE,
-            "the chosen measure at each checkpoint",
-        ),
-        *estimates(
-            "change [layer head]",
-            OF_MEASURE,
-            "its value at the last checkpoint minus that at the first, with the error of two "
-            "independent values; NaN where the measure is a kind",
-        ),
-        *outputs(
-            "emergence [layer head]",
-            "steps",
-            "step from which the measure stays above half of its final value; NaN where it fell, "
-            "or ends at 0",
-        ),
-        *outputs(
-            "emergence_earliest emergence_latest [layer head]",
-            "steps",
-            "the checkpoints around it: between them it could lie anywhere",
-        ),
-        *outputs(
-            "count [step label]",
-            "heads",
-            "heads of each kind, in the order of its labels; empty where the measure is no kind",
-        ),
+        *estimates(f"""
+            measure [step layer head], {OF_MEASURE}: the chosen measure at each checkpoint
+            change [layer head], {OF_MEASURE}: its value at the last checkpoint minus that at the
+                first, with the error of two independent values; NaN where the measure is a kind
+        """),
+        *outputs("""
+            emergence [layer head], steps: step from which the measure stays above half of its final
+                value; NaN where it fell, or ends at 0
+            emergence_earliest emergence_latest [layer head], steps: the checkpoints around it:
+                between them it could lie anywhere
+            count [step label], heads: heads of each kind, in the order of its labels; empty where
+                the measure is no kind
+        """),
         *OF_STEPS,
     )
     figure = "over_training_figure"
 
     def parts(self, run: RunSpec, params: OverTrainingParams) -> Mapping[str, SubQuestion]:
-        """Return the question that declares the measure, for every checkpoint."""
         question, _ = measure_called(params.measure, self.questions.values())
         geometry = _geometry(run.model)
         return {
@@ -150,7 +130,6 @@ class OverTraining(OfCheckpoints[OverTrainingParams]):
     def compose(
         self, found: Mapping[str, Result], run: RunSpec, params: OverTrainingParams
     ) -> Result:
-        """Stack the measure of all checkpoints, and find where it emerged."""
         question, declared = measure_called(params.measure, self.questions.values())
         name = declared.value
         one = [one_a_head(declared, each, query=params.query).only(name) for each in found.values()]
@@ -161,7 +140,8 @@ class OverTraining(OfCheckpoints[OverTrainingParams]):
         )
         labels = one[-1].labels.get(name, ())
         values["count"] = label_counts(values["measure"].astype(int), len(labels))
-        values |= _changes(steps, values["measure"].astype(float), bool(labels))
+        measure = np.where(bool(labels), np.nan, values["measure"].astype(float))  # kinds have none
+        values |= {"change": measure[-1] - measure[0], **emergence(steps, measure)}
         beside = {}
         if all(name in each.errors for each in one):
             beside["measure"] = beside_of(one, name)
@@ -210,27 +190,17 @@ class KernelOverTraining(OfCheckpoints[KernelOverTrainingParams]):
     noun_phrase = "a head's kernel over training"
     params = KernelOverTrainingParams
     values = (
-        *estimates(
-            "kernel [step key]", "share of attention", "the head's kernel at each checkpoint"
-        ),
-        *outputs(
-            "observed [step key]",
-            "share of attention",
-            "mean attention observed, ``skip`` applied and renormalised",
-        ),
-        *estimates(
-            "etc [step]",
-            "tokens",
-            "effective token count of the kernel",
-            kind="log",
-            bounds=(1, math.inf),
-        ),
+        *estimates("kernel [step key], share of attention: the head's kernel at each checkpoint"),
+        *outputs("""
+            observed [step key], share of attention: mean attention observed, ``skip`` applied and
+                renormalised
+        """),
+        *token_counts("etc [step], tokens: effective token count of the kernel"),
         *OF_STEPS,
     )
     figure = "kernel_over_training_figure"
 
     def parts(self, run: RunSpec, params: KernelOverTrainingParams) -> Mapping[str, SubQuestion]:
-        """Return the kernels of all heads, for every checkpoint."""
         geometry = _geometry(run.model)
         parse_cell(params.head, geometry.n_layers, geometry.n_heads)
         question = PositionalKernel()
@@ -244,7 +214,6 @@ class KernelOverTraining(OfCheckpoints[KernelOverTrainingParams]):
     def compose(
         self, found: Mapping[str, Result], run: RunSpec, params: KernelOverTrainingParams
     ) -> Result:
-        """Stack the head's kernels."""
         geometry = _geometry(run.model)
         layer, head = parse_cell(params.head, geometry.n_layers, geometry.n_heads)
         one = [each.select(layer=layer, head=head) for each in found.values()]
@@ -281,18 +250,6 @@ def _geometry(model: ModelSpec) -> Geometry:
     return catalog.locate(model.name).geometry
 
 
-def _changes(steps: np.ndarray, measure: np.ndarray, kinds: bool) -> dict[str, np.ndarray]:
-    """Return how much each head's measure changed, and when it emerged; NaN for kinds."""
-    measure = np.full_like(measure, np.nan) if kinds else measure
-    found = emergence(steps, measure)
-    return {
-        "change": measure[-1] - measure[0],
-        "emergence": found.step,
-        "emergence_earliest": found.earliest,
-        "emergence_latest": found.latest,
-    }
-
-
 def _of_steps(training: TrainingRun, found: Mapping[str, Result]) -> dict[str, np.ndarray]:
     """Return for every step the tokens read by then, and the earlier step with equal weights."""
     steps = {each.revision: float(each.step) for each in training.checkpoints}
@@ -315,7 +272,6 @@ def _equal_weights(training: TrainingRun, found: Mapping[str, Result]) -> dict[s
 def _provenance(
     training: TrainingRun, found: Mapping[str, Result], run: RunSpec, question: Question[Any]
 ) -> dict[str, Any]:
-    """Return the answers' shared provenance, and the checkpoints."""
     names = [each.revision for each in training.checkpoints]
     several = f"{names[0]} to {names[-1]}" if len(names) > 1 else names[0]
     return found[names[-1]].provenance | {
@@ -328,3 +284,46 @@ def _provenance(
             {"errors": question.error_counts} | each.provenance for each in found.values()
         ),
     }
+
+
+def emergence(
+    steps: Int[np.ndarray, " step"], measure: Float[np.ndarray, "step ..."]
+) -> dict[str, Float[np.ndarray, "..."]]:
+    """Return the step from which a measure stays above half of its final value, and its interval.
+
+    They are ``emergence``, and ``emergence_earliest`` and ``emergence_latest``. ``steps`` ascend.
+    Between the last checkpoint that is not above half and the next one, the crossing is
+    interpolated linearly in the logarithm of the step. Where the first of the two is step 0, which
+    has no logarithm, or where all checkpoints are above half, the result is the earliest checkpoint
+    that is above, and the interval begins at 0. The sign of a measure that ends below 0 is flipped.
+    NaN is not above. If a measure is above half at all checkpoints, and is further from 0 at the
+    first than at the last, it fell: it did not emerge (NaN), nor did one that ends at 0 or NaN.
+    """
+    final = measure[-1]
+    share = np.divide(measure, final, out=np.full(measure.shape, np.nan), where=final != 0)
+    above = share > 0.5
+    stays = np.flip(np.logical_and.accumulate(np.flip(above, axis=0), axis=0), axis=0)
+    first = len(steps) - stays.sum(axis=0)
+    fell = (first == 0) & (share[0] > 1)
+    first = np.where(np.isfinite(final) & (final != 0) & ~fell, first, len(steps))
+    crossing, earliest, latest = (np.full(final.shape, np.nan) for _ in range(3))
+    for head in np.argwhere(first < len(steps)):
+        place, at = int(first[tuple(head)]), tuple(head)
+        after = float(steps[place])
+        before = float(steps[place - 1]) if place else 0.0
+        earliest[at], latest[at], crossing[at] = before, after, after
+        low = share[(place - 1, *at)] if place else np.nan
+        if before > 0 and np.isfinite(low):
+            way = (0.5 - low) / (share[(place, *at)] - low)
+            crossing[at] = before * (after / before) ** way
+    return {
+        "emergence": crossing,
+        "emergence_earliest": earliest,
+        "emergence_latest": latest,
+    }
+
+
+def label_counts(codes: Int[np.ndarray, "step ..."], labels: int) -> Int[np.ndarray, "step label"]:
+    """Count the heads with each label at every checkpoint; negative codes mean no label."""
+    flat = codes.reshape(len(codes), -1)
+    return (flat[:, :, None] == np.arange(labels)).sum(axis=1)

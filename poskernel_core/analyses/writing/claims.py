@@ -4,26 +4,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from poskernel_core.analyses.claims import (
-    HALF,
-    Claim,
-    Head,
-    Rules,
-    at_limit,
-    heads_at,
-    said,
-    spoken,
-    who,
-)
+from poskernel_core.analyses.claims import HALF, Claim, Head, Rules, at_limit, heads_at, spoken, who
 from poskernel_core.analyses.own_text.figures import token_text
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import as_printed
-
-
-def finding(result: Result) -> str:
-    """Say which token a head raises most, what makes a logit, or which heads copy."""
-    return said(result, RULES)
 
 
 def copies(head: Head) -> Iterator[Claim]:
@@ -42,7 +27,6 @@ def signed(number: float) -> str:
 
 
 def _writes(result: Result) -> str:
-    """Say what the head raises and lowers most, and the key that most of the former comes from."""
     at, numbers = int(result.values["chosen_query"]), result.values["contribution"]
     first, *_, last = (f'"{token_text(word)}"' for word in result.words("words"))
     key = int(np.argmax(result.values["by_key"][0]))
@@ -54,7 +38,6 @@ def _writes(result: Result) -> str:
 
 
 def _made_of(result: Result) -> str:
-    """Say what heads and MLPs add to the logit, and which head adds most."""
     heads, mlps = (result.values[f"{name}_contribution"] for name in ("head", "mlp"))
     most = np.unravel_index(int(np.argmax(np.nan_to_num(heads, nan=-np.inf))), heads.shape)
     at, token = int(result.values["chosen_query"]), token_text(str(result.texts["token"]))

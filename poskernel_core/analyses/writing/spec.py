@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from poskernel_core.analyses.base import KEPT_QUERIES, OWN_WINDOWS, Experiment, Params
-from poskernel_core.analyses.head_measure import HeadMeasure
+from poskernel_core.analyses.head_measure import grid_measures
 from poskernel_core.analyses.sources import TextParams, text_run
 from poskernel_core.common.result import outputs
 from poskernel_core.common.specs import RunSpec
@@ -79,16 +79,13 @@ class HeadWrites(_OnText):
     title = "What a head writes"
     noun_phrase = "what the head writes"
     params: type[OnTextParams] = HeadWritesParams
-    values = (
-        *outputs(
-            "contribution [word]",
-            "logits",
-            "what the head adds to the token's logit, less its mean over the vocabulary",
-        ),
-        *outputs("by_key [word key]", "logits", "the same by the key that the head looked at"),
-        *outputs("chosen_query", "position", "the position"),
-    )
-    texts = outputs("words [word]", "token", "the tokens raised most, then those lowered most")
+    values = outputs("""
+        contribution [word], logits: what the head adds to the token's logit, less its mean over the
+            vocabulary
+        by_key [word key], logits: the same by the key that the head looked at
+        chosen_query, position: the position
+    """)
+    texts = outputs("words [word], token: the tokens raised most, then those lowered most")
     figure = "writes_figure"
     runs = "head_writes"
 
@@ -116,18 +113,18 @@ class LogitContributions(_OnText):
     title = "What makes a token's logit"
     noun_phrase = "what makes the token's logit"
     params: type[OnTextParams] = LogitContributionsParams
-    values = (
-        *outputs("head_contribution [layer head]", "logits", "what each head adds to the logit"),
-        *outputs("mlp_contribution [layer]", "logits", "what each MLP adds; NaN without one"),
-        *outputs("rest_contribution [rest]", "logits", "what all the rest adds"),
-        *outputs("logit", "logits", "the logit of the token, before a soft cap"),
-        *outputs("chosen_query", "position", "the position"),
-        *outputs("chosen_token", "token id", "the token"),
-    )
-    texts = (
-        *outputs("rest [rest]", "name", "what the rest is"),
-        *outputs("token", "token", "the token"),
-    )
+    values = outputs("""
+        head_contribution [layer head], logits: what each head adds to the logit
+        mlp_contribution [layer], logits: what each MLP adds; NaN without one
+        rest_contribution [rest], logits: what all the rest adds
+        logit, logits: the logit of the token, before a soft cap
+        chosen_query, position: the position
+        chosen_token, token id: the token
+    """)
+    texts = outputs("""
+        rest [rest], name: what the rest is
+        token, token: the token
+    """)
     figure = "contributions_figure"
     runs = "logit_contributions"
 
@@ -158,46 +155,23 @@ class Copying(Experiment[CopyingParams]):
     title = "Does it copy what it looks at?"
     noun_phrase = "the copying scores of all heads"
     params = CopyingParams
-    values = (
-        *outputs(
-            "copying_share [layer head]",
-            "share of tokens",
-            "frequent tokens that the head raises into the ten highest, from the embedding",
-        ),
-        *outputs(
-            "copying_share_first_layer [layer head]",
-            "share of tokens",
-            "the same from the stream behind the first layer; NaN in layer 0",
-        ),
-        *outputs(
-            "copying_eigenvalues [layer head]",
-            "score",
-            "eigenvalue score, from -1 to 1; NaN for a head that writes nothing",
-        ),
-    )
-    measures = (
-        *(
-            HeadMeasure(
-                f"copying from the {start}",
-                value,
-                "share of tokens",
-                f"Bright: of most frequent tokens, as the {start} leaves them, the head raises the "
-                "one that it looks at.",
-                "unit",
-            )
-            for start, value in (
-                ("first layer", "copying_share_first_layer"),
-                ("embedding", "copying_share"),
-            )
-        ),
-        HeadMeasure(
-            "copying eigenvalues",
-            "copying_eigenvalues",
-            "sum of real parts / sum of sizes",
-            "Above 0, the head raises embedded tokens that it looks at; below 0, it lowers them.",
-            "cosine",
-        ),
-    )
+    values = outputs("""
+        copying_share [layer head], share of tokens: frequent tokens that the head raises into the
+            ten highest, from the embedding
+        copying_share_first_layer [layer head], share of tokens: the same from the stream behind the
+            first layer; NaN in layer 0
+        copying_eigenvalues [layer head], score: eigenvalue score, from -1 to 1; NaN for a head that
+            writes nothing
+    """)
+    measures = grid_measures("""
+        copying from the first layer [copying_share_first_layer], share of tokens, unit: Bright: of
+            most frequent tokens, as the first layer leaves them, the head raises the one that it
+            looks at.
+        copying from the embedding [copying_share], share of tokens, unit: Bright: of most frequent
+            tokens, as the embedding leaves them, the head raises the one that it looks at.
+        copying eigenvalues [copying_eigenvalues], sum of real parts / sum of sizes, cosine: Above
+            0, the head raises embedded tokens that it looks at; below 0, it lowers them.
+    """)
     figure = "copying_figure"
     precomputed = "experiments"
     ignores = Experiment.ignores | OWN_WINDOWS | KEPT_QUERIES

@@ -13,6 +13,7 @@ from poskernel_core.analyses.bag.experiment import predicted
 from poskernel_core.analyses.bag.experiment.bag import build_bag, listed_tokens
 from poskernel_core.analyses.bag.experiment.neurons import VARIANTS, Quality
 from poskernel_core.analyses.bag.params import BagParams
+from poskernel_core.analyses.contextual_heads.experiment import content_weights
 from poskernel_core.common.jackknife import jackknife
 from tests.support import oracles
 from tests.support.builders import START, VOCABULARY
@@ -46,8 +47,7 @@ def case(request, model_dirs):
     )
     params = BagParams(query=QUERY, first_windows=CONTEXTS)
     with pytest.MonkeyPatch.context() as patch:
-        for place in ("bag.experiment.bag", "contextual_heads.experiment.content_weights"):
-            patch.setattr(f"poskernel_core.analyses.{place}.ROWS", 97)
+        patch.setattr(content_weights, "ROWS", 97)
         yield subject, main, build_bag(subject, main, heads, params), truth
 
 

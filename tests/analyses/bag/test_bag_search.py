@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from poskernel_core.analyses.bag.search import ExtendedEmbedding, WordNeurons
+from poskernel_core.analyses.bag.neuron import ExtendedEmbedding, WordNeurons
 from tests.support import oracles
 from tests.support.builders import VOCABULARY
 from tests.support.builders.contextual import perform

@@ -6,18 +6,18 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poskernel_core.analyses.contextual_heads.behaviour import (
-    BEHAVIOURS,
-    Thresholds,
-    behaviour,
-    regrouped,
-)
 from poskernel_core.analyses.contextual_heads.experiment.duplicates import (
     copy_distances,
     copy_sequences,
     duplicates,
 )
-from poskernel_core.analyses.contextual_heads.spec import ContextualHeads
+from poskernel_core.analyses.contextual_heads.spec import (
+    BEHAVIOURS,
+    ContextualHeads,
+    Thresholds,
+    behaviour,
+    regrouped,
+)
 from tests.support import builders
 from tests.support import oracles_random as oracle
 from tests.support.builders import START

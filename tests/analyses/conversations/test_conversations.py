@@ -9,8 +9,12 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import poskernel_core as pk
-from poskernel_core.analyses.conversations.experiment import classified
-from poskernel_core.analyses.conversations.formulas import KEY_CLASSES, QUERY_CLASSES, shares
+from poskernel_core.analyses.conversations.experiment import (
+    KEY_CLASSES,
+    QUERY_CLASSES,
+    classified,
+    shares,
+)
 from poskernel_core.analyses.reading import finding_of
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.specs import CorpusSpec

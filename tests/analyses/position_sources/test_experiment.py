@@ -8,7 +8,7 @@ import torch
 
 import poskernel_core as pk
 from poskernel_core.analyses.position_sources import experiment
-from poskernel_core.analyses.position_sources.spec import HeadSources, PositionSources
+from poskernel_core.analyses.position_sources.spec import KINDS, HeadSources, PositionSources
 from poskernel_core.common.errors import UnsupportedModel
 from poskernel_core.forward.components import read_components
 from tests.support.builders.contextual import perform, some_windows, study
@@ -121,7 +121,7 @@ def test_all_heads_agree_with_one_head(paths, name):
         for value in ("noise", "position_share"):
             assert every.values[value][layer, head] == pytest.approx(float(one.values[value]))
         share = every.values["share"][layer, head]
-        kinds = {kind: every.values[kind][layer, head] for kind in experiment.KINDS}
+        kinds = {kind: every.values[kind][layer, head] for kind in KINDS}
         assert np.nansum(share) == pytest.approx(1, abs=1e-5)
         assert np.nansum(every.values["equal_share"][layer, head]) == pytest.approx(1, abs=1e-5)
         assert np.nansum([*kinds.values()]) == pytest.approx(1, abs=1e-5)

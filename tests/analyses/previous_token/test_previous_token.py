@@ -5,8 +5,12 @@ import pytest
 
 import poskernel_core as pk
 from poskernel_core.analyses.previous_token import formulas
-from poskernel_core.analyses.previous_token.spec import PreviousToken, PreviousTokenParams
-from poskernel_core.analyses.previous_token.stages import Stages, StagesParams
+from poskernel_core.analyses.previous_token.spec import (
+    PreviousToken,
+    PreviousTokenParams,
+    Stages,
+    StagesParams,
+)
 from poskernel_core.common.attention import ScoreRule, Slopes
 from poskernel_core.common.specs import BAND
 from poskernel_core.data.made import doubled

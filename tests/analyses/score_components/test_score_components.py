@@ -8,7 +8,7 @@ import torch
 
 from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.analyses.position_sources.experiment import NAMES
-from poskernel_core.analyses.score_components import experiment, formulas
+from poskernel_core.analyses.score_components import experiment
 from poskernel_core.analyses.score_components.spec import ScoreComponents
 from tests.support import Made, builders
 from tests.support.builders.contextual import ask
@@ -147,13 +147,13 @@ def test_by_way_of_the_store(tmp_path, dirs):
 
 def test_counted_and_most_attended():
     visible = np.array([False, True, True, True])
-    assert formulas.counted_keys(visible, 2).tolist() == [False, False, True, True]
-    assert formulas.counted_keys(visible, 7).tolist() == visible.tolist()
-    assert formulas.counted_keys(np.array([True]), 0).tolist() == [True]
-    assert formulas.counted_keys(np.array([True, True]), 0).tolist() == [False, True]
-    assert formulas.most_attended(np.array([0.9, 0.0, 0.04, 0.03])) == 2
-    assert formulas.most_attended(np.array([1.0])) == 0
-    assert formulas.most_attended(np.array([0.9, 0.0])) == 0
+    assert experiment.counted_keys(visible, 2).tolist() == [False, False, True, True]
+    assert experiment.counted_keys(visible, 7).tolist() == visible.tolist()
+    assert experiment.counted_keys(np.array([True]), 0).tolist() == [True]
+    assert experiment.counted_keys(np.array([True, True]), 0).tolist() == [False, True]
+    assert experiment.most_attended(np.array([0.9, 0.0, 0.04, 0.03])) == 2
+    assert experiment.most_attended(np.array([1.0])) == 0
+    assert experiment.most_attended(np.array([0.9, 0.0])) == 0
 
 
 def test_a_head_that_looks_back(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from poskernel_core.analyses.training.formulas import emergence, label_counts
+from poskernel_core.analyses.training.spec import emergence, label_counts
 
 STEPS = np.array([0, 1, 4, 16, 64, 256])
 
@@ -33,7 +33,7 @@ def by_loops(steps, values):
 
 def found_of(steps, values):
     found = emergence(np.array(steps), np.array(values, dtype=float)[:, None])
-    return tuple(float(each[0]) for each in (found.step, found.earliest, found.latest))
+    return tuple(float(each[0]) for each in found.values())
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_heads_by_themselves():
     found = emergence(STEPS, values)
     for layer, head in np.ndindex(2, 5):
         one = found_of(STEPS, values[:, layer, head])
-        here = [each[layer, head] for each in (found.step, found.earliest, found.latest)]
+        here = [each[layer, head] for each in found.values()]
         np.testing.assert_array_equal(one, here)
 
 

@@ -15,19 +15,7 @@ from torch import Tensor
 
 from poskernel_core.analyses.bag.params import BagParams
 from poskernel_core.analyses.base import ExperimentContext
-from poskernel_core.analyses.contextual_heads.experiment.content_weights import (
-    ROWS,
-    content_scores,
-    destination_kernels,
-    destination_queries,
-    quantiles,
-)
-from poskernel_core.analyses.contextual_heads.experiment.contents import (
-    destination_windows,
-    last_rows,
-    token_counts,
-    token_id,
-)
+from poskernel_core.analyses.contextual_heads.experiment import content_weights, contents
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.groups import first_in_equal_groups
 from poskernel_core.common.views import StatisticsView
@@ -94,7 +82,9 @@ class Bag:
 
     def table(self, ids: np.ndarray) -> Float[Tensor, "token model"]:
         """Return the extended embeddings of many tokens, a few thousand at a time."""
-        return torch.cat([self.embed(some) for some in torch.from_numpy(ids).split(ROWS)])
+        return torch.cat(
+            [self.embed(some) for some in torch.from_numpy(ids).split(content_weights.ROWS)]
+        )
 
     def readers(self) -> Float[Tensor, "model neuron"]:
         """Return the matrix from extended embeddings to contributions to every neuron.
@@ -125,16 +115,16 @@ def _build(
     subject: ExperimentContext, main: StatisticsView, heads: tuple[int, ...], params: BagParams
 ) -> Bag:
     layer = take_apart(subject.model)
-    token = token_id(subject, params.token)
+    token = contents.token_id(subject, params.token)
     texts = first_in_equal_groups(subject.windows, params.first_windows)
     start, chosen = int(subject.start_token), list(heads)
-    queries = destination_queries(subject, token)
-    kernels = destination_kernels(queries, main)[chosen]
-    places = quantiles(kernels[:, params.query], start)
-    scores = content_scores(subject, main, queries[:, params.query], places)
+    queries = content_weights.destination_queries(subject, token)
+    kernels = content_weights.destination_kernels(queries, main)[chosen]
+    places = content_weights.quantiles(kernels[:, params.query], start)
+    scores = content_weights.content_scores(subject, main, queries[:, params.query], places)
     log_weight = scores.mean(dim=0)[chosen]
-    rows = destination_windows(texts, params.query, token)
-    found = [seen[0].denominator[0] for _, seen in last_rows(subject, main, rows, 0, (0,))]
+    rows = contents.destination_windows(texts, params.query, token)
+    found = [seen[0].denominator[0] for _, seen in contents.last_rows(subject, main, rows, 0, (0,))]
     denominators = torch.cat(found).quantile(0.5, dim=0).float()[chosen]
     scales, first = _scales(subject, layer, texts)
     return Bag(
@@ -160,7 +150,7 @@ def fingerprint(subject: ExperimentContext, main: StatisticsView) -> tuple[bool,
 def listed_tokens(subject: ExperimentContext, fewest: int) -> np.ndarray:
     """Return the ids of ordinary tokens with at least ``fewest`` occurrences, ascending."""
     assert subject.source is not None
-    found = subject.source.pool[token_counts(subject)[subject.source.pool] >= fewest]
+    found = subject.source.pool[contents.token_counts(subject)[subject.source.pool] >= fewest]
     if not len(found):
         raise BadRequest(
             f"No token occurs {fewest} times in the windows: ask for fewer (0 lists all)."
@@ -170,7 +160,7 @@ def listed_tokens(subject: ExperimentContext, fewest: int) -> np.ndarray:
 
 def _token_scales(layer: FirstLayer, places: list[int]) -> Float[Tensor, " vocab"]:
     """Return the first norm's scale of every token, averaged over the places."""
-    rows = layer.embedding.split(ROWS)
+    rows = layer.embedding.split(content_weights.ROWS)
     found = [torch.cat([layer.norm1.scale(r + layer.positions[n]) for r in rows]) for n in places]
     return torch.stack(found).mean(dim=0)
 

@@ -36,7 +36,12 @@ def neuron_latents(
     ids = listed_tokens(subject, params.min_count)
     table = bag.table(ids).numpy()
     progress(1, 2)
-    sources, directions = _kept(subject, table, params.components)
+    assert subject.source is not None
+    count, seed = params.components, subject.source.seed
+    key = (count, seed, hashlib.sha256(table.tobytes()).digest())
+    sources, directions = subject.model.remember(  # for all neurons
+        "components", key, lambda: components(table, count, seed)
+    )
     read = bag.readers()[:, params.neuron].numpy()
     found = (table @ read).astype(np.float64)
     if found.std() <= NOTHING * np.abs(found).max():
@@ -56,16 +61,6 @@ def neuron_latents(
         values[f"{name}_value"] = np.take_along_axis(sources.T, chosen, axis=1)
     words = worded(subject.decode, {name: values[name] for name in ends})
     return NeuronLatents.result(params, values, texts=words)
-
-
-def _kept(
-    subject: ExperimentContext, table: np.ndarray, count: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the components of a table; the latest are cached with the model, for all neurons."""
-    assert subject.source is not None
-    key = (count, subject.source.seed, hashlib.sha256(table.tobytes()).digest())
-    seed = subject.source.seed
-    return subject.model.remember("components", key, lambda: components(table, count, seed))
 
 
 def components(table: np.ndarray, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -102,7 +97,6 @@ def rotation(
 
 
 def _orthogonal(matrix: np.ndarray) -> np.ndarray:
-    """Return the orthogonal matrix nearest to a square one."""
     left, _, right = np.linalg.svd(matrix)
     return np.asarray(left @ right)
 

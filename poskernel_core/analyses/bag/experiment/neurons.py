@@ -150,16 +150,6 @@ def contextual_neurons(
             parts = predict(bag, tokens, params.kernel)
             neurons.add(bag, parts, seen.activation[place], first + place)
         count(len(some))
-    return _result(subject, params, bag, quality, neurons)
-
-
-def _result(
-    subject: ExperimentContext,
-    params: ContextualNeuronsParams,
-    bag: Bag,
-    quality: Quality,
-    neurons: NeuronSums,
-) -> Result:
     of_neurons, of_bag = neurons.numbers(), quality.numbers()
     whole, *without = (
         mine | theirs
@@ -170,9 +160,14 @@ def _result(
     ids = listed_tokens(subject, params.min_count)
     found = ends(bag.table(ids), bag.readers(), params.top_k)
     contributions = {name: each.numpy() for name, each in found.items()}
-    tokens = {name: ids[contributions[name]] for name in ENDS}
-    values = whole | contributions | tokens | _of_bag(bag, params.query)
-    words = worded(subject.decode, tokens)
+    listed = {name: ids[contributions[name]] for name in ENDS}
+    values = whole | contributions | listed
+    values |= {
+        "kernel": bag.common[params.query, : params.query + 1].numpy(),
+        "norm_scale": np.stack([np.percentile(1 / each, PERCENTILES) for each in bag.scales]),
+        "denominator": bag.denominators.numpy(),
+    }
+    words = worded(subject.decode, listed)
     return ContextualNeurons.estimated(
         subject,
         params,
@@ -202,12 +197,3 @@ def _strongest(values: dict[str, np.ndarray], words: dict[str, list[list[str]]])
             )
             told = ", ".join(f"{word!r} {value:.3g}" for word, value in pairs)
             yield f"neuron {neuron}, {end}: {told}"
-
-
-def _of_bag(bag: Bag, query: int) -> dict[str, np.ndarray]:
-    """Return the heads' mean kernel, the norms' scales, and the median denominators."""
-    return {
-        "kernel": bag.common[query, : query + 1].numpy(),
-        "norm_scale": np.stack([np.percentile(1 / each, PERCENTILES) for each in bag.scales]),
-        "denominator": bag.denominators.numpy(),
-    }

@@ -79,7 +79,6 @@ def joint(
 
 
 def _second_scale(bag: Bag, between: Tensor, by: str) -> Float[Tensor, " pos"]:
-    """Return the second norm's scale at every position of the predicted stream."""
     if by == "token":
         return bag.layer.norm2.scale(between)
     if by == "position":

@@ -4,19 +4,16 @@ import numpy as np
 import torch
 
 from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
-from poskernel_core.analyses.contextual_heads.behaviour import behaviour
-from poskernel_core.analyses.contextual_heads.experiment.contents import (
-    LastQuery,
-    destination_windows,
-    kept_windows,
-    last_rows,
-    token_id,
-)
+from poskernel_core.analyses.contextual_heads.experiment import contents
 from poskernel_core.analyses.contextual_heads.experiment.duplicates import (
     copy_distances,
     duplicates,
 )
-from poskernel_core.analyses.contextual_heads.spec import ContextualHeads, ContextualParams
+from poskernel_core.analyses.contextual_heads.spec import (
+    ContextualHeads,
+    ContextualParams,
+    behaviour,
+)
 from poskernel_core.analyses.random_tokens.experiment.sampled import steps
 from poskernel_core.common.groups import first_in_equal_groups, groups_of
 from poskernel_core.common.result import Result
@@ -33,12 +30,12 @@ class LayerRows:
 
     def __init__(self, heads: int, texts: int, groups: int = 0) -> None:
         self.denominators = np.zeros((heads, texts))
-        self._kept = torch.from_numpy(kept_windows(texts, groups)).double()
+        self._kept = torch.from_numpy(contents.kept_windows(texts, groups)).double()
         self._kernel: np.ndarray | float = 0.0
         self._sums = np.zeros((5, 1 + groups, heads))
         self._keys = 0
 
-    def add(self, row: LastQuery, some: range) -> None:
+    def add(self, row: contents.LastQuery, some: range) -> None:
         """Add some texts."""
         kernel, weight, z = row.kernel, row.log_weight.exp(), row.denominator
         kept = self._kept[:, some.start : some.stop]
@@ -88,10 +85,12 @@ def contextual_heads(
     geometry = subject.model.geometry
     texts = first_in_equal_groups(subject.windows, params.first_windows)
     groups = groups_of(len(texts))
-    windows = destination_windows(texts, params.query, token_id(subject, params.token))
+    windows = contents.destination_windows(
+        texts, params.query, contents.token_id(subject, params.token)
+    )
     layers = [LayerRows(geometry.n_heads, len(windows), groups) for _ in range(geometry.n_layers)]
     count = steps(progress, len(windows) + params.samples)
-    for some, rows in last_rows(subject, main, windows, params.skip, groups=groups):
+    for some, rows in contents.last_rows(subject, main, windows, params.skip, groups=groups):
         for row in rows:
             layers[row.layer].add(row, some)
         count(len(some))

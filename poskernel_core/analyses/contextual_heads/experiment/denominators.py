@@ -7,12 +7,7 @@ import numpy as np
 
 from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
 from poskernel_core.analyses.contextual_heads.denominators import Denominators, DenominatorsParams
-from poskernel_core.analyses.contextual_heads.experiment.contents import (
-    destination_windows,
-    last_rows,
-    own_texts,
-    token_id,
-)
+from poskernel_core.analyses.contextual_heads.experiment import contents
 from poskernel_core.analyses.contextual_heads.experiment.contextual import LayerRows
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.groups import first_in_equal_groups, groups_of
@@ -36,8 +31,8 @@ def denominators(
     geometry = subject.model.geometry
     layer, head = parse_cell(params.head, geometry.n_layers, geometry.n_heads)
     texts = first_in_equal_groups(subject.windows, params.first_windows)
-    groups, token = groups_of(len(texts)), token_id(subject, params.token)
-    own = own_texts(subject, params.own_texts, params.items)
+    groups, token = groups_of(len(texts)), contents.token_id(subject, params.token)
+    own = contents.own_texts(subject, params.own_texts, params.items)
     last = texts.shape[1] - 1
     queries = np.unique(np.linspace(min(params.skip + 1, last), last, params.n_positions).round())
     if own and max(len(ids) for ids in own.values()) <= queries[0]:
@@ -47,8 +42,8 @@ def denominators(
     for place, query in enumerate(queries.astype(int).tolist()):
         progress(place, len(queries))
         rows = LayerRows(geometry.n_heads, len(texts), groups)
-        windows = destination_windows(texts, query, token)
-        for some, seen in last_rows(subject, main, windows, params.skip, (layer,), groups):
+        windows = contents.destination_windows(texts, query, token)
+        for some, seen in contents.last_rows(subject, main, windows, params.skip, (layer,), groups):
             rows.add(seen[0], some)
         kept.append([
             {called: np.asarray(each[name][head]) for name, called in CALLED.items()}
@@ -57,8 +52,8 @@ def denominators(
         of_own = np.full(len(own), np.nan)
         for number, ids in enumerate(own.values()):
             if len(ids) > query:
-                one = destination_windows(ids[None], query, token)
-                ((_, seen),) = last_rows(subject, main, one, params.skip, (layer,))
+                one = contents.destination_windows(ids[None], query, token)
+                ((_, seen),) = contents.last_rows(subject, main, one, params.skip, (layer,))
                 of_own[number] = float(seen[0].denominator[0, 0, head])
         others.append({"denominator": rows.denominators[head]})
         others[-1] |= {"own_denominator": of_own} if own else {}

@@ -72,17 +72,18 @@ def duplicates(
     """
     assert subject.source is not None
     distances = copy_distances(query, int(subject.start_token), len(subject.source.pool))
-    near = torch.from_numpy(distances <= NEAR)
+    near, until = torch.from_numpy(distances <= NEAR), -1 if last is None else last
     means = {
         name: Moments()
         for name in ("duplicate_attention", "baseline", "near_duplicates", "far_duplicates")
     }
     for first in range(0, samples, BATCH):
         some = range(first, min(first + BATCH, samples))
-        rows = [
-            _copy_attention(subject, query, distances, tokens, some, last)
-            for tokens in copy_sequences(subject, query, distances, some)
-        ]
+        rows = []  # [text, layer, head, distance]
+        for each in map(torch.from_numpy, copy_sequences(subject, query, distances, some)):
+            seen = _Places(query, distances)
+            subject.model.run(each, observers=[seen], samples=some, until=until)
+            rows.append(torch.stack(seen.layers, dim=1))
         more = rows[0] - rows[1]
         far = more[..., ~near].mean(dim=-1)
         for mean, found in zip(
@@ -91,21 +92,6 @@ def duplicates(
             mean.add(found)
         count(len(some))
     return {name: (each.mean, each.error) for name, each in means.items()}
-
-
-def _copy_attention(
-    subject: ExperimentContext,
-    query: int,
-    distances: np.ndarray,
-    tokens: np.ndarray,
-    some: range,
-    last: int | None,
-) -> Tensor:
-    """Return the attention to the places of the copies, ``[text, layer, head, distance]``."""
-    seen = _Places(query, distances)
-    until = -1 if last is None else last
-    subject.model.run(torch.from_numpy(tokens), observers=[seen], samples=some, until=until)
-    return torch.stack(seen.layers, dim=1)
 
 
 class _Places(Observer):

@@ -5,19 +5,13 @@ import numpy as np
 from poskernel_core.analyses.bag.experiment.vocabulary import named_ends
 from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
 from poskernel_core.analyses.contextual_heads.denominators import TokenWeights, TokenWeightsParams
+from poskernel_core.analyses.contextual_heads.experiment import contents
 from poskernel_core.analyses.contextual_heads.experiment.content_weights import (
     content_scores,
     destination_kernels,
     destination_queries,
     mean_key_scores,
     quantiles,
-)
-from poskernel_core.analyses.contextual_heads.experiment.contents import (
-    destination_windows,
-    kept_windows,
-    last_rows,
-    token_counts,
-    token_id,
 )
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.groups import first_in_equal_groups, groups_of
@@ -39,7 +33,7 @@ def token_weights(
     main = statistics["main"]
     geometry = subject.model.geometry
     layer, head = parse_cell(params.head, geometry.n_layers, geometry.n_heads)
-    token = token_id(subject, params.token)
+    token = contents.token_id(subject, params.token)
     progress(0, len(subject.windows))
     if layer == 0:
         means, count = _first_layer(subject, main, params, token, head)
@@ -85,7 +79,7 @@ def _first_layer(
     views = [main, *(without(main, group) for group in range(groups))]
     at_mean = [mean_key_scores(view, queries[:, params.query], places)[:, head] for view in views]
     moved = np.array([float((each - at_mean[0]).mean()) for each in at_mean])
-    return scores.mean(axis=0) - moved[:, None], token_counts(subject)
+    return scores.mean(axis=0) - moved[:, None], contents.token_counts(subject)
 
 
 def _in_texts(
@@ -96,13 +90,12 @@ def _in_texts(
     cell: tuple[int, int],
     progress: Progress,
 ) -> Weights:
-    """Score tokens where they occur in the windows."""
     texts = first_in_equal_groups(subject.windows, params.first_windows)
-    windows = destination_windows(texts, params.query, token)
+    windows = contents.destination_windows(texts, params.query, token)
     groups, size = groups_of(len(windows)), subject.model.geometry.n_vocab
-    kept = kept_windows(len(windows), groups)
+    kept = contents.kept_windows(len(windows), groups)
     count, total = np.zeros((2, 1 + groups, size))
-    for some, rows in last_rows(subject, main, windows, params.skip, (cell[0],), groups):
+    for some, rows in contents.last_rows(subject, main, windows, params.skip, (cell[0],), groups):
         scores = rows[0].log_weight[:, :, cell[1], :-1].numpy()
         tokens = windows[some.start : some.stop, rows[0].first : params.query]
         for place, here in enumerate(kept[:, some.start : some.stop]):

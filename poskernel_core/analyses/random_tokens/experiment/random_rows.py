@@ -8,18 +8,7 @@ from scipy import stats
 from torch import Tensor
 
 from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
-from poskernel_core.analyses.random_tokens.experiment.sampled import (
-    MeansAndErrors,
-    Norms,
-    PatternMeans,
-    ablations,
-    batches,
-    check_size,
-    measured,
-    norms_of,
-    steps,
-    visible_keys,
-)
+from poskernel_core.analyses.random_tokens.experiment import sampled
 from poskernel_core.analyses.random_tokens.spec import RandomAttention, RandomAttentionParams
 from poskernel_core.common.jackknife import jackknife
 from poskernel_core.common.result import Result
@@ -41,18 +30,18 @@ def random_attention(
 ) -> Result:
     """Run the sequences; see :class:`~poskernel_core.analyses.RandomAttention`."""
     length, layers = params.length, subject.model.geometry.n_layers
-    check_size(subject, length, MAX_CELLS)
-    count = steps(progress, params.samples + measured(params))
-    edit, _ = ablations(subject, params, length, count)
+    sampled.check_size(subject, length, MAX_CELLS)
+    count = sampled.steps(progress, params.samples + sampled.measured(params))
+    edit, _ = sampled.ablations(subject, params, length, count)
     layout = random_layout(length, subject.start_token)
-    norms, trends = Norms(), _Trends(layers, params.trend_from)
-    for some, tokens in batches(subject, layout, params.samples, 0):
+    norms, trends = sampled.Norms(), _Trends(layers, params.trend_from)
+    for some, tokens in sampled.batches(subject, layout, params.samples, 0):
         subject.model.run(tokens, edit, [norms, trends], samples=some, keep=0)
         count(len(some))
     return _result(params, trends.numbers(), norms)
 
 
-class _Trends(PatternMeans):
+class _Trends(sampled.PatternMeans):
     """Mean patterns of every layer, and mean slopes of the patterns' rows, over edited passes."""
 
     def __init__(self, layers: int, trend_from: int) -> None:
@@ -61,9 +50,8 @@ class _Trends(PatternMeans):
         self._weights: dict[int, Tensor] = {}
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
-        """Note which keys a slope is fitted to."""
         if call.layer not in self._weights:
-            weights = slope_weights(visible_keys(call), self._first)
+            weights = slope_weights(sampled.visible_keys(call), self._first)
             self._weights[call.layer] = torch.from_numpy(weights)
 
     def _parts(self, block: PatternBlock) -> dict[str, Tensor]:
@@ -72,14 +60,16 @@ class _Trends(PatternMeans):
         return {"pattern": pattern, "slope": slope}
 
 
-def _result(params: RandomAttentionParams, found: MeansAndErrors, norms: Norms) -> Result:
+def _result(
+    params: RandomAttentionParams, found: sampled.MeansAndErrors, norms: sampled.Norms
+) -> Result:
     (pattern, pattern_error), (slope, slope_error) = found["pattern"], found["slope"]
     ranks = [
         rank_correlations(rows, norms.visible[layer], params.trend_from)
         for layer, rows in enumerate(pattern)
     ]
     seen = norms.visible[0]
-    norm, norm_error = norms_of(norms.squares)
+    norm, norm_error = sampled.norms_of(norms.squares)
     values = {
         "pattern": pattern.astype(np.float32),
         "slope": slope,

@@ -153,12 +153,10 @@ class Norms(Observer):
         self.visible: dict[int, np.ndarray] = {}
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
-        """Note which keys are visible."""
         if call.layer not in self.visible:
             self.visible[call.layer] = visible_keys(call)
 
     def heads(self, layer: int, z: Tensor, batch: Batch) -> None:
-        """Add the outputs of layer 0."""
         if layer == 0:
             squares = z.cpu().double().square().sum(dim=-1)
             self.squares.add(squares)
@@ -179,7 +177,6 @@ class PatternMeans(Observer):
         self._take = take
 
     def pattern(self, block: PatternBlock, batch: Batch) -> None:
-        """Add what is taken from the pattern of a layer."""
         for name, part in self._take(block).items():
             self.layers[name][block.layer].add(part)
 
