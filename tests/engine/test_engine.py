@@ -139,18 +139,6 @@ def test_two_engines_on_one_store(tmp_path, asked, monkeypatch):
 
 
 @pytest.mark.usefixtures("near_worker")
-def test_ten_at_once_on_a_cold_worker(fresh_engine, asked, model_dirs):
-    """Passes and experiments on four models, in two lanes that both load: all are answered."""
-    models = ("gpt2", "llama", "gpt_neox", "opt", "gpt2")
-    jobs = []
-    for number, name in enumerate(models):
-        for request in (asked(3 + number, model=name), scores(model_dirs[name], number)):
-            jobs.append(fresh_engine.submit(request))
-    assert all(job.wait(WAIT) for job in jobs)
-    assert [(job.state, job.error) for job in jobs] == [("done", None)] * 10
-
-
-@pytest.mark.usefixtures("near_worker")
 def test_what_was_dropped_before_it_was_computed(fresh_engine, asked, monkeypatch):
     """Another process' results drive statistics out: they are gathered again, or it is said."""
     dropped, gather_missing = [], execute.gather_missing
