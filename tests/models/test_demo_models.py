@@ -19,7 +19,7 @@ from poskernel_core.models import catalog, curated
 from poskernel_core.models.known import known_heads, telling_head
 from poskernel_core.models.tokenizers import load_tokenizer
 from poskernel_core.models.training import first_of_equals, training_run
-from tests.support.builders import hf_eager_attentions, hf_eager_model
+from tests.support.builders import hf_eager_attentions
 from tools import train_demo
 
 WINDOWS = 48
@@ -89,26 +89,6 @@ def test_induction(demo):
     best = np.max(scores)
     assert best >= INDUCTION[located.spec.name]
     assert abs(best - np.max(stated["induction"])) < 0.12
-
-
-@pytest.mark.slow
-def test_positions_draw_a_curve():
-    """Three components hold most of the variance of demo-gpt2's positions, in W_pos and later."""
-    located = catalog.locate("demo-gpt2")
-    model = hf_eager_model(located.directory)
-    assert _three_components(model.transformer.wpe.weight.detach().numpy()) >= 0.75
-    tokens = np.random.default_rng(1).integers(1, located.geometry.n_vocab, 8)
-    ids = torch.from_numpy(np.repeat(tokens[:, None], located.geometry.n_ctx, axis=1))
-    with torch.inference_mode():
-        streams = model(ids, output_hidden_states=True).hidden_states[:-1]
-    shares = [_three_components(x.mean(0).numpy()) for x in streams]
-    assert min(shares[1:]) >= 0.9
-
-
-def _three_components(positions):
-    centred = positions - positions.mean(axis=0)
-    powers = np.linalg.svd(centred, compute_uv=False) ** 2
-    return float(powers[:3].sum() / powers.sum())
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,13 @@ MODELS = {
         "Expected a number as 'rope_theta'",
     ),
     "a list with NaN": ("llama", fields(rope_scaling={"long_factor": [float("nan")]}), "NaN"),
+    "pickled only": (
+        "gpt2", lambda p: (p / "model.safetensors").rename(p / "pytorch_model.bin"), "pickled",
+    ),
+    "no weights": ("gpt2", lambda p: (p / "model.safetensors").unlink(), "model.safetensors"),
+    "no config": ("gpt2", lambda p: (p / "config.json").unlink(), "no config.json"),
+    "an encoder": ("gpt2", text("config.json", '{"model_type": "t5"}'), "encoder"),
+    "unheard of": ("gpt2", text("config.json", '{"model_type": "abacus"}'), "abacus"),
     "quantized": ("gpt2", fields(quantization_config={"quant_method": "abacus"}), "quantized"),
     "nested config": ("gpt2", text("config.json", DEEP), "nested too deeply"),
     "config in Latin-1": ("gpt2", text("config.json", '{"é": 1}'.encode("latin-1")), "config.json"),
