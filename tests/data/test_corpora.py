@@ -123,10 +123,6 @@ def corpus(place, texts):
     return place
 
 
-def words(found):
-    return ["".join(map(chr, row)) for row in found.tokens.tolist()]
-
-
 @pytest.mark.parametrize("start", [True, False])
 def test_windows_of_one_document(files, tokenizer, start):
     found = made(files["txt"], tokenizer, start_token=start)
@@ -143,37 +139,6 @@ def test_windows_of_documents(files, tokenizer, kind, seed):
     order = np.random.default_rng(seed).permutation(7)
     rows = loop([files["texts"][j] for j in order], tokenizer, [0])
     assert stretched(rows) == cut(files[kind], tokenizer, seed=seed).tolist()
-
-
-@pytest.mark.parametrize(
-    ("documents", "expected"),
-    [
-        (["abcdefgh", "ijkl", "mno"], ["abc", "ijk", "mno"]),
-        (["ab", "cdefg", "hijk", "lmn"], ["ab\n", "cde", "hij"]),
-        (["a", "bcd", "", "efgh", "ijk", "lm"], ["a\n\n", "bcd", "efg"]),
-    ],
-)
-def test_three_windows_by_hand(place, three_groups, documents, expected):
-    found = made(corpus(place, documents), Letters(), context=4, windows=3)
-    assert ["\0" + word for word in expected] == words(found)
-    assert "documents" == found.dealt
-
-
-@pytest.fixture
-def three_groups(monkeypatch):
-    """Three groups, and one window of a document in each lap."""
-    monkeypatch.setattr(groups, "GROUPS", 3)
-    monkeypatch.setattr(corpora, "GROUPS", 3)
-    monkeypatch.setattr(corpora, "largest_share", lambda documents: 1)
-
-
-@pytest.mark.parametrize(("windows", "has"), [(2, 2), (3, 3), (8, 6), (9, 9), (100, 9)])
-def test_laps_by_hand(place, three_groups, windows, has):
-    documents = ["abcdefgh", "ijklmnop", "qrstuvwxyz", "12", "3456"]
-    found = made(corpus(place, documents), Letters(), context=3, windows=windows, start_token=False)
-    # The groups: abc 12 def gh, ijk 345 lmn 6 op, qrs tuv wxy z.
-    expected = ["abc", "ijk", "qrs", "12d", "345", "tuv", "efg", "lmn", "wxy"]
-    assert expected[:has] == words(found)
 
 
 @given(st.integers(10, 999))

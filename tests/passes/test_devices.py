@@ -284,21 +284,6 @@ def moved(model):
     return replace(model, device=MPS)
 
 
-def test_the_device():
-    """It computes, moves, makes and refuses as Apple's do."""
-    with mps():
-        ones = torch.ones(3, device=MPS)
-        assert MPS == (ones + 1).device
-        assert [2.0, 2.0, 2.0] == (ones + 1).cpu().tolist()
-        for refused in (ones.double, lambda: ones.to("cpu", torch.float64),
-                        lambda: torch.zeros(2, dtype=torch.float64, device=MPS),
-                        lambda: ones.sum(dtype=torch.float64)):  # fmt: skip
-            with pytest.raises(TypeError, match="doesn't support float64"):
-                refused()
-        with pytest.raises(RuntimeError, match="same device"):
-            torch.zeros(3, device="cpu") + ones
-
-
 @pytest.mark.parametrize("name", ["gpt2", "llama", "bloom", "gpt-oss"])
 def test_a_whole_pass(tmp_path, model_dirs, name):
     """Every statistic is gathered there, and is that of a CPU to rounding."""

@@ -89,22 +89,6 @@ def test_ends_of_rounds(each, step, ends):
     assert ends == round_ends(each, step)
 
 
-@pytest.mark.parametrize(
-    ("windows", "step", "seen", "expected"),
-    [
-        (range(3, 73, 10), 2, 70, [(3,), (13,), (23, 33), (43, 53), (63,)]),
-        (range(3, 73, 10), 4, 30, [(3,), (13,), (23,), (33,), (43, 53, 63)]),
-        (range(43, 73, 10), 2, 70, [(43, 53), (63,)]),
-        (range(53, 73, 10), 2, 70, [(53,), (63,)]),
-        (range(2, 9, 7), 32, 7, [(2,)]),
-        (range(6, 6, 10), 2, 70, []),
-    ],
-)
-def test_batches_by_hand(windows, step, seen, expected):
-    """Of a group, from some place on; none holds windows on either side of the first ``seen``."""
-    assert expected == [tuple(batch) for batch in batches(windows, step, seen)]
-
-
 @given(PLACES, PLACES, STEPS)
 def test_edges_are_the_same_from_everywhere(first, later, step):
     """Whoever starts at any place comes to an edge of those who came from the beginning."""
