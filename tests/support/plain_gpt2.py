@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from safetensors.numpy import load_file
@@ -16,16 +17,8 @@ from safetensors.numpy import load_file
 Weights = dict[str, np.ndarray]
 
 
-def _rows(rows: np.ndarray) -> np.ndarray:
-    return rows
-
-
-def _layer_rows(layer: int, rows: np.ndarray) -> np.ndarray:
-    return rows
-
-
-def _head_matrix(layer: int, head: int, matrix: np.ndarray) -> np.ndarray:
-    return matrix
+def _same(*given: Any) -> np.ndarray:
+    return given[-1]
 
 
 @dataclass(frozen=True)
@@ -42,13 +35,13 @@ class Edits:
         layer_output: `(layer, rows)`, the attention's output after `W_O` and its bias.
     """
 
-    tokens: Callable[[np.ndarray], np.ndarray] = _rows
-    positions: Callable[[np.ndarray], np.ndarray] = _rows
-    stream: Callable[[int, np.ndarray], np.ndarray] = _layer_rows
-    scores: Callable[[int, int, np.ndarray], np.ndarray] = _head_matrix
-    pattern: Callable[[int, int, np.ndarray], np.ndarray] = _head_matrix
-    head_output: Callable[[int, int, np.ndarray], np.ndarray] = _head_matrix
-    layer_output: Callable[[int, np.ndarray], np.ndarray] = _layer_rows
+    tokens: Callable[[np.ndarray], np.ndarray] = _same
+    positions: Callable[[np.ndarray], np.ndarray] = _same
+    stream: Callable[[int, np.ndarray], np.ndarray] = _same
+    scores: Callable[[int, int, np.ndarray], np.ndarray] = _same
+    pattern: Callable[[int, int, np.ndarray], np.ndarray] = _same
+    head_output: Callable[[int, int, np.ndarray], np.ndarray] = _same
+    layer_output: Callable[[int, np.ndarray], np.ndarray] = _same
 
 
 @dataclass(frozen=True, repr=False)
