@@ -215,7 +215,7 @@ def small_steps(monkeypatch):
 
 
 @pytest.mark.usefixtures("small_steps", "unchecked")
-@pytest.mark.parametrize(("of", "gather"), [(3, tuple(STATISTICS)), (53, ("keys", "patterns"))])
+@pytest.mark.parametrize(("of", "gather"), [(3, tuple(STATISTICS)), (53, ("keys",))])
 def test_as_many_shards_as_one_likes(tmp_path, described, model_dirs, of, gather):
     """Cut anywhere, also within groups, statistics are those of one pass, bit for bit."""
     located = locate(str(model_dirs["llama"]))

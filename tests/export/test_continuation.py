@@ -76,7 +76,7 @@ def cases():
     for place, (analysis, more) in enumerate(ASKED):
         averages = more.get("params", {}).get("change") == "average"
         yield pytest.param("demo-gpt2", analysis, more, id=f"demo-gpt2-{analysis}-{place}")
-        if not averages:  # which rotary models have no positional embeddings for
+        if analysis in ("etc", "kernel", "kernel-map"):  # the others are tried of every family
             yield pytest.param("demo-rotary", analysis, more, id=f"demo-rotary-{analysis}-{place}")
         if averages or analysis in ("kernel-map", "sinks"):
             yield pytest.param("demo-attn-2l", analysis, more, id=f"demo-attn-2l-{analysis}")

@@ -14,7 +14,7 @@ from poskernel_core.ledger.published import figures_of
 from poskernel_core.ledger.reproduce import published_name, request_for
 from poskernel_core.models import catalog, curated, fragments
 from tests.support.bound import opened_as_linked
-from tools.recorded import open_page, page_names
+from tools.recorded import open_page
 
 PART, WHOLE = "gpt2-small-layer0", "gpt2"
 WHOLE_ONLY = ("interventions", "induction_recency", "contextual_neurons")
@@ -46,11 +46,12 @@ def test_whole_models_lack_nothing():
 
 
 @pytest.mark.slow
-def test_said_on_every_page(shipped_engine, monkeypatch):
+def test_said_on_pages(shipped_engine, monkeypatch):
+    """Every page runs with this model in `tests/storage/test_shipped.py`."""
     monkeypatch.setattr(results, "engine", lambda: shipped_engine)
     app = opened_as_linked(model=PART)
 
-    for name in page_names():
+    for name in ("etc_heatmap", *WHOLE_ONLY):
         open_page(app, name)
         assert ([], []) == ([*app.exception], [*app.error])
         assert PART == app.selectbox(key="model").value

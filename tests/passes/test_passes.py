@@ -7,8 +7,7 @@ import pytest
 import torch
 
 import poskernel_core as pk
-from poskernel_core.common import groups
-from poskernel_core.common.views import queries_of, without
+from poskernel_core.common.views import without
 from poskernel_core.forward import attention
 from poskernel_core.forward.observers import Observer
 from poskernel_core.forward.precision import precision
@@ -93,6 +92,8 @@ def test_as_many_queries_of_each_group(loaded, samples, taken):
     for sample, window in ((2, 6), (22, 8)):  # the third stretch holds windows 6, 7 and 8
         one = pk.run_pass(loaded["gpt2"], ids[window : window + 1], **given).arrays["queries"]
         close(whole.arrays["queries"][:, :, :, sample], one[:, :, :, 0])
+    with pytest.raises(KeyError, match="ask queries_of"):
+        without(whole, 0).layer(0)["queries"]
 
 
 @pytest.mark.parametrize("start", [0, 1])
@@ -132,51 +133,6 @@ def test_batch_size_does_not_matter(loaded, passes, name, batch):
 
     for key, found in gathered(loaded[name], batch=batch).arrays.items():
         close(found, expected[key], 3 if key.endswith(".groups") else 2e-6)
-
-
-STATISTICS_OF_GROUPS = (*GATHER, "scores", "entropy", "sinks", "repeats", "headvis")
-
-
-@pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize("name", ["gpt2", "mistral"])
-def test_means_without_a_group(loaded, name, monkeypatch):
-    """They are those of a pass over the other groups' windows alone, up to half a step."""
-    ids = builders.random_ids(30, 23, seed=9).numpy()
-    gather = STATISTICS_OF_GROUPS + ("rotary",) * (name == "mistral")
-    given = {"positions": (3, 11, 22), "queries_per_position": 99, "gather": gather}
-    whole = pk.run_pass(loaded[name], ids, **given)
-    alone = {"queries", "mean_residuals", "centred_square", "pair_speed", "pair_factor"}
-
-    monkeypatch.setattr(groups, "GROUPS", 9)  # of the passes over the other groups alone
-    for group in (0, 9):
-        left = [window for window in range(30) if window // 3 != group]
-        fresh = pk.run_pass(loaded[name], ids[left], **given)
-        view = without(whole, group)
-        assert (27, 27) == (view.header.windows, view.header.samples)
-        assert 9 == view.header.groups
-        for layer in range(3):
-            arrays, found = whole.layer(layer), view.layer(layer)
-            for key, expected in fresh.layer(layer).items():
-                if key.endswith((".groups", ".step")):
-                    continue
-                if key in alone:
-                    assert f"{key}.groups" not in arrays
-                    continue
-                step = arrays[f"{key}.step"][0] / 2 / 9
-                off = np.abs(found[key].astype(float) - expected)
-                assert np.isnan(found[key]).tolist() == np.isnan(expected).tolist()
-                bound = step + 2e-6 * (1 + np.abs(expected)) + np.zeros_like(off)
-                assert (off <= bound)[~np.isnan(off)].all(), key
-            for place in range(3):
-                expected = fresh.layer(layer)["queries"][place]
-                close(ordered(queries_of(view, layer, place)), ordered(expected))
-        with pytest.raises(KeyError, match="ask queries_of"):
-            view.layer(0)["queries"]
-
-
-def ordered(queries):
-    """The samples in an order of their own, by the first number of the first head."""
-    return queries[:, np.argsort(queries[0, :, 0])]
 
 
 def test_sums_of_two_halves_add_up(loaded):
