@@ -90,11 +90,13 @@ def near_workers() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def model_dirs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A directory in hub format for each tiny model of `tests.support.builders`, built once."""
-    from tests.support.builders import ARCHITECTURES
+    """A directory for each tiny model: of all architectures, and of families that are asked for."""
+    from tests.support.builders.families import ARCHITECTURES, EVERY_MODEL
 
     root = tmp_path_factory.mktemp("models")
-    return {name: build(root / name) for name, build in ARCHITECTURES.items()}
+    made = Made(lambda name: EVERY_MODEL[name].build(root / name))
+    made.update({name: made[name] for name in ARCHITECTURES})
+    return made
 
 
 @pytest.fixture(scope="session")

@@ -164,7 +164,7 @@ def halves(model_dirs, tmp_path_factory):
     found = {}
     for name in NAMES:
         path = root / name
-        if name not in model_dirs:
+        if name in FAMILY_MODELS:
             one = FAMILY_MODELS[name]  # products of experts want rows of 16 bytes
             aligned = {"hidden_size": 64, "intermediate_size": 40}
             replace(one, config=one.config | aligned).build(path)
@@ -179,12 +179,6 @@ def halves(model_dirs, tmp_path_factory):
 
 def dtypes(model):
     return {parameter.dtype for parameter in model.module.parameters()}
-
-
-@EACH
-def test_files_of_16_bits_stay_so(halves, name):
-    assert {torch.float32} == dtypes(loading.load(halves[name], "cpu"))
-    assert {torch.bfloat16} == dtypes(loading.load(halves[name], "cpu", "bfloat16"))
 
 
 @EACH

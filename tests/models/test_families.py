@@ -23,20 +23,9 @@ ALL = pytest.mark.parametrize("name", tried())
 
 
 @pytest.fixture(scope="module")
-def family_dirs(tmp_path_factory):
-    root = tmp_path_factory.mktemp("families")
-    return Made(lambda name: EVERY_MODEL[name].build(root / name))
-
-
-@pytest.fixture(scope="module")
-def loaded(family_dirs):
-    return Made(lambda name: loading.load(catalog.locate(str(family_dirs[name])), "cpu"))
-
-
-@pytest.fixture(scope="module")
-def truths(family_dirs):
+def truths(model_dirs):
     """Patterns, queries and keys, streams and logits of plain transformers, eagerly."""
-    return Made(lambda name: eager(family_dirs[name], random_ids()))
+    return Made(lambda name: eager(model_dirs[name], random_ids()))
 
 
 def random_ids(length=LENGTH):
@@ -72,11 +61,11 @@ def without_second_bias(_module, args, kwargs):
     return args, kwargs if alibi is None else {**kwargs, "alibi": 0 * alibi}
 
 
-def test_falcon_adds_its_bias_once(loaded, family_dirs):
+def test_falcon_adds_its_bias_once(loaded, model_dirs):
     """Transformers' default attention, other than its eager one, is the reference for Falcon."""
     name = "falcon-alibi"
     ids = random_ids(300)
-    plain = AutoModelForCausalLM.from_pretrained(family_dirs[name], attn_implementation="sdpa")
+    plain = AutoModelForCausalLM.from_pretrained(model_dirs[name], attn_implementation="sdpa")
     with torch.inference_mode():
         expected = plain.eval()(ids, use_cache=False).logits
     np.testing.assert_allclose(loaded[name].run(ids), expected, rtol=1e-4, atol=1e-4)
@@ -133,24 +122,6 @@ def test_logits_and_stream(loaded, truths, name):
 
 
 @ALL
-def test_geometry_is_what_runs(loaded, name):
-    one, geometry = EVERY_MODEL[name], loaded[name].geometry
-    calls = seen_in(loaded[name]).calls
-
-    assert one.layers == len(geometry.layers) == len(calls)
-    assert list(one.bare) == [i for i in range(one.layers) if geometry.reason(i)]
-    for layer, (told, call) in enumerate(zip(geometry.layers, calls, strict=True)):
-        if layer in one.bare:
-            assert (0, 0, "none") == (told.d_head, told.n_kv_heads, told.kind)
-            continue
-        chunk = one.chunks[layer] if one.chunks else None
-        assert (told.n_kv_heads, told.d_head) == (call.k.shape[1], call.k.shape[3])
-        assert (one.windows[layer], chunk) == (call.window, call.chunk)
-        assert told.window == (call.window or call.chunk)
-        assert told.positions == (layer not in one.unturned)
-
-
-@ALL
 def test_mean_key_kernels_by_brute_force(loaded, name):
     model, n, skip, one = loaded[name], LENGTH - 4, 3, EVERY_MODEL[name]
     windows = builders.random_ids(5, LENGTH).numpy()
@@ -182,9 +153,9 @@ def test_mean_key_kernels_by_brute_force(loaded, name):
 
 
 @ALL
-def test_a_model_is_freed_with_its_last_reader(family_dirs, name):
+def test_a_model_is_freed_with_its_last_reader(model_dirs, name):
     """Nothing of ours, nor of the pass that proves it, holds the weights in a circle."""
-    model = loading.load(catalog.locate(str(family_dirs[name])), "cpu")
+    model = loading.load(catalog.locate(str(model_dirs[name])), "cpu")
     held = {each: weakref.ref(weight) for each, weight in model.module.named_parameters()}
     gc.collect()
     gc.disable()
