@@ -123,18 +123,6 @@ def test_removed_embeddings(agree, which):
     agree(interventions.RemovedEmbeddings(which), **{which: np.zeros_like})
 
 
-def test_averaged_rows():
-    rows = torch.from_numpy(rows_of())
-
-    for group in (1, 4, 23, 100):
-        expected = op.averaged_positions(rows.tolist(), group)
-        np.testing.assert_allclose(interventions.averaged(rows, group), expected, atol=1e-6)
-        kept = interventions.averaged(rows, group, 3)
-        assert torch.equal(rows[:3], kept[:3])
-        assert torch.equal(interventions.averaged(rows[3:], group), kept[3:])
-    assert torch.equal(rows, interventions.averaged(rows, 1))
-
-
 def idle(name, model):
     width = {"llama": 60, "mistral": 70, "qwen2": 48, "qwen3": 46, "gpt_neox": 60}.get(name, 35)
     still = [
