@@ -212,6 +212,31 @@ def computed(engine: Any, near_workers: None, monkeypatch: pytest.MonkeyPatch) -
     return engine
 
 
+@pytest.fixture
+def refused(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Callable[..., str]:
+    """Run a command that must end with code 2, one sentence, no worker, and within seconds."""
+    from poskernel_core.cli import main as cli
+    from poskernel_core.engine import engine
+
+    monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(engine, "Child", None)
+
+    def one(*arguments: object) -> str:
+        began = sum(os.times()[:4])  # of a processor, that of processes waited for included
+        code = cli.main([str(each) for each in arguments])
+        out, err = capsys.readouterr()
+        assert (2, "", 1) == (code, out, err.count("\n"))
+        assert len(err) <= 1000
+        assert "Traceback" not in err
+        assert err.rstrip("\n").isprintable()
+        assert sum(os.times()[:4]) - began < 10
+        return err
+
+    return one
+
+
 @pytest.fixture(scope="session")
 def shared_dir() -> Path:
     """The folder `shared` beside the checkout: real weights and texts that are not in the tree."""

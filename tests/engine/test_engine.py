@@ -16,12 +16,7 @@ import pytest
 
 import poskernel_core as pk
 from poskernel_core import Engine, Execution, Store
-from poskernel_core.common.errors import (
-    Cancelled,
-    ComputeFailed,
-    NoSpace,
-    ReadOnlyStore,
-)
+from poskernel_core.common.errors import Cancelled, ComputeFailed, NoSpace, ReadOnlyStore
 from poskernel_core.common.modules import environment
 from poskernel_core.common.shards import WHOLE
 from poskernel_core.common.specs import CorpusSpec, Request

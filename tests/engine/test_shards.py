@@ -35,9 +35,6 @@ from poskernel_core.storage.store import Store
 from tests.support import builders, silent
 from tests.support.near_worker import command_line_here
 from tests.support.stages import held, layers_of, same_bits
-from tests.support.strangers import refused
-
-__all__ = ["refused"]
 
 pytestmark = pytest.mark.usefixtures("near_worker")
 

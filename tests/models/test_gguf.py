@@ -36,9 +36,6 @@ from poskernel_core.models import gguf as reading
 from poskernel_core.models.tokenizers import WITH_DIGITS, check_tokenizer, load_tokenizer
 from tests.support import ROOT, builders
 from tests.support.builders.gguf import GGUF_MODELS, build, write_gguf
-from tests.support.strangers import refused
-
-__all__ = ["refused"]
 
 LENGTH = 37
 PACKED = (("llama", "Q4_1"), ("llama", "Q8_0"), ("gemma", "Q4_1"), ("gpt2", "Q4_1"))

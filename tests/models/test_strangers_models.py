@@ -18,9 +18,6 @@ import poskernel_core as pk
 from poskernel_core.common.errors import BadRequest, ComputeFailed, UnsupportedModel
 from poskernel_core.models import catalog, hub, weights
 from tests.support import builders
-from tests.support.strangers import refused
-
-__all__ = ["refused"]
 
 DEEP = "[" * 100_000 + "]" * 100_000
 

@@ -25,10 +25,7 @@ from poskernel_core.passes.streaming import Pass, batches, next_edge, round_ends
 from poskernel_core.passes.worker_context import ModelCache, WorkerContext
 from poskernel_core.statistics import STATISTICS
 from poskernel_core.storage.shards import drop_partial, partial_keys, partials_of
-from poskernel_core.storage.statistics import (
-    StoredStatistics,
-    read_checkpoint,
-)
+from poskernel_core.storage.statistics import StoredStatistics, read_checkpoint
 from poskernel_core.storage.store import Store
 from tests.support import builders
 from tests.support.stages import (
@@ -194,12 +191,7 @@ def windows_of(reads):
 
 @pytest.mark.parametrize(
     ("windows", "batch", "stages"),
-    [
-        (7, 1, []),
-        (23, 3, [4, 8, 10]),
-        (70, 32, [4, 8, 10, 40]),
-        (130, 3, [4, 8, 10, 20, 60, 120]),
-    ],
+    [(7, 1, []), (23, 3, [4, 8, 10]), (70, 32, [4, 8, 10, 40]), (130, 3, [4, 8, 10, 20, 60, 120])],
 )
 def test_stages_of_a_run(shared, run, windows, batch, stages):
     """Four windows, eight, and those of every round but the last, which ends the run."""

@@ -20,14 +20,7 @@ from poskernel_core.statistics import STATISTICS
 from poskernel_core.storage.statistics import StoredStatistics, missing_statistics
 from poskernel_core.storage.store import Store
 from tests.support import builders
-from tests.support.stages import (
-    gather,
-    held,
-    layers_of,
-    nothing_left,
-    run_over,
-    same_bits,
-)
+from tests.support.stages import gather, held, layers_of, nothing_left, run_over, same_bits
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 
@@ -35,10 +28,7 @@ CONTEXT, POSITIONS, BATCH = 19, (3, 11, 18), 3
 SHORT, QUERY = 11, 9
 IDS = builders.random_ids(130, CONTEXT, seed=5).numpy()
 FEW = ("keys", "patterns", "queries")
-CASES = {
-    "gpt2": (20, None, [4, 8, 10]),
-    "mistral": (130, 64, [4, 8, 10, 20, 60, 120]),
-}
+CASES = {"gpt2": (20, None, [4, 8, 10]), "mistral": (130, 64, [4, 8, 10, 20, 60, 120])}
 """Of each model, which have learned positions, and shared keys with a sliding window: the windows,
 how many of the first form attention, and the stages."""
 
