@@ -6,6 +6,7 @@ A row is a list of `T` floats over key positions; what is not visible holds 0.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from statistics import linear_regression
 
 Row = Sequence[float]
 
@@ -43,9 +44,7 @@ def standard_error(values: Sequence[float]) -> float:
 
 def slope(x: Sequence[float], y: Sequence[float]) -> float:
     """Slope of the least-squares line."""
-    a, b = mean(x), mean(y)
-    above = math.fsum((u - a) * (v - b) for u, v in zip(x, y, strict=True))
-    return above / math.fsum((u - a) ** 2 for u in x)
+    return linear_regression(x, y).slope
 
 
 def softmax(scores: Row) -> list[float]:

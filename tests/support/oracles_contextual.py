@@ -26,12 +26,10 @@ Keys = list[list[list[list[float]]]]
 
 @dataclass(frozen=True, repr=False)
 class Rows:
-    """One head's last query in several texts.
+    """One head's last query, at `n`, in several texts.
 
-    Attributes:
-        n: position of the query.
-        kernels: `K(n, .)` of each text over all positions, 0 where nothing is visible.
-        scores: content scores `c(n, i)` of each text, by visible position `i`.
+    `kernels`: `K(n, .)` over all positions, 0 where nothing is visible; `scores`: content scores
+    `c(n, i)` by visible position `i`.
     """
 
     n: int

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from safetensors.numpy import load_file
@@ -48,10 +48,8 @@ class Edits:
 class Run:
     """What a run saw, edits included.
 
-    Attributes:
-        logits: `[pos, vocab]`.
-        patterns: `[layer, head, query, key]`.
-        streams: before each layer, `[layer, pos, model]`.
+    `logits [pos, vocab]`, `patterns [layer, head, query, key]`, `streams [layer, pos, model]`
+    before each layer.
     """
 
     logits: np.ndarray
@@ -59,13 +57,12 @@ class Run:
     streams: np.ndarray
 
 
-@dataclass(frozen=True)
-class _Sizes:
+class _Sizes(NamedTuple):
     layers: int
     heads: int
-    eps: float
-    mlp: bool
-    by_layer: bool
+    eps: float = 1e-5
+    mlp: bool = False
+    by_layer: bool = False
 
 
 def run(path: Path, ids: Sequence[int], edits: Edits | None = None) -> Run:
@@ -91,14 +88,9 @@ def run(path: Path, ids: Sequence[int], edits: Edits | None = None) -> Run:
 
 def _sizes(config: dict) -> _Sizes:
     if config.get("attn_only"):
-        return _Sizes(config["n_layers"], config["n_heads"], 1e-5, mlp=False, by_layer=False)
-    return _Sizes(
-        config["n_layer"],
-        config["n_head"],
-        config["layer_norm_epsilon"],
-        mlp=True,
-        by_layer=config.get("scale_attn_by_inverse_layer_idx", False),
-    )
+        return _Sizes(config["n_layers"], config["n_heads"])
+    by_layer = config.get("scale_attn_by_inverse_layer_idx", False)
+    return _Sizes(config["n_layer"], config["n_head"], config["layer_norm_epsilon"], True, by_layer)
 
 
 @cache

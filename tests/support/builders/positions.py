@@ -61,8 +61,7 @@ def helix(
         undo_norm(body.h[1].ln_1, stream)
         undo_norm(body.h[2].ln_1, stream)
         _helix_heads(body.h[0].attn, strength, tilt)
-    save(model, path, T)
-    return path
+    return save(model, path, T)
 
 
 def helix_coordinates(T: int = 53, turns: int = 5, height: float = 1.0) -> list[list[float]]:
@@ -76,25 +75,10 @@ def helix_coordinates(T: int = 53, turns: int = 5, height: float = 1.0) -> list[
 
 
 def helix_truth(T: int = 53, turns: int = 5, height: float = 1.0) -> list[float]:
-    """Explained variance of all components of `helix`'s centred positions, in descending order.
-
-    Cosine and rest are even about the middle of the context, sine and rise are odd. So the
-    covariance is two blocks of two by two, whose eigenvalues are known; over whole turns the
-    variances of cosine and sine are 1/2, their means 0.
-    """
-    rows = helix_coordinates(T, turns, height)
-    middle = math.fsum(row[3] for row in rows) / T
-    cosine, sine, rise, rest = zip(*[(*row[:3], row[3] - middle) for row in rows], strict=True)
-    values = [*_two_by_two(cosine, rest), *_two_by_two(sine, rise)]
-    return sorted((value / math.fsum(values) for value in values), reverse=True)
-
-
-def _two_by_two(a: tuple[float, ...], b: tuple[float, ...]) -> tuple[float, float]:
-    """Eigenvalues of `[[a.a, a.b], [a.b, b.b]]`."""
-    aa, bb = math.fsum(x * x for x in a), math.fsum(y * y for y in b)
-    ab = math.fsum(x * y for x, y in zip(a, b, strict=True))
-    half, root = (aa + bb) / 2, math.hypot((aa - bb) / 2, ab)
-    return half + root, half - root
+    """Explained variance of all components of `helix`'s centred positions, in descending order."""
+    rows = torch.tensor(helix_coordinates(T, turns, height), dtype=torch.float64)
+    values = torch.linalg.eigvalsh(rows.T.cov()).flip(0)
+    return (values / values.sum()).tolist()
 
 
 def _with_both_signs(coordinates: Tensor) -> Tensor:
