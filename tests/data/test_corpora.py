@@ -119,16 +119,6 @@ def corpus(place, texts):
     return place
 
 
-@pytest.mark.parametrize("start", [True, False])
-def test_windows_of_one_document(files, tokenizer, start):
-    found = made(files["txt"], tokenizer, start_token=start)
-    rows = loop([files["txt"].read_text()], tokenizer, [0] if start else [])
-    assert stretched(rows) == found.tokens.tolist()
-    assert "stretches" == found.dealt
-    assert len(rows) > 20
-    assert len(rows) % 10
-
-
 @pytest.mark.parametrize("kind", ["jsonl", "parquet"])
 @pytest.mark.parametrize("seed", [0, 3])
 def test_windows_of_documents(files, tokenizer, kind, seed):

@@ -32,10 +32,7 @@ def test_unknown_corpora(case):
         corpora.resolve(spec)
 
 
-UNREADABLE = {
-    "half.jsonl": b'{"text": "a"}\n{"text": ',
-    "text.npy": b"no array",
-}
+UNREADABLE = {"half.jsonl": b'{"text": "a"}\n{"text": ', "text.npy": b"no array"}
 
 
 @pytest.mark.parametrize("name", UNREADABLE)
