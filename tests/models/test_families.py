@@ -77,28 +77,19 @@ def keep(kept, original, args, kwargs):
     return original(*args, **kwargs)
 
 
-def with_heads(name):
-    one = EVERY_MODEL[name]
-    return [layer for layer in range(one.layers) if layer not in one.bare]
-
-
-def seen_in(model, patterns=False):
-    recorder = Recorder(patterns)
-    model.run(random_ids(), observers=[recorder], until=-1)
-    return recorder
-
-
 @ALL
 def test_queries_keys_and_patterns(loaded, truths, monkeypatch, name):
     monkeypatch.setattr(attention, "BLOCK", 11)
     out, kept = truths[name]
-    recorder, layers = seen_in(loaded[name], patterns=True), with_heads(name)
+    one, recorder = EVERY_MODEL[name], Recorder(patterns=True)
+    loaded[name].run(random_ids(), observers=[recorder], until=-1)
+    layers = [layer for layer in range(one.layers) if layer not in one.bare]
     patterns = recorder.patterns()
 
     assert len(out.attentions) == len(layers)
     for place, layer in enumerate(layers):
         np.testing.assert_allclose(patterns[layer], out.attentions[place], atol=1e-5)
-        if EVERY_MODEL[name].kind not in OWN_ATTENTION:
+        if one.kind not in OWN_ATTENTION:
             call = recorder.calls[layer]
             np.testing.assert_allclose(call.q, kept["q"][place], rtol=1e-5, atol=1e-5)
             np.testing.assert_allclose(call.k, kept["k"][place], rtol=1e-5, atol=1e-5)

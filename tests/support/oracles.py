@@ -99,19 +99,11 @@ def half_mass_distance(row: Row, n: int) -> float:
     raise ValueError(f"the row holds {math.fsum(row)} up to position {n}, less than half")
 
 
-def kind(
-    row: Row,
-    n: int,
-    skip: int,
-    window: int | None = None,
-    tokens: int = 10,
-    local_share: float = 0.5,
-    uniform_share: float = 0.5,
-) -> str:
+def kind(row: Row, n: int, skip: int, window: int | None = None, tokens: int = 10) -> str:
     """Kind of a kernel: local first, then uniform, else slow decay."""
-    if local_mass(row, n, tokens) >= local_share:
+    if local_mass(row, n, tokens) >= 0.5:
         return LOCAL
-    if etc(row) >= uniform_share * len(visible(n, skip, window)):
+    if etc(row) >= 0.5 * len(visible(n, skip, window)):
         return UNIFORM
     return SLOW_DECAY
 
