@@ -57,10 +57,8 @@ def small(place, model_dirs):
     [
         ("etc", ("--skip", 0, "--local-tokens", 3), {"skip": 0, "local_tokens": 3}, {}),
         ("etc", ("--query", 11, "--head", "L1H3"), {}, {"query": 11, "layer": 1, "head": 3}),
-        ("kernel", ("--query", 11), {"query": 11}, {}),
         ("kernel", ("--query", 11, "--head", "l2h4"), {"query": 11}, {"layer": 2, "head": 4}),
         ("kernel-map", ("--head", "L1H3"), {"head": "L1H3"}, {}),
-        ("profile", (), {}, {}),
     ],
 )
 def test_show_is_analyse(run, place, small, analysis, options, params, chosen):

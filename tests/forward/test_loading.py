@@ -146,14 +146,6 @@ def test_without_leave_nothing_stays_on_the_disk(model_dirs, monkeypatch):
         loading.load(located, "cpu")
 
 
-def test_room_is_what_is_free_or_allowed(monkeypatch):
-    free = memory.room(torch.device("cpu"))
-    assert list(free) == ["cpu"]
-    assert free["cpu"] <= psutil.virtual_memory().total
-    monkeypatch.setenv("POSKERNEL_MEMORY_GB", "0.25")
-    assert memory.room(torch.device("cpu")) == {"cpu": 0.25e9}
-
-
 NAMES = ("llama", "gpt2", "gpt-oss")
 EACH = pytest.mark.parametrize("name", NAMES)
 
