@@ -90,11 +90,13 @@ def near_workers() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def model_dirs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A directory in hub format for each tiny model of `tests.support.builders`, built once."""
-    from tests.support.builders import ARCHITECTURES
+    """A directory for each tiny model: of all architectures, and of families that are asked for."""
+    from tests.support.builders.families import ARCHITECTURES, EVERY_MODEL
 
     root = tmp_path_factory.mktemp("models")
-    return {name: build(root / name) for name, build in ARCHITECTURES.items()}
+    made = Made(lambda name: EVERY_MODEL[name].build(root / name))
+    made.update({name: made[name] for name in ARCHITECTURES})
+    return made
 
 
 @pytest.fixture(scope="session")
@@ -208,6 +210,31 @@ def computed(engine: Any, near_workers: None, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(results, "engine", lambda: engine)
     monkeypatch.setattr(results, "PATIENCE", 300.0)
     return engine
+
+
+@pytest.fixture
+def refused(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Callable[..., str]:
+    """Run a command that must end with code 2, one sentence, no worker, and within seconds."""
+    from poskernel_core.cli import main as cli
+    from poskernel_core.engine import engine
+
+    monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(engine, "Child", None)
+
+    def one(*arguments: object) -> str:
+        began = sum(os.times()[:4])  # of a processor, that of processes waited for included
+        code = cli.main([str(each) for each in arguments])
+        out, err = capsys.readouterr()
+        assert (2, "", 1) == (code, out, err.count("\n"))
+        assert len(err) <= 1000
+        assert "Traceback" not in err
+        assert err.rstrip("\n").isprintable()
+        assert sum(os.times()[:4]) - began < 10
+        return err
+
+    return one
 
 
 @pytest.fixture(scope="session")

@@ -57,10 +57,8 @@ def small(place, model_dirs):
     [
         ("etc", ("--skip", 0, "--local-tokens", 3), {"skip": 0, "local_tokens": 3}, {}),
         ("etc", ("--query", 11, "--head", "L1H3"), {}, {"query": 11, "layer": 1, "head": 3}),
-        ("kernel", ("--query", 11), {"query": 11}, {}),
         ("kernel", ("--query", 11, "--head", "l2h4"), {"query": 11}, {"layer": 2, "head": 4}),
         ("kernel-map", ("--head", "L1H3"), {"head": "L1H3"}, {}),
-        ("profile", (), {}, {}),
     ],
 )
 def test_show_is_analyse(run, place, small, analysis, options, params, chosen):
@@ -210,48 +208,6 @@ def test_models(run, small, monkeypatch):
 )
 def test_what_a_worker_finds(run, small, options, words):
     code, out, err = run("show", "kernel", *small, *options)
-
-    assert (2, "", 1) == (code, out, err.count("\n"))
-    assert words in err
-
-
-def without_weights(path):
-    (path / "model.safetensors").rename(path / "pytorch_model.bin")
-
-
-def config(**fields):
-    """Return what changes a configuration; without a kind of model, nothing else is left of it."""
-
-    def spoil(path):
-        old = json.loads((path / "config.json").read_text())
-        kept = {} if "model_type" in fields else old
-        (path / "config.json").write_text(json.dumps({**kept, **fields}))
-
-    return spoil
-
-
-SPOILT = {
-    # what is done to the directory, words of the message
-    "pickled only": (without_weights, "pickled"),
-    "no config": (lambda path: (path / "config.json").unlink(), "no config.json"),
-    "no weights": (lambda path: (path / "model.safetensors").unlink(), "model.safetensors"),
-    "config lacks sizes": (config(model_type="gpt2"), "do not fit"),  # it has those of the class
-    "an encoder": (config(model_type="t5"), "encoder"),
-    "unheard of": (config(model_type="abacus"), "abacus"),
-    "sizes do not fit": (config(n_embd=40), "do not fit"),  # which a worker finds
-}
-
-
-@pytest.mark.parametrize(
-    "case",
-    [pytest.param(each, marks=pytest.mark.slow) if "fit" in each else each for each in SPOILT],
-)
-def test_spoilt_models(run, tmp_path, small, model_dirs, case):
-    spoil, words = SPOILT[case]
-    path = shutil.copytree(model_dirs["gpt2"], tmp_path / "bad")
-    spoil(path)
-
-    code, out, err = run("show", "etc", path, *small[1:])
 
     assert (2, "", 1) == (code, out, err.count("\n"))
     assert words in err

@@ -1,13 +1,11 @@
 """The help of the command line, analysis by analysis, and what it reads of the order of options."""
 
-import json
 import re
 import shlex
 
 import click
 import pytest
 
-import poskernel_core as pk
 from poskernel_core.analyses import ANALYSES
 from poskernel_core.api import build_request
 from poskernel_core.cli import main as cli
@@ -148,15 +146,6 @@ def test_sentences(capsys, case):
     assert ("", 1) == (out, err.count("\n"))
     assert all(word in err for word in words)
     assert "No analysis" in err or err.endswith("--help').\n")
-
-
-def test_head(monkeypatch, capsys, tmp_path):
-    monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path))
-    monkeypatch.setenv("POSKERNEL_SHIPPED", "1")
-    for name in ("kernel", "kernel-map"):
-        assert 0 == cli.main(["show", name, MODEL, "--head", "L0H3", "--json"])
-        printed = json.loads(capsys.readouterr().out)
-        assert printed["values"] == pk.show(name, MODEL, head="L0H3").as_json()["values"]
 
 
 def examples():

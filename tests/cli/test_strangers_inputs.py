@@ -20,9 +20,6 @@ from poskernel_core.engine.plan import make_plan
 from poskernel_core.engine.provenance import to_entry
 from poskernel_core.storage.store import Store
 from tests.support.bound import opened_as_linked
-from tests.support.strangers import refused
-
-__all__ = ["refused"]
 
 CONTEXT = 29
 LONG, DIGITS = "a" * 5000, "9" * 5000

@@ -42,18 +42,6 @@ def test_the_mean_of_some_groups(means, data):
     assert np.float32 == found.dtype
 
 
-def test_by_hand():
-    """Three groups of two numbers: 1, 2, 6 lie -2, -1, 3 off their mean; those of 5 nowhere."""
-    arrays = kept(np.array([[1, 5], [2, 5], [6, 5]], np.float32))
-
-    assert [3, 5] == arrays["m"].tolist()
-    np.testing.assert_allclose(arrays["m.step"], [[3 / 32767, 0]], rtol=1e-6)
-    assert [[-21845, 0], [-10922, 0], [32767, 0]] == arrays["m.groups"].tolist()
-    for group, expected in enumerate((4, 3.5, 1.5)):
-        rest = [each for each in range(3) if each != group]
-        np.testing.assert_allclose(of_groups(arrays, "m", rest), [expected, 5], rtol=2e-5)
-
-
 @pytest.mark.parametrize("length", [5, 53])
 def test_what_is_no_number(length):
     means = np.random.default_rng(0).normal(size=(7, 2, length)).astype(np.float32)

@@ -8,13 +8,7 @@ import pytest
 
 from pages.shared.tables.tables import rounded_table
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import (
-    counted,
-    number_and_error,
-    rounded,
-    texts_of,
-    value_text,
-)
+from poskernel_core.common.rounding import counted, number_and_error, rounded, texts_of, value_text
 
 
 @pytest.mark.parametrize(

@@ -13,16 +13,12 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer as Backend
 from tokenizers.models import BPE
 
-from poskernel_core import Execution, describe_run
-from poskernel_core.analyses.helix.formulas import repeated_run
-from poskernel_core.analyses.random_tokens.params import random_run
 from poskernel_core.common import groups
 from poskernel_core.common.errors import NoNetwork, TooLittleText
 from poskernel_core.common.specs import CorpusSpec
 from poskernel_core.data import corpora, texts
 from poskernel_core.models import catalog
 from poskernel_core.models.tokenizers import Tokenizer, load_tokenizer
-from poskernel_core.passes.prepare import prepare
 from tests.support import builders
 
 CONTEXT = 29
@@ -123,57 +119,12 @@ def corpus(place, texts):
     return place
 
 
-def words(found):
-    return ["".join(map(chr, row)) for row in found.tokens.tolist()]
-
-
-@pytest.mark.parametrize("start", [True, False])
-def test_windows_of_one_document(files, tokenizer, start):
-    found = made(files["txt"], tokenizer, start_token=start)
-    rows = loop([files["txt"].read_text()], tokenizer, [0] if start else [])
-    assert stretched(rows) == found.tokens.tolist()
-    assert "stretches" == found.dealt
-    assert len(rows) > 20
-    assert len(rows) % 10
-
-
 @pytest.mark.parametrize("kind", ["jsonl", "parquet"])
 @pytest.mark.parametrize("seed", [0, 3])
 def test_windows_of_documents(files, tokenizer, kind, seed):
     order = np.random.default_rng(seed).permutation(7)
     rows = loop([files["texts"][j] for j in order], tokenizer, [0])
     assert stretched(rows) == cut(files[kind], tokenizer, seed=seed).tolist()
-
-
-@pytest.mark.parametrize(
-    ("documents", "expected"),
-    [
-        (["abcdefgh", "ijkl", "mno"], ["abc", "ijk", "mno"]),
-        (["ab", "cdefg", "hijk", "lmn"], ["ab\n", "cde", "hij"]),
-        (["a", "bcd", "", "efgh", "ijk", "lm"], ["a\n\n", "bcd", "efg"]),
-    ],
-)
-def test_three_windows_by_hand(place, three_groups, documents, expected):
-    found = made(corpus(place, documents), Letters(), context=4, windows=3)
-    assert ["\0" + word for word in expected] == words(found)
-    assert "documents" == found.dealt
-
-
-@pytest.fixture
-def three_groups(monkeypatch):
-    """Three groups, and one window of a document in each lap."""
-    monkeypatch.setattr(groups, "GROUPS", 3)
-    monkeypatch.setattr(corpora, "GROUPS", 3)
-    monkeypatch.setattr(corpora, "largest_share", lambda documents: 1)
-
-
-@pytest.mark.parametrize(("windows", "has"), [(2, 2), (3, 3), (8, 6), (9, 9), (100, 9)])
-def test_laps_by_hand(place, three_groups, windows, has):
-    documents = ["abcdefgh", "ijklmnop", "qrstuvwxyz", "12", "3456"]
-    found = made(corpus(place, documents), Letters(), context=3, windows=windows, start_token=False)
-    # The groups: abc 12 def gh, ijk 345 lmn 6 op, qrs tuv wxy z.
-    expected = ["abc", "ijk", "qrs", "12d", "345", "tuv", "efg", "lmn", "wxy"]
-    assert expected[:has] == words(found)
 
 
 @given(st.integers(10, 999))
@@ -342,39 +293,6 @@ def test_a_document_stays_in_its_group(place, sizes, windows, context, start, kn
         assert known or len(rows) <= share * (context - start)
 
 
-@given(
-    sizes=SIZES,
-    windows=st.integers(1, 97),
-    more=st.integers(1, 403),
-    context=st.integers(2, 13),
-    start=st.booleans(),
-    known=st.booleans(),
-    share=st.none() | st.integers(1, 5),
-    seed=st.integers(0, 3),
-)
-def test_windows_are_the_first_of_a_longer_run(
-    place, sizes, windows, more, context, start, known, share, seed
-):
-    documents = [chr(99 + j) * size for j, size in enumerate(sizes)]
-    asked = {"context": context, "start_token": start, "seed": seed}
-    name = corpus(place, documents) if known else "openwebtext"
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(texts, "stream_hub", lambda *_: iter(documents))
-        if share is not None:
-            patched.setattr(corpora, "largest_share", lambda documents: share)
-        try:
-            longer = made(name, Letters(), windows=windows + more, **asked)
-        except TooLittleText:
-            with pytest.raises(TooLittleText, match="gives 0 windows"):
-                made(name, Letters(), windows=windows, **asked)
-            return
-        found = made(name, Letters(), windows=windows, **asked)
-
-    wanted = min(windows - windows % min(10, windows), len(longer.tokens))
-    assert longer.dealt == found.dealt
-    assert longer.tokens[:wanted].tolist() == found.tokens.tolist()
-
-
 @pytest.mark.parametrize("windows", [7, 47, 500, 600, 900])
 def test_stretches_of_a_long_text(tmp_path, windows):
     """Those of the first 500 windows, or of all that are asked for."""
@@ -427,21 +345,6 @@ def test_equal_groups(tokenizer, windows, has):
     found = made("sample", tokenizer, windows=windows, seed=5)
     assert (has, CONTEXT) == found.tokens.shape
     assert dealing_loop(texts, tokenizer, [0], has, 3) == found.tokens.tolist()
-
-
-@pytest.mark.parametrize("drawn", [repeated_run, lambda run, count: random_run(run, 13, count)])
-def test_drawn_windows(model_dirs, drawn):
-    located = catalog.locate(str(model_dirs["gpt2"]))
-    described, tokenizer = (
-        describe_run(str(model_dirs["gpt2"]), context=13),
-        load_tokenizer(located),
-    )
-    (windows, plan), (more, _) = (
-        prepare(drawn(described, count), Execution(), located, tokenizer) for count in (23, 47)
-    )
-    assert (20, 13) == windows.shape
-    assert 20 == plan.windows
-    np.testing.assert_array_equal(more[:20], windows)
 
 
 def test_texts_in_a_dictionary(files, tokenizer, tmp_path):
@@ -529,14 +432,3 @@ def test_bible_chapters(tokenizer):
         (text,) = corpora.documents(spec)
         found = corpora.token_windows(spec, tokenizer, context=41, windows=9, start_token=False)
         assert [tokenizer.encode(text)[:41]] == found.tokens.tolist()
-
-
-def test_fingerprint_follows_the_content(tmp_path):
-    file, copy = tmp_path / "a.txt", tmp_path / "b.txt"
-    file.write_text("one two")
-    copy.write_text("one two")
-    prints = [corpora.resolve(CorpusSpec(name=str(f))).fingerprint for f in (file, copy)]
-    file.write_text("one two three")
-
-    assert prints[0] == prints[1]
-    assert prints[0] != corpora.resolve(CorpusSpec(name=str(file))).fingerprint

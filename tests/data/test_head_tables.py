@@ -142,15 +142,6 @@ def test_large_and_strange_files(tmp_path):
         read_head_table(tmp_path / "nothing.csv", SHAPE)
 
 
-@given(st.binary(max_size=200))
-def test_any_bytes(data):
-    try:
-        found = parse_head_table(data, "any", SHAPE)
-    except BadRequest:
-        return
-    assert all(column.shape == SHAPE for column in found.columns.values())
-
-
 @given(st.text(alphabet='[]{}",:01-.eE \n\tlayerhead', max_size=80))
 def test_any_text(text):
     try:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import cache, wraps
 
 import pytest
 from hypothesis import given, settings
@@ -32,10 +33,17 @@ def trained(tokenizer, **more):
     return tokenizer
 
 
+def once(make):
+    """What is trained takes seconds: it is trained once, and each call gives another copy."""
+    told = cache(lambda: make().to_str())
+    return wraps(make)(lambda: Tokenizer.from_str(told()))
+
+
 def bundled(name):
     return lambda: load_tokenizer(catalog.locate(name)).backend
 
 
+@once
 def sentence_piece_bpe():
     """As Llama 2 has it: no split in front, spaces are letters, bytes for unknown letters."""
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True))
@@ -54,6 +62,7 @@ def sentence_piece_bpe():
     return tokenizer
 
 
+@once
 def sentence_piece_unigram():
     """As ALBERT and XLNet have it."""
     tokenizer = SentencePieceUnigramTokenizer()
@@ -70,6 +79,7 @@ def unigram_without_a_split():
     return tokenizer
 
 
+@once
 def word_piece():
     """As BERT has it."""
     tokenizer = BertWordPieceTokenizer()
@@ -77,6 +87,7 @@ def word_piece():
     return Tokenizer.from_str(tokenizer.to_str())
 
 
+@once
 def three_digits():
     """As Llama 3 has it: a split that counts digits by threes."""
     tokenizer = Tokenizer(models.BPE(ignore_merges=True))

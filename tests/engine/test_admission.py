@@ -216,8 +216,6 @@ def test_a_public_server_shows_every_page_first(monkeypatch):
     assert 500 <= quotas.max_windows
     assert 4 * 500 * 1024 <= quotas.max_tokens
     assert 2000 <= quotas.max_samples
-    monkeypatch.setenv("POSKERNEL_MAX_WINDOWS", "7")
-    assert 7 == settings().max_windows
 
 
 def test_what_is_stored_has_no_size(engine, monkeypatch):

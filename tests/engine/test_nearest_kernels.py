@@ -41,12 +41,12 @@ def by_offset(found, layer, head, query=QUERY):
     )
 
 
-def search(store, found, offered=lambda model: True, query=QUERY, most=1000):
+def search(store, found, offered=lambda model: True, query=QUERY):
     """The heads like the first model's L0H1."""
     kernel, error = by_offset(found[MODELS[0], QUERY, SKIP], 0, 1)
     return heads_like(
         store, OWN, kernel, error, query=query, skip=SKIP, offered=offered,
-        located=catalog.locate, most=most,
+        located=catalog.locate, most=1000,
     )  # fmt: skip
 
 

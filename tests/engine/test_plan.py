@@ -29,8 +29,6 @@ from poskernel_core.storage.store import Store
 from tests.support import until
 from tests.support.fake_worker import put
 from tests.support.refusals import refused
-from tests.support.server import ROOT
-from tools.recorded import open_page
 
 WAIT = 60.0
 ONCE = {"fitted": 1, "needs": 1}
@@ -174,22 +172,6 @@ def test_what_is_settled_cannot_be_changed(run):
         asked.params = EtcParams(skip=0)
     with pytest.raises(BadRequest):
         make_plan(Request(analysis="etc", run=run, params={"skip": 99}))
-
-
-def test_parameters_that_cannot_be_made_are_one_sentence_on_the_page():
-    """The page says which, what was expected and what was given, and goes no further."""
-    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
-    app.query_params["change"] = "blind to predecessor"
-    app.query_params["layers"] = "0," * 150
-    open_page(app, "interventions")
-
-    assert ["Interventions"] == [each.value for each in app.title]
-    assert not app.exception
-    said = [each.value.replace("\\", "") for each in app.error]
-    assert [
-        "Parameter 'layers' of 'analysis': string should have at most 200 characters, got "
-        f"'{'0,' * 40}'."
-    ] == said
 
 
 def test_a_sentence_of_ours_stands_as_it_is():

@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as hn
 from poskernel_core.cli import main as cli
 from poskernel_core.common import shards
 from poskernel_core.common.header import PassHeader
-from poskernel_core.common.shards import WHOLE, Block, Shard
+from poskernel_core.common.shards import WHOLE, Shard
 from poskernel_core.common.specs import ALL_GATHERED, CorpusSpec, Execution
 from poskernel_core.data import corpora
 from poskernel_core.engine.engine import describe_run
@@ -35,9 +35,6 @@ from poskernel_core.storage.store import Store
 from tests.support import builders, silent
 from tests.support.near_worker import command_line_here
 from tests.support.stages import held, layers_of, same_bits
-from tests.support.strangers import refused
-
-__all__ = ["refused"]
 
 pytestmark = pytest.mark.usefixtures("near_worker")
 
@@ -75,20 +72,6 @@ def test_every_window_is_in_one_block(windows, of, context, whole):
     assert expected == read
     assert max(shares) - min(shares) <= 1
     assert sorted(shares, reverse=True) == shares
-
-
-def test_blocks_by_hand(monkeypatch):
-    """Thirty windows of ten groups, two at a time: twenty steps for three machines, or for 41."""
-    monkeypatch.setattr(shards, "TOKENS_PER_STEP", 15)
-    parts = [Shard.read(f"{number}/3").blocks(30, 7) for number in range(3)]
-
-    assert [7, 7, 6] == [sum(-(-len(block.windows) // 2) for block in each) for each in parts]
-    assert [0, 1, 2, 3] == [block.group for block in parts[0]]
-    assert [Block(3, range(3, 23, 10), False)] == parts[0][3:]
-    assert [Block(3, range(23, 33, 10), False), Block(4, range(4, 34, 10), True)] == parts[1][:2]
-    assert [] == Shard.read("20/41").blocks(30, 7)
-    assert [Block(9, range(29, 39, 10), False)] == Shard.read("19/41").blocks(30, 7)
-    assert [Block(number, range(number, 7, 7), True) for number in range(7)] == WHOLE.blocks(7, 13)
 
 
 def added(statistic, values, order, cuts):
@@ -229,7 +212,7 @@ def small_steps(monkeypatch):
 
 
 @pytest.mark.usefixtures("small_steps", "unchecked")
-@pytest.mark.parametrize(("of", "gather"), [(3, tuple(STATISTICS)), (53, ("keys", "patterns"))])
+@pytest.mark.parametrize(("of", "gather"), [(3, tuple(STATISTICS)), (53, ("keys",))])
 def test_as_many_shards_as_one_likes(tmp_path, described, model_dirs, of, gather):
     """Cut anywhere, also within groups, statistics are those of one pass, bit for bit."""
     located = locate(str(model_dirs["llama"]))

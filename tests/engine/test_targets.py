@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from poskernel_core.analyses.kernels.etc import EtcHeatMap, EtcParams, stands
-from poskernel_core.common.jackknife import interval, jackknife
+from poskernel_core.common.jackknife import interval
 from poskernel_core.common.result import Result
 from poskernel_core.engine import targets
 from poskernel_core.engine.targets import is_met, meets
@@ -22,8 +22,6 @@ pytestmark = pytest.mark.usefixtures("unchecked")
 NAN = math.nan
 CONTEXT, POSITIONS = 37, (5, 11, 23, 36)
 IDS = builders.random_ids(70, CONTEXT, seed=3).numpy()
-LOOKS = (10, 20, 40, 80, 160, 240, 320, 400, 480, 500)
-BOUND = 0.08
 
 
 def result_of(local, etc, groups=10):
@@ -102,32 +100,6 @@ def test_heads_of_which_nothing_is_known():
         alone = result_of(local, (local[0], 0.0), groups=groups)
         for until in ("kinds", "etc"):
             assert [[[False], [False]]] == meets(until, alone).tolist()
-
-
-def ever_met(looks, share, monkeypatch):
-    """How many heads, of truths exactly on their limits, meet the target at one look or another.
-
-    The mean attention to the last tokens is a mean over windows, each with normal noise.
-    """
-    heads, most = 10_000, max(looks)
-    noise = np.random.default_rng(7).normal(0.5, 0.2, (heads, most))
-    monkeypatch.setattr(targets, "SHARE", share)
-    met = np.zeros(heads, dtype=bool)
-    for windows in looks:
-        groups = min(10, windows)
-        mean = noise[:, :windows].reshape(heads, -1, groups).mean(axis=1)
-        without = (mean.sum(axis=1, keepdims=True) - mean) / (groups - 1)
-        local = mean.mean(axis=1), jackknife(without, axis=1)
-        met |= meets("kinds", result_of(local, NARROW, groups=groups))[0, :, 0]
-    return met.mean()
-
-
-@pytest.mark.parametrize("looks", [LOOKS, (4, 8, *LOOKS)])
-def test_looking_again_and_again(looks, monkeypatch):
-    """Few heads on their limits are taken for resolved; with intervals of 95 %, many would be."""
-    assert 0.005 < ever_met(looks, targets.SHARE, monkeypatch) <= BOUND
-    assert ever_met(looks[:1], targets.SHARE, monkeypatch) == pytest.approx(0.005, abs=0.003)
-    assert ever_met(looks, 0.95, monkeypatch) > 2 * BOUND
 
 
 @pytest.fixture

@@ -76,7 +76,7 @@ def cases():
     for place, (analysis, more) in enumerate(ASKED):
         averages = more.get("params", {}).get("change") == "average"
         yield pytest.param("demo-gpt2", analysis, more, id=f"demo-gpt2-{analysis}-{place}")
-        if not averages:  # which rotary models have no positional embeddings for
+        if analysis in ("etc", "kernel", "kernel-map"):  # the others are tried of every family
             yield pytest.param("demo-rotary", analysis, more, id=f"demo-rotary-{analysis}-{place}")
         if averages or analysis in ("kernel-map", "sinks"):
             yield pytest.param("demo-attn-2l", analysis, more, id=f"demo-attn-2l-{analysis}")
@@ -97,9 +97,9 @@ def test_each_kind_is_among_them():
 
 
 @pytest.mark.parametrize("family", tried())
-def test_each_family(family, engine, near_workers, tmp_path, capsys):
+def test_each_family(family, engine, near_workers, model_dirs, capsys):
     """From the directory, with the bridge where there is one, else with transformers alone."""
-    name = str(EVERY_MODEL[family].build(tmp_path / family))
+    name = str(model_dirs[family])
     bare = EVERY_MODEL[family].bare
     head = "L1H1"
     asked = [

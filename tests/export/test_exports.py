@@ -16,7 +16,7 @@ from poskernel_core.analyses import ANALYSES
 from poskernel_core.analyses.definitions import errors_of
 from poskernel_core.analyses.reading import finding_of
 from poskernel_core.cli.reports import summary
-from poskernel_core.common.result import BESIDE, NPZ, Result, Value, texts_array
+from poskernel_core.common.result import BESIDE, NPZ, Result, Value
 from poskernel_core.export import files
 from poskernel_core.export.files import (
     bibtex,
@@ -33,6 +33,7 @@ from poskernel_core.export.grid_picture import grid_picture
 from poskernel_core.export.notebook import View
 from poskernel_core.plotting.grid_cells import grid_data
 from poskernel_core.plotting.palette import SCALE
+from tests.support.made_results import answer
 
 RUN = {"model": "org/some-model", "revision": None, "model_fingerprint": "0123456789abcdef",
        "corpus": "sample", "windows": 5, "context": 7, "start_token": True, "seed": 0,
@@ -160,28 +161,17 @@ def test_csv_with_a_hash_in_a_word(head):
 def test_npz_of_every_question(name, monkeypatch):
     """All that a question declares is in the file: no name stands twice."""
     monkeypatch.setattr(files, "finding_of", lambda made: "")
-    question = ANALYSES[name]
-    declared = (*question.values, *question.texts)
-    numbers = {v.name: np.full((2,) * len(v.axes), 10.0 + i) for i, v in enumerate(question.values)}
-    made = Result(
-        analysis=name,
-        params={},
-        values=numbers,
-        axes={each.name: each.axes for each in declared},
-        units={each.name: each.unit for each in declared},
-        errors={v.name: np.zeros_like(numbers[v.name]) for v in question.values if v.has_error},
-        **{
-            part: {
-                v.name: np.asarray(numbers[v.name] + at)
-                for v in question.values
-                if v.has_error and not v.is_row
-            }
-            for at, part in enumerate(BESIDE)
-            if part != "errors"
-        },
-        coordinates={axis: np.arange(2) for each in declared for axis in each.axes},
-        texts={v.name: texts_array(np.full((2,) * len(v.axes), "L0H0")) for v in question.texts},
-    )
+    question, made = ANALYSES[name], answer(name)
+    sure = {v.name: v.is_row for v in question.values if v.has_error}
+    beside = {
+        part: {
+            v: np.asarray(made.values[v] + at)
+            for v, row in sure.items()
+            if part == "errors" or not row
+        }
+        for at, part in enumerate(BESIDE)
+    }
+    made = replace(made, **beside)
     errors = {
         f"{name}_{end}": array
         for part, end in NPZ.items()

@@ -24,10 +24,6 @@ from tests.support.made_results import result
 HOME = "http://lab.org/pk"
 
 
-def shown(view):
-    return DisplayFormatter().format(view)[0]
-
-
 @pytest.fixture
 def first(monkeypatch):
     """No output holds plotly.js yet."""
@@ -88,7 +84,8 @@ def test_the_library_comes_once(made, first, monkeypatch):
         shell = SimpleNamespace(get_parent=lambda: {"metadata": {"cellId": name}})
         place = SimpleNamespace(get_ipython=lambda: shell if name else None)
         monkeypatch.setitem(sys.modules, "IPython", place)
-        has.append("window.Plotly = Plotly" in shown(View(made, **given))["text/html"])
+        data, _ = DisplayFormatter().format(View(made, **given))
+        has.append("window.Plotly = Plotly" in data["text/html"])
 
     for name, given in (
         ("one", {}), ("two", {}), ("two", {"embed": True}), ("one", {}), ("one", {"embed": False}),

@@ -8,7 +8,6 @@ import torch
 import poskernel_core as pk
 from poskernel_core.common.errors import UnsupportedModel
 from poskernel_core.forward.edits import Edit
-from tests.support.builders.families import EVERY_MODEL
 
 IDS = torch.arange(23)[None] * 7 % 281 + 3
 
@@ -88,11 +87,10 @@ def test_by_name_with_its_tokenizer():
     ("family", "told"),
     [("qwen2-vl", "transformer_lens has no bridge for"), ("falcon-alibi", "computes '")],
 )
-def test_a_bridge_that_there_is_not_or_that_differs_is_refused(family, told, tmp_path):
+def test_a_bridge_that_there_is_not_or_that_differs_is_refused(family, told, model_dirs):
     """In one sentence that says what to use; the bridge of Falcon adds its slopes twice."""
-    path = EVERY_MODEL[family].build(tmp_path / family)
     with pytest.raises(UnsupportedModel, match=told) as refused:
-        pk.to_bridge(str(path), device="cpu")
+        pk.to_bridge(str(model_dirs[family]), device="cpu")
     assert "use transformers' own module, pk.load(...).module." in str(refused.value)
     assert "\n" not in str(refused.value)
 

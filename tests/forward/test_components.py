@@ -9,8 +9,8 @@ from poskernel_core.common.errors import UnsupportedModel
 from poskernel_core.forward import components, loading
 from poskernel_core.forward.components import read_components
 from poskernel_core.models import catalog
-from tests.support import Made, builders
-from tests.support.builders.families import EVERY_MODEL, tried
+from tests.support import builders
+from tests.support.builders.families import tried
 from tests.support.truth import Recorder
 
 TEXTS, LENGTH = 2, 31
@@ -47,17 +47,6 @@ BEHIND = {"gemma2": (1.0, 1e-6), "olmo2": (0.0, 1e-5)}
 
 
 @pytest.fixture(scope="module")
-def dirs(tmp_path_factory):
-    root = tmp_path_factory.mktemp("components")
-    return Made(lambda name: EVERY_MODEL[name].build(root / name))
-
-
-@pytest.fixture(scope="module")
-def loaded(dirs):
-    return Made(lambda name: loading.load(catalog.locate(str(dirs[name])), "cpu"))
-
-
-@pytest.fixture(scope="module")
 def ids():
     return builders.random_ids(TEXTS, LENGTH)
 
@@ -67,12 +56,14 @@ def readings(model, ids):
 
 
 @pytest.mark.parametrize("name", TRIED)
-def test_add_up(loaded, dirs, ids, name):
+def test_add_up(loaded, model_dirs, ids, name):
     """To the stream of plain transformers, and to the queries and keys of the attention call."""
     model = loaded[name]
-    plain = builders.hf_eager_model(dirs[name])
+    plain = builders.hf_eager_model(model_dirs[name])
     if name == "falcon-alibi":  # its eager attention adds the bias twice
-        plain = AutoModelForCausalLM.from_pretrained(dirs[name], attn_implementation="sdpa").eval()
+        plain = AutoModelForCausalLM.from_pretrained(
+            model_dirs[name], attn_implementation="sdpa"
+        ).eval()
     with torch.inference_mode():
         streams = plain(ids, output_hidden_states=True, use_cache=False).hidden_states
     for reading in readings(model, ids):
@@ -92,9 +83,9 @@ def close(found, expected, within=1e-5):
 
 
 @pytest.mark.parametrize("name", MLP)
-def test_writers(loaded, dirs, ids, name):
+def test_writers(loaded, model_dirs, ids, name):
     """Each head and MLP wrote what its own modules put out, in plain loops."""
-    model, plain = loaded[name], builders.hf_eager_model(dirs[name])
+    model, plain = loaded[name], builders.hf_eager_model(model_dirs[name])
     kept = {}
     for at in (0, 1):
         for kind, place in zip(("mlp", "out"), MLP[name], strict=True):
@@ -214,17 +205,17 @@ def test_norms_after_the_sum(tmp_path, ids):
         read_components(model, ids, 1)
 
 
-def test_something_else_in_the_stream(dirs, ids, monkeypatch):
+def test_something_else_in_the_stream(model_dirs, ids, monkeypatch):
     """A block that adds what none of its modules puts out is refused."""
-    model = loading.load(catalog.locate(str(dirs["llama"])), "cpu")
+    model = loading.load(catalog.locate(str(model_dirs["llama"])), "cpu")
     monkeypatch.setattr(components, "_multiplier", lambda _: 0.9)
     with pytest.raises(UnsupportedModel, match="not all that is added"):
         read_components(model, ids, 0)
 
 
-def test_a_layer_norm_behind(dirs, ids):
+def test_a_layer_norm_behind(model_dirs, ids):
     """A norm behind attention may centre and have a bias, which is among the biases."""
-    model = loading.load(catalog.locate(str(dirs["olmo2"])), "cpu")
+    model = loading.load(catalog.locate(str(model_dirs["olmo2"])), "cpu")
     for layer in range(2):
         norm = torch.nn.LayerNorm(60)
         torch.nn.init.normal_(norm.weight)
@@ -237,8 +228,8 @@ def test_a_layer_norm_behind(dirs, ids):
     close(sum(part.written().sum(dim=0) for part in reading.parts), stream.residuals[2])
 
 
-def test_half_precision(dirs, ids):
-    model = loading.load(catalog.locate(str(dirs["qwen3"])), "cpu", "bfloat16")
+def test_half_precision(model_dirs, ids):
+    model = loading.load(catalog.locate(str(model_dirs["qwen3"])), "cpu", "bfloat16")
     for reading in readings(model, ids):
         close(reading.projected("key", 1).sum(dim=0), reading.call.k[:, 0].float(), 3e-2)
 

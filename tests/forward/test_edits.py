@@ -48,29 +48,6 @@ def agree(request, model_dirs, loaded, ids):
     return check
 
 
-@pytest.mark.parametrize("name", ["gpt2", "gpt2_inverse_layer", "attn_only"])
-def test_agrees_with_transformers(model_dirs, name):
-    model = builders.hf_eager_model(model_dirs[name]).double()
-    ids = builders.random_ids(1, model.config.n_positions, seed=1)
-    with torch.inference_mode():
-        truth = model(ids, output_attentions=True, output_hidden_states=True, use_cache=False)
-
-    actual = plain_gpt2.run(model_dirs[name], ids[0].tolist())
-
-    np.testing.assert_allclose(actual.logits, truth.logits[0], atol=1e-5)
-    np.testing.assert_allclose(actual.patterns, torch.cat(truth.attentions), atol=1e-5)
-    np.testing.assert_allclose(actual.streams, torch.cat(truth.hidden_states[:-1]), atol=1e-5)
-
-
-@pytest.mark.parametrize("build", [builders.helix, builders.dark_head, builders.aggregator])
-def test_agrees_on_constructed_models(tmp_path, build):
-    """Also where the norms' weights are far from 1."""
-    path, ids = build(tmp_path), builders.random_ids(1, 31)
-    attentions = builders.hf_eager_attentions(path, ids)
-    actual = plain_gpt2.run(path, ids[0].tolist())
-    np.testing.assert_allclose(actual.patterns, torch.cat(attentions), atol=2e-4)
-
-
 @pytest.mark.parametrize("group", [2, 5, 23])
 def test_averaged_positions(agree, group):
     agree(
@@ -144,18 +121,6 @@ def test_ablated_heads(agree):
 @pytest.mark.parametrize("which", ["tokens", "positions"])
 def test_removed_embeddings(agree, which):
     agree(interventions.RemovedEmbeddings(which), **{which: np.zeros_like})
-
-
-def test_averaged_rows():
-    rows = torch.from_numpy(rows_of())
-
-    for group in (1, 4, 23, 100):
-        expected = op.averaged_positions(rows.tolist(), group)
-        np.testing.assert_allclose(interventions.averaged(rows, group), expected, atol=1e-6)
-        kept = interventions.averaged(rows, group, 3)
-        assert torch.equal(rows[:3], kept[:3])
-        assert torch.equal(interventions.averaged(rows[3:], group), kept[3:])
-    assert torch.equal(rows, interventions.averaged(rows, 1))
 
 
 def idle(name, model):

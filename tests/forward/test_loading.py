@@ -146,14 +146,6 @@ def test_without_leave_nothing_stays_on_the_disk(model_dirs, monkeypatch):
         loading.load(located, "cpu")
 
 
-def test_room_is_what_is_free_or_allowed(monkeypatch):
-    free = memory.room(torch.device("cpu"))
-    assert list(free) == ["cpu"]
-    assert free["cpu"] <= psutil.virtual_memory().total
-    monkeypatch.setenv("POSKERNEL_MEMORY_GB", "0.25")
-    assert memory.room(torch.device("cpu")) == {"cpu": 0.25e9}
-
-
 NAMES = ("llama", "gpt2", "gpt-oss")
 EACH = pytest.mark.parametrize("name", NAMES)
 
@@ -164,7 +156,7 @@ def halves(model_dirs, tmp_path_factory):
     found = {}
     for name in NAMES:
         path = root / name
-        if name not in model_dirs:
+        if name in FAMILY_MODELS:
             one = FAMILY_MODELS[name]  # products of experts want rows of 16 bytes
             aligned = {"hidden_size": 64, "intermediate_size": 40}
             replace(one, config=one.config | aligned).build(path)
@@ -179,12 +171,6 @@ def halves(model_dirs, tmp_path_factory):
 
 def dtypes(model):
     return {parameter.dtype for parameter in model.module.parameters()}
-
-
-@EACH
-def test_files_of_16_bits_stay_so(halves, name):
-    assert {torch.float32} == dtypes(loading.load(halves[name], "cpu"))
-    assert {torch.bfloat16} == dtypes(loading.load(halves[name], "cpu", "bfloat16"))
 
 
 @EACH

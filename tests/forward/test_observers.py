@@ -157,28 +157,6 @@ def test_a_model_that_tells_more_is_refused(loaded, ids, monkeypatch):
     assert (3, LENGTH, builders.VOCABULARY) == loaded["gpt2"].run(ids).shape
 
 
-@ALL
-def test_what_attentions_are_told(loaded, ids, name):
-    told = set()
-    ours = AttentionInterface()[hooks.IMPLEMENTATION]
-
-    def listening(*args, **given):
-        told.update(given)
-        assert not given["dropout"]
-        return ours(*args, **given)
-
-    AttentionInterface.register(hooks.IMPLEMENTATION, listening)
-    try:
-        loaded[name].run(ids)
-        loaded[name].run(ids, positions=torch.arange(LENGTH).expand(3, LENGTH), until=-1)
-    finally:
-        AttentionInterface.register(hooks.IMPLEMENTATION, ours)
-
-    known = hooks.WITHOUT_EFFECT | {"scaling", "sliding_window"}
-    assert told <= known
-    assert name == "gpt_neo" or {"dropout", "scaling", "position_ids"} <= told
-
-
 def test_an_observer_that_fails_is_taken_off(loaded, ids):
     class Broken(Recorder):
         def attention(self, call, batch) -> None:

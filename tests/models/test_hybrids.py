@@ -31,14 +31,9 @@ BARE, WITH_HEADS = [0, 2], 1
 CONVOLUTION = "a convolution, without attention"
 
 
-@pytest.fixture(scope="module")
-def path(tmp_path_factory):
-    return FAMILY_MODELS["lfm2"].build(tmp_path_factory.mktemp("hybrid") / "lfm2")
-
-
-@pytest.fixture(scope="module")
-def model(path):
-    return pk.load(str(path), device="cpu")
+@pytest.fixture
+def model(loaded):
+    return loaded["lfm2"]
 
 
 @pytest.mark.parametrize("analysis", ["etc", "kernel", "kernel-distances", "profile", "entropy"])
@@ -126,15 +121,16 @@ def test_a_pass_ends_in_any_layer(model, until):
     assert range(3)[until] + 1 == len(recorder.residuals) == len(recorder.calls)
 
 
-def test_a_head_that_is_none_is_refused(path, tmp_path, fresh_engine):
+def test_a_head_that_is_none_is_refused(model_dirs, tmp_path, fresh_engine):
+    path = str(model_dirs["lfm2"])
     builders.mini_corpus(tmp_path)
     given = {
         "engine": fresh_engine, "query": QUERY, "windows": WINDOWS, "context": CONTEXT,
         "corpus": CorpusSpec(name=str(tmp_path / "mini.txt")),
     }  # fmt: skip
     with pytest.raises(BadRequest, match=f"Layer 2 has no heads: it is {CONVOLUTION}"):
-        pk.show("denominators", str(path), head="L2H1", **given)
-    found = pk.show("etc", str(path), **given)
+        pk.show("denominators", path, head="L2H1", **given)
+    found = pk.show("etc", path, **given)
     assert np.isnan(found.values["etc"][BARE]).all()
     assert np.isfinite(found.values["etc"][WITH_HEADS]).all()
 
@@ -149,10 +145,9 @@ def llava(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", WITHIN)
-def test_sizes_are_those_of_the_language_model(tmp_path, name):
-    one = FAMILY_MODELS[name]
-    geometry = catalog.locate(str(one.build(tmp_path / name))).geometry
-    assert (one.kind, "rotary") == (geometry.architecture, geometry.scheme)
+def test_sizes_are_those_of_the_language_model(model_dirs, name):
+    geometry = catalog.locate(str(model_dirs[name])).geometry
+    assert (FAMILY_MODELS[name].kind, "rotary") == (geometry.architecture, geometry.scheme)
     assert (3, 6, 2, 60) == (
         geometry.n_layers, geometry.n_heads, geometry.n_kv_heads, geometry.d_model,
     )  # fmt: skip
@@ -186,15 +181,16 @@ def test_the_same_language_model_alone(tmp_path, llava):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["llama-within", "qwen2-vl"])
-def test_questions_that_change_the_model(tmp_path, fresh_engine, name):
-    path = str(FAMILY_MODELS[name].build(tmp_path / name))
+def test_questions_that_change_the_model(model_dirs, fresh_engine, name):
     for question, asked in (
         ("rotary-spectrum", {}),
         ("changed-bands", {"head": "L1H0"}),
         ("additivity", {"params": {"passages": 4}}),
         ("position-vs-token", {"params": {"length": 7, "samples": 50}}),
     ):
-        found = pk.show(question, path, windows=8, context=32, engine=fresh_engine, **asked)
+        found = pk.show(
+            question, str(model_dirs[name]), windows=8, context=32, engine=fresh_engine, **asked
+        )
         assert all(np.isfinite(array).any() for array in found.values.values()), question
 
 

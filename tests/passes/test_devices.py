@@ -32,7 +32,6 @@ from poskernel_core.statistics import STATISTICS, Sizes
 from poskernel_core.statistics.sinks import SinkSums
 from poskernel_core.storage.store import Store
 from tests.support import builders
-from tests.support.builders.families import FAMILY_MODELS
 from tests.support.stages import carried_out
 
 CONTEXT, WINDOWS, QUERY = 29, 7, 20
@@ -153,11 +152,10 @@ def edits(model):
 @pytest.mark.parametrize(
     "name", ["gpt2", "gemma2", "gpt-oss", "llama4", "bloom", "falcon-alibi", "gptj", "lfm2"]
 )
-def test_every_edit_and_statistic(model_dirs, tmp_path, forgetful, name):
+def test_every_edit_and_statistic(model_dirs, forgetful, name):
     """Caps, sinks, chunks, slopes and layers without heads beside every change."""
     torch.set_default_device(None)
-    path = model_dirs[name] if name in model_dirs else FAMILY_MODELS[name].build(tmp_path / name)
-    model = pk.load(str(path), device="cpu")
+    model = pk.load(str(model_dirs[name]), device="cpu")
     tokens = builders.random_ids(2, CONTEXT)
     torch.set_default_device("meta")
 
@@ -284,26 +282,10 @@ def moved(model):
     return replace(model, device=MPS)
 
 
-def test_the_device():
-    """It computes, moves, makes and refuses as Apple's do."""
-    with mps():
-        ones = torch.ones(3, device=MPS)
-        assert MPS == (ones + 1).device
-        assert [2.0, 2.0, 2.0] == (ones + 1).cpu().tolist()
-        for refused in (ones.double, lambda: ones.to("cpu", torch.float64),
-                        lambda: torch.zeros(2, dtype=torch.float64, device=MPS),
-                        lambda: ones.sum(dtype=torch.float64)):  # fmt: skip
-            with pytest.raises(TypeError, match="doesn't support float64"):
-                refused()
-        with pytest.raises(RuntimeError, match="same device"):
-            torch.zeros(3, device="cpu") + ones
-
-
 @pytest.mark.parametrize("name", ["gpt2", "llama", "bloom", "gpt-oss"])
-def test_a_whole_pass(tmp_path, model_dirs, name):
+def test_a_whole_pass(model_dirs, name):
     """Every statistic is gathered there, and is that of a CPU to rounding."""
-    path = model_dirs.get(name) or FAMILY_MODELS[name].build(tmp_path / name)
-    model = pk.load(str(path), device="cpu")
+    model = pk.load(str(model_dirs[name]), device="cpu")
     gather = tuple(STATISTICS)
     expected = pk.run_pass(model, IDS, gather=gather, batch=4).arrays
 

@@ -7,14 +7,13 @@ import pytest
 import torch
 
 import poskernel_core as pk
-from poskernel_core.common import groups
-from poskernel_core.common.views import queries_of, without
+from poskernel_core.common.views import without
 from poskernel_core.forward import attention
 from poskernel_core.forward.observers import Observer
 from poskernel_core.forward.precision import precision
 from poskernel_core.passes import streaming
 from poskernel_core.passes.prepare import sizes_for
-from tests.support import builders, oracles
+from tests.support import builders
 from tests.support.truth import truth_of
 
 NAMES = ("gpt2", "gpt_neo", "llama", "mistral")
@@ -67,17 +66,6 @@ def test_means_and_sampled_queries(passes, truths, name):
         close(found.arrays[value], arrays, 2e-5 if value == "mean_residuals" else 1e-5)
 
 
-@EACH
-@pytest.mark.parametrize("start", [0, 1])
-def test_diagonal_profile(loaded, truths, name, start):
-    found = gathered(loaded[name], start_token=start == 1).arrays["profile"]
-
-    for layer, patterns in enumerate(truths[name].attentions):
-        for head in range(patterns.shape[1]):
-            expected = oracles.diagonal_profile(patterns[:, head].tolist(), start)
-            close(found[layer, head], [*expected, *[0.0] * start])
-
-
 @pytest.mark.parametrize(("samples", "taken"), [(19, 10), (29, 20), (99, 30)])
 def test_as_many_queries_of_each_group(loaded, samples, taken):
     """Of thirty windows the first ones give queries, equally many of each of ten groups."""
@@ -93,6 +81,8 @@ def test_as_many_queries_of_each_group(loaded, samples, taken):
     for sample, window in ((2, 6), (22, 8)):  # the third stretch holds windows 6, 7 and 8
         one = pk.run_pass(loaded["gpt2"], ids[window : window + 1], **given).arrays["queries"]
         close(whole.arrays["queries"][:, :, :, sample], one[:, :, :, 0])
+    with pytest.raises(KeyError, match="ask queries_of"):
+        without(whole, 0).layer(0)["queries"]
 
 
 @pytest.mark.parametrize("start", [0, 1])
@@ -107,21 +97,9 @@ def test_spread_of_the_stream(loaded, truths, start):
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("name", "scale", "windows"),
-    [
-        ("gpt2", 7**-0.5, [None, None, None]),
-        ("gpt_neo", 1.0, [None, 5, None]),
-        ("llama", 10**-0.5, [None, None, None]),
-        ("mistral", 14**-0.5, [7, 7, 7]),
-    ],
-)
-def test_facts(passes, loaded, name, scale, windows):
-    """A window that hides nothing of such short texts is none."""
-    header = passes[name].header
-    assert (pytest.approx(scale),) * 3 == header.scales
-    assert tuple(windows) == header.sliding_windows
-    short = pk.run_pass(loaded[name], IDS[:, : max(windows[1] or 1, 5)]).header
+def test_a_window_that_hides_nothing_is_none(passes, loaded):
+    assert (None, 5, None) == passes["gpt_neo"].header.sliding_windows
+    short = pk.run_pass(loaded["gpt_neo"], IDS[:, :5]).header
     assert (None, None, None) == short.sliding_windows
 
 
@@ -132,51 +110,6 @@ def test_batch_size_does_not_matter(loaded, passes, name, batch):
 
     for key, found in gathered(loaded[name], batch=batch).arrays.items():
         close(found, expected[key], 3 if key.endswith(".groups") else 2e-6)
-
-
-STATISTICS_OF_GROUPS = (*GATHER, "scores", "entropy", "sinks", "repeats", "headvis")
-
-
-@pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize("name", ["gpt2", "mistral"])
-def test_means_without_a_group(loaded, name, monkeypatch):
-    """They are those of a pass over the other groups' windows alone, up to half a step."""
-    ids = builders.random_ids(30, 23, seed=9).numpy()
-    gather = STATISTICS_OF_GROUPS + ("rotary",) * (name == "mistral")
-    given = {"positions": (3, 11, 22), "queries_per_position": 99, "gather": gather}
-    whole = pk.run_pass(loaded[name], ids, **given)
-    alone = {"queries", "mean_residuals", "centred_square", "pair_speed", "pair_factor"}
-
-    monkeypatch.setattr(groups, "GROUPS", 9)  # of the passes over the other groups alone
-    for group in (0, 9):
-        left = [window for window in range(30) if window // 3 != group]
-        fresh = pk.run_pass(loaded[name], ids[left], **given)
-        view = without(whole, group)
-        assert (27, 27) == (view.header.windows, view.header.samples)
-        assert 9 == view.header.groups
-        for layer in range(3):
-            arrays, found = whole.layer(layer), view.layer(layer)
-            for key, expected in fresh.layer(layer).items():
-                if key.endswith((".groups", ".step")):
-                    continue
-                if key in alone:
-                    assert f"{key}.groups" not in arrays
-                    continue
-                step = arrays[f"{key}.step"][0] / 2 / 9
-                off = np.abs(found[key].astype(float) - expected)
-                assert np.isnan(found[key]).tolist() == np.isnan(expected).tolist()
-                bound = step + 2e-6 * (1 + np.abs(expected)) + np.zeros_like(off)
-                assert (off <= bound)[~np.isnan(off)].all(), key
-            for place in range(3):
-                expected = fresh.layer(layer)["queries"][place]
-                close(ordered(queries_of(view, layer, place)), ordered(expected))
-        with pytest.raises(KeyError, match="ask queries_of"):
-            view.layer(0)["queries"]
-
-
-def ordered(queries):
-    """The samples in an order of their own, by the first number of the first head."""
-    return queries[:, np.argsort(queries[0, :, 0])]
 
 
 def test_sums_of_two_halves_add_up(loaded):

@@ -25,10 +25,7 @@ from poskernel_core.passes.streaming import Pass, batches, next_edge, round_ends
 from poskernel_core.passes.worker_context import ModelCache, WorkerContext
 from poskernel_core.statistics import STATISTICS
 from poskernel_core.storage.shards import drop_partial, partial_keys, partials_of
-from poskernel_core.storage.statistics import (
-    StoredStatistics,
-    read_checkpoint,
-)
+from poskernel_core.storage.statistics import StoredStatistics, read_checkpoint
 from poskernel_core.storage.store import Store
 from tests.support import builders
 from tests.support.stages import (
@@ -87,22 +84,6 @@ def test_edges(step, edges):
 def test_ends_of_rounds(each, step, ends):
     """They double up to eight windows of every group; later eight follow, or a batch."""
     assert ends == round_ends(each, step)
-
-
-@pytest.mark.parametrize(
-    ("windows", "step", "seen", "expected"),
-    [
-        (range(3, 73, 10), 2, 70, [(3,), (13,), (23, 33), (43, 53), (63,)]),
-        (range(3, 73, 10), 4, 30, [(3,), (13,), (23,), (33,), (43, 53, 63)]),
-        (range(43, 73, 10), 2, 70, [(43, 53), (63,)]),
-        (range(53, 73, 10), 2, 70, [(53,), (63,)]),
-        (range(2, 9, 7), 32, 7, [(2,)]),
-        (range(6, 6, 10), 2, 70, []),
-    ],
-)
-def test_batches_by_hand(windows, step, seen, expected):
-    """Of a group, from some place on; none holds windows on either side of the first ``seen``."""
-    assert expected == [tuple(batch) for batch in batches(windows, step, seen)]
 
 
 @given(PLACES, PLACES, STEPS)
@@ -210,12 +191,7 @@ def windows_of(reads):
 
 @pytest.mark.parametrize(
     ("windows", "batch", "stages"),
-    [
-        (7, 1, []),
-        (23, 3, [4, 8, 10]),
-        (70, 32, [4, 8, 10, 40]),
-        (130, 3, [4, 8, 10, 20, 60, 120]),
-    ],
+    [(7, 1, []), (23, 3, [4, 8, 10]), (70, 32, [4, 8, 10, 40]), (130, 3, [4, 8, 10, 20, 60, 120])],
 )
 def test_stages_of_a_run(shared, run, windows, batch, stages):
     """Four windows, eight, and those of every round but the last, which ends the run."""

@@ -20,16 +20,7 @@ from poskernel_core.statistics import STATISTICS
 from poskernel_core.storage.statistics import StoredStatistics, missing_statistics
 from poskernel_core.storage.store import Store
 from tests.support import builders
-from tests.support.stages import (
-    gather,
-    held,
-    in_order,
-    layers_of,
-    nothing_left,
-    run_over,
-    same_bits,
-)
-from tests.support.truth import truth_of
+from tests.support.stages import gather, held, layers_of, nothing_left, run_over, same_bits
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 
@@ -37,10 +28,7 @@ CONTEXT, POSITIONS, BATCH = 19, (3, 11, 18), 3
 SHORT, QUERY = 11, 9
 IDS = builders.random_ids(130, CONTEXT, seed=5).numpy()
 FEW = ("keys", "patterns", "queries")
-CASES = {
-    "gpt2": (20, None, [4, 8, 10]),
-    "mistral": (130, 64, [4, 8, 10, 20, 60, 120]),
-}
+CASES = {"gpt2": (20, None, [4, 8, 10]), "mistral": (130, 64, [4, 8, 10, 20, 60, 120])}
 """Of each model, which have learned positions, and shared keys with a sliding window: the windows,
 how many of the first form attention, and the stages."""
 
@@ -112,28 +100,6 @@ def test_a_stage_is_a_run_of_its_windows(formed, shared):
     gather(shared, formed.run, BATCH)
     same_bits(held(shared.store, formed.run)[1], held(formed.context.store, formed.run)[1])
     nothing_left(formed.context.store, formed.run)
-
-
-def test_means_by_plain_loops(formed):
-    """Mean keys and mean attention, of all windows and of every group, of plain transformers."""
-    truth = truth_of(formed.model, in_order(IDS, formed.windows))
-    for windows in formed.stages:
-        groups, seen = min(10, windows), min(windows, 60 if formed.bound else windows)
-        for layer, arrays in enumerate(held(formed.kept, formed.first(windows))[1]):
-            keys, rows = truth.keys[layer], truth.attentions[layer][:, :, list(POSITIONS)]
-            for name, each, count in (("mean_keys", keys, windows), ("mean_rows", rows, seen)):
-                of_group = [
-                    sum(each[w].astype(float) for w in range(group, count, groups))
-                    / len(range(group, count, groups))
-                    for group in range(groups)
-                ]
-                mean = sum(of_group) / groups
-                np.testing.assert_allclose(arrays[name], mean, rtol=1e-5, atol=1e-5)
-                steps = arrays[f"{name}.step"]
-                for group, own in enumerate(of_group):
-                    found = arrays[name] + arrays[f"{name}.groups"][group] * steps[0]
-                    bound = steps[0] + 1e-5 * (1 + np.abs(own))
-                    assert (np.abs(found - own) <= bound).all(), (name, layer, group)
 
 
 def test_arrays_are_found_by_name(shared, model_dirs, tmp_path, monkeypatch):

@@ -10,7 +10,6 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.renamed import MODELS, VARIABLES
 from poskernel_core.common.settings import PUBLIC, Settings, check_paths, settings, variable
-from poskernel_core.storage.shipped import shipped
 from serving.admission import ConnectionLimits
 from tests.support.server import ROOT, environment
 
@@ -114,12 +113,6 @@ def test_bounds_are_those_of_the_host(monkeypatch):
         own = getattr(alone, name)
         assert own is None or quota <= own
         assert name == "max_jobs" or quota == getattr(found, name)
-
-
-def test_what_comes_with_the_project(monkeypatch):
-    for said, shown in (("", True), ("1", True), ("0", False)):
-        monkeypatch.setenv("POSKERNEL_SHIPPED", said)
-        assert shown == any(True for _ in shipped().headers())
 
 
 def test_old_names(monkeypatch, tmp_path):

@@ -19,7 +19,6 @@ from poskernel_core.models import catalog
 from poskernel_core.models.stored import MANIFEST
 from poskernel_core.storage.archive import Archive, export_model, import_archive
 from poskernel_core.storage.store import Store
-from tests.support.strangers import refused
 
 VALUES = {"kernel": np.arange(3 * 11, dtype=np.float32).reshape(3, 11)}
 
@@ -105,9 +104,6 @@ def test_read_in_place(store, located, keys, tmp_path):
         assert entries.get(keys[0]) is not None
         assert entries.get(keys[1]) is None
         assert entries.get("lacking") is None
-
-
-__all__ = ["refused"]
 
 
 def of(model):

@@ -9,7 +9,7 @@ from poskernel_core.common.specs import Request
 from poskernel_core.engine.engine import describe_run
 from poskernel_core.storage.store import Store
 from tests.support.bound import opened_as_linked
-from tools.recorded import figures_on, page_names
+from tools.recorded import page_names
 
 MODEL = "demo-gpt2"
 MORE = {
@@ -51,12 +51,6 @@ def test_a_page_of_what_is_not_there(engine, name, model_dirs, monkeypatch):
     assert 0 == len(app.get("progress"))
     assert engine.worker_pid is None
     assert [] == list(engine.store.keys())
-
-
-def test_what_is_there_is_shown(shipped_only):
-    app = opened_as_linked("positional_kernels")
-    assert figures_on(app)
-    assert [] == [each.value for each in [*app.exception, *app.error, *app.info]]
 
 
 def test_a_text_is_not_kept(engine):

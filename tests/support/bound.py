@@ -52,7 +52,9 @@ def words(app: AppTest) -> str:
 
 def bound(node: Any) -> dict[str, Widget]:
     """The bound widgets of a page that was run, or of a part of it, by their parameters."""
-    return {each.proto.query_param_key: each for each in walk(node) if _is_bound(each)}
+    widgets = (each for each in walk(node) if isinstance(each, Widget))
+    named = ((getattr(each.proto, "query_param_key", ""), each) for each in widgets)
+    return {key: each for key, each in named if key}
 
 
 def figure_on(app: AppTest, name: str) -> go.Figure:
@@ -91,10 +93,6 @@ def walk(node: Any) -> Iterator[Any]:
     for child in getattr(node, "children", {}).values():
         yield child
         yield from walk(child)
-
-
-def _is_bound(each: Any) -> bool:
-    return isinstance(each, Widget) and bool(getattr(each.proto, "query_param_key", ""))
 
 
 def other_value(widget: Any) -> list[str]:

@@ -6,6 +6,7 @@ A row is a list of `T` floats over key positions; what is not visible holds 0.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from statistics import linear_regression
 
 Row = Sequence[float]
 
@@ -43,9 +44,7 @@ def standard_error(values: Sequence[float]) -> float:
 
 def slope(x: Sequence[float], y: Sequence[float]) -> float:
     """Slope of the least-squares line."""
-    a, b = mean(x), mean(y)
-    above = math.fsum((u - a) * (v - b) for u, v in zip(x, y, strict=True))
-    return above / math.fsum((u - a) ** 2 for u in x)
+    return linear_regression(x, y).slope
 
 
 def softmax(scores: Row) -> list[float]:
@@ -100,19 +99,11 @@ def half_mass_distance(row: Row, n: int) -> float:
     raise ValueError(f"the row holds {math.fsum(row)} up to position {n}, less than half")
 
 
-def kind(
-    row: Row,
-    n: int,
-    skip: int,
-    window: int | None = None,
-    tokens: int = 10,
-    local_share: float = 0.5,
-    uniform_share: float = 0.5,
-) -> str:
+def kind(row: Row, n: int, skip: int, window: int | None = None, tokens: int = 10) -> str:
     """Kind of a kernel: local first, then uniform, else slow decay."""
-    if local_mass(row, n, tokens) >= local_share:
+    if local_mass(row, n, tokens) >= 0.5:
         return LOCAL
-    if etc(row) >= uniform_share * len(visible(n, skip, window)):
+    if etc(row) >= 0.5 * len(visible(n, skip, window)):
         return UNIFORM
     return SLOW_DECAY
 

@@ -26,12 +26,10 @@ Keys = list[list[list[list[float]]]]
 
 @dataclass(frozen=True, repr=False)
 class Rows:
-    """One head's last query in several texts.
+    """One head's last query, at `n`, in several texts.
 
-    Attributes:
-        n: position of the query.
-        kernels: `K(n, .)` of each text over all positions, 0 where nothing is visible.
-        scores: content scores `c(n, i)` of each text, by visible position `i`.
+    `kernels`: `K(n, .)` over all positions, 0 where nothing is visible; `scores`: content scores
+    `c(n, i)` by visible position `i`.
     """
 
     n: int
@@ -175,44 +173,23 @@ def _reorder(model: nn.Module, positions: Sequence[int]) -> None:
             )
 
 
-def _apart(a: Sequence[float], b: Sequence[float]) -> float:
-    return math.fsum((x - y) ** 2 for x, y in zip(a, b, strict=True))
-
-
 def shares(keys: Keys) -> tuple[float, float, float]:
     """Shares of position, content and the rest in the variance around each token's mean."""
-    texts, shifts = range(len(keys)), range(len(keys[0][0]))
-    total, position, content, rest = [], [], [], []
-    for j in range(len(keys[0])):
-        grand = oracles.mean_row([keys[t][j][s] for t in texts for s in shifts])
-        by_shift = [oracles.mean_row([keys[t][j][s] for t in texts]) for s in shifts]
-        by_text = [oracles.mean_row(keys[t][j]) for t in texts]
-        for t in texts:
-            for s in shifts:
-                fit = [a + b - g for a, b, g in zip(by_shift[s], by_text[t], grand, strict=True)]
-                total.append(_apart(keys[t][j][s], grand))
-                position.append(_apart(by_shift[s], grand))
-                content.append(_apart(by_text[t], grand))
-                rest.append(_apart(keys[t][j][s], fit))
-    whole = math.fsum(total)
-    return tuple(math.fsum(part) / whole for part in (position, content, rest))
+    each = np.array(keys)
+    grand = each.mean(axis=(0, 2), keepdims=True)
+    position, content = (each.mean(axis=axis, keepdims=True) - grand for axis in (0, 2))
+    whole = each - grand
+    parts = position + 0 * whole, content + 0 * whole, whole - position - content
+    return tuple(float((part**2).sum() / (whole**2).sum()) for part in parts)
 
 
 def cosines(keys: Keys) -> list[float]:
     """Mean cosine of the contents at two places, by how many places they lie apart."""
-    texts, tokens, shifts = range(len(keys)), range(len(keys[0])), range(len(keys[0][0]))
-    contents = []
-    for s in shifts:
-        there = []
-        for j in tokens:
-            middle = oracles.mean_row([keys[t][j][s] for t in texts])
-            for t in texts:
-                there += [x - m for x, m in zip(keys[t][j][s], middle, strict=True)]
-        contents.append(there)
-    size = [math.sqrt(oracles.dot(c, c)) for c in contents]
-    cosine = [[oracles.dot(contents[s], contents[r]) / size[s] / size[r] for r in shifts]
-              for s in shifts]  # fmt: skip
-    return [oracles.mean([cosine[s][s + k] for s in shifts if s + k in shifts]) for k in shifts]
+    each = np.array(keys)
+    rows = np.moveaxis(each - each.mean(axis=0), 2, 0).reshape(each.shape[2], -1)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    cosine = rows @ rows.T
+    return [float(np.diagonal(cosine, k).mean()) for k in range(len(rows))]
 
 
 def numbers(keys: Keys) -> list[float]:

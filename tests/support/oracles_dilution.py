@@ -10,13 +10,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from tests.support import oracles
 from tests.support.oracles import dot, mean, mean_row, softmax
 
-slope, apart = oracles.slope, oracles.total_variation
-
-
-def etc_of(queries, means, n, first, scale):
-    """ETC at `n` of the mean kernel over the keys `first .. n`, of one head."""
-    rows = [softmax([scale * dot(q, means[i]) for i in range(first, n + 1)]) for q in queries]
-    return 1 / sum(share**2 for share in mean_row(rows))
+apart = oracles.total_variation
 
 
 def scaled_model(path, scaling, factor, length):

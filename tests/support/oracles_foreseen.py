@@ -36,25 +36,19 @@ class Layer:
         return self.queries.shape[1] // self.keys.shape[1]
 
     def visible(self, n):
-        return [i for i in range(n + 1) if self.window is None or i > n - self.window]
+        return oracles.visible(n, 0, self.window)
 
     def row(self, head, some, n):
         """The mean attention over some groups."""
         return mean_of(self.attention[:, head, n], some, self.groups).astype(float).tolist()
 
     def kernel(self, head, some, n, skip):
-        """The mean kernel of some groups' queries over their mean keys; None without keys."""
-        keys = mean_of(self.keys[:, head // self.shared], some, self.groups).astype(float)
-        seen = [i for i in self.visible(n) if i >= skip]
-        rows = []
-        for group in some:
-            for text in group[: self.sampled]:
-                query = self.queries[text, head, n].astype(np.float32).tolist()
-                scores = {
-                    i: oracles.dot(query, keys[i].tolist()) / math.sqrt(len(query)) for i in seen
-                }
-                rows.append(oracles.softmax_at(scores, n + 1))
-        return oracles.mean_row(rows)
+        """The mean kernel of some groups' queries over their mean keys."""
+        keys = mean_of(self.keys[:, head // self.shared], some, self.groups).astype(float).tolist()
+        texts = [text for group in some for text in group[: self.sampled]]
+        queries = self.queries[texts, head, n].astype(np.float32).tolist()
+        scale = len(queries[0]) ** -0.5
+        return oracles.mean_kernel(queries, keys, scale, n, skip, self.window)
 
     def order(self, way, head, some, n, skip):
         """The visible keys as a way of choosing keeps them, first to last."""

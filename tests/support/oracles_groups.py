@@ -99,8 +99,7 @@ class Head:
         return mean_of(reading, choice, self.groups if self.kept else None)
 
     def visible(self, n, skip):
-        low = skip if self.call.window is None else max(skip, n - self.call.window + 1)
-        return list(range(low, n + 1))
+        return oracles.visible(n, skip, self.call.window)
 
     def kernel(self, query, keys, n, skip):
         """The kernel of one query over mean keys, [key], 0 where nothing is seen."""

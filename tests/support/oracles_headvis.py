@@ -5,6 +5,8 @@
 
 import math
 
+import numpy as np
+
 METRICS = (
     "self_attention_score",
     "prev_token_score",
@@ -17,18 +19,13 @@ METRICS = (
 
 def sums(pattern, ids):
     """What one text adds: five sums, tokens, pairs, the induction sum, queries that repeat."""
-    own = previous = entropy = distance = square = induction = 0.0
-    pairs = repeated = 0
+    shares, places = np.array(pattern), np.arange(len(pattern))
+    back, seen = places[:, None] - places, shares[shares > 0]
+    own, previous, pairs = np.trace(shares), np.trace(shares, -1), len(pattern) - 1
+    entropy = -(seen * np.log(seen)).sum()
+    distance, square = (shares * abs(back)).sum(), (shares * back**2).sum()
+    induction, repeated = 0.0, 0
     for q, row in enumerate(pattern):
-        own += row[q]
-        if q > 0:
-            pairs += 1
-            previous += row[q - 1]
-        for k, p in enumerate(row):
-            if p > 0:
-                entropy -= p * math.log(p)
-            distance += p * abs(q - k)
-            square += p * (q - k) ** 2
         earlier = [j for j in range(q) if ids[j] == ids[q]]
         repeated += bool(earlier)
         induction += math.fsum(row[j + 1] for j in earlier if row[j + 1] >= 0.01)

@@ -1,11 +1,11 @@
 """Heads that attend by position alone, once more: plain transformers, hooks and plain loops."""
 
 import json
-import math
 
 import numpy as np
 import torch
 
+from tests.support import oracles
 from tests.support.builders import hf_eager_model
 from tests.support.truth import heads_of, truth_of
 
@@ -84,27 +84,20 @@ class Plain:
 def rows(path, windows, skip, scale):
     """What takes a head's place by its name: patterns `[layer][head][query][key]`."""
     truth, found = truth_of(path, windows), {"kernel": [], "mean pattern": [], "uniform": []}
-    texts, length = windows.shape
+    length = windows.shape[1]
     for layer, attention in enumerate(truth.attentions):
         heads, observed = attention.shape[1], attention.astype(float).mean(axis=0)
         keys = truth.keys[layer].mean(axis=0)
-        kernel, flat = np.zeros((heads, length, length)), np.zeros((heads, length, length))
-        for head in range(heads):
-            mean_key = keys[head * len(keys) // heads]
-            for n in range(length):
-                visible = [i for i in range(n + 1) if attention[0, head, n, i] > 0]
-                for i in visible:
-                    flat[head, n, i] = 1 / len(visible)
-                if n < skip:
-                    kernel[head, n] = observed[head, n]
-                    continue
-                for text in range(texts):
-                    query = truth.queries[layer][text, head, n] * scale[layer]
-                    weight = {i: math.exp(query @ mean_key[i]) for i in visible if i >= skip}
-                    for i, each in weight.items():
-                        share = each / sum(weight.values())
-                        kernel[head, n, i] += share * observed[head, n, skip:].sum() / texts
-                kernel[head, n, :skip] = observed[head, n, :skip]
+        kernel, flat = observed.copy(), np.zeros((heads, length, length))
+        for head, n in np.ndindex(heads, length):
+            first = int(np.argmax(attention[0, head, n] > 0))
+            flat[head, n, first : n + 1] = 1 / (n + 1 - first)
+            if n >= skip:
+                queries = truth.queries[layer][:, head, n].tolist()
+                mean_keys = keys[head * len(keys) // heads].tolist()
+                given = queries, mean_keys, scale[layer], n, skip, n + 1 - first
+                shares = np.array(oracles.mean_kernel(*given))[skip:]
+                kernel[head, n, skip:] = shares * observed[head, n, skip:].sum()
         for name, each in zip(found, (kernel, observed, flat), strict=True):
             found[name].append(each)
     return found

@@ -14,6 +14,7 @@ import torch
 
 from tests.support import oracles
 from tests.support.builders import hf_eager_model
+from tests.support.truth import heads_of, rotated, turning
 
 # where a kind of model keeps its parts: embedding, positions, output projection, MLP, norm
 PLACES = {
@@ -99,13 +100,13 @@ class Split:
             rest = constant @ weight + bias
             if rest.any():
                 side["constant"] = np.broadcast_to(rest, (*windows.shape, len(rest)))
-            side = {name: split(x, width) for name, x in side.items()}
+            side = {name: heads_of(x, width) for name, x in side.items()}
             if kind == "qwen3":
-                size = rms(sum(side.values()), eps)
+                size = np.sqrt((sum(side.values()) ** 2).mean(axis=-1, keepdims=True) + eps)
                 own = state[f"model.layers.{layer}.self_attn.{part}_norm.weight"]
                 side = {name: x / size * own for name, x in side.items()}
             found.append(side)
-        angles = turning(config, width, windows.shape[1])
+        angles = turning(config, width, np.arange(windows.shape[1]))
         self.turn = lambda x: rotated(x, angles)
         self.still = found[1]
         self.asked, self.keys = ({name: self.turn(x) for name, x in side.items()} for side in found)
@@ -136,35 +137,6 @@ def maps(kind, state, layer, heads):
         )
     name = f"model.layers.{layer}.self_attn"
     return tuple((state[f"{name}.{each}_proj.weight"].T, 0.0) for each in "qk")
-
-
-def split(x, width):
-    """`[text, pos, head * d]` -> `[text, head, pos, d]`."""
-    return x.reshape(*x.shape[:2], -1, width).transpose(0, 2, 1, 3)
-
-
-def rms(x, eps):
-    return np.sqrt((x**2).mean(axis=-1, keepdims=True) + eps)
-
-
-def turning(config, width, length):
-    """The angle of every pair at every position, `[pos, pair]`; None without rotation."""
-    rope = config.get("rope_parameters")
-    if not rope:
-        return None
-    turned = int(width * rope.get("partial_rotary_factor", 1.0))
-    speeds = [rope["rope_theta"] ** (-2.0 * pair / turned) for pair in range(turned // 2)]
-    return np.outer(np.arange(length), speeds)
-
-
-def rotated(x, angles):
-    """Halves of the first dimensions turned as pairs; the others pass."""
-    if angles is None:
-        return x
-    pairs = angles.shape[1]
-    one, two, rest = x[..., :pairs], x[..., pairs : 2 * pairs], x[..., 2 * pairs :]
-    cos, sin = np.cos(angles), np.sin(angles)
-    return np.concatenate([one * cos - two * sin, two * cos + one * sin, rest], axis=-1)
 
 
 def slopes(heads):

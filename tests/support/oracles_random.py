@@ -18,13 +18,10 @@ from tests.support.plain_gpt2 import Edits
 
 @dataclass(frozen=True, repr=False)
 class Seen:
-    """What one sequence shows.
+    """What one sequence shows: `chances [pos, vocab]` of the next token, and more.
 
-    Attributes:
-        chances: probabilities of the next token, `[pos, vocab]`.
-        patterns: `[layer, head, query, key]`.
-        scores: the same; nan in the future.
-        squares: squared norms of the outputs `A v` of layer 0, `[head, pos]`.
+    `patterns`, `scores` (nan in the future), `[layer, head, query, key]`; `squares [head, pos]`,
+    squared norms of the outputs `A v` of layer 0.
     """
 
     chances: np.ndarray

@@ -1,7 +1,5 @@
 """Rotary pairs and spectra once more: plain transformers, complex numbers, plain loops."""
 
-import cmath
-import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,20 +78,13 @@ def _complex(x: np.ndarray, pairs: int) -> np.ndarray:
 
 def mean_pair(pairs: np.ndarray, head: int, pair: int, skip: int) -> tuple[complex, float, float]:
     """The mean of one pair over texts and positions, of its squared length, of its length."""
-    found = [complex(text[head, n, pair]) for text in pairs for n in range(skip, text.shape[1])]
-    count = len(found)
-    return (
-        sum(found) / count,
-        math.fsum(abs(each) ** 2 for each in found) / count,
-        math.fsum(abs(each) for each in found) / count,
-    )
+    found = pairs[:, head, skip:, pair]
+    return found.mean(), (np.abs(found) ** 2).mean(), np.abs(found).mean()
 
 
 def logit(
     queries: list[complex], keys: list[complex], speed: list[float], strength: float, offset: int
 ) -> float:
     """S(D): the real part of every pair's product, turned by the offset."""
-    return strength * math.fsum(
-        (u * v.conjugate() * cmath.exp(1j * theta * offset)).real
-        for u, v, theta in zip(queries, keys, speed, strict=True)
-    )
+    turned = np.conj(keys) * np.exp(1j * offset * np.array(speed))
+    return strength * float((np.array(queries) * turned).real.sum())

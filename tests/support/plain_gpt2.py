@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from safetensors.numpy import load_file
@@ -16,16 +17,8 @@ from safetensors.numpy import load_file
 Weights = dict[str, np.ndarray]
 
 
-def _rows(rows: np.ndarray) -> np.ndarray:
-    return rows
-
-
-def _layer_rows(layer: int, rows: np.ndarray) -> np.ndarray:
-    return rows
-
-
-def _head_matrix(layer: int, head: int, matrix: np.ndarray) -> np.ndarray:
-    return matrix
+def _same(*given: Any) -> np.ndarray:
+    return given[-1]
 
 
 @dataclass(frozen=True)
@@ -42,23 +35,21 @@ class Edits:
         layer_output: `(layer, rows)`, the attention's output after `W_O` and its bias.
     """
 
-    tokens: Callable[[np.ndarray], np.ndarray] = _rows
-    positions: Callable[[np.ndarray], np.ndarray] = _rows
-    stream: Callable[[int, np.ndarray], np.ndarray] = _layer_rows
-    scores: Callable[[int, int, np.ndarray], np.ndarray] = _head_matrix
-    pattern: Callable[[int, int, np.ndarray], np.ndarray] = _head_matrix
-    head_output: Callable[[int, int, np.ndarray], np.ndarray] = _head_matrix
-    layer_output: Callable[[int, np.ndarray], np.ndarray] = _layer_rows
+    tokens: Callable[[np.ndarray], np.ndarray] = _same
+    positions: Callable[[np.ndarray], np.ndarray] = _same
+    stream: Callable[[int, np.ndarray], np.ndarray] = _same
+    scores: Callable[[int, int, np.ndarray], np.ndarray] = _same
+    pattern: Callable[[int, int, np.ndarray], np.ndarray] = _same
+    head_output: Callable[[int, int, np.ndarray], np.ndarray] = _same
+    layer_output: Callable[[int, np.ndarray], np.ndarray] = _same
 
 
 @dataclass(frozen=True, repr=False)
 class Run:
     """What a run saw, edits included.
 
-    Attributes:
-        logits: `[pos, vocab]`.
-        patterns: `[layer, head, query, key]`.
-        streams: before each layer, `[layer, pos, model]`.
+    `logits [pos, vocab]`, `patterns [layer, head, query, key]`, `streams [layer, pos, model]`
+    before each layer.
     """
 
     logits: np.ndarray
@@ -66,13 +57,12 @@ class Run:
     streams: np.ndarray
 
 
-@dataclass(frozen=True)
-class _Sizes:
+class _Sizes(NamedTuple):
     layers: int
     heads: int
-    eps: float
-    mlp: bool
-    by_layer: bool
+    eps: float = 1e-5
+    mlp: bool = False
+    by_layer: bool = False
 
 
 def run(path: Path, ids: Sequence[int], edits: Edits | None = None) -> Run:
@@ -98,14 +88,9 @@ def run(path: Path, ids: Sequence[int], edits: Edits | None = None) -> Run:
 
 def _sizes(config: dict) -> _Sizes:
     if config.get("attn_only"):
-        return _Sizes(config["n_layers"], config["n_heads"], 1e-5, mlp=False, by_layer=False)
-    return _Sizes(
-        config["n_layer"],
-        config["n_head"],
-        config["layer_norm_epsilon"],
-        mlp=True,
-        by_layer=config.get("scale_attn_by_inverse_layer_idx", False),
-    )
+        return _Sizes(config["n_layers"], config["n_heads"])
+    by_layer = config.get("scale_attn_by_inverse_layer_idx", False)
+    return _Sizes(config["n_layer"], config["n_head"], config["layer_norm_epsilon"], True, by_layer)
 
 
 @cache

@@ -5,19 +5,18 @@ import os
 import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from email.message import Message
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from tests.support import ROOT
+from tests.support import ROOT, until
 
 STREAM = "/_stcore/stream"
 PATIENCE = 120.0  # seconds; the machine may be busy with other work
@@ -118,17 +117,14 @@ def free_port() -> int:
 
 def wait_for(address: str, process: subprocess.Popen[bytes]) -> None:
     """Wait until an address answers, for as long as the process lives."""
-    end = time.monotonic() + PATIENCE
-    while time.monotonic() < end:
-        if process.poll() is not None:
-            raise RuntimeError(f"the server ended with exit code {process.returncode}")
-        try:
-            with urllib.request.urlopen(address, timeout=5) as answer:
-                if answer.status == 200:
-                    return
-        except OSError:
-            time.sleep(0.2)
-    raise TimeoutError(f"{address} did not answer within {PATIENCE:g} s")
+
+    def answers() -> bool:
+        assert process.poll() is None, f"the server ended with exit code {process.returncode}"
+        with suppress(OSError), urllib.request.urlopen(address, timeout=5) as answer:
+            return answer.status == 200
+        return False
+
+    until(answers, PATIENCE, 0.2)
 
 
 def run_alone(coroutine: Coroutine[Any, Any, Any]) -> Any:

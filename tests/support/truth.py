@@ -6,6 +6,7 @@ No truth goes through `poskernel_core`: rotary rotation and head splitting are d
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -67,7 +68,7 @@ def projections_in(model: nn.Module) -> dict[str, Tensor]:
 
 
 def projections_of(
-    config: dict[str, object], seen: dict[str, Tensor], positions: np.ndarray
+    config: dict[str, Any], seen: dict[str, Tensor], positions: np.ndarray
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Split projections into heads, and rotate them where the configuration says so."""
     if config.get("model_type") not in SPLIT:
@@ -77,25 +78,33 @@ def projections_of(
     keys = [k for _, k in joined] or [o for n, o in seen.items() if n.endswith("k_proj")]
     heads = config.get("num_attention_heads") or config.get("num_heads") or config["n_head"]
     width = queries[0].shape[-1] // heads
-    theta = (config.get("rope_parameters") or {}).get("rope_theta")
+    angles = turning(config, width, positions)
     split = ([heads_of(x, width) for x in some] for some in (queries, keys))
-    return tuple([_rotated(x, positions, theta) if theta else x for x in some] for some in split)
+    return tuple([rotated(x, angles) for x in some] for some in split)
 
 
-def heads_of(x: Tensor, width: int) -> np.ndarray:
+def heads_of(x: Tensor | np.ndarray, width: int) -> np.ndarray:
     """`[text, pos, head * d]` -> `[text, head, pos, d]`."""
-    return x.double().numpy().reshape(*x.shape[:2], -1, width).transpose(0, 2, 1, 3)
+    return np.asarray(x, dtype=float).reshape(*x.shape[:2], -1, width).transpose(0, 2, 1, 3)
 
 
-def _rotated(split: np.ndarray, positions: np.ndarray, theta: float) -> np.ndarray:
-    """`[text, head, pos, d]`, its halves turned as pairs."""
-    width = split.shape[-1]
-    half = width // 2
-    speed = theta ** (-2.0 * np.arange(half) / width)
-    angle = positions[:, None] * speed
-    cos, sin = np.cos(angle), np.sin(angle)
-    first, second = split[..., :half], split[..., half:]
-    return np.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
+def turning(config: dict[str, Any], width: int, positions: np.ndarray) -> np.ndarray | None:
+    """The angle of every pair at every position, `[pos, pair]`; None without rotation."""
+    rope = config.get("rope_parameters")
+    if not rope:
+        return None
+    turned = int(width * rope.get("partial_rotary_factor", 1.0))
+    return np.outer(positions, rope["rope_theta"] ** (-2.0 * np.arange(turned // 2) / turned))
+
+
+def rotated(x: np.ndarray, angles: np.ndarray | None) -> np.ndarray:
+    """Halves of the first dimensions turned as pairs; the others pass."""
+    if angles is None:
+        return x
+    pairs = angles.shape[1]
+    one, two, rest = x[..., :pairs], x[..., pairs : 2 * pairs], x[..., 2 * pairs :]
+    cos, sin = np.cos(angles), np.sin(angles)
+    return np.concatenate([one * cos - two * sin, two * cos + one * sin, rest], axis=-1)
 
 
 class Recorder(Observer):

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 import poskernel_core as pk
 from poskernel_core.analyses.dilution.formulas import log_spaced, slopes
-from tests.support import builders
-from tests.support import oracles_dilution as oracle
+from tests.support import builders, oracles
 from tests.support.passes import loaded
 from tests.support.raw import analyse
 from tests.support.truth import truth_of
@@ -41,7 +40,7 @@ def test_slopes_of_powers(seed, power, factor):
     noise = np.random.default_rng(seed + 1).normal(size=(2, 5))
     assert power == pytest.approx(slopes(x, power * x[None] + math.log(factor))[0], abs=1e-9)
     assert slopes(x, noise.sum(axis=0)[None])[0] == pytest.approx(slopes(x, noise).sum(), abs=1e-9)
-    expected = [oracle.slope(x.tolist(), row) for row in noise.tolist()]
+    expected = [oracles.slope(x.tolist(), row) for row in noise.tolist()]
     assert expected == pytest.approx(slopes(x, noise).tolist(), abs=1e-9)
 
 
@@ -70,7 +69,9 @@ def test_every_head(model_dirs, name, skip):
             means = truth.keys[layer][kept, kv].mean(axis=0).tolist()
             queries = truth.queries[layer][kept, head]
             return [
-                oracle.etc_of(queries[:, n].tolist(), means, n, n + 1 - keys, scale)
+                oracles.etc(
+                    oracles.mean_kernel(queries[:, n].tolist(), means, scale, n, n + 1 - keys)
+                )
                 for n, keys in zip(used, seen, strict=True)
             ]
 
@@ -84,7 +85,7 @@ def test_every_head(model_dirs, name, skip):
         left = [values([t for t in range(20) if t // groups != out]) for out in range(10)]
         every = [[math.log(number) for number in row] for row in (etc, *left)]
         for value, start in (("alpha", 0), ("alpha_upper", half)):
-            whole, *out = (oracle.slope(x[start:], row[start:]) for row in every)
+            whole, *out = (oracles.slope(x[start:], row[start:]) for row in every)
             assert whole == pytest.approx(found.values[value][layer, head], abs=1e-5)
             error = math.sqrt(9 * np.var(out))
             assert error == pytest.approx(found.errors[value][layer, head], abs=1e-5)

@@ -67,8 +67,7 @@ def reading(
             block.mlp.c_proj.weight[number, number // 2] = (-1.0) ** number
         if biases is not None:
             block.mlp.c_fc.bias[:] = torch.tensor(biases)
-    save(model, path, T)
-    return path
+    return save(model, path, T)
 
 
 def _heads(attention: nn.Module, sources: int, token: int, ramp: int) -> None:
@@ -145,8 +144,7 @@ def copies(path: Path, window: int | None = None) -> Path:
         slots = 2 * width + CODE + place
         attention.q_proj.weight[slots, CODE + place] = -AVOID
         attention.k_proj.weight[slots, CODE + place] = 1.0
-    save(model, path, COPIES_T)
-    return path
+    return save(model, path, COPIES_T)
 
 
 def study(path: Path, windows: np.ndarray, start: bool = True) -> tuple:

@@ -49,8 +49,7 @@ def look_back(path: Path, k: int, T: int = 37, tau: float = 5.0) -> Path:
         query_key[position, width + position] = 1.0
         bias[2 * head_width] = unscale * T / tau
         query_key[ramp, width + 2 * head_width] = 1.0
-    save(model, path, T)
-    return path
+    return save(model, path, T)
 
 
 def balanced_signs(dimensions: int) -> Tensor:

@@ -70,8 +70,7 @@ def additive(path: Path, content: Sequence[float], T: int = T, tau: float = TAU)
             bias[slot : slot + 2] = math.sqrt(HEAD_WIDTH)
             weight[0, width + slot] = most * reads_content
             weight[4, width + slot + 1] = T / tau * reads_position
-    save(model, path, T)
-    return path
+    return save(model, path, T)
 
 
 def grouped(path: Path) -> Path:

@@ -30,5 +30,4 @@ def copying_heads(path: Path) -> Path:
             block.input_layernorm.weight.fill_(1.0)
             block.self_attn.v_proj.weight.copy_(one.repeat(3, 1))
             block.self_attn.o_proj.weight.copy_(torch.cat([one, -one, 0 * one], dim=1) / 10)
-    save(model, path, LENGTH)
-    return path
+    return save(model, path, LENGTH)

@@ -26,8 +26,7 @@ FULL, SLIDE, CHUNK = "full_attention", "sliding_attention", "chunked_attention"
 class FamilyModel:
     """A tiny model: what it is made of, and what must be found in it.
 
-    `windows` and `chunks` are those of the layers, `rotated` the layers that turn anything,
-    `bare` those without heads.
+    `windows` and `chunks` are those of the layers, `bare` the layers without heads.
     Where it lies within a model that reads images too, `within` is that one's `model_type`,
     `beside` what else it names. `made` is a builder of its own.
     """
@@ -37,7 +36,6 @@ class FamilyModel:
     windows: Sequence[int | None] = (None, None, None)
     chunks: list[int | None] = field(default_factory=list)
     bare: tuple[int, ...] = ()
-    unturned: tuple[int, ...] = ()
     gain: float = 1.4
     made: Callable[[Path], Path] | None = None
     within: str = ""
@@ -137,7 +135,7 @@ FAMILY_MODELS: dict[str, FamilyModel] = {
     "olmo2": FamilyModel("olmo2", rotary()),
     "olmo3": FamilyModel("olmo3", rotary(**IN_TURN), TURNS),
     "olmoe": FamilyModel("olmoe", rotary(**experts(num_experts=4))),
-    "smollm3": FamilyModel("smollm3", rotary(no_rope_layers=[1, 0, 1]), unturned=(1,)),
+    "smollm3": FamilyModel("smollm3", rotary(no_rope_layers=[1, 0, 1])),
     "phi": FamilyModel("phi", rotary(heads=5, key_heads=5, rope_parameters=PARTIAL)),
     "phi3": FamilyModel(
         "phi3", rotary(sliding_window=7, original_max_position_embeddings=61), [7] * 3
@@ -164,7 +162,7 @@ FAMILY_MODELS: dict[str, FamilyModel] = {
         qk_layernorm=True)
     ),
     "cohere": FamilyModel("cohere", rotary(use_qk_norm=True, logit_scale=0.3)),
-    "cohere2": FamilyModel("cohere2", rotary(**IN_TURN, head_dim=10), TURNS, unturned=(1,)),
+    "cohere2": FamilyModel("cohere2", rotary(**IN_TURN, head_dim=10), TURNS),
     "starcoder2": FamilyModel("starcoder2", rotary(sliding_window=7), [7] * 3),
     "gpt-neox-partial": FamilyModel(
         "gpt_neox",
@@ -174,7 +172,7 @@ FAMILY_MODELS: dict[str, FamilyModel] = {
         "llama4_text", rotary(head_dim=10, attention_chunk_size=7, no_rope_layers=[1, 0, 1],
         layer_types=[CHUNK, FULL, CHUNK], intermediate_size_mlp=36, num_local_experts=4,
         num_experts_per_tok=1, moe_layers=[1], attn_temperature_tuning=True, floor_scale=5),
-        chunks=[7, None, 7], unturned=(1,)
+        chunks=[7, None, 7]
     ),
     "deepseek2": FamilyModel("deepseek_v2", rotary(**experts(**COMPRESSED, topk_method="greedy"))),
     "deepseek3": FamilyModel("deepseek_v3", rotary(**experts(**COMPRESSED))),
@@ -211,7 +209,7 @@ FAMILY_MODELS: dict[str, FamilyModel] = {
     ),
     "glm4": FamilyModel("glm4", rotary(head_dim=12, attention_bias=True, rope_parameters=PARTIAL)),
     "nemotron": FamilyModel("nemotron", rotary(head_dim=12, rope_parameters=PARTIAL)),
-    "exaone4": FamilyModel("exaone4", rotary(**IN_TURN), TURNS, unturned=(1,)),
+    "exaone4": FamilyModel("exaone4", rotary(**IN_TURN), TURNS),
     "llama-yarn": FamilyModel(
         "llama", rotary(rope_parameters={"rope_type": "yarn", "rope_theta": 500.0, "factor": 4.0,
         "original_max_position_embeddings": 16})
@@ -228,7 +226,7 @@ FAMILY_MODELS: dict[str, FamilyModel] = {
     "jamba": FamilyModel(
         "jamba", rotary(attn_layer_period=2, attn_layer_offset=1, mamba_d_state=4, mamba_dt_rank=3,
         num_experts=4, num_experts_per_tok=2, expert_layer_period=2, expert_layer_offset=1,
-        use_mamba_kernels=False), bare=(0, 2), unturned=(1,)
+        use_mamba_kernels=False), bare=(0, 2)
     ),
     "lfm2": FamilyModel(
         "lfm2", rotary(layer_types=["conv", FULL, "conv"], conv_L_cache=3, block_ff_dim=36,

@@ -32,5 +32,4 @@ def sink_and_content(path: Path, T: int = 37, rare: int = 29, height: float = 12
         attention.bias[0] = attention.bias[head_width] = unscale
         attention.weight[places, width] = LOOK_BACK_SCORE
         attention.weight[token[::rare], width + head_width] = height
-    save(model, path, T)
-    return path
+    return save(model, path, T)

@@ -90,7 +90,9 @@ def build(path: Path, name: str, kind: str = "F32") -> Path:
         for part, parameter in model.named_parameters():
             turned = parameter.T if _has_inputs_first(part) else parameter
             if _in_blocks(turned.shape, kind):
-                turned.copy_(torch.from_numpy(_opened(_packed(turned.numpy(), kind), kind)))
+                packed = _packed(turned.numpy(), kind)
+                opened = gguf.dequantize(packed, gguf.GGMLQuantizationType[kind])
+                turned.copy_(torch.from_numpy(opened))
     path.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(path)
     save_tokenizer(path, 61)
@@ -136,10 +138,6 @@ def _add(writer: gguf.GGUFWriter, key: str, value: Any) -> None:
 
 def _packed(numbers: np.ndarray, kind: str) -> np.ndarray:
     return gguf.quantize(np.ascontiguousarray(numbers), gguf.GGMLQuantizationType[kind])
-
-
-def _opened(packed: np.ndarray, kind: str) -> np.ndarray:
-    return gguf.dequantize(packed, gguf.GGMLQuantizationType[kind])
 
 
 def _in_blocks(shape: Collection[int], kind: str) -> bool:

@@ -104,18 +104,14 @@ def build(path: Path, kind: str) -> Path:
 
 def write(path: Path, config: PretrainedConfig, told: dict[str, Any]) -> Path:
     """Fill a directory with random weights of a configuration, and with what is told of it."""
-    if numbers_of(config) > MOST:
+    numbers = sum(part.numel() for part in skeleton("a model", config).parameters())
+    if numbers > MOST:
         raise ValueError("it is not small")
     model = kind_of(str(path), config).from_config(config)
     randomise(model, seed=sum(map(ord, config.model_type)))
     model.save_pretrained(path)
     (path / "config.json").write_text(json.dumps(told), encoding="utf-8")
     return path
-
-
-def numbers_of(config: PretrainedConfig) -> int:
-    """The count of a model's parameters; nothing is allocated."""
-    return sum(part.numel() for part in skeleton("a model", config).parameters())
 
 
 def plain_logits(path: Path, ids: torch.Tensor) -> torch.Tensor:

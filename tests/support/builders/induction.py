@@ -112,8 +112,7 @@ def averages(path: Path, T: int = 31) -> Path:
         joint[each, width + AVERAGED_WIDTH + each] = 1.0
         for head in range(heads):
             joint[each, 2 * width + head * AVERAGED_WIDTH + each] = 1.0
-    save(model, path, T)
-    return path
+    return save(model, path, T)
 
 
 def _paired_signs() -> Tensor:

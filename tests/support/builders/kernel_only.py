@@ -55,8 +55,7 @@ def position_and_content(path: Path) -> Path:
         model.model.norm.weight.fill_(1.0)
         for token, (c, d) in zip(TARGETS, itertools.product((1, -1), repeat=2), strict=True):
             model.lm_head.weight[token, first], model.lm_head.weight[token, second] = c, d
-    save(model, path, LENGTH)
-    return path
+    return save(model, path, LENGTH)
 
 
 def texts() -> np.ndarray:

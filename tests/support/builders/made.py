@@ -67,8 +67,7 @@ def build(path: Path, config: PretrainedConfig, seed: int, gain: float = 1.4) ->
     """Make a model of a configuration with random weights, and save it with a tokenizer."""
     model = AutoModelForCausalLM.from_config(config)
     randomise(model, seed, gain)
-    save(model, path, config.max_position_embeddings)
-    return path
+    return save(model, path, config.max_position_embeddings)
 
 
 def randomise(model: nn.Module, seed: int, gain: float = 1.4) -> None:
@@ -137,9 +136,10 @@ def save_attn_only(model: nn.Module, path: Path, config: dict[str, object], with
     return path
 
 
-def save(model: PreTrainedModel, path: Path, context: int) -> None:
+def save(model: PreTrainedModel, path: Path, context: int) -> Path:
     model.save_pretrained(path)
     save_tokenizer(path, context)
+    return path
 
 
 def save_tokenizer(path: Path, context: int) -> None:

@@ -54,5 +54,4 @@ def place_and_content(path: Path, T: int = 31) -> Path:
         for head, pairs in reads.items():
             for pair, of in pairs:
                 query[head, pair, one], key[head, pair, of] = SCALE, 1.0
-    save(model, path, T)
-    return path
+    return save(model, path, T)

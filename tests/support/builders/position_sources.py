@@ -53,5 +53,4 @@ def passed_on(path: Path, by: str, T: int = 29, height: float = 7.0) -> Path:
         queries, codes = at[1 + back :], at[: T - 1 - back]  # the copy at n - 1 is n - 1 - back
         second[places + queries, codes] = height * unscale
         second[copies + at, width + at] = 1.0
-    save(model, path, T)
-    return path
+    return save(model, path, T)

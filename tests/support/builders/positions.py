@@ -12,44 +12,38 @@ from tests.support.builders.made import VOCABULARY, gpt2_config, save
 COORDINATES = 4
 HELIX_WIDTH, HELIX_HEADS, HELIX_HEAD_WIDTH = 20, 4, 5
 SELF_SCORE = 400.0
+TURNS, HEIGHT, THETA, STRENGTH = 5, 1.0, 20.0, 4.0
 
 
-def helix(
-    path: Path,
-    T: int = 53,
-    turns: int = 5,
-    height: float = 1.0,
-    theta: float = 20.0,
-    strength: float = 4.0,
-) -> Path:
+def helix(path: Path, T: int = 53) -> Path:
     """A GPT-2 without training whose positions lie on a helix, with heads that read it.
 
-    With `w = 2 pi turns / T` and `c_i = i - (T - 1) / 2`, position `i` has the coordinates
-    `cos(w c_i)`, `sin(w c_i)`, `rise_i = height c_i / c_{T-1}`, and `rest_i`, which is what
-    `rise_i` lacks to the length `4 height`. Coordinate `j` stands in dimension `2j`, and with the
+    With `w = 2 pi TURNS / T` and `c_i = i - (T - 1) / 2`, position `i` has the coordinates
+    `cos(w c_i)`, `sin(w c_i)`, `rise_i = HEIGHT c_i / c_{T-1}`, and `rest_i`, which is what
+    `rise_i` lacks to the length `4 HEIGHT`. Coordinate `j` stands in dimension `2j`, and with the
     other sign in `2j + 1`; dimensions 8 to 15 are empty, and tokens stand on a circle in 16 to 19.
     So all sums of the two have mean 0 and one length, and the norm's weight undoes it. It does so
     in every layer: post-ln1 is the stream itself.
 
     Scores of layer 0, whatever the tokens, for all `i`:
 
-    - head 0 reads the tangent: `s(n, i) = strength sin(w (i - n))`;
-    - head 1 reads the radius: `s(n, i) = strength cos(w (i - n))`;
+    - head 0 reads the tangent: `s(n, i) = STRENGTH sin(w (i - n))`;
+    - head 1 reads the radius: `s(n, i) = STRENGTH cos(w (i - n))`;
     - head 2 attends to itself: `s(n, i) = 400 x (dot product of the coordinates)`, by default with
-      `A(n, i) < 1e-18` elsewhere. It writes `tan(theta)` times the four coordinates of `n` into
+      `A(n, i) < 1e-18` elsewhere. It writes `tan(THETA)` times the four coordinates of `n` into
       dimensions 8 to 15, in the same way;
     - head 3 is uniform, and so are all heads of layers 1 and 2. They write nothing.
 
-    Hence `X^1 = X^2 = (X^0, tan(theta) X^0)` for every token: explained variance is that of
+    Hence `X^1 = X^2 = (X^0, tan(THETA) X^0)` for every token: explained variance is that of
     `helix_truth` in every layer; the canonical angles of the right vectors of `X^0` and `X^1` are
-    all `theta` (degrees), for any number of them; all other angles, and those of the left vectors,
+    all `THETA` (degrees), for any number of them; all other angles, and those of the left vectors,
     are 0.
     """
     config = gpt2_config(T, n_embd=HELIX_WIDTH, n_head=HELIX_HEADS, n_layer=3, n_inner=1)
     model = blank_gpt2(config)
-    body, places, tilt = model.transformer, COORDINATES * 2, math.tan(math.radians(theta))
+    body, places, tilt = model.transformer, COORDINATES * 2, math.tan(math.radians(THETA))
     with torch.no_grad():
-        coordinates = torch.tensor(helix_coordinates(T, turns, height))
+        coordinates = torch.tensor(helix_coordinates(T))
         body.wpe.weight[:, :places] = _with_both_signs(coordinates)
         angles = torch.arange(VOCABULARY) * (2 * math.pi / VOCABULARY)
         circle = torch.stack([angles.cos(), angles.sin()], dim=1)
@@ -60,41 +54,25 @@ def helix(
         stream[places : 2 * places] = tilt * stream[:places]
         undo_norm(body.h[1].ln_1, stream)
         undo_norm(body.h[2].ln_1, stream)
-        _helix_heads(body.h[0].attn, strength, tilt)
-    save(model, path, T)
-    return path
+        _helix_heads(body.h[0].attn, tilt)
+    return save(model, path, T)
 
 
-def helix_coordinates(T: int = 53, turns: int = 5, height: float = 1.0) -> list[list[float]]:
+def helix_coordinates(T: int = 53) -> list[list[float]]:
     """The coordinates of `helix`'s positions: cosine, sine, rise, and rest, [pos][4]."""
-    centre, w, rows = (T - 1) / 2, 2 * math.pi * turns / T, []
+    centre, w, rows = (T - 1) / 2, 2 * math.pi * TURNS / T, []
     for i in range(T):
-        rise = height * (i - centre) / centre
-        rest = math.sqrt((4 * height) ** 2 - rise**2)
+        rise = HEIGHT * (i - centre) / centre
+        rest = math.sqrt((4 * HEIGHT) ** 2 - rise**2)
         rows.append([math.cos(w * (i - centre)), math.sin(w * (i - centre)), rise, rest])
     return rows
 
 
-def helix_truth(T: int = 53, turns: int = 5, height: float = 1.0) -> list[float]:
-    """Explained variance of all components of `helix`'s centred positions, in descending order.
-
-    Cosine and rest are even about the middle of the context, sine and rise are odd. So the
-    covariance is two blocks of two by two, whose eigenvalues are known; over whole turns the
-    variances of cosine and sine are 1/2, their means 0.
-    """
-    rows = helix_coordinates(T, turns, height)
-    middle = math.fsum(row[3] for row in rows) / T
-    cosine, sine, rise, rest = zip(*[(*row[:3], row[3] - middle) for row in rows], strict=True)
-    values = [*_two_by_two(cosine, rest), *_two_by_two(sine, rise)]
-    return sorted((value / math.fsum(values) for value in values), reverse=True)
-
-
-def _two_by_two(a: tuple[float, ...], b: tuple[float, ...]) -> tuple[float, float]:
-    """Eigenvalues of `[[a.a, a.b], [a.b, b.b]]`."""
-    aa, bb = math.fsum(x * x for x in a), math.fsum(y * y for y in b)
-    ab = math.fsum(x * y for x, y in zip(a, b, strict=True))
-    half, root = (aa + bb) / 2, math.hypot((aa - bb) / 2, ab)
-    return half + root, half - root
+def helix_truth() -> list[float]:
+    """Explained variance of all components of `helix`'s centred positions, in descending order."""
+    rows = torch.tensor(helix_coordinates(), dtype=torch.float64)
+    values = torch.linalg.eigvalsh(rows.T.cov()).flip(0)
+    return (values / values.sum()).tolist()
 
 
 def _with_both_signs(coordinates: Tensor) -> Tensor:
@@ -102,18 +80,18 @@ def _with_both_signs(coordinates: Tensor) -> Tensor:
     return torch.stack([coordinates, -coordinates], dim=2).flatten(1)
 
 
-def _helix_heads(attention: nn.Module, strength: float, tilt: float) -> None:
+def _helix_heads(attention: nn.Module, tilt: float) -> None:
     """Set queries, keys, values, and output of heads 0, 1, and 2."""
     query_key_value, unscale = attention.c_attn.weight, math.sqrt(HELIX_HEAD_WIDTH)
     tangent, radius, own = (HELIX_HEAD_WIDTH * head for head in range(3))
     key, value = HELIX_WIDTH, 2 * HELIX_WIDTH
     cosine, sine = 0, 2
 
-    query_key_value[cosine, tangent] = strength * unscale
-    query_key_value[sine, tangent + 1] = -strength * unscale
+    query_key_value[cosine, tangent] = STRENGTH * unscale
+    query_key_value[sine, tangent + 1] = -STRENGTH * unscale
     query_key_value[sine, key + tangent] = query_key_value[cosine, key + tangent + 1] = 1.0
     for slot, dimension in enumerate((cosine, sine)):
-        query_key_value[dimension, radius + slot] = strength * unscale
+        query_key_value[dimension, radius + slot] = STRENGTH * unscale
         query_key_value[dimension, key + radius + slot] = 1.0
     for slot in range(COORDINATES):
         query_key_value[2 * slot, own + slot] = SELF_SCORE * unscale

@@ -45,8 +45,7 @@ def dark_head(path: Path, T: int = 37, slope: float = 3.0, depth: float = 12.0) 
         query_key[token, width + token] = 1.0
         bias[ramp] = slope * T * unscale
         query_key[ramp, width + ramp] = 1.0
-    save(model, path, T)
-    return path
+    return save(model, path, T)
 
 
 def copy_previous_token(body: nn.Module, T: int, width: int, unscale: float) -> None:
@@ -96,5 +95,4 @@ def aggregator(path: Path, T: int = 37, height: float = 12.0) -> Path:
     with torch.no_grad():
         second.c_attn.weight[copies + token, token] = height * unscale
         second.c_attn.weight[token, width + token] = 1.0
-    save(model, path, T)
-    return path
+    return save(model, path, T)

@@ -47,8 +47,7 @@ def one_cause(path: Path, T: int = 37) -> Path:
         first.c_proj.weight[d, mark], first.c_proj.weight[d, mark + 1] = 1.0, -1.0
         second.c_attn.weight[mark, 0] = HEIGHT * unscale
         second.c_attn.weight[zero, width] = 1.0
-    save(model, path, T)
-    return path
+    return save(model, path, T)
 
 
 def first_visible(path: Path, T: int = 37) -> Path:
@@ -75,8 +74,7 @@ def first_visible(path: Path, T: int = 37) -> Path:
         first.c_proj.weight[token, VOCABULARY + token] = STRONG
         second.c_attn.bias[0] = -GAIN * math.sqrt(d)
         second.c_attn.weight[constant, width] = 1.0
-    save(model, path, T)
-    return path
+    return save(model, path, T)
 
 
 def first_visible_scores(length: int) -> list[float]:
