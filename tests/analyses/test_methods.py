@@ -94,10 +94,7 @@ class _Example(Analysis):
     """
 
     name, title, params = "example", "Example", Params
-    values = (
-        *outputs("a b [layer]", "tokens", "``the first``"),
-        *outputs("c", "nats", "last"),
-    )
+    values = (*outputs("a b [layer]", "tokens", "``the first``"), *outputs("c", "nats", "last"))
 
     def needs(self, run, params):
         """Nothing."""

@@ -7,18 +7,10 @@ import pytest
 import torch
 
 from poskernel_core.analyses.contextual_heads.denominators import Denominators
-from poskernel_core.analyses.contextual_heads.experiment.contents import (
-    last_rows,
-)
+from poskernel_core.analyses.contextual_heads.experiment.contents import last_rows
 from tests.support import builders
 from tests.support import oracles_contextual as oracle
-from tests.support.builders.contextual import (
-    CASES,
-    perform,
-    some_windows,
-    study,
-    with_token,
-)
+from tests.support.builders.contextual import CASES, perform, some_windows, study, with_token
 from tests.support.truth import truth_of
 
 CELLS = {"learned": "L2H3", "skip in window": "L1H4", "grouped in window": "L0H3"}

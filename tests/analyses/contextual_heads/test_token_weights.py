@@ -9,13 +9,7 @@ from poskernel_core.analyses.contextual_heads.denominators import TokenWeights
 from tests.support import builders, oracles
 from tests.support import oracles_contextual as oracle
 from tests.support.builders import VOCABULARY, contextual
-from tests.support.builders.contextual import (
-    CASES,
-    perform,
-    some_windows,
-    study,
-    with_token,
-)
+from tests.support.builders.contextual import CASES, perform, some_windows, study, with_token
 from tests.support.truth import truth_of
 
 UP, BY, LENGTH = 211, 1.5, 31

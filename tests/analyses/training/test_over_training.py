@@ -108,12 +108,7 @@ def test_each_checkpoint_is_a_result_of_its_own(look_back, made, asked, engine):
         biases = {value: np.full(error.shape, place**2 / 7) for value, error in one.errors.items()}
         errors = {value: np.full(error.shape, 3.0 + place) for value, error in one.errors.items()}
         found[f"step-{step}"] = replace(
-            one,
-            errors=errors,
-            biases=biases,
-            provenance=one.provenance | told,
-            lows={},
-            highs={},
+            one, errors=errors, biases=biases, provenance=one.provenance | told, lows={}, highs={}
         )
 
     all_told = question.compose(found, run, params)
