@@ -11,12 +11,13 @@ import poskernel_core as pk
 from poskernel_core.analyses import ANALYSES
 from poskernel_core.analyses.claims import Head
 from poskernel_core.analyses.head_measures.figures import measure_texts, measures_table, rank_texts
+from poskernel_core.analyses.kernel_only.spec import EXACT
 from poskernel_core.analyses.reading import CLAUSES, finding_of, read
 from poskernel_core.api import build_request
 from poskernel_core.common.result import Result, texts_array
 from poskernel_core.models.stored import RESULTS
 from tests.support import builders
-from tests.support.made_findings import made
+from tests.support.made_findings import check, made
 from tests.support.refusals import refused
 
 NAN = math.nan
@@ -350,6 +351,19 @@ def test_recency_is_told_of_heads_that_do_induction():
             chosen={"layer": 16, "head": 0},
         )
         assert told == bool(finding_of(result))
+
+
+def test_an_estimate_claims_nothing():
+    """The verdict of a head uses exact costs only: the error of an estimate misses its bias."""
+    numbers = {"kernel_only_share": [[0.9]], "kernel_only_cost": [[0.02]]}
+    errors = {"kernel_only_share": 0.01, "kernel_only_cost": 0.001}
+    estimate, exact = (
+        made("kernel-only-cost", numbers | {"exact": [[code]]}, errors, labels={"exact": EXACT})
+        for code in (0, 1)
+    )
+    assert "" == said(estimate) == finding_of(estimate)
+    check(said(exact), "L0H0's kernel alone keeps 0.9", "(position carries its effect)")
+    check(finding_of(exact), "1 of 1 exact cost", "0.01 nats a token or more")
 
 
 def verdicts(engine, model, context, windows, **params):
