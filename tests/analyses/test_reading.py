@@ -122,27 +122,14 @@ def sources(*shares):
 
 
 CASES = {
-    "local": (
-        kernel(mass=(0.9, 0.01)),
-        "By position alone L0H0 gives 0.90 of its attention beyond",
-    ),
     "open whether local": (kernel(mass=(0.51, 0.01)), "(open whether a local kernel: the limit is"),
-    "slow decay": (kernel(), "over 40 of 100 tokens (slow decay, neither local nor uniform)"),
-    "uniform": (kernel(etc=(60.0, 1.0)), "over 60 of 100 tokens (a uniform kernel)"),
     "open whether uniform": (kernel(etc=(51.0, 1.0)), "open whether a uniform kernel: the limit"),
     "no key": (kernel((NAN, NAN), (NAN, NAN), (NAN, NAN)), ""),
-    "far from its kernel": (
-        kernel(fidelity=(0.7, 0.01)),
-        "its attention beyond the first 4 keys is 0.70 (total variation) from its positional "
-        "kernel (a kernel that does not predict it).",
-    ),
-    "near its kernel": (kernel(), "(a kernel that predicts it)."),
     "previous": (
         look_back(1, (0.87, 0.01)),
         "L0H0 gives the previous token 0.87 of its attention by position (a previous-token head).",
     ),
     "aggregating": (look_back(1, (0.87, 0.01), "aggregator"), "at what earlier heads wrote there"),
-    "three back": (look_back(3, (0.5, 0.01)), "the token 3 back 0.50 of its attention by position"),
     "itself": (look_back(0, (0.5, 0.01)), "gives the current token 0.50 of its attention (a head "),
     "open whether previous": (look_back(1, (0.3, 0.01)), "open whether a previous-token head"),
     "hardly previous": (look_back(1, (0.2, 0.01)), "No diagonal gets 0.3 (0.20)."),
@@ -151,14 +138,11 @@ CASES = {
         "L0H0 gives the token after the earlier duplicate 0.90 of its attention (an induction "
         "head).",
     ),
-    "no induction": (induction(0.1), "No induction (0.10)."),
     "a trace of it": (induction(-1e-8), "No induction (below 0.001)."),
     "open whether induction": (
         induction(0.31),
         "(open whether an induction head: the limit is 0.3",
     ),
-    "sink": (sinks(0.6, 0.0), "L0H0 gives the first key 0.60 of its attention (a sink)."),
-    "learned sink": (sinks(0.1, 0.5), "L0H0 gives 0.50 of its attention to a learned sink."),
     "sink of the first": (
         anatomy((0.6, 0.01), (0.02, 0.01), (0.13, 0.01)),
         "L0H0's sink follows what stands first (+0.60) and the start token (+0.13), not position 0 "
@@ -168,48 +152,33 @@ CASES = {
         anatomy((0.0, 0.01), (0.2, 0.01), (-0.4, 0.01)),
         "follows position 0 (+0.20), not what stands first (0), and less the start token (−0.40).",
     ),
-    "no sink to explain": (anatomy((NAN, NAN), (NAN, NAN), (NAN, NAN)), ""),
-    "contextual": (contextual(), "0.10 of its mean from window to window (a contextual head)."),
     "open whether contextual": (contextual(spread=(0.24, 0.01)), "open whether a contextual head"),
     "unsteady": (contextual(spread=(0.4, 0.01)), "Not drawn to duplicates (below 0.001) and not c"),
     "narrow": (contextual(etc=20.0), "and not contextual (0.10)."),
-    "duplicates": (
-        contextual("duplicate token", near=(0.6, 0.01)),
-        "L0H0 gives near duplicates of the current token 0.60 more of its attention than other "
-        "tokens there (a duplicate-token head).",
-    ),
     "foreseen, better": (
         foreseen(0.68, 0.12),
         "32 of 401 keys chosen by L0H0's kernel, the first ones among them, get 0.68 of its mean "
         "attention, more than the first 4 and the last 28 keys get (0.56).",
     ),
-    "foreseen, worse": (foreseen(0.68, -0.12), "less than the first 4 and the last 28 keys get (0"),
     "foreseen as well": (foreseen(0.68, 0.01), "get 0.68 of its mean attention."),
     "foreseen with the same keys": (foreseen(0.68, 0.0), "get 0.68 of its mean attention."),
     "hardly foreseen": (foreseen(0.51, 0.12), ""),
     "foreseen with half of the keys": (foreseen(0.68, 0.12, 63.0), ""),
     "not known whether foreseen": (foreseen(NAN, NAN), ""),
-    "positional": (
-        shares(0.9, 0.1),
-        "Position explains 0.90 of the variance of L0H0's scores over",
-    ),
     "shared": (
         shares(0.4, 0.45),
         "Position (0.40) and content (0.45) share the variance of L0H0's",
     ),
     "reach": (dilution(0.1, 0.0), "L0H0 keeps its reach as more keys become visible: the slopes"),
-    "spread": (dilution(0.9, 1.0), "spreads over all there is as more keys become visible"),
     "bent": (dilution(0.9, 0.1), ""),
     "open reach": (dilution(0.1, 0.249), ""),
     "from an MLP": (
         sources((0.01, 0.01), (0.2, 0.01), (0.79, 0.02)),
         "Most of L0H0's positional score comes from MLP 0 (0.79).",
     ),
-    "from W_pos": (sources((0.9, 0.01), (0.1, 0.01), (NAN, NAN)), "the positional embedding (0.90"),
     "from two": (sources((0.9, 0.01), (0.8, 0.01), (-0.7, 0.01)), ""),
     "perhaps from two": (sources((0.9, 0.01), (0.48, 0.02), (-0.38, 0.01)), ""),
     "perhaps from one": (sources((0.51, 0.01), (0.48, 0.001), (0.01, 0.01)), ""),
-    "both": (both(0.6), "only place and content together would explain 0.60 of the variance"),
     "open whether both": (both(0.51), ""),
     "hardly both": (both(0.1), ""),
 }
