@@ -25,9 +25,7 @@ SEEN = [n for n in POSITIONS if n >= SKIP]
 # model, layer, head
 CASES = {
     "learned": ("gpt2", 2, 3),
-    "rotary, grouped": ("llama", 2, 4),
-    "normed keys": ("qwen3", 1, 5),
-    "partly rotary, parallel": ("gpt_neox", 2, 2),
+    "rotary, normed keys": ("qwen3", 1, 5),
     "ALiBi": ("bloom", 2, 1),
 }
 
