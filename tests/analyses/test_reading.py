@@ -26,7 +26,7 @@ PARAMS = {
     "contextual-heads": {"duplicates": 0.3, "local": 0.5, "broad": 30.0, "steady": 0.25},
     "sinks": {"threshold": 0.3},
 }
-GROUPS = ("duplicate token", "detokenization", "contextual", "other")
+KERNEL = ("local_mass", "etc", "attention_distance", "visible_keys")
 MECHANISMS = ("negative self-attention", "aggregator", "by position")
 
 pytestmark = pytest.mark.usefixtures("near_workers")
@@ -55,19 +55,16 @@ def said(*answers):
     return reading(*answers).verdict("L0H0")
 
 
-def kernel(mass=(0.1, 0.01), etc=(40.0, 1.0), fidelity=(0.1, 0.01)):
-    """An answer about the kernel, over 100 visible keys."""
-    return answer("etc", local_mass=mass, etc=etc, visible_keys=100.0, attention_distance=fidelity)
+def kernel(mass=(0.1, 0.01), etc=(40.0, 1.0)):
+    """An answer about the kernel, over 100 visible keys; it predicts the attention."""
+    return answer("etc", local_mass=mass, etc=etc, visible_keys=100.0,
+                  attention_distance=(0.1, 0.01))  # fmt: skip
 
 
-def contextual(group="other", near=(0.0, 0.01), far=(0.0, 0.01), etc=80.0, spread=(0.1, 0.01)):
-    """An answer about denominators and duplicates."""
-    return answer(
-        "contextual-heads",
-        {"group": GROUPS},
-        group=GROUPS.index(group), near_duplicates=near, far_duplicates=far, etc=etc,
-        denominator_cv=spread,
-    )  # fmt: skip
+def contextual(etc=80.0, spread=(0.1, 0.01)):
+    """An answer about denominators, and duplicates that get nothing."""
+    none = dict.fromkeys(("near_duplicates", "far_duplicates"), (0.0, 0.01))
+    return answer("contextual-heads", group=3, etc=etc, denominator_cv=spread, **none)
 
 
 def look_back(offset, mass, kind="by position"):
@@ -124,7 +121,7 @@ def sources(*shares):
 CASES = {
     "open whether local": (kernel(mass=(0.51, 0.01)), "(open whether a local kernel: the limit is"),
     "open whether uniform": (kernel(etc=(51.0, 1.0)), "open whether a uniform kernel: the limit"),
-    "no key": (kernel((NAN, NAN), (NAN, NAN), (NAN, NAN)), ""),
+    "no key": (answer("etc", **dict.fromkeys(KERNEL, (NAN, NAN))), ""),
     "previous": (
         look_back(1, (0.87, 0.01)),
         "L0H0 gives the previous token 0.87 of its attention by position (a previous-token head).",
