@@ -9,7 +9,7 @@ import torch
 from poskernel_core.analyses.helix import formulas
 from poskernel_core.analyses.helix.formulas import STREAM_SUMS, far_out, repeated_run
 from poskernel_core.analyses.helix.spec import Helix, HelixParams
-from poskernel_core.common.specs import CorpusSpec, Execution, RunSpec
+from poskernel_core.common.specs import Execution, RunSpec
 from poskernel_core.data.made import repeated_windows
 from poskernel_core.engine.engine import describe_run
 from poskernel_core.models import catalog
@@ -213,17 +213,3 @@ def test_no_helix_of_repeated_tokens_for_rotary_positions(model_dirs):
     run = repeated_run(describe_run(str(model_dirs["llama"]), context=CONTEXT), TOKENS)
     with refused("rotary.*choose a model with learned positions"):
         prepare(run, Execution(device="cpu"), located, load_tokenizer(located))
-
-
-def test_windows_of_the_settled_run(model_dirs):
-    located = catalog.locate(str(model_dirs["gpt2"]))
-    run = describe_run(str(model_dirs["gpt2"]), corpus=CorpusSpec(name="bible"), context=CONTEXT)
-
-    windows, plan = prepare(
-        repeated_run(run, TOKENS), Execution(), located, load_tokenizer(located)
-    )
-
-    assert (TOKENS, CONTEXT) == windows.shape
-    assert (windows == windows[:, :1]).all()
-    assert TOKENS == len(set(windows[:, 0].tolist()) - {builders.START})
-    assert not plan.start_token
