@@ -256,25 +256,6 @@ def test_one_cause(tmp_path):
     assert "no sink: the first key gets less than 0.3" == found.texts["reason"][0, 2]
 
 
-def test_first_visible_key(tmp_path):
-    """A sink on whatever stands first, by what the causal mask lets an earlier head see.
-
-    The model uses no positions, so that there is no position 0 whose effect could be told.
-    """
-    windows = np.stack([np.random.default_rng(seed).permutation(292)[:19] + 1 for seed in range(7)])
-    path = sinks.first_visible(tmp_path / "model")
-    found = perform(path, windows, False, threshold=0.3)
-    scores = sinks.first_visible_scores(2 + LENGTH)
-    ahead = [np.mean([math.exp(scores[key] - scores[0]) /
-                      math.fsum(math.exp(s - scores[0]) for s in scores[: n + 1])
-                      for n in range(2, 2 + LENGTH)]) for key in (0, 1)]  # fmt: skip
-    assert ahead[0] > 0.999
-    one = {name: float(found.values[name][1, 0]) for name in (*MAIN, "key_effect", "query_effect")}
-    expected = [ahead[0] - ahead[1], math.nan, 0, 0, 0]
-    assert expected == pytest.approx(list(one.values()), abs=1e-4, nan_ok=True)
-    assert np.isfinite(found.values["standing_first"]).sum() == 1
-
-
 def test_through_the_laboratory(paths, tmp_path):
     """By way of the store: what is read."""
     params = {"texts": 12, "length": 7, "threshold": 1e-9}
