@@ -17,11 +17,14 @@ from poskernel_core.engine import engine as engines
 from poskernel_core.engine.job import Job
 from poskernel_core.engine.plan import make_plan
 from poskernel_core.ledger.published import figures_of
+from tests.support import ROOT
 from tests.support.fake_worker import FakeWorker
 
 CONTEXT = 29
 IDS = np.random.default_rng(7).integers(0, 200, (3, CONTEXT))
 MODEL = "demo-attn-2l"
+DEMO = Path(pk.__file__).parent / "demo"
+FILE = ROOT / "requirements.txt"
 
 pytestmark = pytest.mark.usefixtures("unchecked")  # Python hands over anything
 
@@ -62,65 +65,44 @@ def run(**given: Any) -> pk.RunSpec:
     return pk.describe_run(**{"model": MODEL, "context": CONTEXT, **given})
 
 
-ALIKE: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any]]] = {
-    # what is written, and the plain way to say it
-    "a corpus by name": (
-        lambda _: run(corpus="bible"),
-        lambda _: run(corpus=pk.CorpusSpec(name="bible")),
-    ),
+ALIKE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    # what is written of a run, and the plain way to say it
+    "a corpus by name": ({"corpus": "bible"}, {"corpus": pk.CorpusSpec(name="bible")}),
     "a corpus by its fields": (
-        lambda _: run(corpus={"name": "bible", "item": "Genesis 24"}),
-        lambda _: run(corpus=pk.CorpusSpec(name="bible", item="Genesis 24")),
+        {"corpus": {"name": "bible", "item": "Genesis 24"}},
+        {"corpus": pk.CorpusSpec(name="bible", item="Genesis 24")},
     ),
-    "a corpus by path": (
-        lambda file: run(corpus=file),
-        lambda file: run(corpus=pk.CorpusSpec(name=str(file))),
-    ),
-    "a model by path": (
-        lambda _: run(model=Path(pk.__file__).parent / "demo" / MODEL),
-        lambda _: run(model=str(Path(pk.__file__).parent / "demo" / MODEL)),
-    ),
-    "a model by its description": (lambda _: run(model=run().model), lambda _: run()),
-    "a model by its fields": (lambda _: run(model={"name": MODEL}), lambda _: run()),
+    "a corpus by path": ({"corpus": FILE}, {"corpus": pk.CorpusSpec(name=str(FILE))}),
+    "a model by path": ({"model": DEMO / MODEL}, {"model": str(DEMO / MODEL)}),
+    "a model by its description": ({"model": pk.ModelSpec(name=MODEL)}, {}),
+    "a model by its fields": ({"model": {"name": MODEL}}, {}),
     "NumPy's numbers": (
-        lambda _: run(context=np.int64(17), windows=np.int32(5), seed=np.uint8(3)),
-        lambda _: run(context=17, windows=5, seed=3),
+        {"context": np.int64(17), "windows": np.int32(5), "seed": np.uint8(3)},
+        {"context": 17, "windows": 5, "seed": 3},
     ),
-    "torch's numbers": (lambda _: run(context=torch.tensor(17)), lambda _: run(context=17)),
-    "torch's precision": (lambda _: run(dtype=torch.bfloat16), lambda _: run(dtype="bfloat16")),
-    "NumPy's truth": (lambda _: run(start_token=np.False_), lambda _: run(start_token=False)),
-    "positions in an array": (
-        lambda _: run(positions=np.array([9, 5, 9])),
-        lambda _: run(positions=(5, 9)),
-    ),
-    "a query beside positions": (
-        lambda _: run(positions=[5], query=np.int64(9)),
-        lambda _: run(positions=(5, 9)),
-    ),
-    "parameters of NumPy": (
-        lambda _: make_plan(api.build_request("etc", MODEL, params={"skip": np.int64(3)})[0]).key,
-        lambda _: make_plan(api.build_request("etc", MODEL, params={"skip": 3})[0]).key,
-    ),
-    "torch's device": (
-        lambda _: pk.Execution(device=torch.device("cuda", 1)),
-        lambda _: pk.Execution(device="cuda:1"),
-    ),
-    "a store by name": (
-        lambda file: pk.Store(str(file.parent)).directory,
-        lambda file: pk.Store(file.parent).directory,
-    ),
-    "an execution by its device": (
-        lambda _: pk.Engine(execution="cpu").execution,
-        lambda _: pk.Execution(device="cpu"),
-    ),
+    "torch's numbers": ({"context": torch.tensor(17)}, {"context": 17}),
+    "torch's precision": ({"dtype": torch.bfloat16}, {"dtype": "bfloat16"}),
+    "NumPy's truth": ({"start_token": np.False_}, {"start_token": False}),
+    "positions in an array": ({"positions": np.array([9, 5, 9])}, {"positions": (5, 9)}),
+    "a query beside positions": ({"positions": [5], "query": np.int64(9)}, {"positions": (5, 9)}),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", ALIKE)
-def test_what_stands_for_a_description(case: str, tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("She sells sea shells.")
+def test_what_stands_for_a_description(case: str) -> None:
     written, plain = ALIKE[case]
-    assert plain(tmp_path / "a.txt") == written(tmp_path / "a.txt")
+    assert run(**plain) == run(**written)
+
+
+def test_what_stands_for_a_setting(tmp_path: Path) -> None:
+    written, plain = (
+        make_plan(api.build_request("etc", MODEL, params={"skip": skip})[0]).key
+        for skip in (np.int64(3), 3)
+    )
+    assert plain == written
+    assert pk.Execution(device="cuda:1") == pk.Execution(device=torch.device("cuda", 1))
+    assert pk.Store(tmp_path).directory == pk.Store(str(tmp_path)).directory
+    assert pk.Execution(device="cpu") == pk.Engine(execution="cpu").execution
 
 
 def test_a_pass_by_the_name_of_a_model(hands: SimpleNamespace) -> None:

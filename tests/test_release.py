@@ -45,12 +45,7 @@ def test_what_is_ready_is_released(checkout):
     [
         # a file, what is written into it, what is done then, words of the sentence
         ("more.py", "", "nothing", "without changes, found 1: commit"),
-        (
-            "CHANGELOG.md",
-            CHANGELOG.replace(" - 2026-11-05", ""),
-            "commit",
-            r"\[3\.5\.7\] in",
-        ),
+        ("CHANGELOG.md", CHANGELOG.replace(" - 2026-11-05", ""), "commit", r"\[3\.5\.7\] in"),
         ("poskernel_core/__init__.py", VERSION.replace("3.5", "3.6"), "commit", r"\[3\.6\.7\] in"),
         ("CITATION.cff", "license: MIT\nversion: 3.5.6\n", "commit", r"3\.5\.7 in CITATION\.cff"),
         ("more.py", "", "commit", "run 'make test' first"),

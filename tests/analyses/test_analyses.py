@@ -6,6 +6,7 @@ import pytest
 import poskernel_core as pk
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.views import stacked, without
+from poskernel_core.data.made import doubled
 from poskernel_core.forward import attention
 from tests.support import builders, oracles
 from tests.support.passes import loaded
@@ -125,10 +126,11 @@ def test_kernel_map(passes, name, skip):
         ("gpt2", "entropy", ("entropy",)),
         ("mistral", "sinks", ("alpha", "learned")),
         ("mistral", "headvis", ("headvis", "headvis_repeats")),
+        ("mistral", "repeats", ("repeats", "repeat_texts")),
     ],
 )
 def test_blocks_and_batches_do_not_matter(model_dirs, monkeypatch, model, what, names):
-    ids = builders.random_ids(13, 41, seed=7).numpy()
+    ids = doubled(builders.random_ids(13, 41, seed=7).numpy(), 5, first=0)
     asked = {"positions": (0, 2, 7, 36, 40), "gather": (what,)}
     whole = pk.run_pass(loaded(model_dirs[model]), ids, **asked)
     monkeypatch.setattr(attention, "BLOCK", 5)

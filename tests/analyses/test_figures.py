@@ -14,17 +14,14 @@ import pytest
 from poskernel_core.analyses import ANALYSES
 from poskernel_core.analyses.additivity import figures as additivity
 from poskernel_core.analyses.bag import figures as bag
-from poskernel_core.analyses.bag.quality import bag_kernel_figure, quality_figure
+from poskernel_core.analyses.bag.quality import quality_figure
 from poskernel_core.analyses.contextual_heads import figures as contextual
 from poskernel_core.analyses.dilution import figures as dilution
 from poskernel_core.analyses.drawing import figure_of
 from poskernel_core.analyses.foreseen.figures import cache_figure
 from poskernel_core.analyses.induction import figures as induction
-from poskernel_core.analyses.induction.role_maps import row_pattern_figure
 from poskernel_core.analyses.interventions import figures as interventions
-from poskernel_core.analyses.kernels.figures import distances_figure
 from poskernel_core.analyses.position_vs_token import figures as position
-from poskernel_core.analyses.random_tokens.figures import norm_figure
 from poskernel_core.analyses.rotary import figures as rotary
 from poskernel_core.analyses.training import figures as training
 from poskernel_core.common.result import Result
@@ -174,20 +171,13 @@ def test_the_figure_of_every_question(name: str) -> None:
         assert any(names.values()) or name in COMPUTED, chosen
 
 
-HEAD = {"layer": 1, "head": 2}
-SHARES = ("position_share", "content_share", "interaction_share")
 FIGURES: list[tuple[str, dict[str, int], Callable[..., go.Figure], list[Any], dict[str, str]]] = [
     ("additivity", {}, additivity.shares_figure, [1], {
         each: f"{each}_share 1" for each in ("position", "content", "interaction")}),
     ("additivity", {}, additivity.similarity_figure, [1, 2], {"content": "content_similarity 1 2"}),
     ("extended-embedding", {}, figure_of, [], {"extended": "cosine", "token": "plain_cosine"}),
-    ("contextual-neurons", {}, bag.neurons_figure, [4, "fires"], {
-        "neurons": "r2", "10 largest": "r2", "chosen": "r2 4"}),
-    ("contextual-neurons", {}, bag_kernel_figure, [], {"mean kernel": "kernel"}),
     ("contextual-neurons", {}, quality_figure, ["bag_cosine"], {
         f"variants {place}": f"bag_cosine {place}" for place in range(13)}),
-    ("neuron", {}, bag.related_figure, [4], {
-        "neurons": "output_cosine", "chosen": "output_cosine 4"}),
     ("neuron-trace", {}, bag.trace_figure, [], {
         "true": "true", "predicted": "predicted", "bag": "bag", "position": "position",
         "other": "others", "current": "direct"}),
@@ -197,10 +187,6 @@ FIGURES: list[tuple[str, dict[str, int], Callable[..., go.Figure], list[Any], di
         "observed": "denominator_cv", "predicted": "predicted_cv"}),
     ("denominators", {}, contextual.denominators_figure, [True], {
         "13 windows": "denominator", "mean": "mean", "own_texts 1": "own_denominator 1"}),
-    ("kernel-distances", {}, distances_figure, [1], {"": "distance 1"}),
-    ("longer-contexts", HEAD, figure_of, [], {
-        "scaling 0 angles, 2 ×": "kernel 0 0", "scaling 0 angles, 5 ×": "kernel 0 1",
-        "scaling 1 angles": "kernel 1 1", "scaling 2 angles": "kernel 2 1"}),
     ("longer-contexts", {}, dilution.loss_figure, [], {
         f"scaling {place} angles": f"loss {place} 1" for place in range(3)}),
     ("dilution", HEAD, figure_of, [], {"ETC": "etc", "all": "visible_keys"}),
@@ -230,8 +216,6 @@ FIGURES: list[tuple[str, dict[str, int], Callable[..., go.Figure], list[Any], di
     ("position-zero", {}, position.position_zero_figure, [1, 2], {
         "cases 0": "last_row 0 1 2", "cases 2": "last_row 2 1 2", "[B]: cases 2": "last_row 2 1 2 2"
     }),
-    ("random-attention", {}, norm_figure, [[5, 3]], {"H3": "norm 3", "H5": "norm 5"}),
-    ("recency-patterns", {}, row_pattern_figure, [1, 2], {"": "pattern 1 2"}),
     ("rotary-spectrum", HEAD, figure_of, [], {
         "amplitude": "amplitude", "swing": "swing", "phase": "phase"}),
     ("rotary-spectrum", HEAD, rotary.usage_figure, [], {"usage": "usage"}),

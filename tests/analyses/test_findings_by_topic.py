@@ -397,8 +397,127 @@ COMPONENTS = [  # the largest pair in the direction of the whole
     ("score-components", {"key_margin": np.zeros((5, 7))}, {}, ""),
 ]  # fmt: skip
 
+NEURONS, NEURON = "contextual-neurons", {"params": {"neuron": 3}}
+BAG = [
+    (NEURONS, {"drive_share": ([0.1, 0.7, 0.9], 0.01)}, {},
+     "In 2 of 3 neurons … 0.5 or more … largest in neuron 2 (0.90)"),
+    (NEURONS, {"drive_share": (0.2, 0.01)}, {"neuron": 3},
+     "part of neuron 3 has 0.20 … less than 0.5"),
+    *((NEURONS, {"bag_centred_r2": ([[0.0] * 3, [r2] * 3], 0.01)}, {}, words) for r2, words in (
+        (0.6, "3 of 3 posi … above 0.25"), (0.1, "3 of 3 posi … below 0.25"))),
+    (NEURONS, {"bag_centred_r2": np.full((2, 3), NAN)}, {}, ""),
+    (NEURONS, {"kernel": [0.5, 0.5, 0, 0, 0]}, {}, "2 effective tokens, of 5 that position 4"),
+    ("neuron", {"contribution": [4.0, -1, -1, -1, -1, NAN]}, NEURON,
+     "neuron 3 adds 2 standard deviations … against it 0.50 less"),
+    ("neuron", {"contribution": [0.1, 0.1, 0.1]}, NEURON, ""),
+    ("neuron", {"related": [0.2, -0.9, 0.5, 1], "output_cosine": [0, 0.3, 0, 1]}, NEURON,
+     "neuron 1 … the opposite contexts as neuron 3 (correlation −0.90) … is 0.30"),
+    *(("neuron-trace", {"r2": r2, "sign_agreement": 0.95}, NEURON, words) for r2, words in (
+        (0.7, " 3 … better … R² 0.70 … at 0.95"), (-0.3, "no better … R² −0.30"), (NAN, ""))),
+    ("neuron-latents", {"share": [0.6, 0.1]}, NEURON, "explains 0.60 of neuron 3 … one context"),
+    ("neuron-latents", {"share": [0.3, 0.1]}, NEURON, "only 0.30 of neuron 3 … a mixture"),
+    ("extended-embedding", {"cosine": [0.8, 0.7], "plain_cosine": [0.4, 0.1]},
+     {"params": {"word": " server"}, "texts": {"words": [" client", " host"]}},
+     "“␣client” is nearest to “␣server” … 0.80, and 0.40 between their plain"),
+    ("word-neurons", {"score": [1.0, 4.2, -5]}, {},
+     "Of 3 neurons … neuron 1 most … add 4.2 stand"),
+]  # fmt: skip
+
+LONG = {"params": {"length": 97}}
+BOTH_ANGLES = LONG | {"texts": {"scaling": ["own", "linear"]}}
+CHANGE = [[0.0, 0.1, 0.2], [0.0, 0.5, 0.95]]
+
+
+def slopes(alpha, upper, error=0.01):
+    return {"alpha": (alpha, error), "alpha_upper": (upper, error)}
+
+
+DILUTION = [
+    ("dilution", slopes(0.1, 0.05), L3H7, "L3H7 keeps its reach … 0.10 and 0.05 (upper half)"),
+    ("dilution", slopes(0.98, 0.9), L3H7, "L3H7 spreads over all … 0.98 and 0.90 (upper half)"),
+    *(("dilution", slopes(*pair), L3H7, "")  # both slopes must say so
+      for pair in ((0.1, 0.5), (0.5, 0.1), (0.9, 0.5), (0.5, 0.9), (0.5, 0.5))),
+    ("dilution", slopes([[0.1, 0.2, 0.5], [0.8, 0.9, 0.5]], [[0.1, 0.5, 0.1], [0.8, 0.9, 0.9]]), {},
+     "below 0.25 in 1 of 6 heads … 0.75 or more in 2"),
+    ("dilution", slopes([[0.5, 0.1]], [[0.1, 0.5]]), {}, ""),
+    ("dilution", slopes(NAN, NAN, NAN), L3H7 | {"texts": {"no_slope": "fewer than three queries"}},
+     "L3H7 has no slope: fewer than three queries."),
+    *(("longer-contexts", {"longest_distance": (gap, 0.01)}, LONG | L3H7, words)
+      for gap, words in ((0.7, "another kernel: 0.70 from that at 97 tok"), (0.5, ""), (0.3, ""),
+                         (0.1, ""), (0.05, "nearly the same kernel: 0.05 from"))),
+    ("longer-contexts", {"longest_distance": ([[0.1, 0.2, 0.5], [0.8, 0.9, 0.5]], 0.01)}, LONG,
+     "In 5 of 6 heads the distance … (own angles"),
+    *(("longer-contexts", {"loss_change": (CHANGE, error)}, BOTH_ANGLES, words)
+      for error, words in ((0.05, "+0.2 nats (own angles), +0.95 nats (linear"),
+                           (0.2, "97 tokens: +0.95 nats"), (1.0, ""))),
+]  # fmt: skip
+
+ANGLES = np.zeros((3, 3, 2))
+ANGLES[0, 2] = 10, 80.5
+SUBSPACES = {"angles_residual": ANGLES, "angles_position": ANGLES / 2}
+
+
+def held(*shares):
+    """Layers whose first three components hold some of the variance each."""
+    return {"explained_variance": [[each / 2, each / 4, each / 4, 0.01] for each in shares]}
+
+
+def reading(fit, *parts):
+    """A head with this fit to the helix, and shares along tangent, radius and the third."""
+    names = ("tangent_share", "radial_share", "third_share")
+    return dict(zip(names, parts, strict=True)) | {"helix_fit": fit}
+
+
+def certain(*numbers):
+    return [(each, 0.01) for each in numbers]
+
+
+HELIX = [
+    ("helix", held(0.91, 0.95, 0.5), {}, "0.85 or more … 2 of 3 layers (0.91 before layer 0)"),
+    ("helix", held(0.8, 0.1), {}, "hold less than 0.85 … (0.80 before layer 0)"),
+    ("helix", {"explained_variance": [0.5, 0.3, 0.1]}, {"layer": 2}, "(0.90 before layer 2)"),
+    ("helix", SUBSPACES, {"params": {"subspace": 2}},
+     "to layer 2 the top-2 … 80.5° in the residual … 40.2° in position"),
+    ("helix", {"far_share": [0.3, 0.5, 0.1]}, {"params": {"far": 2.0}},
+     "beyond 2 rms … falls from 0.30 before layer 0 to 0.10 before layer 2"),
+    *(("helix", nothing, {}, "") for nothing in (  # of one layer, or of no variance
+        held(0, 0), {name: each[:1, :1] for name, each in SUBSPACES.items()},
+        {"far_share": [0.3]}, {"projection": np.zeros((2, 3, 3))})),
+    ("tangent", reading(*certain(0.9, 0.1, 0.8, 0.1)), L3H7,
+     "L3H7 reads the helix mostly along its radius: 0.80 … explains 0.90"),
+    ("tangent", reading(*certain(0.9, 0.4, 0.35, 0.25)), L3H7,
+     "L3H7 … no single direction … (tangent 0.40, radius 0.35, third di"),
+    ("tangent", reading(*certain(0.2, 0.1, 0.8, 0.1)), L3H7,
+     "The helix explains only 0.20 … L3H7"),
+    ("tangent", {"tangent_share": ([[0.9, 0.8, 0.4]], 0.01),
+                 "helix_fit": ([[0.9, 0.3, 0.9]], 0.01)}, {}, "1 of 3 heads reads … tangent"),
+]  # fmt: skip
+
+
+def replaced(tenth, five_percent, error):
+    return {"heads_for_tenth": (tenth, error), "heads_for_5_percent": (five_percent, error)}
+
+
+KERNEL_ONLY = [
+    *(("kernel-only-head", {"kernel_only_share": share, "kernel_only_cost": cost}, ONE, words)
+      for share, cost, words in (
+          ((0.84, 0.02), (0.02, 0.0005), "keeps 0.84 of what the head gives the model, at a cost "
+           "of 0.02 nats a token: position carries its effect (limit 0.5)."),
+          ((0.1, 0.05), (0.05, 0.002), "a token: content carries its effect (limit 0.5)."),
+          ((0.5, 0.05), (0.05, 0.002), "If L3H7 attends by its kernel alone, the model loses 0.05 "
+           "nats a token."),
+          ((NAN, NAN), (-0.02, 0.002), "the model gains 0.02 nats a token."),
+          ((NAN, NAN), (0.002, 0.002), ""))),
+    *(("heads-replaced", numbers, {"coordinates": {"heads": [1, 16, 32]}}, words)
+      for numbers, words in (
+          (replaced([27.0, 20.0], [31.5, 22.0], [1.0, 0.4]),
+           "For 0.1 nats a token, 25 to 29 of 32 heads"),
+          (replaced([27.0, 20.0], [31.5, 22.0], 0.4), "for 5 % of the loss, 31 to 32 (95"),
+          (replaced([NAN, NAN], [NAN, NAN], NAN), ""))),
+]  # fmt: skip
+
 SAID = [*INDUCTION, *INTERVENTIONS, *OWN_TEXT, *SOURCES, *AGAINST_TOKEN, *RANDOM, *ROTARY, *ANATOMY,
-        *COMPONENTS]  # fmt: skip
+        *COMPONENTS, *BAG, *DILUTION, *HELIX, *KERNEL_ONLY]  # fmt: skip
 
 
 @pytest.mark.parametrize(("question", "numbers", "more", "words"), SAID)
@@ -442,6 +561,15 @@ OPEN = [
     (0.5, "equivariant-kernel", L3H7, lambda v, e: far((v, e))),
     (0.5, "equivariant-kernel", {}, lambda v, e: {"equivariant_attention_distance": ([[v]], e)}),
     (0, "changed-bands", {"params": {"heads": ""}}, lambda v, e: loss((v, e))),
+    (0.5, NEURONS, {"neuron": 3}, lambda v, e: {"drive_share": (v, e)}),
+    (0.5, NEURONS, {}, lambda v, e: {"drive_share": ([v, 0.1], [e, 0.01])}),
+    (0.25, NEURONS, {}, lambda v, e: {"bag_centred_r2": ([[v] * 3], e)}),
+    (0.25, "dilution", L3H7, lambda v, e: {"alpha": (v, e), "alpha_upper": (0.1, 0.01)}),
+    (0.75, "dilution", L3H7, lambda v, e: {"alpha": (0.9, 0.01), "alpha_upper": (v, e)}),
+    (0.5, "tangent", L3H7, lambda v, e: reading((v, e), *certain(0.9, 0.1, 0.0))),
+    (0.5, "tangent", L3H7, lambda v, e: reading((0.9, 0.01), (v, e), *certain(0.1, 0.1))),
+    (0.5, "tangent", {}, lambda v, e: {"tangent_share": ([[v]], [[e]]), "helix_fit": [[0.9]]}),
+    (0.5, "tangent", {}, lambda v, e: {"tangent_share": [[0.9]], "helix_fit": ([[v]], [[e]])}),
 ]  # fmt: skip
 
 

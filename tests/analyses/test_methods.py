@@ -25,7 +25,7 @@ SMALL = {
     "own_texts": "A text of the reader's own.",
     "word": " the", "words": "king", "samples": 11, "first_windows": 10, "passage_length": 16,
     "shifts": 3, "tokens": 7, "passages": 10, "loss_windows": 3, "equalise_norms": True,
-    "change": "remove", "other": 2,
+    "change": "remove", "other": 2, "measure": "attention sink",
 }  # fmt: skip
 OF_ALIBI = {"alibi_bias"}
 FOUND = {method.name: method for method in methods()}
@@ -94,10 +94,7 @@ class _Example(Analysis):
     """
 
     name, title, params = "example", "Example", Params
-    values = (
-        *outputs("a b [layer]", "tokens", "``the first``"),
-        *outputs("c", "nats", "last"),
-    )
+    values = (*outputs("a b [layer]", "tokens", "``the first``"), *outputs("c", "nats", "last"))
 
     def needs(self, run, params):
         """Nothing."""

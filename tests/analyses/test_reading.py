@@ -11,12 +11,13 @@ import poskernel_core as pk
 from poskernel_core.analyses import ANALYSES
 from poskernel_core.analyses.claims import Head
 from poskernel_core.analyses.head_measures.figures import measure_texts, measures_table, rank_texts
+from poskernel_core.analyses.kernel_only.spec import EXACT
 from poskernel_core.analyses.reading import CLAUSES, finding_of, read
 from poskernel_core.api import build_request
 from poskernel_core.common.result import Result, texts_array
 from poskernel_core.models.stored import RESULTS
 from tests.support import builders
-from tests.support.made_findings import made
+from tests.support.made_findings import check, made
 from tests.support.refusals import refused
 
 NAN = math.nan
@@ -25,7 +26,7 @@ PARAMS = {
     "contextual-heads": {"duplicates": 0.3, "local": 0.5, "broad": 30.0, "steady": 0.25},
     "sinks": {"threshold": 0.3},
 }
-GROUPS = ("duplicate token", "detokenization", "contextual", "other")
+KERNEL = ("local_mass", "etc", "attention_distance", "visible_keys")
 MECHANISMS = ("negative self-attention", "aggregator", "by position")
 
 pytestmark = pytest.mark.usefixtures("near_workers")
@@ -54,19 +55,16 @@ def said(*answers):
     return reading(*answers).verdict("L0H0")
 
 
-def kernel(mass=(0.1, 0.01), etc=(40.0, 1.0), fidelity=(0.1, 0.01)):
-    """An answer about the kernel, over 100 visible keys."""
-    return answer("etc", local_mass=mass, etc=etc, visible_keys=100.0, attention_distance=fidelity)
+def kernel(mass=(0.1, 0.01), etc=(40.0, 1.0)):
+    """An answer about the kernel, over 100 visible keys; it predicts the attention."""
+    return answer("etc", local_mass=mass, etc=etc, visible_keys=100.0,
+                  attention_distance=(0.1, 0.01))  # fmt: skip
 
 
-def contextual(group="other", near=(0.0, 0.01), far=(0.0, 0.01), etc=80.0, spread=(0.1, 0.01)):
-    """An answer about denominators and duplicates."""
-    return answer(
-        "contextual-heads",
-        {"group": GROUPS},
-        group=GROUPS.index(group), near_duplicates=near, far_duplicates=far, etc=etc,
-        denominator_cv=spread,
-    )  # fmt: skip
+def contextual(etc=80.0, spread=(0.1, 0.01)):
+    """An answer about denominators, and duplicates that get nothing."""
+    none = dict.fromkeys(("near_duplicates", "far_duplicates"), (0.0, 0.01))
+    return answer("contextual-heads", group=3, etc=etc, denominator_cv=spread, **none)
 
 
 def look_back(offset, mass, kind="by position"):
@@ -121,27 +119,14 @@ def sources(*shares):
 
 
 CASES = {
-    "local": (
-        kernel(mass=(0.9, 0.01)),
-        "By position alone L0H0 gives 0.90 of its attention beyond",
-    ),
     "open whether local": (kernel(mass=(0.51, 0.01)), "(open whether a local kernel: the limit is"),
-    "slow decay": (kernel(), "over 40 of 100 tokens (slow decay, neither local nor uniform)"),
-    "uniform": (kernel(etc=(60.0, 1.0)), "over 60 of 100 tokens (a uniform kernel)"),
     "open whether uniform": (kernel(etc=(51.0, 1.0)), "open whether a uniform kernel: the limit"),
-    "no key": (kernel((NAN, NAN), (NAN, NAN), (NAN, NAN)), ""),
-    "far from its kernel": (
-        kernel(fidelity=(0.7, 0.01)),
-        "its attention beyond the first 4 keys is 0.70 (total variation) from its positional "
-        "kernel (a kernel that does not predict it).",
-    ),
-    "near its kernel": (kernel(), "(a kernel that predicts it)."),
+    "no key": (answer("etc", **dict.fromkeys(KERNEL, (NAN, NAN))), ""),
     "previous": (
         look_back(1, (0.87, 0.01)),
         "L0H0 gives the previous token 0.87 of its attention by position (a previous-token head).",
     ),
     "aggregating": (look_back(1, (0.87, 0.01), "aggregator"), "at what earlier heads wrote there"),
-    "three back": (look_back(3, (0.5, 0.01)), "the token 3 back 0.50 of its attention by position"),
     "itself": (look_back(0, (0.5, 0.01)), "gives the current token 0.50 of its attention (a head "),
     "open whether previous": (look_back(1, (0.3, 0.01)), "open whether a previous-token head"),
     "hardly previous": (look_back(1, (0.2, 0.01)), "No diagonal gets 0.3 (0.20)."),
@@ -150,14 +135,11 @@ CASES = {
         "L0H0 gives the token after the earlier duplicate 0.90 of its attention (an induction "
         "head).",
     ),
-    "no induction": (induction(0.1), "No induction (0.10)."),
     "a trace of it": (induction(-1e-8), "No induction (below 0.001)."),
     "open whether induction": (
         induction(0.31),
         "(open whether an induction head: the limit is 0.3",
     ),
-    "sink": (sinks(0.6, 0.0), "L0H0 gives the first key 0.60 of its attention (a sink)."),
-    "learned sink": (sinks(0.1, 0.5), "L0H0 gives 0.50 of its attention to a learned sink."),
     "sink of the first": (
         anatomy((0.6, 0.01), (0.02, 0.01), (0.13, 0.01)),
         "L0H0's sink follows what stands first (+0.60) and the start token (+0.13), not position 0 "
@@ -167,48 +149,33 @@ CASES = {
         anatomy((0.0, 0.01), (0.2, 0.01), (-0.4, 0.01)),
         "follows position 0 (+0.20), not what stands first (0), and less the start token (−0.40).",
     ),
-    "no sink to explain": (anatomy((NAN, NAN), (NAN, NAN), (NAN, NAN)), ""),
-    "contextual": (contextual(), "0.10 of its mean from window to window (a contextual head)."),
     "open whether contextual": (contextual(spread=(0.24, 0.01)), "open whether a contextual head"),
     "unsteady": (contextual(spread=(0.4, 0.01)), "Not drawn to duplicates (below 0.001) and not c"),
     "narrow": (contextual(etc=20.0), "and not contextual (0.10)."),
-    "duplicates": (
-        contextual("duplicate token", near=(0.6, 0.01)),
-        "L0H0 gives near duplicates of the current token 0.60 more of its attention than other "
-        "tokens there (a duplicate-token head).",
-    ),
     "foreseen, better": (
         foreseen(0.68, 0.12),
         "32 of 401 keys chosen by L0H0's kernel, the first ones among them, get 0.68 of its mean "
         "attention, more than the first 4 and the last 28 keys get (0.56).",
     ),
-    "foreseen, worse": (foreseen(0.68, -0.12), "less than the first 4 and the last 28 keys get (0"),
     "foreseen as well": (foreseen(0.68, 0.01), "get 0.68 of its mean attention."),
     "foreseen with the same keys": (foreseen(0.68, 0.0), "get 0.68 of its mean attention."),
     "hardly foreseen": (foreseen(0.51, 0.12), ""),
     "foreseen with half of the keys": (foreseen(0.68, 0.12, 63.0), ""),
     "not known whether foreseen": (foreseen(NAN, NAN), ""),
-    "positional": (
-        shares(0.9, 0.1),
-        "Position explains 0.90 of the variance of L0H0's scores over",
-    ),
     "shared": (
         shares(0.4, 0.45),
         "Position (0.40) and content (0.45) share the variance of L0H0's",
     ),
     "reach": (dilution(0.1, 0.0), "L0H0 keeps its reach as more keys become visible: the slopes"),
-    "spread": (dilution(0.9, 1.0), "spreads over all there is as more keys become visible"),
     "bent": (dilution(0.9, 0.1), ""),
     "open reach": (dilution(0.1, 0.249), ""),
     "from an MLP": (
         sources((0.01, 0.01), (0.2, 0.01), (0.79, 0.02)),
         "Most of L0H0's positional score comes from MLP 0 (0.79).",
     ),
-    "from W_pos": (sources((0.9, 0.01), (0.1, 0.01), (NAN, NAN)), "the positional embedding (0.90"),
     "from two": (sources((0.9, 0.01), (0.8, 0.01), (-0.7, 0.01)), ""),
     "perhaps from two": (sources((0.9, 0.01), (0.48, 0.02), (-0.38, 0.01)), ""),
     "perhaps from one": (sources((0.51, 0.01), (0.48, 0.001), (0.01, 0.01)), ""),
-    "both": (both(0.6), "only place and content together would explain 0.60 of the variance"),
     "open whether both": (both(0.51), ""),
     "hardly both": (both(0.1), ""),
 }
@@ -350,6 +317,19 @@ def test_recency_is_told_of_heads_that_do_induction():
             chosen={"layer": 16, "head": 0},
         )
         assert told == bool(finding_of(result))
+
+
+def test_an_estimate_claims_nothing():
+    """The verdict of a head uses exact costs only: the error of an estimate misses its bias."""
+    numbers = {"kernel_only_share": [[0.9]], "kernel_only_cost": [[0.02]]}
+    errors = {"kernel_only_share": 0.01, "kernel_only_cost": 0.001}
+    estimate, exact = (
+        made("kernel-only-cost", numbers | {"exact": [[code]]}, errors, labels={"exact": EXACT})
+        for code in (0, 1)
+    )
+    assert "" == said(estimate) == finding_of(estimate)
+    check(said(exact), "L0H0's kernel alone keeps 0.9", "(position carries its effect)")
+    check(finding_of(exact), "1 of 1 exact cost", "0.01 nats a token or more")
 
 
 def verdicts(engine, model, context, windows, **params):

@@ -72,19 +72,27 @@ def a_strange_script_is_refused(page: Page) -> None:
     assert ["script-src-elem inline"] == page.evaluate("violations")
 
 
-def test_ends_of_sliders_and_another_corpus(visit):
-    """A link keeps what equals an end."""
+def test_sliders_and_another_corpus(visit):
+    """A link keeps what equals an end of a slider; position, skip and corpus are followed."""
     page = visit(skip=0, query=15, context=64)
     cell(page, "L1H1").click()
     expect(head_shown(page)).to_contain_text("L1H1 at n = 15")
     settle(page)
     query = urlsplit(page.url).query
     assert {"windows=50", "skip=0", "query=15", "context=64", "head=L1H1"} == set(query.split("&"))
+    slider(page, QUERY).press("ArrowRight")
+    expect(head_shown(page)).to_contain_text("L1H1 at n = 17")
+    expect(page).to_have_url(re.compile("query=17"))
     unfold_run(page)
+    slider(page, SKIP).press("ArrowRight")
+    expect(page).to_have_url(re.compile("skip=1"))
+    slider(page, SKIP).press("ArrowRight")
+    expect(page).to_have_url(re.compile("skip=2"))
     choose(page, "Corpus", "bible")
     settle(page)
-    with tool(page, "etc", "Provenance") as told:
-        expect(told.get_by_text("Corpus bible")).to_be_visible()
+    with tool(page, "kernel", "Provenance") as told:
+        for words in ("Corpus bible", "First 2 keys skipped."):
+            expect(told.get_by_text(words)).to_be_visible()
 
 
 def back(page: Page) -> None:
@@ -100,27 +108,6 @@ def back(page: Page) -> None:
         settle(page)
         expect(head_shown(page)).to_contain_text(f"{name} at n = 400")
         assert FIRST | {"Head": name} == values(page)
-
-
-def test_a_link_restores_the_landing_page(visit):
-    """Another visitor's browser shows the same head, position and skip; they go with the reader."""
-    page = visit(head="L2H1", query=255, skip=7)
-    assert FIRST | {"Head": "L2H1", "query": "255", "skip": "7"} == values(page)
-    expect(head_shown(page)).to_contain_text("L2H1 at n = 255")
-    expect(cell(page, "L2H1")).to_have_attribute("aria-selected", "true")
-    sliders_of_position_and_skip(page)
-
-
-def sliders_of_position_and_skip(page: Page) -> None:
-    slider(page, QUERY).press("ArrowRight")
-    expect(head_shown(page)).to_contain_text("L2H1 at n = 271")
-    expect(page).to_have_url(re.compile("query=271"))
-    unfold_run(page)
-    slider(page, SKIP).press("ArrowRight")
-    expect(page).to_have_url(re.compile("skip=8"))
-    settle(page)
-    with tool(page, "kernel", "Provenance") as told:
-        expect(told.get_by_text("First 8 keys skipped.")).to_be_visible()
 
 
 def test_another_model_keeps_what_fits(visit):

@@ -99,7 +99,7 @@ def test_the_grid_as_a_picture(shown):
     named = "demo-gpt2-n255-etc"
     expect(cells(shown)).to_have_count(32)
     on_page = cells(shown).evaluate_all(
-        "cells => cells.map(c => [c.dataset.name, getComputedStyle(c.firstChild).backgroundColor])",
+        "cells => cells.map(c => [c.dataset.name, getComputedStyle(c.firstChild).backgroundColor])"
     )
     file = fetch(shown, "etc", "SVG 175 mm")
     assert f"{named}-175mm.svg" == file.suggested_filename

@@ -131,14 +131,3 @@ def test_the_theme_may_be_set(page, still, post):
     has_only(frame, "variance")
     tick = frame.locator(".st-key-figure-variance .xtick text").first
     expect(tick).to_have_css("fill", "rgb(201, 211, 218)")
-
-
-def test_only_hosts_that_are_named_may_frame(page, blog, server):
-    """By default, a page of another origin gets nothing."""
-    folder, origin = blog
-    (folder / "post.html").write_text(code(server, "/helix", embed="card:helix"), "utf-8")
-    refused = []
-    page.on("console", lambda said: refused.append(said.text))
-    page.goto(f"{origin}/post.html")
-    until(page, "document.readyState === 'complete'")
-    assert any("frame-ancestors" in each for each in refused)

@@ -16,14 +16,10 @@ PAGES = (
 """Those with many controls of their own."""
 
 SMALL = {"windows": "20", "context": "128"}
-TEXTS = ";windows=20;context=128"
 MORE: dict[str, dict[str, Any]] = {
-    "compare": {"pins": f"L2H6@demo-gpt2{TEXTS},L2H5@demo-gpt2{TEXTS}"},
     "contextual": {"firstwindows": "8"},
     "contextual_neurons": {"firstwindows": "8"},
-    "helix": {"rtok": "10"},
     "induction_recency": {"model": "demo-attn-2l", "samples": "100"},
-    "own_text": {"text": "one two three, one two four; one two three"},
     "position_vs_token": {"model": "demo-attn-2l", "samples": "100"},
 }
 """What fills a page, or has less computed."""

@@ -5,16 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.support.visit import (
-    cell,
-    cells,
-    flip,
-    no_trouble,
-    parameter,
-    settle,
-    slider,
-    visit,
-)
+from tests.support.visit import cell, cells, flip, no_trouble, parameter, settle, slider, visit
 
 pytestmark = pytest.mark.browser
 

@@ -49,11 +49,8 @@ def test_presets(computed):
 @pytest.mark.parametrize(
     ("link", "sentence"),
     [
-        ({"moves": ["999>1"]}, "Position 999 is outside the prompt"),
         ({"moves": ["xylophone>1"]}, "has no word 'xylophone'"),
-        ({"moves": ["1>3"]}, "comes after it"),
         ({"moves": ["from 3 to 1"]}, "A move is written row>key"),
-        ({"change": "blind to predecessor", "layers": "7-9"}, "Expected layers from 0 to 3"),
         ({"change": "remove embeddings", "prompt": LONG * 8}, CONTEXT),
     ],
 )

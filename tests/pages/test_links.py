@@ -1,42 +1,25 @@
 """Links that cannot be honoured: the page says what they ask for and what is shown instead."""
 
-from typing import Any
-
 import pytest
 
-from pages.contextual_neurons import page as neurons_page
 from pages.shared.jobs import results
 from pages.shared.selection import links
-from poskernel_core.analyses.bag.contextual_neurons import ContextualNeurons
 from poskernel_core.analyses.interventions.presets import presets_for
 from poskernel_core.models.known import telling_head
 from tests.support.bound import bound, opened, opened_as_linked
-from tests.support.made_results import answer
 from tools.recorded import page_names
 
 METHODS = "methods"
 HEATMAP = "etc_heatmap"
 INTERVENTIONS = "interventions"
-NEURONS = "contextual_neurons"
 TYPED = ("text_input", "text_area")
 NONSENSE = {"number_input": "999999", "slider": "999999", "select_slider": "999999"}
-DRAWN = (
-    "draw_bag", "draw_embedding", "draw_neurons", "draw_search", "draw_neuron", "draw_trace",
-    "draw_latents",
-)  # fmt: skip
 
 
 @pytest.fixture
 def follow(monkeypatch):
     """Open a page by a link, with nothing computed."""
-
-    def found(question: Any, *_: Any) -> Any:
-        return answer("contextual-neurons") if question is ContextualNeurons else None
-
-    monkeypatch.setattr(results, "fetch", found)
-    for name in DRAWN:
-        monkeypatch.setattr(neurons_page, name, lambda *_: None)
-
+    monkeypatch.setattr(results, "fetch", lambda *_: None)
     return opened_as_linked
 
 
@@ -56,7 +39,7 @@ def test_what_does_not_fit_is_named_in_one_notice(follow):
     assert "asks for kinds local, foo; shown is local instead" in told.value
 
 
-OLD = [
+OLD = [  # each table of `poskernel_core.common.renamed`, whose names have their own tests
     (HEATMAP, {"cell": "l0h1", "texts": "100", "measure": "fidelity"},
      {"head": "L0H1", "windows": "100", "measure": "distance to observed attention"}),
     ("induction_recency", {"silenced0": ["L0H1", "L0H2"], "silencedhow": "pattern made uniform",
@@ -65,20 +48,13 @@ OLD = [
       "head": "L1H2"}),
     (INTERVENTIONS, {"change": "switch heads off", "silenced": ["L1H2", "L1H3"]},
      {"change": "ablate heads", "ablated": ["L1H2", "L1H3"]}),
-    ("contextual", {"contexts": "16", "copies": "0.4"},
-     {"firstwindows": "16", "duplicates": "0.4"}),
-    (NEURONS, {"fewest": "7", "contexts": "8"}, {"mincount": "7", "firstwindows": "8"}),
     ("compare", {"second": "demo-attn-2l", "beside": "fidelity",
                  "pins": "L0H1@demo-gpt2;context=64;texts=50"},
      {"second": "demo-attn-2l", "compared": "distance to observed attention"}),
-    ("over_training", {"follow": "keys beyond the sum", "model": "demo-training"},
-     {"follow": "position-content interaction", "model": "demo-training"}),
     (METHODS, {"method": "kernel-folds"}, {"method": "kernel-replicates"}),
     ("helix", {"prompts": "texts of the corpus"}, {"prompts": "windows of the corpus"}),
     ("positional_kernels", {"source": "sampled texts", "cell": "L2H3", "texts": "50"},
      {"source": "sampled windows", "head": "L2H3", "windows": "50"}),
-    ("own_text", {"cell": "L1H7", "texts": "200"}, {"head": "L1H7", "windows": "200"}),
-    ("head", {"cell": "L3H2", "texts": "50"}, {"head": "L3H2", "windows": "50"}),
     ("helix", {"model": "demo-gpt2-smooth"}, {"model": "demo-gpt2"}),
     ("compare", {"model": "demo-attn-2l", "second": "demo-gpt2-smooth"},
      {"model": "demo-attn-2l", "second": "demo-gpt2"}),

@@ -94,8 +94,7 @@ def test_what_is_refused_is_said_once(shipped, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("name", "charts"),
-    [("etc_heatmap", 0), ("induction_recency", 7), ("position_vs_token", 7)],
+    ("name", "charts"), [("etc_heatmap", 0), ("induction_recency", 7), ("position_vs_token", 7)]
 )
 def test_what_is_precomputed_is_that_of_the_pages(shipped, monkeypatch, name, charts):
     """On a run that ships: no result of a page is computed, and `precompute` asks for each."""

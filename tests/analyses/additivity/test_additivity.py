@@ -160,10 +160,6 @@ def test_through_the_laboratory(paths, tmp_path):
     )
     assert [0, 8, 16, 24] == found.coordinates["shift"].tolist()
     np.testing.assert_allclose(found.values["content_similarity"][0, :2], 1, atol=1e-5)
-    run = describe_run(str(paths["gpt2"]), repeat_every=3, destination=" the")
-    canonical = Additivity().canonical(run, Additivity.params(passages=7))
-    assert (7, None, None) == (canonical.windows, canonical.repeat_every, canonical.destination)
-    assert {} == Additivity().needs(canonical, Additivity.params())
 
 
 @pytest.mark.parametrize(("start", "need"), [(True, 16), (False, 15)])

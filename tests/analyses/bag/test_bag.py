@@ -62,20 +62,6 @@ def close(expected, found, rtol=2e-4, atol=2e-5):
     np.testing.assert_allclose(found, expected, rtol=rtol, atol=atol)
 
 
-def test_ingredients(case):
-    _, _, bag, truth = case
-
-    close(truth.kernels, bag.kernels)
-    close(truth.denominators, bag.denominators)
-    close(truth.weights, bag.weights)
-    tokens = range(VOCABULARY)
-    close([truth.scale("token", t, 0) for t in tokens], bag.token_scales)
-    close([truth.first, truth.second], bag.scales)
-    assert truth.places == sorted(truth.places)
-    assert bag.weights.max() / bag.weights.min() > 10
-    close(np.mean(truth.kernels, axis=0), bag.common)
-
-
 def test_extended_embeddings(case):
     _, _, bag, truth = case
     reads = np.stack([truth.read(neuron) for neuron in (0, 13)], axis=1)

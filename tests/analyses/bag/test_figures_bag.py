@@ -1,8 +1,9 @@
-"""Figures of the bag, of neurons and their sub-latents; what `show --html` draws of results."""
+"""Figures of the bag, of neurons and sub-latents; what is said of a bag that predicts badly."""
 
 import numpy as np
 import pytest
 
+from pages.contextual_neurons import bag
 from poskernel_core.analyses.bag import figures as draw
 from poskernel_core.analyses.bag.quality import bag_kernel_figure
 from poskernel_core.plotting.layout import quoted
@@ -151,3 +152,19 @@ def test_relatives_of_a_neuron() -> None:
     assert {f"{n}" for n in expected} == {each.text for each in figure.layout.annotations}
     check_curve(first, y=cosine[expected])
     check_curve(ring, [related[4]], [cosine[4]])
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [((-0.5, 0.04, -1.0), "R² is 0.04"), ((-0.5, -0.31), "is −0.31"), ((-0.5, 0.3), None),
+     ((), None)],
+)  # fmt: skip
+def test_a_bag_that_hardly_predicts_is_told(monkeypatch, rows, told):
+    boxes, found = [], answer("contextual-neurons", sizes={"variant": 4})
+    monkeypatch.setattr(bag.st, "info", lambda text, **_: boxes.append(text))
+    found.values["bag_centred_r2"][:] = np.nan
+    for variant, row in enumerate(rows):
+        found.values["bag_centred_r2"][variant, 1:4] = (row - 1, row, row + 0.1)
+    bag.say_how_well(found)
+    assert bool(told) == len(boxes)
+    assert all(told in box for box in boxes)

@@ -1,4 +1,4 @@
-"""The first layer of GPT-2 small, as its results come with the project, against what is known."""
+"""The first layer of GPT-2 small, as its results come with the project: what the ledger has not."""
 
 import numpy as np
 import pytest
@@ -15,14 +15,10 @@ def shipped(shipped_engine):
     assert shipped_engine.worker_pid is None
 
 
-def test_kinds_and_how_far_heads_spread(shipped):
+def test_how_far_heads_spread(shipped):
     """Head 5 is a little more level in these texts; seven heads spread over 93 to 133 tokens."""
     found = shipped("etc")
     at = found.select(query=400, layer=0)
-    kinds = at.text_of("kind")
-    assert list(LOCAL) == [head for head, kind in enumerate(kinds) if kind == "local"]
-    assert list(UNIFORM) == [head for head, kind in enumerate(kinds) if kind == "uniform"]
-    assert 7 == kinds.count("slow decay")
     for head, (tokens, mass) in LOCAL.items():
         assert tokens == pytest.approx(float(at.values["etc"][head]), abs=1)
         assert mass == pytest.approx(float(at.values["local_mass"][head]), abs=0.02)
@@ -36,10 +32,8 @@ def test_kinds_and_how_far_heads_spread(shipped):
     assert 0.6 == pytest.approx(float(far["etc"] / far["visible_keys"]), abs=0.05)
 
 
-def test_groups(shipped):
-    """Heads 3, 4 and 7 join words; kernels 3 and 7 are alike, and far from the uniform ones."""
-    groups = shipped("contextual-heads", query=400).text_of("group")[0]
-    assert list(LOCAL) == [head for head, group in enumerate(groups) if group == "detokenization"]
+def test_distances(shipped):
+    """Kernels of local heads are far from the uniform ones, which are alike."""
     distance = shipped("kernel-distances", query=400).values["distance"][0]
     assert (distance[np.ix_([3, 4, 7], [5, 11])] > 0.8).all()
     assert distance[5, 11] < 0.25

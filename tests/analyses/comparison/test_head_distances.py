@@ -25,10 +25,7 @@ N = 13
 
 @pytest.mark.parametrize(
     ("name", "skip", "factor", "windows"),
-    [
-        ("gpt_neo", 4, 1.0, [None, 5, None]),
-        ("llama", 2, 10**-0.5, [None] * 3),
-    ],
+    [("gpt_neo", 4, 1.0, [None, 5, None]), ("llama", 2, 10**-0.5, [None] * 3)],
 )
 def test_every_pair(model_dirs, name, skip, factor, windows):
     texts = some_windows(5, 17)

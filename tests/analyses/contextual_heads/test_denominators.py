@@ -1,24 +1,18 @@
-"""Denominators along positions, by plain loops; and what one query sees."""
+"""Denominators along positions, content weights of tokens, by plain loops; what one query sees."""
 
+import math
 from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
 
-from poskernel_core.analyses.contextual_heads.denominators import Denominators
-from poskernel_core.analyses.contextual_heads.experiment.contents import (
-    last_rows,
-)
-from tests.support import builders
+from poskernel_core.analyses.contextual_heads.denominators import Denominators, TokenWeights
+from poskernel_core.analyses.contextual_heads.experiment.contents import last_rows
+from tests.support import builders, oracles
 from tests.support import oracles_contextual as oracle
-from tests.support.builders.contextual import (
-    CASES,
-    perform,
-    some_windows,
-    study,
-    with_token,
-)
+from tests.support.builders import VOCABULARY, contextual
+from tests.support.builders.contextual import CASES, perform, some_windows, study, with_token
 from tests.support.truth import truth_of
 
 CELLS = {"learned": "L2H3", "skip in window": "L1H4", "grouped in window": "L0H3"}
@@ -44,29 +38,6 @@ def test_identity(paths, name):
         np.testing.assert_allclose(row.kernel.sum(dim=-1), 1, atol=1e-12)
         assert row.log_weight.abs().max() > 0.3
     assert row.layer == len(truth) - 1
-
-
-@pytest.mark.parametrize(("length", "skip", "first"), [(13, 9, 9), (6, 2, 2), (8, 0, 1)])
-def test_first_key(paths, length, skip, first):
-    """A window of 7 holds the query and six keys before it; skipped keys are left out besides."""
-    windows = some_windows(3, length, True)
-    _, main = study(paths["mistral"], some_windows(3, 17, True))
-    for row in rows_of(paths["mistral"], main, windows, skip):
-        assert first == row.first
-        assert (1, 3, 5, length - first) == row.kernel.shape == row.log_weight.shape
-
-
-def test_layers_and_order(paths):
-    windows = some_windows(7, 11, True)
-    subject, main = study(paths["gpt2"], windows, batch=3)
-
-    found = list(last_rows(subject, main, windows, 2, (1,)))
-
-    assert [range(3), range(3, 6), range(6, 7)] == [some for some, _ in found]
-    assert [[1]] * 3 == [[row.layer for row in rows] for _, rows in found]
-    whole = rows_of(paths["gpt2"], main, windows, 2)
-    cut = torch.cat([rows[0].kernel for _, rows in found], dim=1)
-    np.testing.assert_allclose(whole[1].kernel, cut, atol=1e-6)
 
 
 @pytest.mark.parametrize("case", CELLS)
@@ -109,3 +80,118 @@ def test_positions_by_hand(paths):
         assert expected == found.coordinates["query"].tolist()
         assert (2, len(expected)) == found.values["denominator"].shape
         assert np.isnan(found.errors["denominator_cv"]).all()  # of two texts
+
+
+UP, BY, LENGTH = 211, 1.5, 31
+EIGHTHS = (1 / 8, 3 / 8, 5 / 8, 7 / 8)
+WEIGHED = {"learned": "L2H3", "grouped in window": "L2H3"}
+
+
+@pytest.fixture(scope="module")
+def one_up(tmp_path_factory):
+    strengths = [BY * (token == UP) for token in range(VOCABULARY)]
+    return contextual.additive(tmp_path_factory.mktemp("weights") / "one up", strengths, LENGTH)
+
+
+def latin(length=LENGTH):
+    """Windows in which every ordinary token stands at every place once, ten times over."""
+    pool = np.arange(1, VOCABULARY)
+    return np.stack([np.roll(pool, -shift)[:length] for shift in range(len(pool))] * 10)
+
+
+def check(found, kept, windows, fewest):
+    """Mean, error and number of each token's places, by loops; rare ones are left out.
+
+    `kept` are the rows with the mean keys of all windows, and without each group of one.
+    """
+    scores = oracle.token_scores(kept[0], windows)
+    left = []
+    for out, rows in enumerate(kept[1:]):
+        rest = [text for text in range(len(windows)) if text != out]
+        chosen = oracle.Rows(rows.n, rows.kernels, [rows.scores[text] for text in rest])
+        left.append(oracle.token_scores(chosen, windows[rest]))
+    often = sorted(t for t, each in scores.items() if len(each) >= fewest and t != builders.START)
+    assert often == found.coordinates["token"].tolist()
+    for place, token in enumerate(often):
+        assert len(scores[token]) == found.values["count"][place]
+        middle = oracles.mean(scores[token])
+        assert middle == pytest.approx(float(found.values["log_weight"][place]), abs=1e-4)
+        error, bias = float(found.errors["log_weight"][place]), found.biases["log_weight"][place]
+        if not all(token in each for each in left):
+            assert math.isnan(error)
+            continue
+        without = [oracles.mean(each[token]) for each in left]
+        assert oracles.jackknife_se(without) == pytest.approx(error, abs=1e-3)
+        assert (len(left) - 1) * (oracles.mean(without) - middle) == pytest.approx(bias, abs=2e-3)
+    return often
+
+
+@pytest.mark.parametrize(("case", "batch"), [("learned", None), ("grouped in window", 4)])
+def test_later_layers(paths, case, batch):
+    name, query, skip, start, window, divisor = CASES[case]
+    windows = 1 + some_windows(9, 23, False) % 31
+    windows[:, : int(start)] = builders.START
+    subject, main = study(paths[name], windows, start, batch)
+    layer, head = int(WEIGHED[case][1]), int(WEIGHED[case][3])
+    changed = with_token(windows, query, subject.single_id(" the"))
+    truth, kept = truth_of(paths[name], changed), oracle.mean_keys_kept(paths[name], windows)
+    place = (layer, head), 1 / divisor[layer], query, skip, window[layer]
+    rows = [oracle.head_rows(truth, means, *place) for means in kept]
+
+    for fewest in (1, 3):
+        params = {"query": query, "skip": skip, "head": WEIGHED[case], "min_count": fewest}
+        found = perform(TokenWeights, subject, main, **params)
+        assert check(found, rows, changed, fewest)
+    assert np.abs(found.values["log_weight"]).max() > 0.3
+
+
+def quarters(kernel):
+    """Keys at which an eighth, three, five and seven eighths of a kernel's mass are reached."""
+    reached, total, found = 0.0, math.fsum(kernel), []
+    for i, mass in enumerate(kernel):
+        before, reached = reached, reached + mass
+        found += [i] * sum(before < share * total <= reached for share in EIGHTHS)
+    return found
+
+
+def test_first_layer(paths):
+    windows = some_windows(5, 23, True)
+    subject, main = study(paths["gpt2"], windows, True)
+    alone = np.repeat(np.arange(VOCABULARY)[:, None], 20, axis=1)
+    alone = with_token(alone, 19, subject.single_id(" the"))
+    kept = oracle.mean_keys_kept(paths["gpt2"], windows)
+    truth = truth_of(paths["gpt2"], alone)
+    rows, *left = [oracle.head_rows(truth, means, (0, 3), 7**-0.5, 19, 2) for means in kept]
+    places, occurs = quarters(rows.kernels[0]), np.bincount(windows.ravel(), minlength=VOCABULARY)
+    assert 4 == len(places)
+
+    for fewest in (0, 1):
+        params = {"query": 19, "skip": 2, "head": "L0H3", "min_count": fewest}
+        found = perform(TokenWeights, subject, main, **params)
+        listed = [token for token in range(1, VOCABULARY) if occurs[token] >= fewest]
+        assert listed == found.coordinates["token"].tolist()
+        assert [occurs[token] for token in listed] == found.values["count"].tolist()
+        for row, token in enumerate(listed):
+            scores = [rows.scores[token][place] for place in places]
+            middle = oracles.mean(scores)
+            without = [oracles.mean([each.scores[token][p] for p in places]) for each in left]
+            error = oracles.jackknife_se(without)
+            assert middle == pytest.approx(float(found.values["log_weight"][row]), abs=1e-4)
+            assert error == pytest.approx(float(found.errors["log_weight"][row]), abs=1e-3)
+
+
+def test_one_token_up(one_up):
+    """One token scores 1.5 more than all others, which are down by a share of that."""
+    subject, main = study(one_up, latin(), start=False)
+    for cell, height in (("L0H0", BY), ("L0H1", BY), ("L0H2", 0)):
+        found = perform(TokenWeights, subject, main, query=30, skip=0, head=cell, min_count=1)
+
+        tokens = found.coordinates["token"]
+        assert UP in tokens
+        expected = height * (tokens == UP) - height / (VOCABULARY - 1)
+        np.testing.assert_allclose(found.values["log_weight"], expected, atol=1e-5)
+    found = perform(TokenWeights, subject, main, query=30, skip=0, min_count=1, top_k=3)
+    word, *others = found.words("top_words")
+    weight = found.values["top_value"][0]
+    assert (subject.decode([UP])[0], 2) == (word, len(others))
+    assert BY - BY / (VOCABULARY - 1) == pytest.approx(weight, abs=1e-5)

@@ -1,4 +1,4 @@
-"""The helix: on a model whose positions are one, and on random models against the oracles."""
+"""The helix: on a model whose positions are one, on random models by the oracles; its runs."""
 
 import math
 
@@ -6,12 +6,20 @@ import numpy as np
 import pytest
 import torch
 
-from poskernel_core.analyses.helix.formulas import STREAM_SUMS, far_out
+from poskernel_core.analyses.helix import formulas
+from poskernel_core.analyses.helix.formulas import STREAM_SUMS, far_out, repeated_run
+from poskernel_core.analyses.helix.spec import Helix, HelixParams
+from poskernel_core.common.specs import Execution, RunSpec
 from poskernel_core.data.made import repeated_windows
+from poskernel_core.engine.engine import describe_run
+from poskernel_core.models import catalog
+from poskernel_core.models.tokenizers import load_tokenizer
+from poskernel_core.passes.prepare import prepare
 from tests.support import builders
 from tests.support import oracles_positions as op
 from tests.support import passes as small
 from tests.support.raw import analyse
+from tests.support.refusals import refused
 from tests.support.truth import truth_of
 
 T, THETA, TOKENS = 53, 20.0, 5
@@ -169,3 +177,39 @@ def test_spread_over_tokens(model_dirs, passes, repeated):
         np.testing.assert_allclose(found[1:], expected[1:], rtol=1e-3)
         assert found[0] < 2e-3
         assert found[1:].min() > 0.05
+
+
+POS = 11
+
+
+def test_repeated_run():
+    """It depends on the model and the context alone; texts keep the run's corpus and windows."""
+    model, repeated = {"model": {"name": "m"}, "context": POS}, formulas.repeated_run
+    one = RunSpec(corpus={"name": "a"}, windows=3, positions=(3,), destination=" the", **model)
+    other = RunSpec(corpus={"name": "b"}, windows=7, positions=(7,), start_token=False, **model)
+
+    assert repeated(one, 5) == repeated(other, 5) != repeated(one, 6)
+    assert Helix().canonical(one, HelixParams(tokens=5)) == repeated(other, 5)
+    assert (5, False) == (repeated(one, 5).windows, repeated(one, 5).start_token)
+    texts = [Helix().canonical(run, HelixParams(prompts="texts")) for run in (one, other)]
+    assert [("a", 3), ("b", 7)] == [(run.corpus.name, run.windows) for run in texts]
+
+
+def test_over_texts(model_dirs):
+    windows = builders.random_ids(TOKENS, CONTEXT, seed=5).numpy()
+    windows[:, 0] = builders.START
+
+    result = analyse("helix", gather(model_dirs["llama"], windows, True), prompts="texts")
+
+    assert list(range(1, CONTEXT)) == result.coordinates["pos"].tolist()
+    assert [1, 11, 21] == result.coordinates["group_of_10"].tolist()
+    for layer, X in enumerate(extended(model_dirs["llama"], windows, 1)):
+        shares = result.values["explained_variance"][layer][:3]
+        np.testing.assert_allclose(shares, op.pca(X, 3)[0], atol=1e-4)
+
+
+def test_no_helix_of_repeated_tokens_for_rotary_positions(model_dirs):
+    located = catalog.locate(str(model_dirs["llama"]))
+    run = repeated_run(describe_run(str(model_dirs["llama"]), context=CONTEXT), TOKENS)
+    with refused("rotary.*choose a model with learned positions"):
+        prepare(run, Execution(device="cpu"), located, load_tokenizer(located))

@@ -91,20 +91,6 @@ def test_first_position(leave_out, start_token, expected):
         formulas.first_position(expected + 3, start_token, leave_out)
 
 
-@pytest.mark.parametrize("start", [0, 1])
-@pytest.mark.parametrize(("length", "kv"), [(2, 1), (13, 6), (41, 2)])
-def test_position_profile(start, length, kv):
-    queries, keys = draw(5, 6, length, 5, stretch=False), draw(6, kv, length, 5, stretch=False)
-
-    found = bands.position_profile(queries.astype(np.float32), keys.astype(np.float32), 0.37, start)
-
-    assert (6, 2 * BAND + 1) == found.shape
-    for head in range(6):
-        q, k = queries[head].tolist(), keys[head * kv // 6].tolist()
-        expected = op.score_profile(q, k, 0.37, BAND, start)
-        np.testing.assert_allclose(found[head], list(expected.values()), rtol=1e-5, atol=1e-6)
-
-
 @few
 @given(SEEDS)
 def test_contrasts(seed):

@@ -7,7 +7,6 @@ from poskernel_core import Execution
 from poskernel_core.analyses.helix.formulas import GROUP_SIZES
 from poskernel_core.analyses.interventions.experiment import average
 from poskernel_core.analyses.interventions.spec import (
-    Averaging,
     AveragingParams,
     Intervention,
     InterventionParams,
@@ -102,36 +101,11 @@ def request(path, analysis, corpus="bible", windows=7, **params):
     return Request(analysis=analysis, run=run, params=params)
 
 
-@pytest.mark.parametrize("params", [{}, {"layer": 1}])
-def test_keys_of_an_intervention(model_dirs, params):
-    path = model_dirs["gpt2"]
-    one, other = (
-        make_plan(request(path, "intervention", corpus, windows, text=PROMPT, **params))
-        for corpus, windows in (("bible", 7), ("sample", 11))
-    )
-
-    assert (one.key, one.needs) == (other.key, other.needs)
-    assert bool(params) == bool(one.needs)
-    different = [{"text": PROMPT + "."}, {"group": 5}, {"layer": 2}, {"head": "L1H0"}]
-    keys = {
-        make_plan(request(path, "intervention", **{"text": PROMPT, **params, **d})).key
-        for d in different
-    }
-    assert len(different) == len(keys - {one.key})
-
-
-def test_keys_of_averaging(model_dirs):
-    bible, more, sample = (
-        make_plan(request(model_dirs["gpt2"], "averaging", corpus, windows))
-        for corpus, windows in (("bible", 7), ("bible", 11), ("sample", 7))
-    )
-    assert bible.key == more.key != sample.key
-    assert {} == bible.needs == Averaging().needs(bible.run, AveragingParams())
-
-
 @pytest.mark.usefixtures("near_workers")
 def test_engine(engine, model_dirs):
     path, other = model_dirs["gpt2"], model_dirs["llama"]
+    for asked in (request(path, "intervention", text=PROMPT), request(path, "averaging")):
+        assert not make_plan(asked).needs
     whole = {"text": PROMPT, "layer": 1, "group": 5}
     result = engine.result(request(path, "intervention", **whole), 60)
     again = engine.cached(request(path, "intervention", "sample", 11, **whole))

@@ -19,15 +19,6 @@ POSITIONS = np.array([1, 3, 6, 11])
 
 
 @few
-@given(SEEDS)
-def test_total_variation(seed):
-    a, b, c = kernels_of(seed, heads=1, samples=3)[0]
-    found = kernels.total_variation(np.stack([a, b, a]), np.stack([b, c, a]))
-    expected = [oracles.total_variation(*pair) for pair in ((a, b), (b, c), (a, a))]
-    np.testing.assert_allclose(found, expected, atol=1e-12)
-
-
-@few
 @given(SEEDS, st.integers(1, 23), st.integers(1, 11))
 def test_query_variation(seed, samples, count):
     found = kernels_of(seed, samples=samples)

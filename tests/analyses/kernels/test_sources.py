@@ -4,12 +4,7 @@ import numpy as np
 import pytest
 
 from poskernel_core.analyses.sources import SourceParams, source_runs
-from poskernel_core.common.specs import (
-    CorpusSpec,
-    ModelSpec,
-    Request,
-    RunSpec,
-)
+from poskernel_core.common.specs import CorpusSpec, ModelSpec, Request, RunSpec
 from poskernel_core.data import corpora
 from poskernel_core.engine.engine import describe_run
 from poskernel_core.models import catalog

@@ -14,7 +14,6 @@ from poskernel_core.analyses.position_sources.formulas import (
     effects,
     equal_weights,
     gradient,
-    triples,
 )
 from poskernel_core.common.attention import ScoreRule, Slopes
 from tests.support.oracles_position_sources import Expected
@@ -119,16 +118,6 @@ def test_plain_loops(rule, out):
         assert np.isnan(scores[place, c, len(row) :]).all()
 
 
-def test_weights_of_one_choice_serve_all():
-    reading, _ = made(4, RULES["plain"])
-    choices = [np.ones(GROUPS, bool), np.arange(GROUPS) != 2]
-    weights = equal(reading)
-
-    one, each = (gradient(reading, given, choices) for given in ([weights], [weights, weights]))
-
-    np.testing.assert_array_equal(one.by_keys, each.by_keys)
-
-
 @given(st.integers(0, 10**6), st.sampled_from([*RULES]), st.integers(4, 7))
 def test_shares_add_up(seed, rule, groups):
     reading, parts = made(seed, RULES[rule], groups=groups)
@@ -138,13 +127,3 @@ def test_shares_add_up(seed, rule, groups):
 
     whole = shares(found, parts).sum() + found.by_bias[0] / found.total[0]
     assert whole == pytest.approx(1, rel=1e-4)
-
-
-def test_triples():
-    kept = np.array([True, True, False, True, True])
-    weights = triples(kept)
-
-    chosen = [(g, h, o) for g, h, o in np.ndindex(5, 5, 5)
-              if len({g, h, o}) == 3 and 2 not in (g, h, o)]  # fmt: skip
-    for place in np.ndindex(5, 5, 5):
-        assert weights[place] == pytest.approx((place in chosen) / len(chosen))

@@ -232,20 +232,6 @@ def test_repeated_tokens(model_dirs, truths, repeating, monkeypatch, name, block
     assert (arrays["repeat_texts"] == 1).all()
 
 
-def test_batches_do_not_matter(model_dirs):
-    ids = doubled(builders.random_ids(13, CONTEXT, seed=2).numpy(), 5, first=0)
-    what = ("keys", "patterns", "scores", "repeats")
-    whole = gather(model_dirs["mistral"], ids, False, what).arrays
-    other = gather(model_dirs["mistral"], ids, False, what, batch=2).arrays
-
-    assert set(whole) == set(other)
-    for value, array in whole.items():
-        tolerance = 9 if value.endswith(".groups") else 2e-5  # of 32767 steps
-        np.testing.assert_allclose(
-            other[value].astype(float), array, rtol=1e-4, atol=tolerance, err_msg=value
-        )
-
-
 LENGTH = 23
 WINDOWS = {"gpt_neo": 5, "llama": None}
 

@@ -39,10 +39,7 @@ def spearman(row, n, first):
     return rank, p_value if n - first >= 10 else math.nan
 
 
-@pytest.mark.parametrize(
-    ("case", "first"),
-    [("plain", 0), ("uniform", 4), ("flat and more", 2)],
-)
+@pytest.mark.parametrize(("case", "first"), [("plain", 0), ("uniform", 4), ("flat and more", 2)])
 def test_every_value(model_dirs, case, first):
     path, (start, changed, switches) = model_dirs["gpt2"], CASES[case]
     params = {k: v for k, v in changed.items() if k not in ("first", "candidates")}

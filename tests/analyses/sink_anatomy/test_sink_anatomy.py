@@ -1,4 +1,4 @@
-"""What makes the first key a sink: by transformers and plain loops, and where it is known."""
+"""What makes the first key a sink: by transformers and loops, where it is known, and drawn."""
 
 import math
 from dataclasses import replace
@@ -10,10 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from poskernel_core.analyses.drawing import figure_of
+from poskernel_core.analyses.sink_anatomy.figures import arrangement_rows
 from poskernel_core.analyses.sink_anatomy.formulas import (
     FACTORS,
     arrangements_of,
     contrasts,
+    interactions,
     numbers,
     subsets,
 )
@@ -24,6 +27,7 @@ from tests.support import oracles_sink_anatomy as oracle
 from tests.support.builders import START, sinks
 from tests.support.builders.contextual import ask, some_windows, study
 from tests.support.builders.families import FAMILY_MODELS
+from tests.support.made_results import result
 from tests.support.passes import loaded
 from tests.support.raw import of_all_texts
 from tests.support.refusals import refused
@@ -252,35 +256,12 @@ def test_one_cause(tmp_path):
     assert "no sink: the first key gets less than 0.3" == found.texts["reason"][0, 2]
 
 
-def test_first_visible_key(tmp_path):
-    """A sink on whatever stands first, by what the causal mask lets an earlier head see.
-
-    The model uses no positions, so that there is no position 0 whose effect could be told.
-    """
-    windows = np.stack([np.random.default_rng(seed).permutation(292)[:19] + 1 for seed in range(7)])
-    path = sinks.first_visible(tmp_path / "model")
-    found = perform(path, windows, False, threshold=0.3)
-    scores = sinks.first_visible_scores(2 + LENGTH)
-    ahead = [np.mean([math.exp(scores[key] - scores[0]) /
-                      math.fsum(math.exp(s - scores[0]) for s in scores[: n + 1])
-                      for n in range(2, 2 + LENGTH)]) for key in (0, 1)]  # fmt: skip
-    assert ahead[0] > 0.999
-    one = {name: float(found.values[name][1, 0]) for name in (*MAIN, "key_effect", "query_effect")}
-    expected = [ahead[0] - ahead[1], math.nan, 0, 0, 0]
-    assert expected == pytest.approx(list(one.values()), abs=1e-4, nan_ok=True)
-    assert np.isfinite(found.values["standing_first"]).sum() == 1
-
-
 def test_through_the_laboratory(paths, tmp_path):
-    """By way of the store: what is read, and which fields of a run do not matter."""
+    """By way of the store: what is read."""
     params = {"texts": 12, "length": 7, "threshold": 1e-9}
     found = ask(tmp_path, "sink-anatomy", paths["llama"], params, context=31, windows=99)
     assert (10, 10) == tuple(found.provenance[name] for name in ("windows", "texts"))
     assert [0, 8] == found.coordinates["distance"].tolist()
-    run = describe_run(str(paths["gpt2"]), repeat_every=3, destination=" the")
-    canonical = SinkAnatomy().canonical(run, SinkAnatomy.params(texts=7, length=5))
-    assert (7, None, None) == (canonical.windows, canonical.repeat_every, canonical.destination)
-    assert {} == SinkAnatomy().needs(canonical, SinkAnatomy.params())
 
 
 @pytest.mark.parametrize(("start", "need"), [(True, 14), (False, 13)])
@@ -305,3 +286,41 @@ def test_no_start_token(paths):
     for source in (None, replace(subject.source, start=None)):
         with refused("no start token, so it cannot"):
             SinkAnatomy().perform(replace(subject, source=source), {}, params, lambda *_: None)
+
+
+NAMES = ("standing_first", "position_zero", "start_token", "key_effect", "query_effect")
+
+
+@pytest.mark.parametrize(("scheme", "bars"), [("learned", 9), ("rotary", 5)])
+def test_bars_and_table(scheme, bars):
+    """A bar per effect that there is, with its error; a row per arrangement."""
+    arrangements = arrangements_of(scheme)
+    factors = interactions(arrangements)
+    shapes = dict.fromkeys(("sink", *NAMES), (2, 3))
+    shapes |= {"attention": (2, 3, len(arrangements), 2), "interaction": (2, 3, len(factors))}
+    texts = {
+        "arrangements": [str(each) for each in arrangements],
+        "factors": factors,
+        "reason": [[""] * 3] * 2,
+    }
+    made = result("sink-anatomy", shapes, texts=texts)
+    if scheme != "learned":
+        made.values["position_zero"][:] = np.nan
+    head = made.select(layer=1, head=2)
+    drawn = {
+        name: (x, error)
+        for trace in figure_of(head).data
+        for name, x, error in zip(trace.y, trace.x, trace.error_x.array, strict=True)
+    }
+    assert bars == len(drawn)
+    assert (scheme == "learned") == ("position 0" in drawn) == ("all three" in drawn)
+    names = {"standing first": "standing_first", "start token": "start_token",
+             "through its key": "key_effect", "through the queries": "query_effect"}  # fmt: skip
+    for shown, name in names.items():
+        assert drawn[shown] == (head.values[name], head.errors[name])
+    at = head.values["interaction"][-1], head.errors["interaction"][-1]
+    assert drawn[head.words("factors")[-1]] == at
+    rows = [[*row[1:]] for row in arrangement_rows(head)]
+    assert [[f"{each:.2f}" for each in pair] for pair in head.values["attention"]] == rows
+    assert str(arrangements[3]) == arrangement_rows(head)[3][0]
+    assert figure_of(made).data

@@ -5,11 +5,10 @@ from pathlib import Path
 
 import torch
 
-from tests.support.builders.made import START, VOCABULARY, gpt2_config, save
+from tests.support.builders.made import START, gpt2_config, save
 from tests.support.builders.positions import blank_gpt2, undo_norm
 
 HEIGHT = 12.0
-STRONG, GAIN = 20.0, 25.0
 
 
 def one_cause(path: Path, T: int = 37) -> Path:
@@ -48,40 +47,3 @@ def one_cause(path: Path, T: int = 37) -> Path:
         second.c_attn.weight[mark, 0] = HEIGHT * unscale
         second.c_attn.weight[zero, width] = 1.0
     return save(model, path, T)
-
-
-def first_visible(path: Path, T: int = 37) -> Path:
-    """A GPT-2 without training, blind to positions, with a sink on whatever stands first.
-
-    Layer 0: head 0 attends equally to all keys that it sees, and writes 20 times the mean of their
-    tokens' one-hot codes. The first token sees itself only; the mean of more codes is shorter. So
-    the norm before layer 1 shrinks a constant of the stream most at the first place.
-
-    Layer 1: head 0 scores every key by that constant, with a minus sign, times 25. Head 1 is
-    uniform in both layers. `first_visible_scores` are these scores, where all tokens differ.
-    """
-    width, constant = 2 * VOCABULARY + 2, 2 * VOCABULARY
-    d = width // 2
-    model = blank_gpt2(gpt2_config(T, n_embd=width, n_head=2, n_layer=2, n_inner=1))
-    body, token = model.transformer, torch.arange(VOCABULARY)
-    with torch.no_grad():
-        body.wte.weight[token, token] = 1.0
-        body.wte.weight[:, constant] = 1.0
-        undo_norm(body.h[0].ln_1, body.wte.weight[START])
-        body.h[1].ln_1.weight.fill_(1.0)
-        first, second = (block.attn for block in body.h)
-        first.c_attn.weight[token, 2 * width + token] = 1.0
-        first.c_proj.weight[token, VOCABULARY + token] = STRONG
-        second.c_attn.bias[0] = -GAIN * math.sqrt(d)
-        second.c_attn.weight[constant, width] = 1.0
-    return save(model, path, T)
-
-
-def first_visible_scores(length: int) -> list[float]:
-    """Scores of the keys at the places 0, 1, ... in layer 1 of `first_visible`."""
-    width = 2 * VOCABULARY + 2
-    mean = (1 + STRONG + 1) / width
-    return [
-        -GAIN * (1 - mean) / math.sqrt((1 + STRONG**2 / (i + 1) + 1) / width - mean**2 + 1e-5)
-        for i in range(length)
-    ]
