@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any, ClassVar, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar, get_args
 
 import numpy as np
 from pydantic import ConfigDict, Field
@@ -95,7 +95,7 @@ class Question(ABC, Generic[P]):
         name: its identifier.
         title: its heading.
         noun_phrase: the noun phrase that completes "Computing ...".
-        params: the class of its parameters.
+        params: the class of its parameters, from its type argument unless given.
         values: its numeric outputs, with axes and units.
         texts: its string outputs.
         gathers: the sums that its only pass gathers; None: those that the run names; empty: it
@@ -129,6 +129,11 @@ class Question(ABC, Generic[P]):
     precomputed: ClassVar[Literal["always", "experiments", "never"]] = "never"
     continued: ClassVar[str] = ""
     error_counts: ClassVar[str] = ""
+
+    def __init_subclass__(cls) -> None:
+        for given in (get_args(base) for base in cls.__dict__.get("__orig_bases__", ())):
+            if "params" not in cls.__dict__ and isinstance(given[0], type):  # no type variable
+                cls.params = given[0]
 
     @classmethod
     def selectable(cls) -> list[str]:

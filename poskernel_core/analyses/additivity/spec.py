@@ -48,7 +48,6 @@ class Additivity(Experiment[AdditivityParams]):
     title = "Additivity of position and content"
     noun_phrase = "how far keys are a sum of position and content"
     error_counts = "passages"
-    params = AdditivityParams
     values = estimates("""
         position_share content_share interaction_share [layer head], share of variance: shares of
             the keys' variance; they add up to 1

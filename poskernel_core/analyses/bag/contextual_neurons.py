@@ -55,7 +55,6 @@ class ContextualNeurons(BagExperiment[ContextualNeuronsParams]):
     title = "Contextual neurons"
     noun_phrase = "what contextual heads write to neurons"
     error_counts = "windows"
-    params = ContextualNeuronsParams
     values = (
         *sizes("""
             drive [neuron], pre-activation: standard deviation, over windows and positions, of what

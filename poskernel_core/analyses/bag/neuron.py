@@ -36,7 +36,6 @@ class Neuron(BagExperiment[NeuronParams]):
     name = "neuron"
     title = "A neuron's tokens"
     noun_phrase = "the neuron's tokens"
-    params = NeuronParams
     values = outputs("""
         contribution [token], pre-activation: what one token in the bag adds to the neuron's
             pre-activation
@@ -85,7 +84,6 @@ class NeuronTrace(BagExperiment[NeuronTraceParams]):
     name = "neuron-trace"
     title = "A neuron along a text"
     noun_phrase = "the neuron along a text"
-    params = NeuronTraceParams
     values = outputs("""
         true predicted [pos], pre-activation: pre-activations
         bag position others direct [pos], pre-activation: the parts of the prediction: contextual
@@ -137,7 +135,6 @@ class NeuronLatents(BagExperiment[NeuronLatentsParams]):
     name = "neuron-latents"
     title = "A neuron's sub-latents"
     noun_phrase = "the neuron's sub-latents"
-    params = NeuronLatentsParams
     values = outputs("""
         share [latent], share of variance: share of the contributions' variance over tokens; with
             ``rest`` they add up to 1 when all are listed
@@ -175,7 +172,6 @@ class ExtendedEmbedding(BagExperiment[ExtendedEmbeddingParams]):
     name = "extended-embedding"
     title = "Extended embeddings"
     noun_phrase = "the extended embeddings of tokens"
-    params = ExtendedEmbeddingParams
     values = outputs("""
         nearest [rank], token: ids of the tokens whose extended embeddings are nearest
         cosine [rank], cosine: cosine of their extended embeddings with the token's
@@ -215,7 +211,6 @@ class WordNeurons(BagExperiment[WordNeuronsParams]):
     name = "word-neurons"
     title = "Neurons of words"
     noun_phrase = "the neurons that fire for words"
-    params = WordNeuronsParams
     values = outputs("""
         score [neuron], standard deviations: mean over the words' tokens of the standardised
             contribution

@@ -30,7 +30,6 @@ class KernelFolds(Analysis[QueryParams]):
     title = "Kernels by offset, with leave-one-group-out replicates"
     noun_phrase = "kernels by offset"
     error_counts = "queries"
-    params = QueryParams
     values = outputs("""
         ± kernel [layer head offset], share of attention: the mean kernel by offset $n - i$; NaN
             where no key is visible

@@ -49,7 +49,6 @@ class HeadsBeside(Composition[HeadsBesideParams]):
     name = "compare-heads"
     title = "Measures of chosen heads, side by side"
     noun_phrase = "the measures of chosen heads"
-    params = HeadsBesideParams
     can_lack_parts = True
     values = outputs("""
         ± value [measure pin], that of each measure: every measure of every pinned head; for a kind,
@@ -173,7 +172,6 @@ class MeasureByDepth(Composition[MeasureByDepthParams]):
     name = "depth"
     title = "A measure by depth"
     noun_phrase = "a measure by depth"
-    params = MeasureByDepthParams
     values = outputs(f"""
         mean smallest largest [layer], {OF_MEASURE}: mean, smallest and largest of the measure over
             the heads of each layer

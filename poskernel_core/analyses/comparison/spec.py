@@ -114,7 +114,6 @@ class HeadDistances(Composition[HeadDistancesParams]):
     name = "compare-kernels"
     title = "Distances between kernels of heads"
     noun_phrase = "distances between kernels of heads"
-    params = HeadDistancesParams
     values = (
         *distances(
             "distance [pin other]",

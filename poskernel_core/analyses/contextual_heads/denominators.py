@@ -52,7 +52,6 @@ class Denominators(DestinationExperiment[DenominatorsParams]):
     title = "Denominators along positions"
     noun_phrase = "softmax denominators along positions"
     error_counts = "windows"
-    params = DenominatorsParams
     values = (
         *outputs("""
             denominator [text query], weight: $Z_n$ with the token put at position $n$ of each
@@ -125,7 +124,6 @@ class TokenWeights(DestinationExperiment[TokenWeightsParams]):
     title = "Content weights of tokens"
     noun_phrase = "how the head weights tokens"
     error_counts = "places of each token"
-    params = TokenWeightsParams
     values = outputs("""
         ± log_weight [token], nats: mean content score of each token; its exponential is the factor
             by which content changes the token's attention

@@ -124,7 +124,6 @@ class ContextualHeads(DestinationExperiment[ContextualParams]):
     title = "Contextual heads"
     noun_phrase = "which heads are contextual"
     error_counts = "windows and, of duplicates, sequences of random tokens"
-    params = ContextualParams
     values = (
         *outputs("""
             etc [layer head], tokens: effective token count (ETC) of the token's mean kernel

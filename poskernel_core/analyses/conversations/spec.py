@@ -59,7 +59,6 @@ class Conversations(Experiment[ConversationParams]):
     name = "conversations"
     title = "Attention in conversations"
     noun_phrase = "the attention in conversations"
-    params = ConversationParams
     error_counts = "conversations"
     values = (
         *shares("""

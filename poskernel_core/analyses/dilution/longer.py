@@ -67,7 +67,6 @@ class LongerContexts(Experiment[LongerContextsParams]):
     error_counts = "texts"
     uses = ("predictions",)
     scheme = "rotary ALiBi no"
-    params = LongerContextsParams
     values = (
         *distances(
             "distance [layer head scaling factor]",

@@ -49,7 +49,6 @@ class Dilution(Analysis[DilutionParams]):
     title = "Dilution over visible keys"
     noun_phrase = "how kernels spread out as more keys become visible"
     error_counts = "queries"
-    params = DilutionParams
     values = (
         *estimates(
             r"""

@@ -29,7 +29,6 @@ class AttentionEntropy(Analysis[SkipParams]):
     title = "Attention entropy"
     noun_phrase = "the attention entropy"
     error_counts = "windows"
-    params = SkipParams
     values = estimates(
         "entropy [layer head query], nats: mean over windows; NaN where no key is left"
     )

@@ -54,7 +54,6 @@ class ForeseenAttention(Analysis[QueryParams]):
     title = "Attention that can be foreseen"
     noun_phrase = "the attention that can be foreseen"
     error_counts = "windows"
-    params = QueryParams
     values = (
         *estimates("""
             captured [layer head way budget], share of attention: $c(b)$, by the way of choosing and

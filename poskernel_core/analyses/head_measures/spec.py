@@ -74,7 +74,6 @@ class HeadMeasures(Composition[HeadMeasuresParams]):
     name = "head-measures"
     title = "All measures of all heads"
     noun_phrase = "all measures of all heads"
-    params = HeadMeasuresParams
     can_lack_parts = True
     values = (
         *estimates("""

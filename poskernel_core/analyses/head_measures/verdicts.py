@@ -65,7 +65,6 @@ class HeadVerdicts(Composition[HeadVerdictsParams]):
     name = "verdicts"
     title = "What every head does"
     noun_phrase = "what every head does"
-    params = HeadVerdictsParams
     can_lack_parts = True
     values = (
         *HeadMeasures.values,

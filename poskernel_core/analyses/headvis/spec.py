@@ -42,7 +42,6 @@ class HeadVisMetrics(Analysis[Params]):
     title = "Metrics of HeadVis"
     noun_phrase = "the metrics of HeadVis"
     error_counts = "windows"
-    params = Params
     values = estimates(
         """
         self_attention_score [layer head], share of attention: mean attention to the token itself
@@ -114,7 +113,6 @@ class HeadExamples(Experiment[HeadExamplesParams]):
     title = "Example texts of heads"
     noun_phrase = "example texts of all heads"
     error_counts = "windows"
-    params = HeadExamplesParams
     values = outputs("""
         interval [layer head example], number: from 1 (least attention); 0: no text
         example_text [layer head example], number: number of the window; -1: no text

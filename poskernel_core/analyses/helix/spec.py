@@ -61,7 +61,6 @@ class Helix(Analysis[HelixParams]):
     name = "helix"
     title = "Helix of extended positional embeddings"
     noun_phrase = "the helix of positions"
-    params = HelixParams
     values = (
         *outputs("""
             projection [layer pos component], residual stream units: $X^l$ on its own first three

@@ -54,7 +54,6 @@ class Tangent(Analysis[TangentParams]):
     name = "tangent"
     title = "Tangent and radial reading of the helix"
     noun_phrase = "what heads read of the helix"
-    params = TangentParams
     error_counts = "windows"
     values = estimates("""
         position_score [layer head band], score (nats): $a(n,n-k)$ by mean query and mean keys, at

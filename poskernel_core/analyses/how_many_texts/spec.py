@@ -53,7 +53,6 @@ class HowManyTexts(Analysis[HowManyTextsParams]):
     name = "how-many-texts"
     title = "How many texts are enough?"
     noun_phrase = "how many texts are enough"
-    params = HowManyTextsParams
     values = outputs(f"""
         error [subset layer head], {OF_MEASURE}: the jackknife error from so many windows alone
         value law wanted [layer head], {OF_MEASURE}: the measure; $c$, the error of one window by

@@ -45,7 +45,6 @@ class NormCause(Sampled[NormCauseParams]):
     uses = ("later layers",)
     title = "Equalised head-output norms"
     noun_phrase = "what equalised norms leave of the recency"
-    params = NormCauseParams
     values = estimates("""
         probability [norms], probability: of the last candidate, mean over rows
         probability_advantage [norms], probability: last candidate minus first, mean over rows

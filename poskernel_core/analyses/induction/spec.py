@@ -45,7 +45,6 @@ class InductionScores(Sampled[InductionScoresParams]):
     uses = ("later layers",)
     title = "Induction heads"
     noun_phrase = "induction scores"
-    params = InductionScoresParams
     values = estimates("""
         induction [layer head], share of attention: mean attention from each token of the second
             half to the token after its earlier duplicate: the induction score
@@ -110,7 +109,6 @@ class InductionRecency(Sampled[RecencyParams]):
     uses = ("later layers",)
     title = "Recency of induction"
     noun_phrase = "the recency of induction"
-    params = RecencyParams
     values = (
         *estimates("""
             probability [second pair], probability: of each candidate after the last ``[A]``,
@@ -173,7 +171,6 @@ class RecencyPatterns(Sampled[RecencyPatternsParams]):
     uses = ("later layers",)
     title = "Attention in one row"
     noun_phrase = "the attention in one row"
-    params = RecencyPatternsParams
     values = (
         *estimates("""
             pattern [layer head query key], share of attention: mean attention over random sequences

@@ -96,7 +96,6 @@ class Intervention(Experiment[InterventionParams]):
     title = "Intervention"
     noun_phrase = "the effects of the change"
     error_counts = "positions"
-    params = InterventionParams
     values = outputs(r"""
         clean changed difference [query key], share of attention: the chosen head's attention in the
             two runs, and changed minus clean
@@ -153,7 +152,6 @@ class Averaging(Experiment[AveragingParams]):
     title = "Positions averaged in groups"
     noun_phrase = "the loss with positions averaged in groups"
     error_counts = "windows"
-    params = AveragingParams
     values = estimates("""
         loss [group], nats: mean loss of the next token
         loss_change [group], nats: the loss against the clean run, paired over groups of windows

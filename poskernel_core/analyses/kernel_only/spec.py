@@ -137,7 +137,6 @@ class KernelOnlyCost(KernelOnly[KernelOnlyCostParams]):
     name = "kernel-only-cost"
     title = "If only position decided"
     noun_phrase = "what the model loses if heads attend by their kernels alone"
-    params = KernelOnlyCostParams
     values = (
         *costs("layer head"),
         *estimates(
@@ -182,7 +181,6 @@ class KernelOnlyHead(KernelOnly[KernelOnlyHeadParams]):
     name = "kernel-only-head"
     title = "One head by position alone"
     noun_phrase = "what the model loses with this head replaced"
-    params = KernelOnlyHeadParams
     values = (*costs(""), *KernelOnly.clean)
     texts = outputs("replacement [replacement], name: what takes the head's place")
     figure = "replacements_figure"
@@ -209,7 +207,6 @@ class HeadsReplaced(KernelOnly[HeadsReplacedParams]):
     name = "heads-replaced"
     title = "How many heads could attend by position alone?"
     noun_phrase = "the loss with more and more heads attending by position alone"
-    params = HeadsReplacedParams
     values = (
         *estimates("""
             loss_change [pattern heads], nats: rise of the loss with that many heads replaced;

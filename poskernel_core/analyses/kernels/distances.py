@@ -41,7 +41,6 @@ class KernelDistances(Analysis[KernelDistancesParams]):
     title = "Distances between kernels"
     noun_phrase = "distances between kernels"
     error_counts = "queries"
-    params = KernelDistancesParams
     values = (
         *distances(
             "distance [layer head other]", "total variation between the mean kernels of two heads"

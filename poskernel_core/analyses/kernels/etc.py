@@ -61,7 +61,6 @@ class EtcHeatMap(Analysis[EtcParams]):
     title = "Effective token count"
     noun_phrase = "the effective token count"
     error_counts = "queries"
-    params = EtcParams
     values = (
         *token_counts("""
             etc [layer head query], tokens: effective token count (ETC) of the kernel, from 1 to

@@ -48,7 +48,6 @@ class PositionalKernel(Analysis[KernelParams]):
     title = "Positional kernels"
     noun_phrase = "positional kernels"
     error_counts = "queries"
-    params = KernelParams
     values = (
         *outputs("""
             ± kernel [layer head key], share of attention: mean over the source's queries; keys that

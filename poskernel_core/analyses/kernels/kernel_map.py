@@ -37,7 +37,6 @@ class KernelMap(Analysis[KernelMapParams]):
     name = "kernel-map"
     title = "Kernel of one head over all query positions"
     noun_phrase = "the head's kernel at all query positions"
-    params = KernelMapParams
     values = outputs("""
         kernel [query key], share of attention: the positional kernel, one row for each query
             position; NaN where a key is not visible

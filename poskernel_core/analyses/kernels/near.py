@@ -44,7 +44,6 @@ class NearKernels(Composition[QueryParams]):
     name = "near-kernels"
     title = "Heads placed by their kernels"
     noun_phrase = "the heads placed by their kernels"
-    params = QueryParams
     values = outputs("""
         place [layer head component], TV distance: where each head stands in the plane; NaN without
             a kernel

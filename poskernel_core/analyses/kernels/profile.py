@@ -21,7 +21,6 @@ class DiagonalProfile(Analysis[Params]):
     title = "Diagonal profile of the mean attention"
     noun_phrase = "the mean attention by offset"
     error_counts = "windows"
-    params = Params
     values = estimates("""
         profile [layer head offset], share of attention: $P(k)$, the mean attention to the token $k$
             places back

@@ -118,7 +118,6 @@ class PatchHeads(_Patch[PatchParams]):
     name = "patch-heads"
     title = "Heads between two prompts"
     noun_phrase = "what of the difference between the prompts each head carries"
-    params = PatchParams
     values = (
         *outputs("""
             effect [layer head], share of the difference: what the head carries, exactly
@@ -152,7 +151,6 @@ class PatchPositions(_Patch[PatchPositionsParams]):
     name = "patch-positions"
     title = "One head between two prompts, by position"
     noun_phrase = "what this head carries at each position"
-    params = PatchPositionsParams
     values = (
         *outputs("""
             effect [pos], share of the difference: what is carried at the position, exactly

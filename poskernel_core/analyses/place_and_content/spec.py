@@ -48,7 +48,6 @@ class PlaceAndContent(Experiment[PlaceAndContentParams]):
     noun_phrase = "the shares of place and content"
     error_counts = "windows"
     scheme = "rotary"
-    params = PlaceAndContentParams
     values = estimates("""
         place_share content_share both_share [layer head query], share of variance: shares that
             place, content, and only both together explain; they add up to 1

@@ -43,7 +43,6 @@ class PositionVsToken(Sampled[PositionVsTokenParams]):
     name = "position-vs-token"
     title = "Position against token"
     noun_phrase = "attention with positions only and with tokens only"
-    params = PositionVsTokenParams
     values = outputs("""
         ± pattern [condition layer head query key], share of attention: mean attention
         ± score [condition layer head query key], score (nats): mean score; NaN for keys that are
@@ -93,7 +92,6 @@ class PositionZero(Sampled[PositionZeroParams]):
     uses = ("predictions",)
     title = "Induction from position 0"
     noun_phrase = "induction from position 0"
-    params = PositionZeroParams
     values = estimates("""
         probability [case], probability: of ``[B]`` after the last ``[A]``
         probability_other [case], probability: mean over the random tokens of the sequence

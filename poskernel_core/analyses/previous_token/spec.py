@@ -109,7 +109,6 @@ class PreviousToken(Analysis[PreviousTokenParams]):
     title = "Previous-token heads"
     noun_phrase = "the ranking of previous-token heads"
     error_counts = "windows"
-    params = PreviousTokenParams
     values = (
         *outputs("""
             ± profile [layer head offset], share of attention: the diagonals: mean attention $P(k)$
@@ -284,7 +283,6 @@ class Stages(Analysis[StagesParams]):
     name = "stages"
     title = "Three stages of attention"
     noun_phrase = "the three stages of attention"
-    params = StagesParams
     values = outputs("""
         score [query key], nats: the raw score of every pair of positions, future keys included
         masked_score [query key], nats: the same, NaN where the query may not look (later keys, and

@@ -43,7 +43,6 @@ class RandomAttention(Sampled[RandomAttentionParams]):
     name = "random-attention"
     title = "Attention to random tokens"
     noun_phrase = "attention to random tokens"
-    params = RandomAttentionParams
     values = outputs("""
         ± pattern [layer head query key], share of attention: mean attention
         ± slope [layer head query], share of attention per token: least-squares slope of a row over

@@ -47,7 +47,6 @@ class ChangedBands(Experiment[ChangedBandsParams]):
     title = "Bands changed in the model"
     noun_phrase = "the effects of changed bands"
     error_counts = "windows"
-    params = ChangedBandsParams
     values = (
         *estimates("""
             loss [change], nats: mean loss of the next token

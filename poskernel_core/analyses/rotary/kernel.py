@@ -58,7 +58,6 @@ class EquivariantKernel(Analysis[EquivariantParams]):
     noun_phrase = "the equivariant kernels"
     error_counts = "windows"
     scheme = "rotary"
-    params = EquivariantParams
     values = (
         *estimates("""
             positional_logit [layer head offset], nats: $S(D)$, minus its mean; NaN where an offset

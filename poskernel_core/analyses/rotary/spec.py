@@ -47,7 +47,6 @@ class RotarySpectrum(Analysis[BandParams]):
     noun_phrase = "the rotary spectrum"
     error_counts = "windows"
     scheme = "rotary"
-    params = BandParams
     values = (
         *outputs("""
             wavelength [layer pair], tokens: tokens in which a pair turns once; NaN for pairs that

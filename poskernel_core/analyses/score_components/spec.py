@@ -50,7 +50,6 @@ class ScoreComponents(Experiment[ScoreComponentsParams]):
     name = "score-components"
     title = "Why this token looks at that one"
     noun_phrase = "what makes the token's scores"
-    params = ScoreComponentsParams
     values = (
         *outputs("""
             component_score [query_component key_component], nats: the score of the key by what the

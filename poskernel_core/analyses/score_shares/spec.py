@@ -47,7 +47,6 @@ class ScoreShares(Experiment[ShareParams]):
     title = "Score variance explained by position"
     noun_phrase = "score variance explained by position"
     error_counts = "windows"
-    params = ShareParams
     values = estimates("""
         position_share content_share covariance_share [layer head query], share of variance: shares
             of position, of content, and twice their covariance; they add up to 1

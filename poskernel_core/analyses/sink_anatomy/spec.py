@@ -70,7 +70,6 @@ class SinkAnatomy(Experiment[SinkAnatomyParams]):
     title = "What makes the first key a sink"
     noun_phrase = "what makes the first key a sink"
     error_counts = "texts"
-    params = SinkAnatomyParams
     values = estimates("""
         sink [layer head], share of attention: mean attention to the start token, first and at
             position 0

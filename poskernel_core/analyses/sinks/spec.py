@@ -40,7 +40,6 @@ class AttentionSinks(Analysis[SinkParams]):
     title = "Attention sinks"
     noun_phrase = "the attention sinks"
     error_counts = "windows"
-    params = SinkParams
     values = outputs("""
         ± alpha [layer head key], share of attention: mean attention to each of the first keys
         ± sink [layer head], share of attention: mean attention to the first key

@@ -96,7 +96,6 @@ class OverTraining(OfCheckpoints[OverTrainingParams]):
     name = "over-training"
     title = "A measure over training"
     noun_phrase = "a measure of every head over training"
-    params = OverTrainingParams
     values = (
         *estimates(f"""
             measure [step layer head], {OF_MEASURE}: the chosen measure at each checkpoint
@@ -188,7 +187,6 @@ class KernelOverTraining(OfCheckpoints[KernelOverTrainingParams]):
     name = "kernel-over-training"
     title = "A kernel over training"
     noun_phrase = "a head's kernel over training"
-    params = KernelOverTrainingParams
     values = (
         *estimates("kernel [step key], share of attention: the head's kernel at each checkpoint"),
         *outputs("""

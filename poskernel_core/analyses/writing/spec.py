@@ -154,7 +154,6 @@ class Copying(Experiment[CopyingParams]):
     name = "copying"
     title = "Does it copy what it looks at?"
     noun_phrase = "the copying scores of all heads"
-    params = CopyingParams
     values = outputs("""
         copying_share [layer head], share of tokens: frequent tokens that the head raises into the
             ten highest, from the embedding

@@ -25,7 +25,6 @@ class Reach(Analysis[SkipParams]):
     name = "reach"
     title = "Reach of the kernels"
     noun_phrase = "how far back the kernels reach"
-    params = SkipParams
     values = estimates("reach [layer head query]", "tokens", "mean offset $n - i$ of the kernel")
     measures = (
         HeadMeasure(
