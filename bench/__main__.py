@@ -77,7 +77,9 @@ def print_table(rounds: list[dict[str, dict[str, float]]], options: argparse.Nam
     print(_row("share of the machine's matmul rate", share, "over 70 %", "{:.0%}"))
 
 
-def _ratios(rounds: list[dict[str, dict[str, float]]], over: str, under: str, name: str) -> list:
+def _ratios(
+    rounds: list[dict[str, dict[str, float]]], over: str, under: str, name: str
+) -> list[float]:
     return [each[over][name] / each[under][name] for each in rounds]
 
 

@@ -51,7 +51,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as made:
         place = Path(made)
         _write_texts(options, place)
-        rounds = []
+        rounds: list[tuple[dict[str, float], ...]] = []
         for _ in range(options.rounds):
             pipeline, theirs = _theirs(script, options, place)
             ours_took, ours = _ours(options, place)

@@ -9,6 +9,9 @@ that changes of the machine's speed affect all of them:
 * ``eighth``: the same with patterns of the first eighth of the windows, as with
   ``--pattern-windows 64`` for 512 texts;
 * ``matmul``: the machine's rate at a large matrix product, before and after.
+
+``--shape 2 8192`` asks for other shapes; ``--device cuda --dtype bfloat16`` measures a GPU, and
+``--width 4096`` a Llama of four layers so wide. On a GPU the most memory of the pass is told.
 """
 
 from __future__ import annotations
@@ -20,8 +23,9 @@ import platform
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -55,14 +59,15 @@ def gpt2() -> Any:
     return GPT2LMHeadModel(GPT2Config(activation_function="gelu_pytorch_tanh")).eval()
 
 
-def llama() -> Any:
-    """Return a random model of SmolLM2-135M's shape."""
+def llama(layers: int = 30, width: int = 576) -> Any:
+    """Return a random Llama, by default of SmolLM2-135M's shape."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)
     config = LlamaConfig(
-        hidden_size=576, intermediate_size=1536, num_hidden_layers=30, num_attention_heads=9,
-        num_key_value_heads=3, vocab_size=49152, max_position_embeddings=2048,
+        hidden_size=width, intermediate_size=8 * width // 3, num_hidden_layers=layers,
+        num_attention_heads=width // 64, num_key_value_heads=width // 192,
+        vocab_size=49152, max_position_embeddings=2**15,
     )  # fmt: skip
     return LlamaForCausalLM(config).eval()
 
@@ -70,9 +75,8 @@ def llama() -> Any:
 MODELS: dict[str, Callable[[], Any]] = {"GPT-2 small": gpt2, "Llama, 30 layers": llama}
 
 
-def trunk(make: Callable[[], Any]) -> Read:
+def trunk(module: Any) -> Read:
     """Return a function that runs a batch with the bare model, up to the last attention."""
-    module = make()
     body = module.base_model
     last = body.h[-1].attn.c_proj if hasattr(body, "h") else body.layers[-1].self_attn.o_proj
 
@@ -83,17 +87,17 @@ def trunk(make: Callable[[], Any]) -> Read:
 
     def read(tokens: np.ndarray, batch: range) -> None:
         with contextlib.suppress(_Stop):
-            body(torch.from_numpy(tokens[batch.start : batch.stop]), use_cache=False)
+            ids = torch.from_numpy(tokens[batch.start : batch.stop])
+            body(ids.to(module.device), use_cache=False)
 
     return read
 
 
-def our_pass(make: Callable[[], Any]) -> Callable[[int, int, int | None], streaming.Pass]:
+def our_pass(module: Any) -> Callable[[int, int, int | None], streaming.Pass]:
     """Return a function ``(windows, context, pattern_windows)`` that starts a pass of ours."""
-    module = make()
     config = module.config.to_dict()
     located = Located(ModelSpec(name="random"), None, config, read_geometry("random", config))
-    model = loading.hooked(located, module, torch.device("cpu"))
+    model = loading.hooked(located, module, module.device)
 
     def begin(windows: int, context: int, seen: int | None) -> streaming.Pass:
         plan = Sizes(located.geometry, context, windows, default_positions(context), 64, True)
@@ -115,14 +119,21 @@ def flops(geometry: Geometry, mlp: int, windows: int, context: int) -> float:
     return 2.0 * tokens * ((geometry.n_layers - 1) * whole + qkv + scores)
 
 
-def rate() -> float:
+def now() -> float:
+    """Return the time in seconds once a GPU has done what it was asked for."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+def rate(like: torch.Tensor) -> float:
     """Return the floating-point operations per second of [2048, 768] x [768, 3072]."""
-    left, right = torch.randn(2048, 768), torch.randn(768, 3072)
+    left, right = like.new_ones(2048, 768), like.new_ones(768, 3072)
     times = []
     for _ in range(20):
-        began = time.perf_counter()
+        began = now()
         left @ right
-        times.append(time.perf_counter() - began)
+        times.append(now() - began)
     return 2 * 2048 * 768 * 3072 / float(np.median(times))
 
 
@@ -131,41 +142,57 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="bench.shapes", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--shape", type=int, nargs=2, action="append", help="windows and tokens")
+    parser.add_argument("--width", type=int, action="append", help="of a Llama of four layers")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--dtype", default="float32")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     torch.set_grad_enabled(False)
+    where = {"device": options.device, "dtype": getattr(torch, options.dtype)}
+    card = f"{torch.cuda.get_device_name()}, " if options.device.startswith("cuda") else ""
     print(
-        f"float32, {options.threads} threads, {options.rounds} rounds; {platform.machine()}, "
-        f"{os.cpu_count()} cores\n\n"
+        f"{card}{options.dtype}, {options.threads} threads, {options.rounds} rounds; "
+        f"{platform.machine()}, {os.cpu_count()} cores\n\n"
         "| model | windows × tokens | trunk (s) | all attention, a batch | the whole pass "
-        "| an eighth, a batch | the whole pass | of matmul rate | the trunk's own |\n"
-        "|---|---|---:|---:|---:|---:|---:|---:|---:|"
+        "| an eighth, a batch | the whole pass | of matmul rate | the trunk's own | GPU (GB) |\n"
+        "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|"
     )
-    for name, make in MODELS.items():
-        measure(name, make, options.rounds)
+    wide = {f"width {each}": partial(llama, 4, each) for each in options.width or ()}
+    for name, make in (wide or MODELS).items():
+        measure(name, partial(_placed, make, where), options.shape or SHAPES, options.rounds)
 
 
-def measure(name: str, make: Callable[[], Any], rounds: int) -> None:
+def _placed(make: Callable[[], Any], where: dict[str, Any]) -> Any:
+    return make().to(**where)
+
+
+def measure(
+    name: str, make: Callable[[], Any], shapes: Sequence[Sequence[int]], rounds: int
+) -> None:
     """Print the rows of one model."""
-    bare, begin = trunk(make), our_pass(make)
     module = make()
+    bare, begin = trunk(module), our_pass(make())
     geometry = read_geometry("random", module.config.to_dict())
     blocks = module.base_model.h if hasattr(module.base_model, "h") else module.base_model.layers
     mlp = sum(p.numel() for p in blocks[0].mlp.parameters() if p.ndim == 2)
-    del module
-    for windows, context in SHAPES:
+    like = next(module.parameters())
+    for windows, context in shapes:
+        if context > geometry.n_ctx:
+            continue
         tokens = np.random.default_rng(0).integers(0, 40_000, (windows, context))
         once(bare, begin, tokens[: max(1, 2048 // context)])  # to warm up
         batches: dict[str, list[float]] = {way: [] for way in WAYS}
-        rates, apart = [rate()], dict.fromkeys(WAYS, 0.0)
+        rates, apart = [rate(like)], dict.fromkeys(WAYS, 0.0)
         for _ in range(rounds):
             found, aside = once(bare, begin, tokens)
             for way in WAYS:
                 batches[way] += found[way]
                 apart[way] += aside[way]
-            rates.append(rate())
+            rates.append(rate(like))
         work = rounds * flops(geometry, mlp, windows, context)
-        print(row(name, windows, context, batches, apart, work, rates))
+        most = torch.cuda.max_memory_allocated() / 1e9 if torch.cuda.is_available() else 0
+        print(f"{row(name, windows, context, batches, apart, work, rates)} {most:.1f} |")
         sys.stdout.flush()
 
 
@@ -178,21 +205,22 @@ def once(
     apart = dict.fromkeys(WAYS, 0.0)
     passes = {}
     for way, seen in (("pass", None), ("eighth", max(1, windows // 8))):
-        began = time.perf_counter()
+        began = now()
         passes[way] = begin(windows, context, seen)
-        apart[way] += time.perf_counter() - began
-    for batch in streaming.batches(windows, context):
+        apart[way] += now() - began
+    size = streaming.default_batch(passes["pass"].model.device.type, context)
+    for batch in streaming.batches(range(windows), size, max(1, windows // 8)):
         for way in WAYS:
-            began = time.perf_counter()
+            began = now()
             if way == "trunk":
                 bare(tokens, batch)
             else:
                 passes[way].run(tokens, batch)
-            batches[way].append(time.perf_counter() - began)
+            batches[way].append(now() - began)
     for way, one in passes.items():
-        began = time.perf_counter()
-        one.hand_over()
-        apart[way] += time.perf_counter() - began
+        began = now()
+        one.block()
+        apart[way] += now() - began
     return batches, apart
 
 

@@ -69,7 +69,7 @@ def our_pass(tokens: torch.Tensor) -> dict[str, float]:
     def work() -> None:
         run = streaming.Pass(model, plan, ALL_GATHERED)
         run.run(tokens.numpy(), range(windows))
-        run.hand_over()
+        run.block()
 
     return timed(work) | {"flops": _flops(windows, context)}
 
