@@ -3,6 +3,7 @@
 import lzma
 import zipfile
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,17 @@ ZIP_DAMAGE = (
 
 def is_folder(path: Path) -> bool:
     """Return whether a path is a folder."""
+    return _look(path, path.is_dir)
+
+
+def is_file(path: Path) -> bool:
+    """Return whether a path is a file."""
+    return _look(path, path.is_file)
+
+
+def _look(path: Path, ask: Callable[[], bool]) -> bool:
     try:
-        return path.is_dir()
+        return ask()
     except OSError as error:
         raise BadRequest(
             f"Cannot look for {str(path)!r}: {error.strerror}; ask for the right to read its "

@@ -17,7 +17,7 @@ from typing import Any
 
 from poskernel_core.common.atomic_write import atomic_write, check_target
 from poskernel_core.common.errors import BadArchive, BadRequest
-from poskernel_core.common.files import ZIP_DAMAGE, is_folder, parse_json
+from poskernel_core.common.files import ZIP_DAMAGE, is_file, is_folder, parse_json
 from poskernel_core.common.specs import SCHEMA, ModelSpec, model_prefix
 from poskernel_core.models.attached import describe, description, versions_of
 from poskernel_core.models.catalog import Located
@@ -208,7 +208,7 @@ def open_sources(places: Sequence[Path]) -> Iterator[dict[str, Source]]:
     with ExitStack() as stack:
         found: dict[str, Source] = {}
         for place in places:
-            if os.path.isfile(place / DATABASE):
+            if is_file(place / DATABASE):
                 store = Store(place)
                 stack.callback(store.close)
                 found[str(place)] = store
