@@ -103,7 +103,7 @@ class Question(ABC, Generic[P]):
         ignores: the run fields that its answer does not depend on.
         uses: the model parts that it requires.
         scheme: the position schemes that it works for, such as ``rotary ALiBi``; empty: any.
-        measures: its measures that can colour the grid of all heads.
+        measures: its measures that can colour the grid of all heads and join the tables of all.
         figure: the function in the topic's ``figures.py`` that draws an answer; empty: generic
             curves, chosen by the answer's axes.
         precomputed: when ``precompute`` computes it: always, with ``--experiments``, or never.
