@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float
 
 from poskernel_core.analyses.own_text.figures import PERCENTILE, scale_top, token_text
-from poskernel_core.common.atomic_write import write_file
+from poskernel_core.common.atomic_write import check_target, write_file
 from poskernel_core.common.errors import BadRequest, TooLarge
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.specs import brief
@@ -68,6 +68,7 @@ class Matrix:
         Raises:
             BadRequest: the file cannot be written.
         """
+        check_target(Path(path))
         write_file(Path(path), self.html(whole=True))
 
     def _packed(self) -> dict[str, Any]:
