@@ -11,7 +11,7 @@ that changes of the machine's speed affect all of them:
 * ``matmul``: the machine's rate at a large matrix product, before and after.
 
 ``--shape 2 8192`` asks for other shapes; ``--device cuda --dtype bfloat16`` measures a GPU, and
-``--width 4096`` a Llama of four layers so wide. On a GPU the most memory of the pass is told.
+``--width 4096`` a Llama of four layers so wide. On a GPU the most memory of all ways is told.
 """
 
 from __future__ import annotations
@@ -64,9 +64,10 @@ def llama(layers: int = 30, width: int = 576) -> Any:
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)
+    heads = width // 64
     config = LlamaConfig(
         hidden_size=width, intermediate_size=8 * width // 3, num_hidden_layers=layers,
-        num_attention_heads=width // 64, num_key_value_heads=width // 192,
+        num_attention_heads=heads, num_key_value_heads=heads // (4 if heads % 3 else 3),
         vocab_size=49152, max_position_embeddings=2**15,
     )  # fmt: skip
     return LlamaForCausalLM(config).eval()
@@ -128,7 +129,7 @@ def now() -> float:
 
 def rate(like: torch.Tensor) -> float:
     """Return the floating-point operations per second of [2048, 768] x [768, 3072]."""
-    left, right = like.new_ones(2048, 768), like.new_ones(768, 3072)
+    left, right = (torch.randn(*size).to(like) for size in ((2048, 768), (768, 3072)))
     times = []
     for _ in range(20):
         began = now()
@@ -181,6 +182,8 @@ def measure(
         if context > geometry.n_ctx:
             continue
         tokens = np.random.default_rng(0).integers(0, 40_000, (windows, context))
+        if torch.cuda.is_available():
+            torch.cuda.reset_peak_memory_stats()
         once(bare, begin, tokens[: max(1, 2048 // context)])  # to warm up
         batches: dict[str, list[float]] = {way: [] for way in WAYS}
         rates, apart = [rate(like)], dict.fromkeys(WAYS, 0.0)

@@ -54,7 +54,7 @@ class HowManyTexts(Analysis[HowManyTextsParams]):
     title = "How many texts are enough?"
     noun_phrase = "how many texts are enough"
     values = outputs(f"""
-        error [subset layer head], {OF_MEASURE}: the jackknife error from so many windows alone
+        error [subset layer head], {OF_MEASURE}: the jackknife error of a run of that many windows
         value law wanted [layer head], {OF_MEASURE}: the measure; $c$, the error of one window by
             the law; and the error that is wanted
         enough [layer head], windows: how many windows have the wanted error
