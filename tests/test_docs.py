@@ -1,15 +1,18 @@
-"""The documentation: links lead somewhere, its commands run."""
+"""The documentation: links lead somewhere, its commands run; methods of topics are described."""
 
 import re
 import shlex
 import subprocess
 import sys
 from collections import Counter
+from importlib import import_module
+from inspect import getdoc
+from pkgutil import walk_packages
 
 import pytest
 
 import poskernel_core as pk
-from poskernel_core.analyses import ANALYSES
+from poskernel_core import analyses
 from poskernel_core.cli.main import PROGRAM, main
 from poskernel_core.engine.engine import close_shared
 from tests.support import ROOT
@@ -71,7 +74,7 @@ def test_paths_and_commands_exist(file):
     marked = re.findall(r"`([^`]+)`", file.read_text("utf-8"))
     words = [shlex.split(each.split("  ")[0]) for each in marked]
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
-    known = {**PROGRAM.commands, **ANALYSES}
+    known = {**PROGRAM.commands, **analyses.ANALYSES}
     paths = {each for line in words for each in line if re.search(r"\w/|\.(py|md)$", each)}
     made = {each for each in paths if each.startswith((".venv/", "build/"))}
 
@@ -118,3 +121,23 @@ def test_what_is_told_runs(file, tmp_path, monkeypatch, capfd, near_worker, unch
     told = "".join(capfd.readouterr())
     for kind, words in blocks:
         assert kind != "text" or set(words.splitlines()) <= set(told.splitlines())
+
+
+def test_every_method_of_a_topic_is_described():
+    """Where it stands, or where the hook that it fills in is declared."""
+    names = [each.name for each in walk_packages(analyses.__path__, f"{analyses.__name__}.")]
+    classes = {
+        each
+        for module in map(import_module, names)
+        for each in vars(module).values()
+        if isinstance(each, type) and each.__module__ == module.__name__
+    }
+    assert len(classes) > len(analyses.ANALYSES)
+    bare = [
+        f"{each.__qualname__}.{name}"
+        for each in classes
+        for name, method in vars(each).items()
+        if name[0] != "_" and getattr(method, "__name__", "") == name
+        if not getdoc(getattr(each, name))
+    ]
+    assert [] == bare
