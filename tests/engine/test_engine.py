@@ -16,7 +16,13 @@ import pytest
 
 import poskernel_core as pk
 from poskernel_core import Engine, Execution, Store
-from poskernel_core.common.errors import Cancelled, ComputeFailed, NoSpace, ReadOnlyStore
+from poskernel_core.common.errors import (
+    Cancelled,
+    ComputeFailed,
+    NoSpace,
+    ReadOnlyStore,
+    StoreFailed,
+)
 from poskernel_core.common.modules import environment
 from poskernel_core.common.shards import WHOLE
 from poskernel_core.common.specs import CorpusSpec, Request
@@ -51,9 +57,9 @@ def ids(tmp_path_factory):
 def asked(ids, model_dirs):
     """A request on a tiny model, the same pass for the same number of windows."""
 
-    def request(windows=7, analysis="etc", **params):
+    def request(windows=7, analysis="etc", model="gpt2", **params):
         run = describe_run(
-            str(model_dirs["gpt2"]), corpus=CorpusSpec(name=str(ids)), context=CONTEXT,
+            str(model_dirs[model]), corpus=CorpusSpec(name=str(ids)), context=CONTEXT,
             windows=windows, query=11, start_token=False,
         )  # fmt: skip
         return Request(analysis=analysis, run=run, params=params)
@@ -61,15 +67,17 @@ def asked(ids, model_dirs):
     return request
 
 
-def scores(model):
+def scores(model, seed):
     """A request that runs the model itself, in the other lane."""
-    run = describe_run(str(model), start_token=False)
+    run = describe_run(str(model), seed=seed, start_token=False)
     return Request(analysis="induction-scores", run=run, params={"period": 5, "samples": 7})
 
 
-def same(left, right):
+def same(left, right, tolerance=0.0):
     """Two results hold the same numbers."""
-    np.testing.assert_equal(dict(left.values), dict(right.values))
+    assert set(left.values) == set(right.values)
+    for name, array in left.values.items():
+        np.testing.assert_allclose(array, right.values[name], rtol=tolerance, atol=tolerance)
 
 
 def test_a_process_of_its_own(fresh_engine, asked, monkeypatch):
@@ -128,6 +136,18 @@ def test_two_engines_on_one_store(tmp_path, asked, monkeypatch):
     assert ["done", "done"] == [job.state for job in jobs]
     assert 1 == sum("Reading windows of text" in seen for seen in notes.values())
     same(*results)
+
+
+@pytest.mark.usefixtures("near_worker")
+def test_ten_at_once_on_a_cold_worker(fresh_engine, asked, model_dirs):
+    """Passes and experiments on four models, in two lanes that both load: all are answered."""
+    models = ("gpt2", "llama", "gpt_neox", "opt", "gpt2")
+    jobs = []
+    for number, name in enumerate(models):
+        for request in (asked(3 + number, model=name), scores(model_dirs[name], number)):
+            jobs.append(fresh_engine.submit(request))
+    assert all(job.wait(WAIT) for job in jobs)
+    assert [(job.state, job.error) for job in jobs] == [("done", None)] * 10
 
 
 @pytest.mark.usefixtures("near_worker")
@@ -220,6 +240,10 @@ def test_a_worker_that_cannot_be_started(fresh_engine, asked, monkeypatch):
     assert fresh_engine.result(asked(), 300) is not None
 
 
+def gathers(store, run):
+    runner.gather_run(WorkerContext(store), run, Execution(device="cpu"), {}, lambda *_: None)
+
+
 @pytest.mark.usefixtures("near_worker")
 def test_a_full_disk(tmp_path, model_dirs, asked):
     """A pass that cannot be written ends in one sentence, and the same worker goes on later."""
@@ -237,9 +261,30 @@ def test_a_full_disk(tmp_path, model_dirs, asked):
         filler.unlink()
 
         assert engine.result(asked(6), WAIT) is not None
-        assert engine.result(scores(model_dirs["gpt2"]), WAIT) is not None
+        assert engine.result(scores(model_dirs["gpt2"], 1), WAIT) is not None
         assert worker == engine.worker_pid
         engine.close()
+
+
+def test_the_disk_fills_up_during_a_pass(tmp_path, asked, monkeypatch):
+    """No lane is lost when the end of a pass, and the worker's log, can no longer be written."""
+    with small_disk(tmp_path / "disk", 8) as disk:
+        store, run, filler = Store(disk / "store"), asked(5).run, []
+        finish = runner.streaming.finish
+
+        def then_full(*given):
+            filler.append(fill(disk))
+            return finish(*given)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(runner.streaming, "finish", then_full)
+            with pytest.raises(StoreFailed, match="No space is left"):
+                gathers(store, run)
+        assert StoredStatistics.open(store, run) is None
+        filler[0].unlink()
+        gathers(store, run)
+        assert StoredStatistics.open(store, run) is not None
+        store.close()
 
 
 @pytest.mark.usefixtures("near_worker")

@@ -10,12 +10,12 @@ from types import SimpleNamespace
 import pytest
 
 from poskernel_core.analyses.replicates import computed
-from poskernel_core.common.errors import Busy, Cancelled, ComputeFailed, TooLittleText
+from poskernel_core.common.errors import BadRequest, Busy, Cancelled, ComputeFailed, TooLittleText
 from poskernel_core.common.result import Result
 from poskernel_core.common.specs import Request
 from poskernel_core.engine import engine as engine_module
 from poskernel_core.engine import job as job_module
-from poskernel_core.engine.counts import ENDINGS, KINDS, STATES, kind_of, open_by_kind
+from poskernel_core.engine.counts import ENDINGS, KINDS, STATES, Counts, kind_of, open_by_kind
 from poskernel_core.engine.job import Job
 from poskernel_core.engine.plan import make_plan, plan_of
 from poskernel_core.engine.process import Child
@@ -186,6 +186,15 @@ def test_what_is_heard_of_a_process_that_dies(tmp_path, workers):
     assert [{"key": "a", "state": "running", "done": 1, "total": 2}, None] == heard
 
 
+def test_bad_requests_start_no_worker(desk):
+    """What cannot be met is refused at once, in the caller's thread."""
+    asked = desk.plan().request
+    for changes in ({"params": {"skip": 99}}, {"params": {"colour": "red"}}, {"analysis": "none"}):
+        with pytest.raises(BadRequest):
+            desk.engine.submit(asked.model_copy(update=changes))
+    assert [] == desk.workers
+
+
 def test_old_jobs_are_forgotten(desk):
     """However many requests there were, few ended jobs are kept, and none that is under way."""
     first = desk.ask(0)
@@ -243,6 +252,21 @@ def test_what_is_counted(desk):
     assert (3, 1) == (counts.hits, counts.misses)
     depth = make_plan(Request(analysis="depth", run=desk.plan().run))
     assert "composition" == kind_of(Job("a", depth))
+
+
+def test_counted_from_many_threads(request_of):
+    """No count is lost."""
+    counts, plan = Counts(), request_of()
+
+    def work():
+        for _ in range(500):
+            counts.looked(True)
+            counts.looked(False)
+            Job("a", plan, on_end=counts.ended).take({"state": "done"})
+
+    at_once(*[work] * 4)
+    assert (2000, 2000) == (counts.hits, counts.misses)
+    assert 2000 == counts.tallies["analysis", "done"].jobs
 
 
 @pytest.fixture
