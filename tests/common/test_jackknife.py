@@ -13,6 +13,7 @@ from poskernel_core.common.jackknife import (
     cross_fit,
     difference,
     estimate,
+    interval,
     jackknife,
 )
 
@@ -82,6 +83,28 @@ def test_cross_fit_by_loops():
             total += 0.5 * math.copysign(1.0, each[i]) * pseudo
         found.append(total)
     assert sum(found) / 7 == pytest.approx(float(cross_fit(whole, np.stack(without))))
+
+
+@pytest.mark.parametrize("apart", [0.0, 0.1, 1.0])
+def test_intervals_of_distances_hold_the_truth(apart):
+    """Of rows whose true distance is 0 or not, with a value nearer to it than the plug-in."""
+    random = np.random.default_rng(5)
+    count, samples, size = 10, 4000, 13
+    truth = apart * random.normal(size=size)
+    means = truth + 0.3 * random.normal(size=(count, samples, size))
+    whole = means.mean(axis=0)
+    without = (means.sum(axis=0) - means) / (count - 1)
+
+    plug_in, each = (0.5 * np.abs(rows).sum(axis=-1) for rows in (whole, without))
+    error, width = jackknife(each), interval(count)
+    fitted = cross_fit(whole, without)
+    found = estimate("distance", plug_in, bias(plug_in, each), error, width, (0, math.inf), fitted)
+
+    right = 0.5 * np.abs(truth).sum()
+    held = np.mean((found.low <= right) & (right <= found.high))
+    assert 0.935 <= held <= 0.995
+    assert abs(found.value.mean() - right) <= max(0.01, 0.6 * abs(plug_in.mean() - right))
+    assert (found.value <= plug_in).all()
 
 
 def test_differences_of_two_numbers():

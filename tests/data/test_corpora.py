@@ -432,3 +432,14 @@ def test_bible_chapters(tokenizer):
         (text,) = corpora.documents(spec)
         found = corpora.token_windows(spec, tokenizer, context=41, windows=9, start_token=False)
         assert [tokenizer.encode(text)[:41]] == found.tokens.tolist()
+
+
+def test_fingerprint_follows_the_content(tmp_path):
+    file, copy = tmp_path / "a.txt", tmp_path / "b.txt"
+    file.write_text("one two")
+    copy.write_text("one two")
+    prints = [corpora.resolve(CorpusSpec(name=str(f))).fingerprint for f in (file, copy)]
+    file.write_text("one two three")
+
+    assert prints[0] == prints[1]
+    assert prints[0] != corpora.resolve(CorpusSpec(name=str(file))).fingerprint

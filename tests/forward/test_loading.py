@@ -363,3 +363,11 @@ def test_gptj_of_a_later_transformers(monkeypatch):
     for module, handed in ((later, (sin, cos)), (torch.nn.Module(), (cos, sin))):
         assert all(map(torch.equal, cosines_and_sines(module, handed), (cos, sin)))
         assert all(map(torch.equal, cosines_and_sines(module, (cos, sin)), handed))
+
+
+def test_room_is_what_is_free_or_allowed(monkeypatch):
+    free = memory.room(torch.device("cpu"))
+    assert list(free) == ["cpu"]
+    assert free["cpu"] <= psutil.virtual_memory().total
+    monkeypatch.setenv("POSKERNEL_MEMORY_GB", "0.25")
+    assert memory.room(torch.device("cpu")) == {"cpu": 0.25e9}

@@ -9,6 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from poskernel_core.analyses.kernels.formulas import effective_tokens, kernel_rows
 from poskernel_core.analyses.previous_token.formulas import position_profile
 from poskernel_core.common.attention import ScoreRule, Slopes, only_visible
 from poskernel_core.common.specs import BAND
@@ -262,3 +263,29 @@ def test_only_visible(window):
             assert seen == np.flatnonzero(~np.isnan(found[head, n])).tolist()
             assert (values[head, n, seen] == found[head, n, seen]).all()
             assert ScoreRule(1.0, window).first_visible(n) == seen[0]
+
+
+def test_a_cap_holds_scores_of_mean_keys_too():
+    """`a` is the capped score of the mean key: by hand, two keys of scores 3 and -1, cap 2."""
+    rule = ScoreRule(1.0, cap=2.0)
+    found = kernel_rows(np.array([[[1.0]]]), np.array([[[3.0], [-1.0]]]), rule)[0, 0]
+    weights = np.exp([2 * math.tanh(1.5), 2 * math.tanh(-0.5)])
+    np.testing.assert_allclose(found, weights / weights.sum())
+
+
+@given(st.floats(0.01, 2.0), st.integers(60, 300))
+def test_alibi_of_equal_content_decays_geometrically(slope, n):
+    """`K(D) = (1 - r) r^D` with `r = e^-slope`, cut off at the text's beginning; so is its ETC."""
+    queries, keys = np.ones((1, 2, WIDTH)), np.ones((1, n + 1, WIDTH))
+    kernel = kernel_rows(queries, keys, ScoreRule(0.3, slopes=Slopes((slope,))))[0, 0]
+    r = math.exp(-slope)
+    expected = (1 - r) * r ** np.arange(n + 1) / (1 - r ** (n + 1))
+
+    np.testing.assert_allclose(kernel[::-1], expected, rtol=1e-9, atol=1e-12)
+    if r ** (n + 1) < 1e-6:
+        assert effective_tokens(kernel) == pytest.approx((1 + r) / (1 - r), rel=1e-5)
+
+
+def test_without_positions_equal_content_is_seen_alike():
+    queries, keys = np.ones((3, 2, WIDTH)), np.full((1, 11, WIDTH), 0.4)
+    np.testing.assert_allclose(kernel_rows(queries, keys, ScoreRule(2.0, cap=1.0)), 1 / 11)
