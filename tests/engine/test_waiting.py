@@ -274,8 +274,12 @@ def short(number):
     return message(number, "ben", on_device=SUMS, **params)
 
 
-def test_a_pass_yields_to_short_experiments_between_its_batches(stage):
-    """One that comes while a pass reads runs at its next report, in the thread of the pass."""
+def test_a_pass_yields_to_short_experiments_between_its_batches(stage, monkeypatch):
+    """One that comes while a pass reads runs at its next report, in the thread of the pass.
+
+    The clock stands, so that neither of them takes more than its half of the time.
+    """
+    monkeypatch.setattr(worker_module, "time", SimpleNamespace(monotonic=lambda: 0.0))
 
     def gather_missing(shared, plan, execution, report, others, on_stage):
         for number in range(3):
