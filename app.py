@@ -24,6 +24,7 @@ from pages.shared.cards.embed import (
     whole_page,
 )
 from pages.shared.cards.plain import plain, say_error
+from pages.shared.cards.rest import open_at_top
 from pages.shared.jobs.jobs import draw_forming
 from pages.shared.jobs.results import PageStopped, engine, say_notice
 from pages.shared.run import begin
@@ -73,6 +74,7 @@ st.set_page_config(page_title="PosKernel", page_icon=str(LOOK / "icon.png"), lay
 page, name = navigation()
 place = module_of(name).PLACE
 begin()
+open_at_top(page.title)
 read_link(page.title)
 keep_pins(compared=name == "compare")
 begin_embed()
@@ -88,8 +90,10 @@ try:
     )
     with note:
         draw_note(chosen.run.model.name)
-    with above, st.expander(f"{plain(chosen.run.model.name)} · {chosen.cell} · n = {chosen.query}"):
-        draw_heads(chosen, "grid-above")
+    words = f"{plain(chosen.run.model.name)} · {chosen.cell} · n = {chosen.query}"
+    with above, st.expander(words, on_change="rerun", key="heads-above") as heads_above:
+        if heads_above.open:
+            draw_heads(chosen, "grid-above")
     try:
         with suppress(CardDrawn):
             if not lacking(place, chosen.run.model.name):

@@ -7,6 +7,7 @@ import streamlit as st
 from pages.contextual_neurons.bag import draw_bag, draw_embedding, say_how_well
 from pages.contextual_neurons.neuron import KernelChoice, draw_latents, draw_neuron, draw_trace
 from pages.contextual_neurons.neuron_list import choose_neuron, draw_neurons, draw_search
+from pages.shared.cards.rest import rest
 from pages.shared.experiments.contextual_controls import choose_first_windows, choose_token
 from pages.shared.jobs import results
 from pages.shared.selection.fit import choose_one, linked
@@ -88,12 +89,14 @@ def draw_all(
     number = choose_neuron(found)
     draw_neurons(found, number)
     draw_search(selection, found, shared)
-    draw_bag(found)
-    st.subheader(f"Neuron {number}", anchor="one-neuron")
-    draw_neuron(selection, found, number, shared)
-    draw_trace(selection, number, bag, kernel)
-    draw_latents(selection, number, shared)
-    draw_embedding(selection, shared)
+    with rest() as wanted:
+        if wanted:
+            draw_bag(found)
+            st.subheader(f"Neuron {number}", anchor="one-neuron")
+            draw_neuron(selection, found, number, shared)
+            draw_trace(selection, number, bag, kernel)
+            draw_latents(selection, number, shared)
+            draw_embedding(selection, shared)
 
 
 def page(selection: Selection) -> None:

@@ -11,6 +11,7 @@ from pages.head import captions as words
 from pages.head.blocks import CURVE, DIAGONALS, SINKS, draw_block, draw_experiments
 from pages.shared.cards.card import card
 from pages.shared.cards.plain import plain, say_error
+from pages.shared.cards.rest import rest
 from pages.shared.jobs import results
 from pages.shared.jobs.pressed import is_wanted, offer_rest
 from pages.shared.selection.head_link import OVERVIEW, page_address
@@ -190,6 +191,8 @@ def page(selection: Selection) -> None:
     with right:
         if found is not None:
             draw_measures(selection, found)
-    draw_experiments(selection)
+    with rest() as wanted:
+        if wanted:
+            draw_experiments(selection)
     if missing_experiments(selection) != missing:  # the verdict uses the new results
         st.rerun()

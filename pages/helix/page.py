@@ -10,6 +10,7 @@ import streamlit as st
 from pages.shared.cards.card import card
 from pages.shared.cards.explained import explained
 from pages.shared.cards.figure import charts
+from pages.shared.cards.rest import rest
 from pages.shared.jobs import results
 from pages.shared.selection.fit import choose_one, fitted, fitted_span, linked
 from pages.shared.selection.head_link import page_link
@@ -297,5 +298,7 @@ def page(selection: Selection) -> None:
         say_few_tokens(helix)
         say_what_to_see(helix, selection)
         draw_curve(helix)
-        draw_layers(helix)
-        draw_shape(helix)
+        with rest() as wanted:
+            if wanted:
+                draw_layers(helix)
+                draw_shape(helix)

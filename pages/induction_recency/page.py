@@ -11,6 +11,7 @@ from jinja2 import Template
 
 from pages.induction_recency import captions as words
 from pages.shared.cards.card import card
+from pages.shared.cards.rest import rest
 from pages.shared.experiments.random_controls import (
     Draws,
     choose_draws,
@@ -299,4 +300,6 @@ def page(selection: Selection) -> None:
         if scores is not None:
             draw_scores(selection, scores)
             offer_strongest(scores.values["induction"], selection, "induction head")
-            draw_experiment(selection, draws, switches)
+            with rest() as wanted:
+                if wanted:
+                    draw_experiment(selection, draws, switches)

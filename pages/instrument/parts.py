@@ -29,5 +29,7 @@ draw_told = _part("told")
 """Tell the browser what the figures have been drawn for; the last part of a run."""
 draw_grid = _part("grid", "grid", "<div class='head-grid'></div>")
 draw_curve = _part("curve", "curve", "<div class='curve'></div>")
+draw_rest = _part("rest", html="<div class='rest'>The rest of the page is on its way.</div>")
+"""Ask for the rest of the page when the reader comes near it."""
 draw_find = _part("find", "find", "<div class='find'></div>")
 draw_position = _part("position", "find", "<div class='position'></div>")

@@ -12,6 +12,7 @@ from pages import FIRST, NAMES, SECTIONS, module_of
 from pages.instrument.model import choose_model
 from pages.instrument.parts import draw_find, draw_grid, draw_position, draw_state, draw_told
 from pages.instrument.run import choose_run, one_of
+from pages.shared.cards.rest import note_far
 from pages.shared.grid.measure_grid import all_heads
 from pages.shared.grid.measures import MEASURES, chosen_measure
 from pages.shared.jobs import results
@@ -151,6 +152,7 @@ def _follow() -> None:
     if not choice or choice["rev"] == st.session_state.get(FOLLOWED):  # sent again by Back
         return
     st.session_state[FOLLOWED] = choice["rev"]
+    note_far(far=bool(choice.get("far")))
     for name, key in TAKEN.items():
         if choice.get(name) not in (None, st.session_state.get(key)):
             write(key, choice[name])

@@ -3,6 +3,7 @@
 // the hand rests.
 
 const REST = 150; // milliseconds without a choice after which the server is told
+const NEAR = 300; // pixels below the window from which the rest of a page is wanted
 const MAX_BYTES = 4e6; // of blocks fetched ahead of need, after each choice
 
 const state = { rev: 0, cell: "", query: 0, log: [], seen: null }; // `seen`: pointed at
@@ -45,7 +46,7 @@ function decide(change, more = {}) {
   clearTimeout(resting);
   resting = setTimeout(() => {
     const { cell, query, log, rev } = state;
-    tellServer("choice", { cell, query, log, rev, ...more });
+    tellServer("choice", { cell, query, log, rev, far: isFar(), ...more });
   }, REST);
 }
 
@@ -156,6 +157,31 @@ function endRun({ data }) {
   redraw();
 }
 
+const isFar = () =>
+  document.querySelector(".st-key-rest")?.getBoundingClientRect().top > innerHeight + NEAR;
+
+// What stands in for the rest of a page, until the reader comes near it, looks for a word in the
+// page, opens the list of its figures, or prints it.
+let asking = new AbortController();
+function askForRest({ parentElement, setTriggerValue }) {
+  asking.abort();
+  const { signal } = (asking = new AbortController());
+  const ask = () => {
+    asking.abort();
+    setTriggerValue("near", true);
+  };
+  const near = new IntersectionObserver(
+    (seen) => seen.some(({ isIntersecting }) => isIntersecting) && ask(),
+    { rootMargin: `${NEAR}px`, scrollMargin: `${NEAR}px` },
+  );
+  near.observe(parentElement.querySelector(".rest"));
+  signal.addEventListener("abort", () => near.disconnect());
+  const sought = ({ ctrlKey, metaKey, key }) => (ctrlKey || metaKey) && /^[fp]$/i.test(key);
+  addEventListener("keydown", (pressed) => sought(pressed) && ask(), { signal });
+  const listed = ({ target }) => target.closest(".st-key-contents");
+  addEventListener("pointerdown", (pressed) => listed(pressed) && ask(), { signal });
+}
+
 // Streamlit's bar marks the open page in its list, but not the closed list.
 function markSection(section) {
   for (const button of document.querySelectorAll("[data-testid=stTopNavSection]"))
@@ -179,7 +205,7 @@ document.addEventListener(
   true,
 );
 
-const parts = { state: followServer, told: endRun };
+const parts = { state: followServer, told: endRun, rest: askForRest };
 const drawing = new WeakMap(); // the place of a part -> the function that draws it
 
 export default function (component) {

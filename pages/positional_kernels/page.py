@@ -12,6 +12,7 @@ from pages.positional_kernels import captions as words
 from pages.shared.cards.card import Explanation, card
 from pages.shared.cards.figure import charts
 from pages.shared.cards.one_head import draw_kernel, draw_similarity, shares_told
+from pages.shared.cards.rest import rest
 from pages.shared.jobs import results
 from pages.shared.jobs.pressed import fetch_when_asked, is_wanted, offer_rest
 from pages.shared.selection.head_link import head_link
@@ -289,6 +290,24 @@ def draw_layer(selection: Selection, kernel: Result) -> None:
     card("layer", figure, layer, words.MULTIPLES, f"All heads of layer {selection.layer}")
 
 
+def draw_more(selection: Selection, kernel: Result, source: dict[str, Any]) -> None:
+    """Draw what stands below the curve."""
+    if source["source"] == "token":
+        st.info(
+            "A fixed token is placed at one query position only: for the map over all "
+            "positions, choose another source of queries."
+        )
+    else:
+        draw_maps(selection, source)
+    draw_squares(selection, kernel)
+    draw_layer(selection, kernel)
+    draw_dilution(selection)
+    draw_longer(selection)
+    draw_foreseen(selection)
+    draw_alone(selection)
+    draw_additivity(selection)
+
+
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
     source = choose_source(selection.run.model)
@@ -297,17 +316,6 @@ def page(selection: Selection) -> None:
         kernel = results.fetch(PositionalKernel, selection.run, asked)
         if kernel is not None:
             draw_head(selection, kernel, source)
-            if source["source"] == "token":
-                st.info(
-                    "A fixed token is placed at one query position only: for the map over all "
-                    "positions, choose another source of queries."
-                )
-            else:
-                draw_maps(selection, source)
-            draw_squares(selection, kernel)
-            draw_layer(selection, kernel)
-            draw_dilution(selection)
-            draw_longer(selection)
-            draw_foreseen(selection)
-            draw_alone(selection)
-            draw_additivity(selection)
+            with rest() as wanted:
+                if wanted:
+                    draw_more(selection, kernel, source)

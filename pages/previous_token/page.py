@@ -11,6 +11,7 @@ from pages.previous_token import captions as words
 from pages.shared.cards.card import card
 from pages.shared.cards.figure import charts
 from pages.shared.cards.one_head import draw_profile
+from pages.shared.cards.rest import rest
 from pages.shared.jobs import results
 from pages.shared.selection.fit import choose_one, fitted, linked
 from pages.shared.selection.head_link import head_link, page_address
@@ -254,5 +255,7 @@ def page(selection: Selection) -> None:
             "Offsets shown on either side (tokens)", value=8, **linked("reach", REACHES)
         )
         draw_head(selection, ranked, reach)
-        draw_tangent(selection, reach)
-        draw_stages(selection)
+        with rest() as wanted:
+            if wanted:
+                draw_tangent(selection, reach)
+                draw_stages(selection)

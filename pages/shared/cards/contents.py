@@ -6,6 +6,7 @@ import streamlit as st
 
 from pages.shared import run
 from pages.shared.cards.plain import plain
+from pages.shared.cards.rest import is_far
 
 MIN_FIGURES = 4
 """A page has a list if it has at least this many figures."""
@@ -23,6 +24,6 @@ def title_here(title: str, about: str, *, wanted: bool) -> Any:
 def fill_contents(place: Any) -> None:
     """Draw the list of figures if it is long enough; call this after all figures are drawn."""
     figures = run.current().figures
-    if place is not None and len(figures) >= MIN_FIGURES:
+    if place is not None and (is_far() or len(figures) >= MIN_FIGURES):
         menu = place.popover("On this page", icon=":material/toc:", type="tertiary")
         menu.markdown("\n".join(f"* [{plain(title)}](#{anchor})" for anchor, title in figures))
