@@ -39,16 +39,18 @@ class HeadMeasure:
     of_windows: bool = False
 
 
-_DECLARED = re.compile(rf"^(.+?) \[(\w+)\], (.+), ({'|'.join(get_args(Scale))}): (.+)$")
+_DECLARED = re.compile(
+    rf"^(.+?) \[(\w+), ({'|'.join(get_args(Scale))})\], ((?:\(.*?\)|[^:(])+): (.+)$"
+)
 
 
 def grid_measures(text: str, **more: Any) -> tuple[HeadMeasure, ...]:
-    """Declare measures by :func:`declarations` such as ``title [value], unit, scale: reading``.
+    """Declare measures by :func:`declarations` such as ``title [value, scale], unit: reading``.
 
     ``more`` are further attributes, of all.
     """
     rows = map(_DECLARED.findall, declarations(text))
     return tuple(
         HeadMeasure(title, value, unit, reading, scale, **more)
-        for ((title, value, unit, scale, reading),) in rows
+        for ((title, value, scale, unit, reading),) in rows
     )

@@ -23,7 +23,7 @@ def test_a_text_of_several_declarations():
 
 
 def test_measures_of_the_grid():
-    (found,) = grid_measures("a share [share], variation (0: alike), unit: Dark: it, all", last="k")
+    (found,) = grid_measures("a share [share, unit], variation (0: alike): Dark: it, all", last="k")
 
     assert HeadMeasure("a share", "share", "variation (0: alike)", "Dark: it, all", "unit",
                        last="k") == found  # fmt: skip

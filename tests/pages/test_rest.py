@@ -1,4 +1,4 @@
-"""What stands below the first screen is drawn when the reader comes near it, and keeps its choices."""
+"""What stands below the first screen is drawn when the reader comes near, and keeps its choices."""
 
 import pytest
 from playwright.sync_api import Page, expect

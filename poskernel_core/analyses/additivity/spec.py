@@ -57,16 +57,16 @@ class Additivity(Experiment[AdditivityParams]):
     precomputed = "experiments"
     measures = (
         *grid_measures("""
-            key variance explained by position [position_share], share of the keys' variance, unit:
+            key variance explained by position [position_share, unit], share of the keys' variance:
                 Bright: keys differ mostly by position.
-            key variance explained by content [content_share], share of the keys' variance, unit:
+            key variance explained by content [content_share, unit], share of the keys' variance:
                 Bright: keys differ mostly by content.
-            position-content interaction [interaction_share], share of the keys' variance, linear:
+            position-content interaction [interaction_share, linear], share of the keys' variance:
                 Dark: keys are the sum of a part of position and a part of content.
         """),
         *grid_measures(
-            "content similarity across positions [content_similarity], cosine at the largest "
-            "shift, cosine: Bright: the same passage leaves the same keys wherever it stands.",
+            "content similarity across positions [content_similarity, cosine], cosine at the "
+            "largest shift: Bright: the same passage leaves the same keys wherever it stands.",
             last="shift",
         ),
     )

@@ -154,11 +154,11 @@ class ContextualHeads(DestinationExperiment[ContextualParams]):
         *outputs("visible_keys [layer head], tokens: number of keys that count"),
     )
     measures = grid_measures("""
-        CV of the softmax denominator [denominator_cv], relative to the mean (log scale), log: Dark:
+        CV of the softmax denominator [denominator_cv, log], relative to the mean (log scale): Dark:
             the denominator hardly depends on the context (CV: coefficient of variation).
-        behaviour group [group], group, labels: By kernel, CV of the softmax denominator and
+        behaviour group [group, labels], group: By kernel, CV of the softmax denominator and
             attention to duplicates.
-        attention to far duplicates [far_duplicates], share of attention, diverging: Bright: the
+        attention to far duplicates [far_duplicates, diverging], share of attention: Bright: the
             head attends to earlier duplicates of the current token.
     """)
     figure = "contextual_heads_figure"

@@ -88,7 +88,7 @@ class LongerContexts(Experiment[LongerContextsParams]):
     texts = outputs("scaling [scaling], name: the angles: the model's own, linear, YaRN")
     precomputed = "experiments"
     measures = grid_measures("""
-        kernel change in longer contexts [longest_distance], total variation (0: alike), unit: Dark:
+        kernel change in longer contexts [longest_distance, unit], total variation (0: alike): Dark:
             the kernel is the same in the longest context as at the length that the model was
             trained for.
     """)

@@ -69,9 +69,9 @@ class Dilution(Analysis[DilutionParams]):
     )
     texts = outputs("no_slope [layer], reason: why a layer has no slope; else empty")
     measures = grid_measures("""
-        dilution [alpha], slope of log ETC on log keys, unit: Dark: the head keeps its reach as more
+        dilution [alpha, unit], slope of log ETC on log keys: Dark: the head keeps its reach as more
             keys become visible; bright: it spreads over all of them.
-        dilution at the upper half [alpha_upper], slope of log ETC on log keys, unit: The same over
+        dilution at the upper half [alpha_upper, unit], slope of log ETC on log keys: The same over
             the later query positions alone: dark where a head has reached its full width.
     """)
     figure = "dilution_figure"

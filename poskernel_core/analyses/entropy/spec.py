@@ -33,7 +33,7 @@ class AttentionEntropy(Analysis[SkipParams]):
         "entropy [layer head query], nats: mean over windows; NaN where no key is left"
     )
     measures = grid_measures("""
-        attention entropy [entropy], nats, linear: Dark: in each window the head looks at few keys;
+        attention entropy [entropy, linear], nats: Dark: in each window the head looks at few keys;
             bright: at many.
     """)
     precomputed = "always"

@@ -80,9 +80,9 @@ class ForeseenAttention(Analysis[QueryParams]):
     )
     texts = outputs("ways [way], name: the ways to choose keys")
     measures = grid_measures("""
-        attention foreseen with 32 keys [share_32], share of attention, unit: Bright: 32 keys chosen
+        attention foreseen with 32 keys [share_32, unit], share of attention: Bright: 32 keys chosen
             by the kernel get most of the attention.
-        gain over first and last keys [gain_32], share of attention, diverging: Above 0: 32 keys
+        gain over first and last keys [gain_32, diverging], share of attention: Above 0: 32 keys
             chosen by the kernel get more of the attention than the first 4 and the last 28 keys;
             below 0: less.
     """)

@@ -53,7 +53,7 @@ class InductionScores(Sampled[InductionScoresParams]):
         loss [copy], nats: mean loss of the tokens of the first and of the second half
     """)
     measures = grid_measures("""
-        induction score [induction], share of attention, linear: Bright: the head attends to what
+        induction score [induction, linear], share of attention: Bright: the head attends to what
             followed the current token's earlier duplicate.
     """)
     figure = "induction_scores_figure"

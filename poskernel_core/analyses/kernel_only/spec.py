@@ -147,11 +147,11 @@ class KernelOnlyCost(KernelOnly[KernelOnlyCostParams]):
     )
     texts = outputs("replacement [replacement], name: what takes the head's place")
     measures = grid_measures("""
-        cost of the kernel alone (estimate) [kernel_only_cost], nats per token, diverging: Dark: the
+        cost of the kernel alone (estimate) [kernel_only_cost, diverging], nats per token: Dark: the
             model loses little if the head attends by its kernel alone. An estimate, but for the ten
             heads with the largest.
-        share kept by the kernel alone (estimate) [kernel_only_share], share of the head's effect,
-            unit: Bright: attending by the kernel alone, the head still gives the model what it
+        share kept by the kernel alone (estimate) [kernel_only_share, unit], share of the head's
+            effect: Bright: attending by the kernel alone, the head still gives the model what it
             gives. Grey: what it gives cannot be told from nothing. An estimate, but for the ten
             heads with the largest cost.
     """)

@@ -108,26 +108,26 @@ class EtcHeatMap(Analysis[EtcParams]):
             most="visible_keys",
         ),
         *grid_measures("""
-            kind of kernel [kind], kind, labels: Local heads have most of their kernel in the last
+            kind of kernel [kind, labels], kind: Local heads have most of their kernel in the last
                 tokens (10 unless changed under «Kinds»), slow decay spreads it over many, uniform
                 over all alike.
         """),
         *grid_measures(
-            "half-mass distance [half_mass_distance], tokens (log scale), log: Dark: half of the "
+            "half-mass distance [half_mass_distance, log], tokens (log scale): Dark: half of the "
             "kernel's mass lies within a few tokens.",
             most="visible_keys",
             floor=0.5,
         ),
         *grid_measures("""
-            query variation [query_variation], total variation (0: alike), unit: Dark: kernels of
+            query variation [query_variation, unit], total variation (0: alike): Dark: kernels of
                 different queries at one position agree.
-            equivariance error [equivariance_error], total variation (0: alike), unit: Dark: the
+            equivariance error [equivariance_error, unit], total variation (0: alike): Dark: the
                 kernel is the same, seen from every position.
-            distance to observed attention [attention_distance], total variation (0: alike), unit:
+            distance to observed attention [attention_distance, unit], total variation (0: alike):
                 Dark: the kernel is what the head does on average; bright: content decides.
         """),
         *grid_measures(
-            "visible keys [visible_keys], tokens, linear: Dark: a sliding window or chunks hide "
+            "visible keys [visible_keys, linear], tokens: Dark: a sliding window or chunks hide "
             "all but the nearest keys from the layer.",
             of_windows=True,
         ),

@@ -55,11 +55,11 @@ class PlaceAndContent(Experiment[PlaceAndContentParams]):
             content in the real scores, over the same sum
     """)
     measures = grid_measures("""
-        place share [place_share], share of variance, unit: Bright: where a key stands decides its
+        place share [place_share, unit], share of variance: Bright: where a key stands decides its
             score, whatever the key.
-        content share [content_share], share of variance, unit: Bright: what a key is decides its
+        content share [content_share, unit], share of variance: Bright: what a key is decides its
             score, wherever it stands.
-        share of both together [both_share], share of variance, unit: Bright: a key scores high only
+        share of both together [both_share, unit], share of variance: Bright: a key scores high only
             at its own right place; dark: place and content add.
     """)
     figure = "place_and_content_figure"

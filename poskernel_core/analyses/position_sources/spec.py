@@ -110,14 +110,14 @@ class PositionSources(_Sources):
     )
     measures = (
         *grid_measures(
-            "position from W_pos [wpos_share], share of Var(a), unit: Bright: the head reads "
+            "position from W_pos [wpos_share, unit], share of Var(a): Bright: the head reads "
             "position from the positional embedding itself.",
             only=("learned",),
         ),
         *grid_measures("""
-            position from earlier heads [heads_share], share of Var(a), unit: Bright: the head reads
+            position from earlier heads [heads_share, unit], share of Var(a): Bright: the head reads
                 position from what earlier heads wrote.
-            position from earlier MLPs [mlps_share], share of Var(a), unit: Bright: the head reads
+            position from earlier MLPs [mlps_share, unit], share of Var(a): Bright: the head reads
                 position from what earlier MLPs wrote.
         """),
     )

@@ -154,9 +154,9 @@ class PreviousToken(Analysis[PreviousTokenParams]):
         ),
     )
     measures = grid_measures("""
-        previous-token ratio [ratio], second diagonal over the largest ↓, unit: Dark: one diagonal
+        previous-token ratio [ratio, unit], second diagonal over the largest ↓: Dark: one diagonal
             of the mean attention stands out from all others.
-        attention to the previous token [previous_mass], share of attention, linear: Bright: the
+        attention to the previous token [previous_mass, linear], share of attention: Bright: the
             head attends to the token before.
     """)
     continued = "profile"

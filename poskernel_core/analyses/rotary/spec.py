@@ -77,17 +77,17 @@ class RotarySpectrum(Analysis[BandParams]):
         """),
     )
     measures = grid_measures("""
-        dominant wavelength [dominant_wavelength], tokens (log scale), log: Dark: the pair that
+        dominant wavelength [dominant_wavelength, log], tokens (log scale): Dark: the pair that
             moves the positional logit most turns within a few tokens.
-        weight of short wavelengths [short_weight], share of swing, unit: Bright: what moves the
+        weight of short wavelengths [short_weight, unit], share of swing: Bright: what moves the
             positional logit turns within 16 tokens.
-        weight of middle wavelengths [middle_weight], share of swing, unit: Bright: what moves the
+        weight of middle wavelengths [middle_weight, unit], share of swing: Bright: what moves the
             logit turns within the context, but not within 16 tokens.
-        weight of long wavelengths [long_weight], share of swing, unit: Bright: what moves the
+        weight of long wavelengths [long_weight, unit], share of swing: Bright: what moves the
             positional logit turns less than once in the context.
-        mean share of queries [mean_share_queries], mean share, unit: Bright: the head's queries all
+        mean share of queries [mean_share_queries, unit], mean share: Bright: the head's queries all
             point one way, whatever the token.
-        mean share of keys [mean_share_keys], mean share, unit: Bright: the head's keys all point
+        mean share of keys [mean_share_keys, unit], mean share: Bright: the head's keys all point
             one way, whatever the token.
     """)
     figure = "spectrum_figure"

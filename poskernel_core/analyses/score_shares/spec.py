@@ -53,9 +53,9 @@ class ScoreShares(Experiment[ShareParams]):
     """)
     precomputed = "experiments"
     measures = grid_measures("""
-        score variance explained by position [position_share], share of variance, linear: Bright:
+        score variance explained by position [position_share, linear], share of variance: Bright:
             which key scores high depends on where it stands; dark: on what it is.
-        score variance explained by content [content_share], share of variance, linear: Bright:
+        score variance explained by content [content_share, linear], share of variance: Bright:
             which key scores high depends on what it is; dark: on where it stands.
     """)
     gathers = ("keys",)

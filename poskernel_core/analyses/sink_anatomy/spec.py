@@ -96,16 +96,16 @@ class SinkAnatomy(Experiment[SinkAnatomyParams]):
     precomputed = "experiments"
     measures = (
         *grid_measures("""
-            sink by standing first [standing_first], share of attention, diverging: Bright: what
+            sink by standing first [standing_first, diverging], share of attention: Bright: what
                 stands first is the sink. Heads without a sink have no number.
         """),
         *grid_measures(
-            "sink by position 0 [position_zero], share of attention, diverging: Bright: what has "
+            "sink by position 0 [position_zero, diverging], share of attention: Bright: what has "
             "position 0 is the sink. Heads without a sink have no number.",
             only=("learned",),
         ),
         *grid_measures("""
-            sink by the start token [start_token], share of attention, diverging: Bright: the start
+            sink by the start token [start_token, diverging], share of attention: Bright: the start
                 token is the sink, wherever it stands. Heads without a sink have no number.
         """),
     )

@@ -49,11 +49,11 @@ class AttentionSinks(Analysis[SinkParams]):
     """)
     measures = (
         *grid_measures("""
-            attention sink [sink], share of attention, unit: Bright: the head's attention rests on
+            attention sink [sink, unit], share of attention: Bright: the head's attention rests on
                 the first key.
         """),
         *grid_measures(
-            "mass on a learned sink [learned_sink], share of attention, unit: Bright: the head's "
+            "mass on a learned sink [learned_sink, unit], share of attention: Bright: the head's "
             "attention rests on the logit that the model has learned for it.",
             only=("gpt_oss",),
         ),

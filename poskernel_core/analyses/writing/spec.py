@@ -163,12 +163,12 @@ class Copying(Experiment[CopyingParams]):
             writes nothing
     """)
     measures = grid_measures("""
-        copying from the first layer [copying_share_first_layer], share of tokens, unit: Bright: of
+        copying from the first layer [copying_share_first_layer, unit], share of tokens: Bright: of
             most frequent tokens, as the first layer leaves them, the head raises the one that it
             looks at.
-        copying from the embedding [copying_share], share of tokens, unit: Bright: of most frequent
+        copying from the embedding [copying_share, unit], share of tokens: Bright: of most frequent
             tokens, as the embedding leaves them, the head raises the one that it looks at.
-        copying eigenvalues [copying_eigenvalues], sum of real parts / sum of sizes, cosine: Above
+        copying eigenvalues [copying_eigenvalues, cosine], sum of real parts / sum of sizes: Above
             0, the head raises embedded tokens that it looks at; below 0, it lowers them.
     """)
     figure = "copying_figure"
